@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line."""
+
+import argparse
+import ipaddress
+import json
+import os
+import re
+import sys
+import time
+
+from cephcluster import apply, create, daemons, layout, monitor, spec, state
+from cephcluster.errors import ClusterError, UsageError
+
+OVERVIEW = """\
+A real Ceph cluster on this machine, all of it under one directory: one monitor (mon.a), one
+manager (mgr.x) and as many BlueStore OSDs as you like, each on a loop device over a sparse file
+that gives deleted data back to the disk. Needs root, the packages ceph-mon ceph-mgr ceph-osd
+ceph-base ceph-common python3-rados python3-rbd, and about 100 MB of memory per OSD.
+"""
+
+EXAMPLES = """\
+examples:
+  A cluster with two tiers, started, given a pool, looked at and thrown away:
+
+    ceph-cluster --root /srv/ceph create --osd nvme=3 --osd hdd=3 --osd-gib 12
+    ceph-cluster --root /srv/ceph start
+    ceph-cluster --root /srv/ceph apply spec.json
+    ceph -c /srv/ceph/etc/ceph.conf status
+    ceph-cluster --root /srv/ceph destroy
+
+  spec.json:
+
+    {"rules": [{"name": "nvme", "device_class": "nvme", "failure_domain": "osd"},
+               {"name": "hdd", "device_class": "hdd", "failure_domain": "osd"}],
+     "pools": [{"name": "volumes", "rule": "nvme", "size": 2, "min_size": 1, "pg_num": 32,
+                "application": "rbd"},
+               {"name": "vault-data", "rule": "hdd", "pg_num": 16, "application": "rbd",
+                "erasure": {"k": 2, "m": 1}}],
+     "users": [{"name": "client.cinder",
+                "caps": {"mon": "profile rbd", "osd": "profile rbd pool=volumes"}}]}
+
+  A second cluster beside it takes other ports:
+
+    ceph-cluster --root /srv/other create --osd ssd=1 --osd-gib 5 --mon-ports 3301,6790
+
+exit status: 0 done, 1 failed or (status) not well, 2 wrong request.
+"""
+
+
+def build_parser():
+    parser = argparse.ArgumentParser(
+        prog='ceph-cluster',
+        description=OVERVIEW,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument('--root', required=True, metavar='DIR', help='where the cluster lives')
+    verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
+    _add_create(verbs)
+    run = verbs.add_parser('run', help='become one daemon, in the foreground (for a supervisor)')
+    run.add_argument('daemon', metavar='mon.a|mgr.x|osd.N')
+    run.set_defaults(act=_run)
+    start = verbs.add_parser('start', help='start every daemon; returns when all OSDs serve')
+    start.add_argument('--timeout', type=int, default=60, metavar='SEC')
+    start.set_defaults(act=_start)
+    stop = verbs.add_parser('stop', help='stop every daemon; data and loop devices stay')
+    stop.set_defaults(act=_stop)
+    applying = verbs.add_parser(
+        'apply',
+        help='make CRUSH rules, pools and users match a description',
+        description='Creates what is missing and raises what is too low; never deletes and never '
+        'lowers redundancy. Users get their keyring beside ceph.conf. Prints JSON: changed, '
+        'changes, and kept (what is safer than described and was left so).',
+    )
+    applying.add_argument('spec', metavar='SPEC.json')
+    applying.add_argument('--timeout', type=int, default=apply.CLEAN_TIMEOUT_SEC, metavar='SEC')
+    applying.set_defaults(act=_apply)
+    status = verbs.add_parser('status', help='health, daemons, OSDs and pools')
+    status.add_argument('--format', choices=('text', 'json'), default='text')
+    status.set_defaults(act=_status)
+    destroy = verbs.add_parser('destroy', help='stop it, detach its loop devices, DELETE its data')
+    destroy.set_defaults(act=_destroy)
+    return parser
+
+
+def _add_create(verbs):
+    parser = verbs.add_parser(
+        'create',
+        help='make a cluster; it ends stopped',
+        description='Repeating it changes nothing; an interrupted creation is started over.',
+    )
+    parser.add_argument(
+        '--osd',
+        action='append',
+        required=True,
+        type=_osd_group,
+        metavar='CLASS=COUNT',
+        help='so many OSDs of a device class; may be repeated',
+    )
+    parser.add_argument('--osd-gib', type=_positive, default=12, help='size of each OSD in GiB')
+    parser.add_argument('--mon-addr', type=_address, default='127.0.0.1', metavar='IPV4')
+    parser.add_argument('--mon-ports', type=_ports, default=(3300, 6789), metavar='V2,V1')
+    parser.add_argument('--log-dir', metavar='DIR', help='default: ROOT/log')
+    parser.add_argument('--conf-dir', metavar='DIR', help='default: ROOT/etc')
+    parser.set_defaults(act=_create)
+
+
+def _osd_group(text):
+    match = re.fullmatch(r'([A-Za-z][A-Za-z0-9_-]*)=(\d+)', text)
+    if not match or int(match.group(2)) < 1:
+        raise argparse.ArgumentTypeError(f'{text!r} is not CLASS=COUNT, such as nvme=3')
+    return (match.group(1),) * int(match.group(2))
+
+
+def _positive(text):
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'{text!r} is not a positive number')
+    return int(text)
+
+
+def _address(text):
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _ports(text):
+    ports = tuple(int(part) for part in text.split(',') if part.isdigit())
+    if len(ports) != 2 or ports[0] == ports[1] or not all(0 < port < 65536 for port in ports):
+        raise argparse.ArgumentTypeError(f'{text!r} is not two ports, such as 3300,6789')
+    return ports
+
+
+class Progress:
+    """Prints lines of progress to standard error with the seconds since the beginning."""
+
+    def __init__(self):
+        self._began = time.monotonic()
+
+    def __call__(self, text):
+        print(f'{time.monotonic() - self._began:6.1f} s  {text}', file=sys.stderr, flush=True)
+
+
+def _create(arguments, paths, say):
+    wanted = layout.Settings(
+        fsid=layout.new_fsid(),
+        mon_addr=arguments.mon_addr,
+        mon_port_v2=arguments.mon_ports[0],
+        mon_port_v1=arguments.mon_ports[1],
+        osd_classes=tuple(name for group in arguments.osd for name in group),
+        osd_gib=arguments.osd_gib,
+        conf_dir=os.path.abspath(arguments.conf_dir or paths.root / 'etc'),
+        log_dir=os.path.abspath(arguments.log_dir or paths.root / 'log'),
+    )
+    with create.locked(paths):
+        made = create.ensure_created(paths, wanted, say)
+    say('cluster created' if made else 'the cluster exists already; nothing was changed')
+    return 0
+
+
+def _run(arguments, paths, say):
+    daemons.execute(paths.get(), paths, arguments.daemon)
+    return 1
+
+
+def _start(arguments, paths, say):
+    settings = paths.get()
+    with create.locked(paths):
+        started = state.ensure_running(paths, settings, arguments.timeout)
+    say(f'started {", ".join(started)}' if started else 'everything ran already')
+    return 0
+
+
+def _stop(arguments, paths, say):
+    settings = paths.get()
+    with create.locked(paths):
+        stopped = daemons.stop(settings)
+    say(f'stopped {", ".join(stopped)}' if stopped else 'nothing was running')
+    return 0
+
+
+def _apply(arguments, paths, say):
+    wanted = spec.load(arguments.spec)
+    settings = paths.get()
+    with create.locked(paths), monitor.connect(settings) as mon:
+        summary = apply.Applier(mon, settings).apply(wanted, arguments.timeout)
+    print(json.dumps(summary, indent=2))
+    return 0
+
+
+def _status(arguments, paths, say):
+    document = state.describe(paths, paths.get())
+    print(
+        json.dumps(document, indent=2) if arguments.format == 'json' else state.as_text(document)
+    )
+    return 0 if state.is_well(document) else 1
+
+
+def _destroy(arguments, paths, say):
+    settings = paths.find()
+    if settings is None:
+        say(f'there is no cluster under {paths.root}')
+        return 0
+    with create.locked(paths):
+        create.remove(paths, settings)
+        paths.lock_file.unlink(missing_ok=True)
+    say('cluster destroyed')
+    return 0
+
+
+def main(argv=None):
+    """Run one verb.
+
+    :returns: the exit status described in the help.
+    """
+    arguments = build_parser().parse_args(argv)
+    try:
+        return arguments.act(arguments, layout.Layout(arguments.root), Progress())
+    except UsageError as error:
+        print(f'ceph-cluster: {error}', file=sys.stderr)
+        return 2
+    except ClusterError as error:
+        print(f'ceph-cluster: {error}', file=sys.stderr)
+        return 1

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of a cluster: found by what they run, never by a recorded pid alone."""
+
+import dataclasses
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+from cephcluster import layout, loop
+from cephcluster.errors import DaemonError, UsageError
+
+PROC = Path('/proc')
+PROGRAMS = {'mon': 'ceph-mon', 'mgr': 'ceph-mgr', 'osd': 'ceph-osd'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """A running daemon (or its mkfs) of this cluster."""
+
+    pid: int
+    name: str
+
+
+def command(settings, name):
+    """The command line that makes a daemon; find() recognises a daemon by it."""
+    kind, _, ident = name.partition('.')
+    return [PROGRAMS[kind], '-i', ident, '-c', str(layout.conf_file(settings))]
+
+
+def environment():
+    # tcmalloc's default of 128 MiB of thread caches is more than a small OSD needs altogether.
+    return os.environ | {'TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES': str(32 * 1024**2)}
+
+
+def find(settings, name=None):
+    """List the processes that run a daemon of this cluster.
+
+    A pid file may outlive its process and name a stranger after a power cut, so the command line
+    decides: program, id and this cluster's own ceph.conf.
+
+    :param name: one daemon; without it, all of them and whatever else runs on this ceph.conf.
+    """
+    conf = str(layout.conf_file(settings))
+    found = []
+    for entry in PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        running = _recognise(entry, conf)
+        if running and name in (None, running):
+            found.append(Process(int(entry.name), running))
+    return found
+
+
+def _recognise(entry, conf):
+    try:
+        words = (entry / 'cmdline').read_bytes().decode(errors='replace').split('\0')
+    except OSError:
+        return None
+    kinds = {program: kind for kind, program in PROGRAMS.items()}
+    kind = kinds.get(os.path.basename(words[0]))
+    if kind is None or _value_of(words, '-c') != conf:
+        return None
+    return f'{kind}.{_value_of(words, "-i")}'
+
+
+def _value_of(words, flag):
+    if flag in words[:-1]:
+        return words[words.index(flag) + 1]
+    return None
+
+
+def stop(settings, names=None, grace_sec=20):
+    """Stop daemons and wait until they are gone: by SIGTERM, after the grace by SIGKILL.
+
+    Clients of the monitor first, so that nothing is reported down on the way.
+
+    :returns: the names of the daemons that were running.
+    :raises DaemonError: a process survived SIGKILL.
+    """
+    order = ('osd', 'mgr', 'mon')
+    stopped = []
+    for kind in order:
+        processes = [
+            process
+            for process in find(settings)
+            if process.name.startswith(kind + '.') and (names is None or process.name in names)
+        ]
+        left = _signal_and_wait(settings, processes, signal.SIGTERM, grace_sec)
+        left = _signal_and_wait(settings, left, signal.SIGKILL, grace_sec)
+        if left:
+            raise DaemonError(f'cannot be killed: {", ".join(process.name for process in left)}')
+        stopped += [process.name for process in processes]
+    return stopped
+
+
+def _signal_and_wait(settings, processes, number, timeout_sec):
+    """Signal processes through pidfds, so that a reused pid is never hit; return the survivors."""
+    handles = {}
+    for process in processes:
+        try:
+            handle = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            continue
+        # The pid may have changed hands before the handle was opened: look again, now it cannot.
+        if process in find(settings, process.name):
+            signal.pidfd_send_signal(handle, number)
+            handles[handle] = process
+        else:
+            os.close(handle)
+    deadline = time.monotonic() + timeout_sec
+    poller = select.poll()
+    for handle in handles:
+        poller.register(handle, select.POLLIN)
+    waiting = set(handles)
+    while waiting and time.monotonic() < deadline:
+        for handle, _ in poller.poll(100):
+            poller.unregister(handle)
+            waiting.discard(handle)
+    for handle in handles:
+        os.close(handle)
+    return [handles[handle] for handle in waiting]
+
+
+def prepare(settings, paths, name):
+    """Make ready what a daemon needs before it starts: an OSD's loop device."""
+    paths.run.mkdir(parents=True, exist_ok=True)
+    Path(settings.log_dir).mkdir(parents=True, exist_ok=True)
+    (paths.data / 'crash').mkdir(exist_ok=True)
+    if name.startswith('osd.'):
+        device = loop.ensure_attached(paths.backing_file(name))
+        link = paths.daemon_dir(name) / 'block'
+        if not link.is_symlink() or os.readlink(link) != device:
+            link.unlink(missing_ok=True)
+            link.symlink_to(device)
+
+
+def execute(settings, paths, name):
+    """Replace this process by the daemon, in the foreground; return only by an exception.
+
+    :raises UsageError: the cluster has no such daemon.
+    :raises DaemonError: the daemon is running already.
+    """
+    if name not in layout.daemon_names(settings):
+        known = ', '.join(layout.daemon_names(settings))
+        raise UsageError(f'no daemon {name} in this cluster; it has {known}')
+    if running := find(settings, name):
+        raise DaemonError(f'{name} runs already, as pid {running[0].pid}')
+    prepare(settings, paths, name)
+    words = [*command(settings, name), '-f']
+    os.execvpe(words[0], words, environment())
+
+
+def ensure_started(settings, paths, name):
+    """Start a daemon in the background unless it runs.
+
+    :returns: whether it had to be started.
+    :raises DaemonError: it ended with an error before it was in the background.
+    """
+    if find(settings, name):
+        return False
+    prepare(settings, paths, name)
+    result = subprocess.run(
+        command(settings, name),
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        check=False,
+    )
+    if result.returncode != 0:
+        detail = (result.stderr or result.stdout).strip().splitlines()[-3:]
+        raise DaemonError(
+            f'{name} did not start (exit {result.returncode}): {" / ".join(detail)}; '
+            f'see {settings.log_dir}/{name}.log'
+        )
+    return True
+
+
+def ask(paths, name, prefix):
+    """Ask a daemon over its admin socket; None while it does not answer yet.
+
+    The protocol is a JSON command ended by a zero byte, answered by a 32-bit length and the text.
+    """
+    request = json.dumps({'prefix': prefix, 'format': 'json'}).encode() + b'\0'
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(5)
+            connection.connect(str(paths.admin_socket(name)))
+            connection.sendall(request)
+            with connection.makefile('rb') as stream:
+                (length,) = struct.unpack('>I', stream.read(4))
+                return json.loads(stream.read(length))
+    except (OSError, struct.error, ValueError):
+        return None

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loop devices over sparse files: the disks of the OSDs."""
+
+import fcntl
+import subprocess
+import time
+from pathlib import Path
+
+from cephcluster.errors import ClusterError
+
+SYSFS = Path('/sys/block')
+# `losetup --find` names a free device and takes it in a second call: two at once may choose the
+# same one, so every cluster on the machine takes turns.
+LOCK = Path('/run/lock/cephcluster-loop')
+ATTEMPTS = 5
+
+
+def find_all(backing_file):
+    """List the loop devices over a file, also when the file has been unlinked since."""
+    wanted = {str(backing_file), f'{backing_file} (deleted)'}
+    devices = []
+    for entry in sorted(SYSFS.glob('loop*/loop/backing_file')):
+        try:
+            if entry.read_text().rstrip('\n') in wanted:
+                devices.append(f'/dev/{entry.parent.parent.name}')
+        except OSError:
+            # Detached between the listing and the reading.
+            continue
+    return devices
+
+
+def ensure_attached(backing_file):
+    """Return the one loop device over a file, attaching it with direct I/O when there is none.
+
+    After a power cut the kernel may still hold the device of the run before; a second device over
+    the same file would let two caches write to it.
+
+    :raises ClusterError: no device could be attached, or several are.
+    """
+    LOCK.parent.mkdir(parents=True, exist_ok=True)
+    with LOCK.open('w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        devices = find_all(backing_file)
+        if len(devices) > 1:
+            raise ClusterError(f'{backing_file} is attached more than once: {", ".join(devices)}')
+        return devices[0] if devices else _attach(backing_file)
+
+
+def _attach(backing_file):
+    for attempt in range(ATTEMPTS):
+        result = subprocess.run(
+            ['losetup', '--direct-io=on', '--find', '--show', str(backing_file)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if result.returncode == 0:
+            return result.stdout.strip()
+        detach_all(backing_file)
+        time.sleep(0.2 * (attempt + 1))
+    raise ClusterError(f'no loop device for {backing_file}: {result.stderr.strip()}')
+
+
+def detach_all(backing_file):
+    """Detach every loop device over a file; a device still open elsewhere goes when it is closed.
+
+    :returns: the devices that were detached.
+    """
+    devices = find_all(backing_file)
+    for device in devices:
+        subprocess.run(['losetup', '--detach', device], capture_output=True, check=False)
+    return devices

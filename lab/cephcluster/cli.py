@@ -205,7 +205,6 @@ def _destroy(arguments, paths, say):
         return 0
     with create.locked(paths):
         create.remove(paths, settings)
-        paths.lock_file.unlink(missing_ok=True)
     say('cluster destroyed')
     return 0
 

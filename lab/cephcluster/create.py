@@ -22,12 +22,28 @@ MKFS_TIMEOUT_SEC = 180
 
 @contextlib.contextmanager
 def locked(paths):
-    """Hold the cluster's lock: one change of its shape or state at a time."""
-    paths.root.mkdir(parents=True, exist_ok=True)
-    with paths.lock_file.open('w') as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """Hold the cluster's lock: one change of its shape or state at a time.
+
+    The root directory itself is locked, so that a refused or undone creation leaves no file.
+    """
+    descriptor = _lock_directory(paths.root)
+    try:
         yield
-    layout.remove_if_empty(paths.root)
+    finally:
+        layout.remove_if_empty(paths.root)
+        os.close(descriptor)
+
+
+def _lock_directory(directory):
+    while True:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Whoever held the lock before may have removed the directory: then this one is nobody's.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), os.stat(directory)):
+                return descriptor
+        os.close(descriptor)
 
 
 def ensure_created(paths, wanted, say):
@@ -86,7 +102,7 @@ def _check_machine(paths, wanted):
         raise UsageError(
             f'not installed: {", ".join(missing)} (packages ceph-mon ceph-mgr ceph-osd ceph-base)'
         )
-    strangers = {entry.name for entry in paths.root.iterdir()} - {'lock', 'etc', 'log'}
+    strangers = {entry.name for entry in paths.root.iterdir()} - {'etc', 'log'}
     if strangers:
         raise UsageError(f'{paths.root} holds other files: {", ".join(sorted(strangers))}')
     needed = MIN_FREE_BYTES_PER_OSD * len(wanted.osd_classes)

@@ -53,7 +53,6 @@ class Layout:
         self.root = Path(root).absolute()
         self.settings_file = self.root / 'cluster.json'
         self.complete_file = self.root / 'complete'
-        self.lock_file = self.root / 'lock'
         self.data = self.root / 'data'
         self.run = self.root / 'run'
 

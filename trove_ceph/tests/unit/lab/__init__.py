@@ -1,1 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Tests of the lab's own modules, which are not part of the installed package."""
+
+import sys
+from pathlib import Path
+
+# Imported from the checkout: the lab runs from there too.
+LAB = Path(__file__).resolve().parents[4] / 'lab'
+for directory in (LAB, LAB / 'images'):
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))

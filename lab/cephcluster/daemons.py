@@ -131,7 +131,7 @@ def prepare(settings, paths, name):
     """Make ready what a daemon needs before it starts: an OSD's loop device."""
     paths.run.mkdir(parents=True, exist_ok=True)
     Path(settings.log_dir).mkdir(parents=True, exist_ok=True)
-    (paths.data / 'crash').mkdir(exist_ok=True)
+    (paths.data / 'crash').mkdir(parents=True, exist_ok=True)
     if name.startswith('osd.'):
         device = loop.ensure_attached(paths.backing_file(name))
         link = paths.daemon_dir(name) / 'block'

@@ -2,6 +2,7 @@
 """Starting and stopping a whole cluster, and saying how it is."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from cephcluster import daemons, layout, monitor
 from cephcluster.errors import ClusterError, DaemonError
@@ -18,11 +19,7 @@ def ensure_running(paths, settings, timeout_sec=60):
     :returns: the names of the daemons that were started.
     :raises DaemonError: a daemon ended, or an OSD is not active in time.
     """
-    started = [
-        name
-        for name in layout.daemon_names(settings)
-        if daemons.ensure_started(settings, paths, name)
-    ]
+    started = _start_all(paths, settings)
     deadline = time.monotonic() + timeout_sec
     pending = layout.osd_names(settings)
     while pending:
@@ -39,6 +36,16 @@ def ensure_running(paths, settings, timeout_sec=60):
             if time.monotonic() > deadline:
                 raise DaemonError(f'{up} of {len(settings.osd_classes)} OSDs up in time')
             time.sleep(POLL_SEC)
+    return started
+
+
+def _start_all(paths, settings):
+    """Start the monitor, then everything else at once: an OSD opens its store for a second."""
+    first, *others = layout.daemon_names(settings)
+    started = [first] if daemons.ensure_started(settings, paths, first) else []
+    with ThreadPoolExecutor(max_workers=len(others)) as pool:
+        outcomes = pool.map(lambda name: daemons.ensure_started(settings, paths, name), others)
+        started += [name for name, begun in zip(others, outcomes, strict=True) if begun]
     return started
 
 

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``trove-ceph-guestagent``: bring the data volume into service, then be Trove's guest agent.
+
+Trove's own entry point formats and mounts a volume that is not mounted, by means of ``xfs_admin
+-l`` for XFS, which newer xfsprogs answer with an error, so the agent never starts. It leaves a
+mounted volume alone. Mounting it first therefore replaces that step and nothing else.
+"""
+
+import logging as stdlib_logging
+import sys
+
+from oslo_log import log as logging
+from trove.cmd import guest as trove_guest
+from trove.common import cfg
+
+from trove_ceph import exceptions
+from trove_ceph.conf import guest as guest_conf
+from trove_ceph.guestagent import host_storage
+from trove_ceph.guestagent import manager
+
+LOG = logging.getLogger(__name__)
+CONF = cfg.CONF
+
+
+def prepare_volume() -> None:
+    """Format, mount, grow and tune the data volume that Trove's configuration names.
+
+    :raises TroveCephError: the volume cannot be used; Trove's agent must not start then, because it
+        would format what this code refused to
+    """
+    datastore = CONF.get(CONF.datastore_manager)
+    uid = int(datastore.database_service_uid or CONF.database_service_uid)
+    gid = int(datastore.database_service_gid or uid)
+    manager.configured_volume(host_storage.HostStorage()).prepare(
+        uid,
+        gid,
+        ready_timeout_sec=CONF.trove_ceph.volume_ready_timeout_sec,
+        format_timeout_sec=CONF.volume_format_timeout,
+        read_ahead_kib=CONF.trove_ceph.read_ahead_kib,
+    )
+
+
+def main() -> int | None:
+    """Run the agent; return 1 without starting it when the volume cannot be used."""
+    guest_conf.register(CONF)
+    logging.register_options(CONF)
+    cfg.parse_args(sys.argv)
+    logging.setup(CONF, 'trove')
+    try:
+        prepare_volume()
+    except exceptions.TroveCephError as error:
+        LOG.error('The data volume cannot be used: %s', error)
+        stdlib_logging.shutdown()
+        return 1
+    # Trove parses the command line itself, and options cannot be registered between two parses.
+    CONF.reset()
+    return trove_guest.main()

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that the guest agent reads from its own configuration files."""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup(
+    'trove_ceph',
+    title='Trove on Ceph',
+    help='What the guest agent cannot find out inside the virtual machine.',
+)
+
+OPTS = [
+    cfg.FloatOpt(
+        'volume_iops_per_gib',
+        default=30.0,
+        min=0.0,
+        max=10000.0,
+        help='I/O operations per second that the storage tier grants for each GiB of the data '
+        'volume. Together with volume_iops_floor and volume_iops_cap it sizes '
+        "InnoDB's background I/O (innodb_io_capacity) and bounds the redo log. Too high: page "
+        'flushing competes with queries; too low: write bursts stall on a full redo log.',
+    ),
+    cfg.IntOpt(
+        'volume_iops_floor',
+        default=3000,
+        min=50,
+        max=1000000,
+        help='I/O operations per second that the storage tier grants to even the smallest data '
+        'volume. Set it to about 150 to 300 for a tier on rotating disks.',
+    ),
+    cfg.IntOpt(
+        'volume_iops_cap',
+        default=20000,
+        min=50,
+        max=1000000,
+        help='I/O operations per second that the storage tier grants to a data volume at most, '
+        'whatever its size. Must not be below volume_iops_floor.',
+    ),
+    cfg.IntOpt(
+        'volume_ready_timeout_sec',
+        default=120,
+        min=1,
+        max=3600,
+        help='Seconds the guest agent waits at its start for the data volume to appear. When they '
+        'have passed the agent exits, and its service manager starts it again.',
+    ),
+    cfg.IntOpt(
+        'volume_grow_timeout_sec',
+        default=90,
+        min=1,
+        max=570,
+        help='Seconds a volume resize waits for the guest kernel to see the new size. Nova tells '
+        'the hypervisor about the new size asynchronously. Must stay below '
+        '[DEFAULT]/agent_call_high_timeout, or Trove reports a timeout instead of the reason.',
+    ),
+    cfg.IntOpt(
+        'read_ahead_kib',
+        default=4096,
+        min=0,
+        max=65536,
+        help='Read-ahead of the data volume in KiB, for buffered sequential reads: binary logs '
+        'sent to replicas, redo during recovery, dumps. InnoDB pages bypass it (O_DIRECT). The '
+        'default is the size of one RBD object.',
+    ),
+]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Make the ``[trove_ceph]`` options readable on ``conf``; harmless when repeated."""
+    conf.register_group(GROUP)
+    conf.register_opts(OPTS, group=GROUP)

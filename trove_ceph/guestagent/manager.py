@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Guest datastore manager, named by ``registry_ext`` of a datastore version.
+
+Delegation only: the volume is :mod:`data_volume`'s, sizes are :mod:`tuning`'s, and what MySQL does
+is Trove's.
+"""
+
+import os
+
+from oslo_log import log as logging
+from oslo_service import periodic_task
+from trove.common import cfg
+from trove.guestagent.datastore import service as base_service
+from trove.guestagent.datastore.mysql import manager as mysql_manager
+from trove.guestagent.datastore.mysql import service as mysql_service
+from trove.guestagent.datastore.mysql_common import manager as common_manager
+
+from trove_ceph.conf import guest as guest_conf
+from trove_ceph.guestagent import data_volume
+from trove_ceph.guestagent import host_storage
+from trove_ceph.guestagent import server
+from trove_ceph.guestagent import server_config
+from trove_ceph.guestagent import tuning
+
+LOG = logging.getLogger(__name__)
+CONF = cfg.CONF
+
+#: Value of ``registry_ext`` for a datastore version that this manager is to serve.
+REGISTRY_EXT = 'trove_ceph.guestagent.manager.Manager'
+
+
+class Manager(mysql_manager.Manager):
+    """Trove's MySQL manager on a Ceph volume."""
+
+    def __init__(self):
+        guest_conf.register(CONF)
+        self._storage = host_storage.HostStorage()
+        status = base_service.BaseDbStatus(self.docker_client)
+        app = server.MySqlServer(
+            status,
+            self.docker_client,
+            measure=self._measure,
+            server_id=server_config.server_id_of(CONF.guest_id or ''),
+        )
+        # Trove's MySQL manager takes no application object, its base class does.
+        common_manager.MySqlManager.__init__(self, app, status, mysql_service.MySqlAdmin(app))
+
+    def mount_volume(self, context, device_path=None, mount_point=None, write_to_fstab=False):
+        """Mount the data volume; harmless when it is mounted."""
+        volume = self._volume(device_path, mount_point)
+        volume.configure_queue(CONF.trove_ceph.read_ahead_kib)
+        volume.ensure_mounted(remember=write_to_fstab)
+
+    def unmount_volume(self, context, device_path=None, mount_point=None):
+        """Unmount the data volume; harmless when it is not mounted."""
+        self._volume(device_path, mount_point).ensure_unmounted()
+
+    def resize_fs(self, context, device_path=None, mount_point=None, online=False):
+        """Grow the file system to the volume's new size and size MySQL's logs and I/O to it.
+
+        The file system is always grown while mounted. After an offline resize it stays mounted, and
+        Trove's call of :meth:`mount_volume` that follows finds it so.
+        """
+        volume = self._volume(device_path, mount_point)
+        volume.grow(CONF.trove_ceph.volume_grow_timeout_sec)
+        computed = self.app.configuration_manager.retune()
+        if online:
+            self.app.adopt_volume_settings(computed)
+
+    @periodic_task.periodic_task(spacing=60)
+    def bound_binary_logs(self, context):
+        """Keep the binary logs within their share of the volume."""
+        if not self.status.is_installed or not self.status.is_running:
+            return
+        size_mib = self._volume().size_mib()
+        self.app.purge_binary_logs(tuning.binlog_budget_mib(size_mib) * tuning.MIB)
+
+    def _volume(self, device_path=None, mount_point=None) -> data_volume.DataVolume:
+        return configured_volume(self._storage, device_path, mount_point)
+
+    def _measure(self, ram_mib: int | None, vcpus: int | None) -> tuning.Machine:
+        options = CONF.trove_ceph
+        tier = tuning.Tier(
+            options.volume_iops_per_gib, options.volume_iops_floor, options.volume_iops_cap
+        )
+        size_mib = self._volume().size_mib()
+        return tuning.Machine(
+            ram_mib=ram_mib or _installed_ram_mib(),
+            vcpus=vcpus or os.cpu_count() or 1,
+            volume_mib=size_mib,
+            volume_iops=tier.volume_iops(size_mib),
+        )
+
+
+def configured_volume(
+    storage: host_storage.HostStorage, device_path=None, mount_point=None
+) -> data_volume.DataVolume:
+    """Return the data volume of this instance, by Trove's configuration unless told otherwise."""
+    datastore = CONF.get(CONF.datastore_manager)
+    return data_volume.DataVolume(
+        device_path or datastore.device_path, mount_point or datastore.mount_point, storage
+    )
+
+
+def _installed_ram_mib() -> int:
+    return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // tuning.MIB

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The MySQL server of the instance: Trove's application object with our configuration."""
+
+import os
+
+from oslo_log import log as logging
+from sqlalchemy import exc
+from sqlalchemy import text
+
+from trove.common import cfg
+from trove.guestagent.common import configuration
+from trove.guestagent.common import operating_system
+from trove.guestagent.datastore import service as base_service
+from trove.guestagent.datastore.mysql import service
+from trove.guestagent.datastore.mysql_common import service as common_service
+from trove.guestagent.utils import mysql as mysql_util
+
+from trove_ceph.guestagent import server_config
+from trove_ceph.guestagent import tuning
+
+LOG = logging.getLogger(__name__)
+CONF = cfg.CONF
+
+# PURGE BINARY LOGS waits for a backup lock; the agent's heartbeat must not wait with it.
+_PURGE_LOCK_WAIT_SEC = 2
+
+
+class MySqlServer(service.MySqlApp):
+    """Trove's MySQL application; decisions about sizes are left to :mod:`tuning`."""
+
+    def __init__(self, status, docker_client, measure, server_id: int):
+        super().__init__(status, docker_client)
+        self._measure = measure
+        self._server_id = server_id
+
+    @property
+    def configuration_manager(self):
+        """Trove's configuration manager for my.cnf, extended by the computed settings."""
+        if self._configuration_manager is None:
+            self._configuration_manager = server_config.TunedConfigurationManager(
+                common_service.MYSQL_CONFIG,
+                self.database_service_uid,
+                self.database_service_gid,
+                base_service.BaseDbApp.CFG_CODEC,
+                requires_root=True,
+                override_strategy=configuration.ImportOverrideStrategy(
+                    common_service.CNF_INCLUDE_DIR, common_service.CNF_EXT
+                ),
+                measure=self._measure,
+                server_id=self._server_id,
+            )
+        return self._configuration_manager
+
+    def start_db(self, *args, **kwargs):
+        """Start the server; its temporary directory on the data volume is made first."""
+        mount_point = CONF.get(CONF.datastore_manager).mount_point
+        operating_system.ensure_directory(
+            os.path.join(mount_point, 'tmp'),
+            user=self.database_service_uid,
+            group=self.database_service_gid,
+            force=True,
+            as_root=True,
+        )
+        super().start_db(*args, **kwargs)
+
+    def exists_replication_source_overrides(self) -> bool:
+        """Return whether the server is ready to be a source, so that Trove need not restart it.
+
+        Trove looks for its own replication file only. A server that runs with binary log and GTIDs
+        from birth is ready without one.
+        """
+        return super().exists_replication_source_overrides() or self._logs_with_gtids()
+
+    def adopt_volume_settings(self, computed: tuning.Tuning) -> None:
+        """Hand settings that depend on the volume to the running server, without a restart.
+
+        A value that the user's configuration group sets is left alone. Failures are logged: the
+        settings are in the configuration file and take effect with the next start.
+        """
+        options = computed.mysqld_options()
+        effective = self.configuration_manager.effective
+        try:
+            with mysql_util.SqlClient(self.get_engine()) as client:
+                for name in tuning.VOLUME_OPTIONS:
+                    if str(effective(name)) != str(options[name]):
+                        LOG.info('Leaving %s as the configuration group sets it', name)
+                        continue
+                    client.execute(f'SET GLOBAL {name} = {options[name]}')
+        except exc.SQLAlchemyError as error:
+            LOG.warning('Settings for the larger volume wait for the next start: %s', error)
+
+    def purge_binary_logs(self, budget_bytes: int) -> int:
+        """Purge the oldest binary logs until the rest fits in ``budget_bytes``; return how many.
+
+        Expiry by time cannot keep a busy server from filling its volume. The server keeps logs that
+        a connected replica still reads; the log being written always stays. Waits two seconds at
+        most for a backup lock, then leaves the work to the next call.
+        """
+        with self.get_engine().connect() as connection:
+            logs = [(row[0], int(row[1])) for row in connection.execute(text('SHOW BINARY LOGS'))]
+            keep = _first_to_keep([size for _, size in logs], budget_bytes)
+            if keep == 0:
+                return 0
+            connection.execute(text(f'SET SESSION lock_wait_timeout = {_PURGE_LOCK_WAIT_SEC}'))
+            try:
+                connection.execute(text(f"PURGE BINARY LOGS TO '{logs[keep][0]}'"))
+            except exc.OperationalError as error:
+                LOG.warning('Binary logs exceed %s bytes and stay: %s', budget_bytes, error)
+                return 0
+            finally:
+                # The connection goes back to the agent's pool.
+                connection.execute(text('SET SESSION lock_wait_timeout = DEFAULT'))
+        LOG.warning(
+            'Purged %s binary logs up to %s: together they exceeded %s bytes',
+            keep,
+            logs[keep][0],
+            budget_bytes,
+        )
+        return keep
+
+    def _logs_with_gtids(self) -> bool:
+        with mysql_util.SqlClient(self.get_engine()) as client:
+            row = client.execute(
+                'SELECT @@GLOBAL.log_bin, @@GLOBAL.gtid_mode, @@GLOBAL.log_replica_updates'
+            ).first()
+        log_bin, gtid_mode, log_replica_updates = row
+        return bool(log_bin) and gtid_mode == 'ON' and bool(log_replica_updates)
+
+
+def _first_to_keep(sizes: list[int], budget: int) -> int:
+    """Return the index of the oldest log that fits when the newest are counted first."""
+    total = 0
+    for index in range(len(sizes) - 1, -1, -1):
+        total += sizes[index]
+        if total > budget:
+            return min(index + 1, len(sizes) - 1)
+    return 0

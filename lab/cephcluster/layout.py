@@ -112,7 +112,7 @@ class Layout:
         return settings
 
     def remove_data(self, settings):
-        """Delete what belongs to the cluster, and the root when nothing else is left in it."""
+        """Delete what belongs to the cluster; the root itself stays, it is the lock."""
         self.complete_file.unlink(missing_ok=True)
         for tree in (self.data, self.run):
             shutil.rmtree(tree, ignore_errors=True)
@@ -122,8 +122,7 @@ class Layout:
         if Path(settings.log_dir).is_relative_to(self.root):
             shutil.rmtree(settings.log_dir, ignore_errors=True)
         self.settings_file.unlink(missing_ok=True)
-        for directory in (conf_dir, self.root):
-            remove_if_empty(directory)
+        remove_if_empty(conf_dir)
 
 
 def daemon_names(settings):

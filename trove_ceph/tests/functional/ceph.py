@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real Ceph clusters for tests: a shared one for the whole run, and private ones to break."""
+
+import contextlib
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+
+import rados
+import rbd
+
+from trove_ceph.tests.functional import base, workspace
+
+TOOL = base.CHECKOUT / 'lab' / 'bin' / 'ceph-cluster'
+# Below the range from which the kernel takes ports for outgoing connections, above the servers'.
+PORTS = range(20000, 32000)
+
+TIERS = {
+    'rules': [
+        {'name': 'nvme', 'device_class': 'nvme', 'failure_domain': 'osd'},
+        {'name': 'hdd', 'device_class': 'hdd', 'failure_domain': 'osd'},
+    ],
+    'pools': [
+        {'name': 'volumes-nvme', 'rule': 'nvme', 'size': 2, 'min_size': 1, 'pg_num': 16},
+        {'name': 'volumes-hdd', 'rule': 'hdd', 'size': 2, 'min_size': 1, 'pg_num': 8},
+        {'name': 'vault-data', 'rule': 'hdd', 'pg_num': 8, 'erasure': {'k': 2, 'm': 1}},
+    ],
+    'users': [
+        {
+            'name': 'client.nvme-only',
+            'caps': {'mon': 'profile rbd', 'osd': 'profile rbd pool=volumes-nvme'},
+        },
+    ],
+}
+
+_shared = None
+
+
+def free_ports():
+    """Choose two ports that nothing listens on."""
+    ports = []
+    while len(ports) < 2:
+        port = random.choice(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(('127.0.0.1', port))
+            ports.append(port)
+    return ports
+
+
+class Cluster:
+    """A cluster made by lab/bin/ceph-cluster.
+
+    :param root: its directory.
+    :param osds: the device class and number of its OSDs, such as {'nvme': 2}.
+    :param osd_gib: the size of an OSD in GiB.
+    """
+
+    def __init__(self, root, osds, osd_gib=4):
+        self.root = root
+        self.conf = root / 'etc' / 'ceph.conf'
+        v2, v1 = free_ports()
+        self.create_arguments = ['create', '--osd-gib', str(osd_gib), '--mon-ports', f'{v2},{v1}']
+        for device_class, count in osds.items():
+            self.create_arguments += ['--osd', f'{device_class}={count}']
+
+    def command(self, *arguments):
+        """The command line of the tool for this cluster."""
+        return [sys.executable, str(TOOL), '--root', str(self.root), *map(str, arguments)]
+
+    def tool(self, *arguments, timeout_sec=120):
+        """Run the tool and return its standard output.
+
+        :raises AssertionError: it failed; the message carries what it said.
+        """
+        result = self.try_tool(*arguments, timeout_sec=timeout_sec)
+        if result.returncode != 0:
+            raise AssertionError(f'ceph-cluster {arguments}: {result.returncode} {result.stderr}')
+        return result.stdout
+
+    def try_tool(self, *arguments, timeout_sec=120):
+        return subprocess.run(
+            self.command(*arguments),
+            capture_output=True,
+            text=True,
+            timeout=timeout_sec,
+            check=False,
+        )
+
+    def create(self):
+        self.tool(*self.create_arguments)
+
+    def start(self):
+        self.tool('start')
+
+    def apply(self, spec):
+        """Apply a description and return the tool's summary."""
+        path = self.root.with_name(self.root.name + '-spec.json')
+        path.write_text(json.dumps(spec))
+        return json.loads(self.tool('apply', path))
+
+    def status(self):
+        return json.loads(self.try_tool('status', '--format', 'json').stdout)
+
+    def pids(self):
+        """The pid of each running daemon by its name."""
+        return {d['name']: d['pid'] for d in self.status()['daemons'] if d['pid']}
+
+    @contextlib.contextmanager
+    def connection(self, user='client.admin'):
+        """A librados connection; without keyring of its own a user is refused."""
+        handle = rados.Rados(conffile=str(self.conf), name=user)
+        handle.connect(timeout=20)
+        try:
+            yield handle
+        finally:
+            handle.shutdown()
+
+    @contextlib.contextmanager
+    def pool(self, name, user='client.admin'):
+        with self.connection(user) as handle, handle.open_ioctx(name) as context:
+            yield context
+
+    def mon_command(self, prefix, **arguments):
+        """Ask the monitor and return the decoded answer."""
+        with self.connection() as handle:
+            request = json.dumps({'prefix': prefix, 'format': 'json', **arguments})
+            code, output, message = handle.mon_command(request, b'', timeout=20)
+        if code != 0:
+            raise AssertionError(f'{prefix} {arguments}: {code} {message}')
+        return json.loads(output)
+
+    def create_image(self, pool, name, size_mib):
+        with self.pool(pool) as context:
+            rbd.RBD().create(context, name, size_mib * 1024**2)
+
+
+def shared_cluster():
+    """Return the cluster of this run with the tiers of TIERS, made at its first use.
+
+    It goes with the workspace, at the end of the process.
+    """
+    global _shared
+    if _shared is None:
+        root = workspace.shared() / 'ceph'
+        cluster = Cluster(root, {'nvme': 2, 'hdd': 3}, osd_gib=8)
+        cluster.create()
+        cluster.start()
+        cluster.apply(TIERS)
+        _shared = cluster
+    return _shared
+
+
+def kill_all(pids):
+    """Take the power away from processes and wait until they are gone."""
+    for pid in pids:
+        os.kill(pid, 9)
+    for pid in pids:
+        workspace.wait_until_gone(pid)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a cluster made by lab/bin/ceph-cluster, power cuts and interruptions included."""
+
+import signal
+import subprocess
+
+import rbd
+import testscenarios
+
+from trove_ceph.tests.functional import base, ceph, workspace
+
+SPEC = {
+    'rules': [{'name': 'ssd', 'device_class': 'ssd'}],
+    'pools': [{'name': 'p', 'rule': 'ssd', 'size': 2, 'min_size': 1, 'pg_num': 8}],
+}
+PATTERN = bytes(range(256)) * 4096
+
+
+class PrivateClusterTestCase(base.FunctionalTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cluster = ceph.Cluster(self.directory / 'c', {'ssd': 2}, osd_gib=3)
+        self.addCleanup(self.cluster.try_tool, 'destroy')
+
+    def _write(self):
+        self.cluster.create_image('p', 'image', 16)
+        with self.cluster.pool('p') as context, rbd.Image(context, 'image') as image:
+            image.write(PATTERN, 3)
+            image.flush()
+
+    def _read(self):
+        with self.cluster.pool('p') as context, rbd.Image(context, 'image') as image:
+            return image.read(3, len(PATTERN))
+
+    def _assert_nothing_left(self):
+        self.assertFalse(self.cluster.root.exists())
+        self.assertEqual([], workspace.loop_devices(self.cluster.root))
+        conf = str(self.cluster.conf)
+        result = subprocess.run(['pgrep', '--full', conf], capture_output=True, check=False)
+        self.assertEqual(b'', result.stdout)
+
+
+class LifecycleTest(PrivateClusterTestCase):
+    def test_data_survives_the_death_of_every_daemon(self):
+        self.cluster.create()
+        self.assertEqual({}, self.cluster.pids(), 'a new cluster is stopped')
+        self.cluster.start()
+        self.assertTrue(self.cluster.apply(SPEC)['changed'])
+        self._write()
+        pids = self.cluster.pids()
+        self.assertEqual({'mon.a', 'mgr.x', 'osd.0', 'osd.1'}, set(pids))
+        devices = workspace.loop_devices(self.cluster.root)
+        self.assertEqual(2, len(devices))
+
+        ceph.kill_all(pids.values())
+        self.assertEqual({}, self.cluster.pids())
+        self.cluster.start()
+
+        self.assertEqual(PATTERN, self._read())
+        self.assertEqual(sorted(devices), sorted(workspace.loop_devices(self.cluster.root)))
+        self.assertNotEqual(pids, self.cluster.pids())
+        self.cluster.tool('stop')
+        self.assertEqual({}, self.cluster.pids())
+        self.cluster.tool('destroy')
+        self._assert_nothing_left()
+
+    def test_repeated_and_contradicting_create(self):
+        self.cluster.create()
+        fsid = self.cluster.status()['fsid']
+        self.cluster.create()
+        self.assertEqual(fsid, self.cluster.status()['fsid'])
+        result = self.cluster.try_tool(*self.cluster.create_arguments, '--osd', 'hdd=1')
+        self.assertEqual(2, result.returncode)
+        self.assertIn('has another shape: osd_classes', result.stderr)
+        self.assertEqual(fsid, self.cluster.status()['fsid'])
+
+    def test_osd_in_the_foreground_reuses_its_loop_device(self):
+        self.cluster.create()
+        self.cluster.start()
+        pid = self.cluster.pids()['osd.1']
+        devices = workspace.loop_devices(self.cluster.root)
+        refused = self.cluster.try_tool('run', 'osd.1')
+        self.assertEqual(1, refused.returncode)
+        self.assertIn(f'osd.1 runs already, as pid {pid}', refused.stderr)
+
+        ceph.kill_all([pid])
+        with subprocess.Popen(
+            self.cluster.command('run', 'osd.1'),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            self.addCleanup(process.kill)
+            # start leaves what runs alone and waits until all OSDs serve.
+            self.cluster.start()
+            self.assertEqual(process.pid, self.cluster.pids()['osd.1'])
+            self.assertEqual(sorted(devices), sorted(workspace.loop_devices(self.cluster.root)))
+            self.cluster.tool('stop')
+            self.assertIsNotNone(process.wait(20))
+
+    def test_stale_pid_file_names_a_stranger(self):
+        self.cluster.create()
+        with subprocess.Popen(['sleep', '300']) as stranger:
+            self.addCleanup(stranger.kill)
+            (self.cluster.root / 'run' / 'osd.0.pid').write_text(f'{stranger.pid}\n')
+            self.assertEqual({}, self.cluster.pids())
+            self.cluster.start()
+            self.assertNotEqual(stranger.pid, self.cluster.pids()['osd.0'])
+            (self.cluster.root / 'run' / 'osd.0.pid').write_text(f'{stranger.pid}\n')
+            self.cluster.tool('destroy')
+            self.assertIsNone(stranger.poll(), 'a stranger was killed')
+            stranger.kill()
+        self._assert_nothing_left()
+
+    def test_two_clusters_side_by_side(self):
+        other = ceph.Cluster(self.directory / 'other', {'hdd': 1}, osd_gib=3)
+        self.addCleanup(other.try_tool, 'destroy')
+        for cluster in (self.cluster, other):
+            cluster.create()
+            cluster.start()
+        other.tool('destroy')
+        status = self.cluster.status()
+        self.assertTrue(all(osd['up'] for osd in status['osds']), status)
+        self.assertEqual(4, len(self.cluster.pids()))
+
+    def test_bad_requests_leave_nothing_behind(self):
+        for arguments, words in (
+            (['start'], 'there is no cluster'),
+            (['run', 'osd.0'], 'there is no cluster'),
+            (['create', '--osd', 'nvme'], 'is not CLASS=COUNT'),
+            (['create', '--osd', 'nvme=1', '--mon-ports', '3300'], 'is not two ports'),
+            (['create', '--osd', 'nvme=1', '--mon-addr', '192.0.2.1'], 'cannot use 192.0.2.1'),
+        ):
+            result = self.cluster.try_tool(*arguments)
+            self.assertEqual(2, result.returncode, result.stderr)
+            self.assertIn(words, result.stderr)
+            self.assertFalse(self.cluster.root.exists())
+
+
+class InterruptedCreateTest(testscenarios.WithScenarios, PrivateClusterTestCase):
+    """A creation killed at any point is started over by the next one."""
+
+    scenarios = [
+        ('settings written', {'point': None}),
+        ('monitor made', {'point': 'monitor made'}),
+        ('stores half made', {'point': 'OSDs registered'}),
+        ('stores made', {'point': 'OSD stores made'}),
+    ]
+
+    def test_rerun_completes(self):
+        self._create_until(self.point)
+        self.assertEqual(2, self.cluster.try_tool('start').returncode)
+        self.cluster.create()
+        devices = workspace.loop_devices(self.cluster.root)
+        self.assertEqual(2, len(devices), devices)
+        self.cluster.start()
+        self.assertTrue(self.cluster.apply(SPEC)['changed'])
+        self._write()
+        self.assertEqual(PATTERN, self._read())
+        self.cluster.tool('destroy')
+        self._assert_nothing_left()
+
+    def test_destroy_completes(self):
+        self._create_until(self.point)
+        self.cluster.tool('destroy')
+        self._assert_nothing_left()
+
+    def _create_until(self, point):
+        """Run create and kill it right after it has reported a point, with no time to react."""
+        with subprocess.Popen(
+            self.cluster.command(*self.cluster.create_arguments),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            if point is None:
+                while not (self.cluster.root / 'cluster.json').exists():
+                    self.assertIsNone(process.poll())
+            else:
+                for line in process.stderr:
+                    if point in line:
+                        break
+                else:
+                    self.fail(f'create never said {point!r}')
+            process.send_signal(signal.SIGKILL)
+            process.wait(10)

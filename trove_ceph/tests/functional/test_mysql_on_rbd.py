@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A snapshot of a busy database's image, taken without any lock, is a complete backup."""
+
+import threading
+import time
+
+import pymysql
+import rbd
+
+from trove_ceph.tests.functional import base, ceph, mysqld, rbd_device
+
+POOL = 'volumes-nvme'
+IMAGE_MIB = 2048
+WRITERS = 4
+WARM_UP_COMMITS = 200
+TIMEOUT_SEC = 60
+
+
+class Writer(threading.Thread):
+    """Commits one row after another and remembers which ones were acknowledged."""
+
+    def __init__(self, server, number):
+        super().__init__(daemon=True)
+        self._server = server
+        self.number = number
+        self._ended = threading.Event()
+        self.acknowledged = 0
+        self.error = None
+
+    def run(self):
+        try:
+            with self._server.connect() as connection, connection.cursor() as cursor:
+                while not self._ended.is_set():
+                    cursor.execute(
+                        'INSERT INTO shop.orders (writer, number, note) VALUES (%s, %s, %s)',
+                        (self.number, self.acknowledged + 1, 'x' * 200),
+                    )
+                    self.acknowledged += 1
+        except pymysql.MySQLError as error:
+            self.error = error
+
+    def end(self):
+        self._ended.set()
+        self.join(TIMEOUT_SEC)
+
+
+class MysqlOnRbdTest(base.FunctionalTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cluster = ceph.shared_cluster()
+        self.image = self.directory.name
+        self.cluster.create_image(POOL, self.image, IMAGE_MIB)
+        self.addCleanup(self._remove_image, self.image)
+
+    def _remove_image(self, name):
+        with self.cluster.pool(POOL) as pool:
+            rbd.RBD().remove(pool, name)
+
+    def _serve(self, image, make=False, server_id=1):
+        """Map an image, mount it and prepare a server on it."""
+        place = self.directory / image
+        device = self.useFixture(
+            rbd_device.RbdDevice(self.cluster, POOL, image, place / 'export')
+        ).device
+        volume = self.useFixture(rbd_device.Filesystem(device, place / 'volume', make=make)).path
+        return mysqld.Mysqld(volume, place / 'run', server_id)
+
+    def _restore(self, snapshot):
+        """Clone a snapshot and run a server of an identity of its own on the clone."""
+        name = f'{self.image}-clone'
+        with self.cluster.pool(POOL) as pool:
+            rbd.RBD().clone(pool, self.image, snapshot, pool, name)
+        self.addCleanup(self._remove_clone, name, snapshot)
+        server = self._serve(name, server_id=2)
+        server.forget_identity()
+        return self.useFixture(server)
+
+    def _remove_clone(self, name, snapshot):
+        self._remove_image(name)
+        with self.cluster.pool(POOL) as pool, rbd.Image(pool, self.image) as image:
+            image.remove_snap(snapshot)
+
+    def _snapshot(self, name):
+        with self.cluster.pool(POOL) as pool, rbd.Image(pool, self.image) as image:
+            image.create_snap(name)
+
+    def _start_writers(self, server):
+        server.query('CREATE DATABASE shop')
+        server.query(
+            'CREATE TABLE shop.orders (writer INT, number INT, note VARCHAR(200), '
+            'PRIMARY KEY (writer, number))'
+        )
+        writers = [Writer(server, number) for number in range(WRITERS)]
+        for writer in writers:
+            writer.start()
+            self.addCleanup(writer.end)
+        deadline = time.monotonic() + TIMEOUT_SEC
+        while sum(writer.acknowledged for writer in writers) < WARM_UP_COMMITS:
+            self.assertLess(time.monotonic(), deadline, 'the writers are too slow')
+            time.sleep(0.02)
+        return writers
+
+    def test_snapshot_under_load_holds_every_acknowledged_commit(self):
+        source = self.useFixture(self._serve(self.image, make=True))
+        writers = self._start_writers(source)
+        ((before,),) = source.query('SELECT @@gtid_executed')
+
+        acknowledged = [writer.acknowledged for writer in writers]
+        self._snapshot('backup')
+        after = [writer.acknowledged for writer in writers]
+
+        # The source goes on: what comes later must not be in the backup.
+        time.sleep(0.5)
+        for writer in writers:
+            writer.end()
+            self.assertIsNone(writer.error)
+            self.assertGreater(writer.acknowledged, after[writer.number])
+
+        restored = self._restore('backup')
+        found = dict(
+            restored.query('SELECT writer, COUNT(*) FROM shop.orders GROUP BY writer')
+        )
+        highest = dict(
+            restored.query('SELECT writer, MAX(number) FROM shop.orders GROUP BY writer')
+        )
+        for number in range(WRITERS):
+            self.assertGreaterEqual(found[number], acknowledged[number])
+            # One more may have been committed without its acknowledgement having arrived.
+            self.assertLessEqual(found[number], after[number] + 1)
+            self.assertEqual(highest[number], found[number], 'a commit in the middle is missing')
+        self._assert_sound(restored)
+        self._assert_gtid_counts_rows(source, restored, before)
+
+    def _assert_sound(self, server):
+        """Every table passes MySQL's own check."""
+        for schema, table in (('shop', 'orders'), ('mysql', 'user'), ('mysql', 'gtid_executed')):
+            rows = server.query(f'CHECK TABLE {schema}.{table}')
+            self.assertEqual([(f'{schema}.{table}', 'check', 'status', 'OK')], list(rows))
+
+    def _assert_gtid_counts_rows(self, source, restored, before):
+        """The position read from the clone is that of its rows, and a prefix of the source's."""
+        ((position,),) = restored.query('SELECT @@gtid_executed')
+        ((now,),) = source.query('SELECT @@gtid_executed')
+        (contained,) = restored.query(
+            'SELECT GTID_SUBSET(%s, %s), GTID_SUBSET(%s, %s)', before, position, position, now
+        )
+        self.assertEqual((1, 1), contained)
+        # Besides the rows, only the two statements that made the table were logged.
+        ((rows,),) = restored.query('SELECT COUNT(*) FROM shop.orders')
+        first, last = map(int, position.rpartition(':')[2].split('-'))
+        self.assertEqual((1, rows + 2), (first, last))
+
+    def test_database_survives_a_power_cut_of_everything(self):
+        source = self.useFixture(self._serve(self.image, make=True))
+        writers = self._start_writers(source)
+        source.kill()
+        for writer in writers:
+            writer.end()
+            self.assertIsNotNone(writer.error)
+        acknowledged = [writer.acknowledged for writer in writers]
+        # The file system is told nothing either: what it holds in memory never reaches the image.
+        self._snapshot('cut')
+        restored = self._restore('cut')
+        found = dict(restored.query('SELECT writer, COUNT(*) FROM shop.orders GROUP BY writer'))
+        for number in range(WRITERS):
+            self.assertIn(found[number] - acknowledged[number], (0, 1))
+        self._assert_sound(restored)

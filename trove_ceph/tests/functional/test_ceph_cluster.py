@@ -154,9 +154,9 @@ class InterruptedCreateTest(testscenarios.WithScenarios, PrivateClusterTestCase)
         devices = workspace.loop_devices(self.cluster.root)
         self.assertEqual(2, len(devices), devices)
         self.cluster.start()
-        self.assertTrue(self.cluster.apply(SPEC)['changed'])
-        self._write()
-        self.assertEqual(PATTERN, self._read())
+        self.assertEqual({'mon.a', 'mgr.x', 'osd.0', 'osd.1'}, set(self.cluster.pids()))
+        classes = [osd['device_class'] for osd in self.cluster.status()['osds']]
+        self.assertEqual(['ssd', 'ssd'], classes)
         self.cluster.tool('destroy')
         self._assert_nothing_left()
 

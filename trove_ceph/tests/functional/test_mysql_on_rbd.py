@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A snapshot of a busy database's image, taken without any lock, is a complete backup."""
 
+import functools
 import threading
 import time
 
+import fixtures
 import pymysql
 import rbd
 
-from trove_ceph.tests.functional import base, ceph, mysqld, rbd_device
+from trove_ceph.tests.functional import base, ceph, mysqld, rbd_device, workspace
 
 POOL = 'volumes-nvme'
 IMAGE_MIB = 2048
+# The snapshot of an initialised, cleanly stopped database.
+NEW = 'new'
 WRITERS = 4
 WARM_UP_COMMITS = 200
 TIMEOUT_SEC = 60
@@ -44,25 +48,52 @@ class Writer(threading.Thread):
         self.join(TIMEOUT_SEC)
 
 
+@functools.cache
+def new_database(cluster):
+    """Make an image with an empty database once per run, and return its name; see NEW."""
+    name = 'new-database'
+    cluster.create_image(POOL, name, IMAGE_MIB)
+    place = workspace.shared() / name
+    with Volume(cluster, name, place, make=True) as volume:
+        with mysqld.Mysqld(volume.path, place / 'run') as server:
+            server.stop()
+    with cluster.pool(POOL) as pool, rbd.Image(pool, name) as image:
+        image.create_snap(NEW)
+    return name
+
+
+class Volume(fixtures.Fixture):
+    """An image mapped and mounted; `path` is its mount point."""
+
+    def __init__(self, cluster, image, place, make=False):
+        super().__init__()
+        self._arguments = (cluster, POOL, image, place / 'export')
+        self.path = place / 'volume'
+        self._make = make
+
+    def _setUp(self):
+        device = self.useFixture(rbd_device.RbdDevice(*self._arguments)).device
+        self.useFixture(rbd_device.Filesystem(device, self.path, self._make))
+
+
 class MysqlOnRbdTest(base.FunctionalTestCase):
     def setUp(self):
         super().setUp()
         self.cluster = ceph.shared_cluster()
         self.image = self.directory.name
-        self.cluster.create_image(POOL, self.image, IMAGE_MIB)
+        new = new_database(self.cluster)
+        with self.cluster.pool(POOL) as pool:
+            rbd.RBD().clone(pool, new, NEW, pool, self.image)
         self.addCleanup(self._remove_image, self.image)
 
     def _remove_image(self, name):
         with self.cluster.pool(POOL) as pool:
             rbd.RBD().remove(pool, name)
 
-    def _serve(self, image, make=False, server_id=1):
+    def _serve(self, image, server_id=1):
         """Map an image, mount it and prepare a server on it."""
         place = self.directory / image
-        device = self.useFixture(
-            rbd_device.RbdDevice(self.cluster, POOL, image, place / 'export')
-        ).device
-        volume = self.useFixture(rbd_device.Filesystem(device, place / 'volume', make=make)).path
+        volume = self.useFixture(Volume(self.cluster, image, place)).path
         return mysqld.Mysqld(volume, place / 'run', server_id)
 
     def _restore(self, snapshot):
@@ -101,7 +132,7 @@ class MysqlOnRbdTest(base.FunctionalTestCase):
         return writers
 
     def test_snapshot_under_load_holds_every_acknowledged_commit(self):
-        source = self.useFixture(self._serve(self.image, make=True))
+        source = self.useFixture(self._serve(self.image))
         writers = self._start_writers(source)
         ((before,),) = source.query('SELECT @@gtid_executed')
 
@@ -151,7 +182,7 @@ class MysqlOnRbdTest(base.FunctionalTestCase):
         self.assertEqual((1, rows + 2), (first, last))
 
     def test_database_survives_a_power_cut_of_everything(self):
-        source = self.useFixture(self._serve(self.image, make=True))
+        source = self.useFixture(self._serve(self.image))
         writers = self._start_writers(source)
         source.kill()
         for writer in writers:

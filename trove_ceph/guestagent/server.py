@@ -6,7 +6,6 @@ import os
 from oslo_log import log as logging
 from sqlalchemy import exc
 from sqlalchemy import text
-
 from trove.common import cfg
 from trove.guestagent.common import configuration
 from trove.guestagent.common import operating_system
@@ -50,6 +49,17 @@ class MySqlServer(service.MySqlApp):
                 server_id=self._server_id,
             )
         return self._configuration_manager
+
+    def get_backup_image(self, ds_version=None):
+        """Return the image for stock backups, by the version this instance has now.
+
+        Trove reads the version when its module is loaded, which here is before the configuration
+        is, and its search for an image of a shorter version passes an argument that its MySQL
+        class does not take.
+        """
+        if self._image_has_tag(cfg.get_configuration_property('backup_docker_image') or ''):
+            return super().get_backup_image()
+        return base_service.BaseDbApp.get_backup_image(self, ds_version or CONF.datastore_version)
 
     def start_db(self, *args, **kwargs):
         """Start the server; its temporary directory on the data volume is made first."""

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real MySQL takes the settings as they are, and agrees with the configuration group rules."""
+
+import json
+import re
+
+from trove_ceph.guestagent import tuning
+from trove_ceph.tests.functional import base, mysqld
+
+TEMPLATES = base.CHECKOUT / 'etc' / 'trove' / 'templates' / 'mysql'
+RULES = TEMPLATES / '9' / 'validation-rules.json'
+#: What a guest mounts where, here decided by the test's own server.
+PLACES = ('port', 'basedir', 'datadir', 'socket', 'pid_file', 'tmpdir')
+TEST_OPTIONS = ('--port', '--basedir', '--datadir', '--socket', '--pid-file', '--user')
+#: The empty password of this test, and certificates that nobody signed.
+HARMLESS = {'MY-010453', 'MY-010068'}
+ER_INCORRECT_GLOBAL_LOCAL_VAR = 1238
+TINY = tuning.Machine(768, 1, 1024, 3000)
+SMALL = tuning.Machine(2048, 2, 10240, 3000)
+
+
+class TunedMysqld(mysqld.Mysqld):
+    """A server with the settings of the template and of one machine, and no others."""
+
+    def __init__(self, volume, directory, machine, group=None):
+        super().__init__(volume, directory)
+        kept = [word for word in self._options if word.startswith(TEST_OPTIONS)]
+        settings = _template_settings() | tuning.tune(machine).mysqld_options() | (group or {})
+        self._options = [
+            'mysqld',
+            '--no-defaults',
+            *kept,
+            '--log-error=/run/mysqld/mysqld.log',
+            '--skip-networking',
+            '--server-id=1',
+            *(f'--{name}={value}' for name, value in settings.items()),
+        ]
+
+
+class MySqlSettingsTest(base.FunctionalTestCase):
+    def _serve(self, machine, group=None):
+        volume = self.directory / 'volume'
+        volume.mkdir(exist_ok=True)
+        run = self.directory / ('run-group' if group else 'run')
+        return self.useFixture(TunedMysqld(volume, run, machine, group))
+
+    def _assert_taken_as_they_are(self, machine):
+        server = self._serve(machine)
+        options = tuning.tune(machine).mysqld_options()
+
+        for name, value in options.items():
+            self.assertEqual(((value,),), server.query(f'SELECT @@GLOBAL.{name}'), name)
+        self.assertEqual(set(), set(re.findall(r'\[Warning\] \[(MY-\d+)', server.log())) - HARMLESS)
+        return server
+
+    def test_tiny_machine(self):
+        server = self._assert_taken_as_they_are(TINY)
+
+        rows = server.query(
+            'SELECT @@log_bin, @@gtid_mode, @@enforce_gtid_consistency, @@log_replica_updates,'
+            ' @@sync_binlog, @@innodb_flush_log_at_trx_commit, @@innodb_doublewrite,'
+            ' @@innodb_flush_method, @@skip_name_resolve'
+        )
+        self.assertEqual(((1, 'ON', 'ON', 1, 1, 1, 'ON', 'O_DIRECT', 1),), rows)
+        index = (self.directory / 'volume' / 'data' / 'mysql-bin.index').read_text()
+        self.assertTrue(index.startswith('./mysql-bin.'), index)
+        # Replication status must be readable, or Trove never sees a replica start.
+        server.query('SELECT * FROM performance_schema.replication_connection_status')
+
+    def test_small_machine_and_a_larger_volume_later(self):
+        server = self._assert_taken_as_they_are(SMALL)
+        larger = tuning.tune(tuning.Machine(2048, 2, 1024 * 1024, 20000)).mysqld_options()
+
+        for name in tuning.VOLUME_OPTIONS:
+            server.query(f'SET GLOBAL {name} = {larger[name]}')
+
+        for name in tuning.VOLUME_OPTIONS:
+            self.assertEqual(((larger[name],),), server.query(f'SELECT @@GLOBAL.{name}'), name)
+
+    def test_configuration_group_rules(self):
+        server = self._serve(TINY)
+        known = {
+            name: (kind, low, high)
+            for name, kind, low, high in server.query(
+                'SELECT VARIABLE_NAME, DATA_TYPE, MIN_VALUE, MAX_VALUE'
+                ' FROM performance_schema.variables_metadata'
+            )
+        }
+        rules = json.loads(RULES.read_text())['configuration-parameters']
+
+        for rule in rules:
+            name = rule['name']
+            self.assertIn(name, known)
+            kind, low, high = known[name]
+            if kind == 'Integer':
+                self.assertEqual((int(low), int(high)), (rule['min'], rule['max']), name)
+            self.assertEqual(rule['restart_required'], not _is_dynamic(server, name), name)
+
+        # Each is also an option that a server starts with; not every variable is.
+        group = {}
+        for rule in rules:
+            ((value,),) = server.query(f"SELECT @@GLOBAL.{rule['name']}")
+            if value is not None:
+                # Trove writes a boolean as True or False.
+                group[rule['name']] = bool(value) if rule['type'] == 'boolean' else value
+        server.stop()
+        self._serve(TINY, group)
+
+
+def _is_dynamic(server, name):
+    try:
+        server.query(f'SET GLOBAL {name} = @@GLOBAL.{name}')
+    except mysqld.pymysql.err.OperationalError as error:
+        if error.args[0] == ER_INCORRECT_GLOBAL_LOCAL_VAR:
+            return False
+        raise
+    return True
+
+
+def _template_settings():
+    """Return the [mysqld] section of the template, without places."""
+    section, settings = '', {}
+    for line in (TEMPLATES / '9' / 'config.template').read_text().splitlines():
+        if line.startswith('['):
+            section = line.strip('[]')
+        elif section == 'mysqld' and '=' in line and not line.startswith('#'):
+            name, value = (part.strip() for part in line.split('=', 1))
+            if name not in PLACES:
+                settings[name] = value
+    return settings

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+from unittest import mock
+
+import fixtures
+from oslotest import base
+from sqlalchemy import exc
+from trove.common import cfg
+from trove.guestagent.datastore import service as base_service
+from trove.guestagent.datastore.mysql_common import service as common_service
+
+from trove_ceph.guestagent import server
+from trove_ceph.guestagent import tuning
+
+CONF = cfg.CONF
+MACHINE = tuning.Machine(4096, 2, 102400, 3000)
+
+
+class FakeResult(list):
+    def first(self):
+        return self[0] if self else None
+
+
+class FakeConnection:
+    """One database connection: answers by the beginning of a statement, remembers the rest."""
+
+    def __init__(self, answers, failing):
+        self.answers, self.failing = answers, failing
+        self.statements = []
+
+    def execute(self, statement, *_arguments):
+        statement = str(statement)
+        self.statements.append(statement)
+        for start in self.failing:
+            if statement.startswith(start):
+                raise exc.OperationalError(statement, None, Exception('1205'))
+        for start, rows in self.answers.items():
+            if statement.startswith(start):
+                return FakeResult(rows)
+        return FakeResult()
+
+    def begin(self):
+        return mock.Mock()
+
+    def close(self):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exception):
+        return False
+
+
+class MySqlServerTestCase(base.BaseTestCase):
+    def server(self, answers=(), failing=()):
+        self.connection = FakeConnection(dict(answers), failing)
+        result = server.MySqlServer(mock.Mock(), mock.Mock(), lambda *_: MACHINE, 77)
+        engine = mock.Mock()
+        engine.connect.return_value = self.connection
+        result.get_engine = lambda: engine
+        result._configuration_manager = mock.Mock()
+        result._configuration_manager.has_system_override.return_value = False
+        return result
+
+    def ready(self, *row):
+        return self.server({'SELECT @@GLOBAL.log_bin': [row]}).exists_replication_source_overrides()
+
+    def test_server_with_binary_log_and_gtids_is_ready_to_be_a_source(self):
+        self.assertTrue(self.ready(1, 'ON', 1))
+
+    def test_server_without_them_is_not(self):
+        self.assertFalse(self.ready(0, 'ON', 1))
+        self.assertFalse(self.ready(1, 'OFF', 1))
+        self.assertFalse(self.ready(1, 'ON_PERMISSIVE', 1))
+        self.assertFalse(self.ready(1, 'ON', 0))
+
+    def test_troves_own_file_is_enough(self):
+        subject = self.server()
+        subject._configuration_manager.has_system_override.return_value = True
+
+        self.assertTrue(subject.exists_replication_source_overrides())
+        self.assertEqual([], self.connection.statements)
+
+    def purge(self, sizes, budget, failing=()):
+        rows = [(f'mysql-bin.{n:06}', size, 'No') for n, size in enumerate(sizes, 1)]
+        purged = self.server({'SHOW BINARY LOGS': rows}, failing).purge_binary_logs(budget)
+        return purged, [s for s in self.connection.statements if s.startswith('PURGE')]
+
+    def test_logs_within_the_budget_stay(self):
+        self.assertEqual((0, []), self.purge([10, 10, 10], 30))
+
+    def test_oldest_logs_go_first(self):
+        self.assertEqual(
+            (2, ["PURGE BINARY LOGS TO 'mysql-bin.000003'"]), self.purge([10, 10, 10, 10], 25)
+        )
+
+    def test_the_log_being_written_stays(self):
+        self.assertEqual(
+            (1, ["PURGE BINARY LOGS TO 'mysql-bin.000002'"]), self.purge([10, 100], 25)
+        )
+        self.assertEqual((0, []), self.purge([100], 25))
+        self.assertEqual((0, []), self.purge([], 25))
+
+    def test_a_backup_lock_delays_purging_and_the_connection_is_left_clean(self):
+        purged, _ = self.purge([10, 10, 10], 15, failing=('PURGE',))
+
+        self.assertEqual(0, purged)
+        self.assertEqual(
+            'SET SESSION lock_wait_timeout = DEFAULT', self.connection.statements[-1]
+        )
+
+    def adopt(self, effective, failing=()):
+        computed = tuning.tune(MACHINE)
+        options = computed.mysqld_options() | effective
+        subject = self.server(failing=failing)
+        subject._configuration_manager.effective = options.get
+        subject.adopt_volume_settings(computed)
+        return self.connection.statements
+
+    def test_running_server_takes_the_volume_settings_in_order(self):
+        self.assertEqual(
+            [
+                'SET GLOBAL innodb_io_capacity_max = 3000',
+                'SET GLOBAL innodb_io_capacity = 1500',
+                'SET GLOBAL innodb_redo_log_capacity = 1073741824',
+                'SET GLOBAL max_binlog_size = 1073741824',
+                'SET GLOBAL binlog_expire_logs_seconds = 604800',
+            ],
+            self.adopt({}),
+        )
+
+    def test_configuration_group_wins_over_the_volume_settings(self):
+        statements = self.adopt({'innodb_io_capacity': 200})
+
+        self.assertNotIn('innodb_io_capacity =', ' '.join(statements))
+        self.assertEqual(4, len(statements))
+
+    def test_refused_setting_does_not_fail_the_resize(self):
+        self.assertIn('SET GLOBAL innodb_io_capacity_max = 3000', self.adopt({}, failing=('SET',)))
+
+    def test_temporary_directory_is_made_before_the_start(self):
+        order = []
+        CONF.set_override('datastore_manager', 'mysql')
+        self.addCleanup(CONF.clear_override, 'datastore_manager')
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove.guestagent.common.operating_system.ensure_directory',
+                lambda path, **_: order.append(path),
+            )
+        )
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove.guestagent.datastore.mysql_common.service.BaseMySqlApp.start_db',
+                lambda _self, **kwargs: order.append(kwargs),
+            )
+        )
+
+        self.server().start_db(ds_version='9.7.4')
+
+        self.assertEqual(['/var/lib/mysql/tmp', {'ds_version': '9.7.4'}], order)
+
+    def test_configuration_manager_is_ours(self):
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove.guestagent.common.operating_system.ensure_directory',
+                lambda *_args, **_kwargs: None,
+            )
+        )
+        CONF.set_override('datastore_manager', 'mysql')
+        self.addCleanup(CONF.clear_override, 'datastore_manager')
+        subject = server.MySqlServer(mock.Mock(), mock.Mock(), lambda *_: MACHINE, 77)
+
+        manager = subject.configuration_manager
+
+        self.assertIs(manager, subject.configuration_manager)
+        self.assertEqual(common_service.MYSQL_CONFIG, manager._base_config_path)
+
+    def test_backup_image_follows_the_version_of_the_instance(self):
+        CONF.set_override('backup_docker_image', 'registry/db-backup-mysql', 'mysql')
+        self.addCleanup(CONF.clear_override, 'backup_docker_image', 'mysql')
+        CONF.set_override('datastore_manager', 'mysql')
+        self.addCleanup(CONF.clear_override, 'datastore_manager')
+        CONF.set_override('datastore_version', '9.7.4')
+        self.addCleanup(CONF.clear_override, 'datastore_version')
+        asked = []
+
+        def find(_client, image):
+            asked.append(image)
+            return mock.Mock(image_name=image) if image.endswith(':9.7') else None
+
+        self.useFixture(
+            fixtures.MonkeyPatch('trove.guestagent.utils.docker.get_image_registry', find)
+        )
+
+        self.assertEqual('registry/db-backup-mysql:9.7', self.server().get_backup_image())
+        self.assertEqual(
+            ['registry/db-backup-mysql:9.7.4', 'registry/db-backup-mysql:9.7'], asked
+        )
+        self.assertTrue(issubclass(server.MySqlServer, base_service.BaseDbApp))

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import shutil
+
+import fixtures
+from oslotest import base
+from trove.guestagent.common import configuration
+from trove.guestagent.common import operating_system
+from trove.guestagent.datastore import service as base_service
+
+from trove_ceph import exceptions
+from trove_ceph.guestagent import server_config
+from trove_ceph.guestagent import tuning
+
+BASE_FILE = """\
+[mysqld]
+port = 3306
+max_allowed_packet = 67108864
+
+[trove_ceph]
+flavor_ram_mib = {ram}
+flavor_vcpus = 2
+
+!includedir /etc/mysql/conf.d/
+"""
+
+
+def run_unprivileged(command, options, *arguments, **_kwargs):
+    """Stand for the shell: directories and removal as asked, ownership not at all."""
+    if command == 'mkdir':
+        os.makedirs(arguments[-1], exist_ok=True)
+    elif command == 'rm':
+        if os.path.isdir(arguments[-1]):
+            shutil.rmtree(arguments[-1])
+        elif os.path.exists(arguments[-1]):
+            os.unlink(arguments[-1])
+    elif command not in ('chown', 'chmod'):
+        raise AssertionError(f'unexpected command {command}')
+
+
+class TunedConfigurationManagerTestCase(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove.guestagent.common.operating_system.execute_shell_cmd', run_unprivileged
+            )
+        )
+        self.directory = self.useFixture(fixtures.TempDir()).path
+        self.base_path = os.path.join(self.directory, 'my.cnf')
+        self.include = os.path.join(self.directory, 'conf.d')
+        self.volume_mib = 10240
+        self.asked = []
+        self.manager = server_config.TunedConfigurationManager(
+            self.base_path,
+            'me',
+            'us',
+            base_service.BaseDbApp.CFG_CODEC,
+            override_strategy=configuration.ImportOverrideStrategy(self.include, 'cnf'),
+            measure=self.measure,
+            server_id=77,
+        )
+
+    def measure(self, ram_mib, vcpus):
+        self.asked.append((ram_mib, vcpus))
+        return tuning.Machine(ram_mib or 1024, vcpus or 1, self.volume_mib, 3000)
+
+    def reset(self, ram):
+        self.manager.reset_configuration(BASE_FILE.format(ram=ram))
+
+    def computed_files(self):
+        return [name for name in sorted(os.listdir(self.include)) if 'trove-ceph' in name]
+
+    def test_computed_settings_follow_the_flavor_in_the_base_file(self):
+        self.reset(4096)
+
+        self.assertEqual([(4096, 2)], self.asked)
+        expected = tuning.tune(tuning.Machine(4096, 2, 10240, 3000)).mysqld_options()
+        for name, value in expected.items():
+            self.assertEqual(value, self.manager.effective(name), name)
+        self.assertEqual(77, self.manager.effective('server_id'))
+
+    def test_they_stand_before_the_configuration_group(self):
+        self.reset(4096)
+        self.manager.apply_user_override({'mysqld': {'max_connections': 33}})
+
+        self.assertEqual(['10-system-001-trove-ceph.cnf'], self.computed_files())
+        self.assertEqual(33, self.manager.effective('max_connections'))
+        self.assertEqual(
+            ['10-system-001-trove-ceph.cnf', '20-user-001-common.cnf'],
+            sorted(os.listdir(self.include)),
+        )
+
+    def test_configuration_group_survives_a_flavor_resize(self):
+        self.reset(4096)
+        self.manager.apply_user_override({'mysqld': {'max_connections': 33}})
+
+        self.reset(8192)
+
+        self.assertEqual(33, self.manager.effective('max_connections'))
+        self.assertEqual(
+            tuning.tune(tuning.Machine(8192, 2, 10240, 3000)).buffer_pool_mib * tuning.MIB,
+            self.manager.effective('innodb_buffer_pool_size'),
+        )
+        self.assertEqual(1, len(self.computed_files()))
+
+    def test_settings_of_a_small_flavor_go_with_it(self):
+        self.reset(1024)
+        self.assertIsNotNone(self.manager.effective('performance_schema_accounts_size'))
+
+        self.reset(8192)
+
+        self.assertIsNone(self.manager.effective('performance_schema_accounts_size'))
+
+    def test_retune_after_a_volume_resize(self):
+        self.reset(4096)
+        before = self.manager.effective('innodb_redo_log_capacity')
+        self.volume_mib = 2048
+
+        computed = self.manager.retune()
+
+        self.assertEqual((4096, 2), self.asked[-1])
+        self.assertLess(computed.redo_log_mib * tuning.MIB, before)
+        self.assertEqual(
+            computed.redo_log_mib * tuning.MIB, self.manager.effective('innodb_redo_log_capacity')
+        )
+
+    def test_base_file_without_the_flavor(self):
+        self.manager.reset_configuration('[mysqld]\nport = 3306\n')
+        self.assertEqual([(None, None)], self.asked)
+
+        self.manager.retune()
+
+        self.assertEqual((None, None), self.asked[-1])
+
+    def test_dictionary_as_base_file(self):
+        self.manager.reset_configuration({'mysqld': {'port': 3306}})
+
+        self.assertEqual(1, len(self.computed_files()))
+
+    def test_flavor_too_small_leaves_everything_as_it_is(self):
+        self.reset(4096)
+        before = operating_system.read_file(self.base_path)
+
+        self.assertRaises(exceptions.FlavorTooSmallError, self.reset, 512)
+
+        self.assertEqual(before, operating_system.read_file(self.base_path))
+        self.assertEqual(
+            tuning.tune(tuning.Machine(4096, 2, 10240, 3000)).buffer_pool_mib * tuning.MIB,
+            self.manager.effective('innodb_buffer_pool_size'),
+        )
+
+
+class ServerIdTestCase(base.BaseTestCase):
+    def test_stable_and_in_range(self):
+        ids = {server_config.server_id_of(f'instance-{number}') for number in range(1000)}
+
+        self.assertEqual(1000, len(ids))
+        self.assertTrue(all(1 <= number < 2**32 for number in ids))
+        # The same in each process, unlike hash().
+        self.assertEqual(3398926611, server_config.server_id_of('a'))

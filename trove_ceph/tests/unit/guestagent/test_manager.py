@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+from unittest import mock
+
+import fixtures
+from oslo_config import cfg as oslo_cfg
+from oslo_utils import importutils
+from oslotest import base
+from trove.common import cfg
+from trove.guestagent import dbaas
+from trove.guestagent.datastore.mysql import manager as mysql_manager
+from trove.instance import models as instance_models
+from trove.instance import service_status
+
+from trove_ceph import exceptions
+from trove_ceph.conf import guest as guest_conf
+from trove_ceph.guestagent import data_volume
+from trove_ceph.guestagent import manager
+from trove_ceph.guestagent import server
+from trove_ceph.guestagent import tuning
+
+CONF = cfg.CONF
+GIB_MIB = 1024
+
+
+class RegistrationTestCase(base.BaseTestCase):
+    def test_what_the_control_plane_writes_is_what_the_guest_loads(self):
+        instance = mock.Mock(spec=['ds_version'])
+        instance.ds_version.manager = 'mysql'
+        instance.ds_version.registry_ext = manager.REGISTRY_EXT
+        written = instance_models.FreshInstance.datastore_registry_ext.fget(instance)
+        guest_info = self.useFixture(fixtures.TempDir()).join('guest_info.conf')
+        with open(guest_info, 'w') as config:
+            config.write(f'[DEFAULT]\ndatastore_registry_ext={written}\n')
+        conf = oslo_cfg.ConfigOpts()
+        conf.register_opts([opt for opt in cfg.common_opts if opt.dest == 'datastore_registry_ext'])
+        conf(['--config-file', guest_info], project='trove')
+
+        with mock.patch.object(dbaas, 'CONF', conf):
+            path = dbaas.datastore_registry()['mysql']
+
+        self.assertIs(manager.Manager, importutils.import_class(path))
+        self.assertTrue(issubclass(manager.Manager, mysql_manager.Manager))
+
+
+class ManagerTestCase(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        guest_conf.register(CONF)
+        for name, value in {
+            'datastore_manager': 'mysql',
+            'datastore_version': '9.7.4',
+        }.items():
+            CONF.set_override(name, value)
+            self.addCleanup(CONF.clear_override, name)
+        CONF.set_override('guest_id', 'an-instance')
+        self.addCleanup(CONF.clear_override, 'guest_id')
+        self.useFixture(fixtures.MonkeyPatch('docker.from_env', mock.Mock()))
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph.guestagent.data_volume.DataVolume', mock.Mock(name='DataVolume')
+            )
+        )
+        self.volume = data_volume.DataVolume.return_value
+        self.volume.size_mib.return_value = 100 * GIB_MIB
+        self.manager = manager.Manager()
+        self.manager.app._configuration_manager = self.configuration = mock.Mock()
+
+    def option(self, name, value):
+        CONF.set_override(name, value, 'trove_ceph')
+        self.addCleanup(CONF.clear_override, name, 'trove_ceph')
+
+    def test_application_is_ours_and_the_admin_uses_it(self):
+        self.assertIsInstance(self.manager.app, server.MySqlServer)
+        self.assertIs(self.manager.app, self.manager.adm.mysql_app)
+        self.assertEqual('mysql', self.manager.manager)
+
+    def test_machine_is_measured_with_the_flavor_the_volume_and_the_tier(self):
+        self.option('volume_iops_per_gib', 100.0)
+        self.option('volume_iops_cap', 9000)
+
+        self.assertEqual(
+            tuning.Machine(4096, 2, 100 * GIB_MIB, 9000), self.manager.app._measure(4096, 2)
+        )
+
+    def test_machine_without_a_known_flavor_is_what_the_kernel_sees(self):
+        measured = self.manager.app._measure(None, None)
+
+        self.assertGreater(measured.ram_mib, 100)
+        self.assertGreaterEqual(measured.vcpus, 1)
+
+    def test_online_resize_grows_and_retunes_the_running_server(self):
+        self.option('volume_grow_timeout_sec', 17)
+        self.manager.app.adopt_volume_settings = mock.Mock()
+
+        self.manager.resize_fs(None, '/dev/vdb', '/var/lib/mysql', online=True)
+
+        self.volume.grow.assert_called_once_with(17)
+        self.manager.app.adopt_volume_settings.assert_called_once_with(
+            self.configuration.retune.return_value
+        )
+
+    def test_offline_resize_leaves_the_stopped_server_alone(self):
+        self.manager.app.adopt_volume_settings = mock.Mock()
+
+        self.manager.resize_fs(None, '/dev/vdb', '/var/lib/mysql', online=False)
+
+        self.configuration.retune.assert_called_once_with()
+        self.manager.app.adopt_volume_settings.assert_not_called()
+
+    def test_resize_that_does_not_arrive_changes_no_setting(self):
+        self.volume.grow.side_effect = exceptions.VolumeNotReadyError('still 10 GiB')
+
+        self.assertRaises(
+            exceptions.VolumeNotReadyError,
+            self.manager.resize_fs,
+            None,
+            '/dev/vdb',
+            '/var/lib/mysql',
+            online=True,
+        )
+
+        self.configuration.retune.assert_not_called()
+
+    def test_mounting_as_trove_asks_for_it(self):
+        self.manager.mount_volume(None, '/dev/vdc', '/mnt', write_to_fstab=False)
+
+        data_volume.DataVolume.assert_called_with('/dev/vdc', '/mnt', self.manager._storage)
+        self.volume.ensure_mounted.assert_called_once_with(remember=False)
+        self.volume.configure_queue.assert_called_once_with(4096)
+
+    def test_unmounting(self):
+        self.manager.unmount_volume(None, '/dev/vdb', '/var/lib/mysql')
+
+        self.volume.ensure_unmounted.assert_called_once_with()
+
+    def bound(self, installed, state):
+        self.manager.status = mock.Mock(is_installed=installed)
+        self.manager.status.is_running = state == service_status.ServiceStatuses.HEALTHY
+        self.manager.app.purge_binary_logs = purge = mock.Mock()
+        self.manager.bound_binary_logs(None)
+        return purge
+
+    def test_binary_logs_are_bounded_by_the_volume(self):
+        self.bound(True, service_status.ServiceStatuses.HEALTHY).assert_called_once_with(
+            15 * GIB_MIB * tuning.MIB
+        )
+
+    def test_no_purging_without_a_running_server(self):
+        self.bound(False, service_status.ServiceStatuses.HEALTHY).assert_not_called()
+        self.bound(True, service_status.ServiceStatuses.SHUTDOWN).assert_not_called()
+
+    def test_purging_is_a_periodic_task(self):
+        self.assertIn('bound_binary_logs', [name for name, _ in manager.Manager._periodic_tasks])

@@ -15,8 +15,7 @@ from trove.common import cfg
 
 from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
-from trove_ceph.guestagent import host_storage
-from trove_ceph.guestagent import manager
+from trove_ceph.guestagent import host_storage, manager
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The instance's data volume: formatted once, mounted at every start, grown while in use."""
 
+import collections.abc
 import os
 import time
 
@@ -41,8 +42,8 @@ class DataVolume:
         mount_point: str,
         storage: host_storage.HostStorage,
         fstab: str = FSTAB,
-        clock=time.monotonic,
-        sleep=time.sleep,
+        clock: collections.abc.Callable[[], float] = time.monotonic,
+        sleep: collections.abc.Callable[[float], None] = time.sleep,
     ):
         self.device = device
         self.mount_point = mount_point
@@ -52,7 +53,12 @@ class DataVolume:
         self._sleep = sleep
 
     def prepare(
-        self, uid: int, gid: int, ready_timeout_sec: int, format_timeout_sec: int, read_ahead_kib: int
+        self,
+        uid: int,
+        gid: int,
+        ready_timeout_sec: int,
+        format_timeout_sec: int,
+        read_ahead_kib: int,
     ) -> None:
         """Bring the volume into service: wait for it, format it if blank, mount, grow, own, tune.
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The only module that runs block device and file system commands in the guest."""
 
+import collections.abc
 import dataclasses
 import os
 import re
 import subprocess
+import typing
 
 from oslo_concurrency import processutils
 
@@ -34,7 +36,11 @@ class HostStorage:
     :param root_helper: prefix that gives root's rights to a user that has none
     """
 
-    def __init__(self, execute=processutils.execute, root_helper: str = 'sudo'):
+    def __init__(
+        self,
+        execute: collections.abc.Callable[..., tuple[str, str]] = processutils.execute,
+        root_helper: str = 'sudo',
+    ):
         self._execute = execute
         self._root_helper = root_helper
 
@@ -53,9 +59,7 @@ class HostStorage:
         The cache of blkid is not used: it may describe the volume that was attached before.
         """
         # 0: found, 2: nothing found, 8: several contradicting signatures
-        output, code = self._run_coded(
-            (0, 2, 8), 'blkid', '--probe', '--output', 'export', device
-        )
+        output, code = self._run_coded((0, 2, 8), 'blkid', '--probe', '--output', 'export', device)
         if code == 2:
             return None
         tags = dict(line.split('=', 1) for line in output.splitlines() if '=' in line)
@@ -192,11 +196,15 @@ class HostStorage:
         self._run('sync', f'{path}.new')
         self._run('mv', f'{path}.new', path)
 
-    def _run(self, *command: str, **kwargs) -> str:
+    def _run(self, *command: str, **kwargs: typing.Any) -> str:
         return self._run_coded((0,), *command, **kwargs)[0]
 
     def _run_coded(
-        self, codes: tuple[int, ...], *command: str, timeout: int = _COMMAND_TIMEOUT_SEC, **kwargs
+        self,
+        codes: tuple[int, ...],
+        *command: str,
+        timeout: int = _COMMAND_TIMEOUT_SEC,
+        **kwargs: typing.Any,
     ) -> tuple[str, int]:
         """Run ``command`` and return its output and exit code, which must be one of ``codes``."""
         try:

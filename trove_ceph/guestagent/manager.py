@@ -16,11 +16,7 @@ from trove.guestagent.datastore.mysql import service as mysql_service
 from trove.guestagent.datastore.mysql_common import manager as common_manager
 
 from trove_ceph.conf import guest as guest_conf
-from trove_ceph.guestagent import data_volume
-from trove_ceph.guestagent import host_storage
-from trove_ceph.guestagent import server
-from trove_ceph.guestagent import server_config
-from trove_ceph.guestagent import tuning
+from trove_ceph.guestagent import data_volume, host_storage, server, server_config, tuning
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -75,7 +71,9 @@ class Manager(mysql_manager.Manager):
         size_mib = self._volume().size_mib()
         self.app.purge_binary_logs(tuning.binlog_budget_mib(size_mib) * tuning.MIB)
 
-    def _volume(self, device_path=None, mount_point=None) -> data_volume.DataVolume:
+    def _volume(
+        self, device_path: str | None = None, mount_point: str | None = None
+    ) -> data_volume.DataVolume:
         return configured_volume(self._storage, device_path, mount_point)
 
     def _measure(self, ram_mib: int | None, vcpus: int | None) -> tuning.Machine:
@@ -93,7 +91,9 @@ class Manager(mysql_manager.Manager):
 
 
 def configured_volume(
-    storage: host_storage.HostStorage, device_path=None, mount_point=None
+    storage: host_storage.HostStorage,
+    device_path: str | None = None,
+    mount_point: str | None = None,
 ) -> data_volume.DataVolume:
     """Return the data volume of this instance, by Trove's configuration unless told otherwise."""
     datastore = CONF.get(CONF.datastore_manager)

@@ -3,19 +3,17 @@
 
 import os
 
+import docker
 from oslo_log import log as logging
-from sqlalchemy import exc
-from sqlalchemy import text
+from sqlalchemy import exc, text
 from trove.common import cfg
-from trove.guestagent.common import configuration
-from trove.guestagent.common import operating_system
+from trove.guestagent.common import configuration, operating_system
 from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql import service
 from trove.guestagent.datastore.mysql_common import service as common_service
 from trove.guestagent.utils import mysql as mysql_util
 
-from trove_ceph.guestagent import server_config
-from trove_ceph.guestagent import tuning
+from trove_ceph.guestagent import server_config, tuning
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -27,7 +25,15 @@ _PURGE_LOCK_WAIT_SEC = 2
 class MySqlServer(service.MySqlApp):
     """Trove's MySQL application; decisions about sizes are left to :mod:`tuning`."""
 
-    def __init__(self, status, docker_client, measure, server_id: int):
+    _configuration_manager: server_config.TunedConfigurationManager | None = None
+
+    def __init__(
+        self,
+        status: base_service.BaseDbStatus,
+        docker_client: docker.DockerClient,
+        measure: server_config.Measure,
+        server_id: int,
+    ):
         super().__init__(status, docker_client)
         self._measure = measure
         self._server_id = server_id

@@ -10,6 +10,7 @@ reverted) and at a rebuild.
 
 import collections.abc
 import hashlib
+import typing
 
 from oslo_log import log as logging
 from trove.common import stream_codecs
@@ -24,6 +25,8 @@ CHANGE_ID = 'trove-ceph'
 #: Section of the base file, ignored by mysqld, in which the template passes on the flavor.
 FACTS_SECTION = 'trove_ceph'
 
+Measure = collections.abc.Callable[[int | None, int | None], tuning.Machine]
+
 _CODEC = stream_codecs.IniCodec(default_value='1', comment_markers=('#', ';', '!'))
 
 
@@ -37,10 +40,10 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
 
     def __init__(
         self,
-        *args,
-        measure: collections.abc.Callable[[int | None, int | None], tuning.Machine],
+        *args: typing.Any,
+        measure: Measure,
         server_id: int,
-        **kwargs,
+        **kwargs: typing.Any,
     ):
         super().__init__(*args, **kwargs)
         self._measure = measure
@@ -67,7 +70,7 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
         self._write(computed)
         return computed
 
-    def effective(self, key: str):
+    def effective(self, key: str) -> int | str | None:
         """Return the value a restarted server would have for ``key``, None if it is not set."""
         return self.get_value(key, section=SERVER_SECTION)
 

@@ -127,7 +127,8 @@ VOLUME_OPTIONS = (
 
 # The Performance Schema stays on even in the smallest machine, because replication status is read
 # from it. There it does without what takes most of its memory (MySQL 9.7 in 768 MiB: 104 MiB
-# become 55, in 2 GiB 230 MiB): statistics of memory by class, and of everything by user, host and account.
+# become 55, in 2 GiB 230 MiB): statistics of memory by class, and of everything by user, host and
+# account.
 _LEAN_OPTIONS: dict[str, int | str] = {
     'performance_schema_max_memory_classes': 0,
     'performance_schema_accounts_size': 0,

@@ -8,8 +8,7 @@ import subprocess
 import threading
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import data_volume
-from trove_ceph.guestagent import host_storage
+from trove_ceph.guestagent import data_volume, host_storage
 from trove_ceph.tests.functional import base
 
 MIB = data_volume.MIB

@@ -2,8 +2,7 @@
 from oslo_config import cfg
 from oslotest import base
 
-from trove_ceph.conf import guest
-from trove_ceph.conf import opts
+from trove_ceph.conf import guest, opts
 
 
 class OptsTestCase(base.BaseTestCase):
@@ -32,6 +31,4 @@ class OptsTestCase(base.BaseTestCase):
         guest.register(conf)
         conf([])
 
-        self.assertRaises(
-            ValueError, conf.set_override, 'volume_grow_timeout_sec', 0, 'trove_ceph'
-        )
+        self.assertRaises(ValueError, conf.set_override, 'volume_grow_timeout_sec', 0, 'trove_ceph')

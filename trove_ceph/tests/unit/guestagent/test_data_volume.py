@@ -5,8 +5,7 @@ import tempfile
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import data_volume
-from trove_ceph.guestagent import host_storage
+from trove_ceph.guestagent import data_volume, host_storage
 
 MIB = data_volume.MIB
 DEVICE = '/dev/fake-volume'

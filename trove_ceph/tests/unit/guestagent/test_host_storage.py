@@ -103,9 +103,7 @@ class HostStorageTestCase(base.BaseTestCase):
     def test_command_that_does_not_end(self):
         storage = self.storage(umount=subprocess.TimeoutExpired('umount', 60))
 
-        error = self.assertRaises(
-            exceptions.StorageCommandError, storage.unmount, '/var/lib/mysql'
-        )
+        error = self.assertRaises(exceptions.StorageCommandError, storage.unmount, '/var/lib/mysql')
 
         self.assertIn('did not end within 60 s', str(error))
 

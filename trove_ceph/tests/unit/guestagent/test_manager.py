@@ -13,10 +13,7 @@ from trove.instance import service_status
 
 from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
-from trove_ceph.guestagent import data_volume
-from trove_ceph.guestagent import manager
-from trove_ceph.guestagent import server
-from trove_ceph.guestagent import tuning
+from trove_ceph.guestagent import data_volume, manager, server, tuning
 
 CONF = cfg.CONF
 GIB_MIB = 1024

@@ -8,8 +8,7 @@ from trove.common import cfg
 from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql_common import service as common_service
 
-from trove_ceph.guestagent import server
-from trove_ceph.guestagent import tuning
+from trove_ceph.guestagent import server, tuning
 
 CONF = cfg.CONF
 MACHINE = tuning.Machine(4096, 2, 102400, 3000)
@@ -105,9 +104,7 @@ class MySqlServerTestCase(base.BaseTestCase):
         purged, _ = self.purge([10, 10, 10], 15, failing=('PURGE',))
 
         self.assertEqual(0, purged)
-        self.assertEqual(
-            'SET SESSION lock_wait_timeout = DEFAULT', self.connection.statements[-1]
-        )
+        self.assertEqual('SET SESSION lock_wait_timeout = DEFAULT', self.connection.statements[-1])
 
     def adopt(self, effective, failing=()):
         computed = tuning.tune(MACHINE)
@@ -193,7 +190,5 @@ class MySqlServerTestCase(base.BaseTestCase):
         )
 
         self.assertEqual('registry/db-backup-mysql:9.7', self.server().get_backup_image())
-        self.assertEqual(
-            ['registry/db-backup-mysql:9.7.4', 'registry/db-backup-mysql:9.7'], asked
-        )
+        self.assertEqual(['registry/db-backup-mysql:9.7.4', 'registry/db-backup-mysql:9.7'], asked)
         self.assertTrue(issubclass(server.MySqlServer, base_service.BaseDbApp))

@@ -4,13 +4,11 @@ import shutil
 
 import fixtures
 from oslotest import base
-from trove.guestagent.common import configuration
-from trove.guestagent.common import operating_system
+from trove.guestagent.common import configuration, operating_system
 from trove.guestagent.datastore import service as base_service
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import server_config
-from trove_ceph.guestagent import tuning
+from trove_ceph.guestagent import server_config, tuning
 
 BASE_FILE = """\
 [mysqld]

@@ -7,14 +7,10 @@ from unittest import mock
 
 import fixtures
 from oslotest import base
-from trove.common import cfg
-from trove.common import exception
-from trove.common import template
-from trove.common import utils
+from trove.common import cfg, exception, template, utils
 from trove.configuration import service as configuration_service
 
-from trove_ceph.guestagent import server_config
-from trove_ceph.guestagent import tuning
+from trove_ceph.guestagent import server_config, tuning
 
 CONF = cfg.CONF
 TEMPLATES = pathlib.Path(__file__).resolve().parents[4] / 'etc' / 'trove' / 'templates'
@@ -42,9 +38,7 @@ class TemplateTestCase(base.BaseTestCase):
         CONF.set_override('template_path', str(TEMPLATES))
         self.addCleanup(CONF.clear_override, 'template_path')
         self.useFixture(
-            fixtures.MonkeyPatch(
-                'trove.common.template.ENV', utils.build_jinja_environment()
-            )
+            fixtures.MonkeyPatch('trove.common.template.ENV', utils.build_jinja_environment())
         )
 
     def render(self, version, kind=template.SingleInstanceConfigTemplate):

@@ -39,8 +39,28 @@ GOLDEN = {
 }
 # fmt: on
 
-RAM_MIB = [768, 769, 800, 1000, 1024, 1500, 2047, 2048, 3000, 4095, 4096, 6000, 8192, 16384,
-           49152, 65536, 131072, 200000, 262144, 524288]
+RAM_MIB = [
+    768,
+    769,
+    800,
+    1000,
+    1024,
+    1500,
+    2047,
+    2048,
+    3000,
+    4095,
+    4096,
+    6000,
+    8192,
+    16384,
+    49152,
+    65536,
+    131072,
+    200000,
+    262144,
+    524288,
+]
 VCPUS = [1, 2, 3, 4, 8, 16, 31, 64, 128]
 VOLUME_MIB = [1000, 1024, 2048, 5000, 10240, 102400, 1048576, 16 * 1048576]
 
@@ -110,17 +130,13 @@ class GoldenTestCase(base.BaseTestCase):
 
         self.assertEqual(set(), set(tuning.VOLUME_OPTIONS) - set(options))
         order = tuning.VOLUME_OPTIONS
-        self.assertLess(
-            order.index('innodb_io_capacity_max'), order.index('innodb_io_capacity')
-        )
+        self.assertLess(order.index('innodb_io_capacity_max'), order.index('innodb_io_capacity'))
 
 
 class PropertyTestCase(base.BaseTestCase):
     def test_memory_fits_in_the_flavor(self):
         for given in every_machine():
-            self.assertLessEqual(
-                tuning.memory_mib(given, tuning.tune(given)), given.ram_mib, given
-            )
+            self.assertLessEqual(tuning.memory_mib(given, tuning.tune(given)), given.ram_mib, given)
 
     def test_logs_leave_half_of_the_volume_to_data(self):
         for given in every_machine():

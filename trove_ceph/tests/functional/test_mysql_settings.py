@@ -3,9 +3,10 @@
 
 import json
 import re
+import subprocess
 
 from trove_ceph.guestagent import tuning
-from trove_ceph.tests.functional import base, mysqld
+from trove_ceph.tests.functional import base, mysqld, workspace
 
 TEMPLATES = base.CHECKOUT / 'etc' / 'trove' / 'templates' / 'mysql'
 RULES = TEMPLATES / '9' / 'validation-rules.json'
@@ -35,6 +36,16 @@ class TunedMysqld(mysqld.Mysqld):
             '--server-id=1',
             *(f'--{name}={value}' for name, value in settings.items()),
         ]
+
+    def _initialise(self):
+        """Initialise once in a run: a data directory is the same for every machine."""
+        seed = workspace.shared() / 'tuned-data'
+        if seed.exists():
+            self._data.rmdir()
+            subprocess.run(['cp', '-a', str(seed), str(self._data)], check=True, timeout=60)
+        else:
+            super()._initialise()
+            subprocess.run(['cp', '-a', str(self._data), str(seed)], check=True, timeout=60)
 
 
 class MySqlSettingsTest(base.FunctionalTestCase):

@@ -116,7 +116,7 @@ class Applier:
 
     def _adjust_pool(self, pool, found, rules):
         if bool(found.get('erasure_code_profile')) != bool(pool.erasure):
-            raise UsageError(f'pool {pool.name} exists and is of the other type: no pool can change it')
+            raise UsageError(f'pool {pool.name} exists and is of the other type: it cannot change')
         if pool.erasure:
             self._check_erasure(pool, found)
         else:

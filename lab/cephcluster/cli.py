@@ -192,9 +192,7 @@ def _apply(arguments, paths, say):
 
 def _status(arguments, paths, say):
     document = state.describe(paths, paths.get())
-    print(
-        json.dumps(document, indent=2) if arguments.format == 'json' else state.as_text(document)
-    )
+    print(json.dumps(document, indent=2) if arguments.format == 'json' else state.as_text(document))
     return 0 if state.is_well(document) else 1
 
 

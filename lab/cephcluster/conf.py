@@ -23,8 +23,12 @@ OSD_ROCKSDB = ','.join(
         f'max_total_wal_size={128 * MIB}',
     ]
 )
-MON_ROCKSDB = (
-    f'write_buffer_size={8 * MIB},compression=kNoCompression,level_compaction_dynamic_level_bytes=true'
+MON_ROCKSDB = ','.join(
+    [
+        'compression=kNoCompression',
+        f'write_buffer_size={8 * MIB}',
+        'level_compaction_dynamic_level_bytes=true',
+    ]
 )
 
 
@@ -156,4 +160,3 @@ def _osd(settings, paths, release):
     if release >= 18:
         options['bdev_async_discard_threads'] = 1
     return options
-

@@ -127,9 +127,7 @@ def _build(paths, settings, say):
     release = installed_release()
     for directory in (settings.conf_dir, settings.log_dir, paths.data, paths.run):
         Path(directory).mkdir(parents=True, exist_ok=True)
-    layout.write_atomically(
-        layout.conf_file(settings), conf.render(settings, paths, release)
-    )
+    layout.write_atomically(layout.conf_file(settings), conf.render(settings, paths, release))
     _make_keyrings(paths, settings)
     _make_monitor(paths, settings, release)
     daemons.ensure_started(settings, paths, layout.MON)
@@ -157,9 +155,7 @@ def _make_keyrings(paths, settings):
         caps = keys.MGR_CAPS if name == layout.MGR else keys.OSD_CAPS
         seed.append(keys.section(name, key, caps))
         paths.daemon_dir(name).mkdir()
-        layout.write_atomically(
-            paths.daemon_dir(name) / 'keyring', keys.section(name, key), 0o600
-        )
+        layout.write_atomically(paths.daemon_dir(name) / 'keyring', keys.section(name, key), 0o600)
     layout.write_atomically(_seed_keyring(paths), ''.join(seed), 0o600)
 
 

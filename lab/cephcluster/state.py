@@ -134,8 +134,8 @@ def as_text(document):
     for osd in document['osds']:
         lines.append(
             f'  osd.{osd["id"]:<3} {osd["device_class"]:<6} {"up" if osd["up"] else "DOWN":<5}'
-            f'{"in" if osd["in"] else "OUT":<4} {osd["used_gib"]:>7.2f} of {osd["size_gib"]:.2f} GiB'
-            f' {osd["pgs"]:>4} PGs'
+            f'{"in" if osd["in"] else "OUT":<4} {osd["used_gib"]:>7.2f} of '
+            f'{osd["size_gib"]:.2f} GiB {osd["pgs"]:>4} PGs'
         )
     for pool in document['pools']:
         shape = f'coded {pool["erasure"]}' if pool['erasure'] else f'{pool["size"]} copies'

@@ -48,10 +48,10 @@ class RbdDevice(fixtures.Fixture):
         export = self._directory / 'disk'
         export.touch()
         pid_file = self._directory / 'qemu-storage-daemon.pid'
-        conf = self._cluster.conf
+        source = f'{self._source},conf={self._cluster.conf},user=admin'
         _run(
             *('qemu-storage-daemon', '--daemonize', '--pidfile', pid_file),
-            *('--blockdev', f'driver=rbd,node-name=disk,{self._source},conf={conf},user=admin,discard=unmap'),
+            *('--blockdev', f'driver=rbd,node-name=disk,{source},discard=unmap'),
             *('--export', f'type=fuse,id=disk,node-name=disk,mountpoint={export},writable=on'),
         )
         pid = int(pid_file.read_text())

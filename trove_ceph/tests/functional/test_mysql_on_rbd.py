@@ -148,9 +148,7 @@ class MysqlOnRbdTest(base.FunctionalTestCase):
             self.assertGreater(writer.acknowledged, after[writer.number])
 
         restored = self._restore('backup')
-        found = dict(
-            restored.query('SELECT writer, COUNT(*) FROM shop.orders GROUP BY writer')
-        )
+        found = dict(restored.query('SELECT writer, COUNT(*) FROM shop.orders GROUP BY writer'))
         highest = dict(
             restored.query('SELECT writer, MAX(number) FROM shop.orders GROUP BY writer')
         )

@@ -61,9 +61,7 @@ class TiersTest(base.FunctionalTestCase):
             rbd.RBD().create(context, self.image, MIB)
             rbd.RBD().remove(context, self.image)
         with self.cluster.pool('volumes-hdd', user) as context:
-            self.assertRaises(
-                rbd.PermissionError, rbd.RBD().create, context, self.image, MIB
-            )
+            self.assertRaises(rbd.PermissionError, rbd.RBD().create, context, self.image, MIB)
         with self.cluster.connection(user) as handle:
             code, _, _ = handle.mon_command('{"prefix": "auth ls"}', b'', timeout=20)
             self.assertEqual(-13, code)
@@ -76,7 +74,8 @@ class TiersTest(base.FunctionalTestCase):
     def test_clone_outlives_its_snapshot_across_pools(self):
         """Clone format 2: no protection needed, and the snapshot may go before the clone."""
         self._make_image('volumes-nvme')
-        with self.cluster.pool('volumes-nvme') as source, self.cluster.pool('volumes-hdd') as target:
+        pool = self.cluster.pool
+        with pool('volumes-nvme') as source, pool('volumes-hdd') as target:
             with rbd.Image(source, self.image) as image:
                 image.create_snap('s')
                 self.assertFalse(image.is_protected_snap('s'))

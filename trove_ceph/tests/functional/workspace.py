@@ -155,3 +155,8 @@ def loop_devices(directory):
 def _detach_all(directory):
     for device in loop_devices(directory):
         subprocess.run(['losetup', '--detach', device], capture_output=True, check=False)
+
+
+if __name__ == '__main__':
+    for cleared in clear_stale():
+        print(f'cleared {cleared}')

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sphinx configuration; the theme and the version come from openstackdocstheme."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.abspath('../../lab'))
+
+project = 'trove_ceph'
+copyright = 'trove_ceph contributors, Apache License 2.0'
+
+extensions = [
+    'openstackdocstheme',
+    'oslo_config.sphinxext',
+    'sphinx.ext.autodoc',
+]
+
+html_theme = 'openstackdocs'
+openstackdocs_auto_name = False
+# The project has no page in OpenStack's bug tracker or site map to link to.
+openstackdocs_bug_project = ''
+openstackdocs_use_storyboard = False
+html_theme_options = {'show_other_versions': False}
+
+pygments_style = 'native'
+autodoc_member_order = 'bysource'

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver behind ``make lab`` and its companions.
+
+It runs before anything is installed, so it uses the standard library alone.
+"""

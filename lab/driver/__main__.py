@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Command line of the lab driver."""
+
+import argparse
+import sys
+
+from driver import environment, settings, status, stop, up
+from driver.errors import LabError
+
+_EPILOG = """\
+Settings are in lab/lab.toml. Override them in lab/local.toml, or for one run in
+the environment: TROVE_CEPH_LAB_ROOT=/srv/lab make lab
+
+Every command can be repeated and can be interrupted: the next run carries on.
+"""
+
+
+def main(argv=None) -> int:
+    args = _parser().parse_args(argv)
+    try:
+        return args.run(settings.load(), args)
+    except LabError as e:
+        print(f'lab: {e}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print('\nlab: interrupted; run it again to carry on', file=sys.stderr)
+        return 130
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog='lab', description='A whole OpenStack and Ceph cloud on this '
+        'machine, with a MySQL database in it.', epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest='command', required=True)
+
+    def add(name, run, text):
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(run=run)
+        return command
+
+    add('check', up.check, 'look whether this machine can carry the lab')
+    command = add('up', up.up, 'install what is missing, start the cloud, '
+                  'create the database')
+    command.add_argument('--cloud-only', action='store_true',
+                         help='stop before the database is created')
+    command = add('status', status.show, 'show every process, Ceph, the '
+                  'endpoints and the databases')
+    command.add_argument('--format', choices=('table', 'json'),
+                         default='table')
+    command = add('env', environment.show, 'print shell exports: '
+                  'eval "$(make -s lab-env)"')
+    command.add_argument('--as', dest='identity', default='tenant',
+                         choices=('tenant', 'admin'),
+                         help='whose credentials (default: tenant)')
+    add('down', stop.down, 'stop everything, keep all data')
+    command = add('clean', stop.clean, 'stop everything and give back '
+                  'processes, loop devices, bridges, mounts and disk')
+    command.add_argument('--cache', action='store_true',
+                         help='remove the built images too')
+    return parser
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is running on this machine, and which of it is the lab's."""
+
+import os
+import pathlib
+import signal
+import time
+
+_LISTEN = '0A'
+
+
+def supervisord_pid(settings) -> int | None:
+    """Return the process id of the lab's supervisord if it is alive."""
+    try:
+        pid = int((settings.root / 'run' / 'supervisord.pid').read_text())
+    except (OSError, ValueError):
+        return None
+    return pid if 'supervisord' in _cmdline(pid) else None
+
+
+def listeners() -> dict[int, int]:
+    """Return {TCP port: process id} of listening sockets (0: not known)."""
+    inodes = {}
+    for table in ('/proc/net/tcp', '/proc/net/tcp6'):
+        try:
+            lines = pathlib.Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for fields in map(str.split, lines):
+            if fields[3] == _LISTEN:
+                inodes[fields[9]] = int(fields[1].rsplit(':', 1)[1], 16)
+    found = dict.fromkeys(inodes.values(), 0)
+    for pid in pids():
+        for inode in _socket_inodes(pid):
+            if inode in inodes:
+                found[inodes[inode]] = pid
+    return found
+
+
+def belongs_to_lab(pid: int, settings) -> bool:
+    """Tell whether a process was started by this lab.
+
+    Supervisor marks its children's environment with its socket; the mark is
+    inherited by what they start in turn. A dead supervisord's children
+    still carry it.
+    """
+    mark = f'SUPERVISOR_SERVER_URL=unix://{settings.root}/run/'
+    try:
+        environ = pathlib.Path(f'/proc/{pid}/environ').read_bytes()
+    except OSError:
+        return False
+    return mark.encode() in environ
+
+
+def lab_pids(settings) -> list[int]:
+    """Return the processes that this lab started, supervisord excluded."""
+    return [pid for pid in pids()
+            if pid != os.getpid() and belongs_to_lab(pid, settings)]
+
+
+def pids():
+    return [int(name) for name in os.listdir('/proc') if name.isdigit()]
+
+
+def name_of(pid: int) -> str:
+    """Return the program's name, or ``?`` once it is gone."""
+    try:
+        return pathlib.Path(f'/proc/{pid}/comm').read_text().strip()
+    except OSError:
+        return '?'
+
+
+def rss_mib(pid: int) -> float:
+    """Return the resident memory of a process in MiB, 0 once it is gone."""
+    try:
+        fields = pathlib.Path(f'/proc/{pid}/statm').read_text().split()
+    except OSError:
+        return 0.0
+    return int(fields[1]) * os.sysconf('SC_PAGE_SIZE') / 1024 ** 2
+
+
+def end(pid_list, timeout_sec: float) -> list[int]:
+    """End processes: SIGTERM, then SIGKILL at the deadline.
+
+    :returns: the processes that needed SIGKILL.
+    """
+    for pid in pid_list:
+        _signal(pid, signal.SIGTERM)
+    deadline = time.monotonic() + timeout_sec
+    left = list(pid_list)
+    while left and time.monotonic() < deadline:
+        time.sleep(0.1)
+        left = [pid for pid in left if _alive(pid)]
+    for pid in left:
+        _signal(pid, signal.SIGKILL)
+    return left
+
+
+def _alive(pid):
+    try:
+        stat = pathlib.Path(f'/proc/{pid}/stat').read_text()
+    except OSError:
+        return False
+    return stat.rsplit(')', 1)[1].split()[0] != 'Z'
+
+
+def _signal(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _cmdline(pid):
+    try:
+        raw = pathlib.Path(f'/proc/{pid}/cmdline').read_bytes()
+    except OSError:
+        return ''
+    return raw.replace(b'\0', b' ').decode(errors='replace')
+
+
+def _socket_inodes(pid):
+    folder = f'/proc/{pid}/fd'
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        try:
+            target = os.readlink(f'{folder}/{name}')
+        except OSError:
+            continue
+        if target.startswith('socket:['):
+            yield target[8:-1]

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Show the state of everything the lab runs, in one table or as JSON."""
+
+import dataclasses
+import http.client
+import json
+import os
+import re
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+from driver import environment, processes
+from driver.errors import LabError
+from driver.settings import LAB_DIR
+
+API_SERVICES = ('keystone', 'placement', 'glance', 'neutron', 'nova',
+                'cinder', 'trove')
+COMMAND_TIMEOUT_SEC = 60
+
+
+@dataclasses.dataclass
+class Row:
+    """One line of the table. ``ok`` is None where good and bad do not apply."""
+
+    kind: str
+    name: str
+    state: str
+    ok: bool | None
+    detail: str = ''
+
+
+def show(settings, args) -> int:
+    """Print the table; return 0 if everything is well, 1 otherwise."""
+    if not (settings.root / 'etc' / 'supervisord.conf').exists():
+        raise LabError('there is no lab yet: run make lab first')
+    rows = [row for part in (_processes, _ceph, _endpoints, _guests,
+                             _databases) for row in part(settings)]
+    if args.format == 'json':
+        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
+    else:
+        print(_table(rows))
+    return 0 if all(row.ok is not False for row in rows) else 1
+
+
+def _processes(settings):
+    if not processes.supervisord_pid(settings):
+        yield Row('process', 'supervisord', 'STOPPED', False,
+                  'run make lab to start it')
+        return
+    out = _run(settings, [str(settings.root / 'ansible/bin/supervisorctl'),
+                          '-c', str(settings.root / 'etc/supervisord.conf'),
+                          'status'])
+    memory = _memory_by_group(settings)
+    for line in out.splitlines():
+        fields = line.split(None, 2)
+        if len(fields) < 2:
+            continue
+        detail = fields[2] if len(fields) > 2 else ''
+        match = re.match(r'pid (\d+), uptime (.*)', detail)
+        if match:
+            mib = memory.get(int(match[1]), 0)
+            detail = f'{mib:.0f} MiB, up {match[2]}'
+        yield Row('process', fields[0], fields[1], fields[1] == 'RUNNING',
+                  detail)
+
+
+def _memory_by_group(settings):
+    """Return {process group: MiB}: a service counts with its workers."""
+    total = {}
+    for pid in processes.lab_pids(settings):
+        try:
+            group = os.getpgid(pid)
+        except ProcessLookupError:
+            continue
+        total[group] = total.get(group, 0) + processes.rss_mib(pid)
+    return total
+
+
+def _ceph(settings):
+    out = _run(settings, [str(LAB_DIR / 'bin/ceph-cluster'), '--root',
+                          str(settings.root / 'state/ceph'), 'status',
+                          '--format', 'json'])
+    try:
+        status = json.loads(out)
+    except ValueError:
+        yield Row('ceph', 'cluster', 'UNREACHABLE', False, out.strip()[-80:])
+        return
+    health = status['health']
+    yield Row('ceph', 'cluster', health, health == 'HEALTH_OK')
+    for pool in status.get('pools', []):
+        used = pool.get('stored_bytes', 0) / 1024 ** 2
+        yield Row('ceph', f'pool {pool["name"]}', 'present', None,
+                  f'rule {pool.get("rule")}, size {pool.get("size")}, '
+                  f'{used:.0f} MiB')
+
+
+def _endpoints(settings):
+    for name in API_SERVICES:
+        url = f'http://{settings.host_ip}:{settings.ports[name]}/'
+        began = time.monotonic()
+        code = _http_code(url)
+        took = (time.monotonic() - began) * 1000
+        yield Row('endpoint', name, str(code or 'no answer'),
+                  code is not None and code < 500, f'{url} {took:.0f} ms')
+
+
+def _http_code(url):
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=10) as answer:
+            return answer.status
+    except urllib.error.HTTPError as e:
+        return e.code
+    except (OSError, http.client.HTTPException):
+        return None
+
+
+def _guests(settings):
+    for pid in processes.pids():
+        match = _guest_name(pid)
+        if match:
+            yield Row('guest', match, 'running', True,
+                      f'{processes.rss_mib(pid):.0f} MiB, pid {pid}')
+
+
+def _guest_name(pid):
+    if not processes.name_of(pid).startswith('qemu-system'):
+        return None
+    try:
+        with open(f'/proc/{pid}/cmdline', 'rb') as f:
+            match = re.search(rb'guest=(instance-\w+)', f.read())
+    except OSError:
+        return None
+    return match[1].decode() if match else None
+
+
+def _databases(settings):
+    client = settings.root / 'venv' / 'bin' / 'openstack'
+    for identity in ('tenant', 'admin'):
+        variables = environment.credentials(settings, identity)
+        out = _run(settings, [str(client), 'database', 'instance', 'list',
+                              '-f', 'json'], variables)
+        try:
+            instances = json.loads(out)
+        except ValueError:
+            yield Row('database', f'of {identity}', 'UNREACHABLE', False,
+                      out.strip()[-80:])
+            continue
+        for one in instances:
+            healthy = one.get('Operating Status')
+            yield Row('database', one['Name'],
+                      f'{one["Status"]} {healthy or ""}'.strip(),
+                      one['Status'] == 'ACTIVE' and healthy == 'HEALTHY',
+                      f'{one["Datastore"]} {one["Datastore Version"]}, '
+                      f'{one["Size"]} GiB, {one["ID"]}')
+
+
+def _run(settings, command, variables=None):
+    environ = dict(os.environ, **(variables or {}))
+    try:
+        done = subprocess.run(command, text=True, capture_output=True,
+                              env=environ, timeout=COMMAND_TIMEOUT_SEC)
+    except (OSError, subprocess.TimeoutExpired) as e:
+        return str(e)
+    return done.stdout or done.stderr
+
+
+def _table(rows):
+    header = Row('part', 'name', 'state', None, 'detail')
+    lines = [header, *rows]
+    widths = [max(len(getattr(row, field)) for row in lines)
+              for field in ('kind', 'name', 'state')]
+    marks = {True: ' ', False: '!', None: ' '}
+    text = [f'{marks[row.ok]} {row.kind:<{widths[0]}}  '
+            f'{row.name:<{widths[1]}}  {row.state:<{widths[2]}}  '
+            f'{row.detail}'.rstrip() for row in lines]
+    text.insert(1, '-' * max(map(len, text)))
+    bad = sum(row.ok is False for row in rows)
+    text.append(f'{len(rows)} parts, ' + (f'{bad} not well (marked !)' if bad
+                                          else 'all well'))
+    return '\n'.join(text)

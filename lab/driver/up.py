@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bring the cloud up: tools first, then the playbook."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+from driver import preflight
+from driver.errors import LabError
+from driver.settings import LAB_DIR
+
+LOCK = '/run/lock/trove-ceph-lab.lock'
+APT_ATTEMPTS = 3
+
+
+def check(settings, args) -> int:
+    """Say whether the machine can carry the lab."""
+    preflight.check(settings)
+    print('lab: this machine can carry the lab')
+    return 0
+
+
+def up(settings, args) -> int:
+    """Install what is missing, start everything, run the main job."""
+    started = time.monotonic()
+    preflight.check(settings)
+    with exclusive():
+        ensure_tools(settings)
+        code = run_playbook(settings, started)
+        if code:
+            raise LabError('the cloud is not complete; what failed is above. '
+                           'The next run carries on from there. '
+                           f'All logs: {settings.root}/log')
+        (settings.root / 'state' / 'installed').touch()
+        if args.cloud_only:
+            return 0
+        return run_main_job(settings, started)
+
+
+def run_main_job(settings, started: float) -> int:
+    """Create the tenant's database and report on it; return the exit code."""
+    command = [str(settings.root / 'venv' / 'bin' / 'python'), '-m',
+               'main_job', str(settings.root / 'run' / 'settings.json')]
+    environ = dict(os.environ, PYTHONPATH=str(LAB_DIR),
+                   LAB_STARTED=repr(_epoch(started)))
+    process = subprocess.Popen(command, env=environ, cwd=LAB_DIR,
+                               stdin=subprocess.DEVNULL)
+    return _wait(process)
+
+
+@contextlib.contextmanager
+def exclusive():
+    """Hold the lock that keeps two runs from working at once."""
+    with open(LOCK, 'a') as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LabError('another run is under way '
+                           f'(it holds {LOCK})') from None
+        yield
+
+
+def ensure_tools(settings) -> None:
+    """Install Ansible, uv and supervisor into an environment of their own.
+
+    :raises LabError: if a package cannot be installed.
+    """
+    tools = settings.root / 'ansible'
+    wanted = _tools_digest()
+    mark = tools / '.complete'
+    if mark.exists() and mark.read_text() == wanted:
+        return
+    print('lab: installing Ansible …', flush=True)
+    settings.root.mkdir(parents=True, exist_ok=True)
+    (settings.root / 'log').mkdir(exist_ok=True)
+    log = settings.root / 'log' / 'tools.log'
+    if not _has_venv():
+        _apt(['python3-venv'], log)
+    shutil.rmtree(tools, ignore_errors=True)
+    _logged(['/usr/bin/python3', '-m', 'venv', str(tools)], log)
+    _logged([str(tools / 'bin' / 'pip'), 'install', '--quiet',
+             '-r', str(LAB_DIR / 'tools-requirements.txt'),
+             '-c', str(LAB_DIR / 'constraints.txt')], log)
+    mark.write_text(wanted)
+
+
+def run_playbook(settings, started: float) -> int:
+    """Run the lab's playbook with the settings; return its exit code.
+
+    :param started: ``time.monotonic()`` of the run's beginning, so that the
+        elapsed time shown covers what went before.
+    """
+    variables = settings.root / 'run' / 'settings.json'
+    variables.parent.mkdir(parents=True, exist_ok=True)
+    variables.write_text(json.dumps(settings.playbook_vars(), indent=1))
+    environ = dict(os.environ)
+    # Python writes no bytecode when this is set, and every service of the
+    # cloud would compile its modules again at each start.
+    environ.pop('PYTHONDONTWRITEBYTECODE', None)
+    environ |= {
+        'ANSIBLE_CONFIG': str(LAB_DIR / 'ansible.cfg'),
+        'ANSIBLE_LOG_PATH': str(settings.root / 'log' / 'ansible.log'),
+        'LAB_STARTED': repr(_epoch(started)),
+        'LC_ALL': 'C.UTF-8',
+    }
+    command = [str(settings.root / 'ansible' / 'bin' / 'ansible-playbook'),
+               '-i', 'localhost,', str(LAB_DIR / 'site.yml'), '-e', f'@{variables}']
+    process = subprocess.Popen(command, env=environ, cwd=LAB_DIR,
+                               stdin=subprocess.DEVNULL)
+    return _wait(process)
+
+
+def _wait(process):
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.wait()
+        raise
+
+
+def _epoch(started):
+    return time.time() - (time.monotonic() - started)
+
+
+def _tools_digest():
+    digest = hashlib.sha256()
+    for name in ('tools-requirements.txt', 'constraints.txt'):
+        digest.update((LAB_DIR / name).read_bytes())
+    return digest.hexdigest()
+
+
+def _has_venv():
+    return subprocess.run(['/usr/bin/python3', '-c', 'import ensurepip, venv'],
+                          capture_output=True).returncode == 0
+
+
+def _apt(packages, log):
+    environ = dict(os.environ, DEBIAN_FRONTEND='noninteractive')
+    install = ['apt-get', '-o', 'DPkg::Lock::Timeout=600', 'install', '-y',
+               '--no-install-recommends', *packages]
+    for attempt in range(APT_ATTEMPTS):
+        try:
+            _logged(['apt-get', 'update'], log, environ)
+            return _logged(install, log, environ)
+        except LabError:
+            if attempt == APT_ATTEMPTS - 1:
+                raise
+
+
+def _logged(command, log: pathlib.Path, environ=None):
+    with open(log, 'ab') as out:
+        done = subprocess.run(command, env=environ, stdout=out,
+                              stderr=subprocess.STDOUT,
+                              stdin=subprocess.DEVNULL)
+    if done.returncode:
+        tail = log.read_text(errors='replace').splitlines()[-10:]
+        print('\n'.join(f'  | {line}' for line in tail), file=sys.stderr)
+        raise LabError(f'{command[0]} failed with exit code '
+                       f'{done.returncode}; its log: {log}')

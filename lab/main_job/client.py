@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stock command-line client, as the tenant runs it."""
+
+import json
+import os
+import pathlib
+import subprocess
+import time
+
+from main_job.errors import JobError
+
+POLL_SEC = 4
+CREATE_TIMEOUT_SEC = 1500
+DELETE_TIMEOUT_SEC = 300
+
+
+class Client:
+    """``openstack database …`` under one identity."""
+
+    def __init__(self, venv: pathlib.Path, credentials: dict):
+        self._program = str(venv / 'bin' / 'openstack')
+        self._environ = dict(os.environ, **credentials)
+
+    def find_instance(self, name: str) -> dict | None:
+        """Return the instance of this name, or None."""
+        for one in self._json('database', 'instance', 'list'):
+            if one['Name'] == name:
+                return self.get_instance(one['ID'])
+        return None
+
+    def get_instance(self, instance_id: str) -> dict:
+        return self._json('database', 'instance', 'show', instance_id)
+
+    def network_id(self, name: str) -> str:
+        return self._json('network', 'show', name)['id']
+
+    def create_instance(self, name: str, **options) -> dict:
+        """Ask for an instance; it is built when this returns.
+
+        :param options: the stock client's options, with ``_`` for ``-``.
+        """
+        flags = []
+        for key, value in options.items():
+            flag = '--' + key.replace('_', '-')
+            flags += [flag] if value is True else [flag, str(value)]
+        return self._json('database', 'instance', 'create', name, *flags)
+
+    def wait_healthy(self, instance_id: str, note) -> dict:
+        """Return the instance once it is ACTIVE and HEALTHY.
+
+        :param note: called with a text and the seconds waited so far.
+        :raises JobError: with the fault when it fails, or at the deadline.
+        """
+        began = time.monotonic()
+        while True:
+            one = self.get_instance(instance_id)
+            status, health = one['status'], one.get('operating_status', '')
+            waited = time.monotonic() - began
+            note(f'{status} {health}', waited)
+            if (status, health) == ('ACTIVE', 'HEALTHY'):
+                return one
+            if status in ('ERROR', 'FAILED'):
+                raise JobError(f'instance {instance_id} is {status}: '
+                               f'{one.get("fault") or "no reason given"}')
+            if waited > CREATE_TIMEOUT_SEC:
+                raise JobError(f'instance {instance_id} is still {status} '
+                               f'{health} after {int(waited)} s')
+            time.sleep(POLL_SEC)
+
+    def delete_instance(self, instance_id: str):
+        """Delete an instance in whatever state it is, and wait until gone."""
+        self._run('database', 'instance', 'delete', '--force', instance_id)
+        deadline = time.monotonic() + DELETE_TIMEOUT_SEC
+        while any(one['ID'] == instance_id
+                  for one in self._json('database', 'instance', 'list')):
+            if time.monotonic() > deadline:
+                raise JobError(f'instance {instance_id} is not gone after '
+                               f'{DELETE_TIMEOUT_SEC} s')
+            time.sleep(POLL_SEC)
+
+    def ensure_database(self, instance_id: str, name: str):
+        databases = self._json('database', 'db', 'list', instance_id)
+        if name not in [one['Name'] for one in databases]:
+            self._run('database', 'db', 'create', instance_id, name)
+
+    def ensure_user(self, instance_id: str, user: str, password: str,
+                    database: str):
+        users = self._json('database', 'user', 'list', instance_id)
+        if user not in [one['Name'] for one in users]:
+            self._run('database', 'user', 'create', instance_id, user,
+                      password, '--databases', database)
+
+    def _json(self, *arguments):
+        return json.loads(self._run(*arguments, '-f', 'json') or '[]')
+
+    def _run(self, *arguments):
+        done = subprocess.run([self._program, *arguments], text=True,
+                              capture_output=True, env=self._environ,
+                              timeout=300)
+        if done.returncode:
+            shown = ' '.join(arguments[:4])
+            raise JobError(f'openstack {shown} … failed: '
+                           f'{done.stderr.strip()[-500:]}')
+        return done.stdout

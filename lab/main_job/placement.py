@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prove with Ceph on which devices a volume lies."""
+
+import json
+
+import rados
+import rbd
+
+from main_job.errors import JobError
+
+
+def prove(ceph_conf: str, pool: str, image: str, device_class: str) -> dict:
+    """Return where each object of an image lies, counted by OSD.
+
+    Every object that exists is mapped by the monitors, so this is where the data
+    is, not where a rule says that it should be.
+
+    :raises JobError: if an OSD of another device class holds one of them.
+    """
+    with rados.Rados(conffile=ceph_conf, name='client.admin') as cluster:
+        classes = {osd['id']: osd.get('device_class') for osd
+                   in _mon(cluster, 'osd tree')['nodes'] if osd['id'] >= 0}
+        with cluster.open_ioctx(pool) as ioctx:
+            with rbd.Image(ioctx, image, read_only=True) as opened:
+                prefix = opened.block_name_prefix()
+                size_gib = opened.size() / 1024 ** 3
+            names = [o.key for o in ioctx.list_objects()
+                     if o.key.startswith(prefix)]
+        count = dict.fromkeys(classes, 0)
+        for name in names:
+            mapped = _mon(cluster, 'osd map', pool=pool, object=name)
+            for osd in mapped['acting']:
+                count[osd] += 1
+    used = {osd: n for osd, n in count.items() if n}
+    wrong = {osd: classes[osd] for osd in used
+             if classes[osd] != device_class}
+    if wrong or not used:
+        raise JobError(f'image {pool}/{image} should lie on {device_class} '
+                       f'OSDs alone, but: {wrong or "it has no objects"}')
+    return {'pool': pool, 'image': image, 'size_gib': round(size_gib, 2),
+            'objects': len(names), 'device_class': device_class,
+            'copies_by_osd': {str(osd): n for osd, n in sorted(used.items())},
+            'osds_of_other_classes': sorted(set(classes) - set(used) - {
+                osd for osd, c in classes.items() if c == device_class})}
+
+
+def _mon(cluster, prefix, **arguments):
+    command = json.dumps({'prefix': prefix, 'format': 'json', **arguments})
+    code, out, error = cluster.mon_command(command, b'')
+    if code:
+        raise JobError(f'ceph {prefix} failed: {error}')
+    return json.loads(out)

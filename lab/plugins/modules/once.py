@@ -1,0 +1,108 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Ansible module: commands that run once for a given input."""
+
+import hashlib
+import os
+import subprocess
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = """
+module: once
+short_description: run commands until they have all succeeded once
+description:
+  - Runs the commands in order unless a mark says that they succeeded before with
+    the same commands and the same inputs. The mark is written last, so an
+    interrupted run is done again; the commands must bear that.
+options:
+  mark:
+    description: file that records success
+    required: true
+  commands:
+    description: list of argument lists
+    required: true
+  inputs:
+    description: files or texts on which the result depends
+  log:
+    description: where the commands' output is appended
+    required: true
+  environment:
+    description: additional environment variables
+  attempts:
+    description: how often a failing command is tried
+    default: 1
+"""
+
+LOG_LINES = 15
+RETRY_WAIT_SEC = 5
+
+
+def wanted_digest(commands, inputs):
+    """Return the digest of everything the result depends on."""
+    total = hashlib.sha256(repr(commands).encode())
+    for item in inputs:
+        total.update(item.encode())
+        if os.path.isfile(item):
+            with open(item, 'rb') as f:
+                total.update(f.read())
+    return total.hexdigest()
+
+
+def done_before(mark, digest):
+    """Tell whether the mark records this digest."""
+    try:
+        with open(mark) as f:
+            return f.read().strip() == digest
+    except FileNotFoundError:
+        return False
+
+
+def run(command, log, environment, attempts):
+    """Run a command, again if it fails; return the last exit code."""
+    for attempt in range(attempts):
+        if attempt:
+            time.sleep(RETRY_WAIT_SEC)
+        with open(log, 'ab') as out:
+            out.write(f'+ {" ".join(command)}\n'.encode())
+            out.flush()
+            code = subprocess.run(command, env=environment, stdout=out,
+                                  stderr=subprocess.STDOUT,
+                                  stdin=subprocess.DEVNULL).returncode
+        if code == 0:
+            break
+    return code
+
+
+def main():
+    module = AnsibleModule(argument_spec={
+        'mark': {'type': 'path', 'required': True},
+        'commands': {'type': 'list', 'elements': 'list', 'required': True},
+        'inputs': {'type': 'list', 'elements': 'str', 'default': []},
+        'log': {'type': 'path', 'required': True},
+        'environment': {'type': 'dict', 'default': {}},
+        'attempts': {'type': 'int', 'default': 1}})
+    p = module.params
+    commands = [[str(word) for word in command] for command in p['commands']]
+    digest = wanted_digest(commands, p['inputs'])
+    if done_before(p['mark'], digest):
+        module.exit_json(changed=False)
+    environment = dict(os.environ, **{k: str(v) for k, v
+                                      in p['environment'].items()})
+    for command in commands:
+        code = run(command, p['log'], environment, p['attempts'])
+        if code:
+            with open(p['log'], errors='replace') as f:
+                tail = ''.join(f.readlines()[-LOG_LINES:])
+            module.fail_json(msg=f'{command[0]} failed with exit code {code}',
+                             stdout=tail, log=p['log'])
+    os.makedirs(os.path.dirname(p['mark']), exist_ok=True)
+    with open(p['mark'] + '.new', 'w') as f:
+        f.write(digest)
+    os.rename(p['mark'] + '.new', p['mark'])
+    module.exit_json(changed=True)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Make the provider bridges on the userspace datapath and give the host its
+# addresses on them. Prints "changed" when something had to be done.
+set -eu
+
+vsctl() { ovs-vsctl --timeout=30 "$@"; }
+
+ensure_bridge() { # NAME [FAIL_MODE]
+    if ! vsctl br-exists "$1"; then
+        vsctl add-br "$1" -- set bridge "$1" datapath_type=netdev ${2:+fail-mode=$2}
+        echo changed
+    fi
+    if ! ip link show "$1" | grep -q '[<,]UP[,>]'; then
+        ip link set "$1" up
+        echo changed
+    fi
+}
+
+ensure_address() { # DEVICE ADDRESS/PREFIX
+    if ! ip -4 -o address show dev "$1" | grep -qF " $2 "; then
+        ip address replace "$2" dev "$1"
+        echo changed
+    fi
+}
+
+vsctl --no-wait init
+vsctl set open_vswitch . \
+    other_config:userspace-tso-enable=true \
+    external_ids:system-id="$HOST_NAME" \
+    external_ids:hostname="$HOST_NAME" \
+    external_ids:ovn-remote="$OVN_SB" \
+    external_ids:ovn-encap-type=geneve \
+    external_ids:ovn-encap-ip=127.0.0.1 \
+    external_ids:ovn-bridge-datapath-type=netdev \
+    external_ids:ovn-bridge-mappings=mgmt:br-mgmt,public:br-ex \
+    external_ids:ovn-cms-options=enable-chassis-as-gw
+ensure_bridge br-int secure
+ensure_bridge br-mgmt
+ensure_bridge br-ex
+ensure_address br-mgmt "$MGMT_ADDRESS"
+ensure_address br-ex "$PUBLIC_ADDRESS"

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cache of built artefacts: directories named by kind and content hash.
+
+An entry appears under its name by one rename when it is complete, so an entry that exists is
+whole.  One build works at a time; whatever lies in ``tmp`` while nobody builds is left over
+from an interrupted build and goes.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+DEFAULT_ROOT = Path("/var/cache/trove-ceph")
+_KEPT_PER_KIND = 3
+_HASH_DIGITS = 16
+
+
+def content_hash(*parts: object) -> str:
+    """Return a short hash of JSON-like values; the same values give the same hash everywhere."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
+
+
+def content_digest(content: bytes) -> str:
+    """Return the SHA-256 of bytes."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of a file's content."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def tree_hashes(paths: Iterable[Path]) -> list[list[str]]:
+    """Return name, mode and content hash of the given files and of all files below directories.
+
+    Names are relative to each given path's parent, so the place of the checkout does not count.
+    """
+    found = []
+    for top in paths:
+        files = sorted(p for p in top.rglob("*") if p.is_file()) if top.is_dir() else [top]
+        for path in files:
+            if "__pycache__" in path.parts:
+                continue
+            executable = "x" if os.access(path, os.X_OK) else "-"
+            found.append([str(path.relative_to(top.parent)), executable, file_hash(path)])
+    return found
+
+
+class Cache:
+    """Artefacts below one directory.
+
+    :param root: the directory; made when needed.
+    """
+
+    def __init__(self, root: Path):
+        self.root = root.resolve()
+        self.logs = self.root / "log"
+        self._tmp = self.root / "tmp"
+
+    @contextmanager
+    def locked(self, waiting: Callable[[], None]) -> Iterator[None]:
+        """Hold the cache for one build; blocks while another build holds it.
+
+        :param waiting: called once if there is somebody to wait for.
+        """
+        self.logs.mkdir(parents=True, exist_ok=True)
+        with open(self.root / "lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            shutil.rmtree(self._tmp, ignore_errors=True)
+            self._tmp.mkdir()
+            yield
+
+    def find(self, kind: str, key: str) -> Path | None:
+        """Return the entry's directory if it exists, and mark it as used."""
+        path = self.root / f"{kind}-{key}"
+        if not path.is_dir():
+            return None
+        os.utime(path)
+        return path
+
+    @contextmanager
+    def create(self, kind: str, key: str) -> Iterator[Path]:
+        """Give an empty directory that becomes the entry if the block ends without an exception.
+
+        Older entries of the kind beyond the three used last are removed.
+        """
+        path = self._tmp / f"{kind}-{key}"
+        path.mkdir(mode=0o755)
+        try:
+            yield path
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+        os.sync()
+        path.rename(self.root / path.name)
+        self._prune(kind)
+
+    def log(self, name: str) -> Path:
+        """Return an empty log file of this name."""
+        path = self.logs / f"{name}.log"
+        path.write_bytes(b"")
+        return path
+
+    def scratch(self, name: str) -> Path:
+        """Return a new directory that is gone at the next build at the latest."""
+        path = self._tmp / name
+        path.mkdir(parents=True)
+        return path
+
+    def _prune(self, kind: str) -> None:
+        digits = "[0-9a-f]" * _HASH_DIGITS
+        entries = sorted(
+            self.root.glob(f"{kind}-{digits}"), key=lambda p: p.stat().st_mtime, reverse=True
+        )
+        for path in entries[_KEPT_PER_KIND:]:
+            doomed = self._tmp / f"{path.name}.old"
+            path.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+
+
+def write_manifest(entry: Path, manifest: dict[str, object]) -> None:
+    """Record facts about an entry beside it."""
+    (entry / "manifest.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+
+
+def read_manifest(entry: Path) -> dict:
+    """Return the facts recorded by :func:`write_manifest`."""
+    return json.loads((entry / "manifest.json").read_text())

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configures a guest: users, units, udev, cloud-init; the files are in ``files/guest``."""
+
+import os
+import shutil
+from pathlib import Path
+
+from imagebuild import commands
+from imagebuild.guest_base import VENV
+
+AGENT_USER = "trove"
+AGENT_UID = 1000
+# The user that Trove gives the database's container by default.
+DATABASE_USER = "database"
+DATABASE_UID = 1001
+
+_FILES = Path(__file__).resolve().parent.parent / "files"
+_AGENT_DIRECTORIES = (
+    *("etc/trove", "etc/trove/certs", "etc/trove/conf.d"),
+    *("var/lib/trove", "var/log/trove", "opt/trove-guestagent"),
+)
+_ENABLED_UNITS = (
+    *("containerd.service", "docker.service", "docker.socket", "docker-hostnic.socket"),
+    *("guest-agent.service", "guest-configured.service", "systemd-networkd.service"),
+    *("ssh.service", "serial-getty@ttyS0.service"),
+)
+_MASKED_GENERATORS = (
+    *("systemd-gpt-auto-generator", "systemd-hibernate-resume-generator"),
+    *("systemd-rc-local-generator", "systemd-ssh-generator", "systemd-system-update-generator"),
+    *("systemd-sysv-generator", "systemd-tpm2-generator"),
+)
+# Each rule file costs emulated seconds while devices appear; these name disks and networks.
+_UDEV_RULES_KEPT = (
+    *("50-udev-default.rules", "60-block.rules", "60-persistent-storage.rules"),
+    *("60-qemu-guest-agent.rules", "80-drivers.rules", "80-net-setup-link.rules"),
+    *("90-qemu-guest-agent.rules", "99-systemd.rules"),
+)
+
+
+def configure(root: Path, *, log: Path) -> None:
+    """Turn the mounted base system into a Trove guest."""
+    _install_files(root)
+    _configure_identity(root)
+    _make_users(root, log)
+    _make_agent_directories(root)
+    _configure_units(root, log)
+    _trim_udev(root)
+    _skip_login_sessions(root)
+    # ConditionNeedsUpdate= units compare these with /usr and stay away.
+    for name in ("etc/.updated", "var/.updated"):
+        (root / name).touch()
+
+
+def _install_files(root: Path) -> None:
+    tree = _FILES / "guest"
+    for source in sorted(path for path in tree.rglob("*") if path.is_file()):
+        name = source.relative_to(tree)
+        target = root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        shutil.copyfile(source, target)
+        target.chmod(0o755 if os.access(source, os.X_OK) else 0o644)
+    (root / "etc/sudoers.d/60-trove-guest").chmod(0o440)
+
+
+def _configure_identity(root: Path) -> None:
+    (root / "etc/machine-id").write_text("")
+    _link(root / "etc/mtab", "../proc/self/mounts")
+    # Written by nobody: the agent talks to addresses.  A cloud with DNS adds systemd-resolved.
+    _link(root / "etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
+
+
+def _make_users(root: Path, log: Path) -> None:
+    agent = ["--uid", str(AGENT_UID), "--create-home", "--shell", "/bin/bash"]
+    agent += ["--groups", "sudo,docker", AGENT_USER]
+    commands.run(["useradd", *agent], root=root, log=log)
+    commands.run(["groupadd", "--gid", str(DATABASE_UID), DATABASE_USER], root=root, log=log)
+    database = ["--uid", str(DATABASE_UID), "--gid", str(DATABASE_UID), "--no-create-home"]
+    commands.run(["useradd", *database, DATABASE_USER], root=root, log=log)
+
+
+def _make_agent_directories(root: Path) -> None:
+    for name in _AGENT_DIRECTORIES:
+        path = root / name
+        path.mkdir(parents=True, exist_ok=True)
+        os.chown(path, AGENT_UID, 0)
+    for program in ("trove-docker-plugin", "trove-ceph-guestagent"):
+        _link(root / "usr/local/bin" / program, f"{VENV}/bin/{program}")
+
+
+def _configure_units(root: Path, log: Path) -> None:
+    units = root / "etc/systemd/system"
+    listed = (_FILES / "guest-masked-units.txt").read_text().splitlines()
+    for unit in (line for line in listed if line and not line.startswith("#")):
+        _link(units / unit, "/dev/null")
+    for generator in _MASKED_GENERATORS:
+        _link(root / "etc/systemd/system-generators" / generator, "/dev/null")
+    commands.run(["systemctl", "enable", *_ENABLED_UNITS], root=root, log=log)
+
+
+def _trim_udev(root: Path) -> None:
+    for rules in (root / "usr/lib/udev/rules.d").glob("*.rules"):
+        if rules.name not in _UDEV_RULES_KEPT:
+            _link(root / "etc/udev/rules.d" / rules.name, "/dev/null")
+
+
+def _skip_login_sessions(root: Path) -> None:
+    """Start no user manager for a login: logind is masked and would be waited for."""
+    path = root / "etc/pam.d/common-session"
+    lines = path.read_text().splitlines(True)
+    path.write_text("".join(line for line in lines if "pam_systemd.so" not in line))
+
+
+def _link(path: Path, target: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)

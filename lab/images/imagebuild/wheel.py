@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trove_ceph wheel that goes into a guest: given, or built from a checkout."""
+
+import zipfile
+from pathlib import Path
+
+from imagebuild import cache, commands
+from imagebuild.cache import Cache
+from imagebuild.errors import BuildError
+from imagebuild.progress import Progress
+
+KIND = "wheel"
+_PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt", "README.rst")
+_PROJECT_TREES = ("trove_ceph", "etc")
+
+
+def contents_hash(wheel: Path) -> str:
+    """Return a hash of what a wheel installs: names and contents, without times and tests.
+
+    :raises BuildError: when the file is no wheel of trove_ceph.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            members = [
+                [name, cache.content_digest(archive.read(name))]
+                for name in sorted(archive.namelist())
+                if not name.startswith("trove_ceph/tests/") and not name.endswith("/RECORD")
+            ]
+    except (OSError, zipfile.BadZipFile) as error:
+        raise BuildError(f"{wheel} is not a readable wheel: {error}") from error
+    if not any(name.startswith("trove_ceph/") for name, _ in members):
+        raise BuildError(f"{wheel} does not hold the package trove_ceph")
+    return cache.content_hash(members)
+
+
+def ensure_wheel(store: Cache, progress: Progress, project: Path) -> Path:
+    """Return a wheel of a checkout, building it if none was built from the same sources.
+
+    :param project: the directory that holds pyproject.toml.
+    :raises BuildError: when it is no trove_ceph checkout or pip cannot build it.
+    """
+    if not (project / "pyproject.toml").is_file() or not (project / "trove_ceph").is_dir():
+        raise BuildError(f"{project} is not a trove_ceph checkout")
+    key = cache.content_hash(_source_hashes(project))
+    entry = store.find(KIND, key)
+    if entry is None:
+        with store.create(KIND, key) as entry, progress.stage(f"{KIND}: build {project}"):
+            _build(project.resolve(), entry, log=store.log(KIND))
+        entry = store.root / entry.name
+    return next(entry.glob("*.whl"))
+
+
+def _source_hashes(project: Path) -> list[list[str]]:
+    paths = [project / name for name in (*_PROJECT_FILES, *_PROJECT_TREES)]
+    rows = cache.tree_hashes(path for path in paths if path.exists())
+    return [row for row in rows if not row[0].startswith("trove_ceph/tests/")]
+
+
+def _build(project: Path, target: Path, *, log: Path) -> None:
+    environment = commands.pip_environment()
+    if not (project / ".git").exists():
+        # pbr takes the version from git; an exported tree has none.
+        environment.setdefault("PBR_VERSION", "0.0.1")
+    pip = ["/usr/bin/python3", "-m", "pip", "wheel", "--no-deps", "--no-cache-dir"]
+    commands.run([*pip, f"--wheel-dir={target}", str(project)], log=log, env=environment)

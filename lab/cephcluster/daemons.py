@@ -114,14 +114,10 @@ def _signal_and_wait(settings, processes, number, timeout_sec):
         else:
             os.close(handle)
     deadline = time.monotonic() + timeout_sec
-    poller = select.poll()
-    for handle in handles:
-        poller.register(handle, select.POLLIN)
     waiting = set(handles)
-    while waiting and time.monotonic() < deadline:
-        for handle, _ in poller.poll(100):
-            poller.unregister(handle)
-            waiting.discard(handle)
+    while waiting and (left_sec := deadline - time.monotonic()) > 0:
+        # A pidfd becomes readable when its process ends.
+        waiting.difference_update(select.select(waiting, [], [], left_sec)[0])
     for handle in handles:
         os.close(handle)
     return [handles[handle] for handle in waiting]

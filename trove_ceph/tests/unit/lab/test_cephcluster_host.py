@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings, configuration, processes and loop devices of a cluster, without a cluster."""
+
+import base64
+import configparser
+import io
+import os
+from pathlib import Path
+from unittest import mock
+
+import fixtures
+from oslotest import base
+
+from cephcluster import cli, conf, create, daemons, keys, layout, loop
+from cephcluster.errors import ClusterError, UsageError
+
+
+def settings(root, **changes):
+    fields = {
+        'fsid': 'f',
+        'mon_addr': '127.0.0.1',
+        'mon_port_v2': 3300,
+        'mon_port_v1': 6789,
+        'osd_classes': ('nvme', 'hdd'),
+        'osd_gib': 3,
+        'conf_dir': f'{root}/etc',
+        'log_dir': f'{root}/log',
+    }
+    return layout.Settings(**fields | changes)
+
+
+class HostTestCase(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.root = Path(self.useFixture(fixtures.TempDir()).path) / 'c'
+        self.paths = layout.Layout(self.root)
+        self.settings = settings(self.root)
+
+
+class LayoutTest(HostTestCase):
+    def test_settings_survive_the_file(self):
+        self.assertIsNone(self.paths.find())
+        self.paths.save(self.settings)
+        self.assertEqual(self.settings, self.paths.find())
+
+    def test_incomplete_cluster_is_not_used(self):
+        self.assertIn('run create first', str(self.assertRaises(UsageError, self.paths.get)))
+        self.paths.save(self.settings)
+        self.assertIn('run create again', str(self.assertRaises(UsageError, self.paths.get)))
+        self.paths.mark_complete()
+        self.assertEqual(self.settings, self.paths.get())
+
+    def test_differences_ignore_the_fsid(self):
+        other = settings(self.root, fsid='g', osd_gib=4)
+        self.assertEqual(['osd_gib'], self.settings.differences(other))
+
+    def test_remove_data_spares_what_is_not_the_clusters(self):
+        self.paths.save(self.settings)
+        etc = Path(self.settings.conf_dir)
+        etc.mkdir()
+        for name in ('ceph.conf', 'ceph.client.admin.keyring', 'other.conf'):
+            (etc / name).touch()
+        self.paths.remove_data(self.settings)
+        self.assertEqual(['etc', 'etc/other.conf'], self._files())
+
+    def _files(self):
+        return sorted(str(path.relative_to(self.root)) for path in self.root.rglob('*'))
+
+    def test_root_too_long_for_a_socket(self):
+        self.assertRaises(UsageError, layout.Layout('/' + 'x' * 100).check)
+        self.assertIsNone(layout.Layout('/srv/ceph').check())
+
+
+class ConfTest(HostTestCase):
+    def _render(self, release=16):
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read_file(io.StringIO(conf.render(self.settings, self.paths, release)))
+        return parser
+
+    def test_everything_lies_under_the_root(self):
+        rendered = self._render()
+        for section in ('mon', 'mgr', 'osd'):
+            for option in ('run_dir', 'pid_file', 'admin_socket', 'log_file', 'crash_dir'):
+                self.assertTrue(rendered[section][option].startswith(str(self.root)), option)
+            self.assertIn(f'{section}_data', rendered[section])
+
+    def test_snapshots_do_not_wait_for_the_monitor(self):
+        rendered = self._render()
+        self.assertEqual('0.05', rendered['mon']['paxos_propose_interval'])
+        self.assertEqual('2', rendered['global']['rbd_default_clone_format'])
+        self.assertEqual(str(3 * 1024**3), rendered['osd']['bluestore_block_size'])
+
+    def test_discard_option_of_each_release(self):
+        expected = {16: (True, False), 18: (True, True), 19: (False, True)}
+        for release, present in expected.items():
+            options = self._render(release)['osd']
+            found = tuple(
+                name in options for name in ('bdev_async_discard', 'bdev_async_discard_threads')
+            )
+            self.assertEqual(present, found, release)
+
+
+class KeysTest(base.BaseTestCase):
+    def test_key_has_cephs_layout(self):
+        first, second = keys.generate(), keys.generate()
+        self.assertNotEqual(first, second)
+        raw = base64.b64decode(first)
+        self.assertEqual(12 + 16, len(raw))
+        self.assertEqual(b'\x01\x00', raw[:2])
+        self.assertEqual(b'\x10\x00', raw[10:12])
+
+    def test_section(self):
+        self.assertEqual(
+            '[client.x]\n\tkey = k\n\tcaps mon = "allow r"\n',
+            keys.section('client.x', 'k', {'mon': 'allow r'}),
+        )
+
+
+class DaemonsTest(HostTestCase):
+    def setUp(self):
+        super().setUp()
+        self.proc = Path(self.useFixture(fixtures.TempDir()).path)
+        self.useFixture(fixtures.MonkeyPatch('cephcluster.daemons.PROC', self.proc))
+        self.conf = str(layout.conf_file(self.settings))
+
+    def _process(self, pid, *words):
+        (self.proc / str(pid)).mkdir()
+        (self.proc / str(pid) / 'cmdline').write_text('\0'.join(words) + '\0')
+
+    def test_only_daemons_on_this_configuration_are_found(self):
+        self._process(10, '/usr/bin/ceph-osd', '-i', '1', '-c', self.conf, '-f')
+        self._process(11, 'ceph-mon', '-i', 'a', '-c', self.conf)
+        self._process(12, 'ceph-osd', '-i', '1', '-c', '/etc/ceph/ceph.conf')
+        self._process(13, 'sleep', '-i', '1', '-c', self.conf)
+        self._process(14, 'ceph-osd', '-i', '0', '-c', self.conf, '--mkfs')
+        self._process(15, 'ceph-osd', '-c')
+        (self.proc / '16').mkdir()
+        (self.proc / 'self').mkdir()
+        found = {process.pid: process.name for process in daemons.find(self.settings)}
+        self.assertEqual({10: 'osd.1', 11: 'mon.a', 14: 'osd.0'}, found)
+        self.assertEqual([daemons.Process(10, 'osd.1')], daemons.find(self.settings, 'osd.1'))
+
+    def test_process_that_changed_hands_is_not_signalled(self):
+        gone = daemons.Process(os.getpid(), 'osd.0')
+        with mock.patch('signal.pidfd_send_signal') as send:
+            left = daemons._signal_and_wait(self.settings, [gone], 15, timeout_sec=1)
+        self.assertEqual([], left)
+        send.assert_not_called()
+
+    def test_unknown_daemon(self):
+        error = self.assertRaises(UsageError, daemons.execute, self.settings, self.paths, 'osd.2')
+        self.assertIn('it has mon.a, mgr.x, osd.0, osd.1', str(error))
+
+    def test_silent_admin_socket(self):
+        self.assertIsNone(daemons.ask(self.paths, 'osd.0', 'status'))
+
+
+class LoopTest(HostTestCase):
+    def setUp(self):
+        super().setUp()
+        self.sysfs = Path(self.useFixture(fixtures.TempDir()).path)
+        self.useFixture(fixtures.MonkeyPatch('cephcluster.loop.SYSFS', self.sysfs))
+        self.useFixture(fixtures.MonkeyPatch('cephcluster.loop.LOCK', self.sysfs / 'lock'))
+
+    def _device(self, name, backing_file):
+        directory = self.sysfs / name / 'loop'
+        directory.mkdir(parents=True)
+        (directory / 'backing_file').write_text(f'{backing_file}\n')
+
+    def test_attached_device_is_reused(self):
+        self._device('loop3', '/x/block.img')
+        self._device('loop4', '/x/block.img2')
+        with mock.patch('subprocess.run') as run:
+            self.assertEqual('/dev/loop3', loop.ensure_attached('/x/block.img'))
+        run.assert_not_called()
+
+    def test_device_over_an_unlinked_file_is_found(self):
+        self._device('loop5', '/x/block.img (deleted)')
+        self.assertEqual(['/dev/loop5'], loop.find_all('/x/block.img'))
+
+    def test_two_devices_over_one_file_are_an_error(self):
+        self._device('loop3', '/x/block.img')
+        self._device('loop4', '/x/block.img')
+        error = self.assertRaises(ClusterError, loop.ensure_attached, '/x/block.img')
+        self.assertIn('/dev/loop3, /dev/loop4', str(error))
+
+    def test_attaching_is_tried_again(self):
+        busy = mock.Mock(returncode=1, stdout='', stderr='Device or resource busy')
+        good = mock.Mock(returncode=0, stdout='/dev/loop7\n')
+        with mock.patch('time.sleep'), mock.patch('subprocess.run', side_effect=[busy, good]):
+            self.assertEqual('/dev/loop7', loop.ensure_attached('/x/block.img'))
+
+
+class CreateTest(HostTestCase):
+    def test_other_files_in_the_root_are_respected(self):
+        self.root.mkdir()
+        (self.root / 'precious').touch()
+        with mock.patch('os.geteuid', return_value=0), mock.patch('shutil.which'):
+            error = self.assertRaises(
+                UsageError, create.ensure_created, self.paths, self.settings, mock.Mock()
+            )
+        self.assertIn('holds other files: precious', str(error))
+        self.assertTrue((self.root / 'precious').exists())
+
+    def test_without_root(self):
+        self.root.mkdir()
+        with mock.patch('os.geteuid', return_value=1000):
+            error = self.assertRaises(
+                UsageError, create.ensure_created, self.paths, self.settings, mock.Mock()
+            )
+        self.assertIn('root is needed', str(error))
+
+    def test_missing_programs_are_named_with_their_packages(self):
+        self.root.mkdir()
+        with (
+            mock.patch('os.geteuid', return_value=0),
+            mock.patch(
+                'shutil.which', side_effect=lambda name: None if name == 'ceph-osd' else name
+            ),
+        ):
+            error = self.assertRaises(
+                UsageError, create.ensure_created, self.paths, self.settings, mock.Mock()
+            )
+        self.assertIn('not installed: ceph-osd (packages', str(error))
+
+    def test_lock_outlives_the_removal_of_the_directory(self):
+        with create.locked(self.paths):
+            self.assertTrue(self.root.is_dir())
+        self.assertFalse(self.root.exists())
+        with create.locked(self.paths):
+            (self.root / 'kept').touch()
+        self.assertTrue(self.root.exists())
+
+
+class CommandLineTest(HostTestCase):
+    def test_osd_groups_keep_their_order(self):
+        arguments = cli.build_parser().parse_args(
+            ['--root', '/r', 'create', '--osd', 'nvme=2', '--osd', 'hdd=1']
+        )
+        self.assertEqual([('nvme', 'nvme'), ('hdd',)], arguments.osd)
+        self.assertEqual((3300, 6789), arguments.mon_ports)
+
+    def test_status_of_nothing(self):
+        with mock.patch('sys.stderr', new=io.StringIO()) as stderr:
+            self.assertEqual(2, cli.main(['--root', str(self.root), 'status']))
+        self.assertIn('run create first', stderr.getvalue())
+
+    def test_destroying_nothing_is_done(self):
+        with mock.patch('sys.stderr', new=io.StringIO()):
+            self.assertEqual(0, cli.main(['--root', str(self.root), 'destroy']))
+        self.assertFalse(self.root.exists())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes of a cluster: found by what they run, never by a recorded pid alone."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -109,7 +110,8 @@ def _signal_and_wait(settings, processes, number, timeout_sec):
             continue
         # The pid may have changed hands before the handle was opened: look again, now it cannot.
         if process in find(settings, process.name):
-            signal.pidfd_send_signal(handle, number)
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, number)
             handles[handle] = process
         else:
             os.close(handle)

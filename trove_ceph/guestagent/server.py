@@ -18,9 +18,6 @@ from trove_ceph.guestagent import server_config, tuning
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
 
-# PURGE BINARY LOGS waits for a backup lock; the agent's heartbeat must not wait with it.
-_PURGE_LOCK_WAIT_SEC = 2
-
 
 class MySqlServer(service.MySqlApp):
     """Trove's MySQL application; decisions about sizes are left to :mod:`tuning`."""
@@ -109,23 +106,19 @@ class MySqlServer(service.MySqlApp):
         """Purge the oldest binary logs until the rest fits in ``budget_bytes``; return how many.
 
         Expiry by time cannot keep a busy server from filling its volume. The server keeps logs that
-        a connected replica still reads; the log being written always stays. Waits two seconds at
-        most for a backup lock, then leaves the work to the next call.
+        a connected replica still reads; the log being written always stays. While a session holds
+        LOCK INSTANCE FOR BACKUP the server refuses, and the work is left to the next call.
         """
         with self.get_engine().connect() as connection:
             logs = [(row[0], int(row[1])) for row in connection.execute(text('SHOW BINARY LOGS'))]
             keep = _first_to_keep([size for _, size in logs], budget_bytes)
             if keep == 0:
                 return 0
-            connection.execute(text(f'SET SESSION lock_wait_timeout = {_PURGE_LOCK_WAIT_SEC}'))
             try:
                 connection.execute(text(f"PURGE BINARY LOGS TO '{logs[keep][0]}'"))
             except exc.OperationalError as error:
-                LOG.warning('Binary logs exceed %s bytes and stay: %s', budget_bytes, error)
+                LOG.warning('Binary logs exceed %s bytes and stay: %s', budget_bytes, error.orig)
                 return 0
-            finally:
-                # The connection goes back to the agent's pool.
-                connection.execute(text('SET SESSION lock_wait_timeout = DEFAULT'))
         LOG.warning(
             'Purged %s binary logs up to %s: together they exceeded %s bytes',
             keep,

@@ -4,8 +4,12 @@
 import json
 import re
 import subprocess
+import time
+from unittest import mock
 
-from trove_ceph.guestagent import tuning
+import sqlalchemy
+
+from trove_ceph.guestagent import server, tuning
 from trove_ceph.tests.functional import base, mysqld, workspace
 
 TEMPLATES = base.CHECKOUT / 'etc' / 'trove' / 'templates' / 'mysql'
@@ -87,6 +91,38 @@ class MySqlSettingsTest(base.FunctionalTestCase):
 
         for name in tuning.VOLUME_OPTIONS:
             self.assertEqual(((larger[name],),), server.query(f'SELECT @@GLOBAL.{name}'), name)
+
+    def test_agent_finds_a_source_and_bounds_the_binary_logs(self):
+        mysqld_server = self._serve(TINY)
+        engine = sqlalchemy.create_engine(
+            f"mysql+pymysql://root@localhost/?unix_socket={self.directory / 'run' / 'mysqld.sock'}"
+        )
+        self.addCleanup(engine.dispose)
+        agent = server.MySqlServer(mock.Mock(), mock.Mock(), lambda *_: TINY, 1)
+        agent.get_engine = lambda: engine
+        agent._configuration_manager = mock.Mock()
+        agent._configuration_manager.has_system_override.return_value = False
+
+        # Trove restarts a source for which this is not so.
+        self.assertTrue(agent.exists_replication_source_overrides())
+
+        for number in range(4):
+            mysqld_server.query(f'CREATE DATABASE d{number}')
+            mysqld_server.query('FLUSH BINARY LOGS')
+        sizes = [row[1] for row in mysqld_server.query('SHOW BINARY LOGS')]
+        budget = sum(sizes[-2:])
+        with mysqld_server.connect() as backup, backup.cursor() as cursor:
+            cursor.execute('LOCK INSTANCE FOR BACKUP')
+            began = time.monotonic()
+            self.assertEqual(0, agent.purge_binary_logs(budget))
+            self.assertLess(time.monotonic() - began, 10)
+            self.assertEqual(len(sizes), len(mysqld_server.query('SHOW BINARY LOGS')))
+
+        self.assertEqual(len(sizes) - 2, agent.purge_binary_logs(budget))
+
+        kept = [row[1] for row in mysqld_server.query('SHOW BINARY LOGS')]
+        self.assertEqual(sizes[-2:], kept)
+        self.assertEqual(0, agent.purge_binary_logs(budget))
 
     def test_configuration_group_rules(self):
         server = self._serve(TINY)

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import threading
 
+from trove.guestagent import volume as trove_volume
+
 from trove_ceph import exceptions
 from trove_ceph.guestagent import data_volume, host_storage
 from trove_ceph.tests.functional import base
@@ -77,6 +79,14 @@ class DataVolumeTestCase(base.FunctionalTestCase):
         options = _mount_options(self.device)
         self.assertIn('noatime', options)
         self.assertIn('inode64', options)
+
+    def test_troves_agent_leaves_the_mounted_volume_alone(self):
+        self._prepare()
+
+        # What trove.cmd.guest asks before it formats and mounts by itself.
+        mounted = trove_volume.VolumeDevice(self.device).mount_points(self.device)
+
+        self.assertEqual([str(self.mount_point)], mounted)
 
     def test_block_queue_is_set_at_each_start(self):
         self._prepare()

@@ -83,15 +83,38 @@ def clear(directory):
 
 def processes(directory):
     """List the processes that a workspace's run started, as pairs of pid and program."""
-    mark = f'{MARK}={directory}'.encode()
     found = []
     for entry in PROC.iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
-            if mark in (entry / 'environ').read_bytes().split(b'\0'):
+            if _is_marked(entry, directory) or _mounts_privately(entry, directory):
                 found.append((int(entry.name), (entry / 'comm').read_text().strip()))
     return found
+
+
+def _is_marked(entry, directory):
+    return f'{MARK}={directory}'.encode() in (entry / 'environ').read_bytes().split(b'\0')
+
+
+def _mounts_privately(entry, directory):
+    """Whether a process sees the workspace through mounts of its own: a container has another
+    environment, and its namespaces outlive the process that made them."""
+    namespace = os.readlink(entry / 'ns' / 'mnt')
+    if namespace == os.readlink(PROC / 'self' / 'ns' / 'mnt'):
+        return False
+    # The source of a bind mount is named from the root of its own file system.
+    mount_point = _mount_point_of(directory)
+    source = '/' + str(directory.relative_to(mount_point))
+    lines = (entry / 'mountinfo').read_text().splitlines()
+    return any(line.split()[3].startswith(f'{source}/') for line in lines)
+
+
+def _mount_point_of(directory):
+    point = directory
+    while not point.is_mount():
+        point = point.parent
+    return point
 
 
 def _kill_all(directory, keep=()):

@@ -98,8 +98,10 @@ def _is_marked(entry, directory):
 
 
 def _mounts_privately(entry, directory):
-    """Whether a process sees the workspace through mounts of its own: a container has another
-    environment, and its namespaces outlive the process that made them."""
+    """Whether a process sees the workspace through mounts of its own.
+
+    A container has another environment, and outlives whatever made its namespaces.
+    """
     namespace = os.readlink(entry / 'ns' / 'mnt')
     if namespace == os.readlink(PROC / 'self' / 'ns' / 'mnt'):
         return False

@@ -23,3 +23,29 @@ test-functional:  ## Tests with a real Ceph and MySQL on this machine (root)
 .PHONY: test-clean
 test-clean:  ## Remove the environments and results of tests
 	@rm -rf .tox .tox-bootstrap .stestr .coverage cover .mypy_cache .ruff_cache
+
+# ---- the lab -----------------------------------------------------------------------------------
+
+.PHONY: lab
+lab:  ## The whole cloud on this machine, with a MySQL database in it (root); rerun to recover
+	@lab/bin/lab up
+
+.PHONY: lab-check
+lab-check:  ## Look whether this machine can carry the lab; changes nothing
+	@lab/bin/lab check
+
+.PHONY: lab-status
+lab-status:  ## Every process, Ceph, the endpoints and the databases
+	@lab/bin/lab status
+
+.PHONY: lab-env
+lab-env:  ## Print shell exports: eval "$$(make -s lab-env)"; AS=admin for the administrator's
+	@lab/bin/lab env --as $(or $(AS),tenant)
+
+.PHONY: lab-down
+lab-down:  ## Stop everything; the data stays
+	@lab/bin/lab down
+
+.PHONY: lab-clean
+lab-clean:  ## Give back processes, loop devices, bridges, mounts and disk
+	@lab/bin/lab clean

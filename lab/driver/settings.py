@@ -79,31 +79,33 @@ def _read(path):
 def _merge(values, extra, origin, trail=''):
     for key, value in extra.items():
         if key not in values:
-            raise LabError(_unknown(origin, trail + key, values))
+            raise LabError(_unknown(origin, trail, key, values))
         if isinstance(values[key], dict) and isinstance(value, dict):
             _merge(values[key], value, origin, f'{key}.')
         else:
-            values[key] = _convert(values[key], value, f'{origin}: {key}')
+            values[key] = _convert(values[key], value,
+                                   f'{origin}: {trail}{key}')
 
 
 def _merge_environ(values, environ):
-    flat = {PREFIX + key.upper(): (values, key) for key in values
-            if key != 'ports'}
-    flat |= {f'{PREFIX}PORTS_{key.upper()}': (values['ports'], key)
+    flat = {key.upper(): (values, key) for key in values if key != 'ports'}
+    flat |= {f'PORTS_{key.upper()}': (values['ports'], key)
              for key in values['ports']}
-    for name, text in environ.items():
-        if not name.startswith(PREFIX):
+    for variable, text in environ.items():
+        if not variable.startswith(PREFIX):
             continue
+        name = variable.removeprefix(PREFIX)
         if name not in flat:
-            raise LabError(_unknown('environment', name, flat))
+            raise LabError(_unknown('environment', PREFIX, name, flat))
         table, key = flat[name]
-        table[key] = _convert(table[key], text, name)
+        table[key] = _convert(table[key], text, variable)
 
 
-def _unknown(origin, key, known):
+def _unknown(origin, trail, key, known):
+    # Without what all names share, which would make any of them look near.
     near = difflib.get_close_matches(key, known, n=1)
-    hint = f'; did you mean {near[0]}?' if near else ''
-    return (f'{origin}: there is no setting {key}{hint} '
+    hint = f'; did you mean {trail}{near[0]}?' if near else '.'
+    return (f'{origin}: there is no setting {trail}{key}{hint} '
             f'The settings and their meaning: {LAB_DIR / "lab.toml"}')
 
 
@@ -129,9 +131,13 @@ def _validate(values):
                            f'got {values[key]}')
     for key in ('root', 'cache'):
         path = pathlib.PurePath(values[key])
-        if not path.is_absolute() or len(path.parts) < 3:
+        if not path.is_absolute() or len(path.parts) < 3 \
+                or '..' in path.parts:
             raise LabError(f'{key}: an absolute path of at least two parts '
                            f'is needed, got {values[key]!r}')
+        # One spelling, without double or trailing slashes: the lab's
+        # processes are recognised by it.
+        values[key] = str(path)
     if values['virt_type'] not in ('auto', 'kvm', 'qemu'):
         raise LabError('virt_type: one of auto, kvm, qemu is needed, '
                        f'got {values["virt_type"]!r}')

@@ -68,8 +68,8 @@ class Client:
             time.sleep(POLL_SEC)
 
     def delete_instance(self, instance_id: str):
-        """Delete an instance in whatever state it is, and wait until gone."""
-        self._run('database', 'instance', 'delete', '--force', instance_id)
+        """Delete an instance that is not being built, and wait until gone."""
+        self._run('database', 'instance', 'delete', instance_id)
         deadline = time.monotonic() + DELETE_TIMEOUT_SEC
         while any(one['ID'] == instance_id
                   for one in self._json('database', 'instance', 'list')):

@@ -21,7 +21,7 @@ options:
     description: >-
       roles, projects (names); users (name, password, project, roles); services
       (type, name, url); flavors (name, ram, vcpus, disk); networks (name, cidr,
-      and optionally gateway, physical_network, external, shared, project,
+      and optionally gateway, dhcp, physical_network, external, shared, project,
       reserved: addresses never handed out); routers (name, project, external, networks); security_groups (name,
       project, ports); keypairs (name, public_key, user, project, password);
       volume_types (names, each of the back end with that name)
@@ -131,7 +131,7 @@ class Cloud:
         body = {'name': f'{wanted["name"]}-subnet', 'network_id': network.id,
                 'project_id': network.project_id, 'ip_version': 4,
                 'cidr': wanted['cidr'], 'dns_nameservers': [],
-                'is_dhcp_enabled': not wanted.get('external', False)}
+                'is_dhcp_enabled': wanted.get('dhcp', True)}
         if 'gateway' in wanted:
             body['gateway_ip'] = wanted['gateway']
         if wanted.get('reserved'):

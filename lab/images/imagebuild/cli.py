@@ -8,8 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from imagebuild import commands, debian, disk, docker_archive, guest_image, kvm_probe
-from imagebuild import mysql_rootfs
+from imagebuild import commands, debian, disk, docker_archive, guest_image, kvm_probe, mysql_rootfs
 from imagebuild import wheel as wheels
 from imagebuild.cache import DEFAULT_ROOT, Cache
 from imagebuild.errors import BuildError

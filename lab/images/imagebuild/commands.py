@@ -51,7 +51,7 @@ def base_environment(**extra: str) -> dict[str, str]:
 
 
 def pip_environment() -> dict[str, str]:
-    """Return the environment for pip on this machine, with the caller's PIP_* and PBR_* settings."""
+    """Return the environment for pip here, with the caller's PIP_* and PBR_* settings."""
     settings = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "PBR_"))}
     return base_environment(**settings)
 

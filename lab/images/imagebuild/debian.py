@@ -114,7 +114,5 @@ def bootstrap(
 
 def installed_versions(root: Path) -> dict[str, str]:
     """Return name and version of every package installed in a root directory."""
-    listing = commands.capture(
-        ["dpkg-query", "-W", "-f", "${Package} ${Version}\\n"], root=root
-    )
+    listing = commands.capture(["dpkg-query", "-W", "-f", "${Package} ${Version}\\n"], root=root)
     return dict(line.split(" ", 1) for line in listing.splitlines())

@@ -90,7 +90,11 @@ def image_config(diff_id: str, mysql_version: str) -> dict:
         "os": "linux",
         "created": _CREATED,
         "config": {
-            "Env": [f"PATH={_PATH}", f"MYSQL_MAJOR={major_minor}", f"MYSQL_VERSION={mysql_version}"],
+            "Env": [
+                f"PATH={_PATH}",
+                f"MYSQL_MAJOR={major_minor}",
+                f"MYSQL_VERSION={mysql_version}",
+            ],
             # tini reaps the process that confirms the first start.
             "Entrypoint": ["/usr/bin/tini", "--", "docker-entrypoint.sh"],
             "Cmd": ["mysqld"],

@@ -7,7 +7,7 @@
 #
 # What each state of the data directory means to the next start:
 #
-#   .first-start.staging/   a data directory is being made here; thrown away and begun anew
+#   first-start.staging/    a data directory is being made here; thrown away and begun anew
 #   .first-start.commit/    it is complete (by one rename) and is being moved up, entry by entry;
 #                           the rest is moved
 #   .first-start.accounts   accounts and passwords may be missing.  mysqld gets the statements
@@ -80,7 +80,8 @@ read_options() {
     fi
     DATADIR=${OPTION[datadir]%/}
     SOCKET=${OPTION[socket]}
-    STAGING=$DATADIR/.first-start.staging
+    # Not a hidden directory: InnoDB ignores files below those, and a server may run here.
+    STAGING=$DATADIR/first-start.staging
     COMMIT=$DATADIR/.first-start.commit
     PENDING=$DATADIR/.first-start.accounts
 }
@@ -186,7 +187,7 @@ initialize() {
         [[ -z $(option "$name") ]] ||
             die "${name//-/_} = $(option "$name"): only the data directory is supported"
     done
-    "$@" --initialize-insecure --datadir="$STAGING" --skip-log-bin --init-file= \
+    "$@" --initialize-insecure --datadir="$STAGING" --skip-log-bin --init-file=/dev/null \
         --innodb-data-home-dir= --innodb-log-group-home-dir=./ --innodb-undo-directory=./
 }
 

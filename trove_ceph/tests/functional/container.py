@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The MySQL container without a container runtime: its root, its entrypoint, its user.
+
+Each container has mount and process namespaces of its own, so killing it is what it is under
+docker: every process in it is gone at once. A fault directory in front of its PATH can halt the
+entrypoint before any external command, which makes every step boundary a place to kill it.
+"""
+
+import os
+import signal
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import fixtures
+import pymysql
+
+from trove_ceph.tests.functional import mysqld, workspace
+
+UID = 1001
+READY_TIMEOUT_SEC = 60
+POLL_SEC = 0.02
+# What Trove mounts at /var/lib/mysql holds the data directory one level down.
+DATA = 'data'
+
+ENTER = """
+for name in dev/shm proc tmp; do mkdir -p "$ROOTFS/$name"; done
+mount --bind "$VOLUME" "$ROOTFS/var/lib/mysql"
+mount --bind "$RUN" "$ROOTFS/run/mysqld"
+mount --bind "$HOOKS" "$ROOTFS/docker-entrypoint-initdb.d"
+mount --bind "$FAULTS" "$ROOTFS/mnt"
+mount --bind /dev "$ROOTFS/dev"
+mount -t proc proc "$ROOTFS/proc"
+mount -t tmpfs tmpfs "$ROOTFS/tmp"
+exec chroot --userspec="$USER_ID" "$ROOTFS" env -i "$@"
+"""
+
+# Counts the external commands of the entrypoint and halts before the one with a given number.
+FAULT = """#!/bin/sh
+PATH=${PATH#/mnt:}
+name=${0##*/}
+echo "$name $*" >>/mnt/commands
+if [ "$(wc -l </mnt/commands)" = "$(cat /mnt/halt)" ]; then
+    : >/mnt/halted
+    sleep 1000
+fi
+exec "$name" "$@"
+"""
+FAULTY_COMMANDS = ('chmod', 'mkdir', 'mv', 'openssl', 'rm', 'rmdir', 'sync', 'tar')
+
+
+class Container(fixtures.Fixture):
+    """Runs the entrypoint on a volume, as often as a test likes.
+
+    :param volume: the directory that stands for /var/lib/mysql.
+    :param directory: an empty directory for everything else; it is made.
+    :param environment: the container's variables.
+    :param options: arguments, with a leading dash.
+    :param user: uid and gid, as for ``docker run --user``.
+    """
+
+    def __init__(self, volume, directory, environment, options=(), user=f'{UID}:{UID}'):
+        super().__init__()
+        self.volume = Path(volume)
+        self.environment = {'MYSQL_INITDB_SKIP_TZINFO': '1'} | environment
+        self.hooks = Path(directory) / 'hooks'
+        self._directory = Path(directory)
+        self._run = self._directory / 'run'
+        self._faults = self._directory / 'faults'
+        self._options = [f'--datadir=/var/lib/mysql/{DATA}', *options]
+        self._user = user
+        self._process = None
+        self._log = self._directory / 'container.log'
+
+    def _setUp(self):
+        for path in (self._run, self._faults, self.hooks, self.data):
+            path.mkdir(parents=True)
+            os.chown(path, UID, UID)
+        for name in FAULTY_COMMANDS:
+            path = self._faults / name
+            path.write_text(FAULT)
+            path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        self.addCleanup(self.kill)
+
+    @property
+    def data(self):
+        """The data directory, seen from the host."""
+        return self.volume / DATA
+
+    def start(self, halt_before=0):
+        """Start the container.
+
+        :param halt_before: number of the external command before which the entrypoint halts.
+        """
+        for name in ('commands', 'halted'):
+            (self._faults / name).unlink(missing_ok=True)
+        (self._faults / 'halt').write_text(str(halt_before))
+        path = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+        variables = {'PATH': f'/mnt:{path}' if halt_before else path} | self.environment
+        words = [f'{name}={value}' for name, value in variables.items()]
+        words += ['tini', '--', 'docker-entrypoint.sh', *mysqld.SMALL, '--skip-networking']
+        words += ['--socket=/var/run/mysqld/mysqld.sock', *self._options]
+        places = {
+            'ROOTFS': mysqld.rootfs(),
+            'VOLUME': self.volume,
+            'RUN': self._run,
+            'HOOKS': self.hooks,
+            'FAULTS': self._faults,
+            'USER_ID': self._user,
+        }
+        argv = ['unshare', '--mount', '--propagation', 'private', '--pid', '--fork']
+        argv += ['--kill-child=SIGKILL', 'sh', '-ec', ENTER, 'sh', *words]
+        with open(self._log, 'ab') as log:
+            self._process = subprocess.Popen(
+                argv,
+                env=os.environ | {name: str(place) for name, place in places.items()},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def kill(self):
+        """End every process of the container at once."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            # The end of its first process is the end of all others in the namespace, and the
+            # kernel lets the first go only after them.
+            first = self._first_process()
+            os.kill(first or self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            if first is not None and not workspace.wait_until_gone(first):
+                raise AssertionError(f'process {first} survived SIGKILL')
+        self._process = None
+
+    def wait_until_halted(self):
+        """Wait for the halt that was asked for.
+
+        :returns: the command before which the entrypoint halts, or None when mysqld is ready first.
+        """
+        self._wait_for(lambda: (self._faults / 'halted').exists() or self.accepts(), 'a halt')
+        if not (self._faults / 'halted').exists():
+            return None
+        return (self._faults / 'commands').read_text().splitlines()[-1]
+
+    def wait_until_ready(self):
+        """Wait until the server accepts the password that the container was given."""
+        self._wait_for(self.accepts, 'the server to be ready')
+
+    def wait_until_settled(self):
+        """Wait until the first start has left nothing of itself in the data directory."""
+        self._wait_for(
+            lambda: not list(self.data.glob('*first-start*')), 'the first start to complete'
+        )
+
+    def wait_for_end(self):
+        """Wait for the container to end by itself and return its exit status."""
+        return self._process.wait(READY_TIMEOUT_SEC)
+
+    def accepts(self):
+        """Return whether root can log in now with the password that the container was given."""
+        try:
+            self.query('DO 0')
+        except pymysql.err.MySQLError:
+            return False
+        return True
+
+    def query(self, statement, user='root', password=None, database=None):
+        """Run one statement on a connection of its own and return its rows."""
+        if password is None:
+            password = self.environment.get('MYSQL_ROOT_PASSWORD', '')
+        socket = str(self._run / 'mysqld.sock')
+        with (
+            pymysql.connect(
+                unix_socket=socket,
+                user=user,
+                password=password,
+                database=database,
+                autocommit=True,
+            ) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(statement)
+            return cursor.fetchall()
+
+    def log(self):
+        """What the container has printed, the last of it."""
+        return self._log.read_text(errors='replace')[-4000:]
+
+    def _first_process(self):
+        """Return the host's number of the container's process 1, None before there is one."""
+        pid = self._process.pid
+        children = Path(f'/proc/{pid}/task/{pid}/children').read_text().split()
+        return int(children[0]) if children else None
+
+    def _wait_for(self, condition, what):
+        deadline = time.monotonic() + READY_TIMEOUT_SEC
+        while not condition():
+            if time.monotonic() > deadline:
+                raise AssertionError(f'waited in vain for {what}: {self.log()}')
+            if self._process is not None and self._process.poll() not in (None, -9):
+                raise AssertionError(
+                    f'the container ended with {self._process.returncode}: {self.log()}'
+                )
+            time.sleep(POLL_SEC)

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A first start of the MySQL container that is interrupted anywhere ends as if it were not."""
+
+import os
+import subprocess
+import time
+
+import fixtures
+import pymysql
+
+from trove_ceph.tests.functional import base, container
+
+# Characters that shells, SQL strings and printf treat in their own ways.
+PASSWORD = "it's \\ a 100%s \"pass`word$'"
+ENVIRONMENT = {
+    'MYSQL_ROOT_PASSWORD': PASSWORD,
+    'MYSQL_DATABASE': 'my_shop',
+    'MYSQL_USER': "o'neil",
+    'MYSQL_PASSWORD': 'p\\w',
+}
+# Trove's settings; with them the template of the image is used.
+TEMPLATE_FITS = ('--innodb-data-file-path=ibdata1:10M:autoextend',)
+REPLICATION = ('--gtid-mode=ON', '--enforce-gtid-consistency=ON', '--log-bin=binlog')
+ACCESS_DENIED = 1045
+MAX_COMMANDS = 100
+
+
+class EntrypointTestCase(base.FunctionalTestCase):
+    """Makes containers and judges what a first start has made."""
+
+    def make_container(
+        self, name='c', volume=None, environment=None, options=TEMPLATE_FITS, **more
+    ):
+        directory = self.directory / name
+        return self.useFixture(
+            container.Container(
+                volume or directory / 'volume',
+                directory,
+                environment or ENVIRONMENT,
+                (*options, *REPLICATION),
+                **more,
+            )
+        )
+
+    def assert_denied(self, box, **credentials):
+        error = self.assertRaises(
+            pymysql.err.OperationalError, box.query, 'SELECT 1', **credentials
+        )
+        self.assertEqual(ACCESS_DENIED, error.args[0])
+
+    def assert_first_start_right(self, box):
+        """Assert all that an undisturbed first start gives: accounts, a database, a sane server."""
+        box.wait_until_ready()
+        box.wait_until_settled()
+        self.assert_denied(box, password='wrong')
+        self.assert_denied(box, password='')
+        accounts = box.query(
+            "SELECT User, Host FROM mysql.user WHERE User NOT LIKE 'mysql.%' ORDER BY 1, 2"
+        )
+        self.assertEqual((("o'neil", '%'), ('root', '%'), ('root', 'localhost')), accounts)
+        login = {'user': "o'neil", 'password': 'p\\w', 'database': 'my_shop'}
+        box.query('CREATE TABLE IF NOT EXISTS t (a INT PRIMARY KEY)', **login)
+        box.query('REPLACE INTO t VALUES (1)', **login)
+        self.assertEqual(((1,),), box.query('SELECT * FROM t', **login))
+        checked = box.query('CHECK TABLE mysql.user, mysql.db, my_shop.t')
+        self.assertEqual({'OK'}, {row[3] for row in checked})
+
+    def restart_and_judge(self, box):
+        box.kill()
+        box.start()
+        self.assert_first_start_right(box)
+        box.kill()
+
+
+class FirstStartTest(EntrypointTestCase):
+    """First starts that nobody disturbs."""
+
+    def test_template(self):
+        box = self.make_container()
+        box.start()
+        self.assert_first_start_right(box)
+        self.assertIn('unpacking the initialised data directory', box.log())
+        # The entrypoint's certificate, not one that mysqld made with RSA keys.
+        authority = (box.data / 'ca.pem').read_text()
+        self.assertLess(len(authority), 1000)
+        self.assertFalse((box.data / 'client-key.pem').exists())
+
+    def test_accounts_are_not_transactions_of_the_server(self):
+        box = self.make_container()
+        box.start()
+        box.wait_until_ready()
+        self.assertEqual((('',),), box.query('SELECT @@gtid_executed'))
+
+    def test_initialize_where_the_template_does_not_fit(self):
+        box = self.make_container(options=('--lower-case-table-names=1',))
+        box.start()
+        self.assert_first_start_right(box)
+        self.assertIn('initialising a data directory', box.log())
+        self.assertEqual(((1,),), box.query('SELECT @@lower_case_table_names'))
+
+    def test_password_from_a_file(self):
+        environment = {'MYSQL_ROOT_PASSWORD_FILE': '/var/lib/mysql/secret'}
+        box = self.make_container(environment=environment)
+        (box.volume / 'secret').write_text('from-file\n')
+        box.start()
+        box.environment['MYSQL_ROOT_PASSWORD'] = 'from-file'
+        box.wait_until_ready()
+        self.assert_denied(box, password='')
+
+    def test_no_password_option(self):
+        box = self.make_container(environment={'MYSQL_DATABASE': 'x'})
+        box.start()
+        self.assertEqual(1, box.wait_for_end())
+        self.assertIn('MYSQL_ROOT_PASSWORD', box.log())
+        self.assertEqual([], os.listdir(box.data))
+
+    def test_empty_password_and_local_root_only(self):
+        environment = {'MYSQL_ALLOW_EMPTY_PASSWORD': '1', 'MYSQL_ROOT_HOST': ''}
+        box = self.make_container(environment=environment)
+        box.start()
+        box.wait_until_ready()
+        hosts = box.query("SELECT Host FROM mysql.user WHERE User = 'root'")
+        self.assertEqual((('localhost',),), hosts)
+
+    def test_random_password(self):
+        box = self.make_container(environment={'MYSQL_RANDOM_ROOT_PASSWORD': '1'})
+        box.start()
+        deadline = time.monotonic() + container.READY_TIMEOUT_SEC
+        while 'GENERATED ROOT PASSWORD: ' not in box.log() and time.monotonic() < deadline:
+            time.sleep(container.POLL_SEC)
+        self.assertIn('GENERATED ROOT PASSWORD: ', box.log())
+        generated = box.log().split('GENERATED ROOT PASSWORD: ')[1].splitlines()[0]
+        box.environment['MYSQL_ROOT_PASSWORD'] = generated
+        box.wait_until_ready()
+        self.assert_denied(box, password='')
+
+    def test_hooks_and_time_zones(self):
+        environment = ENVIRONMENT | {'MYSQL_INITDB_SKIP_TZINFO': ''}
+        box = self.make_container(environment=environment)
+        (box.hooks / '1.sql').write_text(
+            'CREATE TABLE hooked (a INT); INSERT INTO hooked VALUES (7)'
+        )
+        (box.hooks / '2.sh').write_text("docker_process_sql -e 'INSERT INTO hooked VALUES (8)'\n")
+        box.start()
+        self.assert_first_start_right(box)
+        rows = box.query('SELECT a FROM my_shop.hooked ORDER BY a')
+        self.assertEqual(((7,), (8,)), rows)
+        zone = box.query("SELECT CONVERT_TZ('2026-01-01 00:00:00', 'UTC', 'Europe/Rome')")
+        self.assertEqual('2026-01-01 01:00:00', str(zone[0][0]))
+
+    def test_as_root(self):
+        box = self.make_container(user='0:0')
+        box.start()
+        self.assert_first_start_right(box)
+        self.assertEqual(999, (box.data / 'mysql.ibd').stat().st_uid)
+
+
+class LaterStartTest(EntrypointTestCase):
+    """What later starts leave alone."""
+
+    def test_changed_password_stays(self):
+        box = self.make_container()
+        box.start()
+        box.wait_until_ready()
+        box.wait_until_settled()
+        box.query("ALTER USER 'root'@'localhost' IDENTIFIED BY 'changed'")
+        box.query("DROP USER 'root'@'%'", password='changed')
+        box.kill()
+        box.start()
+        given, box.environment['MYSQL_ROOT_PASSWORD'] = PASSWORD, 'changed'
+        box.wait_until_ready()
+        self.assert_denied(box, password=given)
+        hosts = box.query("SELECT Host FROM mysql.user WHERE User = 'root'")
+        self.assertEqual((('localhost',),), hosts)
+
+    def test_accounts_are_made_once_even_if_the_note_stays(self):
+        box = self.make_container()
+        box.start()
+        box.wait_until_ready()
+        box.wait_until_settled()
+        box.query("DROP USER 'root'@'%'")
+        box.kill()
+        # As after a power cut just before the note's removal.
+        note = box.data / '.first-start.accounts'
+        note.touch()
+        os.chown(note, container.UID, container.UID)
+        box.start()
+        box.wait_until_ready()
+        box.wait_until_settled()
+        hosts = box.query("SELECT Host FROM mysql.user WHERE User = 'root'")
+        self.assertEqual((('localhost',),), hosts)
+
+    def test_stale_socket_lock(self):
+        box = self.make_container()
+        box.start()
+        box.wait_until_ready()
+        box.wait_until_settled()
+        box.kill()
+        # The number of tini, which runs in every container but is no server.
+        (self.directory / 'c' / 'run' / 'mysqld.sock.lock').write_text('1\n')
+        box.start()
+        self.assert_first_start_right(box)
+
+
+class InterruptedFirstStartTest(EntrypointTestCase):
+    """First starts that are killed at every step, and at any time between."""
+
+    def test_killed_before_each_command(self):
+        reached = []
+        for number in range(1, MAX_COMMANDS):
+            box = self.make_container(f'c{number}')
+            box.start(halt_before=number)
+            halted_before = box.wait_until_halted()
+            if halted_before is None:
+                break
+            reached.append(halted_before)
+            self.restart_and_judge(box)
+        commands = {line.split()[0] for line in reached}
+        self.assertEqual(
+            {'chmod', 'mkdir', 'mv', 'openssl', 'rm', 'rmdir', 'sync', 'tar'}, commands
+        )
+
+    def test_killed_again_and_again(self):
+        box = self.make_container()
+        for number in range(2, MAX_COMMANDS, 3):
+            box.start(halt_before=number)
+            if box.wait_until_halted() is None:
+                break
+            box.kill()
+        self.restart_and_judge(box)
+
+    def test_killed_after_any_delay(self):
+        for step in range(16):
+            box = self.make_container(f'c{step}')
+            box.start()
+            time.sleep(0.1 + step * 0.15)
+            self.restart_and_judge(box)
+
+    def test_killed_while_initialising(self):
+        options = ('--lower-case-table-names=1',)
+        for step in range(4):
+            box = self.make_container(f'c{step}', options=options)
+            box.start()
+            time.sleep(0.5 + step * 0.7)
+            self.restart_and_judge(box)
+
+    def test_killed_in_a_hook(self):
+        box = self.make_container()
+        (box.hooks / '1.sql').write_text(
+            'CREATE TABLE hooked (a INT); INSERT INTO hooked VALUES (7)'
+        )
+        blocking = box.hooks / '2.sh'
+        blocking.write_text('sleep 1000\n')
+        box.start()
+        deadline = time.monotonic() + container.READY_TIMEOUT_SEC
+        while 'running /docker-entrypoint-initdb.d/2.sh' not in box.log():
+            self.assertLess(time.monotonic(), deadline, box.log())
+            time.sleep(container.POLL_SEC)
+        box.kill()
+        blocking.unlink()
+        box.start()
+        self.assert_first_start_right(box)
+        self.assertEqual(((7,),), box.query('SELECT a FROM my_shop.hooked'))
+
+
+class PowerCutTest(EntrypointTestCase):
+    """First starts on a file system that loses all that was not written out."""
+
+    def make_volume(self, name):
+        image = self.directory / f'{name}.img'
+        with open(image, 'wb') as stream:
+            stream.truncate(512 << 20)
+        subprocess.run(['mkfs.xfs', '-q', str(image)], check=True)
+        mountpoint = self.directory / f'{name}.volume'
+        mountpoint.mkdir()
+        volume = self.useFixture(MountedImage(image, mountpoint))
+        os.chown(mountpoint, container.UID, container.UID)
+        return volume
+
+    def test_power_cut_before_commands(self):
+        for number in range(1, MAX_COMMANDS, 4):
+            volume = self.make_volume(f'v{number}')
+            box = self.make_container(f'c{number}', volume=volume.path)
+            os.sync()
+            box.start(halt_before=number)
+            halted_before = box.wait_until_halted()
+            volume.shut_down()
+            box.kill()
+            volume.remount()
+            box.data.mkdir(exist_ok=True)
+            box.start()
+            self.assert_first_start_right(box)
+            box.kill()
+            if halted_before is None:
+                return
+        self.fail('the entrypoint never came to its end')
+
+
+class MountedImage(fixtures.Fixture):
+    """An XFS image, mounted through a loop device that goes with its last mount."""
+
+    def __init__(self, image, path):
+        super().__init__()
+        self.path = path
+        self._image = image
+
+    def _setUp(self):
+        self._mount()
+        self.addCleanup(subprocess.run, ['umount', str(self.path)], check=True)
+
+    def _mount(self):
+        subprocess.run(['mount', '-o', 'loop', str(self._image), str(self.path)], check=True)
+
+    def shut_down(self):
+        """Stop all writing at once, without writing the log: a power cut for this file system."""
+        subprocess.run(['xfs_io', '-x', '-c', 'shutdown', str(self.path)], check=True)
+
+    def remount(self):
+        """Recover the file system as after the power came back."""
+        subprocess.run(['umount', str(self.path)], check=True)
+        self._mount()

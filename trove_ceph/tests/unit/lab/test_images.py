@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The image builder's own decisions: hashes, cache, kernel modules, boot sector, archive."""
+
+import json
+import os
+import struct
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+from oslotest import base
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / 'lab' / 'images'))
+
+from imagebuild import cache, disk, docker_archive, guest_base, guest_kernel, mysql_rootfs, wheel
+from imagebuild.errors import BuildError
+
+
+class ImagesTestCase(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.directory = Path(temporary.name)
+
+    def make_file(self, name, content):
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        return path
+
+
+class HashTest(ImagesTestCase):
+    def test_same_content_elsewhere_has_the_same_hash(self):
+        one = self.make_file('a/files/x', '1')
+        two = self.make_file('b/files/x', '1')
+        os.utime(two, (1, 1))
+        self.assertEqual(cache.tree_hashes([one.parent]), cache.tree_hashes([two.parent]))
+
+    def test_content_name_and_mode_count(self):
+        tree = self.make_file('files/x', '1').parent
+        before = cache.tree_hashes([tree])
+        self.make_file('files/x', '2')
+        changed = cache.tree_hashes([tree])
+        (tree / 'x').chmod(0o755)
+        executable = cache.tree_hashes([tree])
+        (tree / 'x').rename(tree / 'y')
+        renamed = cache.tree_hashes([tree])
+        self.assertEqual(4, len({json.dumps(h) for h in (before, changed, executable, renamed)}))
+
+    def test_pins_are_compared_without_comments(self):
+        one = self.make_file('one', '# why\nb==2\na==1  # note\n')
+        two = self.make_file('two', 'a==1\n\nb==2\n')
+        self.assertEqual(guest_base.pinned(one), guest_base.pinned(two))
+        self.assertEqual(['a==1', 'b==2'], guest_base.pinned(one))
+
+
+class CacheTest(ImagesTestCase):
+    def test_entry_appears_whole(self):
+        store = cache.Cache(self.directory)
+        with store.locked(self.fail):
+            with store.create('thing', 'k' * 16) as entry:
+                (entry / 'file').write_text('content')
+                self.assertIsNone(store.find('thing', 'k' * 16))
+            self.assertEqual('content', (store.find('thing', 'k' * 16) / 'file').read_text())
+
+    def test_failed_build_leaves_nothing(self):
+        store = cache.Cache(self.directory)
+        with store.locked(self.fail):
+            with self.assertRaisesRegex(BuildError, 'no'), store.create('thing', 'k'):
+                raise BuildError('no')
+            self.assertIsNone(store.find('thing', 'k'))
+            self.assertEqual([], os.listdir(self.directory / 'tmp'))
+
+    def test_remains_of_a_killed_build_go(self):
+        self.make_file('tmp/thing-k/file', 'half')
+        store = cache.Cache(self.directory)
+        with store.locked(self.fail):
+            self.assertEqual([], os.listdir(self.directory / 'tmp'))
+
+    def test_only_the_last_three_entries_stay(self):
+        store = cache.Cache(self.directory)
+        keys = [digit * 16 for digit in 'abcde']
+        with store.locked(self.fail):
+            for age, key in enumerate(keys):
+                with store.create('thing', key):
+                    pass
+                os.utime(self.directory / f'thing-{key}', (age, age))
+            with store.create('thing', 'f' * 16):
+                pass
+        found = [key for key in (*keys, 'f' * 16) if store.find('thing', key)]
+        self.assertEqual(['d' * 16, 'e' * 16, 'f' * 16], found)
+
+
+class KernelModulesTest(ImagesTestCase):
+    DEPENDENCIES = guest_kernel.parse_dependencies(
+        'kernel/drivers/scsi/sr_mod.ko.xz: kernel/drivers/cdrom/cdrom.ko.xz'
+        ' kernel/drivers/scsi/scsi_mod.ko.xz kernel/drivers/scsi/scsi_common.ko.xz\n'
+        'kernel/drivers/cdrom/cdrom.ko.xz:\n'
+        'kernel/drivers/scsi/scsi_mod.ko.xz: kernel/drivers/scsi/scsi_common.ko.xz\n'
+        'kernel/drivers/scsi/scsi_common.ko.xz:\n'
+        'kernel/drivers/scsi/sr_modern.ko.xz:\n'
+        'kernel/fs/xfs/xfs.ko.xz:\n'
+    )
+
+    def test_selection_by_file_and_directory(self):
+        found = guest_kernel.selected(self.DEPENDENCIES, ['drivers/scsi/sr_mod', 'fs/xfs'])
+        self.assertEqual({'kernel/drivers/scsi/sr_mod.ko.xz', 'kernel/fs/xfs/xfs.ko.xz'}, found)
+
+    def test_dependencies_are_kept(self):
+        kept = guest_kernel.with_dependencies(
+            {'kernel/drivers/scsi/sr_mod.ko.xz'}, self.DEPENDENCIES
+        )
+        names = {guest_kernel.module_name(path) for path in kept}
+        self.assertEqual({'sr_mod', 'cdrom', 'scsi_mod', 'scsi_common'}, names)
+
+    def test_load_order(self):
+        order = guest_kernel.load_order(['sr_mod', 'ext4'], self.DEPENDENCIES, builtin={'ext4'})
+        names = [guest_kernel.module_name(path) for path in order]
+        self.assertEqual(['scsi_common', 'scsi_mod', 'cdrom', 'sr_mod'], names)
+
+    def test_missing_module(self):
+        error = self.assertRaises(
+            BuildError, guest_kernel.load_order, ['isofs'], self.DEPENDENCIES, builtin=set()
+        )
+        self.assertIn('isofs', str(error))
+
+
+class DiskTest(ImagesTestCase):
+    def test_master_boot_record(self):
+        record = disk.master_boot_record(b'code', 3070)
+        self.assertEqual(512, len(record))
+        self.assertEqual(b'\x55\xaa', record[510:])
+        active, kind, start, sectors = struct.unpack('<B3xB3xII', record[446:462])
+        self.assertEqual((0x80, 0x83, 2048, 3070 * 2048), (active, kind, start, sectors))
+
+    def test_boot_code_must_fit(self):
+        self.assertRaises(ValueError, disk.master_boot_record, bytes(441), 1)
+
+
+class MysqlTest(ImagesTestCase):
+    def test_upstream_version(self):
+        for text in ('9.7.4-1', '1:9.7.4+ds-2', '9.7.4-2+b1'):
+            self.assertEqual('9.7.4', mysql_rootfs.upstream_version(text))
+        self.assertRaises(BuildError, mysql_rootfs.upstream_version, '9.7-1')
+
+    def test_archive_is_reproducible_and_consistent(self):
+        layer = self.make_file('layer.tar', 'not really a tar file')
+        archives = [self.directory / name for name in ('one.tar', 'two.tar')]
+        for archive in archives:
+            image_id = docker_archive.write_archive(archive, layer, '9.7.4')
+            os.utime(layer, (1, 1))
+        self.assertEqual(archives[0].read_bytes(), archives[1].read_bytes())
+        with tarfile.open(archives[0]) as archive:
+            manifest = json.load(archive.extractfile('manifest.json'))[0]
+            config = archive.extractfile(manifest['Config']).read()
+            content = archive.extractfile(manifest['Layers'][0]).read()
+        self.assertEqual(['mysql:9.7.4'], manifest['RepoTags'])
+        self.assertEqual(image_id, f'sha256:{cache.content_digest(config)}')
+        diff_ids = json.loads(config)['rootfs']['diff_ids']
+        self.assertEqual([f'sha256:{cache.content_digest(content)}'], diff_ids)
+
+
+class WheelTest(ImagesTestCase):
+    def make_wheel(self, name, members, year=2025):
+        path = self.directory / name
+        with zipfile.ZipFile(path, 'w') as archive:
+            for member, content in members.items():
+                archive.writestr(zipfile.ZipInfo(member, (year, 1, 1, 0, 0, 0)), content)
+        return path
+
+    def test_times_and_tests_do_not_count(self):
+        one = self.make_wheel('one.whl', {'trove_ceph/a.py': 'x', 'trove_ceph/tests/t.py': '1'})
+        two = self.make_wheel('two.whl', {'trove_ceph/a.py': 'x'}, year=2026)
+        three = self.make_wheel('three.whl', {'trove_ceph/a.py': 'y'})
+        self.assertEqual(wheel.contents_hash(one), wheel.contents_hash(two))
+        self.assertNotEqual(wheel.contents_hash(one), wheel.contents_hash(three))
+
+    def test_other_files_are_refused(self):
+        for path in (
+            self.make_file('text.whl', 'no archive'),
+            self.make_wheel('other.whl', {'other/a.py': 'x'}),
+            self.directory / 'missing.whl',
+        ):
+            self.assertRaises(BuildError, wheel.contents_hash, path)

@@ -15,7 +15,9 @@ def supervisord_pid(settings) -> int | None:
         pid = int((settings.root / 'run' / 'supervisord.pid').read_text())
     except (OSError, ValueError):
         return None
-    return pid if 'supervisord' in _cmdline(pid) else None
+    # After a reboot the number may be that of another supervisord.
+    ours = f'{settings.root}/etc/supervisord.conf' in _cmdline(pid)
+    return pid if ours else None
 
 
 def listeners() -> dict[int, int]:

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings and processes of a lab that exists only for one test."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import fixtures
+from driver import settings
+from oslotest import base
+
+_LISTEN = """
+import socket, time
+s = socket.create_server(('127.0.0.1', 0))
+print(s.getsockname()[1], flush=True)
+time.sleep(60)
+"""
+
+
+class LabTestCase(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = Path(self.useFixture(fixtures.TempDir()).path)
+        self.root = self.directory / 'lab'
+        environ = {'ROOT': str(self.root), 'CACHE': str(self.directory / 'cache')}
+        self.settings = settings.load(
+            environ={settings.PREFIX + key: value for key, value in environ.items()}
+        )
+
+    def write(self, name, text=''):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def spawn(self, code, *words, root=None):
+        """Start Python code, as a child of the supervisord of a lab if ``root`` is given."""
+        mark = {'SUPERVISOR_SERVER_URL': f'unix://{root}/run/supervisor.sock'} if root else {}
+        process = subprocess.Popen(
+            [sys.executable, '-c', code, *words], env=mark, stdout=subprocess.PIPE, text=True
+        )
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        process.first_line = process.stdout.readline().strip()
+        return process
+
+    def listen(self, root=None):
+        """Start a process that listens; return it and its port."""
+        process = self.spawn(_LISTEN, root=root)
+        return process, int(process.first_line)
+
+    def sleep(self, *words, root=None):
+        return self.spawn('import time; print("up", flush=True); time.sleep(60)', *words, root=root)

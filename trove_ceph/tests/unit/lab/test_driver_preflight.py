@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the machine must have before anything is touched."""
+
+import os
+import subprocess
+from unittest import mock
+
+import fixtures
+from driver import preflight
+from driver.errors import LabError
+
+from trove_ceph.tests.unit.lab.lab_process import LabTestCase
+
+_os_release = preflight._os_release
+_DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\nVERSION_ID="12"\n'
+_ADDRESSES = """\
+1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever preferred_lft forever
+2: eth0    inet {address} brd 10.255.255.255 scope global eth0\\       valid_lft forever
+7: {ours}    inet 10.20.0.1/24 scope global {ours}\\       valid_lft forever
+9: tun0    inet 192.0.2.1 peer 192.0.2.2/32 scope global tun0\\       valid_lft forever
+"""
+
+
+class PreflightTest(LabTestCase):
+    """A machine on which all is well, until a test spoils a part of it."""
+
+    def setUp(self):
+        super().setUp()
+        self._patch('os.geteuid', lambda: 0)
+        self._memory(64)
+        self._disk(500)
+        self._distribution(_DEBIAN)
+        self._addresses('192.168.1.5/24')
+        self._patch('driver.preflight.DEVICES', ('/dev/null',))
+        # The default ports may well be taken here, by a lab even.
+        for number, name in enumerate(self.settings.ports, start=1):
+            self.settings.ports[name] = number
+
+    def _patch(self, name, value):
+        self.useFixture(fixtures.MonkeyPatch(name, value))
+
+    def _memory(self, gib):
+        self._patch('driver.preflight._available_memory_gib', lambda: gib)
+
+    def _disk(self, gib):
+        usage = mock.Mock(return_value=mock.Mock(free=gib * 1024**3))
+        self._patch('shutil.disk_usage', usage)
+        return usage
+
+    def _distribution(self, text):
+        path = self.directory / 'os-release'
+        path.write_text(text)
+        self._patch('driver.preflight._os_release', lambda: _os_release(path))
+
+    def _addresses(self, address, ours='br-mgmt'):
+        done = mock.Mock(stdout=_ADDRESSES.format(address=address, ours=ours))
+        self._patch('subprocess.run', mock.Mock(return_value=done))
+
+    def _problems(self):
+        text = str(self.assertRaises(LabError, preflight.check, self.settings))
+        return [line[4:] for line in text.splitlines() if line.startswith('  - ')]
+
+    def test_all_is_well(self):
+        self.assertIsNone(preflight.check(self.settings))
+
+    def test_every_problem_is_named_at_once(self):
+        process, port = self._listening()
+        self._patch('os.geteuid', lambda: 1000)
+        self._memory(9.5)
+        self._disk(24)
+        self._distribution('ID=fedora\nVERSION_ID=40\n')
+        self._addresses('10.20.1.2/8')
+        self._patch('driver.preflight.DEVICES', ('/dev/null', '/dev/absent'))
+        problems = self._problems()
+        expected = (
+            'root is needed',
+            'distribution fedora 40 is not supported (supported: debian 12, ',
+            '9.5 GiB of memory are free, 10 GiB are needed',
+            f'24.0 GiB of disk are free at {self.directory}, 25 GiB',
+            '/dev/absent is missing',
+            f'port {port} (glance) is taken by process {process.pid} (python',
+            'management_cidr 10.20.0.0/24 overlaps 10.20.1.2/8 of eth0',
+            'public_cidr 10.21.0.0/24 overlaps 10.20.1.2/8 of eth0',
+        )
+        self.assertEqual(len(expected), len(problems), problems)
+        for start, problem in zip(expected, problems, strict=True):
+            self.assertTrue(problem.startswith(start), problem)
+
+    def _listening(self, root=None):
+        process, port = self.listen(root)
+        self.settings.ports['glance'] = port
+        return process, port
+
+    def test_taken_port_says_which_setting_helps(self):
+        self._listening(root='/opt/other-lab')
+        (problem,) = self._problems()
+        self.assertIn('set TROVE_CEPH_LAB_PORTS_GLANCE', problem)
+
+    def test_port_held_by_somebody_unknown(self):
+        self._patch('driver.processes.listeners', lambda: {self.settings.ports['nova']: 0})
+        (problem,) = self._problems()
+        self.assertIn('(nova) is taken by another process;', problem)
+
+    def test_own_ports_are_not_reported(self):
+        self._listening(root=self.root)
+        self.assertIsNone(preflight.check(self.settings))
+
+    def test_own_bridges_are_not_reported(self):
+        self._addresses('192.168.1.5/24', ours='br-other')
+        (problem,) = self._problems()
+        self.assertIn('overlaps 10.20.0.1/24 of br-other', problem)
+        self.assertIn('TROVE_CEPH_LAB_MANAGEMENT_CIDR', problem)
+
+    def test_without_the_ip_program(self):
+        self._patch('subprocess.run', mock.Mock(side_effect=FileNotFoundError))
+        self.assertIsNone(preflight.check(self.settings))
+        self._patch('subprocess.run', mock.Mock(side_effect=subprocess.CalledProcessError(1, 'ip')))
+        self.assertIsNone(preflight.check(self.settings))
+
+    def test_installed_lab_needs_little_disk(self):
+        usage = self._disk(4)
+        self.assertIn('25 GiB are needed', self._problems()[0])
+        usage.assert_called_with(self.directory)
+        self.write('state/installed')
+        self.assertIsNone(preflight.check(self.settings))
+        usage.assert_called_with(self.root)
+        self._disk(2)
+        self.assertIn('3 GiB are needed', self._problems()[0])
+
+    def test_running_lab_holds_the_memory_itself(self):
+        self._memory(1)
+        self.assertIn('10 GiB are needed', self._problems()[0])
+        process = self.sleep('supervisord', '-c', f'{self.root}/etc/supervisord.conf')
+        self.write('run/supervisord.pid', str(process.pid))
+        self.assertIsNone(preflight.check(self.settings))
+
+    def test_unreadable_release(self):
+        self.assertEqual({}, _os_release(self.directory / 'absent'))
+        self._distribution('')
+        self.assertIn('distribution ? ? is not supported', self._problems()[0])
+
+
+class MemoryTest(LabTestCase):
+    def test_kernel_figure(self):
+        total = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1024**3
+        self.assertGreater(preflight._available_memory_gib(), 0)
+        self.assertLess(preflight._available_memory_gib(), total)

@@ -88,12 +88,12 @@ def _ceph(settings):
         yield Row('ceph', 'cluster', 'UNREACHABLE', False, out.strip()[-80:])
         return
     health = status['health']
-    yield Row('ceph', 'cluster', health, health == 'HEALTH_OK')
-    for pool in status.get('pools', []):
-        used = pool.get('stored_bytes', 0) / 1024 ** 2
+    yield Row('ceph', 'cluster', health, health == 'HEALTH_OK',
+              '; '.join(status['checks']))
+    for pool in status['pools']:
         yield Row('ceph', f'pool {pool["name"]}', 'present', None,
-                  f'rule {pool.get("rule")}, size {pool.get("size")}, '
-                  f'{used:.0f} MiB')
+                  f'rule {pool["rule"]}, size {pool["size"]}, '
+                  f'{pool["pg_num"]} PGs')
 
 
 def _endpoints(settings):
@@ -139,7 +139,11 @@ def _guest_name(pid):
 def _databases(settings):
     client = settings.root / 'venv' / 'bin' / 'openstack'
     for identity in ('tenant', 'admin'):
-        variables = environment.credentials(settings, identity)
+        try:
+            variables = environment.credentials(settings, identity)
+        except LabError as e:
+            yield Row('database', 'all', 'UNREACHABLE', False, str(e))
+            return
         out = _run(settings, [str(client), 'database', 'instance', 'list',
                               '-f', 'json'], variables)
         try:

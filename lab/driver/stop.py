@@ -53,10 +53,11 @@ def _stop(settings, undefine=False):
     # Nova must not see its guests go, or it records them as switched off and
     # does not start them again with the host.
     _end_named(settings, 'nova-compute')
-    for domain in _domains('--state-running', '--state-paused'):
+    for domain in _domains(settings, '--state-running',
+                           '--state-paused'):
         _virsh('destroy', domain)
     if undefine:
-        for domain in _domains('--all'):
+        for domain in _domains(settings, '--all'):
             _virsh('undefine', domain)
     pid = processes.supervisord_pid(settings)
     if pid:
@@ -73,9 +74,12 @@ def _end_named(settings, fragment):
                         'stop', fragment], capture_output=True)
 
 
-def _domains(*options):
+def _domains(settings, *options):
+    # Another Nova on this machine names its guests alike, but keeps their
+    # consoles elsewhere.
     out = _virsh('list', '--name', *options)
-    return [name for name in out.split() if name.startswith('instance-')]
+    return [name for name in out.split() if name.startswith('instance-')
+            and f'{settings.root}/' in _virsh('dumpxml', name)]
 
 
 def _virsh(*arguments):

@@ -173,6 +173,9 @@ def ensure_started(settings, paths, name):
         check=False,
     )
     if result.returncode != 0:
+        if find(settings, name):
+            # Somebody else started it in the meantime, and it holds the lock of its pid file.
+            return False
         detail = (result.stderr or result.stdout).strip().splitlines()[-3:]
         raise DaemonError(
             f'{name} did not start (exit {result.returncode}): {" / ".join(detail)}; '

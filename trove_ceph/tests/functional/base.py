@@ -5,6 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import fixtures
 import testtools
 from testtools.content import text_content
 
@@ -12,6 +13,8 @@ from trove_ceph.tests.functional import workspace
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 LOG_TAIL_BYTES = 4000
+# The first test that needs MySQL may wait for the build of its root file system.
+TIMEOUT_SEC = 900
 
 
 class FunctionalTestCase(testtools.TestCase):
@@ -22,6 +25,7 @@ class FunctionalTestCase(testtools.TestCase):
         if os.geteuid() != 0:
             self.skipTest('needs root: daemons, loop devices and mounts')
         self.directory = Path(tempfile.mkdtemp(prefix='t', dir=workspace.shared()))
+        self.useFixture(fixtures.Timeout(TIMEOUT_SEC, gentle=True))
         self.addOnException(lambda _: self._keep_logs())
 
     def _keep_logs(self):

@@ -3,6 +3,7 @@
 
 import signal
 import subprocess
+import time
 
 import rbd
 import testscenarios
@@ -84,32 +85,44 @@ class LifecycleTest(PrivateClusterTestCase):
         self.assertIn(f'osd.1 runs already, as pid {pid}', refused.stderr)
 
         ceph.kill_all([pid])
-        with subprocess.Popen(
-            self.cluster.command('run', 'osd.1'),
+        process = self._spawn(*self.cluster.command('run', 'osd.1'))
+        self._wait_for(lambda: self.cluster.pids().get('osd.1') == process.pid)
+        # start leaves what runs alone and waits until all OSDs serve.
+        self.cluster.start()
+        self.assertEqual(process.pid, self.cluster.pids()['osd.1'])
+        self.assertEqual(sorted(devices), sorted(workspace.loop_devices(self.cluster.root)))
+        self.cluster.tool('stop')
+        self.assertIsNotNone(process.wait(20))
+
+    def _spawn(self, *words):
+        """Start a process that does not outlive the test, however the test ends."""
+        process = subprocess.Popen(
+            words,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-        ) as process:
-            self.addCleanup(process.kill)
-            # start leaves what runs alone and waits until all OSDs serve.
-            self.cluster.start()
-            self.assertEqual(process.pid, self.cluster.pids()['osd.1'])
-            self.assertEqual(sorted(devices), sorted(workspace.loop_devices(self.cluster.root)))
-            self.cluster.tool('stop')
-            self.assertIsNotNone(process.wait(20))
+        )
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def _wait_for(self, condition, timeout_sec=20):
+        deadline = time.monotonic() + timeout_sec
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, 'not within the time')
+            time.sleep(0.05)
 
     def test_stale_pid_file_names_a_stranger(self):
         self.cluster.create()
-        with subprocess.Popen(['sleep', '300']) as stranger:
-            self.addCleanup(stranger.kill)
-            (self.cluster.root / 'run' / 'osd.0.pid').write_text(f'{stranger.pid}\n')
-            self.assertEqual({}, self.cluster.pids())
-            self.cluster.start()
-            self.assertNotEqual(stranger.pid, self.cluster.pids()['osd.0'])
-            (self.cluster.root / 'run' / 'osd.0.pid').write_text(f'{stranger.pid}\n')
-            self.cluster.tool('destroy')
-            self.assertIsNone(stranger.poll(), 'a stranger was killed')
-            stranger.kill()
+        stranger = self._spawn('sleep', '600')
+        pid_file = self.cluster.root / 'run' / 'osd.0.pid'
+        pid_file.write_text(f'{stranger.pid}\n')
+        self.assertEqual({}, self.cluster.pids())
+        self.cluster.start()
+        self.assertNotEqual(stranger.pid, self.cluster.pids()['osd.0'])
+        pid_file.write_text(f'{stranger.pid}\n')
+        self.cluster.tool('destroy')
+        self.assertIsNone(stranger.poll(), 'a stranger was killed')
         self._assert_nothing_left()
 
     def test_two_clusters_side_by_side(self):

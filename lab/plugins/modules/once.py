@@ -37,6 +37,7 @@ options:
 
 LOG_LINES = 15
 RETRY_WAIT_SEC = 5
+CANNOT_EXECUTE = 127              # as a shell says it
 
 
 def wanted_digest(commands, inputs):
@@ -67,9 +68,13 @@ def run(command, log, environment, attempts):
         with open(log, 'ab') as out:
             out.write(f'+ {" ".join(command)}\n'.encode())
             out.flush()
-            code = subprocess.run(command, env=environment, stdout=out,
-                                  stderr=subprocess.STDOUT,
-                                  stdin=subprocess.DEVNULL).returncode
+            try:
+                code = subprocess.run(command, env=environment, stdout=out,
+                                      stderr=subprocess.STDOUT,
+                                      stdin=subprocess.DEVNULL).returncode
+            except OSError as e:
+                out.write(f'{e}\n'.encode())
+                code = CANNOT_EXECUTE
         if code == 0:
             break
     return code
@@ -90,6 +95,9 @@ def main():
         module.exit_json(changed=False)
     environment = dict(os.environ, **{k: str(v) for k, v
                                       in p['environment'].items()})
+    # What an earlier input made is no longer whole once a command has begun.
+    if os.path.exists(p['mark']):
+        os.unlink(p['mark'])
     for command in commands:
         code = run(command, p['log'], environment, p['attempts'])
         if code:

@@ -38,5 +38,9 @@ vsctl set open_vswitch . \
 ensure_bridge br-int secure
 ensure_bridge br-mgmt
 ensure_bridge br-ex
+if [ "$(cat /sys/class/net/br-ex/mtu)" != "$PUBLIC_MTU" ]; then
+    vsctl set interface br-ex mtu_request="$PUBLIC_MTU"
+    echo changed
+fi
 ensure_address br-mgmt "$MGMT_ADDRESS"
 ensure_address br-ex "$PUBLIC_ADDRESS"

@@ -12,6 +12,7 @@ from main_job.errors import JobError
 POLL_SEC = 4
 CREATE_TIMEOUT_SEC = 1500
 DELETE_TIMEOUT_SEC = 300
+COMMAND_TIMEOUT_SEC = 300
 
 
 class Client:
@@ -94,11 +95,16 @@ class Client:
         return json.loads(self._run(*arguments, '-f', 'json') or '[]')
 
     def _run(self, *arguments):
-        done = subprocess.run([self._program, *arguments], text=True,
-                              capture_output=True, env=self._environ,
-                              timeout=300)
+        shown = ' '.join(arguments[:4])
+        try:
+            done = subprocess.run([self._program, *arguments], text=True,
+                                  capture_output=True, env=self._environ,
+                                  timeout=COMMAND_TIMEOUT_SEC)
+        except subprocess.TimeoutExpired:
+            # Its own text would show the arguments, a password among them.
+            raise JobError(f'openstack {shown} … does not answer within '
+                           f'{COMMAND_TIMEOUT_SEC} s') from None
         if done.returncode:
-            shown = ' '.join(arguments[:4])
             raise JobError(f'openstack {shown} … failed: '
                            f'{done.stderr.strip()[-500:]}')
         return done.stdout

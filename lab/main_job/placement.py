@@ -15,14 +15,24 @@ def prove(ceph_conf: str, pool: str, image: str, device_class: str) -> dict:
     Every object that exists is mapped by the monitors, so this is where the data
     is, not where a rule says that it should be.
 
-    :raises JobError: if an OSD of another device class holds one of them.
+    :raises JobError: if an OSD of another device class holds one of them, or
+        Ceph cannot be asked.
     """
+    try:
+        return _prove(ceph_conf, pool, image, device_class)
+    except (rados.Error, rbd.Error) as e:
+        raise JobError(f'Ceph does not say where {pool}/{image} lies: '
+                       f'{e}') from e
+
+
+def _prove(ceph_conf, pool, image, device_class):
     with rados.Rados(conffile=ceph_conf, name='client.admin') as cluster:
         classes = {osd['id']: osd.get('device_class') for osd
                    in _mon(cluster, 'osd tree')['nodes'] if osd['id'] >= 0}
         with cluster.open_ioctx(pool) as ioctx:
             with rbd.Image(ioctx, image, read_only=True) as opened:
-                prefix = opened.block_name_prefix()
+                # With the dot: another image's id may begin with this one's.
+                prefix = opened.block_name_prefix() + '.'
                 size_gib = opened.size() / 1024 ** 3
             names = [o.key for o in ioctx.list_objects()
                      if o.key.startswith(prefix)]

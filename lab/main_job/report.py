@@ -16,7 +16,10 @@ def load(path: pathlib.Path) -> dict:
 
 def save(path: pathlib.Path, report: dict) -> None:
     temporary = path.with_suffix('.new')
-    temporary.write_text(json.dumps(report, indent=1) + '\n')
+    text = json.dumps(report, indent=1) + '\n'
+    temporary.unlink(missing_ok=True)
+    temporary.touch(mode=0o600)       # how to connect has the password in it
+    temporary.write_text(text)
     os.rename(temporary, path)
 
 

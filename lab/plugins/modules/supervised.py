@@ -41,6 +41,8 @@ options:
 LOG_LINES = 15
 # A program that needs more starts than this has more than a slow neighbour.
 MAX_STARTS = 8
+# From supervisor.xmlrpc.Faults.
+ALREADY_STARTED = 60
 TEMPLATE = """\
 [program:{name}]
 command={command}
@@ -156,7 +158,12 @@ class Supervisor:
         if state in ('RUNNING', 'STARTING'):
             return False
         if state != 'BACKOFF':
-            self.rpc.startProcess(name, False)
+            try:
+                self.rpc.startProcess(name, False)
+            except xmlrpc.client.Fault as e:
+                # Supervisor may have restarted it since it was looked at.
+                if e.faultCode != ALREADY_STARTED:
+                    raise
         return True
 
     def wait_ready(self, program, deadline):
@@ -171,8 +178,8 @@ class Supervisor:
             info = self.rpc.getProcessInfo(name)
             starts.add(info['start'])
             if info['statename'] == 'FATAL' or len(starts) > MAX_STARTS:
-                raise Failure(f'{name} does not stay up: {info["spawnerr"]}',
-                              log)
+                why = info['spawnerr'] or f'started {len(starts)} times'
+                raise Failure(f'{name} does not stay up: {why}', log)
             if info['statename'] == 'RUNNING' and \
                     ready(program.get('ready') or {}):
                 return

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings and processes of a lab that exists only for one test."""
 
+import contextlib
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import fixtures
@@ -15,6 +17,30 @@ s = socket.create_server(('127.0.0.1', 0))
 print(s.getsockname()[1], flush=True)
 time.sleep(60)
 """
+
+
+@contextlib.contextmanager
+def serving(server):
+    """Let a socket server answer from a thread.
+
+    Its own loop polls, which never ends once eventlet, which Trove brings, has made the threads
+    share one.
+    """
+    done = threading.Event()
+    server.socket.settimeout(0.05)
+
+    def serve():
+        while not done.is_set():
+            server._handle_request_noblock()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        done.set()
+        thread.join()
+        server.server_close()
 
 
 class LabTestCase(base.BaseTestCase):

@@ -7,16 +7,15 @@ import http.server
 import io
 import json
 import subprocess
-import threading
 from pathlib import Path
 from unittest import mock
 
 import fixtures
-from cephcluster import layout, state
 from driver import environment, status
 from driver.errors import LabError
 
-from trove_ceph.tests.unit.lab.lab_process import LabTestCase
+from cephcluster import layout, state
+from trove_ceph.tests.unit.lab.lab_process import LabTestCase, serving
 
 _CREDENTIALS = {
     'tenant': {'OS_USERNAME': 'tenant', 'OS_PASSWORD': "it's $HOME"},
@@ -170,11 +169,9 @@ class EndpointsTest(StatusTestCase):
         super().setUp()
         self.settings.values['management_cidr'] = '127.0.0.0/24'
         self.api = http.server.HTTPServer(('127.0.0.1', 0), _Api)
-        self.addCleanup(self.api.server_close)
-        thread = threading.Thread(target=self.api.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(self.api.shutdown)
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        stack.enter_context(serving(self.api))
         self.useFixture(fixtures.MonkeyPatch('driver.status.API_SERVICES', ('nova',)))
         self.settings.ports['nova'] = self.api.server_port
 

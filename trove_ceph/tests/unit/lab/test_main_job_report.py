@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of the main job, and what it says while it works."""
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import json
+import os
+from pathlib import Path
+from unittest import mock
+
+import fixtures
+from main_job import progress, report
+from oslotest import base
+
+from trove_ceph.tests.unit.lab import LAB
+
+REPORT = {
+    'instance': {
+        'id': 'u-1',
+        'name': 'first-database',
+        'status': 'ACTIVE, HEALTHY',
+        'address': '10.21.0.9',
+        'flavor': 'db.small',
+        'volume_type': 'nvme',
+        'size_gib': 2,
+    },
+    'mysql': {
+        'version': '9.7.4',
+        'innodb_buffer_pool_size': str(1000 * 1024**2),
+        'innodb_redo_log_capacity': str(100 * 1024**2),
+        'innodb_flush_method': 'O_DIRECT',
+        'gtid_mode': 'ON',
+    },
+    'sysbench': {'tps': 37.36, 'latency_p95_ms': 189.93},
+    'sysbench_seconds': 30,
+    'placement': {
+        'pool': 'volumes-nvme',
+        'image': 'volume-7',
+        'objects': 60,
+        'device_class': 'nvme',
+        'copies_by_osd': {'0': 40, '2': 80},
+    },
+    'virt_type': 'software emulation',
+    'seconds': {'create_to_healthy': 211.5},
+    'connect': 'mysql -h 10.21.0.9 -u shop -psecret shop',
+    'try_next': ['make lab-status', 'make lab-down'],
+}
+
+
+class ReportTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = Path(self.useFixture(fixtures.TempDir()).path) / 'report.json'
+
+    def test_rendered(self):
+        text = report.render(REPORT)
+        for expected in (
+            'first-database (u-1), ACTIVE, HEALTHY',
+            'db.small, volume 2 GiB of type nvme',
+            '10.21.0.9:3306',
+            'MySQL 9.7.4, buffer pool 1000 MiB, redo 100 MiB, O_DIRECT, GTID ON',
+            'volumes-nvme/volume-7: 60 objects',
+            'nvme only: osd.0 (40), osd.2 (80)',
+            'oltp_read_write 30 s, 37.4 TPS, p95 190 ms (CPU: software emulation)',
+            '   211.5  create to healthy',
+            '\n    mysql -h 10.21.0.9 -u shop -psecret shop\n',
+            '\n    make lab-status\n    make lab-down',
+        ):
+            self.assertIn(expected, text)
+
+    def test_survives_the_file(self):
+        self.assertEqual({}, report.load(self.path))
+        report.save(self.path, REPORT)
+        self.assertEqual(REPORT, report.load(self.path))
+        self.assertEqual(['report.json'], os.listdir(self.path.parent))
+
+    def test_it_holds_a_password(self):
+        report.save(self.path, REPORT)
+        self.assertEqual(0o600, self.path.stat().st_mode & 0o777)
+
+    def test_damaged_report_counts_as_none(self):
+        self.path.write_text(json.dumps(REPORT)[:100])
+        self.assertEqual({}, report.load(self.path))
+
+    def test_earlier_report_stays_until_the_new_one_is_whole(self):
+        report.save(self.path, REPORT)
+        self.assertRaises(TypeError, report.save, self.path, {'instance': object()})
+        self.assertEqual(REPORT, report.load(self.path))
+
+    def test_the_gate_can_read_it(self):
+        path = str(LAB.parent / 'tools' / 'check-lab-report')
+        loader = importlib.machinery.SourceFileLoader('check_lab_report', path)
+        spec = importlib.util.spec_from_loader('check_lab_report', loader)
+        gate = importlib.util.module_from_spec(spec)
+        loader.exec_module(gate)
+        report.save(self.path, REPORT)
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(0, gate.main([str(self.path)]))
+            report.save(self.path, REPORT | {'sysbench': {'tps': 0.0, 'latency_p95_ms': 0.0}})
+            self.assertEqual(1, gate.main([str(self.path)]))
+
+
+class ProgressTest(base.BaseTestCase):
+    def _progress(self, live):
+        self.out = io.StringIO()
+        self.out.isatty = lambda: live
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        stack.enter_context(contextlib.redirect_stdout(self.out))
+        return progress.Progress({})
+
+    def test_step_keeps_its_duration(self):
+        shown = self._progress(live=False)
+        with mock.patch('main_job.progress.time.monotonic', side_effect=[100.0, 161.26]):
+            with shown.step('build', 'build it'):
+                pass
+        self.assertEqual({'build': 61.3}, shown.durations)
+        self.assertIn('61.3 s  build it', self.out.getvalue())
+
+    def test_failed_step_keeps_none(self):
+        shown = self._progress(live=False)
+        with contextlib.suppress(ValueError), shown.step('build', 'build it'):
+            raise ValueError
+        self.assertEqual({}, shown.durations)
+        self.assertEqual('  build it …\n', self.out.getvalue())
+
+    def test_a_log_shows_changes_only(self):
+        shown = self._progress(live=False)
+        for text, seconds in (('BUILD', 0), ('BUILD', 4), ('ACTIVE', 61.9)):
+            shown.note(text, seconds)
+        self.assertEqual(
+            ['0:00  BUILD', '1:01  ACTIVE'],
+            [line.strip() for line in self.out.getvalue().splitlines()],
+        )
+
+    def test_a_terminal_shows_one_line_that_changes(self):
+        shown = self._progress(live=True)
+        for seconds in (0, 4):
+            shown.note('BUILD', seconds)
+        self.assertEqual(0, self.out.getvalue().count('\n'))
+        self.assertEqual(2, self.out.getvalue().count('\r\033[K'))

@@ -39,8 +39,8 @@ lab-status:  ## Every process, Ceph, the endpoints and the databases
 	@lab/bin/lab status
 
 .PHONY: lab-env
-lab-env:  ## Print shell exports: eval "$$(make -s lab-env)"; AS=admin for the administrator's
-	@lab/bin/lab env --as $(or $(AS),tenant)
+lab-env:  ## Print shell exports: eval "$$(make -s lab-env)"; IDENTITY=admin for the administrator's
+	@lab/bin/lab env --as $(or $(IDENTITY),tenant)
 
 .PHONY: lab-down
 lab-down:  ## Stop everything; the data stays

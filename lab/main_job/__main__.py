@@ -153,7 +153,8 @@ class MainJob:
     def _password(self, instance_id):
         """Return the tenant's password for this instance, kept across runs."""
         path = self.root / 'etc' / 'secrets' / f'shop-{instance_id}'
-        if not path.exists():
+        # Empty: a run was interrupted between making and writing it.
+        if not path.exists() or not path.read_text():
             path.touch(mode=0o600)
             path.write_text(secrets.token_urlsafe(12).replace('-', 'x'))
         return path.read_text()

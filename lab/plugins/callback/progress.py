@@ -77,8 +77,8 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_stats(self, stats):
         self._end_task()
         self._end_role()
-        failed = any(stats.summarize(host)['failures']
-                     for host in stats.processed)
+        failed = any(stats.summarize(host)[kind] for host in stats.processed
+                     for kind in ('failures', 'unreachable'))
         changed = sum(stats.changed.values())
         word = 'stopped' if failed else 'done'
         self._print(f'{word} after {_minutes(self._elapsed())}, '

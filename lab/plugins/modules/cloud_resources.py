@@ -225,7 +225,7 @@ class Cloud:
 
 def _pools(cidr, reserved):
     hosts = list(ipaddress.IPv4Network(cidr).hosts())
-    taken = sorted({ipaddress.IPv4Address(a) for a in reserved})
+    taken = sorted({ipaddress.IPv4Address(a) for a in reserved} & set(hosts))
     pools, start = [], hosts[0]
     for address in taken + [hosts[-1] + 1]:
         if start < address:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import openstack
+
 from trove_ceph.guestagent import tuning
 
 # The guest agent's manager. Every later update of the version must repeat both:
@@ -75,7 +76,8 @@ def trove_manage(args, *arguments):
 def remove_others(cloud, image_id):
     """Delete the guest images that this one replaces."""
     for image in cloud.image.images(owner=cloud.current_project_id):
-        if image.name.startswith(PREFIX) and image.id != image_id:
+        # An image need not have a name.
+        if (image.name or '').startswith(PREFIX) and image.id != image_id:
             cloud.image.delete_image(image)
 
 

@@ -169,8 +169,8 @@ class MainJob:
                 'password': admin['OS_PASSWORD'],
                 'project_name': admin['OS_PROJECT_NAME'],
                 'user_domain_id': 'default', 'project_domain_id': 'default'})
-        volumes = [v for v in cloud.block_storage.volumes(
-            all_projects=True, name=f'trove-{instance_id}')]
+        volumes = list(cloud.block_storage.volumes(
+            all_projects=True, name=f'trove-{instance_id}'))
         if len(volumes) != 1:
             raise JobError(f'{len(volumes)} volumes are named '
                            f'trove-{instance_id}, 1 expected')

@@ -23,7 +23,8 @@ options:
       (type, name, url); flavors (name, ram, vcpus, disk); networks (name, cidr,
       and optionally gateway, dhcp, physical_network, external, shared, project,
       reserved: addresses never handed out); routers (name, project, external,
-      networks); security_groups (name, project, ports); keypairs (name, public_key, user, project, password);
+      networks); security_groups (name, project, ports); keypairs (name, public_key, user,
+      project, password);
       volume_types (names, each of the back end with that name)
     required: true
 returns:

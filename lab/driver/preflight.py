@@ -23,9 +23,10 @@ def check(settings) -> None:
 
     :raises LabError: naming everything that is missing, not just the first.
     """
-    checks = (_root, _distribution, _memory, _disk, _devices, _ports,
-              _addresses)
-    problems = [text for probe in checks for text in probe(settings)]
+    # Without root the other checks see too little to be right.
+    problems = list(_root(settings)) or [
+        text for probe in (_distribution, _place, _memory, _disk, _devices,
+                           _ports, _addresses) for text in probe(settings)]
     if problems:
         raise LabError('this machine cannot carry the lab yet; nothing was '
                        'changed:\n' + '\n'.join(f'  - {p}' for p in problems))
@@ -55,9 +56,19 @@ def _os_release(path='/etc/os-release'):
     return {key: value.strip('"') for key, value in pairs}
 
 
+def _place(settings):
+    root = settings.root
+    if not root.exists() or settings.mark.exists():
+        return
+    if not root.is_dir() or any(root.iterdir()):
+        yield (f'{root} holds something else than a lab; give the lab a '
+               'place of its own with TROVE_CEPH_LAB_ROOT')
+
+
 def _memory(settings):
-    if processes.supervisord_pid(settings):
-        return                       # the lab itself holds the memory now
+    # The lab itself holds the memory now, or what a dead supervisord left.
+    if processes.supervisord_pid(settings) or processes.lab_pids(settings):
+        return
     gib = _available_memory_gib()
     if gib < MIN_MEMORY_GIB:
         yield (f'{gib:.1f} GiB of memory are free, {MIN_MEMORY_GIB} GiB '

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import time
 
@@ -43,21 +44,58 @@ def belongs_to_lab(pid: int, settings) -> bool:
     """Tell whether a process was started by this lab.
 
     Supervisor marks its children's environment with its socket; the mark is
-    inherited by what they start in turn. A dead supervisord's children
-    still carry it.
+    inherited by what they start in turn, and outlives supervisord. A
+    program that shows a title of its own has overwritten its environment
+    there, but its title names, in brackets, where it was started from.
     """
     mark = f'SUPERVISOR_SERVER_URL=unix://{settings.root}/run/'
     try:
         environ = pathlib.Path(f'/proc/{pid}/environ').read_bytes()
     except OSError:
-        return False
-    return mark.encode() in environ
+        environ = b''
+    # Not just anywhere in the command line: somebody who looks at a file
+    # there, or uses a client from there, is no part of the lab.
+    title = rf'[\w-]+: .*[\[(]{re.escape(str(settings.root))}/venv/bin/'
+    return mark.encode() in environ \
+        or re.match(title, _cmdline(pid)) is not None
 
 
 def lab_pids(settings) -> list[int]:
-    """Return the processes that this lab started, supervisord excluded."""
-    return [pid for pid in pids()
-            if pid != os.getpid() and belongs_to_lab(pid, settings)]
+    """Return the processes that this lab started and their descendants.
+
+    Supervisord itself, the guests, which belong to libvirt, and the caller
+    with its ancestors are not among them.
+    """
+    parents = {pid: _parent(pid) for pid in pids()}
+    own = _lineage(os.getpid(), parents)
+    found = {pid for pid in parents.keys() - own
+             if belongs_to_lab(pid, settings)}
+    while True:
+        more = {pid for pid, parent in parents.items()
+                if parent in found} - found - own
+        if not more:
+            return sorted(found)
+        found |= more
+
+
+def guests(settings) -> dict[int, str]:
+    """Return {process id: libvirt's name} of this lab's running guests."""
+    found = {}
+    for pid in pids():
+        if not name_of(pid).startswith('qemu-system'):
+            continue
+        # Another Nova on this machine names its guests alike, but keeps
+        # their consoles elsewhere.
+        command = _cmdline(pid)
+        name = re.search(r'guest=(instance-\w+)', command)
+        if name and names_path(command, settings.root):
+            found[pid] = name[1]
+    return found
+
+
+def names_path(text: str, root: pathlib.Path) -> bool:
+    """Tell whether a text names a path below the root."""
+    return re.search(rf'(?<![\w./-]){re.escape(str(root))}/', text) is not None
 
 
 def pids():
@@ -99,11 +137,30 @@ def end(pid_list, timeout_sec: float) -> list[int]:
 
 
 def _alive(pid):
+    fields = _stat(pid)
+    return bool(fields) and fields[0] != 'Z'
+
+
+def _parent(pid):
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
+
+
+def _lineage(pid, parents):
+    found = set()
+    while pid and pid not in found:
+        found.add(pid)
+        pid = parents.get(pid)
+    return found
+
+
+def _stat(pid):
+    """Return what follows the name in a process's stat: state, parent …"""
     try:
         stat = pathlib.Path(f'/proc/{pid}/stat').read_text()
     except OSError:
-        return False
-    return stat.rsplit(')', 1)[1].split()[0] != 'Z'
+        return []
+    return stat.rsplit(')', 1)[1].split()
 
 
 def _signal(pid, number):

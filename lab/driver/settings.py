@@ -31,6 +31,11 @@ class Settings:
         return pathlib.Path(self.values['root'])
 
     @property
+    def mark(self) -> pathlib.Path:
+        """The file that shows that the root is a lab's and may be removed."""
+        return self.root / '.trove-ceph-lab'
+
+    @property
     def cache(self) -> pathlib.Path:
         return pathlib.Path(self.values['cache'])
 

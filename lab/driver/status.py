@@ -118,22 +118,9 @@ def _http_code(url):
 
 
 def _guests(settings):
-    for pid in processes.pids():
-        match = _guest_name(pid)
-        if match:
-            yield Row('guest', match, 'running', True,
-                      f'{processes.rss_mib(pid):.0f} MiB, pid {pid}')
-
-
-def _guest_name(pid):
-    if not processes.name_of(pid).startswith('qemu-system'):
-        return None
-    try:
-        with open(f'/proc/{pid}/cmdline', 'rb') as f:
-            match = re.search(rb'guest=(instance-\w+)', f.read())
-    except OSError:
-        return None
-    return match[1].decode() if match else None
+    for pid, name in processes.guests(settings).items():
+        yield Row('guest', name, 'running', True,
+                  f'{processes.rss_mib(pid):.0f} MiB, pid {pid}')
 
 
 def _databases(settings):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stop the lab, and give back what it took."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -13,8 +14,11 @@ from driver.settings import LAB_DIR
 from driver.up import exclusive
 
 STOP_TIMEOUT_SEC = 60
+GUEST_TIMEOUT_SEC = 15
 BRIDGES = ('br-int', 'br-mgmt', 'br-ex', 'ovs-netdev')
-QEMU_CONF = pathlib.Path('/etc/libvirt/qemu.conf')
+LIBVIRT = pathlib.Path('/etc/libvirt')
+# As in group_vars: libvirt's name for the key of client.cinder.
+SECRET_UUID = '8f2a1c36-6d0e-4c39-9a41-5d1c7f0b7e52'
 QEMU_CONF_MARK = ('# BEGIN trove-ceph lab', '# END trove-ceph lab')
 
 
@@ -30,14 +34,16 @@ def down(settings, args) -> int:
 def clean(settings, args) -> int:
     """Stop everything and remove what the lab made, the cache excepted."""
     _need_root()
+    _need_own(settings.root, settings.mark)
+    if args.cache:
+        _need_own(settings.cache, settings.cache / 'lock')
     with exclusive():
-        _stop(settings, undefine=True)
+        _stop(settings)
         _destroy_ceph(settings)
-        _restore_libvirt()
-        if settings.root.exists():
-            shutil.rmtree(settings.root)
-        if args.cache and settings.cache.exists():
-            shutil.rmtree(settings.cache)
+        _restore_libvirt(settings)
+        _remove(settings.root, settings.mark)
+        if args.cache:
+            _remove(settings.cache, settings.cache / 'lock')
     kept = '' if args.cache or not settings.cache.exists() else \
         f'; the cache {settings.cache} stays (remove it with clean --cache)'
     print(f'lab: removed {settings.root}{kept}')
@@ -49,53 +55,78 @@ def _need_root():
         raise LabError('root is needed to stop the lab')
 
 
-def _stop(settings, undefine=False):
+def _need_own(folder, mark):
+    if not folder.exists() or mark.exists():
+        return
+    if not folder.is_dir() or any(folder.iterdir()):
+        raise LabError(f'{folder} has no {mark.name}, so it is not the '
+                       "lab's; nothing was removed")
+
+
+def _remove(folder, mark):
+    if not folder.exists():
+        return
+    # The mark goes last, so that an interrupted removal can be repeated.
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path != mark:
+            path.unlink()
+    mark.unlink(missing_ok=True)
+    folder.rmdir()
+
+
+def _stop(settings):
     # Nova must not see its guests go, or it records them as switched off and
     # does not start them again with the host.
-    _end_named(settings, 'nova-compute')
-    for domain in _domains(settings, '--state-running',
-                           '--state-paused'):
-        _virsh('destroy', domain)
-    if undefine:
-        for domain in _domains(settings, '--all'):
-            _virsh('undefine', domain)
+    _supervisor_stops(settings, 'nova-compute')
+    processes.end([pid for pid in processes.lab_pids(settings)
+                   if processes.name_of(pid).startswith('nova-compute')],
+                  STOP_TIMEOUT_SEC)
+    devices = _devices(settings)
+    processes.end(processes.guests(settings), GUEST_TIMEOUT_SEC)
     pid = processes.supervisord_pid(settings)
     if pid:
         processes.end([pid], STOP_TIMEOUT_SEC)
-    processes.end(processes.lab_pids(settings), 10)
-    _remove_bridges()
+    processes.end(processes.lab_pids(settings), GUEST_TIMEOUT_SEC)
+    for device in devices:
+        if os.path.exists(f'/sys/class/net/{device}'):
+            subprocess.run(['ip', 'link', 'delete', device],
+                           capture_output=True)
 
 
-def _end_named(settings, fragment):
+def _supervisor_stops(settings, program):
     control = settings.root / 'ansible' / 'bin' / 'supervisorctl'
     if processes.supervisord_pid(settings) and control.exists():
         subprocess.run([control, '-c',
                         settings.root / 'etc' / 'supervisord.conf',
-                        'stop', fragment], capture_output=True)
+                        'stop', program], capture_output=True)
 
 
-def _domains(settings, *options):
-    # Another Nova on this machine names its guests alike, but keeps their
-    # consoles elsewhere.
-    out = _virsh('list', '--name', *options)
-    return [name for name in out.split() if name.startswith('instance-')
-            and f'{settings.root}/' in _virsh('dumpxml', name)]
+def _devices(settings):
+    """Return the bridges, and the guests' taps that the switch knows.
+
+    Its database file is asked because the switch may be dead already. A lab
+    without one has no bridges: those of the same names are another's.
+    """
+    database = settings.root / 'state' / 'ovn' / 'switch.db'
+    if not database.exists():
+        return []
+    return [*_taps(database), *BRIDGES]
 
 
-def _virsh(*arguments):
-    if not shutil.which('virsh') or \
-            not os.path.exists('/run/libvirt/libvirt-sock'):
-        return ''
-    done = subprocess.run(['virsh', '-q', *arguments], text=True,
-                          capture_output=True, timeout=60)
-    return done.stdout
-
-
-def _remove_bridges():
-    for device in BRIDGES:
-        if os.path.exists(f'/sys/class/net/{device}'):
-            subprocess.run(['ip', 'link', 'delete', device],
-                           capture_output=True)
+def _taps(database):
+    if not shutil.which('ovsdb-tool'):
+        return []
+    query = json.dumps(['Open_vSwitch', {
+        'op': 'select', 'table': 'Interface', 'columns': ['name'],
+        'where': []}])
+    done = subprocess.run(['ovsdb-tool', 'query', database, query],
+                          text=True, capture_output=True)
+    if done.returncode:
+        return []
+    names = [row['name'] for row in json.loads(done.stdout)[0]['rows']]
+    return [name for name in names if name.startswith('tap')]
 
 
 def _destroy_ceph(settings):
@@ -109,11 +140,18 @@ def _destroy_ceph(settings):
             raise LabError(f'ceph-cluster could not remove {home}')
 
 
-def _restore_libvirt():
-    if not QEMU_CONF.exists():
+def _restore_libvirt(settings):
+    """Remove the lab's block, guests and key from libvirt's configuration."""
+    for definition in (LIBVIRT / 'qemu').glob('instance-*.xml'):
+        if processes.names_path(definition.read_text(), settings.root):
+            definition.unlink()
+    for secret in (LIBVIRT / 'secrets').glob(f'{SECRET_UUID}.*'):
+        secret.unlink()
+    conf = LIBVIRT / 'qemu.conf'
+    if not conf.exists():
         return
-    text = QEMU_CONF.read_text()
+    text = conf.read_text()
     begin, end = QEMU_CONF_MARK
     if begin in text and end in text:
         before, rest = text.split(begin, 1)
-        QEMU_CONF.write_text(before + rest.split(end, 1)[1].lstrip('\n'))
+        conf.write_text(before + rest.split(end, 1)[1].lstrip('\n'))

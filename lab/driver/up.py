@@ -12,12 +12,13 @@ import subprocess
 import sys
 import time
 
-from driver import preflight
+from driver import preflight, processes
 from driver.errors import LabError
 from driver.settings import LAB_DIR
 
 LOCK = '/run/lock/trove-ceph-lab.lock'
 APT_ATTEMPTS = 3
+ORPHAN_TIMEOUT_SEC = 30
 
 
 def check(settings, args) -> int:
@@ -32,6 +33,11 @@ def up(settings, args) -> int:
     started = time.monotonic()
     preflight.check(settings)
     with exclusive():
+        settings.root.mkdir(parents=True, exist_ok=True)
+        settings.mark.touch()
+        if not processes.supervisord_pid(settings):
+            # What a dead supervisord leaves would be in its successor's way.
+            processes.end(processes.lab_pids(settings), ORPHAN_TIMEOUT_SEC)
         ensure_tools(settings)
         code = run_playbook(settings, started)
         if code:
@@ -78,7 +84,6 @@ def ensure_tools(settings) -> None:
     if mark.exists() and mark.read_text() == wanted:
         return
     print('lab: installing Ansible …', flush=True)
-    settings.root.mkdir(parents=True, exist_ok=True)
     (settings.root / 'log').mkdir(exist_ok=True)
     log = settings.root / 'log' / 'tools.log'
     if not _has_venv():

@@ -2,6 +2,7 @@
 """Settings and processes of a lab that exists only for one test."""
 
 import contextlib
+import os
 import subprocess
 import sys
 import threading
@@ -54,16 +55,27 @@ class LabTestCase(base.BaseTestCase):
         )
 
     def write(self, name, text=''):
+        """Write a file of the lab, which exists from then on."""
+        self.root.mkdir(exist_ok=True)
+        self.settings.mark.touch()
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
 
-    def spawn(self, code, *words, root=None):
-        """Start Python code, as a child of the supervisord of a lab if ``root`` is given."""
+    def spawn(self, code, *words, root=None, title=sys.executable, program=sys.executable):
+        """Start Python code, as a child of the supervisord of a lab if ``root`` is given.
+
+        :param title: what its command line begins with.
+        :param program: the name of the interpreter's link, which is the process's name.
+        """
         mark = {'SUPERVISOR_SERVER_URL': f'unix://{root}/run/supervisor.sock'} if root else {}
         process = subprocess.Popen(
-            [sys.executable, '-c', code, *words], env=mark, stdout=subprocess.PIPE, text=True
+            [title, '-c', code, *words],
+            executable=self.directory / program,
+            env=mark,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
@@ -76,5 +88,22 @@ class LabTestCase(base.BaseTestCase):
         process = self.spawn(_LISTEN, root=root)
         return process, int(process.first_line)
 
-    def sleep(self, *words, root=None):
-        return self.spawn('import time; print("up", flush=True); time.sleep(60)', *words, root=root)
+    def sleep(self, *words, **how):
+        return self.spawn('import time; print("up", flush=True); time.sleep(60)', *words, **how)
+
+    def sleep_as(self, name, *words, **how):
+        """Start a sleeping process of this name."""
+        link = self.directory / name
+        if not link.exists():
+            link.symlink_to(os.path.realpath(sys.executable))
+        return self.sleep(*words, program=name, **how)
+
+    def guest(self, name, root):
+        """Start what looks like a guest of the Nova whose root is given."""
+        return self.sleep_as(
+            'qemu-system-x86_64',
+            '-name',
+            f'guest={name},debug-threads=on',
+            '-blockdev',
+            f'{{"filename":"{root}/state/nova/instances/u/disk"}}',
+        )

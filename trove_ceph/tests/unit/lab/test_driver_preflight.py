@@ -65,7 +65,8 @@ class PreflightTest(LabTestCase):
 
     def test_every_problem_is_named_at_once(self):
         process, port = self._listening()
-        self._patch('os.geteuid', lambda: 1000)
+        self.root.mkdir()
+        (self.root / 'precious').touch()
         self._memory(9.5)
         self._disk(24)
         self._distribution('ID=fedora\nVERSION_ID=40\n')
@@ -73,10 +74,10 @@ class PreflightTest(LabTestCase):
         self._patch('driver.preflight.DEVICES', ('/dev/null', '/dev/absent'))
         problems = self._problems()
         expected = (
-            'root is needed',
             'distribution fedora 40 is not supported (supported: debian 12, ',
+            f'{self.root} holds something else',
             '9.5 GiB of memory are free, 10 GiB are needed',
-            f'24.0 GiB of disk are free at {self.directory}, 25 GiB',
+            f'24.0 GiB of disk are free at {self.root}, 25 GiB',
             '/dev/absent is missing',
             f'port {port} (glance) is taken by process {process.pid} (python',
             'management_cidr 10.20.0.0/24 overlaps 10.20.1.2/8 of eth0',
@@ -85,6 +86,14 @@ class PreflightTest(LabTestCase):
         self.assertEqual(len(expected), len(problems), problems)
         for start, problem in zip(expected, problems, strict=True):
             self.assertTrue(problem.startswith(start), problem)
+
+    def test_without_root_nothing_else_is_looked_at(self):
+        # It would be seen in part only, and wrongly reported.
+        self._patch('os.geteuid', lambda: 1000)
+        self._memory(1)
+        self._patch('driver.processes.listeners', mock.Mock(side_effect=PermissionError))
+        (problem,) = self._problems()
+        self.assertIn('root is needed', problem)
 
     def _listening(self, root=None):
         process, port = self.listen(root)
@@ -133,6 +142,27 @@ class PreflightTest(LabTestCase):
         process = self.sleep('supervisord', '-c', f'{self.root}/etc/supervisord.conf')
         self.write('run/supervisord.pid', str(process.pid))
         self.assertIsNone(preflight.check(self.settings))
+
+    def test_memory_held_by_what_a_dead_supervisord_left(self):
+        self._memory(1)
+        self.sleep(root='/opt/another')
+        self.assertIn('10 GiB are needed', self._problems()[0])
+        self.sleep(root=self.root)
+        self.assertIsNone(preflight.check(self.settings))
+
+    def test_place_of_somebody_else(self):
+        self.root.mkdir()
+        self.assertIsNone(preflight.check(self.settings))
+        (self.root / 'precious').touch()
+        (problem,) = self._problems()
+        self.assertIn(f'{self.root} holds something else than a lab', problem)
+        self.assertIn('TROVE_CEPH_LAB_ROOT', problem)
+        self.settings.mark.touch()
+        self.assertIsNone(preflight.check(self.settings))
+
+    def test_place_that_is_a_file(self):
+        self.root.touch()
+        self.assertIn('holds something else', self._problems()[0])
 
     def test_unreadable_release(self):
         self.assertEqual({}, _os_release(self.directory / 'absent'))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finding and ending processes, with real ones."""
 
-import os
 import re
+import subprocess
+import sys
 
 from driver import processes
 
@@ -17,6 +18,27 @@ time.sleep(60)
 """
 
 
+# A process, its child without environment, and that one's child.
+_GENERATIONS = """
+import subprocess, sys, time
+if len(sys.argv) < 3:
+    code = open('/proc/self/cmdline').read().split('\\0')[2]
+    child = subprocess.Popen(
+        [sys.executable, '-c', code, *sys.argv[1:], 'x'], env={}, stdout=subprocess.PIPE, text=True
+    )
+    print(child.pid, child.stdout.readline().strip(), flush=True)
+else:
+    print('', flush=True)
+time.sleep(60)
+"""
+
+_ASK = """
+import sys, types, pathlib
+from driver import processes
+print(processes.lab_pids(types.SimpleNamespace(root=pathlib.Path(sys.argv[1]))))
+"""
+
+
 class BelongingTest(LabTestCase):
     def test_children_of_this_lab_alone(self):
         ours = self.sleep(root=self.root)
@@ -25,6 +47,47 @@ class BelongingTest(LabTestCase):
             process = self.sleep(root=other)
             self.assertFalse(processes.belongs_to_lab(process.pid, self.settings), other)
         self.assertEqual([ours.pid], processes.lab_pids(self.settings))
+
+    def test_title_in_place_of_the_mark(self):
+        def titled(text):
+            return self.sleep(title=text)
+
+        ours = [
+            titled(f'nova-conductor: master process [{self.root}/venv/bin/nova-conductor'),
+            titled(f'neutron-server: worker ({self.root}/venv/bin/python {self.root}/venv/x)'),
+        ]
+        titled('nova-conductor: master process [/opt/another/venv/bin/nova-conductor')
+        titled(f'nova-conductor: master process [/mnt{self.root}/venv/bin/nova-conductor')
+        # Somebody at work with the lab's clients is not the lab.
+        titled(f'{self.root}/venv/bin/openstack')
+        self.sleep(f'{self.root}/venv/bin/openstack')
+        self.assertEqual(sorted(p.pid for p in ours), processes.lab_pids(self.settings))
+
+    def test_descendants_that_show_no_mark(self):
+        # A worker that has overwritten its environment, and what it started.
+        ours = self.spawn(_GENERATIONS, root=self.root)
+        other = self.spawn(_GENERATIONS)
+        family = [ours.pid, *map(int, ours.first_line.split())]
+        self.addCleanup(processes.end, list(map(int, other.first_line.split())), 5)
+        self.addCleanup(processes.end, family[1:], 5)
+        self.assertEqual(3, len(family))
+        self.assertFalse(processes.belongs_to_lab(family[2], self.settings))
+        self.assertEqual(sorted(family), processes.lab_pids(self.settings))
+
+    def test_caller_and_its_ancestors_are_spared(self):
+        # Else a shell started by a service could not stop the lab.
+        sibling = self.sleep(root=self.root)
+        program = [sys.executable, '-c', _ASK, str(self.root)]
+        done = subprocess.run(
+            ['/bin/sh', '-c', '"$@"; exit $?', 'sh', *program],
+            env={
+                'SUPERVISOR_SERVER_URL': f'unix://{self.root}/run/supervisor.sock',
+                'PYTHONPATH': str(LAB),
+            },
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(f'[{sibling.pid}]\n', done.stdout, done.stderr)
 
     def test_unknown_process(self):
         self.assertFalse(processes.belongs_to_lab(0, self.settings))
@@ -96,5 +159,12 @@ class EndTest(LabTestCase):
         process.wait()
         self.assertEqual(('?', 0), (processes.name_of(process.pid), processes.rss_mib(process.pid)))
 
-    def test_own_process_is_not_among_the_labs(self):
-        self.assertNotIn(os.getpid(), processes.lab_pids(self.settings))
+class GuestsTest(LabTestCase):
+    def test_guests_of_this_lab_alone(self):
+        ours = self.guest('instance-0000000a', self.root)
+        self.guest('instance-0000000b', '/var/lib')
+        self.guest('instance-0000000c', f'{self.root}-two')
+        self.guest('instance-0000000d', f'/mnt{self.root}')
+        self.guest('windows', self.root)
+        self.sleep('-name', 'guest=instance-0000000e', f'{self.root}/state/disk')
+        self.assertEqual({ours.pid: 'instance-0000000a'}, processes.guests(self.settings))

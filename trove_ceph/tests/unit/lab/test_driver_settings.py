@@ -61,6 +61,9 @@ class MergeTest(SettingsTestCase):
         self.assertEqual(3300, variables['lab_ports']['ceph_mon_v2'])
         self.assertEqual(set(), {name for name in variables if not name.startswith('lab_')})
 
+    def test_mark_is_in_the_root(self):
+        self.assertEqual(Path('/srv/lab/.trove-ceph-lab'), self._load(ROOT='/srv/lab').mark)
+
     def test_a_path_has_one_spelling(self):
         # The lab's processes are recognised by it.
         loaded = self._load(ROOT='/srv//lab/', CACHE='/srv/cache/')

@@ -275,13 +275,12 @@ class ShowTest(StatusTestCase):
 
 
 class GuestTest(LabTestCase):
-    def test_only_guests_of_nova(self):
-        guest = self.sleep('-name', 'guest=instance-0000000a,debug-threads=on')
-        other = self.sleep('-name', 'guest=windows,debug-threads=on')
-        self.assertIsNone(status._guest_name(guest.pid))
-        with mock.patch('driver.processes.name_of', return_value='qemu-system-x86'):
-            self.assertEqual('instance-0000000a', status._guest_name(guest.pid))
-            self.assertIsNone(status._guest_name(other.pid))
+    def test_guests_of_this_lab_alone(self):
+        guest = self.guest('instance-0000000a', self.root)
+        self.guest('instance-0000000b', '/var/lib')
+        (row,) = status._guests(self.settings)
+        self.assertEqual(('guest', 'instance-0000000a', True), (row.kind, row.name, row.ok))
+        self.assertRegex(row.detail, rf'^[1-9]\d* MiB, pid {guest.pid}$')
 
 
 class EnvironmentTest(LabTestCase):

@@ -5,17 +5,19 @@ import argparse
 import contextlib
 import io
 import json
+import shutil
 import sys
 import time
 from unittest import mock
 
 import fixtures
 from driver import __main__ as command_line
-from driver import up
+from driver import preflight, up
 from driver.errors import LabError
 
 from trove_ceph.tests.unit.lab.lab_process import LabTestCase
 
+_check = preflight.check
 _SCRIPT = """#!{python}
 import json, os, sys
 with open({record!r}, 'w') as f:
@@ -141,6 +143,7 @@ class UpTest(UpTestCase):
         self.useFixture(fixtures.MonkeyPatch('driver.up.ensure_tools', lambda settings: None))
         self.job = self.program('venv/bin/python', code=3)
         (self.root / 'state').mkdir()
+        self.settings.mark.unlink()
 
     def _up(self, cloud_only=False):
         return up.up(self.settings, argparse.Namespace(cloud_only=cloud_only))
@@ -174,9 +177,45 @@ class UpTest(UpTestCase):
 
     def test_nothing_happens_on_an_unfit_machine(self):
         record = self.program('ansible/bin/ansible-playbook')
+        self.settings.mark.unlink()
+        orphan = self.sleep(root=self.root)
         with mock.patch('driver.preflight.check', side_effect=LabError('unfit')):
             self.assertRaises(LabError, self._up)
         self.assertFalse(record.exists())
+        self.assertFalse(self.settings.mark.exists())
+        self.assertIsNone(orphan.poll())
+
+    def test_mark_is_there_before_anything_else(self):
+        # Else an interrupted first run could neither be repeated nor cleaned.
+        shutil.rmtree(self.root)
+        with mock.patch('driver.up.ensure_tools', side_effect=KeyboardInterrupt):
+            self.assertRaises(KeyboardInterrupt, self._up)
+        self.assertEqual([self.settings.mark], list(self.root.iterdir()))
+
+    def test_place_of_somebody_else_stays_as_it_is(self):
+        record = self.program('ansible/bin/ansible-playbook')
+        self.settings.mark.unlink()
+        before = sorted(self.root.rglob('*'))
+        self.useFixture(fixtures.MonkeyPatch('driver.preflight.check', _check))
+        self.assertIn('something else than a lab', str(self.assertRaises(LabError, self._up)))
+        self.assertEqual(before, sorted(self.root.rglob('*')))
+        self.assertFalse(record.exists())
+
+    def test_what_a_dead_supervisord_left_ends_first(self):
+        orphan, other = self.sleep(root=self.root), self.sleep(root='/opt/another')
+        with mock.patch('driver.up.run_playbook', side_effect=lambda *_: -orphan.poll()) as run:
+            self.assertRaises(LabError, self._up)
+        run.assert_called_once()
+        self.assertEqual(-15, orphan.poll())
+        self.assertIsNone(other.poll())
+
+    def test_processes_of_a_living_supervisord_go_on(self):
+        self.program('ansible/bin/ansible-playbook')
+        supervisord = self.sleep('supervisord', '-c', f'{self.root}/etc/supervisord.conf')
+        self.write('run/supervisord.pid', str(supervisord.pid))
+        service = self.sleep(root=self.root)
+        self.assertEqual(3, self._up())
+        self.assertEqual((None, None), (supervisord.poll(), service.poll()))
 
 
 class CommandLineTest(UpTestCase):

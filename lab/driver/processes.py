@@ -72,7 +72,7 @@ def lab_pids(settings) -> list[int]:
              if belongs_to_lab(pid, settings)}
     while True:
         more = {pid for pid, parent in parents.items()
-                if parent in found} - found - own
+                if parent in found} - found
         if not more:
             return sorted(found)
         found |= more

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import fixtures
-from driver import settings
+from driver import processes, settings
 from oslotest import base
 
 _LISTEN = """
@@ -44,9 +44,28 @@ def serving(server):
         server.server_close()
 
 
+machine_pids = processes.pids
+
+
+def _descendants():
+    parents = {pid: processes._parent(pid) for pid in machine_pids()}
+    found, fresh = set(), {os.getpid()}
+    while fresh:
+        found |= fresh
+        fresh = {pid for pid, parent in parents.items() if parent in fresh} - found
+    return sorted(found)
+
+
 class LabTestCase(base.BaseTestCase):
+    """A lab whose machine has the processes that this test started, and no others.
+
+    What is ended here is real: a lab that runs on this machine must be out of reach, even when
+    the code under test is wrong.
+    """
+
     def setUp(self):
         super().setUp()
+        self.useFixture(fixtures.MonkeyPatch('driver.processes.pids', _descendants))
         self.directory = Path(self.useFixture(fixtures.TempDir()).path)
         self.root = self.directory / 'lab'
         environ = {'ROOT': str(self.root), 'CACHE': str(self.directory / 'cache')}

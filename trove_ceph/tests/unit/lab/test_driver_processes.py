@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finding and ending processes, with real ones."""
 
+import os
 import re
 import subprocess
 import sys
 
 from driver import processes
 
-from trove_ceph.tests.unit.lab import LAB
+from trove_ceph.tests.unit.lab import LAB, lab_process
 from trove_ceph.tests.unit.lab.lab_process import LabTestCase
 
 _STUBBORN = """
@@ -88,6 +89,11 @@ class BelongingTest(LabTestCase):
             text=True,
         )
         self.assertEqual(f'[{sibling.pid}]\n', done.stdout, done.stderr)
+
+    def test_all_processes_of_the_machine_are_looked_at(self):
+        self.assertTrue({1, os.getpid()} <= set(lab_process.machine_pids()))
+        # But not by these tests, which end real ones.
+        self.assertNotIn(1, processes.pids())
 
     def test_unknown_process(self):
         self.assertFalse(processes.belongs_to_lab(0, self.settings))

@@ -29,9 +29,12 @@ def main(argv=None) -> int:
 
 def _parser():
     parser = argparse.ArgumentParser(
-        prog='lab', description='A whole OpenStack and Ceph cloud on this '
-        'machine, with a MySQL database in it.', epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+        prog='lab',
+        description='A whole OpenStack and Ceph cloud on this '
+        'machine, with a MySQL database in it.',
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(dest='command', required=True)
 
     def add(name, run, text):
@@ -40,24 +43,29 @@ def _parser():
         return command
 
     add('check', up.check, 'look whether this machine can carry the lab')
-    command = add('up', up.up, 'install what is missing, start the cloud, '
-                  'create the database')
-    command.add_argument('--cloud-only', action='store_true',
-                         help='stop before the database is created')
-    command = add('status', status.show, 'show every process, Ceph, the '
-                  'endpoints and the databases')
-    command.add_argument('--format', choices=('table', 'json'),
-                         default='table')
-    command = add('env', environment.show, 'print shell exports: '
-                  'eval "$(make -s lab-env)"')
-    command.add_argument('--as', dest='identity', default='tenant',
-                         choices=('tenant', 'admin'),
-                         help='whose credentials (default: tenant)')
+    command = add('up', up.up, 'install what is missing, start the cloud, create the database')
+    command.add_argument(
+        '--cloud-only', action='store_true', help='stop before the database is created'
+    )
+    command = add(
+        'status', status.show, 'show every process, Ceph, the endpoints and the databases'
+    )
+    command.add_argument('--format', choices=('table', 'json'), default='table')
+    command = add('env', environment.show, 'print shell exports: eval "$(make -s lab-env)"')
+    command.add_argument(
+        '--as',
+        dest='identity',
+        default='tenant',
+        choices=('tenant', 'admin'),
+        help='whose credentials (default: tenant)',
+    )
     add('down', stop.down, 'stop everything, keep all data')
-    command = add('clean', stop.clean, 'stop everything and give back '
-                  'processes, loop devices, bridges, mounts and disk')
-    command.add_argument('--cache', action='store_true',
-                         help='remove the built images too')
+    command = add(
+        'clean',
+        stop.clean,
+        'stop everything and give back processes, loop devices, bridges, mounts and disk',
+    )
+    command.add_argument('--cache', action='store_true', help='remove the built images too')
     return parser
 
 

@@ -24,6 +24,5 @@ def show(settings, args) -> int:
     for name, value in credentials(settings, args.identity).items():
         print(f'export {name}={shlex.quote(value)}')
     clients = shlex.quote(str(settings.root / 'venv' / 'bin'))
-    print(f'case ":$PATH:" in *:{clients}:*) ;; '
-          f'*) export PATH={clients}:"$PATH" ;; esac')
+    print(f'case ":$PATH:" in *:{clients}:*) ;; *) export PATH={clients}:"$PATH" ;; esac')
     return 0

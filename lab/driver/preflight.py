@@ -25,17 +25,23 @@ def check(settings) -> None:
     """
     # Without root the other checks see too little to be right.
     problems = list(_root(settings)) or [
-        text for probe in (_distribution, _place, _memory, _disk, _devices,
-                           _ports, _addresses) for text in probe(settings)]
+        text
+        for probe in (_distribution, _place, _memory, _disk, _devices, _ports, _addresses)
+        for text in probe(settings)
+    ]
     if problems:
-        raise LabError('this machine cannot carry the lab yet; nothing was '
-                       'changed:\n' + '\n'.join(f'  - {p}' for p in problems))
+        raise LabError(
+            'this machine cannot carry the lab yet; nothing was '
+            'changed:\n' + '\n'.join(f'  - {p}' for p in problems)
+        )
 
 
 def _root(settings):
     if os.geteuid() != 0:
-        yield ('root is needed (packages, loop devices, bridges): run it as '
-               'root, for example: sudo make lab')
+        yield (
+            'root is needed (packages, loop devices, bridges): run it as '
+            'root, for example: sudo make lab'
+        )
 
 
 def _distribution(settings):
@@ -43,8 +49,7 @@ def _distribution(settings):
     found = (release.get('ID', '?'), release.get('VERSION_ID', '?'))
     if found not in SUPPORTED:
         names = ', '.join(' '.join(pair) for pair in sorted(SUPPORTED))
-        yield (f'distribution {" ".join(found)} is not supported '
-               f'(supported: {names})')
+        yield (f'distribution {" ".join(found)} is not supported (supported: {names})')
 
 
 def _os_release(path='/etc/os-release'):
@@ -61,8 +66,10 @@ def _place(settings):
     if not root.exists() or settings.mark.exists():
         return
     if not root.is_dir() or any(root.iterdir()):
-        yield (f'{root} holds something else than a lab; give the lab a '
-               'place of its own with TROVE_CEPH_LAB_ROOT')
+        yield (
+            f'{root} holds something else than a lab; give the lab a '
+            'place of its own with TROVE_CEPH_LAB_ROOT'
+        )
 
 
 def _memory(settings):
@@ -71,14 +78,13 @@ def _memory(settings):
         return
     gib = _available_memory_gib()
     if gib < MIN_MEMORY_GIB:
-        yield (f'{gib:.1f} GiB of memory are free, {MIN_MEMORY_GIB} GiB '
-               'are needed')
+        yield (f'{gib:.1f} GiB of memory are free, {MIN_MEMORY_GIB} GiB are needed')
 
 
 def _available_memory_gib():
     for line in pathlib.Path('/proc/meminfo').read_text().splitlines():
         if line.startswith('MemAvailable:'):
-            return int(line.split()[1]) / 1024 ** 2
+            return int(line.split()[1]) / 1024**2
     return 0.0
 
 
@@ -88,11 +94,13 @@ def _disk(settings):
     place = settings.root
     while not place.exists():
         place = place.parent
-    free = shutil.disk_usage(place).free / 1024 ** 3
+    free = shutil.disk_usage(place).free / 1024**3
     if free < needed:
-        yield (f'{free:.1f} GiB of disk are free at {place}, {needed} GiB '
-               'are needed; another place can be set with '
-               'TROVE_CEPH_LAB_ROOT')
+        yield (
+            f'{free:.1f} GiB of disk are free at {place}, {needed} GiB '
+            'are needed; another place can be set with '
+            'TROVE_CEPH_LAB_ROOT'
+        )
 
 
 def _devices(settings):
@@ -107,27 +115,33 @@ def _ports(settings):
         pid = listeners.get(port)
         if pid is None or processes.belongs_to_lab(pid, settings):
             continue
-        holder = f'process {pid} ({processes.name_of(pid)})' if pid \
-            else 'another process'
-        yield (f'port {port} ({name}) is taken by {holder}; end it or '
-               f'set TROVE_CEPH_LAB_PORTS_{name.upper()}')
+        holder = f'process {pid} ({processes.name_of(pid)})' if pid else 'another process'
+        yield (
+            f'port {port} ({name}) is taken by {holder}; end it or '
+            f'set TROVE_CEPH_LAB_PORTS_{name.upper()}'
+        )
 
 
 def _addresses(settings):
     ours = ('br-mgmt', 'br-ex')
-    wanted = {key: ipaddress.IPv4Network(settings.values[key])
-              for key in ('management_cidr', 'public_cidr')}
+    wanted = {
+        key: ipaddress.IPv4Network(settings.values[key])
+        for key in ('management_cidr', 'public_cidr')
+    }
     for device, interface in _interfaces():
         for key, network in wanted.items():
             if device not in ours and interface.network.overlaps(network):
-                yield (f'{key} {network} overlaps {interface} of {device}; '
-                       f'set TROVE_CEPH_LAB_{key.upper()}')
+                yield (
+                    f'{key} {network} overlaps {interface} of {device}; '
+                    f'set TROVE_CEPH_LAB_{key.upper()}'
+                )
 
 
 def _interfaces():
     try:
-        out = subprocess.run(['ip', '-o', '-4', 'address'], text=True,
-                             capture_output=True, check=True).stdout
+        out = subprocess.run(
+            ['ip', '-o', '-4', 'address'], text=True, capture_output=True, check=True
+        ).stdout
     except (OSError, subprocess.CalledProcessError):
         return
     for line in out.splitlines():

@@ -56,8 +56,7 @@ def belongs_to_lab(pid: int, settings) -> bool:
     # Not just anywhere in the command line: somebody who looks at a file
     # there, or uses a client from there, is no part of the lab.
     title = rf'[\w-]+: .*[\[(]{re.escape(str(settings.root))}/venv/bin/'
-    return mark.encode() in environ \
-        or re.match(title, _cmdline(pid)) is not None
+    return mark.encode() in environ or re.match(title, _cmdline(pid)) is not None
 
 
 def lab_pids(settings) -> list[int]:
@@ -68,11 +67,9 @@ def lab_pids(settings) -> list[int]:
     """
     parents = {pid: _parent(pid) for pid in pids()}
     own = _lineage(os.getpid(), parents)
-    found = {pid for pid in parents.keys() - own
-             if belongs_to_lab(pid, settings)}
+    found = {pid for pid in parents.keys() - own if belongs_to_lab(pid, settings)}
     while True:
-        more = {pid for pid, parent in parents.items()
-                if parent in found} - found
+        more = {pid for pid, parent in parents.items() if parent in found} - found
         if not more:
             return sorted(found)
         found |= more
@@ -116,7 +113,7 @@ def rss_mib(pid: int) -> float:
         fields = pathlib.Path(f'/proc/{pid}/statm').read_text().split()
     except OSError:
         return 0.0
-    return int(fields[1]) * os.sysconf('SC_PAGE_SIZE') / 1024 ** 2
+    return int(fields[1]) * os.sysconf('SC_PAGE_SIZE') / 1024**2
 
 
 def end(pid_list, timeout_sec: float) -> list[int]:

@@ -13,9 +13,13 @@ from driver.errors import LabError
 LAB_DIR = pathlib.Path(__file__).resolve().parent.parent
 PREFIX = 'TROVE_CEPH_LAB_'
 _BOUNDS = {
-    'osds_nvme': (1, 16), 'osds_hdd': (1, 16), 'osd_gib': (4, 4096),
-    'flavor_ram_mib': (768, 524288), 'flavor_vcpus': (1, 64),
-    'volume_gib': (1, 1024), 'sysbench_seconds': (5, 3600),
+    'osds_nvme': (1, 16),
+    'osds_hdd': (1, 16),
+    'osd_gib': (4, 4096),
+    'flavor_ram_mib': (768, 524288),
+    'flavor_vcpus': (1, 64),
+    'volume_gib': (1, 1024),
+    'sysbench_seconds': (5, 3600),
 }
 _CIDRS = ('management_cidr', 'public_cidr', 'tenant_cidr')
 
@@ -56,8 +60,7 @@ class Settings:
     def playbook_vars(self) -> dict:
         """Return the variables for Ansible, all named ``lab_*``."""
         named = {f'lab_{key}': value for key, value in self.values.items()}
-        return named | {'lab_host_ip': self.host_ip,
-                        'lab_public_ip': self.public_ip}
+        return named | {'lab_host_ip': self.host_ip, 'lab_public_ip': self.public_ip}
 
 
 def load(lab_dir: pathlib.Path = LAB_DIR, environ=os.environ) -> Settings:
@@ -88,14 +91,12 @@ def _merge(values, extra, origin, trail=''):
         if isinstance(values[key], dict) and isinstance(value, dict):
             _merge(values[key], value, origin, f'{key}.')
         else:
-            values[key] = _convert(values[key], value,
-                                   f'{origin}: {trail}{key}')
+            values[key] = _convert(values[key], value, f'{origin}: {trail}{key}')
 
 
 def _merge_environ(values, environ):
     flat = {key.upper(): (values, key) for key in values if key != 'ports'}
-    flat |= {f'PORTS_{key.upper()}': (values['ports'], key)
-             for key in values['ports']}
+    flat |= {f'PORTS_{key.upper()}': (values['ports'], key) for key in values['ports']}
     for variable, text in environ.items():
         if not variable.startswith(PREFIX):
             continue
@@ -110,8 +111,10 @@ def _unknown(origin, trail, key, known):
     # Without what all names share, which would make any of them look near.
     near = difflib.get_close_matches(key, known, n=1)
     hint = f'; did you mean {trail}{near[0]}?' if near else '.'
-    return (f'{origin}: there is no setting {trail}{key}{hint} '
-            f'The settings and their meaning: {LAB_DIR / "lab.toml"}')
+    return (
+        f'{origin}: there is no setting {trail}{key}{hint} '
+        f'The settings and their meaning: {LAB_DIR / "lab.toml"}'
+    )
 
 
 def _convert(current, value, name):
@@ -121,34 +124,29 @@ def _convert(current, value, name):
         try:
             return int(value)
         except ValueError:
-            raise LabError(f'{name}: a whole number is needed, '
-                           f'got {value!r}') from None
+            raise LabError(f'{name}: a whole number is needed, got {value!r}') from None
     if type(current) is not type(value):
-        raise LabError(f'{name}: a {type(current).__name__} is needed, '
-                       f'got {value!r}')
+        raise LabError(f'{name}: a {type(current).__name__} is needed, got {value!r}')
     return value
 
 
 def _validate(values):
     for key, (low, high) in _BOUNDS.items():
         if not low <= values[key] <= high:
-            raise LabError(f'{key}: must be {low} to {high}, '
-                           f'got {values[key]}')
+            raise LabError(f'{key}: must be {low} to {high}, got {values[key]}')
     for key in ('root', 'cache'):
         path = pathlib.PurePath(values[key])
-        if not path.is_absolute() or len(path.parts) < 3 \
-                or '..' in path.parts:
-            raise LabError(f'{key}: an absolute path of at least two parts '
-                           f'is needed, got {values[key]!r}')
+        if not path.is_absolute() or len(path.parts) < 3 or '..' in path.parts:
+            raise LabError(
+                f'{key}: an absolute path of at least two parts is needed, got {values[key]!r}'
+            )
         # One spelling, without double or trailing slashes: the lab's
         # processes are recognised by it.
         values[key] = str(path)
     if values['virt_type'] not in ('auto', 'kvm', 'qemu'):
-        raise LabError('virt_type: one of auto, kvm, qemu is needed, '
-                       f'got {values["virt_type"]!r}')
+        raise LabError(f'virt_type: one of auto, kvm, qemu is needed, got {values["virt_type"]!r}')
     if bool(values['mysql_image']) != bool(values['mysql_version']):
-        raise LabError('mysql_image and mysql_version go together: '
-                       'set both or neither')
+        raise LabError('mysql_image and mysql_version go together: set both or neither')
     if values['mysql_image'] and not os.path.isfile(values['mysql_image']):
         raise LabError(f'mysql_image: no file {values["mysql_image"]}')
     _validate_networks(values)
@@ -163,12 +161,10 @@ def _validate_networks(values):
         except ValueError as e:
             raise LabError(f'{key}: {e}') from e
         if not 16 <= network.prefixlen <= 26:
-            raise LabError(f'{key}: a prefix of /16 to /26 is needed, '
-                           f'got {values[key]}')
+            raise LabError(f'{key}: a prefix of /16 to /26 is needed, got {values[key]}')
         for other_key, other in networks:
             if network.overlaps(other):
-                raise LabError(f'{key} {network} overlaps '
-                               f'{other_key} {other}')
+                raise LabError(f'{key} {network} overlaps {other_key} {other}')
         networks.append((key, network))
 
 
@@ -178,8 +174,7 @@ def _validate_ports(ports):
         if not 1 <= port <= 65535:
             raise LabError(f'ports.{name}: must be 1 to 65535, got {port}')
         if port in seen:
-            raise LabError(f'ports.{name} and ports.{seen[port]} '
-                           f'are both {port}')
+            raise LabError(f'ports.{name} and ports.{seen[port]} are both {port}')
         seen[port] = name
 
 

@@ -15,8 +15,7 @@ from driver import environment, processes
 from driver.errors import LabError
 from driver.settings import LAB_DIR
 
-API_SERVICES = ('keystone', 'placement', 'glance', 'neutron', 'nova',
-                'cinder', 'trove')
+API_SERVICES = ('keystone', 'placement', 'glance', 'neutron', 'nova', 'cinder', 'trove')
 COMMAND_TIMEOUT_SEC = 60
 
 
@@ -35,8 +34,11 @@ def show(settings, args) -> int:
     """Print the table; return 0 if everything is well, 1 otherwise."""
     if not (settings.root / 'etc' / 'supervisord.conf').exists():
         raise LabError('there is no lab yet: run make lab first')
-    rows = [row for part in (_processes, _ceph, _endpoints, _guests,
-                             _databases) for row in part(settings)]
+    rows = [
+        row
+        for part in (_processes, _ceph, _endpoints, _guests, _databases)
+        for row in part(settings)
+    ]
     if args.format == 'json':
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
     else:
@@ -46,12 +48,17 @@ def show(settings, args) -> int:
 
 def _processes(settings):
     if not processes.supervisord_pid(settings):
-        yield Row('process', 'supervisord', 'STOPPED', False,
-                  'run make lab to start it')
+        yield Row('process', 'supervisord', 'STOPPED', False, 'run make lab to start it')
         return
-    out = _run(settings, [str(settings.root / 'ansible/bin/supervisorctl'),
-                          '-c', str(settings.root / 'etc/supervisord.conf'),
-                          'status'])
+    out = _run(
+        settings,
+        [
+            str(settings.root / 'ansible/bin/supervisorctl'),
+            '-c',
+            str(settings.root / 'etc/supervisord.conf'),
+            'status',
+        ],
+    )
     memory = _memory_by_group(settings)
     for line in out.splitlines():
         fields = line.split(None, 2)
@@ -62,8 +69,7 @@ def _processes(settings):
         if match:
             mib = memory.get(int(match[1]), 0)
             detail = f'{mib:.0f} MiB, up {match[2]}'
-        yield Row('process', fields[0], fields[1], fields[1] == 'RUNNING',
-                  detail)
+        yield Row('process', fields[0], fields[1], fields[1] == 'RUNNING', detail)
 
 
 def _memory_by_group(settings):
@@ -79,21 +85,32 @@ def _memory_by_group(settings):
 
 
 def _ceph(settings):
-    out = _run(settings, [str(LAB_DIR / 'bin/ceph-cluster'), '--root',
-                          str(settings.root / 'state/ceph'), 'status',
-                          '--format', 'json'])
+    out = _run(
+        settings,
+        [
+            str(LAB_DIR / 'bin/ceph-cluster'),
+            '--root',
+            str(settings.root / 'state/ceph'),
+            'status',
+            '--format',
+            'json',
+        ],
+    )
     try:
         status = json.loads(out)
     except ValueError:
         yield Row('ceph', 'cluster', 'UNREACHABLE', False, out.strip()[-80:])
         return
     health = status['health']
-    yield Row('ceph', 'cluster', health, health == 'HEALTH_OK',
-              '; '.join(status['checks']))
+    yield Row('ceph', 'cluster', health, health == 'HEALTH_OK', '; '.join(status['checks']))
     for pool in status['pools']:
-        yield Row('ceph', f'pool {pool["name"]}', 'present', None,
-                  f'rule {pool["rule"]}, size {pool["size"]}, '
-                  f'{pool["pg_num"]} PGs')
+        yield Row(
+            'ceph',
+            f'pool {pool["name"]}',
+            'present',
+            None,
+            f'rule {pool["rule"]}, size {pool["size"]}, {pool["pg_num"]} PGs',
+        )
 
 
 def _endpoints(settings):
@@ -102,8 +119,13 @@ def _endpoints(settings):
         began = time.monotonic()
         code = _http_code(url)
         took = (time.monotonic() - began) * 1000
-        yield Row('endpoint', name, str(code or 'no answer'),
-                  code is not None and code < 500, f'{url} {took:.0f} ms')
+        yield Row(
+            'endpoint',
+            name,
+            str(code or 'no answer'),
+            code is not None and code < 500,
+            f'{url} {took:.0f} ms',
+        )
 
 
 def _http_code(url):
@@ -119,8 +141,7 @@ def _http_code(url):
 
 def _guests(settings):
     for pid, name in processes.guests(settings).items():
-        yield Row('guest', name, 'running', True,
-                  f'{processes.rss_mib(pid):.0f} MiB, pid {pid}')
+        yield Row('guest', name, 'running', True, f'{processes.rss_mib(pid):.0f} MiB, pid {pid}')
 
 
 def _databases(settings):
@@ -131,28 +152,29 @@ def _databases(settings):
         except LabError as e:
             yield Row('database', 'all', 'UNREACHABLE', False, str(e))
             return
-        out = _run(settings, [str(client), 'database', 'instance', 'list',
-                              '-f', 'json'], variables)
+        out = _run(settings, [str(client), 'database', 'instance', 'list', '-f', 'json'], variables)
         try:
             instances = json.loads(out)
         except ValueError:
-            yield Row('database', f'of {identity}', 'UNREACHABLE', False,
-                      out.strip()[-80:])
+            yield Row('database', f'of {identity}', 'UNREACHABLE', False, out.strip()[-80:])
             continue
         for one in instances:
             healthy = one.get('Operating Status')
-            yield Row('database', one['Name'],
-                      f'{one["Status"]} {healthy or ""}'.strip(),
-                      one['Status'] == 'ACTIVE' and healthy == 'HEALTHY',
-                      f'{one["Datastore"]} {one["Datastore Version"]}, '
-                      f'{one["Size"]} GiB, {one["ID"]}')
+            yield Row(
+                'database',
+                one['Name'],
+                f'{one["Status"]} {healthy or ""}'.strip(),
+                one['Status'] == 'ACTIVE' and healthy == 'HEALTHY',
+                f'{one["Datastore"]} {one["Datastore Version"]}, {one["Size"]} GiB, {one["ID"]}',
+            )
 
 
 def _run(settings, command, variables=None):
     environ = dict(os.environ, **(variables or {}))
     try:
-        done = subprocess.run(command, text=True, capture_output=True,
-                              env=environ, timeout=COMMAND_TIMEOUT_SEC)
+        done = subprocess.run(
+            command, text=True, capture_output=True, env=environ, timeout=COMMAND_TIMEOUT_SEC
+        )
     except (OSError, subprocess.TimeoutExpired) as e:
         return str(e)
     return done.stdout or done.stderr
@@ -161,14 +183,15 @@ def _run(settings, command, variables=None):
 def _table(rows):
     header = Row('part', 'name', 'state', None, 'detail')
     lines = [header, *rows]
-    widths = [max(len(getattr(row, field)) for row in lines)
-              for field in ('kind', 'name', 'state')]
+    widths = [max(len(getattr(row, field)) for row in lines) for field in ('kind', 'name', 'state')]
     marks = {True: ' ', False: '!', None: ' '}
-    text = [f'{marks[row.ok]} {row.kind:<{widths[0]}}  '
-            f'{row.name:<{widths[1]}}  {row.state:<{widths[2]}}  '
-            f'{row.detail}'.rstrip() for row in lines]
+    text = [
+        f'{marks[row.ok]} {row.kind:<{widths[0]}}  '
+        f'{row.name:<{widths[1]}}  {row.state:<{widths[2]}}  '
+        f'{row.detail}'.rstrip()
+        for row in lines
+    ]
     text.insert(1, '-' * max(map(len, text)))
     bad = sum(row.ok is False for row in rows)
-    text.append(f'{len(rows)} parts, ' + (f'{bad} not well (marked !)' if bad
-                                          else 'all well'))
+    text.append(f'{len(rows)} parts, ' + (f'{bad} not well (marked !)' if bad else 'all well'))
     return '\n'.join(text)

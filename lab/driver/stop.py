@@ -44,8 +44,11 @@ def clean(settings, args) -> int:
         _remove(settings.root, settings.mark)
         if args.cache:
             _remove(settings.cache, settings.cache / 'lock')
-    kept = '' if args.cache or not settings.cache.exists() else \
-        f'; the cache {settings.cache} stays (remove it with clean --cache)'
+    kept = (
+        ''
+        if args.cache or not settings.cache.exists()
+        else f'; the cache {settings.cache} stays (remove it with clean --cache)'
+    )
     print(f'lab: removed {settings.root}{kept}')
     return 0
 
@@ -59,8 +62,7 @@ def _need_own(folder, mark):
     if not folder.exists() or mark.exists():
         return
     if not folder.is_dir() or any(folder.iterdir()):
-        raise LabError(f'{folder} has no {mark.name}, so it is not the '
-                       "lab's; nothing was removed")
+        raise LabError(f'{folder} has no {mark.name}, so it is not the lab\'s; nothing was removed')
 
 
 def _remove(folder, mark):
@@ -80,9 +82,14 @@ def _stop(settings):
     # Nova must not see its guests go, or it records them as switched off and
     # does not start them again with the host.
     _supervisor_stops(settings, 'nova-compute')
-    processes.end([pid for pid in processes.lab_pids(settings)
-                   if processes.name_of(pid).startswith('nova-compute')],
-                  STOP_TIMEOUT_SEC)
+    processes.end(
+        [
+            pid
+            for pid in processes.lab_pids(settings)
+            if processes.name_of(pid).startswith('nova-compute')
+        ],
+        STOP_TIMEOUT_SEC,
+    )
     devices = _devices(settings)
     processes.end(processes.guests(settings), GUEST_TIMEOUT_SEC)
     pid = processes.supervisord_pid(settings)
@@ -91,16 +98,16 @@ def _stop(settings):
     processes.end(processes.lab_pids(settings), GUEST_TIMEOUT_SEC)
     for device in devices:
         if os.path.exists(f'/sys/class/net/{device}'):
-            subprocess.run(['ip', 'link', 'delete', device],
-                           capture_output=True)
+            subprocess.run(['ip', 'link', 'delete', device], capture_output=True)
 
 
 def _supervisor_stops(settings, program):
     control = settings.root / 'ansible' / 'bin' / 'supervisorctl'
     if processes.supervisord_pid(settings) and control.exists():
-        subprocess.run([control, '-c',
-                        settings.root / 'etc' / 'supervisord.conf',
-                        'stop', program], capture_output=True)
+        subprocess.run(
+            [control, '-c', settings.root / 'etc' / 'supervisord.conf', 'stop', program],
+            capture_output=True,
+        )
 
 
 def _devices(settings):
@@ -118,11 +125,10 @@ def _devices(settings):
 def _taps(database):
     if not shutil.which('ovsdb-tool'):
         return []
-    query = json.dumps(['Open_vSwitch', {
-        'op': 'select', 'table': 'Interface', 'columns': ['name'],
-        'where': []}])
-    done = subprocess.run(['ovsdb-tool', 'query', database, query],
-                          text=True, capture_output=True)
+    query = json.dumps(
+        ['Open_vSwitch', {'op': 'select', 'table': 'Interface', 'columns': ['name'], 'where': []}]
+    )
+    done = subprocess.run(['ovsdb-tool', 'query', database, query], text=True, capture_output=True)
     if done.returncode:
         return []
     names = [row['name'] for row in json.loads(done.stdout)[0]['rows']]
@@ -132,9 +138,11 @@ def _taps(database):
 def _destroy_ceph(settings):
     home = settings.root / 'state' / 'ceph'
     if home.exists():
-        done = subprocess.run([LAB_DIR / 'bin' / 'ceph-cluster', '--root',
-                               home, 'destroy'], text=True,
-                              capture_output=True)
+        done = subprocess.run(
+            [LAB_DIR / 'bin' / 'ceph-cluster', '--root', home, 'destroy'],
+            text=True,
+            capture_output=True,
+        )
         if done.returncode:
             print(done.stderr, file=sys.stderr)
             raise LabError(f'ceph-cluster could not remove {home}')

@@ -41,9 +41,11 @@ def up(settings, args) -> int:
         ensure_tools(settings)
         code = run_playbook(settings, started)
         if code:
-            raise LabError('the cloud is not complete; what failed is above. '
-                           'The next run carries on from there. '
-                           f'All logs: {settings.root}/log')
+            raise LabError(
+                'the cloud is not complete; what failed is above. '
+                'The next run carries on from there. '
+                f'All logs: {settings.root}/log'
+            )
         (settings.root / 'state' / 'installed').touch()
         if args.cloud_only:
             return 0
@@ -52,12 +54,14 @@ def up(settings, args) -> int:
 
 def run_main_job(settings, started: float) -> int:
     """Create the tenant's database and report on it; return the exit code."""
-    command = [str(settings.root / 'venv' / 'bin' / 'python'), '-m',
-               'main_job', str(settings.root / 'run' / 'settings.json')]
-    environ = dict(os.environ, PYTHONPATH=str(LAB_DIR),
-                   LAB_STARTED=repr(_epoch(started)))
-    process = subprocess.Popen(command, env=environ, cwd=LAB_DIR,
-                               stdin=subprocess.DEVNULL)
+    command = [
+        str(settings.root / 'venv' / 'bin' / 'python'),
+        '-m',
+        'main_job',
+        str(settings.root / 'run' / 'settings.json'),
+    ]
+    environ = dict(os.environ, PYTHONPATH=str(LAB_DIR), LAB_STARTED=repr(_epoch(started)))
+    process = subprocess.Popen(command, env=environ, cwd=LAB_DIR, stdin=subprocess.DEVNULL)
     return _wait(process)
 
 
@@ -68,8 +72,7 @@ def exclusive():
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise LabError('another run is under way '
-                           f'(it holds {LOCK})') from None
+            raise LabError(f'another run is under way (it holds {LOCK})') from None
         yield
 
 
@@ -90,9 +93,18 @@ def ensure_tools(settings) -> None:
         _apt(['python3-venv'], log)
     shutil.rmtree(tools, ignore_errors=True)
     _logged(['/usr/bin/python3', '-m', 'venv', str(tools)], log)
-    _logged([str(tools / 'bin' / 'pip'), 'install', '--quiet',
-             '-r', str(LAB_DIR / 'tools-requirements.txt'),
-             '-c', str(LAB_DIR / 'constraints.txt')], log)
+    _logged(
+        [
+            str(tools / 'bin' / 'pip'),
+            'install',
+            '--quiet',
+            '-r',
+            str(LAB_DIR / 'tools-requirements.txt'),
+            '-c',
+            str(LAB_DIR / 'constraints.txt'),
+        ],
+        log,
+    )
     mark.write_text(wanted)
 
 
@@ -115,10 +127,15 @@ def run_playbook(settings, started: float) -> int:
         'LAB_STARTED': repr(_epoch(started)),
         'LC_ALL': 'C.UTF-8',
     }
-    command = [str(settings.root / 'ansible' / 'bin' / 'ansible-playbook'),
-               '-i', 'localhost,', str(LAB_DIR / 'site.yml'), '-e', f'@{variables}']
-    process = subprocess.Popen(command, env=environ, cwd=LAB_DIR,
-                               stdin=subprocess.DEVNULL)
+    command = [
+        str(settings.root / 'ansible' / 'bin' / 'ansible-playbook'),
+        '-i',
+        'localhost,',
+        str(LAB_DIR / 'site.yml'),
+        '-e',
+        f'@{variables}',
+    ]
+    process = subprocess.Popen(command, env=environ, cwd=LAB_DIR, stdin=subprocess.DEVNULL)
     return _wait(process)
 
 
@@ -142,14 +159,25 @@ def _tools_digest():
 
 
 def _has_venv():
-    return subprocess.run(['/usr/bin/python3', '-c', 'import ensurepip, venv'],
-                          capture_output=True).returncode == 0
+    return (
+        subprocess.run(
+            ['/usr/bin/python3', '-c', 'import ensurepip, venv'], capture_output=True
+        ).returncode
+        == 0
+    )
 
 
 def _apt(packages, log):
     environ = dict(os.environ, DEBIAN_FRONTEND='noninteractive')
-    install = ['apt-get', '-o', 'DPkg::Lock::Timeout=600', 'install', '-y',
-               '--no-install-recommends', *packages]
+    install = [
+        'apt-get',
+        '-o',
+        'DPkg::Lock::Timeout=600',
+        'install',
+        '-y',
+        '--no-install-recommends',
+        *packages,
+    ]
     for attempt in range(APT_ATTEMPTS):
         try:
             _logged(['apt-get', 'update'], log, environ)
@@ -161,11 +189,10 @@ def _apt(packages, log):
 
 def _logged(command, log: pathlib.Path, environ=None):
     with open(log, 'ab') as out:
-        done = subprocess.run(command, env=environ, stdout=out,
-                              stderr=subprocess.STDOUT,
-                              stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, env=environ, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
     if done.returncode:
         tail = log.read_text(errors='replace').splitlines()[-10:]
         print('\n'.join(f'  | {line}' for line in tail), file=sys.stderr)
-        raise LabError(f'{command[0]} failed with exit code '
-                       f'{done.returncode}; its log: {log}')
+        raise LabError(f'{command[0]} failed with exit code {done.returncode}; its log: {log}')

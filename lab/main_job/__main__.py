@@ -29,10 +29,8 @@ class MainJob:
     def __init__(self, settings: dict):
         self.settings = settings
         self.root = pathlib.Path(settings['lab_root'])
-        self.credentials = json.loads(
-            (self.root / 'etc' / 'credentials.json').read_text())
-        self.client = client.Client(self.root / 'venv',
-                                    self.credentials['tenant'])
+        self.credentials = json.loads((self.root / 'etc' / 'credentials.json').read_text())
+        self.client = client.Client(self.root / 'venv', self.credentials['tenant'])
         self.report_path = self.root / 'report.json'
         self.report = report.load(self.report_path)
         self.progress = Progress({})
@@ -40,7 +38,7 @@ class MainJob:
     def run(self):
         instance, created = self._ensure_instance()
         if not created and self._belongs(self.report, instance):
-            self._verify()
+            self._verify(instance)
         else:
             self._use(instance)
         report.save(self.report_path, self.report)
@@ -50,25 +48,28 @@ class MainJob:
         """Return the instance and whether this run made it."""
         instance = self.client.find_instance(INSTANCE)
         if instance and instance['status'] in ('ERROR', 'FAILED'):
-            with self.progress.step('remove_failed', 'remove the instance '
-                                    'that an earlier run left failed'):
+            with self.progress.step(
+                'remove_failed', 'remove the instance that an earlier run left failed'
+            ):
                 self.client.delete_instance(instance['id'])
             instance = None
         if instance:
-            return self._healthy(instance['id'], 'wait for the database'), \
-                False
+            return self._healthy(instance['id'], 'wait for the database'), False
         self.progress.durations.clear()
         began = time.monotonic()
-        with self.progress.step('request', 'openstack database instance '
-                                f'create {INSTANCE}'):
+        with self.progress.step('request', f'openstack database instance create {INSTANCE}'):
             network_id = self.client.network_id(NETWORK)
             instance = self.client.create_instance(
-                INSTANCE, flavor=FLAVOR, volume_type=VOLUME_TYPE,
-                size=self.settings['lab_volume_gib'], datastore='mysql',
-                nic=f'net-id={network_id}', is_public=True)
+                INSTANCE,
+                flavor=FLAVOR,
+                volume_type=VOLUME_TYPE,
+                size=self.settings['lab_volume_gib'],
+                datastore='mysql',
+                nic=f'net-id={network_id}',
+                is_public=True,
+            )
         instance = self._healthy(instance['id'], 'build it until HEALTHY')
-        self.progress.durations['create_to_healthy'] = round(
-            time.monotonic() - began, 1)
+        self.progress.durations['create_to_healthy'] = round(time.monotonic() - began, 1)
         return instance, True
 
     def _healthy(self, instance_id, text):
@@ -79,16 +80,18 @@ class MainJob:
     def _belongs(previous, instance):
         return previous.get('instance', {}).get('id') == instance['id']
 
-    def _verify(self):
+    def _verify(self, instance):
         """Ask the database of an earlier run again."""
         if 'seconds' not in self.report:
             raise JobError(f'{self.report_path} is damaged: remove it')
         with self.progress.step('verify', 'ask the database again'):
-            reached = self._database(self.report['instance'])
+            # It may have been resized since.
+            facts = self._instance_facts(instance)
+            self.report |= {'instance': facts, 'try_next': self._try_next(facts)}
+            reached = self._database(facts)
             reached.wait_reachable()
             self.report['mysql'] = reached.settings()
-            self.report['placement'] = self._placement(
-                self.report['instance']['id'])
+            self.report['placement'] = self._placement(facts['id'])
 
     def _use(self, instance):
         """Make a database and a user, connect, run sysbench, look at Ceph."""
@@ -97,10 +100,8 @@ class MainJob:
         reached = self._database(facts)
         with step('database_and_user', 'create a database and a user'):
             self.client.ensure_database(instance['id'], DATABASE)
-            self.client.ensure_user(instance['id'], USER, reached.password,
-                                    DATABASE)
-        with step('connect', f'connect to {facts["address"]} over the '
-                  'network'):
+            self.client.ensure_user(instance['id'], USER, reached.password, DATABASE)
+        with step('connect', f'connect to {facts["address"]} over the network'):
             reached.wait_reachable()
         with step('sysbench_prepare', 'sysbench prepare'):
             reached.prepare()
@@ -110,45 +111,55 @@ class MainJob:
         with step('placement', 'ask Ceph where the volume lies'):
             place = self._placement(instance['id'])
         self.report = {
-            'made_at': datetime.datetime.now(datetime.UTC).isoformat(
-                timespec='seconds'),
-            'instance': facts, 'mysql': reached.settings(),
-            'sysbench': figures, 'sysbench_seconds': seconds,
-            'placement': place, 'virt_type': self._virt_type(),
+            'made_at': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
+            'instance': facts,
+            'mysql': reached.settings(),
+            'sysbench': figures,
+            'sysbench_seconds': seconds,
+            'placement': place,
+            'virt_type': self._virt_type(),
             'seconds': self._seconds(),
-            'connect': f'mysql -h {facts["address"]} -u {USER} '
-                       f'-p{reached.password} {DATABASE}',
-            'try_next': [
-                'eval "$(make -s lab-env)"',
-                'openstack database instance list',
-                f'openstack database instance resize volume {INSTANCE} '
-                f'{facts["size_gib"] + 1}',
-                'make lab-status']}
+            'connect': f'mysql -h {facts["address"]} -u {USER} -p{reached.password} {DATABASE}',
+            'try_next': self._try_next(facts),
+        }
+
+    @staticmethod
+    def _try_next(facts):
+        return [
+            'eval "$(make -s lab-env)"',
+            'openstack database instance list',
+            f'openstack database instance resize volume {INSTANCE} {facts["size_gib"] + 1}',
+            'make lab-status',
+        ]
 
     def _seconds(self):
         durations = dict(self.progress.durations)
         started = os.environ.get('LAB_STARTED')
         if started:
-            durations['everything_since_make_lab'] = round(
-                time.time() - float(started), 1)
+            durations['everything_since_make_lab'] = round(time.time() - float(started), 1)
         return durations
 
     def _instance_facts(self, instance):
-        public = [a['address'] for a in instance['addresses']
-                  if a['type'] == 'public']
+        public = [a['address'] for a in instance['addresses'] if a['type'] == 'public']
         if not public:
-            raise JobError(f'instance {instance["id"]} has no floating IP: '
-                           f'{instance["addresses"]}')
-        return {'id': instance['id'], 'name': instance['name'],
-                'status': 'ACTIVE, HEALTHY', 'address': public[0],
-                'flavor': FLAVOR, 'volume_type': VOLUME_TYPE,
-                'size_gib': self.settings['lab_volume_gib'],
-                'datastore_version': instance['datastore_version']}
+            raise JobError(f'instance {instance["id"]} has no floating IP: {instance["addresses"]}')
+        flavor_id = instance.get('flavor')
+        return {
+            'id': instance['id'],
+            'name': instance['name'],
+            'status': 'ACTIVE, HEALTHY',
+            'address': public[0],
+            'flavor': self.client.flavor_name(flavor_id) if flavor_id else FLAVOR,
+            'volume_type': VOLUME_TYPE,
+            # As the stock client shows the volume: its size in GiB.
+            'size_gib': instance['volume'],
+            'datastore_version': instance['datastore_version'],
+        }
 
     def _database(self, facts):
-        return database.Database(host=facts['address'], user=USER,
-                                 password=self._password(facts['id']),
-                                 name=DATABASE)
+        return database.Database(
+            host=facts['address'], user=USER, password=self._password(facts['id']), name=DATABASE
+        )
 
     def _password(self, instance_id):
         """Return the tenant's password for this instance, kept across runs."""
@@ -162,20 +173,24 @@ class MainJob:
     def _placement(self, instance_id):
         admin = self.credentials['admin']
         cloud = openstack.connect(
-            load_yaml_config=False, load_envvars=False,
-            region_name=admin['OS_REGION_NAME'], auth={
+            load_yaml_config=False,
+            load_envvars=False,
+            region_name=admin['OS_REGION_NAME'],
+            auth={
                 'auth_url': admin['OS_AUTH_URL'],
                 'username': admin['OS_USERNAME'],
                 'password': admin['OS_PASSWORD'],
                 'project_name': admin['OS_PROJECT_NAME'],
-                'user_domain_id': 'default', 'project_domain_id': 'default'})
-        volumes = list(cloud.block_storage.volumes(
-            all_projects=True, name=f'trove-{instance_id}'))
+                'user_domain_id': 'default',
+                'project_domain_id': 'default',
+            },
+        )
+        volumes = list(cloud.block_storage.volumes(all_projects=True, name=f'trove-{instance_id}'))
         if len(volumes) != 1:
-            raise JobError(f'{len(volumes)} volumes are named '
-                           f'trove-{instance_id}, 1 expected')
-        return placement.prove(str(self.root / 'etc/ceph/ceph.conf'), POOL,
-                               f'volume-{volumes[0].id}', DEVICE_CLASS)
+            raise JobError(f'{len(volumes)} volumes are named trove-{instance_id}, 1 expected')
+        return placement.prove(
+            str(self.root / 'etc/ceph/ceph.conf'), POOL, f'volume-{volumes[0].id}', DEVICE_CLASS
+        )
 
     def _virt_type(self):
         found = (self.root / 'state' / 'virt-type').read_text().strip()

@@ -35,6 +35,9 @@ class Client:
     def network_id(self, name: str) -> str:
         return self._json('network', 'show', name)['id']
 
+    def flavor_name(self, flavor_id: str) -> str:
+        return self._json('flavor', 'show', flavor_id)['name']
+
     def create_instance(self, name: str, **options) -> dict:
         """Ask for an instance; it is built when this returns.
 
@@ -61,22 +64,22 @@ class Client:
             if (status, health) == ('ACTIVE', 'HEALTHY'):
                 return one
             if status in ('ERROR', 'FAILED'):
-                raise JobError(f'instance {instance_id} is {status}: '
-                               f'{one.get("fault") or "no reason given"}')
+                raise JobError(
+                    f'instance {instance_id} is {status}: {one.get("fault") or "no reason given"}'
+                )
             if waited > CREATE_TIMEOUT_SEC:
-                raise JobError(f'instance {instance_id} is still {status} '
-                               f'{health} after {int(waited)} s')
+                raise JobError(
+                    f'instance {instance_id} is still {status} {health} after {int(waited)} s'
+                )
             time.sleep(POLL_SEC)
 
     def delete_instance(self, instance_id: str):
         """Delete an instance that is not being built, and wait until gone."""
         self._run('database', 'instance', 'delete', instance_id)
         deadline = time.monotonic() + DELETE_TIMEOUT_SEC
-        while any(one['ID'] == instance_id
-                  for one in self._json('database', 'instance', 'list')):
+        while any(one['ID'] == instance_id for one in self._json('database', 'instance', 'list')):
             if time.monotonic() > deadline:
-                raise JobError(f'instance {instance_id} is not gone after '
-                               f'{DELETE_TIMEOUT_SEC} s')
+                raise JobError(f'instance {instance_id} is not gone after {DELETE_TIMEOUT_SEC} s')
             time.sleep(POLL_SEC)
 
     def ensure_database(self, instance_id: str, name: str):
@@ -84,12 +87,12 @@ class Client:
         if name not in [one['Name'] for one in databases]:
             self._run('database', 'db', 'create', instance_id, name)
 
-    def ensure_user(self, instance_id: str, user: str, password: str,
-                    database: str):
+    def ensure_user(self, instance_id: str, user: str, password: str, database: str):
         users = self._json('database', 'user', 'list', instance_id)
         if user not in [one['Name'] for one in users]:
-            self._run('database', 'user', 'create', instance_id, user,
-                      password, '--databases', database)
+            self._run(
+                'database', 'user', 'create', instance_id, user, password, '--databases', database
+            )
 
     def _json(self, *arguments):
         return json.loads(self._run(*arguments, '-f', 'json') or '[]')
@@ -97,14 +100,18 @@ class Client:
     def _run(self, *arguments):
         shown = ' '.join(arguments[:4])
         try:
-            done = subprocess.run([self._program, *arguments], text=True,
-                                  capture_output=True, env=self._environ,
-                                  timeout=COMMAND_TIMEOUT_SEC)
+            done = subprocess.run(
+                [self._program, *arguments],
+                text=True,
+                capture_output=True,
+                env=self._environ,
+                timeout=COMMAND_TIMEOUT_SEC,
+            )
         except subprocess.TimeoutExpired:
             # Its own text would show the arguments, a password among them.
-            raise JobError(f'openstack {shown} … does not answer within '
-                           f'{COMMAND_TIMEOUT_SEC} s') from None
+            raise JobError(
+                f'openstack {shown} … does not answer within {COMMAND_TIMEOUT_SEC} s'
+            ) from None
         if done.returncode:
-            raise JobError(f'openstack {shown} … failed: '
-                           f'{done.stderr.strip()[-500:]}')
+            raise JobError(f'openstack {shown} … failed: {done.stderr.strip()[-500:]}')
         return done.stdout

@@ -12,10 +12,19 @@ from main_job.errors import JobError
 
 CONNECT_TIMEOUT_SEC = 300
 # What shows that the guest manager of this project set the server up.
-SETTINGS = ('version', 'innodb_buffer_pool_size', 'innodb_redo_log_capacity',
-            'innodb_io_capacity', 'innodb_flush_method',
-            'innodb_doublewrite', 'innodb_flush_log_at_trx_commit',
-            'sync_binlog', 'gtid_mode', 'log_bin', 'skip_name_resolve')
+SETTINGS = (
+    'version',
+    'innodb_buffer_pool_size',
+    'innodb_redo_log_capacity',
+    'innodb_io_capacity',
+    'innodb_flush_method',
+    'innodb_doublewrite',
+    'innodb_flush_log_at_trx_commit',
+    'sync_binlog',
+    'gtid_mode',
+    'log_bin',
+    'skip_name_resolve',
+)
 TABLES, ROWS, THREADS = 2, 5000, 4
 
 
@@ -39,14 +48,18 @@ class Database:
                 return self.query('SELECT 1')
             except pymysql.MySQLError as e:
                 if time.monotonic() > deadline:
-                    raise JobError(f'{self.host}:3306 does not answer SQL: '
-                                   f'{e}') from e
+                    raise JobError(f'{self.host}:3306 does not answer SQL: {e}') from e
             time.sleep(2)
 
     def query(self, statement: str) -> list[tuple]:
-        with pymysql.connect(host=self.host, user=self.user, port=3306,
-                             password=self.password, database=self.name,
-                             connect_timeout=30) as connection:
+        with pymysql.connect(
+            host=self.host,
+            user=self.user,
+            port=3306,
+            password=self.password,
+            database=self.name,
+            connect_timeout=30,
+        ) as connection:
             with connection.cursor() as cursor:
                 cursor.execute(statement)
                 return list(cursor.fetchall())
@@ -55,8 +68,7 @@ class Database:
         """Return the server variables named in :data:`SETTINGS`."""
         columns = ', '.join(f'@@{name}' for name in SETTINGS)
         row = self.query(f'SELECT {columns}')[0]
-        return {name: str(value) for name, value in
-                zip(SETTINGS, row, strict=True)}
+        return {name: str(value) for name, value in zip(SETTINGS, row, strict=True)}
 
     def prepare(self):
         """Fill sysbench's tables anew."""
@@ -65,21 +77,26 @@ class Database:
 
     def load(self, seconds: int) -> dict:
         """Run oltp_read_write; return tps, qps and latency in ms."""
-        return parse_sysbench(self._sysbench(
-            'run', f'--time={seconds}', '--percentile=95'))
+        return parse_sysbench(self._sysbench('run', f'--time={seconds}', '--percentile=95'))
 
     def _sysbench(self, verb, *options):
-        command = ['sysbench', 'oltp_read_write', '--db-driver=mysql',
-                   f'--mysql-host={self.host}', f'--mysql-user={self.user}',
-                   f'--mysql-db={self.name}', f'--tables={TABLES}',
-                   f'--mysql-password={self.password}',
-                   f'--table-size={ROWS}', f'--threads={THREADS}',
-                   *options, verb]
-        done = subprocess.run(command, text=True, capture_output=True,
-                              timeout=1800)
+        command = [
+            'sysbench',
+            'oltp_read_write',
+            '--db-driver=mysql',
+            f'--mysql-host={self.host}',
+            f'--mysql-user={self.user}',
+            f'--mysql-db={self.name}',
+            f'--tables={TABLES}',
+            f'--mysql-password={self.password}',
+            f'--table-size={ROWS}',
+            f'--threads={THREADS}',
+            *options,
+            verb,
+        ]
+        done = subprocess.run(command, text=True, capture_output=True, timeout=1800)
         if done.returncode:
-            raise JobError(f'sysbench {verb} failed: '
-                           f'{(done.stderr or done.stdout).strip()[-400:]}')
+            raise JobError(f'sysbench {verb} failed: {(done.stderr or done.stdout).strip()[-400:]}')
         return done.stdout
 
 
@@ -94,9 +111,9 @@ def parse_sysbench(text: str) -> dict:
         'errors': r'ignored errors:\s+(\d+)',
         'latency_avg_ms': r'avg:\s+([\d.]+)',
         'latency_p95_ms': r'95th percentile:\s+([\d.]+)',
-        'latency_max_ms': r'max:\s+([\d.]+)'}
-    found = {key: re.search(pattern, text)
-             for key, pattern in patterns.items()}
+        'latency_max_ms': r'max:\s+([\d.]+)',
+    }
+    found = {key: re.search(pattern, text) for key, pattern in patterns.items()}
     missing = [key for key, match in found.items() if not match]
     if missing:
         raise JobError(f'sysbench reported no {", ".join(missing)}')

@@ -21,37 +21,45 @@ def prove(ceph_conf: str, pool: str, image: str, device_class: str) -> dict:
     try:
         return _prove(ceph_conf, pool, image, device_class)
     except (rados.Error, rbd.Error) as e:
-        raise JobError(f'Ceph does not say where {pool}/{image} lies: '
-                       f'{e}') from e
+        raise JobError(f'Ceph does not say where {pool}/{image} lies: {e}') from e
 
 
 def _prove(ceph_conf, pool, image, device_class):
     with rados.Rados(conffile=ceph_conf, name='client.admin') as cluster:
-        classes = {osd['id']: osd.get('device_class') for osd
-                   in _mon(cluster, 'osd tree')['nodes'] if osd['id'] >= 0}
+        classes = {
+            osd['id']: osd.get('device_class')
+            for osd in _mon(cluster, 'osd tree')['nodes']
+            if osd['id'] >= 0
+        }
         with cluster.open_ioctx(pool) as ioctx:
             with rbd.Image(ioctx, image, read_only=True) as opened:
                 # With the dot: another image's id may begin with this one's.
                 prefix = opened.block_name_prefix() + '.'
-                size_gib = opened.size() / 1024 ** 3
-            names = [o.key for o in ioctx.list_objects()
-                     if o.key.startswith(prefix)]
+                size_gib = opened.size() / 1024**3
+            names = [o.key for o in ioctx.list_objects() if o.key.startswith(prefix)]
         count = dict.fromkeys(classes, 0)
         for name in names:
             mapped = _mon(cluster, 'osd map', pool=pool, object=name)
             for osd in mapped['acting']:
                 count[osd] += 1
     used = {osd: n for osd, n in count.items() if n}
-    wrong = {osd: classes[osd] for osd in used
-             if classes[osd] != device_class}
+    wrong = {osd: classes[osd] for osd in used if classes[osd] != device_class}
     if wrong or not used:
-        raise JobError(f'image {pool}/{image} should lie on {device_class} '
-                       f'OSDs alone, but: {wrong or "it has no objects"}')
-    return {'pool': pool, 'image': image, 'size_gib': round(size_gib, 2),
-            'objects': len(names), 'device_class': device_class,
-            'copies_by_osd': {str(osd): n for osd, n in sorted(used.items())},
-            'osds_of_other_classes': sorted(set(classes) - set(used) - {
-                osd for osd, c in classes.items() if c == device_class})}
+        raise JobError(
+            f'image {pool}/{image} should lie on {device_class} '
+            f'OSDs alone, but: {wrong or "it has no objects"}'
+        )
+    return {
+        'pool': pool,
+        'image': image,
+        'size_gib': round(size_gib, 2),
+        'objects': len(names),
+        'device_class': device_class,
+        'copies_by_osd': {str(osd): n for osd, n in sorted(used.items())},
+        'osds_of_other_classes': sorted(
+            set(classes) - set(used) - {osd for osd, c in classes.items() if c == device_class}
+        ),
+    }
 
 
 def _mon(cluster, prefix, **arguments):

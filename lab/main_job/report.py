@@ -18,7 +18,7 @@ def save(path: pathlib.Path, report: dict) -> None:
     temporary = path.with_suffix('.new')
     text = json.dumps(report, indent=1) + '\n'
     temporary.unlink(missing_ok=True)
-    temporary.touch(mode=0o600)       # how to connect has the password in it
+    temporary.touch(mode=0o600)  # how to connect has the password in it
     temporary.write_text(text)
     os.rename(temporary, path)
 
@@ -29,8 +29,10 @@ def render(report: dict) -> str:
     for label, value in _facts(report):
         lines.append(f'  {label:<12} {value}')
     lines += ['', '  How long it took (seconds)']
-    lines += [f'    {seconds:8.1f}  {name.replace("_", " ")}'
-              for name, seconds in report['seconds'].items()]
+    lines += [
+        f'    {seconds:8.1f}  {name.replace("_", " ")}'
+        for name, seconds in report['seconds'].items()
+    ]
     lines += ['', '  Connect', f'    {report["connect"]}', '', '  Try next']
     lines += [f'    {hint}' for hint in report['try_next']]
     return '\n'.join(lines)
@@ -39,22 +41,34 @@ def render(report: dict) -> str:
 def _facts(report):
     instance, place = report['instance'], report['placement']
     load_figures, mysql = report['sysbench'], report['mysql']
-    osds = ', '.join(f'osd.{osd} ({n})'
-                     for osd, n in place['copies_by_osd'].items())
-    pool_mib = int(mysql['innodb_buffer_pool_size']) // 1024 ** 2
-    redo_mib = int(mysql['innodb_redo_log_capacity']) // 1024 ** 2
-    yield 'instance', (f'{instance["name"]} ({instance["id"]}), '
-                       f'{instance["status"]}')
-    yield 'flavor', (f'{instance["flavor"]}, volume {instance["size_gib"]} '
-                     f'GiB of type {instance["volume_type"]}')
+    osds = ', '.join(f'osd.{osd} ({n})' for osd, n in place['copies_by_osd'].items())
+    pool_mib = int(mysql['innodb_buffer_pool_size']) // 1024**2
+    redo_mib = int(mysql['innodb_redo_log_capacity']) // 1024**2
+    yield 'instance', (f'{instance["name"]} ({instance["id"]}), {instance["status"]}')
+    yield (
+        'flavor',
+        (
+            f'{instance["flavor"]}, volume {instance["size_gib"]} '
+            f'GiB of type {instance["volume_type"]}'
+        ),
+    )
     yield 'address', f'{instance["address"]}:3306 (floating IP)'
-    yield 'server', (f'MySQL {mysql["version"]}, buffer pool {pool_mib} MiB, '
-                     f'redo {redo_mib} MiB, {mysql["innodb_flush_method"]}, '
-                     f'GTID {mysql["gtid_mode"]}')
-    yield 'volume', (f'{place["pool"]}/{place["image"]}: '
-                     f'{place["objects"]} objects')
+    yield (
+        'server',
+        (
+            f'MySQL {mysql["version"]}, buffer pool {pool_mib} MiB, '
+            f'redo {redo_mib} MiB, {mysql["innodb_flush_method"]}, '
+            f'GTID {mysql["gtid_mode"]}'
+        ),
+    )
+    yield 'volume', (f'{place["pool"]}/{place["image"]}: {place["objects"]} objects')
     yield 'lies on', f'{place["device_class"]} only: {osds}'
-    yield 'sysbench', (f'oltp_read_write {report["sysbench_seconds"]} s, '
-                       f'{load_figures["tps"]:.1f} TPS, p95 '
-                       f'{load_figures["latency_p95_ms"]:.0f} ms '
-                       f'(CPU: {report["virt_type"]})')
+    yield (
+        'sysbench',
+        (
+            f'oltp_read_write {report["sysbench_seconds"]} s, '
+            f'{load_figures["tps"]:.1f} TPS, p95 '
+            f'{load_figures["latency_p95_ms"]:.0f} ms '
+            f'(CPU: {report["virt_type"]})'
+        ),
+    )

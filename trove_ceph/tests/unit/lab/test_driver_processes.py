@@ -91,7 +91,7 @@ class BelongingTest(LabTestCase):
         self.assertEqual(f'[{sibling.pid}]\n', done.stdout, done.stderr)
 
     def test_all_processes_of_the_machine_are_looked_at(self):
-        self.assertTrue({1, os.getpid()} <= set(lab_process.machine_pids()))
+        self.assertLessEqual({1, os.getpid()}, set(lab_process.machine_pids()))
         # But not by these tests, which end real ones.
         self.assertNotIn(1, processes.pids())
 
@@ -164,6 +164,7 @@ class EndTest(LabTestCase):
         process.kill()
         process.wait()
         self.assertEqual(('?', 0), (processes.name_of(process.pid), processes.rss_mib(process.pid)))
+
 
 class GuestsTest(LabTestCase):
     def test_guests_of_this_lab_alone(self):

@@ -54,6 +54,10 @@ class ClientTest(base.BaseTestCase):
     def _wait(self):
         return self.client.wait_healthy('u-1', lambda text, seconds: self.notes.append(text))
 
+    def test_flavor_name(self):
+        self._answers({'flavor show f-1': [{'id': 'f-1', 'name': 'db.large'}]})
+        self.assertEqual('db.large', self.client.flavor_name('f-1'))
+
     def _states(self, *pairs, **more):
         shown = [{'id': 'u-1', 'status': s, 'operating_status': o} | more for s, o in pairs]
         self._answers({'database instance show u-1': shown})

@@ -35,6 +35,9 @@ class FakeClient:
     def network_id(self, name):
         return f'id-of-{name}'
 
+    def flavor_name(self, flavor_id):
+        return {'f-small': 'db.small', 'f-large': 'db.large'}[flavor_id]
+
     def create_instance(self, name, **options):
         self.calls.append(('create', name))
         self.options = options
@@ -43,6 +46,8 @@ class FakeClient:
             'name': name,
             'status': 'BUILD',
             'datastore_version': '9.7.4',
+            'flavor': 'f-small',
+            'volume': options.get('size'),
             'addresses': [
                 {'address': '10.22.0.5', 'type': 'private'},
                 {'address': '10.21.0.9', 'type': 'public'},
@@ -128,6 +133,7 @@ class MainJobTest(MainJobTestCase):
             },
             set(made['seconds']) - {'everything_since_make_lab'},
         )
+        self.assertEqual(('db.small', 2), self._flavor_and_size(made))
         self.assertEqual('net-id=id-of-tenant-net', self.client.options['nic'])
 
     def test_second_run_changes_nothing(self):
@@ -139,6 +145,25 @@ class MainJobTest(MainJobTestCase):
         self.assertEqual(first, self._report())
         self.database.return_value.load.assert_called_once()
         self.assertEqual(2, self.place.call_count)
+
+    def _flavor_and_size(self, made):
+        return made['instance']['flavor'], made['instance']['size_gib']
+
+    def test_resized_instance_is_reported_as_it_is(self):
+        self._run()
+        (instance,) = self.client.instances.values()
+        instance |= {'flavor': 'f-large', 'volume': 5}
+        self._run()
+        made = self._report()
+        self.assertEqual(('db.large', 5), self._flavor_and_size(made))
+        self.assertIn('resize volume first-database 6', ' '.join(made['try_next']))
+        self.assertEqual(1, self._verbs().count('create'))
+
+    def test_unknown_flavor(self):
+        job = main_job.MainJob(self.settings)
+        instance = self.client.create_instance('x', size=3)
+        del instance['flavor']
+        self.assertEqual('db.small', job._instance_facts(instance)['flavor'])
 
     def test_failed_instance_is_replaced(self):
         self.client.healthy = False

@@ -77,12 +77,14 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_stats(self, stats):
         self._end_task()
         self._end_role()
-        failed = any(stats.summarize(host)[kind] for host in stats.processed
-                     for kind in ('failures', 'unreachable'))
+        failed = any(
+            stats.summarize(host)[kind]
+            for host in stats.processed
+            for kind in ('failures', 'unreachable')
+        )
         changed = sum(stats.changed.values())
         word = 'stopped' if failed else 'done'
-        self._print(f'{word} after {_minutes(self._elapsed())}, '
-                    f'{changed} changed')
+        self._print(f'{word} after {_minutes(self._elapsed())}, {changed} changed')
 
     def _end_task(self):
         took = time.time() - self._task_started
@@ -94,16 +96,16 @@ class CallbackModule(CallbackBase):
         if self._role is None:
             return
         took = time.time() - self._role_started
-        changed = f', {self._role_changed} changed' if self._role_changed \
-            else ''
-        self._print(f'{self._place()} {self._role:<12} {took:6.1f} s'
-                    f'{changed}   (elapsed {_minutes(self._elapsed())})')
+        changed = f', {self._role_changed} changed' if self._role_changed else ''
+        self._print(
+            f'{self._place()} {self._role:<12} {took:6.1f} s'
+            f'{changed}   (elapsed {_minutes(self._elapsed())})'
+        )
         self._role = None
 
     def _place(self):
         total = len(self._roles)
-        number = self._roles.index(self._role) + 1 \
-            if self._role in self._roles else 0
+        number = self._roles.index(self._role) + 1 if self._role in self._roles else 0
         return f'[{number:2}/{total}]'
 
     def _elapsed(self):

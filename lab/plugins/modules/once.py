@@ -37,17 +37,23 @@ options:
 
 LOG_LINES = 15
 RETRY_WAIT_SEC = 5
-CANNOT_EXECUTE = 127              # as a shell says it
+CANNOT_EXECUTE = 127  # as a shell says it
 
 
 def wanted_digest(commands, inputs):
     """Return the digest of everything the result depends on."""
-    total = hashlib.sha256(repr(commands).encode())
+    parts = [repr(commands).encode()]
     for item in inputs:
-        total.update(item.encode())
+        parts.append(item.encode())
         if os.path.isfile(item):
             with open(item, 'rb') as f:
-                total.update(f.read())
+                parts.append(f.read())
+        else:
+            parts.append(b'')
+    # Each with its length, so that no text moves from one to the next unseen.
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(b'%d:' % len(part) + part)
     return total.hexdigest()
 
 
@@ -69,9 +75,13 @@ def run(command, log, environment, attempts):
             out.write(f'+ {" ".join(command)}\n'.encode())
             out.flush()
             try:
-                code = subprocess.run(command, env=environment, stdout=out,
-                                      stderr=subprocess.STDOUT,
-                                      stdin=subprocess.DEVNULL).returncode
+                code = subprocess.run(
+                    command,
+                    env=environment,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    stdin=subprocess.DEVNULL,
+                ).returncode
             except OSError as e:
                 out.write(f'{e}\n'.encode())
                 code = CANNOT_EXECUTE
@@ -81,20 +91,22 @@ def run(command, log, environment, attempts):
 
 
 def main():
-    module = AnsibleModule(argument_spec={
-        'mark': {'type': 'path', 'required': True},
-        'commands': {'type': 'list', 'elements': 'list', 'required': True},
-        'inputs': {'type': 'list', 'elements': 'str', 'default': []},
-        'log': {'type': 'path', 'required': True},
-        'environment': {'type': 'dict', 'default': {}},
-        'attempts': {'type': 'int', 'default': 1}})
+    module = AnsibleModule(
+        argument_spec={
+            'mark': {'type': 'path', 'required': True},
+            'commands': {'type': 'list', 'elements': 'list', 'required': True},
+            'inputs': {'type': 'list', 'elements': 'str', 'default': []},
+            'log': {'type': 'path', 'required': True},
+            'environment': {'type': 'dict', 'default': {}},
+            'attempts': {'type': 'int', 'default': 1},
+        }
+    )
     p = module.params
     commands = [[str(word) for word in command] for command in p['commands']]
     digest = wanted_digest(commands, p['inputs'])
     if done_before(p['mark'], digest):
         module.exit_json(changed=False)
-    environment = dict(os.environ, **{k: str(v) for k, v
-                                      in p['environment'].items()})
+    environment = dict(os.environ, **{k: str(v) for k, v in p['environment'].items()})
     # What an earlier input made is no longer whole once a command has begun.
     if os.path.exists(p['mark']):
         os.unlink(p['mark'])
@@ -103,8 +115,9 @@ def main():
         if code:
             with open(p['log'], errors='replace') as f:
                 tail = ''.join(f.readlines()[-LOG_LINES:])
-            module.fail_json(msg=f'{command[0]} failed with exit code {code}',
-                             stdout=tail, log=p['log'])
+            module.fail_json(
+                msg=f'{command[0]} failed with exit code {code}', stdout=tail, log=p['log']
+            )
     os.makedirs(os.path.dirname(p['mark']), exist_ok=True)
     with open(p['mark'] + '.new', 'w') as f:
         f.write(digest)

@@ -98,8 +98,10 @@ class Supervisor:
     def __init__(self, home):
         self.home = home
         self._proxy = xmlrpc.client.ServerProxy(
-            'http://localhost', allow_none=True,
-            transport=_UnixTransport(f'{home}/run/supervisor.sock'))
+            'http://localhost',
+            allow_none=True,
+            transport=_UnixTransport(f'{home}/run/supervisor.sock'),
+        )
 
     @property
     def rpc(self):
@@ -109,14 +111,20 @@ class Supervisor:
         """Start supervisord if it does not answer; return whether it was."""
         if self._answers():
             return False
-        subprocess.run([f'{self.home}/ansible/bin/supervisord', '-c',
-                        f'{self.home}/etc/supervisord.conf'], check=True,
-                       capture_output=True, text=True, cwd=self.home)
+        subprocess.run(
+            [f'{self.home}/ansible/bin/supervisord', '-c', f'{self.home}/etc/supervisord.conf'],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=self.home,
+        )
         deadline = time.monotonic() + 20
         while not self._answers():
             if time.monotonic() > deadline:
-                raise Failure('supervisord was started but does not answer',
-                              f'{self.home}/log/supervisord.log')
+                raise Failure(
+                    'supervisord was started but does not answer',
+                    f'{self.home}/log/supervisord.log',
+                )
             time.sleep(0.1)
         return True
 
@@ -180,12 +188,12 @@ class Supervisor:
             if info['statename'] == 'FATAL' or len(starts) > MAX_STARTS:
                 why = info['spawnerr'] or f'started {len(starts)} times'
                 raise Failure(f'{name} does not stay up: {why}', log)
-            if info['statename'] == 'RUNNING' and \
-                    ready(program.get('ready') or {}):
+            if info['statename'] == 'RUNNING' and ready(program.get('ready') or {}):
                 return
             if time.monotonic() > deadline:
-                raise Failure(f'{name} ({info["statename"]}) does not answer '
-                              f'on {program.get("ready")}', log)
+                raise Failure(
+                    f'{name} ({info["statename"]}) does not answer on {program.get("ready")}', log
+                )
             time.sleep(0.2)
 
 
@@ -193,13 +201,19 @@ def render(program, home):
     """Return the supervisor section of a program."""
     environment = dict(program.get('environment') or {})
     environment['LAB_CONFIG_DIGEST'] = digest(program.get('files') or [])
-    pairs = ','.join(f'{key}="{str(value).replace("%", "%%")}"'
-                     for key, value in sorted(environment.items()))
+    pairs = ','.join(
+        f'{key}="{str(value).replace("%", "%%")}"' for key, value in sorted(environment.items())
+    )
     return TEMPLATE.format(
-        name=program['name'], command=program['command'], home=home,
-        priority=program.get('priority', 50), user=program.get('user', 'root'),
-        directory=program.get('directory', home), environment=pairs,
-        stop_sec=program.get('stop_sec', 10))
+        name=program['name'],
+        command=program['command'],
+        home=home,
+        priority=program.get('priority', 50),
+        user=program.get('user', 'root'),
+        directory=program.get('directory', home),
+        environment=pairs,
+        stop_sec=program.get('stop_sec', 10),
+    )
 
 
 def digest(paths):
@@ -232,8 +246,12 @@ def ready(probe):
     if 'http' in probe:
         return _http_answers(probe['http'])
     if 'command' in probe:
-        return subprocess.run(probe['command'], capture_output=True,
-                              stdin=subprocess.DEVNULL).returncode == 0
+        return (
+            subprocess.run(
+                probe['command'], capture_output=True, stdin=subprocess.DEVNULL
+            ).returncode
+            == 0
+        )
     return True
 
 
@@ -276,24 +294,28 @@ def run(supervisor, programs, timeout_sec):
 
 
 def main():
-    module = AnsibleModule(argument_spec={
-        'home': {'type': 'path', 'required': True},
-        'programs': {'type': 'list', 'elements': 'dict', 'required': True},
-        'timeout_sec': {'type': 'int', 'default': 240}})
+    module = AnsibleModule(
+        argument_spec={
+            'home': {'type': 'path', 'required': True},
+            'programs': {'type': 'list', 'elements': 'dict', 'required': True},
+            'timeout_sec': {'type': 'int', 'default': 240},
+        }
+    )
     # A proxy set for downloads must not swallow probes of this machine.
     os.environ['no_proxy'] = '*'
     try:
-        touched = run(Supervisor(module.params['home']),
-                      module.params['programs'],
-                      module.params['timeout_sec'])
+        touched = run(
+            Supervisor(module.params['home']),
+            module.params['programs'],
+            module.params['timeout_sec'],
+        )
     except Failure as e:
         tail = ''
         if e.log and os.path.exists(e.log):
             with open(e.log, errors='replace') as f:
                 tail = ''.join(f.readlines()[-LOG_LINES:])
         module.fail_json(msg=str(e), stdout=tail, log=e.log)
-    except (OSError, subprocess.CalledProcessError,
-            xmlrpc.client.Fault) as e:
+    except (OSError, subprocess.CalledProcessError, xmlrpc.client.Fault) as e:
         module.fail_json(msg=f'supervisor: {e}')
     module.exit_json(changed=bool(touched), touched=touched)
 

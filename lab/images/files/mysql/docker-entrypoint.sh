@@ -57,8 +57,7 @@ read_settings() {
 }
 
 check_settings() {
-    if [[ -z $MYSQL_ROOT_PASSWORD && -z ${MYSQL_ALLOW_EMPTY_PASSWORD-} &&
-        -z ${MYSQL_RANDOM_ROOT_PASSWORD-} ]]; then
+    if [[ -z $MYSQL_ROOT_PASSWORD${MYSQL_ALLOW_EMPTY_PASSWORD-}${MYSQL_RANDOM_ROOT_PASSWORD-} ]]; then
         die "the database has no root password yet: set MYSQL_ROOT_PASSWORD," \
             "MYSQL_ALLOW_EMPTY_PASSWORD or MYSQL_RANDOM_ROOT_PASSWORD"
     fi
@@ -111,7 +110,7 @@ unless_marked() {
 }
 
 readonly MARKED="SELECT COUNT(*) FROM mysql.user WHERE User = 'root' AND Host = 'localhost'
- AND User_attributes->>'\$.metadata.first_start' = 'done'"
+    AND User_attributes->>'\$.metadata.first_start' = 'done'"
 
 # Print the statements that make the accounts; every one may be repeated.  They stay out of the
 # binary log, so that they are no transactions of this server to its replicas.
@@ -334,7 +333,9 @@ start() {
     own_init_file=$(option init-file)
     exec {init_sql}< <(
         accounts_sql
-        if [[ -n $own_init_file ]]; then cat "$own_init_file"; fi
+        if [[ -n $own_init_file ]]; then
+            cat "$own_init_file"
+        fi
     )
     confirm_accounts $$ {init_sql}<&- &
     exec "$@" --init-file="/dev/fd/$init_sql"
@@ -342,7 +343,9 @@ start() {
 
 main() {
     local argument
-    if [[ $# -eq 0 || ${1:0:1} == - ]]; then set -- mysqld "$@"; fi
+    if [[ $# -eq 0 || ${1:0:1} == - ]]; then
+        set -- mysqld "$@"
+    fi
     [[ $1 == mysqld ]] || exec "$@"
     for argument; do
         case $argument in
@@ -352,7 +355,9 @@ main() {
     read_options "$@"
     [[ $(id -u) != 0 ]] || drop_root "$@"
     mkdir -p "$DATADIR"
-    if [[ -d $COMMIT ]]; then move_up; fi
+    if [[ -d $COMMIT ]]; then
+        move_up
+    fi
     if ! has_database; then
         read_settings
         check_settings

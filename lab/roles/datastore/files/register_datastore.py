@@ -13,13 +13,14 @@ from trove_ceph.guestagent import tuning
 # The guest agent's manager. Every later update of the version must repeat both:
 # Trove resets to its defaults what an update omits.
 REGISTRY_EXT = 'trove_ceph.guestagent.manager.Manager'
-REPL_STRATEGY = ('trove.guestagent.strategies.replication.mysql_gtid.'
-                 'MysqlGTIDReplication')
+REPL_STRATEGY = 'trove.guestagent.strategies.replication.mysql_gtid.MysqlGTIDReplication'
 IMAGE_PROPERTIES = {
-    'hw_disk_bus': 'virtio', 'hw_vif_model': 'virtio',
+    'hw_disk_bus': 'virtio',
+    'hw_vif_model': 'virtio',
     'hw_rng_model': 'virtio',
     # The guest reads its config drive from a CD-ROM.
-    'hw_cdrom_bus': 'scsi', 'hw_scsi_model': 'virtio-scsi',
+    'hw_cdrom_bus': 'scsi',
+    'hw_scsi_model': 'virtio-scsi',
 }
 PREFIX = 'trove-guest-'
 
@@ -38,39 +39,58 @@ def upload(cloud, path, name):
     for image in cloud.image.images(name=name):
         if image.status == 'active':
             return image
-        cloud.image.delete_image(image)       # an upload that was cut off
+        cloud.image.delete_image(image)  # an upload that was cut off
     return cloud.create_image(
-        name, filename=path, disk_format='qcow2', container_format='bare',
-        visibility='private', wait=True, timeout=600, **IMAGE_PROPERTIES)
+        name,
+        filename=path,
+        disk_format='qcow2',
+        container_format='bare',
+        visibility='private',
+        wait=True,
+        timeout=600,
+        **IMAGE_PROPERTIES,
+    )
 
 
 def register(args, image_id):
     """Make the image the datastore version, the default, and load its rules."""
     version = args.mysql_version
     trove_manage(args, 'datastore_update', 'mysql', '')
-    trove_manage(args, 'datastore_version_update', 'mysql', version, 'mysql',
-                 image_id, '', '1', '--version', version,
-                 '--registry-ext', REGISTRY_EXT,
-                 '--repl-strategy', REPL_STRATEGY)
+    trove_manage(
+        args,
+        'datastore_version_update',
+        'mysql',
+        version,
+        'mysql',
+        image_id,
+        '',
+        '1',
+        '--version',
+        version,
+        '--registry-ext',
+        REGISTRY_EXT,
+        '--repl-strategy',
+        REPL_STRATEGY,
+    )
     trove_manage(args, 'datastore_update', 'mysql', version)
-    trove_manage(args, 'db_load_datastore_config_parameters', 'mysql', version,
-                 args.validation_rules)
+    trove_manage(
+        args, 'db_load_datastore_config_parameters', 'mysql', version, args.validation_rules
+    )
 
 
 def allow_flavors(cloud, args):
     """Let the API refuse the flavors in which MySQL does not fit."""
-    large = [flavor.id for flavor in cloud.compute.flavors()
-             if flavor.ram >= tuning.smallest_ram_mib()]
+    large = [
+        flavor.id for flavor in cloud.compute.flavors() if flavor.ram >= tuning.smallest_ram_mib()
+    ]
     for flavor_id in large:
         # Adding one that is there already is said and changes nothing.
-        trove_manage(args, 'datastore_version_flavor_add', 'mysql',
-                     args.mysql_version, flavor_id)
+        trove_manage(args, 'datastore_version_flavor_add', 'mysql', args.mysql_version, flavor_id)
 
 
 def trove_manage(args, *arguments):
     program = os.path.join(os.path.dirname(sys.executable), 'trove-manage')
-    subprocess.run([program, '--config-file', args.trove_conf, *arguments],
-                   check=True)
+    subprocess.run([program, '--config-file', args.trove_conf, *arguments], check=True)
 
 
 def remove_others(cloud, image_id):
@@ -83,8 +103,7 @@ def remove_others(cloud, image_id):
 
 def _parser():
     parser = argparse.ArgumentParser(description=__doc__)
-    for option in ('image', 'digest', 'mysql-version', 'trove-conf',
-                   'validation-rules'):
+    for option in ('image', 'digest', 'mysql-version', 'trove-conf', 'validation-rules'):
         parser.add_argument(f'--{option}', required=True)
     return parser
 

@@ -62,6 +62,12 @@ class OnceTest(OnceTestCase):
         self.assertEqual((True, ['a']), self._changed(self._say('a'), inputs=['4']))
         self.assertEqual((True, ['a']), self._changed(self._say('a'), inputs=['4', '5']))
 
+    def test_text_that_moves_from_one_input_to_the_next(self):
+        watched = self.directory / 'w'
+        watched.write_text('x')
+        for inputs in (['ab', 'c'], ['a', 'bc'], ['abc'], [str(watched)], [f'{watched}x']):
+            self.assertEqual((True, ['a']), self._changed(self._say('a'), inputs=inputs), inputs)
+
     def test_changed_file(self):
         watched = self.directory / 'requirements.txt'
         inputs = [str(watched)]

@@ -88,6 +88,7 @@ def configured_mirror() -> str:
 
 def bootstrap(
     root: Path,
+    progress: Progress,
     *,
     suite: str,
     variant: str,
@@ -97,7 +98,10 @@ def bootstrap(
 ) -> None:
     """Unpack and configure Debian with the given packages into a new directory.
 
-    Documentation and translations are left out, as are recommended packages.
+    Documentation and translations are left out, as are recommended packages. A failed attempt is
+    repeated from an empty directory.
+
+    :raises BuildError: when mmdebstrap fails three times
     """
     argv = ["mmdebstrap", "--mode=root", f"--variant={variant}", "--components=main"]
     argv.append(f"--include={','.join(packages)}")
@@ -109,7 +113,12 @@ def bootstrap(
     argv += [f"--dpkgopt=path-exclude=/usr/share/{pattern}" for pattern in _NOT_WANTED]
     argv.append("--dpkgopt=path-include=/usr/share/doc/*/copyright")
     argv.append("--dpkgopt=force-unsafe-io")
-    commands.run([*argv, suite, str(root), mirror], log=log)
+
+    def attempt() -> None:
+        shutil.rmtree(root, ignore_errors=True)
+        commands.run([*argv, suite, str(root), mirror], log=log)
+
+    retried(progress, attempt)
 
 
 def installed_versions(root: Path) -> dict[str, str]:

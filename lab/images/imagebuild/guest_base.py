@@ -99,7 +99,15 @@ def ensure_guest_base(
     with store.create(KIND, key) as entry:
         root = entry / "rootfs"
         with progress.stage(f"{KIND}: install Debian {SUITE}, kernel, docker, cloud-init"):
-            _install(root, progress, mirror=mirror or debian.configured_mirror(), log=log)
+            debian.bootstrap(
+                root,
+                progress,
+                suite=SUITE,
+                variant="minbase",
+                packages=PACKAGES,
+                mirror=mirror or debian.configured_mirror(),
+                log=log,
+            )
         with progress.stage(f"{KIND}: install {TROVE}"):
             _install_guest_agent(root, progress, constraints=constraints, log=log)
         with progress.stage(f"{KIND}: load {image.tag} into docker"):
@@ -115,16 +123,6 @@ def ensure_guest_base(
         shutil.rmtree(root)
         cache.write_manifest(entry, {"packages": packages, "mysql_image": image.tag})
     return GuestBase(store.root / entry.name / "disk.raw", key, packages)
-
-
-def _install(root: Path, progress: Progress, *, mirror: str, log: Path) -> None:
-    def attempt() -> None:
-        shutil.rmtree(root, ignore_errors=True)
-        debian.bootstrap(
-            root, suite=SUITE, variant="minbase", packages=PACKAGES, mirror=mirror, log=log
-        )
-
-    debian.retried(progress, attempt)
 
 
 def _install_guest_agent(root: Path, progress: Progress, *, constraints: Path, log: Path) -> None:

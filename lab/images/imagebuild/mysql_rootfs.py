@@ -67,7 +67,15 @@ def ensure_mysql_rootfs(store: Cache, progress: Progress, *, mirror: str | None)
     with store.create(KIND, key) as entry:
         root = entry / "rootfs"
         with progress.stage(f"{KIND}: install {', '.join(PACKAGES)} from Debian {SUITE}"):
-            _install(root, progress, mirror=mirror or debian.configured_mirror(), log=log)
+            debian.bootstrap(
+                root,
+                progress,
+                suite=SUITE,
+                variant="essential",
+                packages=PACKAGES,
+                mirror=mirror or debian.configured_mirror(),
+                log=log,
+            )
         versions = debian.installed_versions(root)
         with progress.stage(f"{KIND}: entrypoint, users, directories"):
             _configure(root)
@@ -84,16 +92,6 @@ def upstream_version(package_version: str) -> str:
     if not match:
         raise BuildError(f"package version {package_version!r} does not begin like 9.7.4")
     return match.group(1)
-
-
-def _install(root: Path, progress: Progress, *, mirror: str, log: Path) -> None:
-    def attempt() -> None:
-        shutil.rmtree(root, ignore_errors=True)
-        debian.bootstrap(
-            root, suite=SUITE, variant="essential", packages=PACKAGES, mirror=mirror, log=log
-        )
-
-    debian.retried(progress, attempt)
 
 
 def _configure(root: Path) -> None:

@@ -42,6 +42,14 @@ lab-status:  ## Every process, Ceph, the endpoints and the databases
 lab-env:  ## Print shell exports: eval "$$(make -s lab-env)"; IDENTITY=admin for the administrator's
 	@lab/bin/lab env --as $(or $(IDENTITY),tenant)
 
+.PHONY: scenario
+scenario:  ## Tempest's scenarios on the lab that is up; ARGS='--smoke', --ours, --theirs or a REGEX
+	@lab/bin/lab scenario $(ARGS)
+
+.PHONY: bench
+bench:  ## A benchmark of five minutes on the lab that is up; ARGS='PLAN' for another
+	@lab/bin/lab bench $(ARGS)
+
 .PHONY: lab-down
 lab-down:  ## Stop everything; the data stays
 	@lab/bin/lab down

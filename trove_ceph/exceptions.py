@@ -28,3 +28,75 @@ class VolumeHasDataError(TroveCephError):
 
 class StorageCommandError(TroveCephError):
     """A file system or block device command failed or timed out on the host."""
+
+
+class InvalidPlanError(TroveCephError):
+    """The benchmark's plan or command line must be corrected; nothing was done."""
+
+
+class TargetUnavailableError(TroveCephError):
+    """The server cannot be measured: not reachable, access denied, gone, or not empty."""
+
+
+class LoadFailedError(TroveCephError):
+    """A load generator or an operation's command failed; the message carries its last lines."""
+
+
+class ResultsFormatError(TroveCephError):
+    """A results folder is of another version, foreign or damaged; it is left as it is."""
+
+
+class ServerFailedError(TroveCephError):
+    """A MySQL server of our own did not start; the message carries the end of its log."""
+
+
+class InvalidTiersError(TroveCephError):
+    """The tiers file must be corrected, or does not fit the cluster; nothing was done."""
+
+
+class ConsequencesNotAcceptedError(TroveCephError):
+    """A change has consequences that nobody has agreed to; nothing was done."""
+
+
+class ServiceUnavailableError(TroveCephError):
+    """An OpenStack service refused a request or did not answer; a later retry may succeed."""
+
+
+class ChangeNotSeenError(TroveCephError):
+    """A change was made without an error, and cannot be seen; running it again is safe."""
+
+
+class StorageError(TroveCephError):
+    """Ceph refused a request, for a reason that an operator must look at, such as missing caps."""
+
+
+class NotFoundError(StorageError):
+    """The pool, image or snapshot is not there."""
+
+
+class AlreadyExistsError(StorageError):
+    """Something else has the name that was to be made; it was left as it is."""
+
+
+class BusyError(StorageError):
+    """Children, snapshots or clients stand in the way, which the message names."""
+
+
+class NoSpaceError(StorageError):
+    """A pool is full; the message carries its fill. Nothing waits for it to be emptied."""
+
+
+class NotFencedError(StorageError):
+    """It could not be proved that no client can write to the image any more: do not attach it."""
+
+
+class CorruptCopyError(StorageError):
+    """A copy is not what its source is; it does not count and the next attempt starts anew."""
+
+
+class CephUnreachableError(StorageError):
+    """Ceph did not answer in time, or cut us off; the same request may be made again later."""
+
+
+class CanceledError(StorageError):
+    """The operation was asked to stop; the same request carries on where it ended."""

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 
-from cephcluster import apply, create, daemons, layout, monitor, spec, state
+from cephcluster import create, daemons, layout, state
 from cephcluster.errors import ClusterError, UsageError
 
 OVERVIEW = """\
@@ -21,24 +21,12 @@ ceph-base ceph-common python3-rados python3-rbd, and about 100 MB of memory per 
 
 EXAMPLES = """\
 examples:
-  A cluster with two tiers, started, given a pool, looked at and thrown away:
+  A cluster with OSDs of two classes, started, looked at and thrown away:
 
     ceph-cluster --root /srv/ceph create --osd nvme=3 --osd hdd=3 --osd-gib 12
     ceph-cluster --root /srv/ceph start
-    ceph-cluster --root /srv/ceph apply spec.json
     ceph -c /srv/ceph/etc/ceph.conf status
     ceph-cluster --root /srv/ceph destroy
-
-  spec.json:
-
-    {"rules": [{"name": "nvme", "device_class": "nvme", "failure_domain": "osd"},
-               {"name": "hdd", "device_class": "hdd", "failure_domain": "osd"}],
-     "pools": [{"name": "volumes", "rule": "nvme", "size": 2, "min_size": 1, "pg_num": 32,
-                "application": "rbd"},
-               {"name": "vault-data", "rule": "hdd", "pg_num": 16, "application": "rbd",
-                "erasure": {"k": 2, "m": 1}}],
-     "users": [{"name": "client.cinder",
-                "caps": {"mon": "profile rbd", "osd": "profile rbd pool=volumes"}}]}
 
   A second cluster beside it takes other ports:
 
@@ -66,16 +54,6 @@ def build_parser():
     start.set_defaults(act=_start)
     stop = verbs.add_parser('stop', help='stop every daemon; data and loop devices stay')
     stop.set_defaults(act=_stop)
-    applying = verbs.add_parser(
-        'apply',
-        help='make CRUSH rules, pools and users match a description',
-        description='Creates what is missing and raises what is too low; never deletes and never '
-        'lowers redundancy. Users get their keyring beside ceph.conf. Prints JSON: changed, '
-        'changes, and kept (what is safer than described and was left so).',
-    )
-    applying.add_argument('spec', metavar='SPEC.json')
-    applying.add_argument('--timeout', type=int, default=apply.CLEAN_TIMEOUT_SEC, metavar='SEC')
-    applying.set_defaults(act=_apply)
     status = verbs.add_parser('status', help='health, daemons, OSDs and pools')
     status.add_argument('--format', choices=('text', 'json'), default='text')
     status.set_defaults(act=_status)
@@ -178,15 +156,6 @@ def _stop(arguments, paths, say):
     with create.locked(paths):
         stopped = daemons.stop(settings)
     say(f'stopped {", ".join(stopped)}' if stopped else 'nothing was running')
-    return 0
-
-
-def _apply(arguments, paths, say):
-    wanted = spec.load(arguments.spec)
-    settings = paths.get()
-    with create.locked(paths), monitor.connect(settings) as mon:
-        summary = apply.Applier(mon, settings).apply(wanted, arguments.timeout)
-    print(json.dumps(summary, indent=2))
     return 0
 
 

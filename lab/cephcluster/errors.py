@@ -15,11 +15,4 @@ class DaemonError(ClusterError):
 
 
 class MonitorError(ClusterError):
-    """The monitor refused a command or did not answer.
-
-    :param code: the positive errno of the answer.
-    """
-
-    def __init__(self, message, code):
-        super().__init__(message)
-        self.code = code
+    """The monitor refused a command or did not answer."""

@@ -4,7 +4,7 @@
 import argparse
 import sys
 
-from driver import environment, settings, status, stop, up
+from driver import bench, environment, scenario, settings, status, stop, up
 from driver.errors import LabError
 
 _EPILOG = """\
@@ -59,6 +59,8 @@ def _parser():
         choices=('tenant', 'admin'),
         help='whose credentials (default: tenant)',
     )
+    scenario.add_arguments(add('scenario', scenario.run, 'run the scenarios on the lab that is up'))
+    bench.add_arguments(add('bench', bench.run, 'run a benchmark on the lab that is up'))
     add('down', stop.down, 'stop everything, keep all data')
     command = add(
         'clean',

@@ -61,8 +61,7 @@ def run_main_job(settings, started: float) -> int:
         str(settings.root / 'run' / 'settings.json'),
     ]
     environ = dict(os.environ, PYTHONPATH=str(LAB_DIR), LAB_STARTED=repr(_epoch(started)))
-    process = subprocess.Popen(command, env=environ, cwd=LAB_DIR, stdin=subprocess.DEVNULL)
-    return _wait(process)
+    return call(command, environ)
 
 
 @contextlib.contextmanager
@@ -73,6 +72,8 @@ def exclusive():
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise LabError(f'another run is under way (it holds {LOCK})') from None
+        # A playbook may outlive its driver, and the lock must live as long.
+        os.set_inheritable(lock.fileno(), True)
         yield
 
 
@@ -108,8 +109,8 @@ def ensure_tools(settings) -> None:
     mark.write_text(wanted)
 
 
-def run_playbook(settings, started: float) -> int:
-    """Run the lab's playbook with the settings; return its exit code.
+def run_playbook(settings, started: float, playbook: str = 'site.yml') -> int:
+    """Run one of the lab's playbooks with the settings; return its exit code.
 
     :param started: ``time.monotonic()`` of the run's beginning, so that the
         elapsed time shown covers what went before.
@@ -131,15 +132,18 @@ def run_playbook(settings, started: float) -> int:
         str(settings.root / 'ansible' / 'bin' / 'ansible-playbook'),
         '-i',
         'localhost,',
-        str(LAB_DIR / 'site.yml'),
+        str(LAB_DIR / playbook),
         '-e',
         f'@{variables}',
     ]
-    process = subprocess.Popen(command, env=environ, cwd=LAB_DIR, stdin=subprocess.DEVNULL)
-    return _wait(process)
+    return call(command, environ)
 
 
-def _wait(process):
+def call(command, environ) -> int:
+    """Run a command in the foreground, with the lock if it is held; return its exit code."""
+    process = subprocess.Popen(
+        command, env=environ, cwd=LAB_DIR, stdin=subprocess.DEVNULL, close_fds=False
+    )
     try:
         return process.wait()
     except KeyboardInterrupt:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trove_ceph wheel that goes into a guest: given, or built from a checkout."""
 
+import re
 import zipfile
 from pathlib import Path
 
@@ -11,26 +12,37 @@ from imagebuild.progress import Progress
 
 KIND = "wheel"
 _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt", "README.rst")
-_PROJECT_TREES = ("trove_ceph", "etc")
+_PROJECT_TREES = ("trove_ceph", "etc", "tempest_plugin")
+# A change in these alone makes no other guest: nothing of them is imported there.
+_NOT_FOR_GUESTS = ("trove_ceph/tests/", "trove_ceph/bench/", "trove_ceph_tempest_plugin/")
+_VERSIONED = re.compile(r"^trove_ceph-[^/]*\.(dist-info|data)/")
 
 
 def contents_hash(wheel: Path) -> str:
-    """Return a hash of what a wheel installs: names and contents, without times and tests.
+    """Return a hash of what a guest has of a wheel: names and contents, without times and version.
+
+    Left out are the parts that guests never import, and the metadata but for the entry points.
 
     :raises BuildError: when the file is no wheel of trove_ceph.
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
             members = [
-                [name, cache.content_digest(archive.read(name))]
+                [_VERSIONED.sub(r"\1/", name), cache.content_digest(archive.read(name))]
                 for name in sorted(archive.namelist())
-                if not name.startswith("trove_ceph/tests/") and not name.endswith("/RECORD")
+                if _is_for_guests(name)
             ]
     except (OSError, zipfile.BadZipFile) as error:
         raise BuildError(f"{wheel} is not a readable wheel: {error}") from error
     if not any(name.startswith("trove_ceph/") for name, _ in members):
         raise BuildError(f"{wheel} does not hold the package trove_ceph")
     return cache.content_hash(members)
+
+
+def _is_for_guests(name: str) -> bool:
+    if ".dist-info/" in name:
+        return name.endswith("/entry_points.txt")
+    return not name.startswith(_NOT_FOR_GUESTS)
 
 
 def ensure_wheel(store: Cache, progress: Progress, project: Path) -> Path:

@@ -24,8 +24,7 @@ options:
       and optionally gateway, dhcp, physical_network, external, shared, project,
       reserved: addresses never handed out); routers (name, project, external,
       networks); security_groups (name, project, ports); keypairs (name, public_key, user,
-      project, password);
-      volume_types (names, each of the back end with that name)
+      project, password)
     required: true
 returns:
   made: what had to be created
@@ -216,15 +215,6 @@ class Cloud:
                 sdk.compute.create_keypair(name=wanted['name'], public_key=wanted['public_key'])
                 self.made.append(f'key pair {wanted["name"]}')
 
-    def ensure_volume_types(self, names):
-        have = {vtype.name for vtype in self._sdk.block_storage.types()}
-        for name in names:
-            if name not in have:
-                self._sdk.block_storage.create_type(
-                    name=name, extra_specs={'volume_backend_name': name}
-                )
-                self.made.append(f'volume type {name}')
-
     def _project_id(self, wanted):
         name = wanted.get('project', self._auth['OS_PROJECT_NAME'])
         return self._sdk.identity.find_project(name, ignore_missing=False).id
@@ -282,7 +272,6 @@ KINDS = (
     'routers',
     'security_groups',
     'keypairs',
-    'volume_types',
 )
 
 

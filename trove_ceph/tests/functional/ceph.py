@@ -11,29 +11,45 @@ import sys
 
 import rados
 import rbd
+import yaml
 
+from trove_ceph.sandbox import processes
 from trove_ceph.tests.functional import base, workspace
 
 TOOL = base.CHECKOUT / 'lab' / 'bin' / 'ceph-cluster'
 # Below the range from which the kernel takes ports for outgoing connections, above the servers'.
 PORTS = range(20000, 32000)
+# Each change is a few commands, of which each takes seconds on a busy machine.
+TIERS_TIMEOUT_SEC = 600
+
+MANAGE = 'import sys; from trove_ceph.cmd import manage; sys.exit(manage.main())'
+
+
+def tier(purpose, device_class, pool, copies, pg_num, **more):
+    """Describe a tier on one host."""
+    described = {
+        'purpose': purpose,
+        'device_class': device_class,
+        'failure_domain': 'osd',
+        'pool': pool,
+        'copies': copies,
+        'placement_groups': {'count': pg_num},
+    }
+    if purpose == 'data':
+        described['volume_type'] = {'name': pool, 'backend': pool}
+    return described | more
+
 
 TIERS = {
-    'rules': [
-        {'name': 'nvme', 'device_class': 'nvme', 'failure_domain': 'osd'},
-        {'name': 'hdd', 'device_class': 'hdd', 'failure_domain': 'osd'},
-    ],
-    'pools': [
-        {'name': 'volumes-nvme', 'rule': 'nvme', 'size': 2, 'min_size': 1, 'pg_num': 16},
-        {'name': 'volumes-hdd', 'rule': 'hdd', 'size': 2, 'min_size': 1, 'pg_num': 8},
-        {'name': 'vault-data', 'rule': 'hdd', 'pg_num': 8, 'erasure': {'k': 2, 'm': 1}},
-    ],
-    'users': [
-        {
-            'name': 'client.nvme-only',
-            'caps': {'mon': 'profile rbd', 'osd': 'profile rbd pool=volumes-nvme'},
-        },
-    ],
+    'tiers': {
+        'nvme': tier('data', 'nvme', 'volumes-nvme', 2, 16),
+        'hdd': tier('data', 'hdd', 'volumes-hdd', 2, 8),
+        'vault': tier('vault', 'hdd', 'vault', 2, 8, erasure={'k': 2, 'm': 1}),
+    },
+    'users': {
+        'client.nvme-only': {'role': 'cinder', 'tiers': ['nvme']},
+        'client.trove-ceph-storage': {'role': 'storage'},
+    },
 }
 
 _shared = None
@@ -95,11 +111,33 @@ class Cluster:
     def start(self):
         self.tool('start')
 
-    def apply(self, spec):
-        """Apply a description and return the tool's summary."""
-        path = self.root.with_name(self.root.name + '-spec.json')
-        path.write_text(json.dumps(spec))
-        return json.loads(self.tool('apply', path))
+    def tiers(self, verb, content, *arguments):
+        """Run ``trove-ceph-manage tiers`` on Ceph alone.
+
+        :param content: the tiers file.
+        :returns: the ended process.
+        """
+        path = self.root.with_name(self.root.name + '-tiers.yaml')
+        path.write_text(yaml.safe_dump(content))
+        command = [sys.executable, '-W', 'ignore', '-c', MANAGE, 'tiers', verb, '--only', 'ceph']
+        command += ['--file', path, '--ceph-conf', self.conf, '--format', 'json', *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=TIERS_TIMEOUT_SEC, check=False
+        )
+
+    def apply(self, content, *arguments):
+        """Apply tiers, write their users' keyrings, and return what the command says it did.
+
+        :raises AssertionError: it failed; the message carries what it said.
+        """
+        result = self.tiers('apply', content, *arguments)
+        if result.returncode != 0:
+            raise AssertionError(f'tiers apply: {result.returncode} {result.stderr}')
+        for user in content.get('users', ()):
+            (found,) = self.mon_command('auth get', entity=user)
+            keyring = self.conf.with_name(f'ceph.{user}.keyring')
+            keyring.write_text(f'[{user}]\n\tkey = {found["key"]}\n')
+        return json.loads(result.stdout)
 
     def status(self):
         return json.loads(self.try_tool('status', '--format', 'json').stdout)
@@ -158,4 +196,4 @@ def kill_all(pids):
     for pid in pids:
         os.kill(pid, 9)
     for pid in pids:
-        workspace.wait_until_gone(pid)
+        processes.wait_until_gone(pid, workspace.KILL_TIMEOUT_SEC)

@@ -16,6 +16,7 @@ from pathlib import Path
 import fixtures
 import pymysql
 
+from trove_ceph.sandbox import processes
 from trove_ceph.tests.functional import mysqld, workspace
 
 UID = 1001
@@ -99,7 +100,8 @@ class Container(fixtures.Fixture):
         path = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
         variables = {'PATH': f'/mnt:{path}' if halt_before else path} | self.environment
         words = [f'{name}={value}' for name, value in variables.items()]
-        words += ['tini', '--', 'docker-entrypoint.sh', *mysqld.SMALL, '--skip-networking']
+        words += ['tini', '--', 'docker-entrypoint.sh', '--skip-networking']
+        words += [f'--{name}={value}' for name, value in mysqld.SMALL.items()]
         words += ['--socket=/var/run/mysqld/mysqld.sock', *self._options]
         places = {
             'ROOTFS': mysqld.rootfs(),
@@ -131,7 +133,7 @@ class Container(fixtures.Fixture):
             first = self._first_process()
             os.kill(first or self._process.pid, signal.SIGKILL)
             self._process.wait()
-            if first is not None and not workspace.wait_until_gone(first):
+            if first and not processes.wait_until_gone(first, workspace.KILL_TIMEOUT_SEC):
                 raise AssertionError(f'process {first} survived SIGKILL')
         self._process = None
 

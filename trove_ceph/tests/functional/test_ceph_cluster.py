@@ -8,12 +8,10 @@ import time
 import rbd
 import testscenarios
 
-from trove_ceph.tests.functional import base, ceph, workspace
+from trove_ceph.sandbox import workspace
+from trove_ceph.tests.functional import base, ceph
 
-SPEC = {
-    'rules': [{'name': 'ssd', 'device_class': 'ssd'}],
-    'pools': [{'name': 'p', 'rule': 'ssd', 'size': 2, 'min_size': 1, 'pg_num': 8}],
-}
+TIERS = {'tiers': {'ssd': ceph.tier('data', 'ssd', 'p', 2, 8)}}
 PATTERN = bytes(range(256)) * 4096
 
 
@@ -46,7 +44,7 @@ class LifecycleTest(PrivateClusterTestCase):
         self.cluster.create()
         self.assertEqual({}, self.cluster.pids(), 'a new cluster is stopped')
         self.cluster.start()
-        self.assertTrue(self.cluster.apply(SPEC)['changed'])
+        self.assertTrue(self.cluster.apply(TIERS)['changed'])
         self._write()
         pids = self.cluster.pids()
         self.assertEqual({'mon.a', 'mgr.x', 'osd.0', 'osd.1'}, set(pids))

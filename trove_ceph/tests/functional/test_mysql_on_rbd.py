@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A snapshot of a busy database's image, taken without any lock, is a complete backup."""
 
+import contextlib
 import functools
 import threading
 import time
 
-import fixtures
 import pymysql
 import rbd
 
-from trove_ceph.tests.functional import base, ceph, mysqld, rbd_device, workspace
+from trove_ceph.sandbox import rbd_device
+from trove_ceph.tests.functional import base, ceph, mysqld, workspace
 
 POOL = 'volumes-nvme'
 IMAGE_MIB = 2048
@@ -54,26 +55,22 @@ def new_database(cluster):
     name = 'new-database'
     cluster.create_image(POOL, name, IMAGE_MIB)
     place = workspace.shared() / name
-    with Volume(cluster, name, place, make=True) as volume:
-        with mysqld.Mysqld(volume.path, place / 'run') as server:
-            server.stop()
+    with mounted(cluster, name, place, make=True) as volume:
+        with mysqld.durable_server(volume, place / 'run'):
+            pass
     with cluster.pool(POOL) as pool, rbd.Image(pool, name) as image:
         image.create_snap(NEW)
     return name
 
 
-class Volume(fixtures.Fixture):
-    """An image mapped and mounted; `path` is its mount point."""
-
-    def __init__(self, cluster, image, place, make=False):
-        super().__init__()
-        self._arguments = (cluster, POOL, image, place / 'export')
-        self.path = place / 'volume'
-        self._make = make
-
-    def _setUp(self):
-        device = self.useFixture(rbd_device.RbdDevice(*self._arguments)).device
-        self.useFixture(rbd_device.Filesystem(device, self.path, self._make))
+@contextlib.contextmanager
+def mounted(cluster, image, place, make=False):
+    """Map an image and mount it; gives the mount point."""
+    with (
+        rbd_device.RbdDevice(cluster.conf, 'admin', POOL, image, place / 'export') as disk,
+        rbd_device.Filesystem(disk.device, place / 'volume', make) as filesystem,
+    ):
+        yield filesystem.path
 
 
 class MysqlOnRbdTest(base.FunctionalTestCase):
@@ -93,8 +90,8 @@ class MysqlOnRbdTest(base.FunctionalTestCase):
     def _serve(self, image, server_id=1):
         """Map an image, mount it and prepare a server on it."""
         place = self.directory / image
-        volume = self.useFixture(Volume(self.cluster, image, place)).path
-        return mysqld.Mysqld(volume, place / 'run', server_id)
+        volume = self.enterContext(mounted(self.cluster, image, place))
+        return mysqld.durable_server(volume, place / 'run', server_id)
 
     def _restore(self, snapshot):
         """Clone a snapshot and run a server of an identity of its own on the clone."""
@@ -104,7 +101,7 @@ class MysqlOnRbdTest(base.FunctionalTestCase):
         self.addCleanup(self._remove_clone, name, snapshot)
         server = self._serve(name, server_id=2)
         server.forget_identity()
-        return self.useFixture(server)
+        return self.enterContext(server)
 
     def _remove_clone(self, name, snapshot):
         self._remove_image(name)
@@ -132,7 +129,7 @@ class MysqlOnRbdTest(base.FunctionalTestCase):
         return writers
 
     def test_snapshot_under_load_holds_every_acknowledged_commit(self):
-        source = self.useFixture(self._serve(self.image))
+        source = self.enterContext(self._serve(self.image))
         writers = self._start_writers(source)
         ((before,),) = source.query('SELECT @@gtid_executed')
 
@@ -180,7 +177,7 @@ class MysqlOnRbdTest(base.FunctionalTestCase):
         self.assertEqual((1, rows + 2), (first, last))
 
     def test_database_survives_a_power_cut_of_everything(self):
-        source = self.useFixture(self._serve(self.image))
+        source = self.enterContext(self._serve(self.image))
         writers = self._start_writers(source)
         source.kill()
         for writer in writers:

@@ -7,16 +7,15 @@ import subprocess
 import time
 from unittest import mock
 
+import pymysql
 import sqlalchemy
 
 from trove_ceph.guestagent import server, tuning
+from trove_ceph.sandbox import my_cnf
 from trove_ceph.tests.functional import base, mysqld, workspace
 
 TEMPLATES = base.CHECKOUT / 'etc' / 'trove' / 'templates' / 'mysql'
 RULES = TEMPLATES / '9' / 'validation-rules.json'
-#: What a guest mounts where, here decided by the test's own server.
-PLACES = ('port', 'basedir', 'datadir', 'socket', 'pid_file', 'tmpdir')
-TEST_OPTIONS = ('--port', '--basedir', '--datadir', '--socket', '--pid-file', '--user')
 #: The empty password of this test, and certificates that nobody signed.
 HARMLESS = {'MY-010453', 'MY-010068'}
 ER_INCORRECT_GLOBAL_LOCAL_VAR = 1238
@@ -24,32 +23,27 @@ TINY = tuning.Machine(768, 1, 1024, 3000)
 SMALL = tuning.Machine(2048, 2, 10240, 3000)
 
 
-class TunedMysqld(mysqld.Mysqld):
-    """A server with the settings of the template and of one machine, and no others."""
+def tuned_server(volume, directory, machine, group=None):
+    """Prepare a server with the settings of the template and of one machine, and no others.
 
-    def __init__(self, volume, directory, machine, group=None):
-        super().__init__(volume, directory)
-        kept = [word for word in self._options if word.startswith(TEST_OPTIONS)]
-        settings = _template_settings() | tuning.tune(machine).mysqld_options() | (group or {})
-        self._options = [
-            'mysqld',
-            '--no-defaults',
-            *kept,
-            '--log-error=/run/mysqld/mysqld.log',
-            '--skip-networking',
-            '--server-id=1',
-            *(f'--{name}={value}' for name, value in settings.items()),
-        ]
-
-    def _initialise(self):
-        """Initialise once in a run: a data directory is the same for every machine."""
-        seed = workspace.shared() / 'tuned-data'
+    Data directories are initialised once in a run: they are the same for every machine.
+    """
+    template = my_cnf.server_options((TEMPLATES / '9' / 'config.template').read_text())
+    computed = tuning.tune(machine).mysqld_options()
+    options = {'server_id': 1} | template | computed | (group or {})
+    server = mysqld.server(volume, directory, options)
+    seed = workspace.shared() / 'tuned-data'
+    if not server.data.exists():
         if seed.exists():
-            self._data.rmdir()
-            subprocess.run(['cp', '-a', str(seed), str(self._data)], check=True, timeout=60)
+            _copy(seed, server.data)
         else:
-            super()._initialise()
-            subprocess.run(['cp', '-a', str(self._data), str(seed)], check=True, timeout=60)
+            server.ensure_initialised()
+            _copy(server.data, seed)
+    return server
+
+
+def _copy(source, target):
+    subprocess.run(['cp', '-a', str(source), str(target)], check=True, timeout=60)
 
 
 class MySqlSettingsTest(base.FunctionalTestCase):
@@ -57,7 +51,7 @@ class MySqlSettingsTest(base.FunctionalTestCase):
         volume = self.directory / 'volume'
         volume.mkdir(exist_ok=True)
         run = self.directory / ('run-group' if group else 'run')
-        return self.useFixture(TunedMysqld(volume, run, machine, group))
+        return self.enterContext(tuned_server(volume, run, machine, group))
 
     def _assert_taken_as_they_are(self, machine):
         server = self._serve(machine)
@@ -65,7 +59,9 @@ class MySqlSettingsTest(base.FunctionalTestCase):
 
         for name, value in options.items():
             self.assertEqual(((value,),), server.query(f'SELECT @@GLOBAL.{name}'), name)
-        self.assertEqual(set(), set(re.findall(r'\[Warning\] \[(MY-\d+)', server.log())) - HARMLESS)
+        self.assertEqual(
+            set(), set(re.findall(r'\[Warning\] \[(MY-\d+)', server.log_tail())) - HARMLESS
+        )
         return server
 
     def test_tiny_machine(self):
@@ -157,21 +153,8 @@ class MySqlSettingsTest(base.FunctionalTestCase):
 def _is_dynamic(server, name):
     try:
         server.query(f'SET GLOBAL {name} = @@GLOBAL.{name}')
-    except mysqld.pymysql.err.OperationalError as error:
+    except pymysql.err.OperationalError as error:
         if error.args[0] == ER_INCORRECT_GLOBAL_LOCAL_VAR:
             return False
         raise
     return True
-
-
-def _template_settings():
-    """Return the [mysqld] section of the template, without places."""
-    section, settings = '', {}
-    for line in (TEMPLATES / '9' / 'config.template').read_text().splitlines():
-        if line.startswith('['):
-            section = line.strip('[]')
-        elif section == 'mysqld' and '=' in line and not line.startswith('#'):
-            name, value = (part.strip() for part in line.split('=', 1))
-            if name not in PLACES:
-                settings[name] = value
-    return settings

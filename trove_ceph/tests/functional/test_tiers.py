@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tiers stand on: placement by device class, bounded keys, clones, repeatable changes."""
 
-import copy
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import rados
 import rbd
 
 from trove_ceph.tests.functional import base, ceph
+from trove_ceph.tiers import trove
 
 MIB = 1024**2
 
@@ -95,28 +98,150 @@ class TiersTest(base.FunctionalTestCase):
                 self.assertEqual([], list(image.list_snaps()))
                 self.assertEqual(b's' * 100 + b'd', image.read(0, 101))
 
-    def test_apply_changes_nothing_when_nothing_differs(self):
-        before = self.cluster.mon_command('osd dump')
-        summary = self.cluster.apply(ceph.TIERS)
-        self.assertEqual({'changed': False, 'changes': [], 'kept': []}, summary)
-        after = self.cluster.mon_command('osd dump')
-        self.assertEqual(before['pools'], after['pools'])
 
-    def test_apply_never_lowers_redundancy(self):
-        spec = copy.deepcopy(ceph.TIERS)
-        spec['pools'][0] |= {'size': 1, 'pg_num': 8}
-        summary = self.cluster.apply(spec)
-        self.assertFalse(summary['changed'])
-        self.assertEqual(
-            ['pool volumes-nvme: size 2, described 1', 'pool volumes-nvme: pg_num 16, described 8'],
-            summary['kept'],
+class ApplyTest(base.FunctionalTestCase):
+    """What ``trove-ceph-manage tiers`` makes of a cluster of its own, which it may spoil."""
+
+    def setUp(self):
+        super().setUp()
+        self.cluster = ceph.Cluster(self.directory / 'c', {'ssd': 3}, osd_gib=3)
+        self.addCleanup(self.cluster.try_tool, 'destroy')
+        self.cluster.create()
+        self.cluster.start()
+
+    def _pool(self, name):
+        pools = self.cluster.mon_command('osd dump')['pools']
+        (found,) = [pool for pool in pools if pool['pool_name'] == name]
+        return found
+
+    def _shape(self, name):
+        pool = self._pool(name)
+        return pool['size'], pool['min_size'], pool['pg_num_target']
+
+    def test_from_nothing_and_again(self):
+        content = {
+            'tiers': {
+                'data': ceph.tier('data', 'ssd', 'data', 3, 16, min_size=1),
+                'replica': ceph.tier('replica', 'ssd', 'replica', 1, 8),
+                'images': ceph.tier('images', 'ssd', 'images', 2, 8)
+                | {'placement_groups': {'autoscale': 0.5}},
+                'vault': ceph.tier('vault', 'ssd', 'vault', 2, 8, erasure={'k': 2, 'm': 1})
+                | {'compression': {'mode': 'aggressive', 'algorithm': 'zstd'}},
+            },
+            'users': {'client.cinder': {'role': 'cinder'}, 'client.ours': {'role': 'storage'}},
+        }
+        self.assertEqual(1, self.cluster.tiers('check', content).returncode)
+        self.assertTrue(self.cluster.apply(content)['changed'])
+        check = self.cluster.tiers('check', content)
+        self.assertEqual((0, 'ok'), (check.returncode, json.loads(check.stdout)['status']))
+        before = self.cluster.mon_command('osd dump')['pools']
+        self.assertEqual({'changed': False, 'changes': []}, self.cluster.apply(content))
+        self.assertEqual(before, self.cluster.mon_command('osd dump')['pools'])
+
+        shapes = {name: self._pool(name) for name in ('data', 'replica', 'images', 'vault-data')}
+        self.assertEqual([3, 1, 2, 3], [pool['size'] for pool in shapes.values()])
+        self.assertEqual([1, 1, 1, 2], [pool['min_size'] for pool in shapes.values()])
+        self.assertEqual('on', shapes['images']['pg_autoscale_mode'])
+        self.assertEqual('zstd', shapes['vault-data']['options']['compression_algorithm'])
+        self._check_new_images_put_their_data_into_the_coded_pool()
+
+    def _check_new_images_put_their_data_into_the_coded_pool(self):
+        self.cluster.create_image('vault', 'image', 8)
+        with self.cluster.pool('vault-data') as data, self.cluster.pool('vault') as vault:
+            with rbd.Image(vault, 'image') as image:
+                self.assertEqual(data.get_pool_id(), image.data_pool_id())
+                image.write(b'd' * 8 * MIB, 0)
+            self.assertNotEqual([], [item.key for item in data.list_objects()])
+
+    def test_consequences_are_agreed_to_one_by_one(self):
+        self.cluster.apply({'tiers': {'data': ceph.tier('data', 'ssd', 'p', 2, 8)}})
+        for copies, min_size, pg_num, flag in (
+            (3, 2, 8, '--yes-move-data'),
+            (3, 2, 16, '--yes-move-data'),
+            (3, 1, 16, '--yes-lower-redundancy'),
+            (2, 1, 16, '--yes-lower-redundancy'),
+        ):
+            described = ceph.tier('data', 'ssd', 'p', copies, pg_num, min_size=min_size)
+            before = self._shape('p')
+            refused = self.cluster.tiers('apply', {'tiers': {'data': described}})
+            self.assertEqual(2, refused.returncode, refused.stderr)
+            self.assertIn(f'add {flag}', refused.stderr)
+            self.assertEqual(before, self._shape('p'))
+            self.cluster.apply({'tiers': {'data': described}}, flag)
+            self.assertEqual((copies, min_size, pg_num), self._shape('p'))
+
+    def test_problems_change_nothing(self):
+        tiers = {
+            'class': ceph.tier('data', 'nvme', 'class', 2, 8),
+            'copies': ceph.tier('data', 'ssd', 'copies', 4, 8),
+            'domain': ceph.tier('data', 'ssd', 'domain', 2, 8, failure_domain='host'),
+            'code': ceph.tier('vault', 'ssd', 'code', 2, 8, erasure={'k': 3, 'm': 1}),
+        }
+        self._check_refused(
+            tiers,
+            'there is no OSD of device class nvme',
+            '4 copies need 4 of failure domain osd',
+            '2 copies need 2 of failure domain host',
+            'the code 3+1 needs 4 of failure domain osd',
         )
+        tiers = {'groups': ceph.tier('data', 'ssd', 'groups', 3, 1024)}
+        self._check_refused(tiers, 'are more than mon_max_pg_per_osd = 500')
 
-    def test_apply_refuses_what_cannot_be_changed(self):
-        spec = copy.deepcopy(ceph.TIERS)
-        spec['rules'][0]['device_class'] = 'hdd'
-        path = self.directory / 'spec.json'
-        path.write_text(json.dumps(spec))
-        result = self.cluster.try_tool('apply', path)
-        self.assertEqual(2, result.returncode)
-        self.assertIn('rule nvme exists for nvme by osd', result.stderr)
+    def _check_refused(self, tiers, *reasons):
+        result = self.cluster.tiers('apply', {'tiers': tiers})
+        self.assertEqual(2, result.returncode, result.stderr)
+        for reason in reasons:
+            self.assertIn(reason, result.stderr)
+        pools = {pool['pool_name'] for pool in self.cluster.mon_command('osd dump')['pools']}
+        self.assertEqual(set(), pools & set(tiers))
+        rules = self.cluster.mon_command('osd crush rule dump')
+        self.assertEqual(['replicated_rule'], [rule['rule_name'] for rule in rules])
+
+    def test_run_after_one_that_was_killed_while_it_made_a_pool(self):
+        content = {'tiers': {'data': ceph.tier('data', 'ssd', 'p', 2, 8)}}
+        self.cluster.apply(content)
+        half_made = 'osd pool create q 8 8 replicated ssd-osd --size 3'
+        subprocess.run(
+            ['ceph', '--conf', self.cluster.conf, *half_made.split()],
+            check=True,
+            capture_output=True,
+        )
+        content['tiers']['replica'] = ceph.tier('replica', 'ssd', 'q', 1, 8)
+        self.assertTrue(self.cluster.apply(content)['changed'])
+        self.assertEqual(1, self._pool('q')['size'])
+        self.assertEqual(0, self.cluster.tiers('check', content).returncode)
+
+
+class AssociationsTest(base.FunctionalTestCase):
+    """What ``trove-manage`` says and does, on a database of its own."""
+
+    def setUp(self):
+        super().setUp()
+        program = Path(sys.executable).with_name('trove-manage')
+        conf = self.directory / 'trove.conf'
+        database = self.directory / 'trove.sqlite'
+        conf.write_text(f'[database]\nconnection = sqlite:///{database}\n')
+        self.trove = trove.Trove(str(program), str(conf))
+        version = ('datastore_version_update', 'mysql', '9.7.4', 'mysql', 'image', '', '1')
+        for words in (('db_sync',), ('datastore_update', 'mysql', ''), version):
+            subprocess.run(
+                [program, '--config-file', conf, *words], check=True, capture_output=True
+            )
+
+    def _associations(self, version='mysql/9.7.4'):
+        return self.trove.observe([version]).associations[version]
+
+    def test_associations(self):
+        self.assertEqual(frozenset(), self._associations())
+        for name in ('nvme', 'a name with blanks'):
+            self.trove.associate('mysql/9.7.4', name)
+        self.assertEqual({'nvme', 'a name with blanks'}, self._associations())
+        self.trove.dissociate('mysql/9.7.4', 'nvme')
+        self.assertEqual({'a name with blanks'}, self._associations())
+        # Trove keeps what was deleted, and has to find it again.
+        self.trove.associate('mysql/9.7.4', 'nvme')
+        self.assertEqual({'nvme', 'a name with blanks'}, self._associations())
+
+    def test_what_does_not_exist(self):
+        self.assertIsNone(self._associations('mysql/1'))
+        self.assertIsNone(self._associations('maria/1'))

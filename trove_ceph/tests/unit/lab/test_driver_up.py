@@ -5,6 +5,7 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import shutil
 import sys
 import time
@@ -174,6 +175,12 @@ class UpTest(UpTestCase):
         with up.exclusive():
             self.assertIn('another run', str(self.assertRaises(LabError, self._up)))
         self.assertEqual(3, self._up())
+
+    def test_playbook_holds_the_lock_even_if_the_driver_is_gone(self):
+        held = self.directory / 'held'
+        with up.exclusive():
+            up.call(['sh', '-c', f'ls -l /proc/$$/fd >{held}'], os.environ)
+        self.assertIn(str(self.directory / 'lock'), held.read_text())
 
     def test_nothing_happens_on_an_unfit_machine(self):
         record = self.program('ansible/bin/ansible-playbook')

@@ -178,6 +178,26 @@ class WheelTest(ImagesTestCase):
         self.assertEqual(wheel.contents_hash(one), wheel.contents_hash(two))
         self.assertNotEqual(wheel.contents_hash(one), wheel.contents_hash(three))
 
+    def test_what_guests_never_import_does_not_count(self):
+        def contents(version, **parts):
+            info, data = f'trove_ceph-{version}.dist-info', f'trove_ceph-{version}.data'
+            return self.make_wheel(
+                f'{version}.whl',
+                {
+                    'trove_ceph/guestagent/a.py': 'x',
+                    f'{data}/data/share/trove-ceph/t.cnf': parts.get('template', 'y'),
+                    f'{info}/entry_points.txt': parts.get('entry_points', 'z'),
+                    f'{info}/METADATA': version,
+                    'trove_ceph/bench/run.py': version,
+                    'trove_ceph_tempest_plugin/plugin.py': version,
+                },
+            )
+
+        one = wheel.contents_hash(contents('0.1'))
+        self.assertEqual(one, wheel.contents_hash(contents('0.2')))
+        self.assertNotEqual(one, wheel.contents_hash(contents('0.3', template='other')))
+        self.assertNotEqual(one, wheel.contents_hash(contents('0.4', entry_points='other')))
+
     def test_other_files_are_refused(self):
         for path in (
             self.make_file('text.whl', 'no archive'),

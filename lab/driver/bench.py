@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a plan of trove-ceph-bench on the lab that is up."""
+
+import datetime
+import json
+import os
+
+from driver import environment, instruments, up
+
+QUICK = 'quick'
+
+
+def add_arguments(parser) -> None:
+    """Describe this command's options."""
+    parser.add_argument(
+        'plan',
+        nargs='?',
+        default=QUICK,
+        help=f'a plan of trove-ceph-bench or a file (default: {QUICK}, about five minutes)',
+    )
+    parser.add_argument(
+        '--as',
+        dest='identity',
+        default='admin',
+        choices=('tenant', 'admin'),
+        help='an administrator sees the processor time of guests too, a tenant makes instances '
+        'beside the first (default: admin)',
+    )
+    parser.add_argument('--results', help='folder of the results; one of an earlier run is resumed')
+
+
+def run(settings, args) -> int:
+    """Install the instruments, run the plan and leave a report."""
+    programs = instruments.install(settings)
+    # The instrument runs elsewhere: files are named from the root.
+    plan = os.path.abspath(args.plan) if os.path.exists(args.plan) else args.plan
+    results = os.path.abspath(args.results or _new_folder(settings, plan))
+    variables = environment.credentials(settings, args.identity) | {
+        'PATH': f'{programs}:{os.environ["PATH"]}',
+        'BENCH_CEPH_CONF': str(settings.root / 'etc' / 'ceph' / 'ceph.conf'),
+        'TROVE_CEPH_CACHE': str(settings.cache),
+        **_first_database(settings),
+    }
+    command = [str(programs / 'trove-ceph-bench'), 'run', plan, '-d', results]
+    return up.call(command, os.environ | variables)
+
+
+def _first_database(settings) -> dict[str, str]:
+    """Return which instance plans are about unless told otherwise, and where its data lies."""
+    try:
+        report = json.loads((settings.root / 'report.json').read_text())
+        instance, place = report['instance']['id'], report['placement']
+        image = f'{place["pool"]}/{place["image"]}'
+    except (FileNotFoundError, KeyError):
+        # Plans that make servers of their own do without it.
+        return {}
+    return {'BENCH_INSTANCE': instance, 'BENCH_INSTANCE_IMAGE': image}
+
+
+def _new_folder(settings, plan):
+    now = datetime.datetime.now(datetime.UTC)
+    name = plan.rpartition('/')[2].removesuffix('.yaml')
+    return settings.root / 'bench' / f'{name}-{now:%Y%m%d-%H%M%S}'

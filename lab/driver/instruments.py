@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What measures and tests the lab: Tempest and the benchmark, in an environment of their own."""
+
+import pathlib
+import time
+
+from driver import processes, up
+from driver.errors import LabError
+
+PLAYBOOK = 'instruments.yml'
+
+
+def install(settings) -> pathlib.Path:
+    """Install the instruments for a lab that is up; return the folder of their programs.
+
+    :raises LabError: if the lab is not up, or an instrument cannot be installed.
+    """
+    started = time.monotonic()
+    require_up(settings)
+    with up.exclusive():
+        if up.run_playbook(settings, started, PLAYBOOK):
+            raise LabError(
+                'the instruments are not complete; what failed is above. '
+                f'All logs: {settings.root}/log'
+            )
+    return settings.root / 'instruments' / 'bin'
+
+
+def require_up(settings) -> None:
+    """Return if the cloud runs.
+
+    :raises LabError: if it was never complete, or is stopped.
+    """
+    if not (settings.root / 'state' / 'installed').exists():
+        raise LabError('there is no cloud yet: run make lab first')
+    if not processes.supervisord_pid(settings):
+        raise LabError('the lab is stopped: run make lab to start it')

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run Tempest's scenarios, this project's and trove-tempest-plugin's, on the lab that is up."""
+
+import os
+
+from driver import instruments, up
+from driver.settings import LAB_DIR
+
+
+def add_arguments(parser) -> None:
+    """Describe this command's options."""
+    parser.add_argument('--smoke', action='store_true', help='only the short tests of this project')
+    whose = parser.add_mutually_exclusive_group()
+    for name, text in (
+        ('ours', "only this project's"),
+        ('theirs', "only trove-tempest-plugin's"),
+    ):
+        whose.add_argument(f'--{name}', dest='whose', action='store_const', const=name, help=text)
+    parser.add_argument('regex', nargs='?', help='only tests whose name matches')
+
+
+def run(settings, args) -> int:
+    """Install the instruments, run the scenarios and show their results."""
+    programs = instruments.install(settings)
+    command = [
+        str(programs / 'python'),
+        '-m',
+        'scenarios',
+        str(settings.root),
+        *(['--smoke'] if args.smoke else []),
+        *([f'--{args.whose}'] if args.whose else []),
+        *([f'--regex={args.regex}'] if args.regex else []),
+    ]
+    environ = os.environ | {
+        'PYTHONPATH': str(LAB_DIR),
+        'PYTHONDONTWRITEBYTECODE': '1',
+        # Libraries tell of their own future on the terminal.
+        'PYTHONWARNINGS': 'ignore',
+    }
+    return up.call(command, environ)

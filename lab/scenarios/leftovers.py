@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run that was cut off has left in the cloud."""
+
+import time
+
+import openstack
+from troveclient.v1 import client as trove_client
+
+# What trove-tempest-plugin's base class calls everything that it makes.
+PREFIX = 'trove-tempest-'
+TIMEOUT_SEC = 300
+POLL_SEC = 3
+
+
+def connect(credentials: dict):
+    """Return Trove's client for an administrator's ``OS_*`` variables."""
+    cloud = openstack.connect(
+        load_yaml_config=False,
+        load_envvars=False,
+        region_name=credentials['OS_REGION_NAME'],
+        auth={
+            'auth_url': credentials['OS_AUTH_URL'],
+            'username': credentials['OS_USERNAME'],
+            'password': credentials['OS_PASSWORD'],
+            'project_name': credentials['OS_PROJECT_NAME'],
+            'user_domain_id': credentials['OS_USER_DOMAIN_ID'],
+            'project_domain_id': credentials['OS_PROJECT_DOMAIN_ID'],
+        },
+    )
+    return trove_client.Client(session=cloud.session, region_name=credentials['OS_REGION_NAME'])
+
+
+def remove(trove, sleep=time.sleep) -> list[str]:
+    """Delete backups and instances of earlier runs, and wait until they are gone.
+
+    :returns: their names
+    """
+    removed = []
+    # Trove deletes no volume that has snapshots, and no source that has replicas.
+    for kind in (_backups, _replicas, _instances):
+        found = kind(trove)
+        for one, delete in found:
+            delete(one.id)
+            removed.append(one.name)
+        waited = 0
+        while found and kind(trove) and waited < TIMEOUT_SEC:
+            sleep(POLL_SEC)
+            waited += POLL_SEC
+    return removed
+
+
+def _backups(trove):
+    listed = trove.backups.list(all_projects=True)
+    return [(one, trove.backups.delete) for one in listed if one.name.startswith(PREFIX)]
+
+
+def _replicas(trove):
+    return [pair for pair in _instances(trove) if getattr(pair[0], 'replica_of', None)]
+
+
+def _instances(trove):
+    listed = trove.mgmt_instances.list()
+    return [(one, trove.instances.force_delete) for one in listed if one.name.startswith(PREFIX)]

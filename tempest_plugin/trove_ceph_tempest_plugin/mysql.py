@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tenant's connection to a database."""
+
+import time
+
+import pymysql
+
+from trove_ceph import exceptions
+from trove_ceph.bench import model
+
+CONNECT_TIMEOUT_SEC = 10
+ANSWER_TIMEOUT_SEC = 60
+POLL_SEC = 1.0
+
+
+class Database:
+    """SQL with one schema of a server; each statement has a connection of its own."""
+
+    def __init__(self, address: model.Address):
+        self.address = address
+
+    def connect(self, answer_timeout_sec: float = ANSWER_TIMEOUT_SEC) -> pymysql.Connection:
+        """Return a connection that commits each statement.
+
+        :raises pymysql.MySQLError: if the server does not answer within ten seconds.
+        """
+        address = self.address
+        return pymysql.connect(
+            host=address.host,
+            port=address.port,
+            user=address.user,
+            password=address.password,
+            database=address.database,
+            autocommit=True,
+            connect_timeout=CONNECT_TIMEOUT_SEC,
+            read_timeout=answer_timeout_sec,
+            write_timeout=answer_timeout_sec,
+        )
+
+    def query(self, statement: str, *arguments) -> list[tuple]:
+        """Return a statement's rows.
+
+        :raises pymysql.MySQLError: from the server, or when it is out of reach.
+        """
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(statement, arguments)
+            return list(cursor.fetchall())
+
+    def variable(self, name: str) -> str:
+        """Return a server variable's global value."""
+        return str(self.query('SHOW GLOBAL VARIABLES LIKE %s', name)[0][1])
+
+    def uptime_sec(self) -> int:
+        """Return for how long the server has run."""
+        return int(self.query("SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])
+
+    def wait_reachable(self, timeout_sec: float) -> None:
+        """Return once a statement is answered.
+
+        :raises TroveCephError: if that takes longer than the time given.
+        """
+        deadline = time.monotonic() + timeout_sec
+        while True:
+            try:
+                self.query('SELECT 1')
+                return
+            except pymysql.MySQLError as error:
+                if time.monotonic() > deadline:
+                    raise exceptions.TroveCephError(
+                        f'{self.address.host}:{self.address.port} does not answer SQL within '
+                        f'{timeout_sec} s: {error}'
+                    ) from error
+            time.sleep(POLL_SEC)

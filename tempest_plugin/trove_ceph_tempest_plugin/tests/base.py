@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all scenarios share: a database on a volume type, and figures with the result."""
+
+import re
+import time
+import unittest
+import uuid
+
+import testtools.content
+from oslo_log import log as logging
+from tempest import config
+from tempest.lib import exceptions
+from trove_tempest_plugin.tests import base, constants
+
+from trove_ceph.bench import model
+from trove_ceph_tempest_plugin import ceph, load, mysql, placement, traces
+
+CONF = config.CONF
+LOG = logging.getLogger(__name__)
+ROWS = 20
+
+
+class DatabaseTest(base.BaseTroveTest):
+    """Scenarios on a database that the class shares; if a test removed it, the next gets a new one.
+
+    Add a scenario by a subclass with test methods, and the class to the list in
+    ``scenario/test_database.py``, or by a module of its own with :func:`on_volume_types`.
+    """
+
+    datastore = 'mysql'
+    volume_type = None
+
+    @classmethod
+    def skip_checks(cls):
+        super().skip_checks()
+        if not cls.volume_type:
+            raise cls.skipException('[trove_ceph] volume_types names none to test')
+
+    @classmethod
+    def setup_clients(cls):
+        super().setup_clients()
+        options = CONF.trove_ceph
+        cls.cluster = ceph.Ceph(options.ceph_conf, options.ceph_user) if options.ceph_conf else None
+        cls.expected = placement.parse(options.placement).get(cls.volume_type)
+
+    @classmethod
+    def resource_setup(cls):
+        began = time.monotonic()
+        super().resource_setup()
+        cls.created_sec = round(time.monotonic() - began, 1)
+
+    @classmethod
+    def create_instance(
+        cls,
+        name=None,
+        datastore_version=None,
+        database=constants.DB_NAME,
+        username=constants.DB_USER,
+        password=constants.DB_PASS,
+        backup_id=None,
+        replica_of=None,
+        create_user=True,
+    ):
+        """Ask for an instance of this class's volume type; it is deleted with the class."""
+        body = {
+            'name': name or cls.get_resource_name('instance'),
+            'nics': [{'net-id': cls.private_network}],
+            'access': {'is_public': True},
+        }
+        if replica_of:
+            body['replica_of'] = replica_of
+        else:
+            body |= cls._what_to_create(datastore_version)
+            if create_user:
+                schema = {'name': database}
+                user = {'name': username, 'password': password, 'databases': [schema]}
+                body |= {'databases': [schema], 'users': [user]}
+        if backup_id:
+            body['restorePoint'] = {'backupRef': backup_id}
+        instance = cls.client.create_resource('instances', {'instance': body})['instance']
+        cls.addClassResourceCleanup(
+            cls.wait_for_instance_status,
+            instance['id'],
+            need_delete=True,
+            expected_status='DELETED',
+        )
+        return instance
+
+    @classmethod
+    def _what_to_create(cls, datastore_version):
+        options = CONF.trove_ceph
+        version = datastore_version or CONF.database.default_datastore_versions.get(cls.datastore)
+        datastore = {'type': cls.datastore}
+        if version:  # without one Trove takes its default
+            datastore['version'] = version
+        return {
+            'datastore': datastore,
+            'flavorRef': options.flavor_id or CONF.database.flavor_id,
+            'volume': {'size': options.volume_size_gib, 'type': cls.volume_type},
+        }
+
+    def setUp(self):
+        super().setUp()
+        self._figures = {}
+        if not self._instance_exists():
+            LOG.info('The class has no instance left, another is made')
+            type(self).resource_setup()
+        self.database = self.database_of(self.instance_id)
+        self.database.wait_reachable(CONF.trove_ceph.connect_timeout_sec)
+
+    def _instance_exists(self):
+        try:
+            self.client.get_resource('instances', self.instance_id)
+        except exceptions.NotFound:
+            return False
+        return True
+
+    def database_of(self, instance_id) -> mysql.Database:
+        """Return a connection to the schema that every instance of these tests has."""
+        instance = self.client.get_resource('instances', instance_id)['instance']
+        return mysql.Database(
+            model.Address(
+                host=self.get_instance_ip(instance),
+                user=constants.DB_USER,
+                password=constants.DB_PASS,
+                database=constants.DB_NAME,
+            )
+        )
+
+    def prepare_load(self, workload: str) -> load.Load:
+        """Return a workload whose tables are filled; they are removed after the test."""
+        options = CONF.trove_ceph
+        dataset = model.Dataset('scenario', options.sysbench_tables, options.sysbench_rows)
+        prepared = load.Load(self.database.address, workload, dataset)
+        self.addCleanup(prepared.cleanup)
+        prepared.prepare()
+        return prepared
+
+    def write_rows(self) -> list[tuple]:
+        """Commit rows, and return all that there are."""
+        self.database.query('CREATE TABLE IF NOT EXISTS kept_rows (id CHAR(32) PRIMARY KEY)')
+        for _ in range(ROWS):
+            self.database.query('INSERT INTO kept_rows VALUES (%s)', uuid.uuid4().hex)
+        return self.rows()
+
+    def rows(self, database: mysql.Database | None = None) -> list[tuple]:
+        """Return the rows of :meth:`write_rows`, from another database if one is given."""
+        return (database or self.database).query('SELECT id FROM kept_rows ORDER BY id')
+
+    def record(self, name: str, figures: dict) -> None:
+        """Attach figures to the result, in the detail ``figures``: a JSON object by name."""
+        LOG.info('%s: %s', name, figures)
+        self._figures[name] = figures
+        self.addDetail('figures', testtools.content.json_content(dict(self._figures)))
+
+    def traces_of(self, instance_id) -> traces.Traces:
+        """Return what an instance consists of, with its image if Ceph may be asked."""
+        asked = self.cluster if self.expected else None
+        pool = self.expected.pool if self.expected else ''
+        return traces.Traces(self.os_admin, self.admin_client, instance_id, asked, pool)
+
+    def act(self, action: dict, *, admin: bool = False) -> float:
+        """Ask for an action on the instance and wait until it is healthy again.
+
+        :param action: such as ``{'restart': {}}``
+        :param admin: ask for one that only an administrator may have
+        :returns: seconds until Trove called it healthy
+        """
+        began = time.monotonic()
+        client, prefix = (self.admin_client, 'mgmt/') if admin else (self.client, '')
+        client.create_resource(
+            f'{prefix}instances/{self.instance_id}/action',
+            action,
+            expected_status_code=202,
+            need_response=False,
+        )
+        self.wait_for_instance_status(self.instance_id, expected_op_status=['HEALTHY'])
+        return round(time.monotonic() - began, 1)
+
+
+def on_volume_types(loader, everywhere, first) -> unittest.TestSuite:
+    """Return the tests of a class for each configured volume type.
+
+    :param everywhere: the class for every type but the first
+    :param first: the class, with more scenarios, for the first type
+    """
+    suite = unittest.TestSuite()
+    for number, volume_type in enumerate(CONF.trove_ceph.volume_types or [None]):
+        scenarios = everywhere if number else first
+        name = f'{scenarios.__name__}_{re.sub(r"[^0-9A-Za-z]", "_", volume_type or "none")}'
+        members = {'volume_type': volume_type, '__module__': scenarios.__module__}
+        suite.addTests(loader.loadTestsFromTestCase(type(name, (scenarios,), members)))
+    return suite

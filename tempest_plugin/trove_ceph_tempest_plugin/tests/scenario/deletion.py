@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tenant deletes the database; an operator finds nothing of it in any service."""
+
+import time
+
+from tempest import config
+from tempest.lib import decorators
+
+from trove_ceph_tempest_plugin.tests import base
+
+CONF = config.CONF
+POLL_SEC = 2
+
+
+class DeletionScenario(base.DatabaseTest):
+    # Its name sorts last: other scenarios of the class would have to make a new database.
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a011')
+    @decorators.attr(type='smoke')
+    def test_vanishes_when_deleted(self):
+        """Nothing is left in Trove, Nova, Cinder, Neutron and, if it may be asked, Ceph."""
+        traces = self.traces_of(self.instance_id)
+        counts = traces.counts()
+        self.assertGreater(min(counts['ports'], counts['security_groups']), 0, counts)
+        began = time.monotonic()
+        self.client.delete_resource('instances', self.instance_id)
+        left = traces.left()
+        while left and time.monotonic() - began < CONF.trove_ceph.delete_timeout_sec:
+            time.sleep(POLL_SEC)
+            left = traces.left()
+        asked = bool(self.cluster and self.expected)
+        took = round(time.monotonic() - began, 1)
+        self.record('deletion', {'seconds': took, 'ceph_asked': asked, **counts})
+        self.assertEqual([], left)

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a database, on each configured volume type."""
+
+from trove_ceph_tempest_plugin.tests import base
+from trove_ceph_tempest_plugin.tests.scenario import (
+    configuration,
+    deletion,
+    load,
+    placement,
+    resize,
+    restart,
+)
+
+
+class TestProvisioning(placement.PlacementScenario, load.LoadScenario, deletion.DeletionScenario):
+    """What differs between volume types: where the data lies and how fast it is."""
+
+
+class TestDatabase(
+    TestProvisioning,
+    configuration.ConfigurationScenario,
+    resize.ResizeScenario,
+    restart.RestartScenario,
+):
+    """All scenarios on one database."""
+
+
+def load_tests(loader, tests, pattern):
+    return base.on_volume_types(loader, everywhere=TestProvisioning, first=TestDatabase)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark: sysbench and fio runs, timed operations, and a report that can be believed."""

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far a plan has come, and how long it will still take."""
+
+import collections
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from typing import TextIO
+
+#: Where the output is no terminal, a long step shows this often that it is alive.
+HEARTBEAT_SEC = 30
+
+
+class Estimate:
+    """Time left, from what was expected of each step and what steps of its kind really took.
+
+    :param clock: returns seconds
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._left: dict[str, float] = collections.defaultdict(float)
+        self._expected: dict[str, float] = collections.defaultdict(float)
+        self._taken: dict[str, float] = collections.defaultdict(float)
+        self._running: tuple[str, float, float] | None = None
+        self._unknown: set[str] = set()
+
+    def plan(self, kind: str, expected_sec: float, known: bool = True) -> None:
+        """Count a step that is to come.
+
+        :param known: False means that the seconds only say how long it is beside others of its
+            kind; then nothing is estimated until the first of them is done
+        """
+        self._left[kind] += expected_sec
+        if not known:
+            self._unknown.add(kind)
+
+    def start(self, kind: str, expected_sec: float) -> None:
+        """Begin a step that was planned."""
+        self._left[kind] -= expected_sec
+        self._running = (kind, expected_sec, self._clock())
+
+    def finish(self) -> None:
+        """End the present step."""
+        if self._running:
+            kind, expected_sec, began = self._running
+            self._expected[kind] += expected_sec
+            self._taken[kind] += self._clock() - began
+            self._running = None
+
+    def left_sec(self) -> float | None:
+        """Return the seconds until everything planned is done; None while there is no telling."""
+        left = 0.0
+        for kind, expected_sec in self._left.items():
+            if expected_sec <= 0:
+                continue
+            if not self._is_known(kind):
+                return None
+            left += expected_sec * self._factor(kind)
+        if self._running:
+            kind, expected_sec, began = self._running
+            if not self._is_known(kind):
+                return None
+            left += max(0.0, expected_sec * self._factor(kind) - (self._clock() - began))
+        return left
+
+    def _is_known(self, kind: str) -> bool:
+        return kind not in self._unknown or self._expected[kind] > 0
+
+    def _factor(self, kind: str) -> float:
+        if not self._expected[kind]:
+            return 1.0
+        return self._taken[kind] / self._expected[kind]
+
+
+class Progress:
+    """Shows steps in single lines: live on a terminal, one for each finished step elsewhere.
+
+    :param stream: where to
+    :param estimate: told of every step
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        estimate: Estimate | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.estimate = estimate or Estimate(clock)
+        self._stream = stream
+        self._clock = clock
+        self._began = clock()
+        self._live = stream.isatty()
+        self._text = ''
+        self._shown = clock()
+
+    @contextlib.contextmanager
+    def step(self, kind: str, text: str, expected_sec: float) -> Iterator[None]:
+        """Do a planned step; :meth:`note` and :meth:`done` speak of it meanwhile."""
+        self.estimate.start(kind, expected_sec)
+        self._text = text
+        self._shown = self._clock()
+        self.note('', None)
+        try:
+            yield
+        finally:
+            self.estimate.finish()
+            self._text = ''
+
+    def note(self, what: str, share: float | None = None) -> None:
+        """Say what is being done now in the present step, and the share of it that is done."""
+        line = ': '.join(part for part in (self._text, what) if part)
+        if share is not None:
+            line += f' {share:.0%}'
+        if self._live:
+            width = shutil.get_terminal_size().columns - 1
+            self._stream.write(f'\r\x1b[K{f"{self._clock_text()} {line}"[:width]}')
+            self._stream.flush()
+        elif self._clock() - self._shown >= HEARTBEAT_SEC:
+            self.say(line)
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        erase = '\r\x1b[K' if self._live else ''
+        self._stream.write(f'{erase}{self._clock_text()} {text}\n')
+        self._stream.flush()
+        self._shown = self._clock()
+
+    def _clock_text(self) -> str:
+        left = self.estimate.left_sec()
+        elapsed = duration_text(self._clock() - self._began)
+        return f'[{elapsed}, {"left ?" if left is None else duration_text(left) + " left"}]'
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as ``0:42``, ``12:03`` or ``1:02:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f'{hours}:{minutes:02d}:{rest:02d}' if hours else f'{minutes}:{rest:02d}'

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes of this host, whoever started them."""
+
+import contextlib
+import os
+import select
+import signal
+from pathlib import Path
+
+PROC = Path('/proc')
+
+
+def identity(pid: int) -> str:
+    """Name a process so that a reused pid is not taken for it; empty when it is gone."""
+    try:
+        return f'{pid} {_stat(pid)[19]}'
+    except OSError:
+        return ''
+
+
+def cpu_sec(pid: int) -> float:
+    """Return the processor seconds that a process has used, in user and in kernel mode.
+
+    :raises OSError: it is gone
+    """
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+
+def end(pid: int, timeout_sec: float) -> bool:
+    """Ask a process to end, then make it, and return whether it is gone; waits twice at most."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        if wait_until_gone(pid, timeout_sec):
+            return True
+    return False
+
+
+def kill(pid: int, timeout_sec: float) -> bool:
+    """End a process at once and return whether it is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    return wait_until_gone(pid, timeout_sec)
+
+
+def wait_until_gone(pid: int, timeout_sec: float) -> bool:
+    """Wait for the end of any process and return whether it ended in time."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], timeout_sec)[0])
+    finally:
+        os.close(handle)
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of proc(5)'s stat from the third on: the second may hold anything."""
+    return (PROC / str(pid) / 'stat').read_text().rpartition(')')[2].split()

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with a document by its JSON schema, as its author would be told.
+
+The ``description`` in a schema completes the sentence "must be …".
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jsonschema
+
+#: Where a value is: keys and list positions from the top of the document.
+ValuePath = tuple[str | int, ...]
+
+
+def problems(content: Any, schema: Mapping[str, Any]) -> list[tuple[ValuePath, str]]:
+    """Return the path of each faulty value and what to do about it."""
+    found = map(_innermost, jsonschema.Draft202012Validator(schema).iter_errors(content))
+    # A misspelt key lets another one be missing; the misspelling is the more helpful of the two.
+    ordered = sorted(found, key=lambda error: error.validator != 'additionalProperties')
+    return [(_place(error), _explain(error)) for error in ordered]
+
+
+def path_text(path: ValuePath) -> str:
+    """Return a path as a reader of YAML would write it: ``variants[1].target.server``."""
+    text = ''
+    for step in path:
+        text += f'[{step}]' if isinstance(step, int) else f'.{step}'
+    return text.removeprefix('.')
+
+
+def _innermost(error: Any) -> Any:
+    """Return what is wrong within the alternative that the value's keys choose, if any."""
+    while error.validator == 'anyOf' and isinstance(error.instance, dict):
+        chosen = [
+            number
+            for number, alternative in enumerate(error.validator_value)
+            if set(alternative['required']) & error.instance.keys()
+        ]
+        if not chosen:
+            return error
+        causes = [cause for cause in error.context if cause.schema_path[0] == chosen[0]]
+        error = min(causes, key=lambda cause: cause.validator != 'additionalProperties')
+    return error
+
+
+def _place(error: Any) -> ValuePath:
+    path = tuple(error.absolute_path)
+    if error.validator == 'additionalProperties':
+        return (*path, _unknown_key(error))
+    return path
+
+
+def _unknown_key(error: Any) -> str:
+    return str(next(key for key in error.instance if key not in error.schema['properties']))
+
+
+def _explain(error: Any) -> str:
+    value, schema, expected = error.instance, error.schema, error.validator_value
+    if error.validator == 'additionalProperties':
+        known = schema['properties']
+        return f'not a key{_nearest([_unknown_key(error)], known)}; choose from {_listed(known)}'
+    if error.validator == 'anyOf' and isinstance(value, Mapping):
+        keys = [each['required'][0] for each in expected]
+        return f'must have one of the keys {_listed(keys)}{_nearest(value, keys)}'
+    if error.validator == 'required':
+        missing = [key for key in expected if key not in value]
+        return f'lacks {_listed(missing)}'
+    if error.validator == 'enum':
+        return f'{value!r} is not known{_nearest([value], expected)}; choose {_listed(expected)}'
+    if error.validator == 'minimum':
+        return f'{value} is too small; the least is {expected}'
+    if error.validator == 'maximum':
+        return f'{value} is too large; the most is {expected}'
+    if error.validator in ('minItems', 'minLength', 'minProperties'):
+        return 'must not be empty'
+    if error.validator == 'uniqueItems':
+        return 'names the same thing twice'
+    if error.validator == 'anyOf':
+        return f'must be {schema.get("description", "a mapping")}, not {value!r}'
+    if error.validator in ('type', 'pattern', 'exclusiveMinimum'):
+        wanted = schema.get('description') or f'a value of type {expected}'
+        return f'must be {wanted}, not {value!r}'
+    return error.message
+
+
+def _nearest(given: Iterable[Any], known: Iterable[str]) -> str:
+    """Return a hint at what may have been meant."""
+    choices = list(known)
+    near = [hit for each in given for hit in difflib.get_close_matches(str(each), choices, 1)]
+    return f' (did you mean {near[0]}?)' if near else ''
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ', '.join(names)

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs of storage on a real cluster."""
+
+import contextlib
+import dataclasses
+import datetime
+import errno
+from collections.abc import Iterable, Iterator, Mapping
+
+import rados
+import rbd
+
+from trove_ceph import exceptions
+from trove_ceph.storage import backend, model
+from trove_ceph.storage.ceph import connection, description, placement, streams
+
+
+class CephBackend(backend.Backend):
+    """A cluster through one connection; the reference says which caps its key needs."""
+
+    def __init__(self, link: connection.Connection):
+        self._link = link
+        self._rbd = rbd.RBD()
+
+    @property
+    def cluster_id(self) -> str:
+        return self._link.cluster.get_fsid()
+
+    def create_image(
+        self, image: model.ImageRef, size_bytes: int, options: model.ImageOptions
+    ) -> None:
+        with self._pool(image.pool, f'making {image}', options.data_pool) as context:
+            self._rbd.create(context, image.name, size_bytes, old_format=False, **_options(options))
+
+    def describe(self, image: model.ImageRef) -> model.ImageFacts:
+        with self._image(image, 'describing', read_only=True) as (handle, context):
+            facts = description.describe(handle, image, context, self._link)
+            return dataclasses.replace(facts, used_bytes=description.used_bytes(handle))
+
+    def describe_pool(self, pool: str) -> Iterator[model.ImageFacts]:
+        with self._pool(pool, f'listing pool {pool}') as context:
+            names = self._rbd.list(context)
+        for name in names:
+            image = model.ImageRef(pool, name)
+            try:
+                with self._image(image, 'describing', read_only=True) as (handle, context):
+                    facts = description.describe(handle, image, context, self._link)
+            except exceptions.NotFoundError:
+                continue
+            yield facts
+
+    def create_snapshot(self, snapshot: model.SnapshotRef) -> None:
+        with self._image(snapshot.of, f'making snapshot {snapshot.name} of') as (handle, _):
+            handle.create_snap(snapshot.name, rbd.RBD_SNAP_CREATE_SKIP_QUIESCE)
+
+    def remove_snapshot(self, snapshot: model.SnapshotRef) -> None:
+        with self._image(snapshot.of, f'removing snapshot {snapshot.name} of') as (handle, _):
+            handle.remove_snap(snapshot.name)
+
+    def clone(
+        self, snapshot: model.SnapshotRef, image: model.ImageRef, options: model.ImageOptions
+    ) -> None:
+        verb = f'cloning {snapshot} as {image}'
+        with (
+            self._pool(snapshot.pool, verb) as parent,
+            self._pool(image.pool, verb, options.data_pool) as child,
+        ):
+            names = (parent, snapshot.image, snapshot.name, child, image.name)
+            self._rbd.clone(*names, **_options(options))
+            # It has inherited its parent's limits, and what was remembered of the parent.
+            with rbd.Image(child, image.name) as handle:
+                for key, _ in list(handle.metadata_list()):
+                    handle.metadata_remove(key)
+
+    def flatten(self, image: model.ImageRef) -> None:
+        with self._image(image, 'flattening') as (handle, _):
+            with contextlib.suppress(rbd.ImageNotFound):
+                handle.get_parent_image_spec()
+                handle.flatten()
+
+    def set_qos(self, image: model.ImageRef, qos: model.Qos) -> None:
+        with self._image(image, 'limiting') as (handle, _):
+            for option, field in description.QOS_OPTIONS.items():
+                if value := getattr(qos, field):
+                    handle.config_set(option, str(value))
+                else:
+                    # What was not set answers ENOENT.
+                    with contextlib.suppress(rbd.ImageNotFound, KeyError):
+                        handle.config_remove(option)
+
+    def remove(self, image: model.ImageRef) -> None:
+        try:
+            with self._pool(image.pool, f'removing {image}') as context:
+                self._rbd.remove(context, image.name)
+        except exceptions.BusyError as error:
+            raise self._why_busy(image, error) from error
+
+    def trash(self, image: model.ImageRef) -> model.TrashedImage:
+        try:
+            with self._pool(image.pool, f'moving {image} to the trash') as context:
+                with rbd.Image(context, image.name, read_only=True) as handle:
+                    image_id = handle.id()
+                self._rbd.trash_move(context, image.name)
+        except exceptions.BusyError as error:
+            raise self._why_busy(image, error) from error
+        (trashed,) = [one for one in self.list_trash(image.pool) if one.image_id == image_id]
+        return trashed
+
+    def list_trash(self, pool: str) -> list[model.TrashedImage]:
+        with self._pool(pool, f'listing the trash of pool {pool}') as context:
+            entries = list(self._rbd.trash_list(context))
+        found = []
+        for entry in entries:
+            name = model.ImageRef(pool, entry['name'])
+            with contextlib.suppress(exceptions.NotFoundError):
+                with self._image(name, 'describing', entry['id'], read_only=True) as (handle, _):
+                    children = description.children_of(handle)
+                trashed_at = entry['deletion_time'].replace(tzinfo=datetime.UTC)
+                found.append(
+                    model.TrashedImage(pool, entry['id'], entry['name'], trashed_at, children)
+                )
+        return found
+
+    def restore(self, pool: str, image_id: str, name: str) -> None:
+        with self._pool(pool, f'restoring image {image_id} as {pool}/{name}') as context:
+            self._rbd.trash_restore(context, image_id, name)
+
+    def purge(self, pool: str, image_id: str) -> None:
+        with self._pool(pool, f'purging image {image_id} of pool {pool}') as context:
+            name = model.ImageRef(pool, self._rbd.trash_get(context, image_id)['name'])
+            with rbd.Image(context, image_id=image_id) as handle:
+                if children := description.children_of(handle):
+                    raise exceptions.BusyError(
+                        f'{name} (in the trash, id {image_id}): has the children '
+                        f'{", ".join(map(str, children))}'
+                    )
+                for snapshot in list(handle.list_snaps()):
+                    handle.remove_snap_by_id(snapshot['id'])
+            self._rbd.trash_remove(context, image_id, force=True)
+
+    def usage(self, pool: str) -> model.PoolUsage:
+        return self._link.usage(pool)
+
+    def open_reader(self, snapshot: model.SnapshotRef) -> streams.Reader:
+        return streams.Reader(self._link, snapshot)
+
+    def open_writer(self, image: model.ImageRef) -> streams.Writer:
+        return streams.Writer(self._link, image)
+
+    def find_clients(self, image: model.ImageRef) -> model.Clients:
+        with self._image(image, 'listing the clients of', read_only=True) as (handle, _):
+            return description.clients_of(handle, self._link)
+
+    def set_image_metadata(self, image: model.ImageRef, entries: Mapping[str, str | None]) -> None:
+        with self._image(image, 'changing metadata of') as (handle, _):
+            for key, value in entries.items():
+                streams.set_metadata(handle, key, value)
+
+    def blocklisted(self) -> frozenset[str]:
+        return frozenset(entry['addr'] for entry in self._link.ask('osd blocklist ls') or ())
+
+    def blocklist(self, addresses: Iterable[str], expire_sec: int) -> None:
+        for address in addresses:
+            with self._link.translated(f'blocklisting {address}'):
+                self._link.cluster.blocklist_add(address, expire_sec)
+
+    def unblocklist(self, addresses: Iterable[str]) -> None:
+        listed = self.blocklisted()
+        for address in addresses:
+            if address in listed:
+                self._link.ask('osd blocklist', blocklistop='rm', addr=address)
+
+    def break_lock(self, image: model.ImageRef, owner: str) -> None:
+        with self._image(image, 'breaking the lock of') as (handle, _):
+            if description.clients_of(handle, self._link).lock_owner == owner:
+                handle.lock_break(rbd.RBD_LOCK_MODE_EXCLUSIVE, owner)
+
+    def await_blocklist(self, image: model.ImageRef) -> None:
+        with self._image(image, 'opening', read_only=True) as (handle, context):
+            data_pool = description.data_pool_of(handle, context, self._link)
+        groups = {pool['pool_name']: pool['pg_num'] for pool in self._link.ask('osd dump')['pools']}
+        with self._link.translated(f'waiting for the OSDs of {image}'):
+            self._link.cluster.wait_for_latest_osdmap()
+        for pool in filter(None, (image.pool, data_pool)):
+            with self._pool(pool, f'asking each placement group of pool {pool}') as context:
+                _ask_each_group(context, groups[pool])
+
+    @contextlib.contextmanager
+    def _pool(self, pool: str, subject: str, data_pool: str | None = None) -> Iterator[rados.Ioctx]:
+        pools = [pool, data_pool] if data_pool else [pool]
+        with self._link.pool(pool) as context, self._link.translated(subject, pools):
+            yield context
+
+    @contextlib.contextmanager
+    def _image(
+        self,
+        image: model.ImageRef,
+        verb: str,
+        image_id: str | None = None,
+        read_only: bool = False,
+    ) -> Iterator[tuple[rbd.Image, rados.Ioctx]]:
+        name = None if image_id else image.name
+        with (
+            self._link.pool(image.pool) as context,
+            self._link.translated(f'{verb} {image}', [image.pool]),
+            rbd.Image(context, name, read_only=read_only, image_id=image_id) as handle,
+        ):
+            yield handle, context
+
+    def _why_busy(self, image: model.ImageRef, error: exceptions.BusyError) -> exceptions.BusyError:
+        obstacles = self.describe(image).obstacles()
+        return exceptions.BusyError(f'{error}: it has {obstacles}' if obstacles else str(error))
+
+
+def _options(options: model.ImageOptions) -> dict[str, object]:
+    return {
+        'order': options.object_bytes.bit_length() - 1,
+        'features': rbd.RBD().features_from_string(','.join(sorted(options.features))),
+        'data_pool': options.data_pool,
+    }
+
+
+def _ask_each_group(context: rados.Ioctx, groups: int) -> None:
+    """Have each placement group of a pool answer a request that carries our map's epoch."""
+    pending = [
+        context.aio_stat(name, lambda _completion, _size, _time: None)
+        for name in placement.one_object_per_group(groups)
+    ]
+    for completion in pending:
+        completion.wait_for_complete_and_cb()
+        code = completion.get_return_value()
+        # Nothing of that name is there, and that is the answer.
+        if code < 0 and code != -errno.ENOENT:
+            raise rados.OSError('stat', errno=-code)

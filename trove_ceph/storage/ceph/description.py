@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an open image tells of itself."""
+
+import datetime
+from collections.abc import Iterator
+
+import rados
+import rbd
+
+from trove_ceph.storage import model
+from trove_ceph.storage.ceph import connection
+
+#: The field of model.Qos by the librbd option.
+QOS_OPTIONS = {
+    'rbd_qos_iops_limit': 'iops',
+    'rbd_qos_iops_burst': 'iops_burst',
+    'rbd_qos_bps_limit': 'bytes_per_sec',
+    'rbd_qos_bps_burst': 'bytes_per_sec_burst',
+}
+# Where librbd keeps an image's own options in its metadata.
+_OPTION_PREFIX = 'conf_'
+
+
+def describe(
+    handle: rbd.Image,
+    image: model.ImageRef,
+    context: rados.Ioctx,
+    link: connection.Connection,
+) -> model.ImageFacts:
+    """Gather the facts of an image, in half a dozen requests however many snapshots it has."""
+    stat = handle.stat()
+    metadata = dict(handle.metadata_list())
+    parent = _parent_of(handle)
+    clients = clients_of(handle, link)
+    # Last: it looks at the snapshots one by one where there are clones.
+    snapshots = tuple(_snapshots_of(handle))
+    return model.ImageFacts(
+        image=image,
+        image_id=handle.id(),
+        size_bytes=stat['size'],
+        object_bytes=stat['obj_size'],
+        features=_features_of(handle),
+        data_pool=data_pool_of(handle, context, link),
+        parent=parent,
+        snapshots=snapshots,
+        children=children_of(handle),
+        clients=tuple(sorted(clients.watchers)),
+        lock_owner=clients.lock_owner,
+        qos=model.Qos(
+            **{field: int(metadata.get(f'conf_{key}', 0)) for key, field in QOS_OPTIONS.items()}
+        ),
+        metadata={
+            key: value for key, value in metadata.items() if not key.startswith(_OPTION_PREFIX)
+        },
+    )
+
+
+def used_bytes(handle: rbd.Image) -> int:
+    """Count what an image and its snapshots occupy, in whole objects, without its parent.
+
+    As ``rbd du`` does: what each snapshot and the image itself wrote since the one before. Where
+    removed snapshots are kept for clones, the sum is too high by what was written after them.
+    """
+    total = 0
+    since: str | None = None
+
+    def add(_offset: int, length: int, exists: bool) -> None:
+        nonlocal total
+        total += length if exists else 0
+
+    def count() -> None:
+        handle.diff_iterate(0, handle.size(), since, add, include_parent=False, whole_object=True)
+
+    for snapshot in sorted(handle.list_snaps(), key=lambda one: one['id']):
+        handle.set_snap_by_id(snapshot['id'])
+        count()
+        # librbd compares with snapshots by name, and removed ones have none.
+        if snapshot['namespace'] == rbd.RBD_SNAP_NAMESPACE_TYPE_USER:
+            since = snapshot['name']
+    handle.set_snap(None)
+    count()
+    return total
+
+
+def clients_of(handle: rbd.Image, link: connection.Connection) -> model.Clients:
+    """Tell who else has an image open for writing, and whose lock it is."""
+    ourselves = link.cluster.get_instance_id()
+    watchers = {watcher['addr'] for watcher in handle.watchers_list() if watcher['id'] != ourselves}
+    # The exclusive lock is an advisory lock inside, which a read-only handle can list, too.
+    lockers = handle.list_lockers()
+    owners = [
+        address
+        for client, _, address in (lockers['lockers'] if lockers else [])
+        if client != f'client.{ourselves}'
+    ]
+    return model.Clients(frozenset(watchers), owners[0] if owners else None)
+
+
+def children_of(handle: rbd.Image) -> tuple[model.Child, ...]:
+    """List the clones of all snapshots; asks nobody when the image says that there are none."""
+    snapshots = list(handle.list_snaps())
+    has_children = handle.op_features() & rbd.RBD_OPERATION_FEATURE_CLONE_PARENT or any(
+        snapshot['namespace'] == rbd.RBD_SNAP_NAMESPACE_TYPE_USER
+        and handle.is_protected_snap(snapshot['name'])
+        for snapshot in snapshots
+    )
+    if not has_children:
+        return ()
+    found = []
+    for snapshot in snapshots:
+        handle.set_snap_by_id(snapshot['id'])
+        found += [
+            model.Child(
+                image=model.ImageRef(child['pool'], child['image']),
+                image_id=child['id'],
+                snapshot=snapshot['name'],
+                trashed=child['trash'],
+            )
+            for child in handle.list_children2()
+        ]
+    handle.set_snap(None)
+    return tuple(found)
+
+
+def data_pool_of(
+    handle: rbd.Image, context: rados.Ioctx, link: connection.Connection
+) -> str | None:
+    """Return the name of the pool of an image's data where it is not the image's own."""
+    identifier = handle.data_pool_id()
+    if identifier == context.get_pool_id():
+        return None
+    return link.cluster.pool_reverse_lookup(identifier)
+
+
+def _snapshots_of(handle: rbd.Image) -> Iterator[model.SnapshotFacts]:
+    for snapshot in handle.list_snaps():
+        removed = snapshot['namespace'] == rbd.RBD_SNAP_NAMESPACE_TYPE_TRASH
+        created = handle.get_snap_timestamp(snapshot['id'])
+        yield model.SnapshotFacts(
+            name=snapshot['name'],
+            snapshot_id=snapshot['id'],
+            size_bytes=snapshot['size'],
+            created_at=created.replace(tzinfo=datetime.UTC),
+            removed=removed,
+            removed_name=snapshot['trash']['original_name'] if removed else None,
+        )
+
+
+def _parent_of(handle: rbd.Image) -> model.SnapshotRef | None:
+    try:
+        spec = handle.get_parent_image_spec()
+    except rbd.ImageNotFound:
+        return None
+    return model.SnapshotRef(spec['pool_name'], spec['image_name'], spec['snap_name'])
+
+
+def _features_of(handle: rbd.Image) -> frozenset[str]:
+    return frozenset(rbd.RBD().features_to_string(handle.features()).split(','))

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images opened for copying: many requests at once, answered through futures."""
+
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import rados
+import rbd
+
+from trove_ceph import exceptions
+from trove_ceph.storage import backend, model
+from trove_ceph.storage.ceph import connection, description
+
+Answer = TypeVar('Answer')
+
+
+class _Opened:
+    """An image kept open, with the pool that it needs."""
+
+    def __init__(self, link: connection.Connection, image: model.ImageRef, **options: Any):
+        self._link = link
+        self._image = image
+        self._pools = [image.pool]
+        self._stack = contextlib.ExitStack()
+        with link.translated(f'opening {image}'), contextlib.ExitStack() as stack:
+            self._context = stack.enter_context(link.pool(image.pool))
+            self.handle: rbd.Image = stack.enter_context(
+                rbd.Image(self._context, image.name, **options)
+            )
+            self._stack = stack.pop_all()
+        self._pools.append(description.data_pool_of(self.handle, self._context, link) or image.pool)
+
+    def close(self) -> None:
+        with self._link.translated(f'closing {self._image}'):
+            self._stack.close()
+
+    def _begin(
+        self,
+        subject: str,
+        request: Callable[[Callable[..., None]], Any],
+        answer: Callable[..., Answer],
+    ) -> Future[Answer]:
+        """Begin a request and return the future that it ends.
+
+        :param request: given the callback, starts it
+        :param answer: turns the arguments of the callback into the result
+        """
+        future: Future[Answer] = Future()
+
+        def done(completion: rbd.Completion, *data: Any) -> None:
+            # Called by a thread of librbd's: an exception that left here would be lost.
+            try:
+                code = completion.get_return_value()
+                if code < 0:
+                    raise self._error(subject, -code)
+                future.set_result(answer(*data))
+            except Exception as error:
+                future.set_exception(error)
+
+        with self._link.translated(subject, self._pools):
+            request(done)
+        return future
+
+    def _error(self, subject: str, code: int) -> exceptions.StorageError:
+        # What is told of a full pool is asked for later: librbd's thread must not wait for it.
+        return self._link.translate(rados.OSError(subject, errno=code), subject)
+
+
+class Reader(_Opened, backend.ImageReader):
+    """An image at a snapshot."""
+
+    def __init__(self, link: connection.Connection, snapshot: model.SnapshotRef):
+        super().__init__(link, snapshot.of, snapshot=snapshot.name, read_only=True)
+        self._name = str(snapshot)
+        stat = self.handle.stat()
+        self.size_bytes = stat['size']
+        self.object_bytes = stat['obj_size']
+
+    def changed_objects(self, offset: int, length: int, since: str | None) -> list[model.Extent]:
+        return self._diff(offset, length, since, whole_object=True)
+
+    def changes(self, offset: int, length: int, since: str) -> list[model.Extent]:
+        return self._diff(offset, length, since, whole_object=False)
+
+    def _diff(
+        self, offset: int, length: int, since: str | None, whole_object: bool
+    ) -> list[model.Extent]:
+        joined: list[tuple[int, int, bool]] = []
+
+        def note(start: int, count: int, exists: bool) -> None:
+            if joined and (sum(joined[-1][:2]), joined[-1][2]) == (start, exists):
+                start, count = joined[-1][0], joined[-1][1] + count
+                joined.pop()
+            joined.append((start, count, exists))
+
+        with self._link.translated(f'comparing {self._name} with {since or "nothing"}'):
+            self.handle.diff_iterate(
+                offset, length, since, note, include_parent=True, whole_object=whole_object
+            )
+        return [model.Extent(*found) for found in joined]
+
+    def read(self, offset: int, length: int) -> Future[bytes]:
+        return self._begin(
+            f'reading {self._name}',
+            lambda done: self.handle.aio_read(offset, length, done),
+            lambda data: data,
+        )
+
+
+class Writer(_Opened, backend.ImageWriter):
+    """An image under the exclusive lock of a client of its own.
+
+    When Ceph goes away the lock may stay in the client's name, and no client can break its own:
+    the next writer is another one.
+    """
+
+    def __init__(self, link: connection.Connection, image: model.ImageRef):
+        super().__init__(link.another(), image)
+        try:
+            with self._translated('locking'):
+                self.handle.lock_acquire(rbd.RBD_LOCK_MODE_EXCLUSIVE)
+        except exceptions.BusyError as error:
+            holders = description.clients_of(self.handle, self._link)
+            self.close()
+            raise exceptions.BusyError(
+                f'{image} is held by {holders.lock_owner or "another client"}'
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._link.close()
+
+    def facts(self) -> model.ImageFacts:
+        with self._translated('describing'):
+            return description.describe(self.handle, self._image, self._context, self._link)
+
+    def resize(self, size_bytes: int) -> None:
+        with self._translated('resizing'):
+            self.handle.resize(size_bytes)
+
+    def write(self, offset: int, data: bytes) -> Future[None]:
+        return self._begin(
+            f'writing {self._image}',
+            lambda done: self.handle.aio_write(data, offset, done),
+            lambda: None,
+        )
+
+    def zero(self, offset: int, length: int) -> Future[None]:
+        # A discard would leave what is not aligned to rbd_discard_granularity_bytes as it is.
+        return self._begin(
+            f'zeroing {self._image}',
+            lambda done: self.handle.aio_write_zeroes(offset, length, done),
+            lambda: None,
+        )
+
+    def flush(self) -> None:
+        with self._translated('flushing'):
+            self.handle.flush()
+
+    def set_metadata(self, key: str, value: str | None) -> None:
+        with self._translated('changing metadata of'):
+            set_metadata(self.handle, key, value)
+
+    def create_snapshot(self, name: str) -> None:
+        with self._translated(f'making snapshot {name} of'):
+            self.handle.create_snap(name, rbd.RBD_SNAP_CREATE_SKIP_QUIESCE)
+
+    def remove_snapshot(self, name: str) -> None:
+        with self._translated(f'removing snapshot {name} of'):
+            self.handle.remove_snap(name)
+
+    def roll_back(self, name: str) -> None:
+        with self._translated(f'rolling back to {name}'):
+            self.handle.rollback_to_snap(name)
+
+    def _translated(self, verb: str) -> contextlib.AbstractContextManager[None]:
+        return self._link.translated(f'{verb} {self._image}', self._pools)
+
+
+def set_metadata(handle: rbd.Image, key: str, value: str | None) -> None:
+    """Set an entry of an open image's metadata; None removes it if it is there."""
+    if value is not None:
+        handle.metadata_set(key, value)
+    else:
+        with contextlib.suppress(KeyError):
+            handle.metadata_remove(key)

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fake cluster holds: pools, images, objects, and who has them open."""
+
+import dataclasses
+import datetime
+import itertools
+import threading
+import uuid
+from collections.abc import Iterator
+
+from trove_ceph import exceptions
+from trove_ceph.storage import model
+
+SECTOR_BYTES = 512
+
+# Objects by number. They are never changed in place, so a snapshot shares them; one may be shorter
+# than the others, and an empty one hides what the parent has.
+Objects = dict[int, bytes]
+
+
+@dataclasses.dataclass
+class Snapshot:
+    """A state of an image; ``objects`` are its own, without those that it reads from a parent."""
+
+    name: str
+    snapshot_id: int
+    size_bytes: int
+    objects: Objects
+    parent: 'Parent | None'
+    created_at: datetime.datetime
+    removed_name: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Parent:
+    """What a clone reads from."""
+
+    image: 'Image'
+    snapshot: Snapshot
+
+
+class Image:
+    """An image, its present state and its snapshots."""
+
+    def __init__(self, image_id: str, pool: str, name: str, size_bytes: int):
+        self.image_id = image_id
+        self.pool = pool
+        self.name = name
+        self.size_bytes = size_bytes
+        self.options = model.ImageOptions()
+        self.objects: Objects = {}
+        self.parent: Parent | None = None
+        self.snapshots: list[Snapshot] = []
+        self.metadata: dict[str, str] = {}
+        self.qos = model.Qos()
+        self.watchers: set[str] = set()
+        self.lock_owner: str | None = None
+        self.trashed_at: datetime.datetime | None = None
+
+    @property
+    def ref(self) -> model.ImageRef:
+        return model.ImageRef(self.pool, self.name)
+
+    @property
+    def states(self) -> list['Image | Snapshot']:
+        """The present state and those of the snapshots."""
+        return [self, *self.snapshots]
+
+    def snapshot(self, name: str) -> Snapshot:
+        """Return the snapshot of a name.
+
+        :raises NotFoundError: there is none
+        """
+        for snapshot in self.snapshots:
+            if snapshot.name == name:
+                return snapshot
+        raise exceptions.NotFoundError(f'{self.ref.snapshot(name)}: there is none')
+
+    def take(self, name: str, snapshot_id: int) -> None:
+        self.snapshots.append(
+            Snapshot(
+                name,
+                snapshot_id,
+                self.size_bytes,
+                dict(self.objects),
+                self.parent,
+                datetime.datetime.now(datetime.UTC),
+            )
+        )
+
+    def resize(self, size_bytes: int) -> None:
+        if size_bytes < self.size_bytes:
+            self.zero(size_bytes, self.size_bytes - size_bytes)
+        self.size_bytes = size_bytes
+
+    def write(self, offset: int, data: bytes) -> None:
+        length = self.options.object_bytes
+        while data:
+            number, start = divmod(offset, length)
+            part = data[: length - start]
+            old = find_object(self, number)
+            self.objects[number] = old[:start].ljust(start, b'\0') + part + old[start + len(part) :]
+            offset, data = offset + len(part), data[len(part) :]
+
+    def zero(self, offset: int, length: int) -> None:
+        object_bytes = self.options.object_bytes
+        end = min(offset + length, self.size_bytes)
+        while offset < end:
+            number, start = divmod(offset, object_bytes)
+            count = min(object_bytes - start, end - offset)
+            old = find_object(self, number)
+            kept = old[:start]
+            if tail := old[start + count :]:
+                kept = kept.ljust(start, b'\0') + bytes(count) + tail
+            if kept or self.parent:
+                self.objects[number] = kept
+            else:
+                self.objects.pop(number, None)
+            offset += count
+
+    def flatten(self) -> None:
+        for state in self.states:
+            if state.parent:
+                numbers = range(-(-state.size_bytes // self.options.object_bytes))
+                whole = {number: find_object(state, number) for number in numbers}
+                state.objects = {number: found for number, found in whole.items() if found}
+                state.parent = None
+
+
+def find_object(state: Image | Snapshot, number: int) -> bytes:
+    """Return an object as it reads in a state of an image, up to its last written byte."""
+    if number in state.objects:
+        return state.objects[number]
+    return find_object(state.parent.snapshot, number) if state.parent else b''
+
+
+def changed_sectors(old: bytes, new: bytes, length: int) -> Iterator[tuple[int, bool]]:
+    """List the sectors in which two states of an object differ, and whether they are stored."""
+    for start in range(0, length, SECTOR_BYTES):
+        before, after = old[start : start + SECTOR_BYTES], new[start : start + SECTOR_BYTES]
+        if before.ljust(SECTOR_BYTES, b'\0') != after.ljust(SECTOR_BYTES, b'\0'):
+            yield start, bool(after)
+
+
+class Cluster:
+    """What several clients share.
+
+    :param pools: each pool's capacity in bytes
+    """
+
+    def __init__(self, pools: dict[str, int]):
+        self.cluster_id = str(uuid.uuid4())
+        self.capacities = dict(pools)
+        self.images: list[Image] = []
+        self.blocklist: set[str] = set()
+        self.lock = threading.RLock()
+        self._numbers = itertools.count(1)
+
+    def next_number(self) -> int:
+        return next(self._numbers)
+
+    def check_pool(self, pool: str) -> None:
+        if pool not in self.capacities:
+            raise exceptions.NotFoundError(f'pool {pool}: there is none')
+
+    def find(self, image: model.ImageRef) -> Image | None:
+        self.check_pool(image.pool)
+        for one in self.images:
+            if one.ref == image and one.trashed_at is None:
+                return one
+        return None
+
+    def get(self, image: model.ImageRef) -> Image:
+        found = self.find(image)
+        if found is None:
+            raise exceptions.NotFoundError(f'{image}: there is none')
+        return found
+
+    def trashed(self, pool: str, image_id: str) -> Image:
+        self.check_pool(pool)
+        for one in self.images:
+            if (one.pool, one.image_id) == (pool, image_id) and one.trashed_at is not None:
+                return one
+        raise exceptions.NotFoundError(f'image {image_id} in the trash of {pool}: there is none')
+
+    def add(self, image: model.ImageRef, size_bytes: int, options: model.ImageOptions) -> Image:
+        for pool in filter(None, (image.pool, options.data_pool)):
+            self.check_pool(pool)
+        if self.find(image):
+            raise exceptions.AlreadyExistsError(f'{image} exists')
+        made = Image(f'{self.next_number():x}', image.pool, image.name, size_bytes)
+        made.options = options
+        self.images.append(made)
+        return made
+
+    def children(self, image: Image) -> tuple[model.Child, ...]:
+        """List the clones of all snapshots of an image."""
+        return tuple(
+            model.Child(
+                one.ref, one.image_id, one.parent.snapshot.name, trashed=one.trashed_at is not None
+            )
+            for one in self.images
+            if one.parent and one.parent.image is image
+        )
+
+    def drop_orphans(self) -> None:
+        """Let removed snapshots go that no clone needs any more."""
+        needed = {
+            id(state.parent.snapshot)
+            for image in self.images
+            for state in image.states
+            if state.parent
+        }
+        for image in self.images:
+            image.snapshots = [
+                one for one in image.snapshots if one.removed_name is None or id(one) in needed
+            ]
+
+    def usage(self, pool: str) -> model.PoolUsage:
+        self.check_pool(pool)
+        stored = {
+            id(data): len(data)
+            for image in self.images
+            if (image.options.data_pool or image.pool) == pool
+            for state in image.states
+            for data in state.objects.values()
+        }
+        used, capacity = sum(stored.values()), self.capacities[pool]
+        fill = used / capacity if capacity else 1.0
+        return model.PoolUsage(
+            pool, used, used, max(0, capacity - used), fill, near_full=fill > 0.85, full=fill >= 1
+        )
+
+    def check_space(self, image: Image, added_bytes: int) -> None:
+        pool = image.options.data_pool or image.pool
+        usage = self.usage(pool)
+        if usage.full or usage.stored_bytes + added_bytes > self.capacities[pool]:
+            raise exceptions.NoSpaceError(f'writing {image.ref}: {usage}')

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep clients from ever writing to an image again, and prove it.
+
+What is relied on. Every request carries the epoch of the OSD map that its client knows, and a
+placement group answers only once its own map is as new; with a map that has a client on the
+blocklist it refuses that client's requests, those that already wait in its queue included. Maps
+spread lazily, so the monitors' answer to ``osd blocklist add`` proves nothing of the OSDs yet (the
+kernel's client was corrected for just that: commit bb229bbb3bf6, "libceph: wait for latest osdmap
+in ceph_monc_blacklist_add()"). Therefore, after the entry is in our own map, each placement group
+of the image's pools is asked for something: when all have answered, none takes a write of a fenced
+client any more, whichever OSD leads it later, for maps only grow newer.
+
+A client that can write holds the exclusive lock or is a watcher of the image's header, or gets the
+lock from one that does. A client that was cut off from the network loses its watch after 30 s, but
+the lock remains in its name until somebody breaks it. So those two lists name everybody who may
+still write, as long as the image has the exclusive lock.
+
+A fence stops the connections there are, not a host: whatever opens the image anew is another
+client. Whoever fences also sees to it that nobody does.
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.storage import backend, model
+
+LOG = logging.getLogger(__name__)
+
+#: How long entries stay by themselves: longer than any host stays paused or partitioned unnoticed.
+EXPIRE_SEC = 7 * 86400
+#: Where the addresses are remembered, in the metadata of the image.
+METADATA_KEY = 'trove_ceph.fenced'
+_POLL_SEC = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class Fence:
+    """The proof: no client that held the image can write to it.
+
+    :param addresses: the clients; empty when nobody held the image
+    """
+
+    image: model.ImageRef
+    addresses: frozenset[str]
+
+
+def fence(
+    storage: backend.Backend,
+    image: model.ImageRef,
+    timeout_sec: float = 60,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Fence:
+    """Cut off every client that holds an image, writers of our own too, and take its lock away.
+
+    Returns only with the proof. It may be called again after an interruption, and when the image is
+    fenced already. The addresses are in the image's metadata before the first is blocklisted.
+
+    :param timeout_sec: how long clients may keep appearing
+    :raises NotFencedError: there is no proof; what was blocklisted stays so
+    """
+    began = clock()
+    if 'exclusive-lock' not in storage.describe(image).features:
+        raise exceptions.NotFencedError(
+            f'{image}: has no exclusive lock, so a client that was cut off for long enough cannot '
+            'be told'
+        )
+    fenced = recorded(storage, image)
+    while True:
+        clients = storage.find_clients(image)
+        fenced |= clients.addresses
+        _cut_off(storage, image, fenced, clients.lock_owner)
+        storage.await_blocklist(image)
+        left = storage.find_clients(image).addresses
+        if not left:
+            break
+        if clock() - began > timeout_sec:
+            raise exceptions.NotFencedError(
+                f'{image}: still held by {", ".join(sorted(left))} after {timeout_sec:.0f} s'
+            )
+        # A watch ends when its OSD has seen the map; a client may have appeared meanwhile.
+        sleep(_POLL_SEC)
+    LOG.info(
+        'Fenced %s in %.1f s: %s', image, clock() - began, ', '.join(sorted(fenced)) or 'no client'
+    )
+    return Fence(image, fenced)
+
+
+def unfence(storage: backend.Backend, image: model.ImageRef) -> None:
+    """Take what fencing an image put on the blocklist off it.
+
+    Only for clients whose processes are known to be dead: one that was merely paused would go on
+    writing where it stopped. Without it, entries go by themselves after EXPIRE_SEC. Needs the right
+    to remove entries, which ``profile rbd`` does not include.
+    """
+    fenced = recorded(storage, image)
+    storage.unblocklist(fenced)
+    storage.set_image_metadata(image, {METADATA_KEY: None})
+    LOG.info('Unfenced %s: %s', image, ', '.join(sorted(fenced)) or 'no client')
+
+
+def recorded(storage: backend.Backend, image: model.ImageRef) -> frozenset[str]:
+    """Return the addresses that were fenced off an image."""
+    facts = storage.describe(image)
+    entry = json.loads(facts.metadata.get(METADATA_KEY, '{}'))
+    # A clone inherits the metadata: what it says then is of another image.
+    return frozenset(entry['addresses'] if entry.get('image_id') == facts.image_id else ())
+
+
+def _cut_off(
+    storage: backend.Backend,
+    image: model.ImageRef,
+    addresses: frozenset[str],
+    lock_owner: str | None,
+) -> None:
+    if addresses != recorded(storage, image):
+        image_id = storage.describe(image).image_id
+        entry = json.dumps({'image_id': image_id, 'addresses': sorted(addresses)})
+        storage.set_image_metadata(image, {METADATA_KEY: entry})
+    storage.blocklist(addresses, EXPIRE_SEC)
+    if lock_owner is not None:
+        storage.break_lock(image, lock_owner)
+        # Breaking a lock blocklists its owner too, for an hour only.
+        storage.blocklist(addresses, EXPIRE_SEC)

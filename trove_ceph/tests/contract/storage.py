@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the contract tests of storage share.
+
+A concrete test class inherits a contract and a test case that sets, in ``setUp``, ``storage``; the
+clients ``other`` and ``third`` of the same cluster; ``pool``, ``second_pool`` and ``data_pool``;
+and offers ``fill(pool)``, after which the pool takes no more data.
+"""
+
+import random
+import uuid
+
+from trove_ceph import exceptions
+from trove_ceph.storage import model
+
+MIB = model.MIB
+
+
+class StorageContract:
+    """Mixed in before the test case."""
+
+    def setUp(self):
+        super().setUp()
+        self.prefix = f't{uuid.uuid4().hex[:8]}'
+        self.random = random.Random(self.id())
+        self.addCleanup(self.remove_all)
+
+    def ref(self, name, pool=None):
+        return model.ImageRef(pool or self.pool, f'{self.prefix}-{name}')
+
+    def make(self, name='image', size_mib=16, pool=None, **options):
+        image = self.ref(name, pool)
+        self.storage.create_image(image, size_mib * MIB, model.ImageOptions(**options))
+        return image
+
+    def make_written(self, name='image', **options):
+        """An image with a snapshot ``s`` of three objects of data."""
+        image = self.make(name, **options)
+        with self.storage.open_writer(image) as writer:
+            writer.write(0, self.data(9 * MIB)).result()
+            writer.create_snapshot('s')
+        return image
+
+    def data(self, count):
+        return self.random.randbytes(count)
+
+    def write(self, image, offset, data, storage=None):
+        with (storage or self.storage).open_writer(image) as writer:
+            writer.write(offset, data).result()
+
+    def content(self, snapshot):
+        """Everything of a snapshot."""
+        with self.storage.open_reader(snapshot) as reader:
+            return reader.read(0, reader.size_bytes).result()
+
+    def content_now(self, image):
+        """Everything of an image, by a snapshot that does not stay."""
+        snapshot = image.snapshot(f'look-{uuid.uuid4().hex}')
+        self.storage.create_snapshot(snapshot)
+        try:
+            return self.content(snapshot)
+        finally:
+            self.storage.remove_snapshot(snapshot)
+
+    def snapshot_names(self, image):
+        return [one.name for one in self.storage.describe(image).snapshots if not one.removed]
+
+    def remove_all(self):
+        """Remove what this test made, clones first."""
+        pools = [self.pool, self.second_pool]
+        for pool in pools:
+            for trashed in self.storage.list_trash(pool):
+                if trashed.name.startswith(self.prefix):
+                    self.storage.restore(pool, trashed.image_id, f'{trashed.name}-restored')
+        images = [
+            facts
+            for pool in pools
+            for facts in self.storage.describe_pool(pool)
+            if facts.image.name.startswith(self.prefix)
+        ]
+        for facts in images:
+            self.storage.flatten(facts.image)
+        for facts in images:
+            for name in self.snapshot_names(facts.image):
+                self.storage.remove_snapshot(facts.image.snapshot(name))
+            self.storage.remove(facts.image)
+
+    def assert_message(self, error, *parts):
+        for part in parts:
+            self.assertIn(str(part), str(error))
+
+    def assert_not_there(self, image):
+        self.assertRaises(exceptions.NotFoundError, self.storage.describe, image)

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images, snapshots, clones, trash, limits and fill."""
+
+from trove_ceph import exceptions
+from trove_ceph.storage import model
+from trove_ceph.tests.contract import storage
+
+MIB = model.MIB
+
+
+class ImagesContract(storage.StorageContract):
+    def test_a_new_image_is_described(self):
+        image = self.make(size_mib=20, object_bytes=MIB, data_pool=self.data_pool)
+        facts = self.storage.describe(image)
+        self.assertEqual(
+            (image, 20 * MIB, MIB), (facts.image, facts.size_bytes, facts.object_bytes)
+        )
+        self.assertEqual(self.data_pool, facts.data_pool)
+        self.assertLessEqual(model.DEFAULT_FEATURES, facts.features)
+        nothing = (facts.parent, facts.lock_owner, facts.used_bytes)
+        self.assertEqual((None, None, 0), nothing)
+        self.assertEqual(((), (), ()), (facts.snapshots, facts.children, facts.clients))
+        self.assertEqual(({}, model.Qos()), (facts.metadata, facts.qos))
+
+    def test_what_is_missing_is_named(self):
+        nothing, nowhere = self.ref('nothing'), model.ImageRef('no-such-pool', 'x')
+        there = self.make()
+        for verb, arguments, missing in (
+            ('describe', (nothing,), nothing),
+            ('describe', (nowhere,), nowhere.pool),
+            ('create_image', (nowhere, MIB, model.ImageOptions()), nowhere.pool),
+            ('create_snapshot', (nothing.snapshot('s'),), nothing),
+            ('remove_snapshot', (there.snapshot('s'),), 's'),
+            ('clone', (there.snapshot('s'), nothing, model.ImageOptions()), there.snapshot('s')),
+            ('flatten', (nothing,), nothing),
+            ('set_qos', (nothing, model.Qos()), nothing),
+            ('remove', (nothing,), nothing),
+            ('trash', (nothing,), nothing),
+            ('restore', (self.pool, 'abc', 'x'), 'abc'),
+            ('purge', (self.pool, 'abc'), 'abc'),
+            ('usage', ('no-such-pool',), 'no-such-pool'),
+            ('open_reader', (there.snapshot('s'),), there),
+            ('open_writer', (nothing,), nothing),
+            ('find_clients', (nothing,), nothing),
+        ):
+            error = self.assertRaises(
+                exceptions.NotFoundError, getattr(self.storage, verb), *arguments
+            )
+            self.assert_message(error, missing)
+        self.assertRaises(
+            exceptions.NotFoundError, list, self.storage.describe_pool('no-such-pool')
+        )
+
+    def test_names_are_taken_once(self):
+        image = self.make_written()
+        for verb, arguments in (
+            ('create_image', (image, MIB, model.ImageOptions())),
+            ('create_snapshot', (image.snapshot('s'),)),
+            ('clone', (image.snapshot('s'), image, model.ImageOptions())),
+        ):
+            error = self.assertRaises(
+                exceptions.AlreadyExistsError, getattr(self.storage, verb), *arguments
+            )
+            self.assert_message(error, image)
+
+    def test_a_snapshot_stays_as_the_image_was(self):
+        image = self.make(size_mib=8)
+        before = self.data(5 * MIB)
+        with self.storage.open_writer(image) as writer:
+            writer.write(MIB, before).result()
+            self.storage.create_snapshot(image.snapshot('s'))
+            writer.zero(0, 3 * MIB + 100).result()
+            writer.write(4 * MIB - 7, b'across two objects').result()
+            writer.resize(12 * MIB)
+            writer.create_snapshot('t')
+        expected = bytearray(MIB) + before + bytes(2 * MIB)
+        self.assertEqual(bytes(expected), self.content(image.snapshot('s')))
+        expected[: 3 * MIB + 100] = bytes(3 * MIB + 100)
+        expected[4 * MIB - 7 : 4 * MIB + 11] = b'across two objects'
+        self.assertEqual(bytes(expected) + bytes(4 * MIB), self.content(image.snapshot('t')))
+        snapshots = self.storage.describe(image).snapshots
+        self.assertEqual([8 * MIB, 12 * MIB], [one.size_bytes for one in snapshots])
+        self.assertLess(snapshots[0].snapshot_id, snapshots[1].snapshot_id)
+
+    def test_an_image_in_use_is_snapshotted_cloned_and_flattened(self):
+        image, clone = self.make_written(), self.ref('clone')
+        with self.other.open_writer(image) as writer:
+            self.storage.create_snapshot(image.snapshot('t'))
+            writer.write(0, self.data(MIB)).result()
+            self.storage.clone(image.snapshot('t'), clone, model.ImageOptions())
+        with self.other.open_writer(clone) as writer:
+            writer.write(5, b'mine').result()
+            self.storage.flatten(clone)
+            writer.write(100, b'mine').result()
+        self.storage.remove_snapshot(image.snapshot('t'))
+        expected = bytearray(self.content(image.snapshot('s')))
+        expected[5:9] = expected[100:104] = b'mine'
+        self.assertEqual(bytes(expected), self.content_now(clone))
+
+    def test_rolling_back(self):
+        image = self.make_written()
+        with self.storage.open_writer(image) as writer:
+            writer.zero(0, 4 * MIB).result()
+            writer.resize(24 * MIB)
+            writer.write(20 * MIB, b'later').result()
+            writer.roll_back('s')
+        self.assertEqual(self.content(image.snapshot('s')), self.content_now(image))
+
+    def test_a_clone_in_another_pool_outlives_its_snapshot(self):
+        image = self.make_written()
+        clone = self.ref('clone', self.second_pool)
+        expected = self.content(image.snapshot('s'))
+        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        self.write(clone, 4 * MIB, b'mine')
+        self.write(image, 0, b'theirs')
+
+        facts = self.storage.describe(image)
+        self.assertEqual([(clone, 's')], [(one.image, one.snapshot) for one in facts.children])
+        self.assertEqual(image.snapshot('s'), self.storage.describe(clone).parent)
+
+        self.storage.remove_snapshot(image.snapshot('s'))
+        (left,) = self.storage.describe(image).snapshots
+        self.assertEqual((True, 's'), (left.removed, left.removed_name))
+        self.assertEqual(
+            [(clone, left.name)],
+            [(one.image, one.snapshot) for one in self.storage.describe(image).children],
+        )
+        expected = expected[: 4 * MIB] + b'mine' + expected[4 * MIB + 4 :]
+        self.assertEqual(expected, self.content_now(clone))
+
+        self.storage.flatten(clone)
+        self.storage.flatten(clone)
+        self.assertIsNone(self.storage.describe(clone).parent)
+        self.assertEqual((), self.storage.describe(image).snapshots)
+        self.assertEqual(expected, self.content_now(clone))
+
+    def test_a_clone_is_an_image_of_its_own(self):
+        """It inherits no limits and nothing that is remembered of its parent."""
+        image, clone = self.make_written(), self.ref('clone')
+        self.storage.set_qos(image, model.Qos(iops=500))
+        self.storage.set_image_metadata(image, {'trove_ceph.test': 'of the parent'})
+        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions(data_pool=self.data_pool))
+        facts = self.storage.describe(clone)
+        self.assertEqual((model.Qos(), {}), (facts.qos, facts.metadata))
+        self.assertEqual(self.data_pool, facts.data_pool)
+
+    def test_removal_names_what_stands_in_the_way(self):
+        image, clone = self.make_written(), self.ref('clone', self.second_pool)
+        error = self.assertRaises(exceptions.BusyError, self.storage.remove, image)
+        self.assert_message(error, image, 'snapshots s')
+        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        self.storage.remove_snapshot(image.snapshot('s'))
+        error = self.assertRaises(exceptions.BusyError, self.storage.remove, image)
+        self.assert_message(error, f'children {clone}')
+        with self.other.open_writer(clone):
+            (client,) = self.storage.describe(clone).clients
+            error = self.assertRaises(exceptions.BusyError, self.storage.remove, clone)
+            self.assert_message(error, f'clients {client}')
+            error = self.assertRaises(exceptions.BusyError, self.storage.trash, clone)
+            self.assert_message(error, f'clients {client}')
+        self.storage.remove(clone)
+        self.storage.remove(image)
+        self.assert_not_there(image)
+
+    def test_a_parent_waits_in_the_trash_for_its_last_child(self):
+        image, clone = self.make_written(), self.ref('clone', self.second_pool)
+        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        expected = self.content(image.snapshot('s'))
+        trashed = self.storage.trash(image)
+        self.assert_not_there(image)
+        self.assertEqual((image.name, [clone]), (trashed.name, [c.image for c in trashed.children]))
+        self.assertIn(trashed, self.storage.list_trash(self.pool))
+        # The name is free for another.
+        self.make()
+
+        error = self.assertRaises(
+            exceptions.BusyError, self.storage.purge, self.pool, trashed.image_id
+        )
+        self.assert_message(error, image, clone)
+        self.assertEqual(expected, self.content_now(clone))
+        self.storage.remove(clone)
+        self.storage.purge(self.pool, trashed.image_id)
+        self.assertNotIn(image.name, [one.name for one in self.storage.list_trash(self.pool)])
+
+    def test_restored_from_the_trash(self):
+        image = self.make_written()
+        expected = self.storage.describe(image).image_id
+        trashed = self.storage.trash(image)
+        other = self.make('other')
+        arguments = (self.pool, trashed.image_id, other.name)
+        self.assertRaises(exceptions.AlreadyExistsError, self.storage.restore, *arguments)
+        self.storage.restore(self.pool, trashed.image_id, image.name)
+        self.assertEqual(expected, self.storage.describe(image).image_id)
+        self.assertEqual(['s'], self.snapshot_names(image))
+
+    def test_limits(self):
+        image = self.make()
+        qos = model.Qos(iops=300, iops_burst=600, bytes_per_sec=50 * MIB)
+        self.storage.set_qos(image, qos)
+        self.assertEqual((qos, {}), self._limits_and_metadata(image))
+        self.storage.set_qos(image, model.Qos(bytes_per_sec=MIB))
+        self.assertEqual((model.Qos(bytes_per_sec=MIB), {}), self._limits_and_metadata(image))
+        self.storage.set_qos(image, model.Qos())
+        self.assertEqual((model.Qos(), {}), self._limits_and_metadata(image))
+
+    def _limits_and_metadata(self, image):
+        facts = self.storage.describe(image)
+        return facts.qos, facts.metadata
+
+    def test_metadata(self):
+        image = self.make()
+        self.storage.set_image_metadata(image, {'a': '1', 'b': '2'})
+        with self.other.open_writer(image) as writer:
+            self.storage.set_image_metadata(image, {'a': None, 'b': '3', 'missing': None})
+            self.assertEqual({'b': '3'}, writer.facts().metadata)
+            writer.set_metadata('b', None)
+        self.assertEqual({}, self.storage.describe(image).metadata)
+
+    def test_a_pool_is_described_in_one_sweep(self):
+        parent = self.make_written()
+        clone = self.ref('clone')
+        self.storage.clone(parent.snapshot('s'), clone, model.ImageOptions())
+        self.make('elsewhere', pool=self.second_pool)
+        found = {
+            facts.image: facts
+            for facts in self.storage.describe_pool(self.pool)
+            if facts.image.name.startswith(self.prefix)
+        }
+        self.assertEqual({parent, clone}, set(found))
+        self.assertEqual([clone], [one.image for one in found[parent].children])
+        self.assertIsNone(found[parent].used_bytes)
+
+    def test_used_bytes_count_what_only_snapshots_hold(self):
+        image = self.make_written()
+        with self.storage.open_writer(image) as writer:
+            writer.write(0, self.data(4 * MIB)).result()
+        used = self.storage.describe(image).used_bytes
+        # Three objects at the snapshot, of which one has been replaced since.
+        self.assertTrue(12 * MIB <= used <= 16 * MIB, used)
+
+    def test_only_one_holds_an_image_for_writing(self):
+        image = self.make()
+        with self.other.open_writer(image) as writer:
+            error = self.assertRaises(exceptions.BusyError, self.storage.open_writer, image)
+            self.assert_message(error, image, self.storage.find_clients(image).lock_owner)
+            writer.write(0, b'goes on').result()
+        self.write(image, 0, b'now we do')
+
+    def test_a_full_pool_answers_at_once(self):
+        image = self.make(size_mib=64, data_pool=self.data_pool)
+        self.write(image, 0, self.data(4 * MIB))
+        self.fill(self.data_pool)
+        usage = self.storage.usage(self.data_pool)
+        self.assertTrue(usage.full)
+        self.assertGreaterEqual(usage.fill, 1)
+        with self.storage.open_writer(image) as writer:
+            future = writer.write(8 * MIB, self.data(4 * MIB))
+            self.assertRaises(exceptions.NoSpaceError, future.result)
+            # What gives back space still works.
+            writer.zero(0, 4 * MIB).result()
+            writer.flush()
+        self.storage.remove(image)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storage on a real Ceph, with the key that tiers make for the storage service."""
+
+import json
+import time
+
+from trove_ceph.storage import model
+from trove_ceph.storage.ceph import backend, connection
+from trove_ceph.tests.functional import base, ceph
+
+USER = 'client.trove-ceph-storage'
+# The monitors learn within seconds how full a pool is.
+FULL_TIMEOUT_SEC = 90
+
+
+def connect(cluster, **options):
+    """A client of its own, as another process would be."""
+    return backend.CephBackend(connection.Connection(str(cluster.conf), USER, **options))
+
+
+class CephStorageTestCase(base.FunctionalTestCase):
+    """A test with three clients of the shared cluster."""
+
+    pool, second_pool, data_pool = 'volumes-nvme', 'volumes-hdd', 'vault-data'
+
+    def setUp(self):
+        super().setUp()
+        self.cluster = ceph.shared_cluster()
+        self.storage, self.other, self.third = (connect(self.cluster) for _ in range(3))
+
+    def fill(self, pool):
+        """Have a pool take no more data, by a quota."""
+        self.addCleanup(self.empty, pool)
+        image = model.ImageRef(self.pool, f'{self.prefix}-filling')
+        self.storage.create_image(image, 8 * model.MIB, model.ImageOptions(data_pool=pool))
+        with self.storage.open_writer(image) as writer:
+            writer.write(0, b'f' * 4 * model.MIB).result()
+        self._set_quota(pool, model.MIB)
+        self._await(lambda: self.storage.usage(pool).full)
+
+    def empty(self, pool):
+        self._set_quota(pool, 0)
+        self._await(lambda: not self.storage.usage(pool).full)
+
+    def _set_quota(self, pool, max_bytes):
+        with self.cluster.connection() as handle:
+            request = {'prefix': 'osd pool set-quota', 'pool': pool, 'field': 'max_bytes'}
+            request['val'] = str(max_bytes)
+            code, _, message = handle.mon_command(json.dumps(request), b'')
+        self.assertEqual(0, code, message)
+
+    def _await(self, condition):
+        deadline = time.monotonic() + FULL_TIMEOUT_SEC
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, 'not within the time')
+            time.sleep(0.5)

@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark's measurement with a real sysbench on a real MySQL, on a local disk."""
+
+import functools
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import fixtures
+import psutil
+
+from trove_ceph import exceptions
+from trove_ceph.bench import (
+    committer,
+    dataset,
+    fio,
+    latency,
+    measure,
+    model,
+    sysbench,
+    workloads,
+)
+from trove_ceph.bench.targets import database
+from trove_ceph.tests import signals
+from trove_ceph.tests.functional import base, mysqld, workspace
+
+PASSWORD = 'a "secret"; #1'
+STALL_SEC = 2
+#: A client may be late to see an acknowledgement from before the stall.
+LOCK_SEC = STALL_SEC + 1
+READY_TIMEOUT_SEC = 60
+SMALL = model.Dataset('small', 2, 2000)
+
+#: What an event's command does to stall every writer.
+LOCK = f"""
+import os, time, pymysql
+with pymysql.connect(unix_socket=os.environ['BENCH_SOCKET'], user='root') as connection:
+    connection.cursor().execute('FLUSH TABLES WITH READ LOCK')
+    time.sleep({LOCK_SEC})
+"""
+
+
+@functools.cache
+def shared_server():
+    """Return the server of all tests that let it live; it goes with the workspace."""
+    return new_server(workspace.shared() / 'bench-measure')
+
+
+def new_server(directory, **options):
+    (directory / 'volume').mkdir(parents=True, exist_ok=True)
+    server = mysqld.durable_server(directory / 'volume', directory / 'run')
+    server.options |= options
+    server.__enter__()
+    server.query("CREATE USER bench@'%%' IDENTIFIED BY %s", PASSWORD)
+    server.query("GRANT ALL ON *.* TO bench@'%%'")
+    return server
+
+
+class Schema(fixtures.Fixture):
+    """A schema of a server as a target."""
+
+    image = None
+
+    def __init__(self, server, name):
+        super().__init__()
+        self.name = name
+        self.address = model.Address('bench', PASSWORD, name, unix_socket=str(server.socket))
+        self._server = server
+
+    def _setUp(self):
+        self._server.query(f'CREATE DATABASE `{self.name}`')
+        self.addCleanup(self._drop)
+
+    def _drop(self):
+        if self._server.pid:
+            self._server.query(f'DROP DATABASE `{self.name}`')
+
+    def cpu_sec(self):
+        return self._server.cpu_sec()
+
+
+class MeasureTestCase(base.FunctionalTestCase):
+    def setUp(self):
+        super().setUp()
+        self.useFixture(signals.TakesCtrlC())
+        self.raw = self.directory / 'raw'
+        self.notes = []
+        self.use(shared_server())
+        self.addCleanup(self.assert_nothing_runs)
+
+    def use(self, server):
+        self.server = server
+        self.target = self.useFixture(Schema(server, 'first'))
+
+    def use_own_server(self):
+        self.use(new_server(self.directory / 'own'))
+        self.addCleanup(self.server.kill)
+
+    def wait_for(self, done):
+        deadline = time.monotonic() + READY_TIMEOUT_SEC
+        while not done():
+            self.assertLess(time.monotonic(), deadline, 'waited in vain')
+            time.sleep(0.05)
+
+    def assert_nothing_runs(self):
+        """No load generator, committer or event is left, as processes of this one."""
+        commands = [' '.join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
+        left = [each for each in commands if re.search('sysbench|commit_loop|/bin/sh -c', each)]
+        self.assertEqual([], left)
+
+
+class MeasureTest(MeasureTestCase):
+    def note(self, text, share):
+        self.notes.append((text, share))
+
+    def measure(self, workload='write', targets=None, note=None, **more):
+        targets = targets or [self.target]
+        measure.prefill(targets, SMALL, self.note)
+        phases = {'threads': 2, 'warmup_sec': 1, 'measure_sec': 5, **more}
+        load = model.Load(workloads.get(workload), SMALL, **phases)
+        return measure.measure(targets, load, self.directory, note or self.note)
+
+    def test_totals_are_those_of_sysbench(self):
+        run = self.measure('mixed-70-30')
+
+        self.assertEqual((True, None, 5.0), (run['complete'], run['reason'], run['measured_sec']))
+        self.assertEqual(5, len(run['seconds']))
+        self.assertEqual(
+            run['totals']['transactions'], sum(second['tps'] for second in run['seconds'])
+        )
+        self.assertGreater(run['committer']['commits'], 0)
+        self.assertGreater(run['cpu']['server_cores'], 0)
+
+        # sysbench's summary is about its whole run, and so is the file of latencies.
+        (log,) = self.raw.glob('*/sysbench.log')
+        summary = sysbench.parse_summary(log.read_text())
+        whole = latency.total(latency.read([log.with_name('latency.txt')]).values())
+        self.assertEqual(summary.transactions, whole.count)
+        ours = whole.latency_ms()
+        self.assertAlmostEqual(summary.latency_avg_ms, ours['avg'], delta=0.02 * ours['avg'])
+        # The timer of a transaction is started just before, or ended just after, the other one,
+        # and on a busy machine the thread may lose the processor between the two.
+        delta = 0.05 * ours['max'] + 20
+        self.assertAlmostEqual(summary.latency_max_ms, ours['max'], delta=delta)
+        # Both count in buckets: ours are 2 % wide and sysbench's 1.8 %. In the tail neighbours lie
+        # far apart, and the two may differ in which transaction is the one of this rank.
+        ranks = 200 / whole.count
+        self.assertGreaterEqual(
+            summary.latency_percentile_ms, 0.96 * whole.percentile_ms(99 - ranks)
+        )
+        self.assertLessEqual(
+            summary.latency_percentile_ms, 1.04 * whole.percentile_ms(min(99 + ranks, 100))
+        )
+
+    def test_statements_are_in_the_ratio_that_the_name_says(self):
+        for name, reads, writes in (('mixed-70-30', 7, 3), ('mixed-75-25', 9, 3)):
+            measure.prefill([self.target], SMALL, self.note)
+            load = sysbench.Sysbench(self.target.address, workloads.get(name), SMALL)
+            load.run(1, 1, self.directory / name)
+            text = (self.directory / name / 'sysbench.log').read_text()
+            done, read, write = (
+                int(re.search(rf'{word}:\s+(\d+)', text)[1])
+                for word in ('transactions', 'read', 'write')
+            )
+            self.assertGreater(done, 0)
+            self.assertEqual((reads * done, writes * done), (read, write))
+
+    def test_password_is_in_no_command_and_no_file(self):
+        seen = set()
+
+        def note(text, share):
+            for each in psutil.Process().children(recursive=True):
+                seen.update(each.cmdline())
+            self.note(text, share)
+
+        self.measure(note=note, measure_sec=2)
+
+        self.assertIn('run', seen)
+        self.assertEqual([], [word for word in seen if PASSWORD in word])
+        files = [path for path in self.raw.rglob('*') if path.is_file()]
+        self.assertGreater(len(files), 2)
+        self.assertEqual([], [path for path in files if PASSWORD.encode() in path.read_bytes()])
+
+    def test_stall_is_the_largest_gap(self):
+        script = self.directory / 'lock.py'
+        script.write_text(LOCK)
+        lock = model.Event(1, 'lock', f'{sys.executable} {script}')
+
+        run = self.measure(events=[lock])
+
+        self.assertEqual(0, run['events'][0]['exit_code'], run['events'])
+        self.assertGreaterEqual(run['committer']['gap_max_ms'], 1000 * STALL_SEC)
+        self.assertGreaterEqual(run['totals']['latency_ms']['max'], 1000 * STALL_SEC)
+        self.assertTrue([each for each in run['warnings'] if 'no commit was acknowledged' in each])
+
+    def test_stall_that_has_not_ended_is_a_gap(self):
+        with committer.Committer(self.target.address) as client:
+            with self.server.connect() as connection:
+                connection.cursor().execute('FLUSH TABLES WITH READ LOCK')
+                time.sleep(LOCK_SEC)
+                seen = client.stop()
+
+        self.assertGreater(seen['commits'], 0)
+        self.assertGreaterEqual(seen['gap_max_ms'], 1000 * STALL_SEC)
+
+    def test_committer_outlives_a_restart(self):
+        self.use_own_server()
+        with committer.Committer(self.target.address) as client:
+            before = len(client.read().commits)
+            self.server.kill()
+            killed = time.monotonic()
+            self.server.start()
+            self.wait_for(lambda: client.read().commits[-1][1] > killed)
+            seen = client.stop()
+            after = len(client.read().commits)
+
+        self.assertGreater(after, before)
+        self.assertGreater(seen['errors'], 0)
+        self.assertGreater(seen['gap_max_ms'], 1000 * self.server.start_sec)
+
+    def test_two_instances_at_once(self):
+        targets = [self.target, self.useFixture(Schema(self.server, 'second'))]
+
+        run = self.measure('read', targets, measure_sec=3)
+
+        self.assertEqual(['first', 'second'], [each['name'] for each in run['instances']])
+        counts = [each['totals']['transactions'] for each in run['instances']]
+        self.assertGreater(min(counts), 0)
+        self.assertEqual(run['totals']['transactions'], sum(counts))
+
+    def test_server_killed_in_mid_run(self):
+        self.use_own_server()
+        kill = model.Event(2.5, 'kill', f'kill -9 {self.server.pid}')
+
+        run = self.measure(measure_sec=30, events=[kill])
+
+        self.assertFalse(run['complete'])
+        self.assertIn('connection to the server was lost', run['reason'])
+        self.assertGreater(run['totals']['transactions'], 0)
+        self.assertIn(run['measured_sec'], (1.0, 2.0, 3.0))
+
+    def test_server_killed_before_anything_was_measured(self):
+        self.use_own_server()
+        kill = model.Event(-1.5, 'kill', f'kill -9 {self.server.pid}')
+
+        error = self.assertRaises(
+            exceptions.LoadFailedError, self.measure, warmup_sec=3, events=[kill]
+        )
+
+        self.assertIn('connection to the server was lost', str(error))
+
+    def test_interrupted(self):
+        def note(text, share):
+            self.note(text, share)
+            if len([said for said, _ in self.notes if said.startswith('measuring')]) == 5:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        run = self.measure(note=note, measure_sec=60)
+
+        self.assertEqual((False, 'interrupted'), (run['complete'], run['reason']))
+        self.assertGreaterEqual(run['measured_sec'], 3)
+        self.assertGreater(run['totals']['transactions'], 0)
+        self.assert_nothing_runs()
+
+    def test_interrupted_before_anything_was_measured(self):
+        def note(text, share):
+            if text.startswith('warming up'):
+                os.kill(os.getpid(), signal.SIGINT)
+
+        self.assertRaises(KeyboardInterrupt, self.measure, note=note)
+        self.assert_nothing_runs()
+
+    def test_event_that_does_not_end(self):
+        run = self.measure(measure_sec=2, events=[model.Event(0, 'endless', 'echo hi; sleep 1000')])
+
+        (event,) = run['events']
+        self.assertIsNone(event['exit_code'])
+        self.assertIn('still running', event['output'])
+        self.assertTrue([each for each in run['warnings'] if 'endless' in each])
+
+    def test_statement_that_cannot_be_run(self):
+        measure.prefill([self.target], SMALL, self.note)
+        self.server.query('DROP TABLE first.sbtest2')
+        load = model.Load(workloads.get('read'), SMALL, 2, 0, 5)
+
+        error = self.assertRaises(
+            exceptions.LoadFailedError,
+            measure.measure,
+            [self.target],
+            load,
+            self.directory,
+            self.note,
+        )
+
+        self.assertIn('a table is missing', str(error))
+
+    def test_disk_full(self):
+        place = self.directory / 'small'
+        (place / 'volume').mkdir(parents=True)
+        subprocess.run(
+            ['mount', '-t', 'tmpfs', '-o', 'size=256M', 'bench', str(place / 'volume')], check=True
+        )
+        self.addCleanup(subprocess.run, ['umount', '--lazy', str(place / 'volume')], check=True)
+        self.use(new_server(place, skip_log_bin='ON'))
+        self.addCleanup(self.server.kill)
+
+        error = self.assertRaises(
+            exceptions.LoadFailedError,
+            measure.prefill,
+            [self.target],
+            model.Dataset('large', 1, 1000000),
+            self.note,
+        )
+
+        self.assertIn('full', str(error))
+
+    def test_zero_threads(self):
+        self.assertRaises(exceptions.InvalidPlanError, self.measure, threads=0)
+
+
+class PrefillTest(MeasureTestCase):
+    def prefill(self, data=SMALL):
+        measure.prefill([self.target], data, lambda text, share: None)
+
+    def created(self):
+        """sysbench's tables with the numbers that InnoDB gave them, which it gives only once."""
+        return self.server.query(
+            'SELECT NAME, TABLE_ID FROM information_schema.INNODB_TABLES '
+            "WHERE NAME LIKE 'first/sbtest%%' ORDER BY NAME"
+        )
+
+    def test_fills_and_keeps_what_fits(self):
+        self.prefill()
+        before = self.created()
+        self.assertEqual(2, len(before))
+        self.assertEqual(((2000,),), self.server.query('SELECT COUNT(*) FROM first.sbtest2'))
+
+        self.prefill()
+
+        self.assertEqual(before, self.created())
+
+    def test_fills_anew_what_has_other_rows(self):
+        self.prefill()
+        self.prefill(model.Dataset('other', 1, 500))
+
+        self.assertEqual(1, len(self.created()))
+        self.assertEqual(((500,),), self.server.query('SELECT COUNT(*) FROM first.sbtest1'))
+
+    def test_fills_anew_what_lost_a_row_or_the_index(self):
+        for damage in (
+            'DELETE FROM first.sbtest1 LIMIT 1',
+            'DROP INDEX k_1 ON first.sbtest1',
+            'DROP TABLE first.sbtest1',
+        ):
+            self.prefill()
+            before = self.created()
+            self.server.query(damage)
+            self.prefill()
+            self.assertNotEqual(before, self.created(), damage)
+
+    def test_leaves_a_foreign_table_alone(self):
+        self.server.query('CREATE TABLE first.sbtest1 (a INT)')
+
+        error = self.assertRaises(exceptions.TargetUnavailableError, self.prefill)
+
+        self.assertIn('sbtest1', str(error))
+        self.assertEqual((), self.server.query('SELECT * FROM first.sbtest1'))
+
+    def test_wrong_password(self):
+        self.target.address = model.Address(
+            'bench', 'wrong', 'first', unix_socket=str(self.server.socket)
+        )
+
+        error = self.assertRaises(exceptions.TargetUnavailableError, self.prefill)
+        self.assertIn('Access denied', str(error))
+        load = sysbench.Sysbench(self.target.address, workloads.get('read'), SMALL)
+        error = self.assertRaises(exceptions.LoadFailedError, load.run, 1, 1, self.directory / 'r')
+        self.assertIn('access is denied', str(error))
+
+    def test_bytes_of_a_row(self):
+        self.prefill(model.Dataset('one', 1, 40000))
+        size_bytes = database.Server(self.target.address).schema_bytes('first')
+
+        # Small tables have up to an extent of 1 MiB unused in each of their segments.
+        self.assertAlmostEqual(dataset.BYTES_PER_ROW * 40000, size_bytes, delta=4 * 1024**2)
+
+
+class FioTest(base.FunctionalTestCase):
+    def test_jobs_on_a_directory(self):
+        figures = fio.on_directory(self.directory, list(fio.JOBS), 1, 16, self.directory / 'raw')
+
+        self.assertEqual(list(fio.JOBS), list(figures))
+        for name, found in figures.items():
+            self.assertGreater(found['iops'], 0)
+            self.assertEqual('sync' in name, found['flush_ms'] is not None)
+        self.assertEqual(['raw'], [path.name for path in self.directory.iterdir()])

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storage when Ceph does not answer, dies in the middle, or refuses the key."""
+
+import threading
+import time
+
+from trove_ceph import exceptions
+from trove_ceph.storage import copying, flow, model
+from trove_ceph.storage.ceph import backend, connection
+from trove_ceph.tests.functional import base, ceph, storage
+
+MIB = model.MIB
+TIMEOUT_SEC = 5
+RECOVERY_SEC = 180
+
+
+class FailuresTest(base.FunctionalTestCase):
+    """With a private cluster, to break."""
+
+    def setUp(self):
+        super().setUp()
+        self.cluster = ceph.Cluster(self.directory / 'c', {'ssd': 2}, osd_gib=3)
+        self.addCleanup(self.cluster.try_tool, 'destroy')
+        self.cluster.create()
+        self.cluster.start()
+        tiers = {'p': ceph.tier('data', 'ssd', 'p', 2, 8)}
+        self.cluster.apply({'tiers': tiers, 'users': {storage.USER: {'role': 'storage'}}})
+        self.storage = storage.connect(
+            self.cluster, connect_timeout_sec=TIMEOUT_SEC, operation_timeout_sec=TIMEOUT_SEC
+        )
+        self.image = model.ImageRef('p', 'image')
+        self.storage.create_image(self.image, 64 * MIB, model.ImageOptions())
+        with self.storage.open_writer(self.image) as writer:
+            for at in range(16):
+                writer.write(at * 4 * MIB, b'%02d' % at * 2 * MIB).result()
+            writer.create_snapshot('s')
+
+    def _key(self):
+        (found,) = self.cluster.mon_command('auth get', entity=storage.USER)
+        return found['key']
+
+    def _assert_unreachable(self, act, *arguments):
+        error = self.assertRaises(exceptions.CephUnreachableError, act, *arguments)
+        self.assertNotIn(self.key, str(error) + str(error.__cause__))
+
+    def _patiently(self, act):
+        """Do the same again, as its callers would, until Ceph serves."""
+        deadline = time.monotonic() + RECOVERY_SEC
+        while True:
+            try:
+                return act()
+            except exceptions.CephUnreachableError:
+                self.assertLess(time.monotonic(), deadline, 'not within the time')
+
+    def test_dead_monitor(self):
+        self.key = self._key()
+        pid = self.cluster.pids()['mon.a']
+        ceph.kill_all([pid])
+        fresh = storage.connect(
+            self.cluster, connect_timeout_sec=TIMEOUT_SEC, operation_timeout_sec=TIMEOUT_SEC
+        )
+        self._assert_unreachable(fresh.describe, self.image)
+        self._assert_unreachable(self.storage.usage, 'p')
+        self._assert_unreachable(self.storage.create_snapshot, self.image.snapshot('t'))
+        self.cluster.start()
+        for storage_ in (fresh, self.storage):
+            facts = self._patiently(lambda chosen=storage_: chosen.describe(self.image))
+            self.assertEqual(64 * MIB, facts.size_bytes)
+
+    def test_dead_osds_in_the_middle_of_a_copy(self):
+        self.key = self._key()
+        osds = [pid for name, pid in self.cluster.pids().items() if name.startswith('osd')]
+        dead = threading.Event()
+
+        def kill_in_the_middle(progress):
+            if progress.position_bytes >= 16 * MIB and not dead.is_set():
+                dead.set()
+                ceph.kill_all(osds)
+
+        vault = model.ImageRef('p', 'vault')
+        source = self.image.snapshot('s')
+        limits = flow.Flow(in_flight_bytes=8 * MIB, progress=kill_in_the_middle)
+
+        def copy(**options):
+            return copying.copy(self.storage, source, self.storage, vault, **options)
+
+        self.assertRaises(exceptions.CephUnreachableError, lambda: copy(limits=limits))
+        self._assert_unreachable(self.storage.describe, self.image)
+        self.cluster.start()
+        facts = self._patiently(lambda: self.storage.describe(vault))
+        self.assertEqual({}, copying.complete_copies(facts))
+        self.assertGreaterEqual(self._patiently(copy).compared_bytes, 64 * MIB)
+
+    def test_keys_that_are_missing_or_weak(self):
+        for user in ('client.stranger', 'client.weak'):
+            if user == 'client.weak':
+                caps = ['mon', 'profile rbd', 'osd', 'profile rbd-read-only pool=p']
+                key = self._make_user(user, caps)
+            weak = backend.CephBackend(connection.Connection(str(self.cluster.conf), user))
+            error = self.assertRaises(
+                exceptions.StorageError, weak.create_snapshot, self.image.snapshot('t')
+            )
+            self.assertIsInstance(error, exceptions.StorageError)
+            self.assertNotIsInstance(error, exceptions.CephUnreachableError)
+        self.assertNotIn(key, str(error))
+        self.assertIn('Operation not permitted', str(error))
+
+    def _make_user(self, user, caps):
+        (made,) = self.cluster.mon_command('auth get-or-create', entity=user, caps=caps)
+        keyring = self.cluster.conf.with_name(f'ceph.{user}.keyring')
+        keyring.write_text(f'[{user}]\n\tkey = {made["key"]}\n')
+        return made['key']

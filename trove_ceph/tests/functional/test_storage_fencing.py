@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fencing a process that writes without pause, as a hypervisor would."""
+
+import subprocess
+import sys
+
+from trove_ceph.storage import fencing
+from trove_ceph.storage.ceph import placement
+from trove_ceph.tests.contract import storage as contract
+from trove_ceph.tests.functional import storage, storage_client
+
+
+class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
+    def test_nothing_is_written_after_the_proof(self):
+        image = self.make(size_mib=8)
+        victim = self._start_writing(image)
+        self.assertEqual('writing\n', victim.stdout.readline())
+        proof = fencing.fence(self.storage, image)
+        # From here on the image is constant.
+        at_proof = self.content_now(image)
+        self.assertEqual(1, len(proof.addresses))
+        error, acknowledged = victim.stdout.readline().split()
+        self.assertEqual('ConnectionShutdown', error)
+        self.assertEqual(0, victim.wait())
+        self.assertEqual(at_proof, self.content_now(image))
+        # All that it was told to be written is there.
+        blocks = range(0, storage_client.BLOCKS * storage_client.BLOCK_BYTES, 4096)
+        written = {int(at_proof[at : at + 32].strip(b'\0 ') or b'0') for at in blocks}
+        self.assertIn(int(acknowledged), written)
+        self.assertLessEqual(max(written), int(acknowledged) + 1)
+        # And somebody else may write now, at once.
+        self.write(image, 0, b'a new owner', storage=self.other)
+        fencing.unfence(self.storage, image)
+
+    def test_a_stopped_process_is_fenced_before_it_goes_on(self):
+        """Nobody can tell it from a host that lost its network."""
+        image = self.make(size_mib=8)
+        victim = self._start_writing(image)
+        self.assertEqual('writing\n', victim.stdout.readline())
+        subprocess.run(['kill', '-STOP', str(victim.pid)], check=True)
+        fencing.fence(self.storage, image)
+        self.write(image, 0, b'a new owner', storage=self.other)
+        expected = self.content_now(image)
+        subprocess.run(['kill', '-CONT', str(victim.pid)], check=True)
+        self.assertEqual('ConnectionShutdown', victim.stdout.readline().split()[0])
+        self.assertEqual(expected, self.content_now(image))
+        fencing.unfence(self.storage, image)
+
+    def _start_writing(self, image):
+        arguments = ('write', str(self.cluster.conf), storage.USER, image.pool, image.name)
+        victim = subprocess.Popen(
+            [sys.executable, storage_client.__file__, *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(victim.stdout.close)
+        self.addCleanup(victim.wait)
+        self.addCleanup(victim.kill)
+        return victim
+
+    def test_each_placement_group_is_asked(self):
+        for pool in self.cluster.mon_command('osd dump')['pools']:
+            groups = set()
+            for name in placement.one_object_per_group(pool['pg_num']):
+                mapped = self.cluster.mon_command('osd map', pool=pool['pool_name'], object=name)
+                group = int(mapped['pgid'].partition('.')[2], 16)
+                self.assertEqual(group, placement.group_of(name, pool['pg_num']))
+                groups.add(group)
+            self.assertEqual(set(range(pool['pg_num'])), groups)
+
+    def test_names_of_any_length_are_placed_as_ceph_does(self):
+        for length in range(1, 40):
+            name = 'rbd_data.0123456789abcdef.0123456789abcdef'[:length]
+            mapped = self.cluster.mon_command('osd map', pool=self.pool, object=name)
+            group = int(mapped['pgid'].partition('.')[2], 16)
+            self.assertEqual(group, placement.group_of(name, 16), name)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interruption tests for operations made of steps, generated from the step lists.
+
+A test class describes an operation once; every step, also one that is added later, is then failed
+and killed before and after its work, and the operation is run again::
+
+    class BackupInterruptionTest(interruption.InterruptionTests, base.BaseTestCase):
+        def make_world(self): ...  # what outlives a crash: fakes, or real services
+        def make_operation(self, world):  # a new process: its steps and their context
+            return steps, context
+
+        def check_done(self, world): ...  # the end state, and nothing besides
+        def check_undone(self, world): ...  # as before the operation, and nothing besides
+"""
+
+import dataclasses
+
+from trove_ceph import steps
+
+
+class Failure(Exception):
+    """An error that an operation meets and undoes its work for."""
+
+
+class Kill(BaseException):
+    """The end of the process: nothing of it may act any more."""
+
+
+class InterruptionTests:
+    """Mixed into a test case, before its base class.
+
+    Each test goes through all steps by itself, because the list is not known before the world is
+    made.
+    """
+
+    def test_uninterrupted(self):
+        world = self.make_world()
+        self._run(*self.make_operation(world))
+        self.check_done(world)
+
+    def test_run_again_when_done(self):
+        world = self.make_world()
+        self._run(*self.make_operation(world))
+        self._run(*self.make_operation(world))
+        self.check_done(world)
+
+    def test_failed_before_each_step(self):
+        self._interrupt_each(Failure, after=False)
+
+    def test_failed_after_each_step(self):
+        self._interrupt_each(Failure, after=True)
+
+    def test_killed_before_each_step(self):
+        self._interrupt_each(Kill, after=False)
+
+    def test_killed_after_each_step(self):
+        self._interrupt_each(Kill, after=True)
+
+    def test_killed_again_at_each_step_while_undoing(self):
+        """Fail at the last step before the point of no return, kill in each step's undo."""
+        for number in range(len(self._steps())):
+            world = self.make_world()
+            operation, context = self.make_operation(world)
+            last = self._last_undone(operation)
+            if operation[number].undo is None or number > last:
+                continue
+            failing = _replace(operation, last, _interrupted(operation[last], Failure, True))
+            dying = dataclasses.replace(failing[number], undo=_raise(Kill))
+            self.assertRaises(Kill, self._run, _replace(failing, number, dying), context)
+            self._run(*self.make_operation(world))
+            self.check_done(world)
+
+    def _interrupt_each(self, error, after):
+        for number, step in enumerate(self._steps()):
+            world = self.make_world()
+            operation, context = self.make_operation(world)
+            broken = _replace(operation, number, _interrupted(operation[number], error, after))
+            self.assertRaises(error, self._run, broken, context)
+            committed = any(one.commits for one in operation[: number + 1])
+            if error is Failure and not committed:
+                self.check_undone(world)
+            with self._told_of(f'{error.__name__} at "{step.name}", after={after}'):
+                self._run(*self.make_operation(world))
+                self.check_done(world)
+
+    def _steps(self):
+        return self.make_operation(self.make_world())[0]
+
+    @staticmethod
+    def _last_undone(operation):
+        """Return the number of the last step whose failure undoes the operation."""
+        for number, step in enumerate(operation):
+            if step.commits:
+                return number - 1
+        return len(operation) - 1
+
+    @staticmethod
+    def _run(operation, context):
+        steps.run('operation under test', operation, context)
+
+    def _told_of(self, what):
+        return _Told(what)
+
+
+class _Told:
+    """Adds to a failure where the operation was interrupted."""
+
+    def __init__(self, what):
+        self._what = what
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if error is not None:
+            error.add_note(f'after: {self._what}')
+
+
+def _interrupted(step, error, after):
+    def do(context):
+        if after:
+            step.do(context)
+        raise error(step.name)
+
+    return dataclasses.replace(step, do=do)
+
+
+def _replace(operation, number, step):
+    return [*operation[:number], step, *operation[number + 1 :]]
+
+
+def _raise(error):
+    def undo(context):
+        raise error('while undoing')
+
+    return undo

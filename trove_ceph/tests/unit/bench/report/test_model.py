@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import random
+import tempfile
+from pathlib import Path
+
+import fixtures
+from oslotest import base
+
+from trove_ceph.bench import results
+from trove_ceph.bench.report import model, references
+from trove_ceph.tests.unit.bench import sample
+
+
+class ModelTest(base.BaseTestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        path = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.store = sample.load_store(path / 'loads')
+        cls.before = sample.load_store(path / 'before', workloads=['write'], threads=[16])
+        cls.loads = model.build(cls.store, cls.before)
+        cls.operations = model.build(sample.operation_store(path / 'operations'))
+
+    def _group(self, label):
+        (found,) = [group for group in self.loads['loads'] if group['label'] == label]
+        return {each['variant']: each for each in found['variants']}
+
+    def test_plain_data_and_the_same_every_time(self):
+        text = json.dumps(self.loads)
+        self.assertEqual(self.loads, json.loads(text))
+        self.assertEqual(text, json.dumps(model.build(self.store, self.before)))
+
+    def test_what_was_compared(self):
+        self.assertEqual('tuning', self.loads['plan']['name'])
+        self.assertEqual(
+            ['stock', 'ours', 'local'], [each['name'] for each in self.loads['variants']]
+        )
+        self.assertEqual('stock', self.loads['baseline'])
+        self.assertEqual(54, self.loads['measured']['complete'])
+        self.assertIn('dataset 1:4', self.loads['throughout'])
+
+    def test_ratios_to_the_baseline(self):
+        found = self._group('write · 16 threads')
+        self.assertEqual({}, found['stock']['ratios'])
+        ratio = found['ours']['ratios']['tps']
+        self.assertAlmostEqual(1.35, ratio['value'], delta=0.1)
+        self.assertEqual('paired', ratio['method'])
+        self.assertLess(ratio['low'], ratio['value'])
+        self.assertEqual('better', found['ours']['verdicts']['tps'])
+        self.assertEqual(3, found['ours']['figures']['tps']['n'])
+
+    def test_summary(self):
+        self.assertIn('ours: faster than stock in 6 of 6 comparisons', self.loads['summary'])
+        self.assertEqual(
+            ['ours: faster than stock in 3 of 3 operations'], self.operations['summary']
+        )
+
+    def test_sweeps(self):
+        sweeps = {sweep['label']: sweep for sweep in self.loads['thread_sweeps']}
+        self.assertEqual({'read', 'write', 'mixed-70-30'}, set(sweeps))
+        self.assertEqual([4, 16], sweeps['write']['values'])
+        line = sweeps['write']['lines'][0]
+        self.assertEqual('stock', line['variant'])
+        self.assertEqual([4, 16], [point['threads'] for point in line['points']])
+        self.assertEqual([], self.loads['instance_sweeps'])
+        (sizes,) = self.operations['size_sweeps']
+        self.assertEqual(list(sample.DATA_MIB), sizes['values'])
+
+    def test_timelines_show_the_repeat_of_median_throughput(self):
+        (timeline,) = [
+            each for each in self.loads['timelines'] if each['label'] == 'read · 4 threads'
+        ]
+        line = timeline['lines'][1]
+        tps = {
+            run.iteration: run.run['totals']['tps']
+            for run in self.store.runs()
+            if run.config['variant'] == line['variant']
+            and run.config['workload']['name'] == 'read'
+            and run.config['threads'] == 4
+        }
+        self.assertEqual(sorted(tps.values())[1], tps[line['iteration']])
+        self.assertEqual(sample.MEASURE_SEC, len(line['tps']))
+        self.assertEqual('snapshot', line['events'][0]['name'])
+
+    def test_declared_ratios_stand_beside_published_ones(self):
+        rows = self.loads['references']['measured']
+        self.assertEqual(6, len(rows))
+        self.assertEqual(0.773, rows[0]['reference']['value'])
+        self.assertAlmostEqual(1 / 1.8, rows[0]['ratio']['value'], delta=0.05)
+        self.assertEqual([], self.loads['references']['unknown'])
+
+    def test_published_figures_are_consistent(self):
+        known = references.published()
+        for entry in known['figures'] + known['ratios']:
+            self.assertIn(entry['source'], known['sources'])
+        for ratio in known['ratios']:
+            of, slash, to = ratio['from'].removesuffix(' TPS').partition(' / ')
+            if slash:
+                quotient = float(of.replace(' ', '')) / float(to.replace(' ', ''))
+                self.assertAlmostEqual(quotient, ratio['value'], places=3)
+
+    def test_disclosure_puts_the_variables_that_differ_first(self):
+        section = self.loads['disclosure'][0]
+        self.assertEqual('MySQL variables', section['name'])
+        self.assertEqual(2, section['differing'])
+        self.assertEqual(
+            ['innodb_buffer_pool_size', 'innodb_flush_method'],
+            [row['key'] for row in section['rows'][:2]],
+        )
+        self.assertEqual('fsync', section['rows'][1]['values']['stock'])
+        self.assertEqual([False] * 3, [row['differs'] for row in section['rows'][2:]])
+
+    def test_disclosure_of_several_instances(self):
+        path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
+        store = results.Store(path).create('name: x\n')
+        config = sample.load_config()
+        target = sample.disclosure('ours')['target']
+        run = sample.load_run(config, random.Random(1))
+        store.write(0, config, {'targets': {'db1': target, 'db2': target}}, run)
+        found = model.build(store)['disclosure']
+        self.assertEqual('MySQL variables', found[0]['name'])
+        self.assertEqual(5, len(found[0]['rows']))
+
+    def test_comparison_with_another_folder(self):
+        rows = self.loads['comparison']['rows']
+        self.assertEqual({'stock', 'ours', 'local'}, {row['variant'] for row in rows})
+        self.assertIsNone(self.operations['comparison'])
+
+    def test_files_of_every_run(self):
+        self.assertEqual(54, len(self.loads['files']))
+        first = self.loads['files'][0]
+        self.assertIn('raw/sysbench.txt', first['files'])
+        directory = (self.store.path / 'report' / first['path']).resolve()
+        self.assertTrue((directory / 'run.json').exists())
+
+    def test_empty_folder(self):
+        path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
+        found = model.build(results.Store(path).create('name: x\n'))
+        self.assertIn('Nothing was measured', found['caveats'][0]['text'])
+
+
+class CaveatsTest(base.BaseTestCase):
+    def _caveats(self, *runs, roles=('baseline', 'subject', 'control'), repeats=2):
+        """Return texts and places for a store in which some runs of the first repeat are changed.
+
+        :param runs: (variant, changes of the configuration, changes of the run)
+        """
+        path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
+        store = results.Store(path).create('name: x\n')
+        changes = {variant: each for variant, *each in runs}
+        for iteration in range(repeats):
+            for variant, (_, role) in sample.VARIANTS.items():
+                if role not in roles:
+                    continue
+                config = sample.load_config(variant)
+                run = sample.load_run(config, random.Random(f'{iteration}{variant}'))
+                for_config, for_run = changes.get(variant, ({}, {}))
+                if iteration == 0:
+                    run |= for_run
+                store.write(iteration, config | for_config, {}, run)
+        found = model.build(store)['caveats']
+        return {each['text']: each['where'] for each in found if each['level'] == 'warning'}
+
+    def _assert_only(self, caveats, start, where=None):
+        (text,) = caveats
+        self.assertTrue(text.startswith(start), text)
+        if where is not None:
+            self.assertEqual(where, caveats[text])
+
+    def test_none(self):
+        self.assertEqual({}, self._caveats())
+
+    def test_no_control(self):
+        self._assert_only(self._caveats(roles=('baseline', 'subject')), 'No control', [])
+
+    def test_one_repeat(self):
+        self._assert_only(self._caveats(repeats=1), 'One repeat', [])
+
+    def test_client_saturated(self):
+        found = self._caveats(('ours', {}, {'client_saturated': True}))
+        self._assert_only(found, 'Client saturated', ['write · ours'])
+
+    def test_no_warm_up(self):
+        found = self._caveats(('ours', {}, {'warmup_sec': 0}))
+        self._assert_only(found, 'No warm-up', ['write · ours'])
+
+    def test_failed_statements_and_events(self):
+        event = {'name': 'snapshot', 'at_sec': 1.0, 'ended_sec': 2.0, 'exit_code': 2}
+        self._assert_only(self._caveats(('ours', {}, {'events': [event]})), 'An event failed')
+        totals = sample.load_run(sample.load_config(), random.Random(0))['totals'] | {'errors': 3}
+        self._assert_only(self._caveats(('ours', {}, {'totals': totals})), 'Statements failed')
+
+    def test_interrupted(self):
+        found = self._caveats(('ours', {}, {'complete': False, 'reason': 'interrupted'}))
+        texts = ' '.join(found)
+        for word in ('Interrupted', 'One repeat', 'Repeats are missing'):
+            self.assertIn(word, texts)
+
+    def test_what_runs_warn_of_is_said_once(self):
+        found = self._caveats(
+            ('ours', {}, {'warnings': ['the disk was full']}),
+            ('stock', {}, {'warnings': ['the disk was full']}),
+        )
+        self._assert_only(found, 'the disk was full', ['write · stock', 'write · ours'])
+
+    def test_warnings_that_differ_in_figures_are_said_once(self):
+        found = self._caveats(
+            ('ours', {}, {'warnings': ['the host was 97% busy', 'the disk was full']}),
+            ('stock', {}, {'warnings': ['the host was 99.5% busy']}),
+        )
+        places = found['the host was 99.5% busy (and 1 more with other figures)']
+        self.assertEqual(['write · stock', 'write · ours'], places)
+        self.assertEqual(['write · ours'], found['the disk was full'])
+
+    def test_why_a_run_ended_early_is_said(self):
+        found = self._caveats(('ours', {}, {'complete': False, 'reason': 'sysbench: no memory'}))
+        self.assertEqual(['write · ours'], found['sysbench: no memory'])
+
+    def test_target_changed_in_the_middle(self):
+        path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
+        store = results.Store(path).create('name: x\n')
+        for kind in ('a', 'b'):
+            config = sample.load_config('local') | {'target': {'kind': kind}}
+            store.write(0, config, {}, sample.load_run(config, random.Random(kind)))
+        texts = [each['text'] for each in model.build(store)['caveats']]
+        self.assertTrue(any(text.startswith('The target was changed') for text in texts))
+
+    def test_failed_operations(self):
+        path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
+        store = results.Store(path).create('name: x\n')
+        for iteration, code in enumerate((0, 1)):
+            config = sample.operation_config()
+            run = sample.operation_run(config, random.Random(iteration)) | {'exit_code': code}
+            store.write(iteration, config, {}, run)
+        found = model.build(store)
+        texts = [each['text'] for each in found['caveats']]
+        self.assertTrue(any(text.startswith('The operation failed') for text in texts))
+        (variant,) = found['operations'][0]['variants']
+        self.assertEqual((2, 1), (variant['repeats'], variant['counted']))

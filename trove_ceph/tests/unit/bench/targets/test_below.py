@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+import fixtures
+from oslotest import base
+
+from trove_ceph.bench import model
+from trove_ceph.bench.targets import below
+
+
+class BelowTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        # The process boundary: neither command is to be found.
+        empty = self.useFixture(fixtures.TempDir()).path
+        self.useFixture(fixtures.EnvironmentVariable('PATH', empty))
+
+    def test_nothing_is_known(self):
+        self.assertIsNone(below.image({}))
+        self.assertIsNone(below.disclose(None))
+
+    def test_named_by_the_plan(self):
+        spec = {'image': 'pool/data', 'ceph': {'conf': '/c', 'user': 'bench'}}
+
+        self.assertEqual(model.Image('pool', 'data', '/c', 'bench'), below.image(spec, 'v1'))
+
+    def test_volume_in_a_named_pool(self):
+        self.assertEqual(
+            model.Image('pool', 'volume-v1', '/etc/ceph/ceph.conf', 'admin'),
+            below.image({'ceph': {'pool': 'pool'}}, 'v1'),
+        )
+
+    def test_volume_when_ceph_cannot_be_asked_for_its_pool(self):
+        self.assertIsNone(below.image({}, 'v1'))
+
+    def test_disclosure_says_why_nothing_is_known(self):
+        found = below.disclose(model.Image('pool', 'data', '/c', 'bench'))
+
+        self.assertEqual('pool/data', found['image'])
+        self.assertIn('cannot be run', found['unknown'])

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+from oslotest import base
+
+from trove_ceph.bench import ceph_facts, model
+
+RULES = [
+    {
+        'rule_id': 1,
+        'rule_name': 'nvme',
+        'steps': [
+            {'op': 'take', 'item_name': 'default~nvme'},
+            {'op': 'chooseleaf_firstn', 'num': 0, 'type': 'host'},
+            {'op': 'emit'},
+        ],
+    },
+    {'rule_id': 2, 'rule_name': 'any', 'steps': [{'op': 'take', 'item_name': 'default'}]},
+]
+
+
+def pool(name, rule, **more):
+    facts = {'pool_name': name, 'size': 2, 'min_size': 1, 'pg_num': 32, 'crush_rule': rule}
+    facts |= {'erasure_code_profile': '', 'application_metadata': {'rbd': {}}}
+    return facts | more
+
+
+class FakeCluster:
+    """Stands for the commands ``ceph`` and ``rbd``."""
+
+    def __init__(self):
+        self.pools = [
+            pool('metrics', 2, application_metadata={'mgr': {}}),
+            pool('volumes', 1),
+            pool('capacity', 2, erasure_code_profile='k2m1'),
+        ]
+        self.images = {'volumes': ['one'], 'capacity': []}
+        self.info = {'size': 2**30, 'object_size': 2**22, 'features': ['layering']}
+
+    def __call__(self, *words):
+        if words[0] == 'rbd':
+            return json.dumps(self._rbd(words[5:]))
+        assert words[:5] == ('ceph', '--conf', '/c', '--id', 'bench'), words
+        answers = {
+            ('osd', 'pool', 'ls', 'detail'): self.pools,
+            ('osd', 'crush', 'rule', 'dump'): RULES,
+            ('versions',): {'overall': {'ceph version 16': 8}},
+            ('df',): {
+                'pools': [
+                    {'name': one['pool_name'], 'stats': {'percent_used': 0.125}}
+                    for one in self.pools
+                ]
+            },
+            ('osd', 'tree'): {
+                'nodes': [
+                    {'type': 'root', 'name': 'default'},
+                    {'type': 'osd', 'status': 'up', 'device_class': 'nvme'},
+                    {'type': 'osd', 'status': 'up', 'device_class': 'nvme'},
+                    {'type': 'osd', 'status': 'down', 'device_class': 'hdd'},
+                ]
+            },
+        }
+        return json.dumps(answers[words[7:-2]])
+
+    def _rbd(self, words):
+        if words[0] == 'ls':
+            return self.images[words[-1]]
+        if words[0] == 'info':
+            return self.info
+        return [{'name': 'rbd_qos_iops_limit', 'value': '100', 'source': 'image'}]
+
+
+class CephFactsTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cluster = FakeCluster()
+        self.facts = ceph_facts.CephFacts('/c', 'bench', run=self.cluster)
+
+    def test_image_with_its_pool_rule_and_options(self):
+        found = self.facts.describe(model.Image('volumes', 'one', '/c', 'bench'))
+
+        self.assertEqual({'nvme': 2}, found['osds'])
+        self.assertEqual({'ceph version 16': 8}, found['versions'])
+        self.assertEqual({'rbd_qos_iops_limit': '100'}, found['image']['options'])
+        (described,) = found['pools']
+        self.assertEqual((2, 1, 32), tuple(described[k] for k in ('size', 'min_size', 'pg_num')))
+        self.assertEqual(12.5, described['percent_used'])
+        self.assertEqual(
+            {
+                'name': 'nvme',
+                'root': 'default',
+                'device_class': 'nvme',
+                'failure_domain': 'host',
+            },
+            described['crush_rule'],
+        )
+
+    def test_data_pool_of_an_image_is_described_too(self):
+        self.cluster.info['data_pool'] = 'capacity'
+
+        found = self.facts.describe(model.Image('volumes', 'one', '/c', 'bench'))
+
+        self.assertEqual(['volumes', 'capacity'], [one['name'] for one in found['pools']])
+        self.assertEqual('k2m1', found['pools'][1]['erasure_code_profile'])
+        self.assertIsNone(found['pools'][1]['crush_rule']['device_class'])
+
+    def test_pool_that_holds_an_image(self):
+        self.assertEqual('volumes', self.facts.find_pool_of('one'))
+
+    def test_image_that_no_pool_holds(self):
+        self.assertIsNone(self.facts.find_pool_of('two'))

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+import tempfile
+from pathlib import Path
+
+import fixtures
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.bench import check
+from trove_ceph.tests.unit.bench import sample
+
+
+class ThresholdsTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = Path(self.useFixture(fixtures.TempDir()).path) / 'thresholds.yaml'
+
+    def _refused(self, text, *words):
+        self.path.write_text(text)
+        error = self.assertRaises(exceptions.InvalidPlanError, check.load, self.path)
+        for word in (str(self.path), *words):
+            self.assertIn(word, str(error))
+
+    def test_read(self):
+        self.path.write_text('- {metric: tps, variant: ours, to: stock, min_ratio: 1.0}\n')
+        self.assertEqual(
+            [{'metric': 'tps', 'variant': 'ours', 'to': 'stock', 'min_ratio': 1.0}],
+            check.load(self.path),
+        )
+
+    def test_wrong_ones_are_refused_with_their_place(self):
+        self._refused('- {metric: tps, min: 1}\n- {metric: speed, min: 1}\n', 'entry 2', 'speed')
+        self._refused('- {metric: tps}\n', 'entry 1', 'a bound is missing')
+        self._refused('- {metric: tps, min_ratio: 1}\n', "'to' is a dependency")
+        self._refused('- {metric: tps, min: fast}\n', 'entry 1, min')
+        self._refused('- {metric: tps, min: 1, worklod: read}\n', 'worklod')
+        self._refused('{}\n', 'the file')
+        self._refused('[]\n', 'the file')
+        self._refused('- [\n', 'while parsing')
+
+    def test_missing_file(self):
+        error = self.assertRaises(exceptions.InvalidPlanError, check.load, self.path)
+        self.assertIn('No such file', str(error))
+
+
+class CheckTest(base.BaseTestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.path = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.loads = sample.load_store(cls.path / 'loads')
+        cls.operations = sample.operation_store(cls.path / 'operations')
+
+    def _check(self, *thresholds, store=None, conservative=False):
+        found = check.check(store or self.loads, thresholds, conservative)
+        return [str(failure) for failure in found]
+
+    def test_met(self):
+        self.assertEqual(
+            [],
+            self._check(
+                {'metric': 'tps', 'variant': 'ours', 'to': 'stock', 'min_ratio': 1.0},
+                {'metric': 'gap_max_ms', 'variant': 'ours', 'max': 500},
+                {'metric': 'p99_ms', 'workload': 'read', 'threads': 4, 'max': 60000},
+            ),
+        )
+
+    def test_a_ratio_below_its_bound(self):
+        (failure,) = self._check(
+            {
+                'metric': 'tps',
+                'workload': 'write',
+                'threads': 16,
+                'variant': 'stock',
+                'to': 'ours',
+                'min_ratio': 1.0,
+            }
+        )
+        self.assertIn('write · 1:4 · 16 threads · with snapshot · stock', failure)
+        self.assertRegex(failure, r'ratio of tps to ours is 0\.7\d+, below 1\.00')
+
+    def test_without_a_variant_all_are_held_against_the_bound(self):
+        failures = self._check({'metric': 'gap_max_ms', 'max': 500})
+        self.assertEqual(6, len(failures))
+        self.assertEqual([], [failure for failure in failures if '· stock: gap' not in failure])
+
+    def test_the_worst_repeat_counts_for_gaps(self):
+        cells = {'metric': 'gap_max_ms', 'variant': 'ours', 'workload': 'write', 'threads': 16}
+        self.assertEqual([], self._check(cells | {'max': 197}))
+        (failure,) = self._check(cells | {'max': 190})
+        self.assertIn('gap_max_ms is 197, above 190', failure)
+
+    def test_conservative_holds_the_interval_against_the_bound(self):
+        cells = {'variant': 'ours', 'to': 'stock', 'workload': 'write', 'threads': 16}
+        threshold = cells | {'metric': 'tps', 'min_ratio': 1.38}
+        self.assertEqual([], self._check(threshold))
+        self.assertEqual(1, len(self._check(threshold | {'conservative': True})))
+        self.assertEqual(1, len(self._check(threshold, conservative=True)))
+        lenient = threshold | {'conservative': False}
+        self.assertEqual([], self._check(lenient, conservative=True))
+
+    def test_conservative_needs_an_interval(self):
+        path = Path(self.useFixture(fixtures.TempDir()).path) / 'once'
+        once = sample.load_store(path, repeats=1, workloads=['write'], threads=[4])
+        threshold = {'metric': 'tps', 'variant': 'ours', 'min': 1, 'conservative': True}
+        (failure,) = self._check(threshold, store=once)
+        self.assertIn('no interval', failure)
+
+    def test_a_threshold_that_matches_nothing_fails(self):
+        for threshold in (
+            {'metric': 'tps', 'workload': 'reed', 'min': 0},
+            {'metric': 'tps', 'variant': 'theirs', 'min': 0},
+            {'metric': 'seconds', 'max': 9},
+        ):
+            (failure,) = self._check(threshold)
+            self.assertIn('no result matches', failure)
+
+    def test_an_unknown_rival_fails(self):
+        failures = self._check(
+            {'metric': 'tps', 'variant': 'ours', 'to': 'theirs', 'min_ratio': 0.1}
+        )
+        self.assertIn('is not known', failures[0])
+
+    def test_what_was_not_measured_fails(self):
+        failures = self._check({'metric': 'write_iops', 'variant': 'local', 'min': 1})
+        self.assertIn('write_iops was not measured', failures[0])
+
+    def test_operations(self):
+        fast = {'metric': 'seconds', 'operation': 'backup', 'variant': 'ours', 'max': 5}
+        cheap = {'metric': 'moved_bytes', 'variant': 'stock', 'data_mib': 64, 'max': 1000}
+        self.assertEqual([], self._check(fast, store=self.operations))
+        (failure,) = self._check(cheap, store=self.operations)
+        self.assertIn('backup · 64 MiB · stock', failure)

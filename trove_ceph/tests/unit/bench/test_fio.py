@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+from pathlib import Path
+
+import fixtures
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.bench import fio
+from trove_ceph.tests.unit.bench import recorded
+
+
+class ParseTest(base.BaseTestCase):
+    def test_reads(self):
+        found = fio.parse(recorded.text('randread-16k-qd16.json'))
+        self.assertEqual((2453.55, 38.337), (found['iops'], found['mib_s']))
+        self.assertEqual(
+            {'avg': 6.4992, 'p50': 3.6209, 'p95': 17.6947, 'p99': 83.3618}.items()
+            & found['latency_ms'].items(),
+            {'avg': 6.4992, 'p50': 3.6209, 'p95': 17.6947, 'p99': 83.3618}.items(),
+        )
+        self.assertIsNone(found['flush_ms'])
+
+    def test_writes_with_a_flush_after_each(self):
+        found = fio.parse(recorded.text('randwrite-16k-qd1-sync.json'))
+        self.assertEqual(121.05, found['iops'])
+        self.assertEqual(7.8257, found['flush_ms']['avg'])
+        self.assertEqual(129.9228, found['flush_ms']['max'])
+
+    def test_no_percentile_exceeds_the_maximum(self):
+        took = fio.parse(recorded.text('randwrite-16k-qd1-sync.json'))['latency_ms']
+        self.assertEqual(took['max'], took['p99.9'])
+
+    def test_warnings_before_the_result_are_passed_over(self):
+        text = 'fio: this platform does not support process shared mutexes\n'
+        whole = recorded.text('randread-16k-qd16.json')
+        self.assertEqual(fio.parse(whole), fio.parse(text + whole))
+
+    def test_no_result(self):
+        for text in ('', 'fio: failed', '{"jobs": []}', '{"jobs": [{}]}'):
+            self.assertRaises(exceptions.LoadFailedError, fio.parse, text)
+
+
+class RunTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = Path(self.useFixture(fixtures.TempDir()).path)
+
+    def run_job(self, name):
+        return fio.on_directory(self.directory, [name], 1, 1, self.directory / 'raw')
+
+    def test_unknown_job_names_the_known(self):
+        error = self.assertRaises(exceptions.InvalidPlanError, self.run_job, 'randwrite')
+        self.assertIn('randwrite-16k-qd1-sync', str(error))
+
+    def test_missing_program_says_install_it(self):
+        self.useFixture(fixtures.EnvironmentVariable('PATH', str(self.directory)))
+        error = self.assertRaises(exceptions.LoadFailedError, self.run_job, 'randread-16k-qd1')
+        self.assertIn('install the package fio', str(error))
+
+    def test_failure_tells_what_fio_said(self):
+        program = self.directory / 'fio'
+        program.write_text('#!/bin/sh\necho "fio: disk on fire"\necho {}\nexit 1\n')
+        program.chmod(0o755)
+        self.useFixture(fixtures.EnvironmentVariable('PATH', f'{self.directory}:/bin:/usr/bin'))
+
+        error = self.assertRaises(exceptions.LoadFailedError, self.run_job, 'randread-16k-qd1')
+
+        self.assertEqual('fio ended with 1: fio: disk on fire', str(error))
+        self.assertEqual(['fio', 'raw'], sorted(path.name for path in self.directory.iterdir()))

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+import io
+import os
+import signal
+from pathlib import Path
+from unittest import mock
+
+import fixtures
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.bench import loads, model, progress, results, targets
+from trove_ceph.bench import plan as plans
+from trove_ceph.tests.unit.bench import fakes, test_plan
+
+MIB = 1024 * 1024
+
+
+class LoadRunnerTestCase(base.BaseTestCase):
+    """A runner between a real store and servers and loads that are not."""
+
+    def setUp(self):
+        super().setUp()
+        self.notes = []
+        self.failing = {}
+        self.outcomes = {}
+        self.path = Path(self.useFixture(fixtures.TempDir()).path) / 'results'
+        self.shown = io.StringIO()
+        # Nothing here outlives a power cut, and waiting for the disk makes these tests slow.
+        self.useFixture(fixtures.MonkeyPatch('os.fsync', lambda descriptor: None))
+        for name, fake in (
+            ('targets.make', self.make),
+            ('measure.measure', self.measure),
+            ('measure.prefill', self.prefill),
+            ('disclosure.host', lambda: {'cores': 2}),
+            ('report.write', self.report),
+        ):
+            self.useFixture(fixtures.MonkeyPatch(f'trove_ceph.bench.{name}', fake))
+
+    def make(self, name, spec, settings):
+        return fakes.Target(name, self.notes, self.failing.get(name))
+
+    def prefill(self, used, data, note):
+        self.notes.append(('fill', [each.name for each in used], data.name))
+
+    def measure(self, used, load, directory, note, fio_jobs):
+        self.assertEqual([], list((directory / 'raw').iterdir()))
+        (directory / 'raw' / 'sysbench.log').write_text('')
+        run = (load.workload.name, load.threads, *(each.name for each in used))
+        self.notes.append(('measure', *run, *fio_jobs))
+        outcome = self.outcomes.pop(self.count('measure'), None)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return fakes.load_run(outcome)
+
+    def report(self, store):
+        self.notes.append(('report',))
+        return store.path / 'report' / 'index.html'
+
+    def count(self, what):
+        return sum(note[0] == what for note in self.notes)
+
+    def run_plan(self, only=(), **changes):
+        loads_plan = test_plan.load_plan(
+            text='name: tiny\n', **{'buffer_pool_mib': 64, 'datasets': ['cached']} | changes
+        )
+        store = results.Store(self.path).create(loads_plan.text)
+        shown = progress.Progress(self.shown)
+        runner = loads.LoadRunner(loads_plan, store, shown, targets.Settings({}), only)
+        return runner.run()
+
+    def stored(self):
+        return results.Store(self.path).runs()
+
+
+class OrderTestCase(LoadRunnerTestCase):
+    def test_enter_fill_measure_in_turn_leave_report(self):
+        outcome = self.run_plan(repeats=1, threads=[4], workloads=[test_plan.workloads.get('read')])
+
+        self.assertEqual(
+            [
+                ('enter', 'a1'),
+                ('enter', 'b1'),
+                ('fill', ['a1'], 'cached'),
+                ('measure', 'read', 4, 'a1'),
+                ('fill', ['b1'], 'cached'),
+                ('measure', 'read', 4, 'b1'),
+                ('leave', 'b1'),
+                ('leave', 'a1'),
+                ('report',),
+            ],
+            self.notes,
+        )
+        self.assertEqual((2, 0, False, []), self.summary(outcome))
+        self.assertEqual(self.path / 'report' / 'index.html', outcome.report)
+
+    @staticmethod
+    def summary(outcome):
+        return outcome.measured, outcome.present, outcome.interrupted, outcome.failures
+
+    def test_variants_alternate_within_repeats(self):
+        self.run_plan()
+        order = [note[1:] for note in self.notes if note[0] == 'measure']
+        self.assertEqual(
+            [
+                (workload, threads, name)
+                for _ in range(2)
+                for workload in ('read', 'write')
+                for threads in (4, 16)
+                for name in ('a1', 'b1')
+            ],
+            order,
+        )
+
+    def test_tables_are_filled_once_for_each_dataset(self):
+        self.run_plan(datasets=['cached', '1:4'])
+        self.assertEqual(
+            [('a1', 'cached'), ('b1', 'cached'), ('a1', '1:4'), ('b1', '1:4')],
+            [(note[1][0], note[2]) for note in self.notes if note[0] == 'fill'],
+        )
+
+    def test_several_instances(self):
+        self.run_plan(instances=[1, 2], repeats=1, threads=[4])
+        self.assertIn(('fill', ['a1', 'a2'], 'cached'), self.notes)
+        self.assertIn(('measure', 'write', 4, 'a1'), self.notes)
+        self.assertIn(('measure', 'write', 4, 'a1', 'a2'), self.notes)
+        (both,) = [run for run in self.stored() if run.config['instances'] == 2][:1]
+        self.assertEqual({'a1', 'a2'}, set(both.disclosure['targets']))
+
+    def test_what_is_described_alike_is_one_server(self):
+        same = test_plan.OURS, plans.Variant('again', 'baseline', test_plan.OURS.targets)
+        self.run_plan(variants=same, repeats=1)
+        self.assertEqual(1, self.count('enter'))
+
+    def test_servers_are_restarted_between_repeats(self):
+        self.run_plan(restart=True, repeats=3, threads=[4])
+        restarts = [note for note in self.notes if note[0] == 'restart']
+        self.assertEqual([('restart', 'a1'), ('restart', 'b1')] * 2, restarts)
+
+    def test_fio_before_the_first_run_of_a_variant_in_a_repeat(self):
+        self.run_plan(fio=['randread-16k-qd1'], repeats=2)
+        with_fio = [note[1:4] for note in self.notes if note[-1] == 'randread-16k-qd1']
+        self.assertEqual([('read', 4, 'a1'), ('read', 4, 'b1')] * 2, with_fio)
+
+    def test_one_variant_only(self):
+        self.run_plan(only=['stock'], repeats=1)
+        self.assertEqual([('enter', 'b1')], [n for n in self.notes if n[0] == 'enter'])
+
+    def test_dataset_of_the_references_buffer_pool(self):
+        server = mock.Mock()
+        server.return_value.variables.return_value = {'innodb_buffer_pool_size': str(128 * MIB)}
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.bench.loads.database.Server', server))
+        self.run_plan(buffer_pool_mib=None, reference='stock', repeats=1, datasets=['1:4'])
+
+        self.assertEqual('schema_of_b1', server.call_args.args[0].database)
+        rows = {run.config['dataset']['rows'] for run in self.stored()}
+        self.assertEqual({int(128 * MIB * 4 / loads.dataset.BYTES_PER_ROW / 4)}, rows)
+
+    def test_disclosure_and_results(self):
+        self.run_plan(repeats=1, threads=[4])
+        run = self.stored()[0]
+        self.assertEqual({'host': {'cores': 2}, 'target': {'version': '9.7.4'}}, run.disclosure)
+        self.assertTrue((run.path / 'raw' / 'sysbench.log').exists())
+
+    def test_lines_tell_figures_and_time_left(self):
+        self.run_plan(repeats=1, threads=[4])
+        line = self.shown.getvalue().splitlines()[0]
+        self.assertRegex(line, r'\[0:00, .* left\] 1/4 read cached 4 threads, ours, repeat 1: ')
+        self.assertIn('20.0 TPS, p99 12.5 ms, largest commit gap 87 ms', line)
+
+
+class ResumeTestCase(LoadRunnerTestCase):
+    def test_nothing_is_measured_twice(self):
+        self.run_plan()
+        self.notes.clear()
+        outcome = self.run_plan()
+
+        self.assertEqual((0, 16), (outcome.measured, outcome.present))
+        self.assertEqual([('report',)], self.notes)
+        self.assertIn('16 of 16 runs are there already', self.shown.getvalue())
+
+    def test_a_plan_that_grew(self):
+        self.run_plan(repeats=1)
+        self.notes.clear()
+        outcome = self.run_plan(repeats=2)
+        self.assertEqual((8, 8), (outcome.measured, outcome.present))
+
+    def test_interrupted_run_is_kept_and_measured_again(self):
+        self.outcomes[3] = 'interrupted'
+        outcome = self.run_plan()
+
+        self.assertTrue(outcome.interrupted)
+        self.assertEqual([], outcome.failures)
+        self.assertEqual([True, True, False], [run.run['complete'] for run in self.stored()])
+        self.assertEqual([('leave', 'b1'), ('leave', 'a1'), ('report',)], self.notes[-3:])
+        self.notes.clear()
+        outcome = self.run_plan()
+        self.assertEqual((14, 2, False), (outcome.measured, outcome.present, outcome.interrupted))
+        self.assertEqual({True}, {run.run['complete'] for run in self.stored()})
+
+    def test_interruption_before_anything_was_measured(self):
+        self.outcomes[1] = KeyboardInterrupt()
+        outcome = self.run_plan()
+        self.assertTrue(outcome.interrupted)
+        self.assertEqual([('leave', 'b1'), ('leave', 'a1')], self.notes[-2:])
+        self.assertIsNone(outcome.report)
+
+    def test_a_signal_interrupts_and_later_ones_do_not_disturb_the_end(self):
+        def leave(this, *exception):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                os.kill(os.getpid(), number)
+            self.notes.append(('leave', this.name))
+
+        def killed(*arguments):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        self.useFixture(fixtures.MonkeyPatch(f'{fakes.__name__}.Target.__exit__', leave))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.bench.measure.measure', killed))
+        before = signal.getsignal(signal.SIGINT)
+        outcome = self.run_plan()
+
+        self.assertTrue(outcome.interrupted)
+        self.assertEqual(2, self.count('leave'))
+        self.assertIn('this takes a moment', self.shown.getvalue())
+        self.assertEqual(before, signal.getsignal(signal.SIGINT))
+
+    def test_a_signal_while_a_run_is_stored_comes_after_it(self):
+        real = results.Store.write
+
+        def write(*arguments):
+            os.kill(os.getpid(), signal.SIGINT)
+            return real(*arguments)
+
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.bench.results.Store.write', write))
+        outcome = self.run_plan()
+
+        self.assertEqual((1, True), (outcome.measured, outcome.interrupted))
+        self.assertEqual([True], [run.run['complete'] for run in self.stored()])
+
+
+class FailureTestCase(LoadRunnerTestCase):
+    def test_a_server_that_is_not_there(self):
+        self.failing['b1'] = 'enter'
+        outcome = self.run_plan()
+        self.assertEqual(['b1 is not there'], outcome.failures)
+        self.assertEqual(('leave', 'a1'), self.notes[-1])
+        self.assertEqual(0, self.count('measure'))
+
+    def test_a_load_that_failed_ends_the_plan_and_keeps_the_rest(self):
+        self.outcomes[3] = exceptions.LoadFailedError('sysbench: no space left')
+        outcome = self.run_plan()
+        self.assertEqual(['sysbench: no space left'], outcome.failures)
+        self.assertEqual((2, 2), (outcome.measured, len(self.stored())))
+        self.assertIsNotNone(outcome.report)
+
+    def test_a_server_that_vanishes_while_it_is_measured(self):
+        self.outcomes[2] = 'Lost connection to MySQL server'
+        outcome = self.run_plan()
+        (failure,) = outcome.failures
+        self.assertIn('read cached 4 threads, stock, repeat 1', failure)
+        self.assertIn('Lost connection', failure)
+        self.assertEqual([True, False], [run.run['complete'] for run in self.stored()])
+        self.assertEqual(14 + 1, self.run_plan().measured)
+
+    def test_both_the_failure_and_what_could_not_be_removed_are_told(self):
+        self.outcomes[1] = exceptions.LoadFailedError('broken')
+        self.failing['b1'] = 'leave'
+        self.assertEqual(['broken', 'b1 keeps its schema'], self.run_plan().failures)
+
+    def test_full_disk(self):
+        error = OSError(28, 'No space left on device')
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph.bench.results.Store.write', mock.Mock(side_effect=error)
+            )
+        )
+        outcome = self.run_plan()
+        self.assertEqual(['[Errno 28] No space left on device'], outcome.failures)
+        self.assertEqual(2, self.count('leave'))
+
+
+class EstimateTestCase(base.BaseTestCase):
+    def test_sizes(self):
+        self.assertEqual(4 + loads.RUN_OVERHEAD_SEC, loads.run_sec(test_plan.load_plan()))
+        data = model.Dataset('x', 4, loads.FILL_BYTES_PER_SEC)
+        self.assertEqual(8 * loads.dataset.BYTES_PER_ROW, loads.fill_sec(data, 2))

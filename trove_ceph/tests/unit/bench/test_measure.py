@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+from pathlib import Path
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.bench import measure, model, workloads
+
+DATA = model.Dataset('d', 1, 100)
+
+
+def load(**phases):
+    phases = {'threads': 1, 'warmup_sec': 30, 'measure_sec': 60} | phases
+    return model.Load(workloads.get('read'), DATA, **phases)
+
+
+def outcome(**changes):
+    """What a run without any blemish found."""
+    return {
+        'totals': {'errors': 0, 'reconnects': 0},
+        'seconds': [{'tps': 5.0}, {'tps': 6.0}],
+        'committer': {'gap_max_ms': 20.0, 'gap_max_at_sec': 1.0, 'errors': 0},
+        'cpu': {'client_cores': 0.2, 'host_cores': 4, 'host_busy': 0.5},
+        'client_saturated': False,
+        'events': [{'name': 'e', 'exit_code': 0, 'output': ''}],
+    } | changes
+
+
+class WarningsTest(base.BaseTestCase):
+    def warnings(self, asked=None, **changes):
+        return measure.warnings_of(asked or load(), outcome(**changes))
+
+    def test_none_for_a_good_run(self):
+        self.assertEqual([], self.warnings())
+        self.assertEqual([], self.warnings(committer=None))
+
+    def assert_warned(self, part, *arguments, **changes):
+        (warning,) = self.warnings(*arguments, **changes)
+        self.assertIn(part, warning)
+
+    def test_each_blemish_is_told(self):
+        self.assert_warned('no warm-up', load(warmup_sec=0))
+        self.assert_warned('client could hardly', client_saturated=True)
+        self.assert_warned('3 transactions were begun', totals={'errors': 3, 'reconnects': 0})
+        self.assert_warned('again 2 times', totals={'errors': 0, 'reconnects': 2})
+        self.assert_warned('in 1 of 2 seconds', seconds=[{'tps': 0.0}, {'tps': 6.0}])
+        self.assert_warned(
+            'for 7.1 s from second 3.5',
+            committer={'gap_max_ms': 7100.0, 'gap_max_at_sec': 3.5, 'errors': 0},
+        )
+        self.assert_warned(
+            'met 4 errors',
+            committer={'gap_max_ms': 20.0, 'gap_max_at_sec': 1.0, 'errors': 4},
+        )
+        self.assert_warned(
+            'host of the client was 97% busy',
+            cpu={'client_cores': 0.2, 'host_cores': 4, 'host_busy': 0.97},
+        )
+        for code in (1, None):
+            self.assert_warned(
+                'snap did not succeed: why',
+                events=[{'name': 'snap', 'exit_code': code, 'output': 'why'}],
+            )
+
+
+class MeasureTest(base.BaseTestCase):
+    def test_no_measurement_is_refused(self):
+        for targets, asked in (
+            ([], load()),
+            ([object()], load(measure_sec=0)),
+            ([object()], load(warmup_sec=-1)),
+        ):
+            self.assertRaises(
+                exceptions.InvalidPlanError, measure.measure, targets, asked, Path('/x'), print
+            )

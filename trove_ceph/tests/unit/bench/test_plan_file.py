@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+import re
+import textwrap
+from pathlib import Path
+
+import fixtures
+import testtools
+import yaml
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.bench import plan, plan_file
+from trove_ceph.bench.report import references
+
+CHECKOUT = Path(__file__).resolve().parents[4]
+
+PLAN = """\
+name: tiny
+description: Two servers
+variants:
+  - name: ours
+    role: subject
+    target:
+      server:
+        mysqld: {rootfs: auto}
+        on: {local: /srv}
+  - name: stock
+    role: baseline
+    target:
+      instance: first-database
+workloads: [read, write]
+datasets: [cached, 1:4]
+threads: [4, 16]
+repeats: 2
+warmup_sec: 1
+measure_sec: 3
+events:
+  - {at_sec: 2, name: snapshot, command: 'rbd snap create ${BENCH_IMAGE}@a'}
+"""
+
+OPERATIONS = """\
+name: dumps
+operations:
+  sizes_mib: [256, 64]
+  repeats: 2
+  contenders:
+    - {name: ours, role: subject, operation: backup, target: {instance: a}, run: 'true'}
+    - {name: stock, role: baseline, operation: backup, target: {instance: a}, run: 'echo ${HOME}'}
+"""
+
+#: Shipped plans take these from the environment and have no default for them.
+NEEDED = {'BENCH_IMAGE': 'volumes/volume-1', 'BENCH_INSTANCE_IMAGE': 'volumes/volume-1'}
+
+
+def block_of(indented):
+    return textwrap.dedent(f'    {indented}')
+
+
+class PlanFileTestCase(base.BaseTestCase):
+    def load(self, text, *settings, **environment):
+        path = Path(self.useFixture(fixtures.TempDir()).path) / 'plan.yaml'
+        path.write_text(text)
+        return plan_file.load(str(path), environment, settings)
+
+    def assert_refused(self, old, new, *wanted, text=PLAN):
+        """Assert that a changed plan is refused, in one line with these words."""
+        self.assertIn(old, text)
+        error = self.assertRaises(exceptions.InvalidPlanError, self.load, text.replace(old, new, 1))
+        self.assertNotIn('\n', str(error))
+        for words in wanted:
+            self.assertIn(words, str(error))
+
+
+class LoadTestCase(PlanFileTestCase):
+    def test_values_and_defaults(self):
+        loaded = self.load(PLAN)
+
+        self.assertIsInstance(loaded, plan.LoadPlan)
+        self.assertEqual(['ours', 'stock'], [each.name for each in loaded.variants])
+        self.assertEqual('oltp_update_index', loaded.workloads[1].script)
+        self.assertEqual(['cached', '1:4'], loaded.datasets)
+        self.assertEqual('ours', loaded.reference)
+        self.assertEqual((2, 1, 3), (loaded.repeats, loaded.warmup_sec, loaded.measure_sec))
+        self.assertTrue(loaded.committer)
+        self.assertIsNone(loaded.buffer_pool_mib)
+        self.assertEqual(PLAN, loaded.text)
+
+    def test_a_key_named_on_is_no_switch(self):
+        target = self.load(PLAN).variants[0].targets[0]
+        self.assertEqual({'local': '/srv'}, target['server']['on'])
+
+    def test_operations(self):
+        loaded = self.load(OPERATIONS)
+
+        self.assertIsInstance(loaded, plan.OperationsPlan)
+        self.assertEqual(['ours', 'stock'], [each.name for each in loaded.contenders])
+        self.assertEqual((10, 2), (loaded.settle_sec, loaded.repeats))
+
+    def test_every_shipped_plan_is_right(self):
+        shipped = plan_file.shipped()
+        wanted = {'quick', 'tuning', 'tiers', 'replicas', 'threads', 'reference'}
+        self.assertEqual(set(), wanted - set(shipped))
+        for name, description in shipped.items():
+            loaded = plan_file.load(name, NEEDED)
+            self.assertEqual(name, loaded.name)
+            self.assertEqual(loaded.description, description)
+
+    def test_references_of_shipped_plans_exist(self):
+        known = {each['id'] for each in references.published()['ratios']}
+        for name in plan_file.shipped():
+            content = yaml.safe_load(plan_file.load(name, NEEDED).text)
+            used = {each.get('reference') for each in content.get('ratios', ())}
+            self.assertEqual(set(), used - known)
+
+    def test_plans_in_the_documents_are_right(self):
+        text = (CHECKOUT / 'doc' / 'source' / 'admin' / 'benchmark.rst').read_text()
+        blocks = re.findall(r'\n    (name: .*?\n)\n(?=\S)', text, re.DOTALL)
+        self.assertEqual(['flush', 'dumps'], [self.load(block_of(each)).name for each in blocks])
+
+    def test_a_plan_that_is_not_there(self):
+        with testtools.ExpectedException(exceptions.InvalidPlanError, '.*nowhere.*quick.*tuning'):
+            plan_file.load('nowhere', {})
+
+
+class MessageTestCase(PlanFileTestCase):
+    def test_unknown_workload(self):
+        self.assert_refused('write]', 'writ]', 'line 14', 'workloads[1]', 'write?', 'seagate')
+
+    def test_misspelt_key(self):
+        self.assert_refused('threads:', 'treads:', 'line 16', 'treads', 'did you mean threads?')
+
+    def test_missing_key(self):
+        self.assert_refused('description: Two servers\n', '', 'lacks description')
+
+    def test_no_threads(self):
+        self.assert_refused('[4, 16]', '[0]', 'line 16', 'threads[0]', '0 is too small', '1')
+
+    def test_wrong_role(self):
+        self.assert_refused('baseline', 'base', 'variants[1].role', 'subject, baseline, control')
+
+    def test_wrong_type(self):
+        self.assert_refused('repeats: 2', 'repeats: two', 'line 17', 'whole number', "'two'")
+
+    def test_wrong_kind_of_target(self):
+        self.assert_refused(
+            'instance: first', 'instanse: first', 'variants[1].target', 'instance, dsn, server'
+        )
+
+    def test_wrong_key_deep_in_a_target(self):
+        self.assert_refused('local: /srv', 'locl: /srv', 'line 9', 'target.server.on', 'local?')
+
+    def test_unknown_dataset(self):
+        self.assert_refused('1:4', '4:1', 'datasets[1]', 'the ratio', "'4:1'")
+
+    def test_key_given_twice(self):
+        self.assert_refused('repeats: 2', 'name: x\nrepeats: 2', 'name', 'twice')
+
+    def test_same_name_twice(self):
+        self.assert_refused('name: stock', 'name: ours', 'variants[1]', "'ours' is taken")
+
+    def test_target_and_targets(self):
+        self.assert_refused(
+            '      instance: first-database',
+            '      instance: a\n    targets: [{instance: b}]',
+            *('variants[1]', 'target', 'several instances'),
+        )
+
+    def test_more_instances_than_targets(self):
+        self.assert_refused('repeats: 2', 'instances: [3]', 'instances[0]', '3 is more', '(1)')
+
+    def test_unknown_reference(self):
+        self.assert_refused('repeats: 2', 'reference: theirs', 'reference', 'ours, stock')
+
+    def test_ratio_of_an_unknown_variant(self):
+        self.assert_refused(
+            'repeats: 2', 'ratios: [{name: a, of: ours, to: x}]', 'ratios[0].to', 'ours, stock'
+        )
+
+    def test_event_after_the_end(self):
+        self.assert_refused('at_sec: 2', 'at_sec: 3', 'events[0].at_sec', 'lasts 3 s')
+
+    def test_no_yaml(self):
+        self.assert_refused('name: tiny', ': [', 'is not YAML', 'line 1')
+
+    def test_no_plan(self):
+        self.assert_refused(PLAN, 'hello', 'is not a plan')
+
+    def test_two_contenders_of_one_name(self):
+        self.assert_refused('name: stock', 'name: ours', 'contenders[1]', 'taken', text=OPERATIONS)
+
+    def test_contender_without_command(self):
+        self.assert_refused(", run: 'true'", '', 'contenders[0]', 'lacks run', text=OPERATIONS)
+
+
+class VariableTestCase(PlanFileTestCase):
+    text = PLAN.replace('instance: first-database', 'instance: ${BENCH_INSTANCE:-first}')
+
+    def instance(self, text, **environment):
+        return self.load(text, **environment).variants[1].targets[0]['instance']
+
+    def test_value_default_and_empty_value(self):
+        self.assertEqual('first', self.instance(self.text))
+        self.assertEqual('shop', self.instance(self.text, BENCH_INSTANCE='shop'))
+        self.assertEqual('first', self.instance(self.text, BENCH_INSTANCE=''))
+
+    def test_missing_value(self):
+        self.assert_refused(
+            'first-database', '${SHOP}', 'line 13', 'variants[1].target.instance', 'SHOP'
+        )
+
+    def test_commands_keep_theirs_for_the_shell(self):
+        loaded = self.load(PLAN, BENCH_IMAGE='b')
+        self.assertEqual('rbd snap create ${BENCH_IMAGE}@a', loaded.events[0].command)
+        contender = self.load(OPERATIONS).contenders[1]
+        self.assertEqual('echo ${HOME}', contender.run)
+
+
+class SettingTestCase(PlanFileTestCase):
+    def test_values_are_replaced_and_kept_with_the_plan(self):
+        loaded = self.load(PLAN, 'repeats=1', 'threads=[8]', 'variants.1.name=theirs')
+
+        self.assertEqual((1, [8]), (loaded.repeats, loaded.threads))
+        self.assertEqual('theirs', loaded.variants[1].name)
+        kept = yaml.safe_load(loaded.text)
+        self.assertEqual((1, [8]), (kept['repeats'], kept['threads']))
+        self.assertIn('repeats=1', loaded.text.splitlines()[0])
+
+    def test_wrong_settings(self):
+        for setting in ('repeats', 'a.b=1', 'variants.7.name=x', 'repeats=[', 'repeats=0'):
+            error = self.assertRaises(exceptions.InvalidPlanError, self.load, PLAN, setting)
+            self.assertIn('repeats' if 'repeats' in setting else setting, str(error))

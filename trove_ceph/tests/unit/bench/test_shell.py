@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+import time
+from pathlib import Path
+
+import fixtures
+from oslotest import base
+
+from trove_ceph.bench import shell
+from trove_ceph.tests import signals
+
+
+class ShellTestCase(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.Timeout(60, gentle=True))
+        self.directory = Path(self.useFixture(fixtures.TempDir()).path)
+
+    def run_command(self, command, timeout_sec=60, **environment):
+        return shell.run(command, environment, self.directory / 'log', timeout_sec)
+
+    def test_output_exit_code_and_environment(self):
+        result = self.run_command('echo $BENCH_NAME; echo bad >&2; exit 3', BENCH_NAME='shop')
+
+        self.assertEqual((3, 'shop\nbad', 'shop'), self.values(result))
+        self.assertFalse(result.succeeded)
+        self.assertRegex(result.failure(), r'^exit code 3 after \d+\.\d s: bad$')
+        self.assertEqual('shop\nbad\n', (self.directory / 'log').read_text())
+
+    @staticmethod
+    def values(result):
+        return result.exit_code, result.output, result.first_line
+
+    def test_the_first_failing_line_ends_it(self):
+        result = self.run_command('echo a\nfalse\necho b')
+        self.assertEqual((1, 'a', 'a'), self.values(result))
+
+    def test_phases(self):
+        result = self.run_command('echo phase request; sleep 0.2; echo phase copy; printf 17')
+
+        self.assertEqual(['request', 'copy'], [each['name'] for each in result.phases])
+        self.assertGreater(result.phases[1]['seconds'], 0.1)
+        self.assertLessEqual(sum(each['seconds'] for each in result.phases), result.seconds)
+        self.assertEqual((0, '17', '17'), self.values(result))
+
+    def test_only_the_last_lines_are_kept(self):
+        result = self.run_command('seq 1000')
+        self.assertEqual([str(n) for n in range(981, 1001)], result.output.splitlines())
+        self.assertEqual(1000, len((self.directory / 'log').read_text().splitlines()))
+
+    def test_no_output(self):
+        self.assertEqual((0, '', ''), self.values(self.run_command('true')))
+
+    def test_time_is_over(self):
+        result = self.run_command('echo begun; sleep 600', timeout_sec=0.5)
+
+        self.assertIsNone(result.exit_code)
+        self.assertFalse(result.succeeded)
+        self.assertIn('ran out of time', result.failure())
+        self.assertEqual('begun', result.output)
+
+    def test_what_it_started_ends_with_it(self):
+        result = self.run_command('sleep 600 & echo $!')
+        self.assertEqual(0, result.exit_code)
+        self.assert_gone(int(result.first_line))
+
+    def assert_gone(self, pid):
+        """Assert that a process ends; it may be a zombie for as long as its new parent takes."""
+        while True:
+            try:
+                stat = Path(f'/proc/{pid}/stat').read_text()
+            except FileNotFoundError:
+                return
+            if stat.rpartition(')')[2].split()[0] in 'ZX':
+                return
+            time.sleep(0.05)
+
+    def test_interrupted(self):
+        self.useFixture(signals.TakesCtrlC())
+        # The shell's parent is this process.
+        pid = self.directory / 'pid'
+        command = f'echo $$ >{pid}; sleep 0.5; kill -INT $PPID; exec sleep 600'
+        self.assertRaises(KeyboardInterrupt, self.run_command, command)
+        self.assert_gone(int(pid.read_text()))
+
+    def test_what_is_written_last_is_never_lost(self):
+        for number in range(50):
+            result = self.run_command(f'echo {number}; exit 1')
+            self.assertEqual((1, str(number), str(number)), self.values(result))
+
+    def test_endless_output_of_a_child(self):
+        result = self.run_command('yes & echo done', timeout_sec=20)
+        self.assertEqual(0, result.exit_code)

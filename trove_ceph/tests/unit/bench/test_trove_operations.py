@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the commands that wait for Trove's operations."""
+
+import argparse
+import types
+from unittest import mock
+
+import fixtures
+import troveclient.exceptions
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.bench import trove_operations
+
+SOURCE = {
+    'id': 'i-1',
+    'name': 'shop',
+    'status': 'ACTIVE',
+    'operating_status': 'HEALTHY',
+    'flavor': {'id': 'small'},
+    'volume': {'size': 2, 'type': 'nvme'},
+    'datastore': {'type': 'mysql', 'version': '9.7.4'},
+    'addresses': [
+        {'address': '192.0.2.1', 'type': 'private', 'network': 'net-1'},
+        {'address': '198.51.100.1', 'type': 'public'},
+    ],
+}
+
+
+class Manager:
+    """One kind of Trove's resources, whose states follow a script."""
+
+    def __init__(self, *found, made=None, states=()):
+        self.found = [types.SimpleNamespace(**one) for one in found]
+        self.made = made
+        self.states = list(states)
+        self.created = []
+        self.deleted = []
+
+    def list(self):
+        self._advance()
+        return list(self.found)
+
+    def get(self, identity):
+        self._advance()
+        return next(one for one in self.found if one.id == identity)
+
+    def create(self, *arguments, **parameters):
+        self.created.append((arguments, parameters))
+        made = types.SimpleNamespace(**self.made)
+        self.found.append(made)
+        return made
+
+    def delete(self, identity):
+        self.deleted.append(identity)
+        self.states = [{'status': 'DELETING'}, None]
+
+    def _advance(self):
+        """Give the newest resource its next state; None removes it."""
+        if not self.states:
+            return
+        state = self.states.pop(0)
+        if state is None:
+            self.found.pop()
+        else:
+            vars(self.found[-1]).update(state)
+
+
+class OperationsTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.clock = 0.0
+        self.replace_clock()
+
+    def replace_clock(self):
+        def sleep(seconds):
+            self.clock += seconds
+
+        for name, replacement in (('sleep', sleep), ('monotonic', lambda: self.clock)):
+            patch = mock.patch(f'trove_ceph.bench.trove_operations.time.{name}', replacement)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def operations(self, instances=None, backups=None, timeout_sec=60):
+        self.phases = []
+        trove = types.SimpleNamespace(
+            instances=instances or Manager(SOURCE), backups=backups or Manager()
+        )
+        return trove_operations.Operations(trove, self.phases.append, timeout_sec)
+
+    def test_backup_ends_when_it_is_completed(self):
+        backups = Manager(
+            made={'id': 'b-1', 'name': 'x', 'status': 'NEW'},
+            states=[{}, {'status': 'BUILDING'}, {'status': 'COMPLETED'}],
+        )
+        self.assertEqual('b-1', self.operations(backups=backups).backup('shop', 'x'))
+        self.assertEqual([(('x', 'i-1'), {'parent_id': None})], backups.created)
+        self.assertEqual(['request', 'completed'], self.phases)
+        self.assertEqual(2 * trove_operations.POLL_SEC, self.clock)
+
+    def test_failed_backup_is_an_error(self):
+        backups = Manager(
+            made={'id': 'b-1', 'name': 'x', 'status': 'NEW'}, states=[{'status': 'FAILED'}]
+        )
+        error = self.assertRaises(
+            exceptions.LoadFailedError, self.operations(backups=backups).backup, 'i-1', 'x'
+        )
+        self.assertIn('b-1 is FAILED', str(error))
+        self.assertEqual(['request'], self.phases)
+
+    def test_wait_is_bounded(self):
+        backups = Manager(made={'id': 'b-1', 'name': 'x', 'status': 'BUILDING'})
+        error = self.assertRaises(
+            exceptions.LoadFailedError, self.operations(backups=backups).backup, 'shop', 'x'
+        )
+        self.assertIn('still BUILDING after 60 s', str(error))
+
+    def test_restore_is_like_the_source(self):
+        instances = Manager(SOURCE, made=SOURCE | {'id': 'i-2', 'name': 'copy', 'status': 'BUILD'})
+        instances.states = [{}, {'operating_status': ''}, {'operating_status': 'HEALTHY'}]
+        instances.made['status'] = 'ACTIVE'
+        backups = Manager({'id': 'b-1', 'name': 'x', 'instance_id': 'i-1', 'status': 'COMPLETED'})
+        made = self.operations(instances, backups).restore('x', 'copy')
+        self.assertEqual('i-2', made)
+        (arguments, parameters) = instances.created[0]
+        self.assertEqual(('copy',), arguments)
+        self.assertEqual({'backupRef': 'b-1'}, parameters['restorePoint'])
+        self.assertEqual({'size': 2, 'type': 'nvme'}, parameters['volume'])
+        self.assertEqual([{'net-id': 'net-1'}], parameters['nics'])
+        self.assertEqual(['request', 'healthy'], self.phases)
+
+    def test_replica_takes_flavor_and_volume_from_its_source(self):
+        instances = Manager(SOURCE, made=SOURCE | {'id': 'i-2', 'name': 'r'})
+        self.operations(instances).replica('shop', 'r')
+        expected = (('r',), {'nics': [{'net-id': 'net-1'}], 'replica_of': 'i-1'})
+        self.assertEqual([expected], instances.created)
+
+    def test_fault_of_a_failed_instance_is_told(self):
+        failed = SOURCE | {'id': 'i-2', 'name': 'r', 'status': 'ERROR'}
+        instances = Manager(SOURCE, made=failed | {'fault': {'message': 'no host'}})
+        error = self.assertRaises(
+            exceptions.LoadFailedError, self.operations(instances).replica, 'shop', 'r'
+        )
+        self.assertIn('no host', str(error))
+
+    def test_vanished_instance_is_an_error(self):
+        instances = Manager(SOURCE, made=SOURCE | {'id': 'i-2', 'name': 'r'}, states=[{}, None])
+        error = self.assertRaises(
+            exceptions.LoadFailedError, self.operations(instances).replica, 'shop', 'r'
+        )
+        self.assertIn('i-2 is gone', str(error))
+
+    def test_delete_waits_until_gone(self):
+        instances = Manager(SOURCE)
+        self.operations(instances).delete_instance('shop')
+        self.assertEqual(['i-1'], instances.deleted)
+        self.assertEqual([], instances.found)
+
+    def test_delete_of_nothing_is_done(self):
+        backups = Manager()
+        self.operations(backups=backups).delete_backup('x')
+        self.assertEqual([], backups.deleted)
+
+    def test_unknown_and_ambiguous_names(self):
+        for found, told in (((), 'none'), ((SOURCE, SOURCE | {'id': 'i-2'}), '2: use an id')):
+            error = self.assertRaises(
+                exceptions.TargetUnavailableError,
+                self.operations(Manager(*found)).replica,
+                'shop',
+                'r',
+            )
+            self.assertIn(told, str(error))
+
+    def test_databases_are_asked_for_twice_by_each_client(self):
+        operations = self.operations()
+        databases = mock.Mock()
+        operations._trove.databases = databases
+        operations.list_databases('shop', at_once=3)
+        self.assertEqual([mock.call('i-1')] * 6, databases.list.call_args_list)
+
+
+class CommandTest(base.BaseTestCase):
+    def call(self, *words):
+        parser = argparse.ArgumentParser()
+        trove_operations.add_arguments(parser)
+        trove_operations.main(parser.parse_args(words))
+
+    def setUp(self):
+        super().setUp()
+        self.trove = types.SimpleNamespace(instances=Manager(SOURCE), backups=Manager())
+        patch = mock.patch(
+            'trove_ceph.bench.targets.cloud.clients', return_value=(None, self.trove)
+        )
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_phases_are_printed(self):
+        self.trove.backups.made = {'id': 'b-1', 'name': 'x', 'status': 'COMPLETED'}
+        output = self.useFixture(fixtures.StringStream('stdout')).stream
+        with mock.patch('sys.stdout', output):
+            self.call('backup', 'shop', 'x')
+        output.seek(0)
+        self.assertEqual('phase request\nphase completed\n', output.read())
+
+    def test_delete_by_the_command_line(self):
+        self.call('delete-instance', 'shop')
+        self.assertEqual(['i-1'], self.trove.instances.deleted)
+
+    def test_refusal_of_the_cloud_is_told(self):
+        self.trove.instances.delete = mock.Mock(
+            side_effect=troveclient.exceptions.Forbidden('not yours')
+        )
+        error = self.assertRaises(exceptions.LoadFailedError, self.call, 'delete-instance', 'shop')
+        self.assertIn('refused delete-instance: not yours', str(error))

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fake keeps the contract of storage."""
+
+from oslotest import base
+
+from trove_ceph.storage import model
+from trove_ceph.storage.fake import backend, cluster
+from trove_ceph.tests.contract import storage_copies, storage_fencing, storage_images
+
+
+class FakeStorageTestCase(base.BaseTestCase):
+    pool, second_pool, data_pool = 'volumes', 'vault', 'vault-data'
+
+    def setUp(self):
+        super().setUp()
+        pools = (self.pool, self.second_pool, self.data_pool)
+        self.cluster = cluster.Cluster(dict.fromkeys(pools, 1024 * model.MIB))
+        self.storage, self.other, self.third = (backend.FakeBackend(self.cluster) for _ in range(3))
+
+    def fill(self, pool):
+        self.cluster.capacities[pool] = self.storage.usage(pool).stored_bytes
+
+    def empty(self, pool):
+        self.cluster.capacities[pool] = 1024 * model.MIB
+
+
+class ImagesTest(storage_images.ImagesContract, FakeStorageTestCase):
+    pass
+
+
+class CopiesTest(storage_copies.CopiesContract, FakeStorageTestCase):
+    pass
+
+
+class FencingTest(storage_fencing.FencingContract, FakeStorageTestCase):
+    pass

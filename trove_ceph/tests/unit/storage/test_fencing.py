@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fencing when the cluster does not do at once what it is told."""
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.storage import fencing, model
+from trove_ceph.storage.fake import backend, cluster
+from trove_ceph.tests import interruption
+
+MIB = model.MIB
+IMAGE = model.ImageRef('volumes', 'image')
+
+
+class LazyBackend(backend.FakeBackend):
+    """Watches end some time after the blocklist; calls may be interrupted."""
+
+    def __init__(self, cluster, looks_until_gone=0):
+        super().__init__(cluster)
+        self.looks = looks_until_gone
+        self.killed_at = None
+        self.verbs = []
+
+    def find_clients(self, image):
+        seen = super().find_clients(image)
+        if self.cluster.blocklist and self.looks > 0:
+            self.looks -= 1
+            return model.Clients(frozenset(self.cluster.blocklist), None)
+        return seen
+
+    def _note(self, verb):
+        if len(self.verbs) == self.killed_at:
+            raise interruption.Kill
+        self.verbs.append(verb)
+
+    def blocklist(self, addresses, expire_sec):
+        self._note('blocklist')
+        super().blocklist(addresses, expire_sec)
+
+    def break_lock(self, image, owner):
+        self._note('break_lock')
+        super().break_lock(image, owner)
+
+    def await_blocklist(self, image):
+        self._note('await_blocklist')
+        super().await_blocklist(image)
+
+    def set_image_metadata(self, image, entries):
+        self._note('remember')
+        super().set_image_metadata(image, entries)
+
+
+class FencingTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self._begin()
+
+    def _begin(self):
+        self.cluster = cluster.Cluster({'volumes': 64 * MIB})
+        self.now = 0.0
+        storage = backend.FakeBackend(self.cluster)
+        storage.create_image(IMAGE, MIB, model.ImageOptions())
+        self.victim = storage.open_writer(IMAGE)
+
+    def _sleep(self, seconds):
+        self.now += seconds
+
+    def _fence(self, storage):
+        return fencing.fence(storage, IMAGE, clock=lambda: self.now, sleep=self._sleep)
+
+    def test_waits_for_the_watch_to_end(self):
+        proof = self._fence(LazyBackend(self.cluster, looks_until_gone=5))
+        self.assertEqual(1, len(proof.addresses))
+        self.assertGreater(self.now, 0)
+
+    def test_a_watch_that_never_ends_is_no_proof(self):
+        storage = LazyBackend(self.cluster, looks_until_gone=10**6)
+        error = self.assertRaises(exceptions.NotFencedError, self._fence, storage)
+        (address,) = self.cluster.blocklist
+        self.assertIn(f'{IMAGE}: still held by {address}', str(error))
+
+    def test_remembered_before_it_acts_and_proved_last(self):
+        storage = LazyBackend(self.cluster)
+        self._fence(storage)
+        expected = ['remember', 'blocklist', 'break_lock', 'blocklist', 'await_blocklist']
+        self.assertEqual(expected, storage.verbs)
+
+    def test_killed_anywhere_and_run_again(self):
+        for killed_at in range(5):
+            self._begin()
+            storage = LazyBackend(self.cluster)
+            storage.killed_at = killed_at
+            self.assertRaises(interruption.Kill, self._fence, storage)
+            storage.killed_at = None
+            (address,) = self._fence(storage).addresses
+            self.assertEqual({address}, self.cluster.blocklist)
+            self.assertEqual('await_blocklist', storage.verbs[-1])
+            fencing.unfence(storage, IMAGE)
+            self.assertEqual(set(), self.cluster.blocklist)

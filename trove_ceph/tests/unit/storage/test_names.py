@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+import fnmatch
+import uuid
+
+from oslotest import base
+
+from trove_ceph.storage import names
+
+ID = '0b7a2f3e-8c7d-4e51-9a3e-6f2d1c0b9a87'
+
+
+class NamesTest(base.BaseTestCase):
+    def test_the_same_operation_finds_its_names_again(self):
+        self.assertEqual(f'trove_ceph.backup.{ID}', names.snapshot_name('backup', ID))
+        self.assertEqual(names.image_name('restore', ID.upper()), names.image_name('restore', ID))
+
+    def test_read_back(self):
+        for kind in names.SNAPSHOT_KINDS:
+            self.assertEqual(names.Name(kind, ID), names.parse(names.snapshot_name(kind, ID)))
+        for kind in names.IMAGE_KINDS:
+            self.assertEqual(names.Name(kind, ID), names.parse(names.image_name(kind, ID)))
+
+    def test_what_is_not_ours(self):
+        for name in (
+            f'volume-{ID}',
+            f'trove-{ID}',
+            f'trove_ceph.other.{ID}',
+            f'trove_ceph.backup.{ID}.clone_snap',
+            f'x.trove_ceph.backup.{ID}',
+            'trove_ceph.backup.1',
+            f'trove_ceph.backup.{ID}\n',
+        ):
+            self.assertIsNone(names.parse(name), name)
+
+    def test_nobody_else_takes_them_for_his(self):
+        made = [names.snapshot_name(kind, ID) for kind in names.SNAPSHOT_KINDS]
+        made += [names.image_name(kind, ID) for kind in names.IMAGE_KINDS]
+        for name in made:
+            for pattern in ('*.clone_snap', 'backup.*.snap.*', 'trove-*', 'volume-*', 'snapshot-*'):
+                self.assertFalse(fnmatch.fnmatch(name, pattern), (name, pattern))
+
+    def test_wrong_kinds_and_ids(self):
+        self.assertRaises(ValueError, names.snapshot_name, 'vault', ID)
+        self.assertRaises(ValueError, names.image_name, 'backup', ID)
+        self.assertRaises(ValueError, names.snapshot_name, 'backup', 'no-uuid')
+        self.assertRaises(ValueError, names.snapshot_name, 'backup', f'{uuid.uuid4()}.clone_snap')

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a transfer holds at once, and what it takes up again after it was killed."""
+
+import concurrent.futures
+import threading
+
+from oslotest import base
+
+from trove_ceph.storage import copying, flow, model, transfer
+from trove_ceph.storage.fake import backend, cluster
+from trove_ceph.tests import interruption
+
+MIB = model.MIB
+
+
+class CopyTestCase(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cluster = cluster.Cluster({'volumes': 2048 * MIB, 'vault': 2048 * MIB})
+        self.storage = backend.FakeBackend(self.cluster)
+        self.vault = model.ImageRef('vault', 'copy')
+        self.image = model.ImageRef('volumes', 'image')
+        self.storage.create_image(self.image, 640 * MIB, model.ImageOptions())
+        with self.storage.open_writer(self.image) as writer:
+            for number in range(160):
+                writer.write(number * 4 * MIB, bytes([number + 1]) * 4 * MIB)
+            writer.create_snapshot('s')
+
+    def copy(self, target=None, **options):
+        snapshot = self.image.snapshot('s')
+        return copying.copy(self.storage, snapshot, target or self.storage, self.vault, **options)
+
+
+class InFlightTest(CopyTestCase):
+    def test_no_more_is_held_than_allowed(self):
+        held, most = 0, 0
+        lock = threading.Lock()
+        threads = concurrent.futures.ThreadPoolExecutor(4)
+        self.addCleanup(threads.shutdown)
+
+        class Reader(backend.FakeReader):
+            def read(self, offset, length):
+                nonlocal held, most
+                with lock:
+                    held += length
+                    most = max(most, held)
+                return threads.submit(self._read, offset, length)
+
+        class Writer(backend.FakeWriter):
+            def write(self, offset, data):
+                def work():
+                    nonlocal held
+                    self._image.write(offset, data)
+                    with lock:
+                        held -= len(data)
+
+                return threads.submit(work)
+
+        with self.storage.open_reader(self.image.snapshot('s')) as opened:
+            reader = Reader(opened._image, opened._state)
+        self.storage.create_image(self.vault, 640 * MIB, model.ImageOptions())
+        marks = []
+        with Writer(self.storage, self.cluster.get(self.vault)) as writer:
+            limits = flow.Flow(in_flight_bytes=16 * MIB)
+            transfer.Transfer(reader, writer, None, limits, marks.append).run(0)
+        self.assertEqual(0, held)
+        self.assertTrue(8 * MIB <= most <= 16 * MIB, most)
+        self.assertEqual([256 * MIB, 512 * MIB, 640 * MIB], marks)
+
+
+class KilledBackend(backend.FakeBackend):
+    """Its writers are killed at a request, and leave their lock to the next."""
+
+    def __init__(self, cluster, at_request):
+        super().__init__(cluster)
+        self.left = at_request
+
+    def open_writer(self, image):
+        return KilledWriter(self, self.cluster.get(image))
+
+    def count(self):
+        if self.left == 0:
+            raise interruption.Kill
+        self.left -= 1
+
+
+class KilledWriter(backend.FakeWriter):
+    def _do(self, request):
+        self._owner.count()
+        return super()._do(request)
+
+
+class KilledTest(CopyTestCase):
+    def test_killed_at_any_request(self):
+        """Wherever it is killed, the next run completes it, and moves nothing before a mark."""
+        at_request = 0
+        while True:
+            target = KilledBackend(self.cluster, at_request)
+            try:
+                self.copy(target)
+            except interruption.Kill:
+                self._check_taken_up()
+                # Most requests are writes, all alike.
+                at_request += 1 if at_request < 8 or at_request > 160 else 23
+            else:
+                break
+        self.assertGreater(at_request, 160)
+
+    def _check_taken_up(self):
+        complete = copying.complete_copies(self.storage.describe(self.vault))
+        report = self.copy()
+        moved = 640 * MIB - report.resumed_at
+        self.assertEqual(0 if complete else moved, report.copied_bytes)
+        facts = self.storage.describe(self.vault)
+        self.assertEqual(['s'], list(copying.complete_copies(facts)))
+        self.assertEqual(['trove_ceph.copied.s'], list(facts.metadata))
+        with self.storage.open_reader(self.vault.snapshot('s')) as reader:
+            for number in range(0, 160, 13):
+                data = reader.read(number * 4 * MIB, 4 * MIB).result()
+                self.assertEqual(bytes([number + 1]) * 4 * MIB, data)
+        self.storage.remove_snapshot(self.vault.snapshot('s'))
+        self.storage.remove(self.vault)
+
+    def test_killed_at_the_very_end_then_an_increment(self):
+        requests = KilledBackend(self.cluster, 10**6)
+        self.copy(requests)
+        self.storage.remove_snapshot(self.vault.snapshot('s'))
+        self.storage.remove(self.vault)
+        killed = KilledBackend(self.cluster, 10**6 - requests.left - 1)
+        self.assertRaises(interruption.Kill, self.copy, killed)
+        self.storage.create_snapshot(self.image.snapshot('t'))
+        copying.copy(self.storage, self.image.snapshot('t'), self.storage, self.vault, since='s')
+        facts = self.storage.describe(self.vault)
+        self.assertEqual(['s', 't'], list(copying.complete_copies(facts)))

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cinder's API and ``trove-manage`` from memory."""
+
+import json
+import urllib.parse
+
+import requests
+
+
+class FakeCinder:
+    """In place of the ``block_storage`` of an SDK connection; refuses what Cinder refuses.
+
+    :param page: how many items of a list come in one answer
+    """
+
+    def __init__(self, backends=(), page=1000):
+        self.types = {}
+        self.qos = {}
+        self.volumes = []
+        self.backends = list(backends)
+        self.page = page
+        self.changes = []
+        self.failure = None
+        self.scheduler_answers = True
+
+    def add_volume(self, volume_type, size):
+        self.volumes.append({'volume_type': volume_type, 'size': size})
+
+    def get(self, path):
+        url = urllib.parse.urlsplit(path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        parts = url.path.strip('/').split('/')
+        if parts[-1] in ('associate', 'disassociate'):
+            self.changes.append(f'GET {path}')
+            return self._associate(*parts[1:], query['vol_type_id'])
+        lists = {
+            'types': ('volume_types', self._shown(query)),
+            'qos-specs': ('qos_specs', list(self.qos.values())),
+            'volumes': ('volumes', self.volumes),
+            'scheduler-stats': (
+                'pools',
+                [{'capabilities': {'volume_backend_name': name}} for name in self.backends],
+            ),
+        }
+        if parts[0] == 'scheduler-stats' and not self.scheduler_answers:
+            return self._respond({'computeFault': {'message': 'MessagingTimeout'}}, 500)
+        return self._paged(*lists[parts[0]], url.path, query)
+
+    def _shown(self, query):
+        # An administrator who does not ask for all is shown the public ones.
+        shown = self.types.values()
+        return [one for one in shown if one['is_public'] or query.get('is_public') == 'None']
+
+    def _paged(self, key, items, path, query):
+        begin = int(query.get('marker', 0))
+        body = {key: items[begin : begin + self.page]}
+        if begin + self.page < len(items):
+            following = urllib.parse.urlencode(query | {'marker': begin + self.page})
+            links = {'volume_types': 'volume_type_links'}.get(key, f'{key}_links')
+            body[links] = [{'rel': 'next', 'href': f'http://cinder{path}?{following}'}]
+        return self._respond(body)
+
+    def post(self, path, json):
+        self.changes.append(f'POST {path} {json}')
+        if path == '/types':
+            body = json['volume_type']
+            return self._create(
+                self.types,
+                {
+                    'name': body['name'],
+                    'description': body['description'],
+                    'is_public': body['os-volume-type-access:is_public'],
+                    'extra_specs': dict(body['extra_specs']),
+                    'qos_specs_id': None,
+                },
+            )
+        if path == '/qos-specs':
+            body = dict(json['qos_specs'])
+            name, consumer = body.pop('name'), body.pop('consumer', 'back-end')
+            return self._create(self.qos, {'name': name, 'consumer': consumer, 'specs': body})
+        found = self.types[path.split('/')[2]]
+        if any(volume['volume_type'] == found['name'] for volume in self.volumes):
+            return self._respond({'badRequest': {'message': 'Volume Type is in use'}}, 400)
+        found['extra_specs'] |= json['extra_specs']
+        return self._respond(json)
+
+    def put(self, path, json):
+        self.changes.append(f'PUT {path} {json}')
+        kind, number, *rest = path.strip('/').split('/')
+        if kind == 'types':
+            self.types[number] |= json['volume_type']
+        elif rest == ['delete_keys']:
+            for key in json['keys']:
+                del self.qos[number]['specs'][key]
+        else:
+            specs = dict(json['qos_specs'])
+            self.qos[number]['consumer'] = specs.pop('consumer', self.qos[number]['consumer'])
+            self.qos[number]['specs'] |= specs
+        return self._respond(json)
+
+    def _create(self, items, item):
+        if any(item['name'] == other['name'] for other in items.values()):
+            return self._respond({'conflictingRequest': {'message': 'exists'}}, 409)
+        item['id'] = f'id-of-{item["name"]}'
+        items[item['id']] = item
+        return self._respond(item)
+
+    def _associate(self, specs, verb, type_id):
+        found = self.types[type_id]
+        if verb == 'disassociate':
+            found['qos_specs_id'] = None
+        elif found['qos_specs_id'] not in (None, specs):
+            return self._respond({'badRequest': {'message': 'associated with another'}}, 400)
+        else:
+            found['qos_specs_id'] = specs
+        return self._respond({})
+
+    def _respond(self, body, status=200):
+        response = requests.Response()
+        response.status_code = self.failure or status
+        response.headers['Content-Type'] = 'application/json'
+        response.url = 'http://cinder'
+        response._content = json.dumps(body).encode()
+        return response
+
+
+class FakeTroveManage:
+    """Run in place of ``trove-manage``; like it, it fails without saying so by its exit code."""
+
+    def __init__(self, **associations):
+        self.associations = {'mysql/9.7.4': set()}
+        self.changes = []
+        self.output = None
+
+    def __call__(self, program, option, conf, verb, datastore, version, *words, timeout_sec=60):
+        assert (program, option, conf) == ('trove-manage', '--config-file', 'trove.conf')
+        if self.output is not None:
+            return self.output
+        found = self.associations.get(f'{datastore}/{version}')
+        if found is None:
+            return f"Datastore version '{version}' cannot be found."
+        name = verb.removeprefix('datastore_version_volume_type_')
+        if name == 'list':
+            where = f'Datastore: {datastore}, Version: {version}'
+            lines = [f'{where}, Volume Type: {each}' for each in sorted(found)]
+            return '\n'.join(lines) or f'No Volume Type Associations found for {where}.'
+        self.changes.append(f'{name} {datastore}/{version} {words[0]}')
+        if name == 'add':
+            found.add(words[0])
+        else:
+            found.discard(words[0])
+        return f'Changed {words[0]}.'

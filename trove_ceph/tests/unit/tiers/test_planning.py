@@ -1,0 +1,451 @@
+# SPDX-License-Identifier: Apache-2.0
+import testscenarios
+from oslotest import base
+
+from trove_ceph.tests.unit.tiers import sample, world
+from trove_ceph.tiers import planning, resources
+
+MOVES, LOWERS, REVOKES = '--yes-move-data', '--yes-lower-redundancy', '--yes-revoke-access'
+
+
+def pool(name, **values):
+    def arrange(them):
+        them.ceph.pools[name] |= values
+
+    return arrange
+
+
+def options(name, **values):
+    def arrange(them):
+        them.ceph.pools[name]['options'] |= values
+
+    return arrange
+
+
+def volume_type(**values):
+    def arrange(them):
+        them.cinder.types['id-of-fast'] |= values
+
+    return arrange
+
+
+def user_has(**caps):
+    def arrange(them):
+        them.ceph.users['client.glance'] |= caps
+
+    return arrange
+
+
+def without(kind, name):
+    def arrange(them):
+        del getattr(them.ceph, kind)[name]
+
+    return arrange
+
+
+def associated(*names):
+    def arrange(them):
+        them.trove.associations['mysql/9.7.4'] = set(names)
+
+    return arrange
+
+
+def qos(**values):
+    def arrange(them):
+        them.cinder.qos['id-of-fast'] |= values
+
+    return arrange
+
+
+def rule(domain):
+    """Let the pool of images lie on hdd by another failure domain."""
+
+    def arrange(them):
+        them.ceph._create_rule(['other', 'default', domain, 'hdd'])
+        them.ceph.pools['images']['crush_rule'] = len(them.ceph.rules) - 1
+
+    return arrange
+
+
+class ChangesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
+    """What is found, beginning with a world that matches: the changes and what they risk."""
+
+    scenarios = [
+        (name, {'arrange': arrange, 'expected': expected})
+        for name, arrange, expected in (
+            ('nothing', lambda them: None, []),
+            ('pool missing', without('pools', 'images'), [('pool images: create', [])]),
+            (
+                'fewer copies than described',
+                pool('images', size=1, min_size=1),
+                [('pool images: size 1 -> 2', [MOVES])],
+            ),
+            (
+                'more copies than described',
+                pool('images', size=3),
+                [('pool images: size 3 -> 2', [LOWERS])],
+            ),
+            (
+                'copies of an unfinished pool that holds nothing',
+                pool('images', size=3, application_metadata={}),
+                [('pool images: size 3 -> 2', []), ('pool images: rbd no -> yes', [])],
+            ),
+            (
+                'fewer copies needed for a write',
+                pool('images', min_size=2),
+                [('pool images: min_size 2 -> 1', [LOWERS])],
+            ),
+            (
+                'more copies needed for a write',
+                pool('vault-data', min_size=1),
+                [('pool vault-data: min_size 1 -> 2', [])],
+            ),
+            (
+                'other number of placement groups',
+                pool('volumes-fast', pg_num_target=32),
+                [('pool volumes-fast: pg_num 32 -> 64', [MOVES])],
+            ),
+            ('number that the autoscaler chose', pool('images', pg_num_target=8), []),
+            (
+                'autoscaler switched on',
+                pool('volumes-fast', pg_autoscale_mode='on'),
+                [('pool volumes-fast: autoscale on -> off', [])],
+            ),
+            (
+                'autoscaler switched off',
+                pool('images', pg_autoscale_mode='off'),
+                [('pool images: autoscale off -> on', [MOVES])],
+            ),
+            (
+                'autoscaler told another share',
+                options('images', target_size_ratio=0.5),
+                [('pool images: target_size_ratio 0.5 -> 0.1', [MOVES])],
+            ),
+            (
+                'compressed',
+                options('volumes-fast', compression_mode='force', compression_algorithm='zlib'),
+                [('pool volumes-fast: compression_mode force -> none', [])],
+            ),
+            (
+                'compressed otherwise',
+                options('vault-data', compression_algorithm='lz4'),
+                [('pool vault-data: compression_algorithm lz4 -> zstd', [])],
+            ),
+            (
+                'no overwrites',
+                pool('vault-data', flags_names='hashpspool'),
+                [('pool vault-data: overwrites no -> yes', [])],
+            ),
+            (
+                'data elsewhere',
+                pool('vault', _data_pool='other'),
+                [('pool vault: data_pool other -> vault-data', [])],
+            ),
+            (
+                'narrower failure domain',
+                rule('osd'),
+                [('pool images: rule other -> hdd-host', [MOVES])],
+            ),
+            (
+                'wider failure domain',
+                rule('rack'),
+                [('pool images: rule other -> hdd-host', [MOVES, LOWERS])],
+            ),
+            ('rule of another name that does the same', rule('host'), []),
+            (
+                'user missing',
+                without('users', 'client.glance'),
+                [('cephx user client.glance: create', [])],
+            ),
+            (
+                'user with less',
+                user_has(mgr=''),
+                [('cephx user client.glance: caps + mgr profile rbd pool=images', [])],
+            ),
+            (
+                'user with more',
+                user_has(mds='allow *'),
+                [('cephx user client.glance: caps - mds allow *', [REVOKES])],
+            ),
+            (
+                'type of another back end',
+                volume_type(extra_specs={'volume_backend_name': 'x', 'multiattach': 'no'}),
+                [('volume type fast: backend x -> fast', [])],
+            ),
+            (
+                'type hidden',
+                volume_type(is_public=False, description=None),
+                [
+                    ('volume type fast: description none -> NVMe', []),
+                    ('volume type fast: public no -> yes', []),
+                ],
+            ),
+            (
+                'type without limits',
+                volume_type(qos_specs_id=None),
+                [('volume type fast: qos none -> fast', [])],
+            ),
+            (
+                'limits for the back end',
+                qos(consumer='both'),
+                [('QoS specs fast: consumer both -> front-end', [])],
+            ),
+            (
+                'other limits',
+                qos(
+                    specs={
+                        'read_iops_sec': '5',
+                        'total_iops_sec_per_gb': '3',
+                        'total_iops_sec_per_gb_min': '3000',
+                        'total_iops_sec_max': '20000',
+                        'total_bytes_sec': '524288000',
+                    }
+                ),
+                [
+                    ('QoS specs fast: read_iops_sec 5 -> none', []),
+                    ('QoS specs fast: total_iops_sec_per_gb 3 -> 30', []),
+                ],
+            ),
+            (
+                'type not allowed for the version',
+                associated('slow'),
+                [('datastore version mysql/9.7.4: volume types + fast', [])],
+            ),
+            ('type allowed by its id, and one of no tier', associated('id-of-fast', 'slow'), []),
+        )
+    ]
+
+    def test_changes(self):
+        them = world.World()
+        content = sample.read()
+        them.apply(content)
+        self.arrange(them)
+        plan = them.plan(content)
+        self.assertEqual((), plan.problems)
+        found = [(str(one), [risk.flag for risk in one.risks]) for one in plan.changes]
+        self.assertEqual(self.expected, found)
+
+
+class RemovedFromFileTestCase(base.BaseTestCase):
+    """What the file no longer says."""
+
+    def setUp(self):
+        super().setUp()
+        self.world = world.World()
+        other = {'name': 'slow', 'backend': 'slow'}
+        self.both = {
+            'tiers/slow': sample.CONTENT['tiers']['fast']
+            | {'pool': 'slow', 'device_class': 'hdd', 'volume_type': other}
+        }
+        self.world.apply(sample.read(self.both))
+
+    def test_association_of_a_tier_revokes_access(self):
+        content = sample.read(self.both | {'tiers/slow/datastore_versions': []})
+        (change,) = self.world.plan(content).changes
+        self.assertEqual('datastore version mysql/9.7.4: volume types - slow', str(change))
+        self.assertEqual([REVOKES], [risk.flag for risk in change.risks])
+
+    def test_tier_that_is_gone_keeps_pool_and_type(self):
+        plan = self.world.plan(sample.read())
+        names = {(change.kind.value, change.attribute) for change in plan.changes}
+        self.assertEqual({('cephx user', 'caps')}, names)
+
+    def test_hidden_type_revokes_access(self):
+        content = sample.read(self.both | {'tiers/slow/volume_type/public': False})
+        (change,) = self.world.plan(content).changes
+        self.assertEqual([REVOKES], [risk.flag for risk in change.risks])
+
+
+class ProblemsTestCase(testscenarios.WithScenarios, base.BaseTestCase):
+    """What cannot be done, on a cluster that is empty or was made from the unchanged file."""
+
+    scenarios = [
+        (name, {'changes': changes, 'arrange': arrange, 'options': options, 'expected': expected})
+        for name, options, changes, arrange, expected in (
+            (
+                'class without an OSD',
+                {},
+                {'tiers/fast/device_class': 'ssd'},
+                None,
+                'tier fast: there is no OSD of device class ssd',
+            ),
+            (
+                'failure domain with too few members',
+                {'hosts': 1},
+                {'tiers/vault': None},
+                None,
+                'tier fast: 2 copies need 2 of failure domain host with OSDs of device class nvme '
+                'under default, there is 1',
+            ),
+            (
+                'failure domain of which there are none',
+                {},
+                {'tiers/fast/failure_domain': 'rack'},
+                None,
+                'tier fast: 2 copies need 2 of failure domain rack',
+            ),
+            (
+                'code that cannot be placed',
+                {},
+                {'tiers/vault/erasure': {'k': 4, 'm': 2}},
+                None,
+                'tier vault: the code 4+2 needs 6 of failure domain host',
+            ),
+            (
+                'metadata without an OSD',
+                {},
+                {'tiers/vault/erasure/metadata_device_class': 'ssd'},
+                None,
+                'tier vault: there is no OSD of device class ssd',
+            ),
+            (
+                'more placement groups than OSDs may have',
+                {},
+                {'tiers/fast/placement_groups': {'count': 1024}},
+                None,
+                'device class nvme: 344 placement groups on each OSD, copies counted, are more '
+                'than mon_max_pg_per_osd = 250',
+            ),
+            (
+                'pool on another class',
+                {},
+                {},
+                pool('volumes-fast', crush_rule=3),
+                'pool volumes-fast exists on hdd by host under default, not on nvme by host',
+            ),
+            (
+                'pool with a rule of its own kind',
+                {},
+                {},
+                lambda them: them.ceph.rules[1]['steps'].append({'op': 'take', 'item_name': 'x'}),
+                'pool volumes-fast exists with the CRUSH rule nvme-host, which is not of a kind',
+            ),
+            (
+                'pool of the other type',
+                {},
+                {},
+                pool('volumes-fast', type=3, erasure_code_profile='default'),
+                'pool volumes-fast exists and is erasure-coded, not replicated',
+            ),
+            (
+                'code of a pool',
+                {'hosts': 4},
+                {'tiers/vault/erasure/m': 2},
+                lambda them: None,
+                'pool vault-data exists and is coded 2+1, not 2+2, which cannot change',
+            ),
+            (
+                'profile of that name',
+                {},
+                {},
+                lambda them: them.ceph.profiles['vault-data'].update(technique='cauchy'),
+                'erasure code profile vault-data exists with other values',
+            ),
+            (
+                'rule of that name',
+                {},
+                {},
+                lambda them: them.ceph.rules[1]['steps'][0].update(item_name='default~hdd'),
+                'CRUSH rule nvme-host exists and places on hdd by host under default, not on nvme',
+            ),
+            (
+                'type in use with another back end',
+                {},
+                {'tiers/fast/volume_type/backend': 'other'},
+                lambda them: them.cinder.add_volume('fast', 10),
+                'volume type fast is in use by 1 volumes with the back end fast, not other',
+            ),
+            (
+                'version that does not exist',
+                {},
+                {'tiers/fast/datastore_versions': ['mysql/1']},
+                None,
+                'datastore version mysql/1 does not exist in Trove',
+            ),
+        )
+    ]
+
+    def test_problem(self):
+        them = world.World(**self.options)
+        if self.arrange:
+            them.apply(sample.read())
+            self.arrange(them)
+        before = them.state()
+        content = sample.read(self.changes)
+        plan = them.plan(content)
+        self.assertIn(self.expected, '\n'.join(plan.problems))
+        self.assertEqual(before, them.state())
+
+
+class OrderTestCase(base.BaseTestCase):
+    def test_what_is_referred_to_comes_first(self):
+        plan = world.World().plan(sample.read())
+        kinds = list(dict.fromkeys(change.kind.value for change in plan.changes))
+        self.assertEqual(
+            [
+                *('erasure code profile', 'CRUSH rule', 'pool', 'cephx user'),
+                *('QoS specs', 'volume type', 'datastore version'),
+            ],
+            kinds,
+        )
+        pools = [change.name for change in plan.changes if change.kind.value == 'pool']
+        self.assertLess(pools.index('vault-data'), pools.index('vault'))
+
+    def test_what_takes_away_comes_last(self):
+        them = world.World()
+        content = sample.read()
+        them.apply(content)
+        pool('volumes-fast', size=3)(them)
+        pool('images', size=1, min_size=1)(them)
+        them.ceph.users['client.glance'] = {'mon': 'allow *'}
+        del them.cinder.types['id-of-fast']
+        found = [str(change).split(':')[0] for change in them.plan(content).changes]
+        self.assertEqual(
+            [
+                *('pool images', 'volume type fast'),
+                *('pool volumes-fast', 'cephx user client.glance'),
+            ],
+            found,
+        )
+
+
+class NotesTestCase(base.BaseTestCase):
+    def test_first_association_restricts_the_version(self):
+        (note,) = world.World().plan(sample.read()).notes
+        self.assertIn('from now on requests must name a volume type, and only fast', note)
+
+    def test_back_end_that_has_not_reported(self):
+        them = world.World()
+        content = sample.read()
+        them.apply(content)
+        them.cinder.backends = []
+        plan = them.plan(content)
+        self.assertEqual(((), ()), (plan.changes, plan.problems))
+        self.assertIn('no back end fast has reported', plan.notes[0])
+
+    def test_scheduler_that_does_not_answer_is_in_nobodys_way(self):
+        them = world.World()
+        them.cinder.scheduler_answers = False
+        content = sample.read()
+        them.apply(content)
+        plan = them.plan(content)
+        self.assertEqual(((), ()), (plan.changes, plan.problems))
+        self.assertIn('back ends were not checked', plan.notes[0])
+
+    def test_limit_that_was_exceeded_before_forbids_nothing(self):
+        them = world.World()
+        content = sample.read()
+        them.apply(content)
+        them.ceph.max_pgs = 1
+        self.assertEqual((), them.plan(content).problems)
+
+
+class LeftOutTestCase(base.BaseTestCase):
+    def test_only_what_was_observed_is_planned(self):
+        them = world.World()
+        content = sample.read()
+        everything = them.systems(content).observe()
+        for system in ('ceph', 'cinder', 'trove'):
+            observed = resources.Observed(**{system: getattr(everything, system)})
+            plan = planning.plan(content, observed)
+            self.assertEqual({system}, {change.kind.system for change in plan.changes})

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making the clouds match the tiers file, one change after the other.
+
+There is no way back and none is needed: each change is safe by itself, and running again after an
+interruption plans what is left.
+"""
+
+from collections.abc import Callable
+
+from trove_ceph import exceptions, steps
+from trove_ceph.tiers import model, planning, resources, systems
+from trove_ceph.tiers.changes import Change, Plan, Risk
+
+
+class Application:
+    """One run, from what was observed at its beginning.
+
+    :param note: told each change when it has been seen to be made
+    """
+
+    def __init__(
+        self,
+        content: model.TiersFile,
+        systems: systems.Systems,
+        observed: resources.Observed,
+        note: Callable[[Change], None],
+    ):
+        self._content = content
+        self._systems = systems
+        self._observed = observed
+        self._note = note
+
+    def make(self, change: Change) -> None:
+        """Make one change and look whether it is there.
+
+        :raises ChangeNotSeenError: it is not
+        """
+        self._systems.carry_out(change, self._observed)
+        self._observed = self._systems.observe_again(self._observed, change.kind)
+        for left in planning.plan(self._content, self._observed).changes:
+            if _belongs_to(left, change):
+                raise exceptions.ChangeNotSeenError(
+                    f'{change}: was made, but there still is "{left}"; run "tiers plan" to see more'
+                )
+        self._note(change)
+
+
+def make_steps(plan: Plan) -> list[steps.Step[Application]]:
+    """Return a plan's changes as steps, none of which is undone."""
+    return [_step(change) for change in plan.changes]
+
+
+def _step(change: Change) -> steps.Step[Application]:
+    return steps.Step(
+        name=str(change), do=lambda application: application.make(change), commits=True
+    )
+
+
+def run(
+    content: model.TiersFile,
+    targets: systems.Systems,
+    accepted: frozenset[Risk],
+    note: Callable[[Change], None],
+) -> Plan:
+    """Make everything match, and return the plan that was carried out.
+
+    :param accepted: the consequences that were agreed to
+    :raises InvalidTiersError: the tiers do not fit; nothing was done
+    :raises ConsequencesNotAcceptedError: there are others; nothing was done
+    :raises ChangeNotSeenError: a change had no effect; those before it were made
+    """
+    observed = targets.observe()
+    plan = planning.plan(content, observed)
+    if plan.problems:
+        raise exceptions.InvalidTiersError('; '.join(plan.problems))
+    _check_risks(plan, accepted)
+    application = Application(content, targets, observed, note)
+    steps.run('tiers apply', make_steps(plan), application)
+    return plan
+
+
+def _check_risks(plan: Plan, accepted: frozenset[Risk]) -> None:
+    missing = {risk for change in plan.risky(accepted) for risk in change.risks} - accepted
+    if not missing:
+        return
+    reasons = '; '.join(
+        f'{change} ({", ".join(risk.value for risk in change.risks)})'
+        for change in plan.risky(accepted)
+    )
+    flags = ' '.join(risk.flag for risk in Risk if risk in missing)
+    raise exceptions.ConsequencesNotAcceptedError(
+        f'nothing was changed, because of: {reasons}. If that is wanted, add {flags}'
+    )
+
+
+def _belongs_to(left: Change, made: Change) -> bool:
+    if (left.kind, left.name) != (made.kind, made.name):
+        return False
+    return made.creates or left.attribute == made.attribute

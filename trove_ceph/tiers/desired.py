@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The resources that should exist, derived from the tiers; a pure function.
+
+Front-end limits are those that Cinder's manager computes when a volume is attached
+(``_parse_connection_options`` in cinder/volume/manager.py): ``total_iops_sec_per_gb`` times the
+size, not below ``…_per_gb_min``, and not above ``total_iops_sec_max``, which it takes out again
+before the hypervisor sees it. To the RBD driver the last key means something else (a burst of
+*bytes*), so such specs must never be given to the back end: their consumer is ``front-end``, which
+the driver skips.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from trove_ceph.tiers import caps, model, placement_groups, resources
+from trove_ceph.tiers.model import Qos
+from trove_ceph.tiers.resources import Placement
+
+_FRONT_END = 'front-end'
+_MIB = 1024**2
+
+
+def derive(content: model.TiersFile, ceph: resources.CephState | None) -> resources.Desired:
+    """Return what should be there.
+
+    :param ceph: what Ceph has, from which numbers of placement groups follow; None where Ceph is
+        left out, and then nothing is derived for it
+    """
+    tiers = content.tiers.values()
+    pools = [pool for tier in tiers for pool in _pools(tier, ceph)] if ceph else []
+    rules = {rule.name: rule for tier in tiers for rule in _rules(tier)} if ceph else {}
+    users = content.users.values() if ceph else ()
+    return resources.Desired(
+        profiles=tuple(_profile(tier) for tier in tiers if tier.erasure and ceph),
+        rules=tuple(rules.values()),
+        pools=tuple(pools),
+        users=tuple(resources.User(user.name, caps.derive(user, content.tiers)) for user in users),
+        qos=tuple(_qos(tier) for tier in tiers if tier.qos is Qos.FRONT_END),
+        types=tuple(_volume_type(tier) for tier in tiers if tier.volume_type),
+        associations=_associations(content.tiers),
+    )
+
+
+def placement(tier: model.Tier) -> Placement:
+    """Return where the data of a tier lies."""
+    return Placement(tier.crush_root, tier.device_class, tier.failure_domain)
+
+
+def metadata_placement(tier: model.Tier) -> Placement:
+    """Return where the replicated pool beside an erasure-coded one lies."""
+    assert tier.erasure
+    return Placement(tier.crush_root, tier.erasure.metadata_device_class, tier.failure_domain)
+
+
+def rule_name(place: Placement) -> str:
+    """Return the name of the rule that copies by a placement."""
+    prefix = '' if place.root == 'default' else f'{place.root}-'
+    return f'{prefix}{place.device_class}-{place.failure_domain}'
+
+
+def _rules(tier: model.Tier) -> list[resources.Rule]:
+    if tier.erasure is None:
+        place = placement(tier)
+        return [resources.Rule(rule_name(place), place)]
+    coded, copied = placement(tier), metadata_placement(tier)
+    name = tier.erasure.pool
+    return [
+        resources.Rule(name, coded, profile=name),
+        resources.Rule(rule_name(copied), copied),
+    ]
+
+
+def _profile(tier: model.Tier) -> resources.Profile:
+    code = tier.erasure
+    assert code
+    return resources.Profile(
+        code.pool, code.k, code.m, code.plugin, code.technique, placement(tier)
+    )
+
+
+def _pools(tier: model.Tier, ceph: resources.CephState) -> list[resources.Pool]:
+    """Return the pools of a tier, the data pool first."""
+    if tier.erasure is None:
+        rule = rule_name(placement(tier))
+        return [_data_pool(tier, ceph, tier.pool, rule, tier.copies, tier.min_size)]
+    code = tier.erasure
+    data = _data_pool(tier, ceph, code.pool, code.pool, code.chunks, code.min_size)
+    metadata = resources.Pool(
+        name=tier.pool,
+        rule=rule_name(metadata_placement(tier)),
+        size=tier.copies,
+        min_size=tier.min_size,
+        pg_num=code.metadata_pg_num,
+        autoscale='off',
+        data_pool=code.pool,
+    )
+    return [dataclasses.replace(data, profile=code.pool, overwrites=True), metadata]
+
+
+def _data_pool(
+    tier: model.Tier, ceph: resources.CephState, name: str, rule: str, size: int, min_size: int
+) -> resources.Pool:
+    policy = tier.placement_groups
+    present = ceph.pools[name].pg_num if name in ceph.pools else None
+    osds = len(ceph.serving(placement(tier)))
+    mode = tier.compression_mode
+    return resources.Pool(
+        name=name,
+        rule=rule,
+        size=size,
+        min_size=min_size,
+        pg_num=placement_groups.wanted(policy, osds, size, present),
+        autoscale='on' if policy.autoscale else 'off',
+        target_size_ratio=policy.autoscale or 0.0,
+        compression_mode=mode,
+        compression_algorithm=None if mode == 'none' else tier.compression_algorithm,
+    )
+
+
+def _qos(tier: model.Tier) -> resources.QosSpecs:
+    assert tier.volume_type
+    specs = {}
+    if tier.iops:
+        specs = {
+            'total_iops_sec_per_gb': str(int(tier.iops.iops_per_gib)),
+            'total_iops_sec_per_gb_min': str(tier.iops.iops_floor),
+            'total_iops_sec_max': str(tier.iops.iops_cap),
+        }
+    if tier.throughput_mib_per_sec:
+        specs['total_bytes_sec'] = str(tier.throughput_mib_per_sec * _MIB)
+    return resources.QosSpecs(tier.volume_type.name, _FRONT_END, specs)
+
+
+def _volume_type(tier: model.Tier) -> resources.VolumeType:
+    given = tier.volume_type
+    assert given
+    return resources.VolumeType(
+        name=given.name,
+        backend=given.backend,
+        description=given.description,
+        public=given.public,
+        qos=given.name if tier.qos is Qos.FRONT_END else None,
+    )
+
+
+def _associations(tiers: Mapping[str, model.Tier]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for tier in tiers.values():
+        for version in tier.datastore_versions:
+            assert tier.volume_type
+            found[version] = found.get(version, frozenset()) | {tier.volume_type.name}
+    return found

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has to change in Cinder (QoS specs, volume types) and in Trove (their associations)."""
+
+from collections.abc import Iterator
+
+from trove_ceph.tiers import resources
+from trove_ceph.tiers.changes import Change, Finding, Kind, Risk
+from trove_ceph.tiers.resources import CinderState, TroveState
+
+
+def plan_cinder(wanted: resources.Desired, cinder: CinderState) -> Iterator[Change | Finding]:
+    """Yield the changes of QoS specs and volume types, and what is in their way."""
+    if cinder.backends is None:
+        yield Finding("Cinder's scheduler does not answer: back ends were not checked", fatal=False)
+    for specs in wanted.qos:
+        yield from _qos(specs, cinder)
+    for volume_type in wanted.types:
+        yield from _volume_type(volume_type, cinder)
+        if cinder.backends is not None and volume_type.backend not in cinder.backends:
+            yield Finding(
+                f'volume type {volume_type.name}: no back end {volume_type.backend} has reported '
+                f"to Cinder's scheduler; volumes cannot be made until one does",
+                fatal=False,
+            )
+
+
+def _qos(specs: resources.QosSpecs, cinder: CinderState) -> Iterator[Change]:
+    found = cinder.qos.get(specs.name)
+    if found is None:
+        yield Change(Kind.QOS, specs.name, None, None, specs)
+        return
+    if found.consumer != specs.consumer:
+        yield Change(Kind.QOS, specs.name, 'consumer', found.consumer, specs.consumer)
+    for key in sorted(found.specs.keys() | specs.specs.keys()):
+        before, after = found.specs.get(key), specs.specs.get(key)
+        if before != after:
+            yield Change(Kind.QOS, specs.name, key, before, after)
+
+
+def _volume_type(wanted: resources.VolumeType, cinder: CinderState) -> Iterator[Change | Finding]:
+    found = cinder.types.get(wanted.name)
+    if found is None:
+        yield Change(Kind.TYPE, wanted.name, None, None, wanted)
+        return
+    volumes = len(cinder.volumes.get(wanted.name, ()))
+    if found.backend != wanted.backend and volumes:
+        yield Finding(
+            f'volume type {wanted.name} is in use by {volumes} volumes with the back end '
+            f'{found.backend or "of any name"}, not {wanted.backend}: name another volume type '
+            f'and retype the volumes'
+        )
+        return
+    for attribute in ('backend', 'description', 'public', 'qos'):
+        before, after = getattr(found, attribute), getattr(wanted, attribute)
+        if before != after:
+            hides = attribute == 'public' and before
+            risks = (Risk.REVOKES_ACCESS,) if hides else ()
+            yield Change(Kind.TYPE, wanted.name, attribute, before, after, risks)
+
+
+def plan_trove(
+    wanted: resources.Desired, trove: TroveState, cinder: CinderState | None
+) -> Iterator[Change | Finding]:
+    """Yield the changes of what datastore versions may use; types of no tier stay as they are.
+
+    :param cinder: resolves associations by id, if it was looked at
+    """
+    own = {volume_type.name for volume_type in wanted.types}
+    names = cinder.type_names if cinder else {}
+    for version, types in wanted.associations.items():
+        associated = trove.associations[version]
+        if associated is None:
+            yield Finding(f'datastore version {version} does not exist in Trove')
+            continue
+        found = frozenset(names.get(each, each) for each in associated)
+        after = found - own | types
+        if after == found:
+            continue
+        risks = (Risk.REVOKES_ACCESS,) if found - after else ()
+        yield Change(Kind.ASSOCIATION, version, 'volume types', found, after, risks)
+        if not found:
+            yield Finding(
+                f'datastore version {version}: from now on requests must name a volume type, and '
+                f'only {", ".join(sorted(types))} will be allowed',
+                fatal=False,
+            )

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON schema of the tiers file."""
+
+from typing import Any
+
+from trove_ceph.tiers import model
+
+_NAME = {
+    'type': 'string',
+    'pattern': '^[A-Za-z0-9][A-Za-z0-9._-]*$',
+    'description': 'a name of letters, digits, dots, dashes and underscores',
+}
+_SHARE = {
+    'type': 'number',
+    'exclusiveMinimum': 0,
+    'maximum': 1,
+    'description': 'a share above 0 and up to 1',
+}
+_RATE = {'type': 'number', 'minimum': 0, 'description': 'a number of operations per second'}
+
+
+def _count(least: int, most: int, unit: str) -> dict[str, Any]:
+    return {
+        'type': 'integer',
+        'minimum': least,
+        'maximum': most,
+        'description': f'a whole number of {unit}',
+    }
+
+
+def _object(properties: dict[str, Any], required: list[str], what: str) -> dict[str, Any]:
+    return {
+        'type': 'object',
+        'properties': properties,
+        'required': required,
+        'additionalProperties': False,
+        'description': what,
+    }
+
+
+_PG_NUM = _count(1, 65536, 'placement groups, a power of two')
+_PLACEMENT_GROUPS = {
+    'anyOf': [
+        _object({key: value}, [key], f'one of count, share and autoscale ({key})')
+        for key, value in (('count', _PG_NUM), ('share', _SHARE), ('autoscale', _SHARE))
+    ],
+    'description': 'one of the keys count, share and autoscale with its value',
+}
+_ERASURE = _object(
+    {
+        'k': _count(2, 32, 'data chunks'),
+        'm': _count(1, 16, 'coding chunks'),
+        'plugin': {'enum': ['jerasure', 'isa']},
+        'technique': {'enum': ['reed_sol_van', 'cauchy_orig', 'cauchy_good', 'cauchy']},
+        'pool': _NAME,
+        'min_size': _count(2, 48, 'chunks'),
+        'metadata_device_class': _NAME,
+        'metadata_pg_num': _PG_NUM,
+    },
+    ['k', 'm'],
+    'the keys k and m, and what else the code needs',
+)
+_COMPRESSION = _object(
+    {
+        'mode': {'enum': ['none', 'passive', 'aggressive', 'force']},
+        'algorithm': {'enum': ['snappy', 'zlib', 'zstd', 'lz4']},
+    },
+    ['mode'],
+    'the key mode, and algorithm where wanted',
+)
+_IOPS = _object(
+    {'per_gib': _RATE, 'floor': _count(0, 10**7, 'IOPS'), 'cap': _count(1, 10**7, 'IOPS')},
+    ['per_gib', 'floor', 'cap'],
+    'the keys per_gib, floor and cap',
+)
+_VOLUME_TYPE = _object(
+    {
+        'name': {
+            'type': 'string',
+            'minLength': 1,
+            'maxLength': 255,
+            'pattern': '^[^\\s,]([^,]*[^\\s,])?$',
+            'description': 'a name without commas and without blanks at its ends',
+        },
+        'backend': _NAME,
+        'description': {'type': 'string', 'maxLength': 255, 'description': 'a text'},
+        'public': {'type': 'boolean', 'description': 'true or false'},
+    },
+    ['name', 'backend'],
+    'the keys name and backend, and description and public where wanted',
+)
+_DATASTORE_VERSIONS = {
+    'type': 'array',
+    'items': {
+        'type': 'string',
+        'pattern': '^[^/\\s]+/[^/\\s]+$',
+        'description': 'a datastore and its version, as mysql/9.7.4',
+    },
+    'uniqueItems': True,
+    'description': 'a list such as [mysql/9.7.4]',
+}
+_TIER = _object(
+    {
+        'purpose': {'enum': list(model.Purpose)},
+        'device_class': _NAME,
+        'failure_domain': {'enum': list(model.FAILURE_DOMAINS)},
+        'crush_root': _NAME,
+        'pool': _NAME,
+        'copies': _count(1, 10, 'copies'),
+        'min_size': _count(1, 10, 'copies'),
+        'erasure': _ERASURE,
+        'placement_groups': _PLACEMENT_GROUPS,
+        'compression': _COMPRESSION,
+        'iops': _IOPS,
+        'throughput_mib_per_sec': _count(1, 10**6, 'MiB per second'),
+        'latency_ms': {
+            'type': 'number',
+            'exclusiveMinimum': 0,
+            'description': 'a number of milliseconds',
+        },
+        'qos': {'enum': list(model.Qos)},
+        'volume_type': _VOLUME_TYPE,
+        'datastore_versions': _DATASTORE_VERSIONS,
+    },
+    ['purpose', 'device_class', 'pool', 'copies', 'placement_groups'],
+    'the keys of a tier',
+)
+_USER = _object(
+    {
+        'role': {'enum': list(model.Role)},
+        'tiers': {
+            'type': 'array',
+            'items': _NAME,
+            'minItems': 1,
+            'uniqueItems': True,
+            'description': 'a list of names of tiers',
+        },
+    },
+    ['role'],
+    'the key role, and tiers where wanted',
+)
+TIERS_FILE = _object(
+    {
+        'tiers': {
+            'type': 'object',
+            'propertyNames': _NAME,
+            'additionalProperties': _TIER,
+            'minProperties': 1,
+            'description': 'tiers by their names',
+        },
+        'users': {
+            'type': 'object',
+            'propertyNames': {
+                'type': 'string',
+                'pattern': '^client\\.(?!admin$)[A-Za-z0-9][A-Za-z0-9._-]*$',
+                'description': 'client. and a name, and not client.admin',
+            },
+            'additionalProperties': _USER,
+            'description': 'cephx users by their names',
+        },
+    },
+    ['tiers'],
+    'the keys tiers and users',
+)

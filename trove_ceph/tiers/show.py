@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tiers as they are: devices, fill, placement groups, and what is promised to volumes."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import prettytable
+
+from trove_ceph.tiers import desired, model, resources
+
+_MIB_PER_GIB = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A tier with its facts; None where they were not looked at or there are none.
+
+    :param osds_up: OSDs of its class that are up, of ``osds`` that serve
+    :param redundancy: copies, or the erasure code
+    :param fill: share of what its data pool can hold, 0 to 1
+    :param pgs_per_osd: placement groups of its data pool on each OSD, copies counted
+    :param volumes: of its type, in all projects
+    :param promised_iops: to those volumes together
+    """
+
+    tier: str
+    purpose: str
+    device_class: str
+    osds: int | None
+    osds_up: int | None
+    pool: str
+    redundancy: str
+    exists: bool | None
+    fill: float | None
+    pg_num: int | None
+    pgs_per_osd: float | None
+    volume_type: str | None
+    iops_per_gib: float | None
+    volumes: int | None
+    provisioned_gib: int | None
+    promised_iops: int | None
+
+
+def rows(content: model.TiersFile, observed: resources.Observed) -> list[Row]:
+    """Return one row for each tier."""
+    return [_row(tier, observed) for tier in content.tiers.values()]
+
+
+def _row(tier: model.Tier, observed: resources.Observed) -> Row:
+    name = tier.pools[-1]
+    osds = observed.ceph.serving(desired.placement(tier)) if observed.ceph else None
+    pool = observed.ceph.pools.get(name) if observed.ceph else None
+    usage = observed.ceph.usage.get(name) if observed.ceph else None
+    sizes = _volumes(tier, observed)
+    code = tier.erasure
+    return Row(
+        tier=tier.name,
+        purpose=tier.purpose,
+        device_class=tier.device_class,
+        osds=None if osds is None else len(osds),
+        osds_up=None if osds is None else sum(osd.up for osd in osds),
+        pool=name,
+        redundancy=f'{code.k}+{code.m}' if code else f'{tier.copies}x',
+        exists=None if osds is None else pool is not None,
+        fill=usage.fill if usage else None,
+        pg_num=pool.pg_num if pool else None,
+        pgs_per_osd=_pgs_per_osd(pool, osds),
+        volume_type=tier.volume_type.name if tier.volume_type else None,
+        iops_per_gib=tier.iops.iops_per_gib if tier.iops else None,
+        volumes=None if sizes is None else len(sizes),
+        provisioned_gib=None if sizes is None else sum(sizes),
+        promised_iops=_promised(tier, sizes),
+    )
+
+
+def _volumes(tier: model.Tier, observed: resources.Observed) -> Sequence[int] | None:
+    if observed.cinder is None or tier.volume_type is None:
+        return None
+    return observed.cinder.volumes.get(tier.volume_type.name, ())
+
+
+def _promised(tier: model.Tier, sizes: Sequence[int] | None) -> int | None:
+    if sizes is None or tier.iops is None:
+        return None
+    return sum(tier.iops.volume_iops(size * _MIB_PER_GIB) for size in sizes)
+
+
+def _pgs_per_osd(pool: resources.Pool | None, osds: Sequence[resources.Osd] | None) -> float | None:
+    if pool is None or pool.pg_num is None or not osds:
+        return None
+    return round(pool.pg_num * pool.size / len(osds), 1)
+
+
+def table_text(found: Sequence[Row]) -> str:
+    """Return the rows as a table."""
+    table = prettytable.PrettyTable(
+        ['tier', 'purpose', 'class', 'OSDs up', 'pool', 'copies', 'fill', 'PGs', 'PGs/OSD']
+        + ['volume type', 'IOPS/GiB', 'volumes', 'GiB', 'IOPS promised']
+    )
+    table.set_style(prettytable.TableStyle.PLAIN_COLUMNS)
+    table.align = 'l'
+    table.right_padding_width = 2
+    for row in found:
+        table.add_row(
+            [row.tier, row.purpose, row.device_class]
+            + ['-' if row.osds is None else f'{row.osds_up}/{row.osds}']
+            + [f'{row.pool} (missing)' if row.exists is False else row.pool, row.redundancy]
+            + ['-' if row.fill is None else f'{row.fill:.1%}']
+            + [_cell(row.pg_num), _cell(row.pgs_per_osd), _cell(row.volume_type)]
+            + [_cell(row.iops_per_gib), _cell(row.volumes)]
+            + [_cell(row.provisioned_gib), _cell(row.promised_iops)]
+        )
+    return '\n'.join(line.rstrip() for line in table.get_string().splitlines())
+
+
+def _cell(value: object) -> object:
+    return '-' if value is None else value

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading the tiers file: schema, defaults, and what keys must have to do with each other."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trove_ceph import exceptions, schema_problems, yaml_file
+from trove_ceph.guestagent import tuning
+from trove_ceph.tiers import model, schema
+from trove_ceph.tiers.model import Purpose, Qos, Role
+from trove_ceph.yaml_file import Problem
+
+DEFAULT_PATH = '/etc/trove-ceph/tiers.yaml'
+_METADATA_PG_NUM = 16
+#: Which tiers a user of a role can work on.
+_SUITS: dict[Role, Callable[[Purpose], bool]] = {
+    Role.CINDER: lambda purpose: True,
+    Role.GLANCE: lambda purpose: purpose is Purpose.IMAGES,
+    Role.STORAGE: lambda purpose: purpose is not Purpose.IMAGES,
+}
+
+
+def load(path: str) -> model.TiersFile:
+    """Read and check a file.
+
+    :raises InvalidTiersError: it cannot be read or is wrong; the message names line and key
+    """
+    try:
+        text = Path(path).read_text(encoding='utf-8')
+    except (OSError, UnicodeDecodeError) as error:
+        raise exceptions.InvalidTiersError(f'{path}: cannot be read: {error}') from error
+    try:
+        root = yaml_file.compose(text)
+        if root is None:
+            raise exceptions.InvalidTiersError(f'{path}: must have the keys tiers and users')
+        try:
+            return parse(yaml_file.construct(root))
+        except Problem as problem:
+            where = yaml_file.place_text(root, problem.path)
+            raise exceptions.InvalidTiersError(f'{path}, {where}: {problem}') from problem
+    except yaml.YAMLError as error:
+        reason = ' '.join(str(error).split())
+        raise exceptions.InvalidTiersError(f'{path}: is not YAML: {reason}') from error
+
+
+def parse(content: Mapping[str, Any]) -> model.TiersFile:
+    """Return what a decoded file says.
+
+    :raises Problem: something is wrong; it carries the path of the key
+    """
+    for path, what in schema_problems.problems(content, schema.TIERS_FILE):
+        raise Problem(path, what)
+    tiers = {name: _tier(name, each) for name, each in content['tiers'].items()}
+    for problem in _problems_between(tiers):
+        raise problem
+    users = {name: _user(name, each, tiers) for name, each in (content.get('users') or {}).items()}
+    return model.TiersFile(tiers, users)
+
+
+def _tier(name: str, content: Mapping[str, Any]) -> model.Tier:
+    purpose = Purpose(content['purpose'])
+    copies = content['copies']
+    compression = content.get('compression', {'mode': 'none'})
+    iops = content.get('iops')
+    tier = model.Tier(
+        name=name,
+        purpose=purpose,
+        device_class=content['device_class'],
+        failure_domain=content.get('failure_domain', 'host'),
+        crush_root=content.get('crush_root', 'default'),
+        pool=content['pool'],
+        copies=copies,
+        # As Ceph's osd_pool_default_min_size of 0 has it: half of the copies, rounded up.
+        min_size=content.get('min_size', copies - copies // 2),
+        erasure=_erasure(content),
+        placement_groups=model.PlacementGroups(**content['placement_groups']),
+        compression_mode=compression['mode'],
+        compression_algorithm=compression.get('algorithm', 'snappy'),
+        iops=tuning.Tier(iops['per_gib'], iops['floor'], iops['cap']) if iops else None,
+        throughput_mib_per_sec=content.get('throughput_mib_per_sec'),
+        latency_ms=content.get('latency_ms'),
+        qos=Qos(content.get('qos', Qos.FRONT_END if iops else Qos.NONE)),
+        volume_type=_volume_type(content, purpose),
+        datastore_versions=tuple(content.get('datastore_versions', ())),
+    )
+    for key, what in _problems_within(tier):
+        raise Problem(('tiers', name, *key), what)
+    return tier
+
+
+def _erasure(content: Mapping[str, Any]) -> model.Erasure | None:
+    given = content.get('erasure')
+    if given is None:
+        return None
+    k, m = given['k'], given['m']
+    defaults = {
+        'plugin': 'jerasure',
+        'technique': 'reed_sol_van',
+        'pool': f'{content["pool"]}-data',
+        # As Ceph has it: one chunk more than are needed to read, where there are two to lose.
+        'min_size': k + min(1, m - 1),
+        'metadata_device_class': content['device_class'],
+        'metadata_pg_num': _METADATA_PG_NUM,
+    }
+    return model.Erasure(**defaults | given)
+
+
+def _volume_type(content: Mapping[str, Any], purpose: Purpose) -> model.VolumeType | None:
+    given = content.get('volume_type')
+    if given is None:
+        return None
+    defaults = {'description': '', 'public': purpose is Purpose.DATA}
+    return model.VolumeType(**defaults | given)
+
+
+def _problems_within(tier: model.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the key and the problem of values that do not fit each other in one tier."""
+    yield from _redundancy_problems(tier)
+    if tier.purpose is Purpose.DATA and tier.volume_type is None:
+        yield ('volume_type',), 'is missing: a tier for data is offered through Cinder'
+    yield from _promise_problems(tier)
+    if tier.purpose is Purpose.IMAGES and tier.volume_type is not None:
+        yield ('volume_type',), 'a tier for images holds no volumes'
+    if tier.purpose is not Purpose.DATA and tier.datastore_versions:
+        yield (
+            ('datastore_versions',),
+            f'instances are created on tiers with the purpose data, not {tier.purpose}',
+        )
+
+
+def _redundancy_problems(tier: model.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
+    if tier.copies == 1 and tier.purpose is not Purpose.REPLICA:
+        yield ('copies',), f'one copy is for the purpose replica only, not for {tier.purpose}'
+    if tier.min_size > tier.copies:
+        yield ('min_size',), f'{tier.min_size} is more than the {tier.copies} copies'
+    counts: list[tuple[tuple[str, ...], int | None]] = [
+        (('placement_groups', 'count'), tier.placement_groups.count)
+    ]
+    if tier.erasure:
+        code = tier.erasure
+        counts.append((('erasure', 'metadata_pg_num'), code.metadata_pg_num))
+        if not code.k <= code.min_size <= code.chunks:
+            yield (
+                ('erasure', 'min_size'),
+                f'{code.min_size} must be from k = {code.k} to k + m = {code.chunks}',
+            )
+    for key, count in counts:
+        if count is not None and count & (count - 1):
+            yield key, f'{count} is not a power of two'
+
+
+def _promise_problems(tier: model.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
+    if tier.iops and tier.iops.iops_cap < tier.iops.iops_floor:
+        cap, floor = tier.iops.iops_cap, tier.iops.iops_floor
+        yield ('iops', 'cap'), f'{cap} is below the floor of {floor}'
+    if tier.qos is Qos.NONE:
+        return
+    if tier.iops is None and tier.throughput_mib_per_sec is None:
+        yield ('qos',), f'{tier.qos} has nothing to hold: give iops or throughput_mib_per_sec'
+    if tier.qos is not Qos.FRONT_END:
+        return
+    if tier.volume_type is None:
+        yield ('qos',), 'front-end limits belong to a volume type, and this tier has none'
+    if tier.iops and (tier.iops.iops_per_gib < 1 or tier.iops.iops_per_gib % 1):
+        yield (
+            ('iops', 'per_gib'),
+            f'{tier.iops.iops_per_gib} must be a whole number from 1 on: Cinder takes no other in '
+            f'front-end limits; choose the next one and let the cap hold, or qos: image',
+        )
+
+
+def _problems_between(tiers: Mapping[str, model.Tier]) -> Iterator[Problem]:
+    """Yield what tiers must not share."""
+    taken: dict[tuple[str, str], str] = {}
+    for tier in tiers.values():
+        for kind, value, key in _exclusive(tier):
+            owner = taken.setdefault((kind, value), tier.name)
+            if owner != tier.name:
+                yield Problem(('tiers', tier.name, *key), f'{kind} {value} belongs to tier {owner}')
+    shares: dict[tuple[str, str], float] = {}
+    for tier in tiers.values():
+        groups = tier.placement_groups
+        share = groups.share or groups.autoscale or 0
+        place = (tier.crush_root, tier.device_class)
+        shares[place] = shares.get(place, 0) + share
+        if shares[place] > 1.0001:
+            yield Problem(
+                ('tiers', tier.name, 'placement_groups'),
+                f'the shares of device class {tier.device_class} add up to {shares[place]:g}, '
+                f'which is more than 1',
+            )
+
+
+def _exclusive(tier: model.Tier) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    yield 'pool', tier.pool, ('pool',)
+    if tier.erasure:
+        if tier.erasure.pool == tier.pool:
+            raise Problem(
+                ('tiers', tier.name, 'erasure', 'pool'), 'must not be the pool for the metadata'
+            )
+        yield 'pool', tier.erasure.pool, ('erasure', 'pool')
+    if tier.volume_type:
+        yield 'volume type', tier.volume_type.name, ('volume_type', 'name')
+        yield 'back end', tier.volume_type.backend, ('volume_type', 'backend')
+
+
+def _user(name: str, content: Mapping[str, Any], tiers: Mapping[str, model.Tier]) -> model.User:
+    role = Role(content['role'])
+    suitable = [tier.name for tier in tiers.values() if _SUITS[role](tier.purpose)]
+    for number, tier in enumerate(content.get('tiers', ())):
+        path = ('users', name, 'tiers', number)
+        if tier not in tiers:
+            raise Problem(path, f'{tier!r} is not a tier; choose from {", ".join(tiers)}')
+        if tier not in suitable:
+            purpose = tiers[tier].purpose
+            raise Problem(
+                path, f'tier {tier} is for {purpose}, which the role {role} has no use for'
+            )
+    if not suitable:
+        raise Problem(('users', name, 'role'), f'there is no tier for the role {role}')
+    return model.User(name, role, tuple(content.get('tiers', suitable)))

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML that people write: errors name the line, and no key may be given twice.
+
+Files are read by YAML 1.2's rules, by which ``on`` is a text and no switch, and ``1:4`` no number.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from trove_ceph import schema_problems
+from trove_ceph.schema_problems import ValuePath
+
+
+class Loader(yaml.SafeLoader):
+    """Reads scalars by YAML 1.2's core schema."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+
+for _tag, _pattern, _first in (
+    ('null', r'(?:~|null|Null|NULL|)', ['~', 'n', 'N', '']),
+    ('bool', r'(?:true|True|TRUE|false|False|FALSE)', list('tTfF')),
+    ('int', r'[-+]?(?:0|[1-9][0-9]*)', list('-+0123456789')),
+    (
+        'float',
+        r'[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?',
+        list('-+.0123456789'),
+    ),
+    ('merge', r'<<', ['<']),
+):
+    Loader.add_implicit_resolver(f'tag:yaml.org,2002:{_tag}', re.compile(f'^{_pattern}$'), _first)
+
+
+class Problem(Exception):
+    """A value is wrong; ``path`` says which."""
+
+    def __init__(self, path: ValuePath, what: str):
+        super().__init__(what)
+        self.path = path
+
+
+def compose(text: str) -> yaml.MappingNode | None:
+    """Return the nodes of a document, None when it is not a mapping.
+
+    :raises yaml.YAMLError: it is not YAML
+    """
+    root = yaml.compose(text, Loader)
+    return root if isinstance(root, yaml.MappingNode) else None
+
+
+def construct(root: yaml.MappingNode) -> dict[str, Any]:
+    """Return the values of a document.
+
+    :raises Problem: a key is given twice
+    """
+    for path, key in _repeated_keys(root, ()):
+        raise Problem(path, f'{key!r} is given twice')
+    constructor = Loader('')
+    try:
+        return constructor.construct_document(root)
+    finally:
+        constructor.dispose()
+
+
+def read_value(text: str) -> Any:
+    """Return the one value of a text.
+
+    :raises yaml.YAMLError: it is not YAML
+    """
+    return Loader(text).get_single_data()
+
+
+def place_text(root: yaml.Node, path: ValuePath) -> str:
+    """Return where a value is: its line, or that of what should hold it, and its path."""
+    where = schema_problems.path_text(path)
+    return f'line {_line_of(root, path)}{f": {where}" if where else ""}'
+
+
+def _repeated_keys(node: yaml.Node, path: ValuePath) -> Iterator[tuple[ValuePath, str]]:
+    seen = set()
+    for step, _, child in _children(node):
+        if isinstance(node, yaml.MappingNode):
+            if step in seen:
+                yield (*path, step), str(step)
+            seen.add(step)
+        yield from _repeated_keys(child, (*path, step))
+
+
+def _children(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:
+    """Yield step, the node that carries its line, and the value."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key.value, key, value
+    elif isinstance(node, yaml.SequenceNode):
+        for number, value in enumerate(node.value):
+            yield number, value, value
+
+
+def _line_of(node: yaml.Node, path: ValuePath) -> int:
+    line = node.start_mark.line + 1
+    for wanted in path:
+        for step, marked, child in _children(node):
+            if step == wanted:
+                line, node = marked.start_mark.line + 1, child
+                break
+        else:
+            break
+    return line

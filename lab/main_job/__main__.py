@@ -12,6 +12,7 @@ import secrets
 import sys
 import time
 
+import cloud
 import openstack
 
 from main_job import client, database, placement, report
@@ -171,21 +172,8 @@ class MainJob:
         return path.read_text()
 
     def _placement(self, instance_id):
-        admin = self.credentials['admin']
-        cloud = openstack.connect(
-            load_yaml_config=False,
-            load_envvars=False,
-            region_name=admin['OS_REGION_NAME'],
-            auth={
-                'auth_url': admin['OS_AUTH_URL'],
-                'username': admin['OS_USERNAME'],
-                'password': admin['OS_PASSWORD'],
-                'project_name': admin['OS_PROJECT_NAME'],
-                'user_domain_id': 'default',
-                'project_domain_id': 'default',
-            },
-        )
-        volumes = list(cloud.block_storage.volumes(all_projects=True, name=f'trove-{instance_id}'))
+        admin = cloud.connect(self.credentials['admin'])
+        volumes = list(admin.block_storage.volumes(all_projects=True, name=f'trove-{instance_id}'))
         if len(volumes) != 1:
             raise JobError(f'{len(volumes)} volumes are named trove-{instance_id}, 1 expected')
         return placement.prove(

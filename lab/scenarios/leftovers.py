@@ -3,7 +3,7 @@
 
 import time
 
-import openstack
+import cloud
 from troveclient.v1 import client as trove_client
 
 # What trove-tempest-plugin's base class calls everything that it makes.
@@ -14,20 +14,8 @@ POLL_SEC = 3
 
 def connect(credentials: dict):
     """Return Trove's client for an administrator's ``OS_*`` variables."""
-    cloud = openstack.connect(
-        load_yaml_config=False,
-        load_envvars=False,
-        region_name=credentials['OS_REGION_NAME'],
-        auth={
-            'auth_url': credentials['OS_AUTH_URL'],
-            'username': credentials['OS_USERNAME'],
-            'password': credentials['OS_PASSWORD'],
-            'project_name': credentials['OS_PROJECT_NAME'],
-            'user_domain_id': credentials['OS_USER_DOMAIN_ID'],
-            'project_domain_id': credentials['OS_PROJECT_DOMAIN_ID'],
-        },
-    )
-    return trove_client.Client(session=cloud.session, region_name=credentials['OS_REGION_NAME'])
+    session = cloud.connect(credentials).session
+    return trove_client.Client(session=session, region_name=credentials['OS_REGION_NAME'])
 
 
 def remove(trove, sleep=time.sleep) -> list[str]:

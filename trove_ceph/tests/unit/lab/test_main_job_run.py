@@ -210,14 +210,10 @@ class MainJobTest(MainJobTestCase):
         self.assertIn('u-1 has no floating IP', str(error))
 
     def test_one_volume_is_expected(self):
-        admin = dict.fromkeys(
-            ('OS_REGION_NAME', 'OS_AUTH_URL', 'OS_USERNAME', 'OS_PASSWORD', 'OS_PROJECT_NAME'), 'x'
-        )
         job = main_job.MainJob(self.settings)
-        job.credentials['admin'] = admin
         cloud = mock.Mock()
         with (
-            mock.patch('openstack.connect', return_value=cloud),
+            mock.patch('cloud.connect', return_value=cloud),
             mock.patch.object(placement, 'prove', return_value={'objects': 3}) as prove,
         ):
             for count in (0, 2):

@@ -6,9 +6,12 @@ import datetime
 import fcntl
 import io
 import json
+import os
 import re
 import signal
 import sys
+import threading
+import time
 import types
 from pathlib import Path
 
@@ -261,7 +264,7 @@ class LeftoversTest(base.BaseTestCase):
 
 
 _TEMPEST = """#!{python}
-import os, signal, subprocess, sys, time
+import os, subprocess, sys, time
 import subunit
 if '--list-tests' in sys.argv:
     print('{ours}[id-1]')
@@ -272,9 +275,9 @@ events.status(test_id='{ours}[id-1]', test_status='{status}')
 sys.stdout.flush()
 if {sleep}:
     worker = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])
-    with open({pid!r}, 'w') as file:
+    with open({pid!r} + '.new', 'w') as file:
         file.write(str(worker.pid))
-    os.kill(os.getppid(), signal.SIGTERM)
+    os.rename({pid!r} + '.new', {pid!r})
     time.sleep(60)
 """
 
@@ -301,8 +304,8 @@ class RunTest(base.BaseTestCase):
         program.write_text(text)
         program.chmod(0o755)
 
-    def run_scenarios(self, *words):
-        output = io.StringIO()
+    def run_scenarios(self, *words, output=None):
+        output = output or io.StringIO()
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             code = command_line.main([str(self.root), *words])
         return code, output.getvalue()
@@ -329,7 +332,15 @@ class RunTest(base.BaseTestCase):
 
     def test_time_limit_in_mid_run_leaves_results_and_no_process(self):
         self.tempest('success', sleep=True)
-        code, output = self.run_scenarios()
+        so_far = io.StringIO()
+
+        def end_in_mid_run():
+            while 'test_a\n' not in so_far.getvalue() or not (self.root / 'pid').exists():
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        threading.Thread(target=end_in_mid_run, daemon=True).start()
+        code, output = self.run_scenarios(output=so_far)
         self.assertEqual(1, code)
         self.assertIn('interrupted', output)
         self.assertIn('1 passed', output)

@@ -66,6 +66,18 @@ class ChangeNotSeenError(TroveCephError):
     """A change was made without an error, and cannot be seen; running it again is safe."""
 
 
+class QuotaExceededError(TroveCephError):
+    """A project's quota is used up, which the message names; retrying helps after it was raised."""
+
+
+class NotAdoptableError(TroveCephError):
+    """Cinder could not take it over, or not without harm, as it is; nothing was changed."""
+
+
+class AdoptionFailedError(TroveCephError):
+    """Cinder failed at what it had agreed to take over; an operator has to look at its logs."""
+
+
 class StorageError(TroveCephError):
     """Ceph refused a request, for a reason that an operator must look at, such as missing caps."""
 
@@ -100,3 +112,22 @@ class CephUnreachableError(StorageError):
 
 class CanceledError(StorageError):
     """The operation was asked to stop; the same request carries on where it ended."""
+
+
+class InvalidRequestError(StorageError):
+    """The request itself must be corrected, such as its pool or its name; nothing was done."""
+
+
+class LockLostError(StorageError):
+    """What was worked on may have been taken by somebody else, so the work was broken off."""
+
+
+class StillRunningError(StorageError):
+    """The caller's time is up, and the work goes on; waiting for it again is safe."""
+
+
+def error_class(name: str) -> type[TroveCephError]:
+    """Return the class that another process names; StorageError for one that is unknown here."""
+    found = globals().get(name)
+    is_ours = isinstance(found, type) and issubclass(found, TroveCephError)
+    return found if is_ours else StorageError

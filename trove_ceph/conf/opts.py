@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entry point ``oslo.config.opts``: what the sample configuration is generated from."""
+"""Entry points ``oslo.config.opts``: what the sample configurations are generated from."""
 
 import copy
 
 from oslo_config import cfg
 
-from trove_ceph.conf import guest
+from trove_ceph.conf import guest, storage
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
-    """Return every option group of this package with its options."""
+    """Return what the guest agent reads."""
     return [(guest.GROUP, copy.deepcopy(guest.OPTS))]
+
+
+def list_storage_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
+    """Return what the storage service reads."""
+    return [(storage.GROUP, copy.deepcopy(storage.OPTS))]

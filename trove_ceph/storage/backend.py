@@ -7,7 +7,8 @@ writes raises NoSpaceError. Back ends may be used by several threads.
 """
 
 import abc
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 
 from trove_ceph.storage import model
@@ -158,10 +159,20 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def flatten(self, image: model.ImageRef) -> None:
+    def flatten(
+        self,
+        image: model.ImageRef,
+        progress: Callable[[int, int], None] | None = None,
+        cancel: threading.Event | None = None,
+    ) -> None:
         """Copy into a clone all that it reads from its parent, and part them; it may be in use.
 
-        An image without a parent is left as it is.
+        An image without a parent is left as it is. What was copied is not copied again next time.
+
+        :param progress: told the bytes that are done, and all; it may raise StorageError, which
+            ends the work as ``cancel`` does. Called in any thread
+        :param cancel: once set, the work ends soon
+        :raises CanceledError: it was asked to end before it was done
         """
 
     @abc.abstractmethod

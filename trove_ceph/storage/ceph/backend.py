@@ -5,14 +5,15 @@ import contextlib
 import dataclasses
 import datetime
 import errno
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import rados
 import rbd
 
 from trove_ceph import exceptions
 from trove_ceph.storage import backend, model
-from trove_ceph.storage.ceph import connection, description, placement, streams
+from trove_ceph.storage.ceph import connection, description, flattening, placement, streams
 
 
 class CephBackend(backend.Backend):
@@ -72,11 +73,13 @@ class CephBackend(backend.Backend):
                 for key, _ in list(handle.metadata_list()):
                     handle.metadata_remove(key)
 
-    def flatten(self, image: model.ImageRef) -> None:
-        with self._image(image, 'flattening') as (handle, _):
-            with contextlib.suppress(rbd.ImageNotFound):
-                handle.get_parent_image_spec()
-                handle.flatten()
+    def flatten(
+        self,
+        image: model.ImageRef,
+        progress: Callable[[int, int], None] | None = None,
+        cancel: threading.Event | None = None,
+    ) -> None:
+        flattening.Flattening(self._link, image, progress, cancel).run()
 
     def set_qos(self, image: model.ImageRef, qos: model.Qos) -> None:
         with self._image(image, 'limiting') as (handle, _):

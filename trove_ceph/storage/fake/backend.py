@@ -3,6 +3,7 @@
 
 import contextlib
 import datetime
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -91,9 +92,22 @@ class FakeBackend(backend.Backend):
             clone = cluster.add(image, state.size_bytes, options)
             clone.parent = fake_cluster.Parent(parent, state)
 
-    def flatten(self, image: model.ImageRef) -> None:
+    def flatten(
+        self,
+        image: model.ImageRef,
+        progress: Callable[[int, int], None] | None = None,
+        cancel: threading.Event | None = None,
+    ) -> None:
         with self._connected() as cluster:
-            cluster.get(image).flatten()
+            found = cluster.get(image)
+            if found.parent is None:
+                return
+            for done in range(0, found.size_bytes, found.options.object_bytes):
+                if progress is not None:
+                    progress(done, found.size_bytes)
+                if cancel is not None and cancel.is_set():
+                    raise exceptions.CanceledError(f'flattening {image}: canceled')
+            found.flatten()
             cluster.drop_orphans()
 
     def set_qos(self, image: model.ImageRef, qos: model.Qos) -> None:

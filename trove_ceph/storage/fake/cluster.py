@@ -5,11 +5,12 @@ import dataclasses
 import datetime
 import itertools
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from trove_ceph import exceptions
-from trove_ceph.storage import model
+from trove_ceph.storage import ledger, model
 
 SECTOR_BYTES = 512
 
@@ -142,17 +143,33 @@ def changed_sectors(old: bytes, new: bytes, length: int) -> Iterator[tuple[int, 
             yield start, bool(after)
 
 
+@dataclasses.dataclass(frozen=True)
+class HeldLock:
+    """A lock of the ledger, of one client, until a time of the cluster's clock."""
+
+    client: object
+    holder: ledger.Holder
+    expires_at: float
+
+    def is_held_by(self, client: object, holder: ledger.Holder) -> bool:
+        return self.client is client and self.holder.cookie == holder.cookie
+
+
 class Cluster:
     """What several clients share.
 
     :param pools: each pool's capacity in bytes
+    :param clock: by which locks of the ledger end
     """
 
-    def __init__(self, pools: dict[str, int]):
+    def __init__(self, pools: dict[str, int], clock: Callable[[], float] = time.monotonic):
         self.cluster_id = str(uuid.uuid4())
         self.capacities = dict(pools)
         self.images: list[Image] = []
         self.blocklist: set[str] = set()
+        self.clock = clock
+        self.locks: dict[ledger.Lock, HeldLock] = {}
+        self.entries: dict[str, dict[str, str]] = {}
         self.lock = threading.RLock()
         self._numbers = itertools.count(1)
 

@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Ceph keeps the contract of storage."""
 
-from trove_ceph.tests.contract import storage_copies, storage_fencing, storage_images
+import time
+
+from trove_ceph.storage.ceph import connection, ledger
+from trove_ceph.tests.contract import (
+    storage_copies,
+    storage_fencing,
+    storage_images,
+    storage_ledger,
+)
 from trove_ceph.tests.functional import storage
 
 
@@ -15,3 +23,16 @@ class CopiesTest(storage_copies.CopiesContract, storage.CephStorageTestCase):
 
 class FencingTest(storage_fencing.FencingContract, storage.CephStorageTestCase):
     pass
+
+
+class LedgerTest(storage_ledger.LedgerContract, storage.CephStorageTestCase):
+    def setUp(self):
+        super().setUp()
+        self.ledger, self.other_ledger = (self._ledger() for _ in range(2))
+
+    def _ledger(self):
+        link = connection.Connection(str(self.cluster.conf), storage.USER)
+        return ledger.CephLedger(link)
+
+    def let_expire(self, seconds):
+        time.sleep(seconds)

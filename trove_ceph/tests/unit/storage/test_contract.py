@@ -4,8 +4,13 @@
 from oslotest import base
 
 from trove_ceph.storage import model
-from trove_ceph.storage.fake import backend, cluster
-from trove_ceph.tests.contract import storage_copies, storage_fencing, storage_images
+from trove_ceph.storage.fake import backend, cluster, ledger
+from trove_ceph.tests.contract import (
+    storage_copies,
+    storage_fencing,
+    storage_images,
+    storage_ledger,
+)
 
 
 class FakeStorageTestCase(base.BaseTestCase):
@@ -14,7 +19,8 @@ class FakeStorageTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         pools = (self.pool, self.second_pool, self.data_pool)
-        self.cluster = cluster.Cluster(dict.fromkeys(pools, 1024 * model.MIB))
+        self.now = 0.0
+        self.cluster = cluster.Cluster(dict.fromkeys(pools, 1024 * model.MIB), lambda: self.now)
         self.storage, self.other, self.third = (backend.FakeBackend(self.cluster) for _ in range(3))
 
     def fill(self, pool):
@@ -34,3 +40,12 @@ class CopiesTest(storage_copies.CopiesContract, FakeStorageTestCase):
 
 class FencingTest(storage_fencing.FencingContract, FakeStorageTestCase):
     pass
+
+
+class LedgerTest(storage_ledger.LedgerContract, FakeStorageTestCase):
+    def setUp(self):
+        super().setUp()
+        self.ledger, self.other_ledger = (ledger.FakeLedger(self.cluster) for _ in range(2))
+
+    def let_expire(self, seconds):
+        self.now += seconds

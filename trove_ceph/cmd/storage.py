@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``trove-ceph-storage``: serve what needs a Ceph key."""
+
+import logging as stdlib_logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.conf import storage as storage_conf
+
+LOG = logging.getLogger(__name__)
+
+PROG = 'trove-ceph-storage'
+_DESCRIPTION = (
+    'Serve snapshots, clones, copies, limits and fencing of RBD images to Trove and to operators, '
+    'over the message bus. This is the only process of trove_ceph that holds a Ceph key. Start as '
+    'many copies as you like, on any hosts: they share the work, and one takes up what another '
+    'that died has begun.'
+)
+_EPILOG = (
+    'It reads /etc/trove-ceph/trove-ceph-storage.conf unless told otherwise, and needs three '
+    'things there: [DEFAULT] transport_url, the bus that trove-taskmanager uses; '
+    '[trove_ceph_storage] ceph_conf and ceph_user, by which it finds cluster and keyring; and '
+    'tiers_file or pools, which say where it may work. SIGTERM ends it gracefully: jobs stop at '
+    'their next piece, and are taken up there. Killing it does no harm either. "trove-ceph-manage '
+    'storage jobs" tells what it does.'
+)
+
+
+def main() -> int:
+    """Serve until told to end; return the exit status."""
+    try:
+        return run(sys.argv[1:])
+    except ModuleNotFoundError as error:
+        # rados and rbd come from the distribution, the rest with the extra.
+        print(
+            f'{PROG}: the Python module {error.name} is missing; install the packages '
+            f"python3-rados and python3-rbd, and 'trove-ceph[storage]'",
+            file=sys.stderr,
+        )
+        return 1
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Serve with these command line arguments; return the exit status."""
+    conf = cfg.ConfigOpts()
+    logging.register_options(conf)
+    storage_conf.register(conf)
+    conf(
+        list(arguments),
+        project='trove-ceph',
+        prog=PROG,
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+    )
+    logging.setup(conf, PROG)
+    try:
+        return _serve(conf)
+    except (exceptions.TroveCephError, cfg.Error) as error:
+        LOG.error('Cannot serve: %s', error)
+        stdlib_logging.shutdown()
+        return 1
+
+
+def _serve(conf: cfg.ConfigOpts) -> int:
+    # Told to end while it starts, it ends when it has started.
+    end = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: end.set())
+    # Only here, so that --help works everywhere.
+    from trove_ceph.storage import api
+    from trove_ceph.storage.service import on_ceph, server
+
+    service = server.Server(on_ceph.make(conf.trove_ceph_storage), api.connect(conf))
+    service.start()
+    end.wait()
+    ended = service.stop()
+    stdlib_logging.shutdown()
+    if not ended:
+        # A thread that waits for Ceph would keep the process.
+        os._exit(0)
+    return 0

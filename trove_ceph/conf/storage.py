@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the storage service, which it reads from a configuration file of its own."""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup(
+    'trove_ceph_storage',
+    title='Storage service',
+    help='How trove-ceph-storage reaches Ceph, what it may touch there, and how much of it. All '
+    'copies of the service must agree in pools, data_pools and tiers_file.',
+)
+
+OPTS = [
+    cfg.StrOpt(
+        'ceph_conf',
+        default='/etc/ceph/ceph.conf',
+        help="Path of the cluster's ceph.conf. The key is read from the keyring that it, or Ceph's "
+        'default, names; no option here holds one.',
+    ),
+    cfg.StrOpt(
+        'ceph_user',
+        default='client.trove-ceph-storage',
+        help='Name of the cephx user, with its type. "trove-ceph-manage tiers apply" makes it with '
+        'the caps it needs and no more, if the tiers file lists it with the role "storage".',
+    ),
+    cfg.StrOpt(
+        'tiers_file',
+        default='/etc/trove-ceph/tiers.yaml',
+        help='The file that describes the storage tiers. The service works on the pools of the '
+        'tiers that the file gives to ceph_user, and refuses all others. New images are made with '
+        "their tier's data pool. Not read when pools is set.",
+    ),
+    cfg.ListOpt(
+        'pools',
+        default=[],
+        help='Pools of images on which the service works, instead of those of tiers_file. They are '
+        'replicated pools, because the ledger of locks and jobs is kept in each of them.',
+    ),
+    cfg.ListOpt(
+        'data_pools',
+        default=[],
+        help='Erasure-coded pools that may hold the data of images of pools. Not read unless pools '
+        'is set.',
+    ),
+    cfg.IntOpt(
+        'job_threads',
+        default=4,
+        min=1,
+        max=64,
+        help='Jobs, such as copies, that one copy of the service runs at once; others wait. Memory '
+        'and network grow with it, see copy_in_flight_mib and copy_mib_per_sec.',
+    ),
+    cfg.IntOpt(
+        'copy_in_flight_mib',
+        default=64,
+        min=8,
+        max=1024,
+        help='MiB that one copy or verification holds in memory, read and not yet written or '
+        'compared. Higher values hide the latency of slow disks.',
+    ),
+    cfg.IntOpt(
+        'copy_mib_per_sec',
+        default=0,
+        min=0,
+        max=102400,
+        help='MiB that one copy or verification reads from its source in a second at most; 0 is no '
+        'limit. Without one a copy takes what it gets, from databases on the same disks too.',
+    ),
+    cfg.IntOpt(
+        'job_retention_hours',
+        default=72,
+        min=1,
+        max=8760,
+        help='Hours after which a job that ended is forgotten. Until then the same request returns '
+        'its result instead of doing it again. Shorter than callers may be down is too short.',
+    ),
+    cfg.IntOpt(
+        'lock_duration_sec',
+        default=60,
+        min=15,
+        max=600,
+        help='Seconds after which work of a copy of the service that died may be taken up by '
+        'another. The locks are renewed four times in it. Shorter than an outage of an OSD or a '
+        'monitor that jobs should survive without being taken up anew is too short.',
+    ),
+    cfg.IntOpt(
+        'connect_timeout_sec',
+        default=20,
+        min=1,
+        max=300,
+        help='Seconds to wait for the first answer of a monitor.',
+    ),
+    cfg.IntOpt(
+        'operation_timeout_sec',
+        default=120,
+        min=11,
+        max=3600,
+        help='Seconds to wait for each single request to Ceph, one that waits for an OSD to come '
+        'back included. Requests over the bus need a longer rpc_response_timeout.',
+    ),
+    cfg.IntOpt(
+        'stop_timeout_sec',
+        default=60,
+        min=1,
+        max=3600,
+        help='Seconds that running jobs get to stop at their next piece when the service is told '
+        'to end. What does not stop is abandoned; another copy takes it up after '
+        "lock_duration_sec. The service manager's time-out must be longer.",
+    ),
+]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Make the ``[trove_ceph_storage]`` options readable on ``conf``; harmless when repeated."""
+    conf.register_group(GROUP)
+    conf.register_opts(OPTS, group=GROUP)

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks and entries in Ceph: all of a pool on one object, out of the way of its images.
+
+An entry is a key of the object's omap, a lock one of its advisory locks; on the same object, so
+that one request can do both. Where a pool is full, OSDs refuse what makes objects or makes them
+longer. Neither locks nor omap do once the object is there.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+
+import rados
+
+from trove_ceph import exceptions
+from trove_ceph.storage import ledger
+from trove_ceph.storage.ceph import connection, lock_class
+
+#: Neither librbd nor ``rados ls`` look into it.
+NAMESPACE = 'trove_ceph'
+OBJECT = 'ledger'
+# librados.h; Python has no name for it.
+_MUST_RENEW = 2
+# What OSDs give in one answer (osd_max_omap_entries_per_request).
+_PAGE = 1024
+
+
+class CephLedger(ledger.Ledger):
+    """The ledger of a cluster through a connection of its own.
+
+    :param link: opens no image, so nobody fences it; its requests give up long before a lock ends
+    """
+
+    def __init__(self, link: connection.Connection):
+        self._link = link
+
+    def prepare(self, pool: str) -> None:
+        with self._pool(pool, 'preparing the ledger') as context:
+            self._operate(context, lambda _: None, create=True)
+
+    def take(
+        self, lock: ledger.Lock, holder: ledger.Holder, duration_sec: int
+    ) -> ledger.Holder | None:
+        with self._pool(lock.pool, f'taking the lock {lock}') as context:
+            while True:
+                with contextlib.suppress(rados.ObjectBusy, rados.ObjectExists):
+                    self._lock(context, lock, holder, duration_sec)
+                    return None
+                found = self._find_holder(context, lock)
+                # An answer of an earlier attempt that was lost on its way took it for us.
+                if found is not None and found.cookie != holder.cookie:
+                    return found
+                if found is not None:
+                    self.renew(lock, holder, duration_sec)
+                    return None
+
+    def renew(self, lock: ledger.Lock, holder: ledger.Holder, duration_sec: int) -> None:
+        with self._pool(lock.pool, f'renewing the lock {lock}') as context, _lost(lock):
+            self._lock(context, lock, holder, duration_sec, flags=_MUST_RENEW)
+
+    @staticmethod
+    def _lock(
+        context: rados.Ioctx,
+        lock: ledger.Lock,
+        holder: ledger.Holder,
+        duration_sec: int,
+        flags: int = 0,
+    ) -> None:
+        names = (OBJECT, lock.name, holder.cookie, holder.description)
+        context.lock_exclusive(*names, duration=duration_sec, flags=flags)
+
+    def release(self, lock: ledger.Lock, holder: ledger.Holder) -> None:
+        # Unlocking would leave the attribute behind, one for each image that ever was.
+        with self._pool(lock.pool, f'releasing the lock {lock}') as context:
+            with contextlib.suppress(exceptions.LockLostError):
+                self._operate(
+                    context,
+                    lambda request: request.rm_xattr(lock_class.attribute(lock.name)),
+                    (lock, holder),
+                )
+
+    def find_holder(self, lock: ledger.Lock) -> ledger.Holder | None:
+        with self._pool(lock.pool, f'asking for the lock {lock}') as context:
+            return self._find_holder(context, lock)
+
+    @staticmethod
+    def _find_holder(context: rados.Ioctx, lock: ledger.Lock) -> ledger.Holder | None:
+        try:
+            question = lock_class.get_info(lock.name)
+            _, answer = context.execute(OBJECT, 'lock', 'get_info', question)
+        except rados.ObjectNotFound:
+            return None
+        return lock_class.read_holder(answer)
+
+    def write(
+        self,
+        pool: str,
+        entries: Mapping[str, str | None],
+        guard: tuple[ledger.Lock, ledger.Holder] | None = None,
+    ) -> None:
+        kept = {key: value.encode() for key, value in entries.items() if value is not None}
+        removed = tuple(key for key, value in entries.items() if value is None)
+        with self._pool(pool, 'writing the ledger') as context:
+
+            def fill(request: rados.WriteOp) -> None:
+                if kept:
+                    context.set_omap(request, tuple(kept), tuple(kept.values()))
+                if removed:
+                    context.remove_omap_keys(request, removed)
+
+            self._operate(context, fill, guard, create=True)
+
+    def read(self, pool: str, prefix: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        with self._pool(pool, 'reading the ledger') as context:
+            last = ''
+            while True:
+                page = self._read_page(context, prefix, last)
+                found.update(page)
+                if len(page) < _PAGE:
+                    return found
+                last = max(page)
+
+    @staticmethod
+    def _read_page(context: rados.Ioctx, prefix: str, after: str) -> dict[str, str]:
+        with rados.ReadOpCtx() as request:
+            entries, _ = context.get_omap_vals(request, after, prefix, _PAGE)
+            try:
+                context.operate_read_op(request, OBJECT)
+            except rados.ObjectNotFound:
+                return {}
+            return {key: value.decode() for key, value in entries}
+
+    @staticmethod
+    def _operate(
+        context: rados.Ioctx,
+        fill: Callable[[rados.WriteOp], None],
+        guard: tuple[ledger.Lock, ledger.Holder] | None = None,
+        create: bool = False,
+    ) -> None:
+        """Send one request, all of which is done or nothing."""
+        with contextlib.ExitStack() as stack:
+            request = stack.enter_context(rados.WriteOpCtx())
+            if guard is not None:
+                lock, holder = guard
+                stack.enter_context(_lost(lock))
+                asserted = lock_class.assert_locked(lock.name, holder.cookie)
+                request.execute('lock', 'assert_locked', asserted)
+            if create:
+                request.new(rados.LIBRADOS_CREATE_IDEMPOTENT)
+            fill(request)
+            context.operate_write_op(request, OBJECT)
+
+    @contextlib.contextmanager
+    def _pool(self, pool: str, subject: str) -> Iterator[rados.Ioctx]:
+        with self._link.pool(pool) as context:
+            context.set_namespace(NAMESPACE)
+            with self._link.translated(f'{subject} of pool {pool}', [pool]):
+                yield context
+
+
+@contextlib.contextmanager
+def _lost(lock: ledger.Lock) -> Iterator[None]:
+    """Tell that a lock is not ours from all else that may go wrong."""
+    try:
+        yield
+    except (rados.ObjectNotFound, rados.ObjectBusy) as error:
+        raise exceptions.LockLostError(f'{lock}: is not held any more') from error

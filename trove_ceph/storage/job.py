@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Long work, and how far it is."""
+
+import dataclasses
+import datetime
+import enum
+import re
+from typing import Any
+
+from trove_ceph import exceptions
+from trove_ceph.storage import ledger, model
+
+MAX_FENCE_SEC = 600
+_OPERATION_ID = re.compile(r'[A-Za-z0-9][A-Za-z0-9._:-]{0,127}')
+
+
+class State(enum.StrEnum):
+    """Where a job is in its life.
+
+    Waiting for a thread, or running, it has a holder that is alive. An interrupted one lost it, or
+    was stopped with it. The same start carries on with what was interrupted, canceled or failed.
+    """
+
+    WAITING = 'waiting'
+    RUNNING = 'running'
+    DONE = 'done'
+    FAILED = 'failed'
+    CANCELED = 'canceled'
+    INTERRUPTED = 'interrupted'
+
+    @property
+    def is_active(self) -> bool:
+        return self in (State.WAITING, State.RUNNING)
+
+
+def image_lock(image: model.ImageRef) -> ledger.Lock:
+    """What somebody holds who changes what an image is."""
+    return ledger.Lock(image.pool, image.name)
+
+
+def snapshot_lock(snapshot: model.SnapshotRef) -> ledger.Lock:
+    """What somebody holds who reads a snapshot for long, or removes it."""
+    return ledger.Lock(snapshot.pool, f'{snapshot.image}@{snapshot.name}')
+
+
+def limits_lock(image: model.ImageRef) -> ledger.Lock:
+    """What somebody holds who sets the limits of an image, which may go on being copied."""
+    return ledger.Lock(image.pool, f'{image.name}/limits')
+
+
+def fence_lock(image: model.ImageRef) -> ledger.Lock:
+    """What somebody holds who fences an image, whatever else is being done to it."""
+    return ledger.Lock(image.pool, f'{image.name}/fence')
+
+
+def trash_lock(pool: str, image_id: str) -> ledger.Lock:
+    """What somebody holds who restores or purges an image in the trash."""
+    return ledger.Lock(pool, f'trash/{image_id}')
+
+
+class Work:
+    """What a job does; each kind says what it holds meanwhile."""
+
+    @property
+    def locks(self) -> tuple[ledger.Lock, ...]:
+        """The locks it needs; the pool of the first is where the job is kept."""
+        raise NotImplementedError
+
+    @property
+    def source(self) -> model.ImageRef | None:
+        """The image that it reads, which must not be purged meanwhile."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Flatten(Work):
+    """Copy into a clone all that it reads from its parent, and part them."""
+
+    image: model.ImageRef
+
+    @property
+    def locks(self) -> tuple[ledger.Lock, ...]:
+        return (image_lock(self.image),)
+
+    def __str__(self) -> str:
+        return f'flatten {self.image}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Copy(Work):
+    """Make an image hold a complete, compared copy of a snapshot.
+
+    :param since: an earlier snapshot that the image has a copy of; None copies everything
+    :param options: how the image is made; None: as its pool's tier says
+    :param compare_all: compare everything, not only what the increment moved
+    """
+
+    snapshot: model.SnapshotRef
+    image: model.ImageRef
+    since: str | None = None
+    options: model.ImageOptions | None = None
+    compare_all: bool = False
+
+    @property
+    def locks(self) -> tuple[ledger.Lock, ...]:
+        read = [self.snapshot]
+        if self.since is not None:
+            read.append(self.snapshot.of.snapshot(self.since))
+        return (image_lock(self.image), *map(snapshot_lock, read))
+
+    @property
+    def source(self) -> model.ImageRef:
+        return self.snapshot.of
+
+    def __str__(self) -> str:
+        since = f' since {self.since}' if self.since else ''
+        return f'copy {self.snapshot} to {self.image}{since}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Verify(Work):
+    """Compare a copy with its source, byte for byte."""
+
+    snapshot: model.SnapshotRef
+    copy: model.SnapshotRef
+
+    @property
+    def locks(self) -> tuple[ledger.Lock, ...]:
+        return snapshot_lock(self.copy), snapshot_lock(self.snapshot)
+
+    @property
+    def source(self) -> model.ImageRef:
+        return self.snapshot.of
+
+    def __str__(self) -> str:
+        return f'verify {self.copy} against {self.snapshot}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Fence(Work):
+    """Cut off every client that holds an image, and prove it; other work on it is canceled.
+
+    :param timeout_sec: how long clients may keep appearing
+    """
+
+    image: model.ImageRef
+    timeout_sec: int = 60
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.timeout_sec <= MAX_FENCE_SEC:
+            raise ValueError(f'timeout_sec {self.timeout_sec}: must be 1 to {MAX_FENCE_SEC}')
+
+    @property
+    def locks(self) -> tuple[ledger.Lock, ...]:
+        return (fence_lock(self.image),)
+
+    def __str__(self) -> str:
+        return f'fence {self.image}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Purge(Work):
+    """Delete an image in the trash for good, with its snapshots."""
+
+    pool: str
+    image_id: str
+
+    @property
+    def locks(self) -> tuple[ledger.Lock, ...]:
+        return (trash_lock(self.pool, self.image_id),)
+
+    def __str__(self) -> str:
+        return f'purge image {self.image_id} of the trash of pool {self.pool}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One piece of long work.
+
+    :param operation_id: chosen by the caller; the same for the same work
+    :param phase: what is being done, such as ``copying``
+    :param done_bytes: how far it is in this phase; what is skipped counts
+    :param bytes_per_sec: what is really moved
+    :param left_sec: until the end of this phase, at the pace so far
+    :param error: the name of a class of trove_ceph.exceptions
+    :param holder: the copy of the service that had it last
+    :param attempt: counts from 1
+    """
+
+    operation_id: str
+    work: Any
+    state: State
+    holder: str
+    attempt: int
+    started_at: datetime.datetime
+    updated_at: datetime.datetime
+    phase: str = ''
+    done_bytes: int = 0
+    total_bytes: int = 0
+    bytes_per_sec: float = 0.0
+    left_sec: float | None = None
+    result: Any = None
+    error: str | None = None
+    message: str | None = None
+
+    def __str__(self) -> str:
+        return f'{self.operation_id} ({self.work})'
+
+    def raise_error(self) -> None:
+        """Raise what made it fail, as its own class."""
+        if self.error is not None:
+            raise exceptions.error_class(self.error)(self.message)
+
+
+def check_operation_id(operation_id: str) -> None:
+    """Refuse what cannot be an operation's id.
+
+    :raises InvalidRequestError: it is too long, or holds other than letters, digits and ``._:-``
+    """
+    if not _OPERATION_ID.fullmatch(operation_id):
+        raise exceptions.InvalidRequestError(
+            f'operation id {operation_id!r}: must be up to 128 letters, digits and . _ : -'
+        )

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be asked of the storage service over the bus."""
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import oslo_messaging as messaging
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.storage import backend, fencing, job, ledger, model
+from trove_ceph.storage.service import jobs, leases, pools
+
+LOG = logging.getLogger(__name__)
+
+Answer = TypeVar('Answer')
+
+#: Changed with ``api.VERSION``: the first number when old callers are not understood any more.
+VERSION = '1.0'
+
+
+def _verb(method: Callable[..., Answer]) -> Callable[..., Answer]:
+    """Have errors that callers are to handle cross the bus, without a traceback in the log."""
+
+    @messaging.expected_exceptions(exceptions.TroveCephError)
+    @functools.wraps(method)
+    def called(self: 'Endpoint', ctxt: dict[str, Any], **arguments: Any) -> Answer:
+        try:
+            return method(self, **arguments)
+        except exceptions.TroveCephError as error:
+            LOG.info('%s: refused: %s', method.__name__, error)
+            raise
+
+    return called
+
+
+class Endpoint:
+    """The verbs. Those that change something hold a lock for it; those that only look hold none.
+
+    :param ours: the pools, beyond which nothing is looked at nor changed
+    """
+
+    target = messaging.Target(version=VERSION)
+
+    def __init__(
+        self,
+        storage: backend.Backend,
+        ours: pools.Pools,
+        held: leases.Leases,
+        work: jobs.Jobs,
+        wait_sec: float = jobs.PATIENCE_SEC,
+    ):
+        self._storage = storage
+        self._pools = ours
+        self._leases = held
+        self._jobs = work
+        self._wait_sec = wait_sec
+
+    # Looking.
+
+    @_verb
+    def describe(self, image: model.ImageRef) -> model.ImageFacts:
+        self._pools.check(image)
+        return self._storage.describe(image)
+
+    @_verb
+    def list_trash(self, pool: str) -> list[model.TrashedImage]:
+        self._pools.check_pool(pool)
+        return self._storage.list_trash(pool)
+
+    @_verb
+    def usage(self, pool: str) -> model.PoolUsage:
+        if pool not in self._pools.data:
+            self._pools.check_pool(pool)
+        return self._storage.usage(pool)
+
+    @_verb
+    def usage_of_tier(self, tier: str) -> list[model.PoolUsage]:
+        return [self._storage.usage(pool) for pool in self._pools.of_tier(tier)]
+
+    # Changing, soon over.
+
+    @_verb
+    def create_snapshot(self, snapshot: model.SnapshotRef) -> model.SnapshotFacts:
+        self._pools.check(snapshot)
+        with self._changing('create_snapshot', snapshot, job.snapshot_lock(snapshot)):
+            self._storage.create_snapshot(snapshot)
+        found = self._storage.describe(snapshot.of).find_snapshot(snapshot.name)
+        if found is None:
+            raise exceptions.NotFoundError(f'{snapshot}: was removed as soon as it was made')
+        return found
+
+    @_verb
+    def remove_snapshot(self, snapshot: model.SnapshotRef) -> None:
+        self._pools.check(snapshot)
+        with self._changing('remove_snapshot', snapshot, job.snapshot_lock(snapshot)):
+            self._storage.remove_snapshot(snapshot)
+
+    @_verb
+    def clone(
+        self,
+        snapshot: model.SnapshotRef,
+        image: model.ImageRef,
+        qos: model.Qos,
+        options: model.ImageOptions | None,
+    ) -> None:
+        self._pools.check(snapshot, image, options)
+        with self._changing('clone', image, job.image_lock(image)):
+            try:
+                how = self._pools.options_for(image, options)
+                self._storage.clone(snapshot, image, how)
+            except exceptions.AlreadyExistsError:
+                # An earlier attempt may have made it, and not come to the limits.
+                if self._storage.describe(image).parent != snapshot:
+                    raise
+            self._storage.set_qos(image, qos)
+
+    @_verb
+    def set_qos(self, image: model.ImageRef, qos: model.Qos) -> None:
+        self._pools.check(image)
+        with self._changing('set_qos', image, job.limits_lock(image)):
+            self._storage.set_qos(image, qos)
+
+    @_verb
+    def unfence(self, image: model.ImageRef) -> None:
+        self._pools.check(image)
+        with self._changing('unfence', image, job.fence_lock(image)):
+            fencing.unfence(self._storage, image)
+
+    @_verb
+    def trash(self, image: model.ImageRef) -> model.TrashedImage:
+        self._pools.check(image)
+        with self._changing('trash', image, job.image_lock(image)):
+            return self._storage.trash(image)
+
+    @_verb
+    def restore(self, pool: str, image_id: str, name: str) -> None:
+        image = model.ImageRef(pool, name)
+        self._pools.check(image)
+        self._pools.check_image_id(image_id)
+        locks = job.trash_lock(pool, image_id), job.image_lock(image)
+        with self._changing('restore', image, *locks):
+            self._storage.restore(pool, image_id, name)
+
+    # Long.
+
+    @_verb
+    def start(self, operation_id: str, work: job.Work) -> job.Job:
+        job.check_operation_id(operation_id)
+        if isinstance(work, job.Purge):
+            self._pools.check_pool(work.pool)
+            self._pools.check_image_id(work.image_id)
+        self._pools.check(work)
+        return self._jobs.start(operation_id, work)
+
+    @_verb
+    def find_job(self, operation_id: str) -> job.Job:
+        return self._jobs.find(operation_id)
+
+    @_verb
+    def list_jobs(self) -> list[job.Job]:
+        return self._jobs.all()
+
+    @_verb
+    def cancel(self, operation_id: str) -> job.Job:
+        return self._jobs.cancel(operation_id)
+
+    @contextlib.contextmanager
+    def _changing(self, verb: str, subject: object, *locks: ledger.Lock) -> Iterator[None]:
+        began = time.monotonic()
+        with self._leases.held(locks, verb, self._wait_sec):
+            yield
+        LOG.info('%s %s: done in %.3f s', verb, subject, time.monotonic() - began)

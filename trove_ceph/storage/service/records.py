@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is remembered of jobs, in Ceph: readable from any copy of the service, outliving them all.
+
+The record of a job is an entry beside its first lock, and is written only under that lock. Whoever
+lost the lock can therefore not write over what its successor remembers. A record that says running
+while nobody holds the lock with the record's cookie is that of a job whose holder died.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.storage import job, ledger, wire
+
+LOG = logging.getLogger(__name__)
+
+_JOB = 'job/'
+_CANCEL = 'cancel/'
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A job as it is kept.
+
+    :param cookie: that of the lock under which it was written
+    :param source_id: the id of the image that it reads
+    """
+
+    job: job.Job
+    cookie: str
+    source_id: str | None = None
+
+    @property
+    def lock(self) -> ledger.Lock:
+        """The lock beside which it is kept."""
+        return self.job.work.locks[0]
+
+
+class Records:
+    """The records of all jobs.
+
+    :param pools: all in which there may be some
+    """
+
+    def __init__(self, entries: ledger.Ledger, pools: Sequence[str]):
+        self._ledger = entries
+        self._pools = pools
+
+    def find(self, operation_id: str) -> Record | None:
+        """Return the record of an operation, wherever it is kept."""
+        for pool in self._pools:
+            key = _JOB + operation_id
+            found = self._ledger.read(pool, key).get(key)
+            if found is not None:
+                return self._as_it_is(_load(found))
+        return None
+
+    def all(self) -> Iterator[Record]:
+        """Return each of them."""
+        for pool in self._pools:
+            for key, text in self._ledger.read(pool, _JOB).items():
+                try:
+                    yield self._as_it_is(_load(text))
+                except exceptions.InvalidRequestError as error:
+                    LOG.warning('%s of pool %s is left out: %s', key, pool, error)
+
+    def _as_it_is(self, record: Record) -> Record:
+        """Tell of a job whose holder died that it is interrupted."""
+        if not record.job.state.is_active or self.is_held(record):
+            return record
+        # It may have ended, or been taken up, between the two looks.
+        key = _JOB + record.job.operation_id
+        again = self._ledger.read(record.lock.pool, key).get(key)
+        if again is None:
+            return _interrupted(record)
+        latest = _load(again)
+        return _interrupted(latest) if latest.cookie == record.cookie else latest
+
+    def is_held(self, record: Record) -> bool:
+        """Whether whoever wrote a record still has its lock."""
+        holder = self._ledger.find_holder(record.lock)
+        return holder is not None and holder.cookie == record.cookie
+
+    def write(self, record: Record, guard: tuple[ledger.Lock, ledger.Holder]) -> None:
+        """Remember a job; one that is not active cannot be canceled any more.
+
+        :raises LockLostError: the lock is not ours
+        """
+        operation_id = record.job.operation_id
+        entries: dict[str, str | None] = {_JOB + operation_id: _dump(record)}
+        if not record.job.state.is_active:
+            entries[_CANCEL + operation_id] = None
+        self._ledger.write(record.lock.pool, entries, guard)
+
+    def forget(self, record: Record, guard: tuple[ledger.Lock, ledger.Holder]) -> None:
+        """Remove what is remembered of a job."""
+        operation_id = record.job.operation_id
+        keys = (_JOB + operation_id, _CANCEL + operation_id)
+        self._ledger.write(record.lock.pool, dict.fromkeys(keys), guard)
+
+    def ask_to_cancel(self, record: Record) -> None:
+        """Leave word for whoever runs a job now, and for nobody who takes it up later."""
+        key = _CANCEL + record.job.operation_id
+        self._ledger.write(record.lock.pool, {key: record.cookie})
+
+    def asked_to_cancel(self) -> frozenset[str]:
+        """Return the cookies of the jobs that are to be canceled."""
+        return frozenset(
+            cookie for pool in self._pools for cookie in self._ledger.read(pool, _CANCEL).values()
+        )
+
+
+def _dump(record: Record) -> str:
+    return json.dumps(
+        {
+            'job': wire.encode(record.job),
+            'cookie': record.cookie,
+            'source_id': record.source_id,
+        }
+    )
+
+
+def _load(text: str) -> Record:
+    content = json.loads(text)
+    return Record(wire.decode(content['job']), content['cookie'], content['source_id'])
+
+
+def _interrupted(record: Record) -> Record:
+    found = dataclasses.replace(record.job, state=job.State.INTERRUPTED, left_sec=None)
+    return dataclasses.replace(record, job=found)

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service as a whole: made from its configuration, started and stopped."""
+
+import concurrent.futures
+import os
+import socket
+import threading
+import time
+
+import oslo_messaging as messaging
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.storage import api, backend, ledger, model, wire
+from trove_ceph.storage.service import endpoint, jobs, leases, pools, records, works
+from trove_ceph.tiers import tiers_file
+
+LOG = logging.getLogger(__name__)
+
+#: Progress is written down, and word to cancel looked for, as often.
+_BEAT_SEC = 2.0
+_FORGET_EVERY_SEC = 600.0
+#: How often locks are renewed within their duration.
+_RENEWALS = 4
+# librados needs more than ten seconds to look for a restarted OSD at its new address.
+_LEAST_LEDGER_SEC = 11
+
+
+def ledger_timeout_sec(lock_duration_sec: int) -> int:
+    """Return how long a request of the ledger may wait for an OSD to come back.
+
+    As long as it may, because one that fails costs the locks: whoever connects anew is another
+    client, and locks belong to the old one.
+    """
+    usable = leases.SAFE_PART - 1 / _RENEWALS
+    return max(_LEAST_LEDGER_SEC, int(lock_duration_sec * usable))
+
+
+def find_pools(options: cfg.GroupAttr) -> pools.Pools:
+    """Return the pools that the configuration lets the service work on.
+
+    :raises InvalidTiersError: the tiers file is wrong, or gives the user nothing
+    """
+    if options.pools:
+        return pools.Pools(tuple(options.pools), tuple(options.data_pools))
+    content = tiers_file.load(options.tiers_file)
+    user = content.users.get(options.ceph_user)
+    if user is None:
+        raise exceptions.InvalidTiersError(
+            f'{options.tiers_file}: has no user {options.ceph_user}; list it under users with the '
+            'role storage, or set pools'
+        )
+    tiers = [content.tiers[name] for name in user.tiers]
+    return pools.Pools(
+        images=tuple(tier.pool for tier in tiers),
+        data=tuple(tier.erasure.pool for tier in tiers if tier.erasure),
+        data_pools={tier.pool: tier.erasure.pool for tier in tiers if tier.erasure},
+        tiers={tier.name: tier.pools for tier in tiers},
+    )
+
+
+class Service:
+    """One copy of the service, without the bus.
+
+    :param storage: does the work
+    :param entries: a client of its own
+    """
+
+    def __init__(
+        self,
+        storage: backend.Backend,
+        entries: ledger.Ledger,
+        ours: pools.Pools,
+        options: cfg.GroupAttr,
+        name: str | None = None,
+    ):
+        self.name = name or f'{socket.gethostname()}:{os.getpid()}'
+        self._ledger = entries
+        self._pools = ours
+        self._stop_timeout_sec = options.stop_timeout_sec
+        self._renew_sec = options.lock_duration_sec / _RENEWALS
+        self._leases = leases.Leases(entries, self.name, options.lock_duration_sec)
+        self._threads = concurrent.futures.ThreadPoolExecutor(
+            options.job_threads, thread_name_prefix='job'
+        )
+        limits = works.Limits(
+            options.copy_in_flight_mib * model.MIB,
+            options.copy_mib_per_sec * model.MIB or None,
+        )
+        self._jobs = jobs.Jobs(
+            works.Tools(storage, ours, limits),
+            records.Records(entries, ours.images),
+            self._leases,
+            self._threads,
+            options.job_retention_hours * 3600,
+        )
+        self.endpoint = endpoint.Endpoint(storage, ours, self._leases, self._jobs)
+        self._ending = threading.Event()
+        self._keeping = [
+            threading.Thread(target=self._keep_leases, name='leases', daemon=True),
+            threading.Thread(target=self._keep_jobs, name='jobs', daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Begin to keep what is held; needs no answer of Ceph yet."""
+        for thread in self._keeping:
+            thread.start()
+
+    def stop(self) -> bool:
+        """Have jobs stop where they can be taken up again; return whether all did in time."""
+        ended = self._jobs.stop(self._stop_timeout_sec)
+        self._ending.set()
+        for thread in self._keeping:
+            thread.join()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        return ended
+
+    def _keep_leases(self) -> None:
+        while not self._ending.wait(self._renew_sec):
+            self._leases.renew_all()
+
+    def _keep_jobs(self) -> None:
+        unprepared = set(self._pools.images)
+        forget_at = time.monotonic()
+        while True:
+            try:
+                for pool in sorted(unprepared):
+                    self._ledger.prepare(pool)
+                    unprepared.discard(pool)
+                self._jobs.beat()
+                if time.monotonic() >= forget_at:
+                    forget_at = time.monotonic() + _FORGET_EVERY_SEC
+                    self._jobs.forget_old()
+            except exceptions.StorageError as error:
+                LOG.warning('Will try again: %s', error)
+            if self._ending.wait(_BEAT_SEC):
+                return
+
+
+class Server:
+    """A copy of the service on the bus."""
+
+    def __init__(self, service: Service, transport: messaging.Transport):
+        self._service = service
+        self._server = messaging.get_rpc_server(
+            transport,
+            messaging.Target(exchange=api.EXCHANGE, topic=api.TOPIC, server=service.name),
+            [service.endpoint],
+            serializer=wire.Serializer(),
+        )
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._service.start()
+        self._server.start()
+        LOG.info('%s answers on topic %s', self._service.name, api.TOPIC)
+
+    def stop(self) -> bool:
+        """Answer what was asked, and stop; return whether all jobs stopped in time."""
+        self._server.stop()
+        ended = self._service.stop()
+        self._server.wait()
+        LOG.info('%s has stopped%s', self._service.name, '' if ended else ', abandoning jobs')
+        return ended

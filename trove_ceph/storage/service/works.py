@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do what a job says."""
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from trove_ceph import exceptions
+from trove_ceph.storage import backend, copying, fencing, flow, job, model, verify
+from trove_ceph.storage.service import pools
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """How much of the machine and of Ceph one copy may take.
+
+    :param bytes_per_sec: None is no limit
+    """
+
+    in_flight_bytes: int = 64 * model.MIB
+    bytes_per_sec: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Tools:
+    """What work is done with, and on."""
+
+    storage: backend.Backend
+    ours: pools.Pools
+    limits: Limits
+
+
+class Progress:
+    """How far a job is, as its thread tells it and others read it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._began = clock()
+        self._began_at_bytes = 0
+        self._phase = ''
+        self._done_bytes = 0
+        self._total_bytes = 0
+        self._moved_bytes = 0
+
+    def note(self, phase: str, done_bytes: int, total_bytes: int, moved_bytes: int) -> None:
+        """Tell how far a phase is.
+
+        :param moved_bytes: since the phase began in this attempt
+        """
+        with self._mutex:
+            if phase != self._phase:
+                self._phase = phase
+                self._began = self._clock()
+                self._began_at_bytes = done_bytes
+            self._done_bytes, self._total_bytes = done_bytes, total_bytes
+            self._moved_bytes = moved_bytes
+
+    def onto(self, found: job.Job) -> job.Job:
+        """Return a job with its progress filled in."""
+        with self._mutex:
+            elapsed = self._clock() - self._began
+            advanced = self._done_bytes - self._began_at_bytes
+            left = self._total_bytes - self._done_bytes
+            return dataclasses.replace(
+                found,
+                phase=self._phase,
+                done_bytes=self._done_bytes,
+                total_bytes=self._total_bytes,
+                bytes_per_sec=round(self._moved_bytes / elapsed) if elapsed > 0 else 0.0,
+                left_sec=round(left * elapsed / advanced, 1) if advanced > 0 else None,
+            )
+
+
+def perform(
+    tools: Tools,
+    work: job.Work,
+    progress: Progress,
+    cancel: threading.Event,
+    is_allowed: Callable[[], bool],
+) -> Any:
+    """Do it, from wherever an earlier attempt left it, and return its result.
+
+    :param is_allowed: asked before each piece; once it says no, nothing more is begun
+    :raises CanceledError: ``cancel`` was set, or it is not allowed any more
+    """
+
+    def note(phase: str, done_bytes: int, total_bytes: int, moved_bytes: int) -> None:
+        progress.note(phase, done_bytes, total_bytes, moved_bytes)
+        if not is_allowed():
+            raise exceptions.CanceledError(f'{work}: not allowed to go on')
+
+    def note_copy(now: flow.Progress) -> None:
+        note(now.phase, now.position_bytes, now.size_bytes, now.moved_bytes)
+
+    storage, limits = tools.storage, tools.limits
+    flowing = flow.Flow(limits.in_flight_bytes, limits.bytes_per_sec, cancel, note_copy)
+    match work:
+        case job.Flatten(image):
+            storage.flatten(
+                image, lambda done, total: note('flattening', done, total, done), cancel
+            )
+            return None
+        case job.Copy(snapshot, image, since, options, compare_all):
+            return copying.copy(
+                storage,
+                snapshot,
+                storage,
+                image,
+                since=since,
+                options=tools.ours.options_for(image, options),
+                limits=flowing,
+                compare_all=compare_all,
+            )
+        case job.Verify(snapshot, copy):
+            with storage.open_reader(snapshot) as source, storage.open_reader(copy) as copied:
+                return verify.compare(source, copied, None, flowing, str(copy))
+        case job.Fence(image, timeout_sec):
+            progress.note('fencing', 0, 0, 0)
+            return fencing.fence(storage, image, timeout_sec)
+        case job.Purge(pool, image_id):
+            progress.note('purging', 0, 0, 0)
+            storage.purge(pool, image_id)
+            return None
+    raise exceptions.InvalidRequestError(f'{work}: is no work of this service')

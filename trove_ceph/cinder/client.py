@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one place where adoption speaks to Cinder, as an administrator or as a project's member."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import cinderclient.client
+import cinderclient.exceptions
+import keystoneauth1.exceptions
+
+from trove_ceph import exceptions
+from trove_ceph.cinder import model
+
+# Stein's: the first that transfers a volume with its snapshots.
+API_VERSION = '3.55'
+
+_ERRORS = (
+    cinderclient.exceptions.ClientException,
+    keystoneauth1.exceptions.ClientException,
+)
+_NOT_FOUND = (cinderclient.exceptions.NotFound, keystoneauth1.exceptions.NotFound)
+
+
+class Cinder:
+    """Cinder of one region, with the rights of one token.
+
+    Every method raises ServiceUnavailableError when it refuses or does not answer, and
+    QuotaExceededError where the project has no quota left.
+
+    :param client: of cinderclient, API_VERSION or later
+    :param project_id: of its token: what is managed with it belongs to this project
+    """
+
+    def __init__(self, client: Any, project_id: str):
+        self._client = client
+        self.project_id = project_id
+
+    @classmethod
+    def of_session(cls, session: Any, **options: Any) -> 'Cinder':
+        """Return the one that a session of keystoneauth1 reaches.
+
+        :param options: of cinderclient.client.Client, such as ``region_name``
+        """
+        with _translated('Cinder cannot be reached'):
+            client = cinderclient.client.Client(API_VERSION, session=session, **options)
+            return cls(client, session.get_project_id())
+
+    def find_volumes(self, operation_id: str) -> list[model.Volume]:
+        """List the volumes that an operation made, in all projects, whatever became of them."""
+        metadata = {model.OPERATION_KEY: operation_id}
+        with _translated(f'listing the volumes of operation {operation_id}'):
+            found = self._client.volumes.list(
+                search_opts={'all_tenants': 1, 'metadata': str(metadata)}
+            )
+        return [each for each in map(_volume, found) if metadata.items() <= each.metadata.items()]
+
+    def find_volume(self, volume_id: str) -> model.Volume | None:
+        with _translated(f'showing volume {volume_id}'):
+            try:
+                return _volume(self._client.volumes.get(volume_id))
+            except _NOT_FOUND:
+                return None
+
+    def manage_volume(self, wanted: model.ImageToAdopt) -> str:
+        """Ask to take an image over as a volume of our own project, and return its id.
+
+        Cinder renames the image; ``creating`` ends in ``available`` or ``error``.
+        """
+        with _translated(f'managing {wanted.image}'):
+            made = self._client.volumes.manage(
+                wanted.backend,
+                {'source-name': wanted.image.name},
+                name=wanted.name,
+                description=wanted.description,
+                volume_type=wanted.volume_type,
+                metadata=_marked(wanted.metadata, wanted.operation_id),
+                bootable=wanted.bootable,
+            )
+        return made.id
+
+    def delete_volume(self, volume_id: str) -> None:
+        """Ask to delete a volume with its image; nothing if there is none."""
+        with _translated(f'deleting volume {volume_id}'), contextlib.suppress(*_NOT_FOUND):
+            self._client.volumes.delete(volume_id)
+
+    def set_volume_status(self, volume_id: str, status: str) -> None:
+        """Have Cinder believe that a volume has a status."""
+        with _translated(f'setting volume {volume_id} to {status}'):
+            self._client.volumes.reset_state(volume_id, status)
+
+    def list_snapshots(self, volume_id: str) -> list[model.Snapshot]:
+        """List the snapshots of a volume, in all projects."""
+        with _translated(f'listing the snapshots of volume {volume_id}'):
+            return [
+                _snapshot(each)
+                for each in self._client.volume_snapshots.list(
+                    search_opts={'all_tenants': 1, 'volume_id': volume_id}
+                )
+            ]
+
+    def find_snapshot(self, snapshot_id: str) -> model.Snapshot | None:
+        with _translated(f'showing snapshot {snapshot_id}'):
+            try:
+                return _snapshot(self._client.volume_snapshots.get(snapshot_id))
+            except _NOT_FOUND:
+                return None
+
+    def manage_snapshot(self, wanted: model.SnapshotToAdopt) -> str:
+        """Ask to take a snapshot over into our own project, and return its id.
+
+        Cinder renames and protects it; ``creating`` ends in ``available`` or ``error``.
+        """
+        with _translated(f'managing {wanted.snapshot}'):
+            made = self._client.volume_snapshots.manage(
+                wanted.volume_id,
+                {'source-name': wanted.snapshot.name},
+                name=wanted.name,
+                description=wanted.description,
+                metadata=_marked(wanted.metadata, wanted.operation_id),
+            )
+        return made.id
+
+    def delete_snapshot(self, snapshot_id: str) -> None:
+        """Ask to delete a snapshot, in Ceph too; nothing if there is none."""
+        with _translated(f'deleting snapshot {snapshot_id}'), contextlib.suppress(*_NOT_FOUND):
+            self._client.volume_snapshots.delete(snapshot_id)
+
+    def set_snapshot_status(self, snapshot_id: str, status: str) -> None:
+        """Have Cinder believe that a snapshot has a status."""
+        with _translated(f'setting snapshot {snapshot_id} to {status}'):
+            self._client.volume_snapshots.reset_state(snapshot_id, status)
+
+    def offer_volume(self, volume_id: str, name: str) -> model.Transfer:
+        """Offer a volume of our own project, with its snapshots; it can do nothing else then."""
+        with _translated(f'offering volume {volume_id}'):
+            made = self._client.transfers.create(volume_id, name=name)
+        return model.Transfer(made.id, made.auth_key)
+
+    def accept_volume(self, transfer: model.Transfer) -> None:
+        """Take what another project offers into our own, and return when it is there."""
+        with _translated(f'accepting transfer {transfer.id}'):
+            self._client.transfers.accept(transfer.id, transfer.auth_key)
+
+    def withdraw_volume(self, volume_id: str) -> None:
+        """Withdraw what is still on offer of a volume of our own project."""
+        with _translated(f'withdrawing the transfer of volume {volume_id}'):
+            for transfer in self._client.transfers.list():
+                if transfer.volume_id == volume_id:
+                    self._client.transfers.delete(transfer.id)
+
+    def find_type(self, name: str) -> model.VolumeType | None:
+        with _translated(f'looking for volume type {name}'):
+            # Without this filter the administrator is shown public types only.
+            for found in self._client.volume_types.list(is_public=None):
+                if found.name == name:
+                    return self._volume_type(found)
+        return None
+
+    def _volume_type(self, found: Any) -> model.VolumeType:
+        specs = getattr(found, 'extra_specs', None) or {}
+        encryption = self._client.volume_encryption_types.get(found.id)
+        return model.VolumeType(
+            id=found.id,
+            name=found.name,
+            backend_name=specs.get('volume_backend_name'),
+            multiattach=specs.get('multiattach') == '<is> True',
+            encrypted=bool(getattr(encryption, 'encryption_id', None)),
+        )
+
+    def list_backends(self) -> list[model.StorageBackend]:
+        """List the back ends of the RBD driver that are up, as the scheduler knows them."""
+        with _translated('listing the back ends'):
+            pools = self._client.pools.list(detailed=True)
+        return [
+            model.StorageBackend(pool.name, pool.volume_backend_name, cluster_id, ceph_pool)
+            for pool in pools
+            if getattr(pool, 'storage_protocol', '') == 'ceph'
+            # name of the cluster:path of its ceph.conf:fsid:user:pool
+            for _, cluster_id, _, ceph_pool in [pool.location_info.rsplit(':', 3)]
+        ]
+
+    def find_shortage(self, project_id: str, volume_type: str, size_gib: int) -> str | None:
+        """Say for which quota of a project one more volume is too much; None when for none."""
+        with _translated(f'showing the quota of project {project_id}'):
+            quota = self._client.quotas.get(project_id, usage=True).to_dict()
+        needed = {
+            'volumes': 1,
+            'gigabytes': size_gib,
+            f'volumes_{volume_type}': 1,
+            f'gigabytes_{volume_type}': size_gib,
+            'per_volume_gigabytes': size_gib,
+        }
+        for name, amount in needed.items():
+            entry = quota.get(name) or {'limit': -1, 'in_use': 0, 'reserved': 0}
+            # That of one volume says nothing of the others.
+            used = 0 if name.startswith('per_') else entry['in_use'] + entry['reserved']
+            if 0 <= entry['limit'] < used + amount:
+                return (
+                    f'project {project_id}: {name} needed {amount}, used {used}, '
+                    f'limit {entry["limit"]}'
+                )
+        return None
+
+
+def _marked(metadata: Mapping[str, str], operation_id: str) -> dict[str, str]:
+    return {**metadata, model.OPERATION_KEY: operation_id}
+
+
+def _volume(found: Any) -> model.Volume:
+    facts = found.to_dict()
+    return model.Volume(
+        id=facts['id'],
+        name=facts['name'] or '',
+        status=facts['status'],
+        size_gib=facts['size'],
+        backend=facts.get('os-vol-host-attr:host'),
+        project_id=facts['os-vol-tenant-attr:tenant_id'],
+        volume_type=facts['volume_type'],
+        metadata=facts['metadata'],
+        name_id=facts.get('os-vol-mig-status-attr:name_id'),
+        migration_status=facts.get('os-vol-mig-status-attr:migstat'),
+    )
+
+
+def _snapshot(found: Any) -> model.Snapshot:
+    facts = found.to_dict()
+    return model.Snapshot(
+        id=facts['id'],
+        name=facts['name'] or '',
+        status=facts['status'],
+        size_gib=facts['size'],
+        volume_id=facts['volume_id'],
+        project_id=facts['os-extended-snapshot-attributes:project_id'],
+        metadata=facts['metadata'],
+    )
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except cinderclient.exceptions.OverLimit as error:
+        raise exceptions.QuotaExceededError(f'{what}: {error}') from error
+    except _ERRORS as error:
+        raise exceptions.ServiceUnavailableError(f'Cinder failed at {what}: {error}') from error

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A volume is deleted through Cinder so that nothing of it is left in Ceph."""
+
+import dataclasses
+from typing import Any
+
+from trove_ceph import exceptions, steps
+from trove_ceph.cinder import checks, client, settling
+from trove_ceph.storage import backend
+from trove_ceph.storage import model as storage_model
+
+
+class VolumeDeletion:
+    """Deletes a volume that nothing needs any more, and refuses where something does.
+
+    What Cinder does of itself where it does not know what is in the way: it copies the image into
+    each of its clones, wherever they lie, before it answers the next request; and it moves an image
+    with snapshots that are not its own to the trash, where nobody ever looks.
+    """
+
+    def __init__(
+        self,
+        storage: backend.Backend,
+        cinder: client.Cinder,
+        volume_id: str,
+        patience: settling.Patience | None = None,
+    ):
+        self._storage = storage
+        self._cinder = cinder
+        self._volume_id = volume_id
+        # Cinder tries three times, five seconds apart, where something is in the way.
+        self._patience = patience or settling.Patience(timeout_sec=300)
+
+    def steps(self) -> list[steps.Step[Any]]:
+        """Return the steps, which take no notice of their context."""
+        return [
+            steps.Step('check that nothing needs the volume', lambda _: self._check()),
+            steps.Step('delete the volume', lambda _: self._delete(), commits=True),
+        ]
+
+    def _check(self) -> None:
+        image = self._find_image()
+        if image is None:
+            return
+        if known := self._cinder.list_snapshots(self._volume_id):
+            raise exceptions.BusyError(
+                f'volume {self._volume_id}: has {", ".join(map(str, known))}'
+            )
+        if obstacles := self._storage.describe(image).obstacles():
+            raise exceptions.BusyError(
+                f'volume {self._volume_id}: {image} has {obstacles}, of which Cinder does not know'
+            )
+
+    def _delete(self) -> None:
+        image = self._find_image()
+        self._cinder.delete_volume(self._volume_id)
+        self._patience.until_gone(lambda: self._cinder.find_volume(self._volume_id))
+        if image is not None and (left := self._find_left(image)):
+            raise exceptions.BusyError(
+                f'volume {self._volume_id}: Cinder deleted it and left {left}'
+            )
+
+    def _find_left(self, image: storage_model.ImageRef) -> str | None:
+        for trashed in self._storage.list_trash(image.pool):
+            if trashed.name == image.name:
+                return str(trashed)
+        # Cinder keeps under this name what volumes were made from with Cinder itself.
+        for name in (image.name, f'{image.name}.deleted'):
+            try:
+                return str(self._storage.describe(dataclasses.replace(image, name=name)).image)
+            except exceptions.NotFoundError:
+                continue
+        return None
+
+    def _find_image(self) -> storage_model.ImageRef | None:
+        volume = self._cinder.find_volume(self._volume_id)
+        return None if volume is None else checks.image_of(self._cinder, self._storage, volume)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ceph and Cinder in memory, and operations that are interrupted within their steps too."""
+
+import itertools
+
+from keystoneauth1 import exceptions as keystone_exceptions
+
+from trove_ceph import exceptions, steps
+from trove_ceph.cinder import settling
+from trove_ceph.storage import model
+from trove_ceph.storage.fake import cluster
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.cinder import fake_cinder
+
+GIB = 1024**3
+OPERATION = '5f0c1f3a-5d0e-4d6b-9f55-3d0a7e0d2c11'
+NVME, HDD = 'lab@nvme#nvme', 'lab@hdd#hdd'
+SERVICE, TENANT = 'service', 'tenant'
+
+
+class World:
+    """What outlives a process: a volume in use, of which snapshots and clones are made."""
+
+    def __init__(self):
+        self.cluster = cluster.Cluster({'volumes-nvme': 64 * GIB, 'volumes-hdd': 64 * GIB})
+        backends = {NVME: 'volumes-nvme', HDD: 'volumes-hdd'}
+        self.cinder = fake_cinder.FakeCinder(self.cluster, backends)
+        self.storage = self.cinder.storage
+        for name in ('nvme', 'hdd'):
+            self.cinder.add_type(name)
+        self.volume = self.cinder.add_volume(SERVICE, NVME, status='in-use')
+        self.image = self.cinder.image(self.volume)
+        self.now = 0.0
+
+    def patience(self):
+        """Return a wait that takes no time."""
+        return settling.Patience(10, clock=lambda: self.now, sleep=self._sleep)
+
+    def _sleep(self, seconds):
+        self.now += seconds
+
+    def images(self, pool):
+        """Return the names of a pool's images."""
+        return {facts.image.name for facts in self.storage.describe_pool(pool)}
+
+    def snapshots(self, image=None):
+        """Return the names of an image's snapshots."""
+        facts = self.storage.describe(image or self.image)
+        return [one.name for one in facts.snapshots if not one.removed]
+
+    def trash(self):
+        """Return the names of what lies in any trash."""
+        pools = self.cluster.capacities
+        return [one.name for pool in pools for one in self.storage.list_trash(pool)]
+
+
+class RequestInterruptionTests(interruption.InterruptionTests):
+    """Interrupts the operation at each request to Cinder besides, before it and after it.
+
+    ``make_operation`` takes the adapter through which its requests go.
+    """
+
+    def test_killed_at_each_request(self):
+        self._strike_each(interruption.Kill, _kill)
+
+    def test_each_request_is_lost(self):
+        """An answer that does not arrive leaves open whether Cinder has done it."""
+        self._strike_each(exceptions.ServiceUnavailableError, _lose)
+
+    def _strike_each(self, expected, strike):
+        for number, after in ((n, after) for n in itertools.count() for after in (False, True)):
+            world = self.make_world()
+            adapter = fake_cinder.Adapter(world.cinder, number, after, strike)
+            operation, context = self.make_operation(world, adapter)
+            with self._told_of(f'{strike.__name__} at request {number}, after={after}'):
+                try:
+                    steps.run('operation under test', operation, context)
+                except expected:
+                    self.assertTrue(adapter.struck)
+                    if strike is _lose:
+                        self.check_undone(world)
+                if not adapter.struck:
+                    self.assertGreater(number, 5)
+                    return
+                steps.run('operation under test', *self.make_operation(world))
+                self.check_done(world)
+
+    def check_quota(self, world):
+        world.cinder.work()
+        self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
+
+
+def snapshot_of(world):
+    return model.SnapshotRef(world.image.pool, world.image.name, f'trove_ceph.backup.{OPERATION}')
+
+
+def _kill():
+    raise interruption.Kill
+
+
+def _lose():
+    raise keystone_exceptions.ConnectFailure('the connection was lost')

@@ -30,6 +30,15 @@ OPTS = [
         'buckets of the type FAILURE_DOMAIN (osd, host, rack ...). The check is skipped for a '
         'volume type that is not named here.',
     ),
+    cfg.ListOpt(
+        'promises',
+        default=[],
+        help='What volumes of a type are promised by a tier with "qos: image": '
+        'TYPE:PER_GIB:FLOOR:CAP, in I/O operations per second. The check that the promise is also '
+        'the limit, and follows a resize, makes a database for it on each volume type that is '
+        'named here. Needs ceph_conf and a pool in placement. Choose numbers that a database '
+        'exceeds under sysbench.',
+    ),
     cfg.StrOpt(
         'ceph_conf',
         default='',
@@ -42,6 +51,13 @@ OPTS = [
         default='admin',
         help='Ceph user without "client."; it needs no more than "profile rbd-read-only" on the '
         'pools and "allow r" on the monitors. ceph_conf must lead to its keyring.',
+    ),
+    cfg.StrOpt(
+        'ceph_storage_user',
+        default='',
+        help='Ceph user without "client." that may make and remove images and snapshots: "profile '
+        'rbd" on all pools of volume_types. ceph_conf must lead to its keyring. Empty: the '
+        'scenarios of adoption are skipped.',
     ),
     cfg.StrOpt(
         'flavor_id',

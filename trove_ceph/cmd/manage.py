@@ -26,6 +26,7 @@ def main() -> int:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command with its arguments; return the exit status."""
+    from trove_ceph.qos import cli as qos_cli
     from trove_ceph.tiers import cli
 
     parser = argparse.ArgumentParser(
@@ -35,6 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument('-v', '--verbose', action='store_true', help='log what is done')
     areas = parser.add_subparsers(required=True, metavar='AREA')
     cli.add_commands(areas)
+    qos_cli.add_commands(areas)
     parsed = parser.parse_args(arguments)
     logging.basicConfig(
         level=logging.INFO if parsed.verbose else logging.CRITICAL,

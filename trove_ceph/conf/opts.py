@@ -5,7 +5,7 @@ import copy
 
 from oslo_config import cfg
 
-from trove_ceph.conf import guest, storage
+from trove_ceph.conf import guest, qos, storage
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
@@ -15,4 +15,7 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
 
 def list_storage_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return what the storage service reads."""
-    return [(storage.GROUP, copy.deepcopy(storage.OPTS))]
+    return [
+        (storage.GROUP, copy.deepcopy(storage.OPTS)),
+        (qos.GROUP, copy.deepcopy(qos.list_opts())),
+    ]

@@ -46,7 +46,8 @@ class Kind(enum.Enum):
 class Change:
     """One step from what is to what should be.
 
-    :param attribute: what of the object changes, None when the object is made
+    :param attribute: what of the object changes, None when it is made or removed
+    :param before: the value, or the whole object when it is removed
     :param after: the value, or the whole object when it is made
     """
 
@@ -60,11 +61,16 @@ class Change:
     @property
     def creates(self) -> bool:
         """Whether the object is not there yet."""
-        return self.attribute is None
+        return self.attribute is None and self.after is not None
+
+    @property
+    def removes(self) -> bool:
+        """Whether the object is there and no longer needed."""
+        return self.attribute is None and self.after is None
 
     def __str__(self) -> str:
-        if self.creates:
-            return f'{self.kind.value} {self.name}: create'
+        if self.attribute is None:
+            return f'{self.kind.value} {self.name}: {"create" if self.creates else "remove"}'
         return f'{self.kind.value} {self.name}: {self.attribute} {difference(self)}'
 
     def as_document(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place where tiers speak to Cinder: volume types and QoS specs, as an administrator."""
+"""The one place where tiers speak to Cinder, as an administrator: types, QoS specs, volumes."""
 
+import collections
 import contextlib
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ _ERRORS = (
     keystoneauth1.exceptions.ClientException,
     openstack.exceptions.OpenStackCloudException,
 )
+_MISSING = (keystoneauth1.exceptions.NotFound, openstack.exceptions.NotFoundException)
 _BACKEND = 'volume_backend_name'
 
 
@@ -24,7 +26,8 @@ class Cinder:
 
     Every method raises ServiceUnavailableError when it refuses or does not answer.
 
-    :param storage: the ``block_storage`` of an openstack.connection.Connection
+    :param storage: a keystoneauth1.adapter.Adapter for block storage, such as the ``block_storage``
+        of an openstack.connection.Connection
     """
 
     def __init__(self, storage: Any):
@@ -51,17 +54,26 @@ class Cinder:
                 specs['name']: resources.QosSpecs(specs['name'], specs['consumer'], specs['specs'])
                 for specs in qos
             },
-            volumes=known.volumes if known else self._volumes(),
+            volumes=known.volumes if known else self._sizes(),
             type_names={each['id']: each['name'] for each in listed},
             backends=known.backends if known else self._backends(),
         )
 
-    def _volumes(self) -> dict[str, tuple[int, ...]]:
-        found: dict[str, tuple[int, ...]] = {}
-        for volume in self._list('/volumes/detail?all_tenants=1', 'volumes'):
-            name = volume['volume_type']
-            found[name] = (*found.get(name, ()), volume['size'])
-        return found
+    def volumes(self) -> list[resources.Volume]:
+        """Return the volumes of all projects."""
+        return [_volume(each) for each in self._list('/volumes/detail?all_tenants=1', 'volumes')]
+
+    def find_volume(self, volume_id: str) -> resources.Volume | None:
+        """Return a volume of any project, None if it is gone."""
+        response = self._call('get', f'/volumes/{volume_id}', missing_ok=True)
+        return _volume(response.json()['volume']) if response else None
+
+    def _sizes(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, list[int]] = collections.defaultdict(list)
+        for volume in self.volumes():
+            if volume.volume_type:
+                found[volume.volume_type].append(volume.size_gib)
+        return {name: tuple(sizes) for name, sizes in found.items()}
 
     def _backends(self) -> frozenset[str] | None:
         try:
@@ -83,6 +95,10 @@ class Cinder:
             self._call('put', f'{path}/delete_keys', {'keys': [key]})
         else:
             self._call('put', path, {'qos_specs': {key: value}})
+
+    def remove_qos(self, name: str) -> None:
+        """Delete QoS specs; fails while a volume type has them."""
+        self._call('delete', f'/qos-specs/{self._qos_id(name)}')
 
     def create_type(self, volume_type: resources.VolumeType) -> None:
         """Make a volume type, without QoS specs; fails if there is one of this name."""
@@ -144,12 +160,37 @@ class Cinder:
             following = next((link['href'] for link in links if link['rel'] == 'next'), None)
         return found
 
-    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        missing_ok: bool = False,
+    ) -> Any:
+        """Make a request and return the response; None for a thing that is missing and may be."""
         with _translated(f'Cinder refused {method.upper()} {path}'):
             arguments = {} if body is None else {'json': body}
-            response = getattr(self._storage, method)(path, **arguments)
-            openstack.exceptions.raise_from_response(response)
+            try:
+                response = getattr(self._storage, method)(path, **arguments)
+                openstack.exceptions.raise_from_response(response)
+            except _MISSING:
+                if missing_ok:
+                    return None
+                raise
             return response
+
+
+def _volume(found: dict[str, Any]) -> resources.Volume:
+    # host@back end#pool, where the RBD driver's only pool has the back end's name
+    _, _, backend = (found.get('os-vol-host-attr:host') or '').partition('#')
+    return resources.Volume(
+        id=found['id'],
+        name_id=found.get('os-vol-mig-status-attr:name_id') or found['id'],
+        backend=backend or None,
+        volume_type=found['volume_type'],
+        size_gib=found['size'],
+        status=found['status'],
+    )
 
 
 def _volume_type(found: dict[str, Any], qos_names: dict[str, str]) -> resources.VolumeType:

@@ -17,6 +17,10 @@ from trove_ceph.tiers.model import Qos
 from trove_ceph.tiers.resources import Placement
 
 _FRONT_END = 'front-end'
+_KEYS = {
+    *('total_iops_sec_per_gb', 'total_iops_sec_per_gb_min', 'total_iops_sec_max'),
+    'total_bytes_sec',
+}
 _MIB = 1024**2
 
 
@@ -39,6 +43,11 @@ def derive(content: model.TiersFile, ceph: resources.CephState | None) -> resour
         types=tuple(_volume_type(tier) for tier in tiers if tier.volume_type),
         associations=_associations(content.tiers),
     )
+
+
+def made_here(specs: resources.QosSpecs) -> bool:
+    """Return whether QoS specs look like those that are derived here."""
+    return specs.consumer == _FRONT_END and specs.specs.keys() <= _KEYS
 
 
 def placement(tier: model.Tier) -> Placement:

@@ -33,7 +33,7 @@ class Purpose(enum.StrEnum):
 
 
 class Qos(enum.StrEnum):
-    """Who holds a volume to its tier's IOPS."""
+    """Who holds a volume to its tier's IOPS and throughput."""
 
     FRONT_END = 'front-end'
     IMAGE = 'image'

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What has to change, and why it cannot: pure functions of what should be and what is.
 
-Nothing is ever deleted. The order is safe: objects come after those they refer to, and what takes
-something away comes after all that adds.
+Nothing is ever deleted, except QoS specs of our own making that no volume type has. The order is
+safe: objects come after those they refer to, and what takes something away comes after all that
+adds.
 """
 
 from collections.abc import Iterator
@@ -35,7 +36,8 @@ def plan(content: model.TiersFile, observed: resources.Observed) -> Plan:
 
 
 def _rank(change: Change) -> tuple[bool, int]:
-    return bool(_TAKES_AWAY & set(change.risks)), _ORDER.index(change.kind)
+    takes_away = change.removes or bool(_TAKES_AWAY & set(change.risks))
+    return takes_away, _ORDER.index(change.kind)
 
 
 def _users(wanted: resources.Desired, ceph: resources.CephState) -> Iterator[Change]:

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator
 
-from trove_ceph.tiers import resources
+from trove_ceph.tiers import desired, resources
 from trove_ceph.tiers.changes import Change, Finding, Kind, Risk
 from trove_ceph.tiers.resources import CinderState, TroveState
 
@@ -16,6 +16,7 @@ def plan_cinder(wanted: resources.Desired, cinder: CinderState) -> Iterator[Chan
         yield from _qos(specs, cinder)
     for volume_type in wanted.types:
         yield from _volume_type(volume_type, cinder)
+        yield from _unused_qos(volume_type, cinder)
         if cinder.backends is not None and volume_type.backend not in cinder.backends:
             yield Finding(
                 f'volume type {volume_type.name}: no back end {volume_type.backend} has reported '
@@ -35,6 +36,19 @@ def _qos(specs: resources.QosSpecs, cinder: CinderState) -> Iterator[Change]:
         before, after = found.specs.get(key), specs.specs.get(key)
         if before != after:
             yield Change(Kind.QOS, specs.name, key, before, after)
+
+
+def _unused_qos(wanted: resources.VolumeType, cinder: CinderState) -> Iterator[Change]:
+    """Yield the removal of what held the type's volumes before the tier's limits changed place.
+
+    Only specs as this package makes them, which no other volume type has.
+    """
+    found = cinder.qos.get(wanted.name)
+    if wanted.qos or found is None or not desired.made_here(found):
+        return
+    others = (one for one in cinder.types.values() if one.name != wanted.name)
+    if all(one.qos != found.name for one in others):
+        yield Change(Kind.QOS, found.name, None, found, None)
 
 
 def _volume_type(wanted: resources.VolumeType, cinder: CinderState) -> Iterator[Change | Finding]:

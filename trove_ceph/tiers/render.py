@@ -37,6 +37,9 @@ def _change_lines(change: Change, paint: Any) -> Iterator[str]:
         for line in _described(change.after):
             yield paint(_GREEN, f'      {line}')
         return
+    if change.removes:
+        yield paint(_RED, f'  - {what}')
+        return
     risks = ', '.join(f'{risk.value} ({risk.flag})' for risk in change.risks)
     colour = _RED if change.risks else _YELLOW
     yield paint(colour, f'  ~ {what}: {change.attribute}{f"  ! {risks}" if risks else ""}')
@@ -68,7 +71,10 @@ def _summary(plan: Plan) -> str:
     if not plan.changes:
         return 'Everything matches the tiers file.'
     made = sum(change.creates for change in plan.changes)
+    removed = sum(change.removes for change in plan.changes)
+    changed = len(plan.changes) - made - removed
     risks = {risk for change in plan.changes for risk in change.risks}
     flags = ' '.join(risk.flag for risk in Risk if risk in risks)
     needs = f' To apply it, add {flags}.' if flags else ''
-    return f'{made} to create, {len(plan.changes) - made} to change.{needs}'
+    removals = f', {removed} to remove' if removed else ''
+    return f'{made} to create, {changed} to change{removals}.{needs}'

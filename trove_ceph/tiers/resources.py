@@ -145,6 +145,29 @@ class VolumeType:
 
 
 @dataclasses.dataclass(frozen=True)
+class Volume:
+    """A volume of Cinder.
+
+    :param name_id: the id in the name of its image: another one than its own after a migration
+        whose last step, the renaming, failed
+    :param backend: the ``volume_backend_name`` where it lies, None before the scheduler chose
+    :param volume_type: the name, None for a volume without one
+    """
+
+    id: str
+    name_id: str
+    backend: str | None
+    volume_type: str | None
+    size_gib: int
+    status: str
+
+    @property
+    def image_name(self) -> str:
+        """The name of its image, by Cinder's default ``volume_name_template``."""
+        return f'volume-{self.name_id}'
+
+
+@dataclasses.dataclass(frozen=True)
 class CephState:
     """What Ceph has; all by name.
 

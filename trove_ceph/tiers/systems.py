@@ -91,6 +91,8 @@ class Systems:
         assert self._cinder
         if change.creates:
             self._cinder.create_qos(change.after)
+        elif change.removes:
+            self._cinder.remove_qos(change.name)
         else:
             assert change.attribute
             self._cinder.set_qos(change.name, change.attribute, change.after)

@@ -82,13 +82,18 @@ def _tier(name: str, content: Mapping[str, Any]) -> model.Tier:
         iops=tuning.Tier(iops['per_gib'], iops['floor'], iops['cap']) if iops else None,
         throughput_mib_per_sec=content.get('throughput_mib_per_sec'),
         latency_ms=content.get('latency_ms'),
-        qos=Qos(content.get('qos', Qos.FRONT_END if iops else Qos.NONE)),
+        qos=Qos(content.get('qos', _default_qos(content))),
         volume_type=_volume_type(content, purpose),
         datastore_versions=tuple(content.get('datastore_versions', ())),
     )
     for key, what in _problems_within(tier):
         raise Problem(('tiers', name, *key), what)
     return tier
+
+
+def _default_qos(content: Mapping[str, Any]) -> Qos:
+    promises = 'iops' in content or 'throughput_mib_per_sec' in content
+    return Qos.IMAGE if promises and 'volume_type' in content else Qos.NONE
 
 
 def _erasure(content: Mapping[str, Any]) -> model.Erasure | None:
@@ -160,11 +165,11 @@ def _promise_problems(tier: model.Tier) -> Iterator[tuple[tuple[str, ...], str]]
         return
     if tier.iops is None and tier.throughput_mib_per_sec is None:
         yield ('qos',), f'{tier.qos} has nothing to hold: give iops or throughput_mib_per_sec'
-    if tier.qos is not Qos.FRONT_END:
-        return
     if tier.volume_type is None:
-        yield ('qos',), 'front-end limits belong to a volume type, and this tier has none'
-    if tier.iops and (tier.iops.iops_per_gib < 1 or tier.iops.iops_per_gib % 1):
+        yield ('qos',), 'limits are those of volumes, and this tier has no volume_type'
+    if tier.qos is not Qos.FRONT_END or tier.iops is None:
+        return
+    if tier.iops.iops_per_gib < 1 or tier.iops.iops_per_gib % 1:
         yield (
             ('iops', 'per_gib'),
             f'{tier.iops.iops_per_gib} must be a whole number from 1 on: Cinder takes no other in '

@@ -12,6 +12,13 @@ class OptsTestCase(base.BaseTestCase):
         self.assertEqual('trove_ceph', group.name)
         self.assertEqual([opt.name for opt in guest.OPTS], [opt.name for opt in listed])
 
+    def test_storage_service_lists_the_options_of_all_that_runs_in_it(self):
+        listed = {group.name: options for group, options in opts.list_storage_opts()}
+        self.assertEqual(['trove_ceph_storage', 'trove_ceph_qos'], list(listed))
+        names = [opt.name for opt in listed['trove_ceph_qos']]
+        self.assertIn('sweep_interval_sec', names)
+        self.assertIn('auth_type', names)
+
     def test_options_explain_themselves_and_are_bounded(self):
         for opt in guest.OPTS:
             self.assertGreater(len(opt.help), 60, opt.name)

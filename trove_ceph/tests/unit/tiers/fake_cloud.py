@@ -3,6 +3,7 @@
 
 import json
 import urllib.parse
+import uuid
 
 import requests
 
@@ -23,13 +24,25 @@ class FakeCinder:
         self.failure = None
         self.scheduler_answers = True
 
-    def add_volume(self, volume_type, size):
-        self.volumes.append({'volume_type': volume_type, 'size': size})
+    def add_volume(self, volume_type, size, backend='fast', **attributes):
+        """Add a volume and return it, as Cinder shows it to an administrator."""
+        volume = {
+            'id': str(uuid.uuid4()),
+            'volume_type': volume_type,
+            'size': size,
+            'status': 'available',
+            'os-vol-host-attr:host': f'host@section#{backend}',
+            'os-vol-mig-status-attr:name_id': None,
+        }
+        self.volumes.append(volume | attributes)
+        return self.volumes[-1]
 
     def get(self, path):
         url = urllib.parse.urlsplit(path)
         query = dict(urllib.parse.parse_qsl(url.query))
         parts = url.path.strip('/').split('/')
+        if parts[0] == 'volumes' and parts[1] != 'detail':
+            return self._show_volume(parts[1])
         if parts[-1] in ('associate', 'disassociate'):
             self.changes.append(f'GET {path}')
             return self._associate(*parts[1:], query['vol_type_id'])
@@ -45,6 +58,12 @@ class FakeCinder:
         if parts[0] == 'scheduler-stats' and not self.scheduler_answers:
             return self._respond({'computeFault': {'message': 'MessagingTimeout'}}, 500)
         return self._paged(*lists[parts[0]], url.path, query)
+
+    def _show_volume(self, number):
+        for volume in self.volumes:
+            if volume['id'] == number:
+                return self._respond({'volume': volume})
+        return self._respond({'itemNotFound': {'message': f'Volume {number}'}}, 404)
 
     def _shown(self, query):
         # An administrator who does not ask for all is shown the public ones.
@@ -97,6 +116,14 @@ class FakeCinder:
             self.qos[number]['consumer'] = specs.pop('consumer', self.qos[number]['consumer'])
             self.qos[number]['specs'] |= specs
         return self._respond(json)
+
+    def delete(self, path):
+        self.changes.append(f'DELETE {path}')
+        number = path.split('/')[2]
+        if any(one['qos_specs_id'] == number for one in self.types.values()):
+            return self._respond({'badRequest': {'message': 'Qos specs still in use.'}}, 400)
+        del self.qos[number]
+        return self._respond({}, 202)
 
     def _create(self, items, item):
         if any(item['name'] == other['name'] for other in items.values()):

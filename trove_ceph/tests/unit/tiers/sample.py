@@ -16,6 +16,7 @@ CONTENT = {
             'placement_groups': {'count': 64},
             'iops': {'per_gib': 30, 'floor': 3000, 'cap': 20000},
             'throughput_mib_per_sec': 500,
+            'qos': 'front-end',
             'volume_type': {'name': 'fast', 'backend': 'fast', 'description': 'NVMe'},
             'datastore_versions': ['mysql/9.7.4'],
         },

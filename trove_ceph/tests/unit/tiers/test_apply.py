@@ -139,6 +139,12 @@ class ReshapingInterruptionTestCase(InterruptionTestCase):
         return them
 
 
+class LimitsOfImagesInterruptionTestCase(ReshapingInterruptionTestCase):
+    """The same for QoS specs that are removed."""
+
+    changes = {'tiers/fast/qos': 'image'}
+
+
 class KilledCommandTestCase(base.BaseTestCase):
     """A process that dies between any two commands leaves what the next run completes."""
 

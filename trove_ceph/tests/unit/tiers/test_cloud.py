@@ -33,6 +33,31 @@ class CinderTestCase(base.BaseTestCase):
         expected = resources.QosSpecs('fast', 'both', {'total_bytes_sec': '5'})
         self.assertEqual({'fast': expected}, self.cinder.observe().qos)
 
+    def test_limits_are_removed_when_no_type_has_them(self):
+        self.cinder.create_qos(LIMITS)
+        self.cinder.create_type(FAST)
+        self.cinder.set_type('fast', 'qos', 'fast')
+        self.assertRaises(exceptions.ServiceUnavailableError, self.cinder.remove_qos, 'fast')
+        self.cinder.set_type('fast', 'qos', None)
+        self.cinder.remove_qos('fast')
+        self.assertEqual({}, self.cinder.observe().qos)
+
+    def test_volumes(self):
+        one = self.fake.add_volume('fast', 5, backend='quick', status='in-use')
+        moved = self.fake.add_volume(None, 7, **{'os-vol-mig-status-attr:name_id': 'other'})
+        new = self.fake.add_volume('slow', 1, **{'os-vol-host-attr:host': None})
+        expected = [
+            resources.Volume(one['id'], one['id'], 'quick', 'fast', 5, 'in-use'),
+            resources.Volume(moved['id'], 'other', 'fast', None, 7, 'available'),
+            resources.Volume(new['id'], new['id'], None, 'slow', 1, 'available'),
+        ]
+        self.assertEqual(expected, self.cinder.volumes())
+        for volume in expected:
+            self.assertEqual(volume, self.cinder.find_volume(volume.id))
+        self.assertIsNone(self.cinder.find_volume('gone'))
+        self.assertEqual('volume-other', expected[1].image_name)
+        self.assertEqual({'fast': (5,), 'slow': (1,)}, self.cinder.observe().volumes)
+
     def test_attributes_of_a_type(self):
         self.cinder.create_type(FAST)
         self.cinder.set_type('fast', 'backend', 'slow')

@@ -3,7 +3,7 @@ import testscenarios
 from oslotest import base
 
 from trove_ceph.tests.unit.tiers import sample, world
-from trove_ceph.tiers import planning, resources
+from trove_ceph.tiers import planning, render, resources
 
 MOVES, LOWERS, REVOKES = '--yes-move-data', '--yes-lower-redundancy', '--yes-revoke-access'
 
@@ -407,6 +407,45 @@ class OrderTestCase(base.BaseTestCase):
             ],
             found,
         )
+
+
+class LimitsOfImagesTestCase(base.BaseTestCase):
+    """The hypervisor held volumes to a tier, and the images shall do it now."""
+
+    def setUp(self):
+        super().setUp()
+        self.world = world.World()
+        self.world.apply(sample.read())
+        self.content = sample.read({'tiers/fast/qos': 'image'})
+
+    def _planned(self):
+        return [str(change) for change in self.world.plan(self.content).changes]
+
+    def test_specs_go_when_no_type_has_them(self):
+        expected = ['volume type fast: qos fast -> none', 'QoS specs fast: remove']
+        self.assertEqual(expected, self._planned())
+        self.world.apply(self.content)
+        self.assertEqual({}, self.world.cinder.qos)
+        self.assertEqual([], self._planned())
+        self.world.apply(sample.read())
+        self.assertEqual('id-of-fast', self.world.cinder.types['id-of-fast']['qos_specs_id'])
+
+    def test_specs_of_others_stay(self):
+        for changes in ({'consumer': 'back-end'}, {'specs': {'read_iops_sec': '5'}}):
+            before = dict(self.world.cinder.qos['id-of-fast'])
+            qos(**changes)(self.world)
+            self.assertEqual(['volume type fast: qos fast -> none'], self._planned())
+            self.world.cinder.qos['id-of-fast'] = before
+
+    def test_specs_that_another_type_has_stay(self):
+        fast = self.world.cinder.types['id-of-fast']
+        self.world.cinder.types['id-of-other'] = fast | {'name': 'other', 'id': 'id-of-other'}
+        self.assertEqual(['volume type fast: qos fast -> none'], self._planned())
+
+    def test_removal_is_shown(self):
+        text = render.plan_text(self.world.plan(self.content), False)
+        self.assertIn('  - QoS specs fast\n', text)
+        self.assertIn('0 to create, 1 to change, 1 to remove.', text)
 
 
 class NotesTestCase(base.BaseTestCase):

@@ -21,7 +21,6 @@ class DefaultsTestCase(base.BaseTestCase):
             ('host', 'default', 1), (tier.failure_domain, tier.crush_root, tier.min_size)
         )
         self.assertEqual(('none', None), (tier.compression_mode, tier.latency_ms))
-        self.assertIs(Qos.FRONT_END, tier.qos)
         self.assertTrue(tier.volume_type.public)
 
     def test_min_size_is_half_of_the_copies_rounded_up(self):
@@ -43,8 +42,19 @@ class DefaultsTestCase(base.BaseTestCase):
         content = sample.read({'tiers/follower/volume_type': given})
         self.assertFalse(content.tiers['follower'].volume_type.public)
 
-    def test_nothing_holds_a_tier_without_a_promise(self):
-        self.assertIs(Qos.NONE, sample.read().tiers['vault'].qos)
+    def test_who_holds_volumes_to_a_promise(self):
+        def qos(**changes):
+            changes = {f'tiers/fast/{key}': value for key, value in changes.items()}
+            return sample.read({'tiers/fast/qos': None} | changes).tiers['fast'].qos
+
+        self.assertIs(Qos.IMAGE, qos())
+        self.assertIs(Qos.IMAGE, qos(iops=None))
+        self.assertIs(Qos.IMAGE, qos(throughput_mib_per_sec=None))
+        self.assertIs(Qos.NONE, qos(iops=None, throughput_mib_per_sec=None))
+
+    def test_a_promise_without_volumes_is_held_by_nobody(self):
+        promise = {'tiers/follower/iops': {'per_gib': 1, 'floor': 1, 'cap': 1}}
+        self.assertIs(Qos.NONE, sample.read(promise).tiers['follower'].qos)
 
     def test_users_get_the_tiers_that_suit_their_role(self):
         users = sample.read().users
@@ -169,6 +179,12 @@ class MessagesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
             ('tiers/fast/iops/cap', 100, 'tiers.fast.iops.cap', '100 is below the floor of 3000'),
             ('tiers/fast/iops/per_gib', 0.5, 'tiers.fast.iops.per_gib', 'must be a whole number'),
             ('tiers/follower/qos', 'image', 'tiers.follower.qos', 'has nothing to hold'),
+            (
+                'tiers/follower',
+                sample.CONTENT['tiers']['follower'] | {'throughput_mib_per_sec': 1, 'qos': 'image'},
+                'tiers.follower.qos',
+                'has no volume_type',
+            ),
             ('tiers', {}, 'tiers', 'must not be empty'),
             ('users/client.admin', {'role': 'cinder'}, 'users', 'not client.admin'),
             ('users/client.x', {'role': 'sinder'}, 'users.client.x.role', 'did you mean cinder?'),

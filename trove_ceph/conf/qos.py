@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the process that holds volumes to the limits of their tiers."""
+
+import copy
+
+from keystoneauth1 import loading
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup(
+    'trove_ceph_qos',
+    title='Limits of volumes',
+    help='How trove-ceph-storage keeps the limits of tiers with "qos: image". It asks Cinder as '
+    'the user that the options auth_type and following name, who must see the volumes of all '
+    'projects and where they lie: an administrator. The tiers are those of [trove_ceph_storage] '
+    'tiers_file, which is read anew for each sweep.',
+)
+
+OPTS = [
+    cfg.BoolOpt(
+        'enabled',
+        default=False,
+        help='Keep limits. Without it, volumes of such tiers have no limits, or those that '
+        '"trove-ceph-manage qos apply" gave them. Several processes may do it at once.',
+    ),
+    cfg.IntOpt(
+        'sweep_interval_sec',
+        default=600,
+        min=10,
+        max=86400,
+        help='Seconds between two sweeps over all volumes. A sweep makes about ten small requests '
+        'to Ceph for each volume. Where notifications are not used it is also how long a resized '
+        'volume keeps its old limit.',
+    ),
+    cfg.ListOpt(
+        'notification_topics',
+        default=['notifications'],
+        help='Topics of Cinder\'s notifications, as in [oslo_messaging_notifications] topics of '
+        'its configuration, where driver must be messagingv2: a volume that is made, resized, '
+        'retyped or attached then gets its limit at once. Empty: do not listen.',
+    ),
+    cfg.StrOpt(
+        'notification_exchange',
+        default='openstack',
+        help='Exchange of Cinder\'s notifications: the option control_exchange of its '
+        'configuration.',
+    ),
+]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Make the options readable on ``conf``, those of keystoneauth too; harmless when repeated."""
+    # What keystoneauth adds to the group later must not reach other configurations of the process.
+    conf.register_group(copy.deepcopy(GROUP))
+    conf.register_opts(OPTS, group=GROUP.name)
+    loading.register_auth_conf_options(conf, GROUP.name)
+    loading.register_session_conf_options(conf, GROUP.name)
+    loading.register_adapter_conf_options(conf, GROUP.name, include_deprecated=False)
+
+
+def list_opts() -> list[cfg.Opt]:
+    """Return all options of the group for the sample configuration, with those of a password."""
+    return [
+        *OPTS,
+        *loading.get_auth_common_conf_options(),
+        *loading.get_auth_plugin_conf_options('password'),
+        *loading.get_session_conf_options(),
+        *loading.get_adapter_conf_options(include_deprecated=False),
+    ]

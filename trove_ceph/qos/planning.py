@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has to change so that an image's limits are those of its volume: pure functions."""
+
+import dataclasses
+from typing import Any
+
+from trove_ceph.qos import limits, mark
+from trove_ceph.storage import model as storage_model
+from trove_ceph.tiers import model, resources
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """One image whose limits differ from what its volume is promised.
+
+    :param tier: the name of the tier that the volume's type belongs to, None for a type of none
+    :param mark: what then says which limits are ours; None when none are
+    """
+
+    volume: resources.Volume
+    image: storage_model.ImageRef
+    tier: str | None
+    before: storage_model.Qos
+    after: storage_model.Qos
+    mark: mark.Mark | None
+
+    def __str__(self) -> str:
+        return f'volume {self.volume.id} ({self.image}): {self.difference}'
+
+    @property
+    def difference(self) -> str:
+        """What changes, for a person to read."""
+        if self.before == self.after:
+            whose = 'taken over' if self.mark else 'left to whom they belong'
+            return f'{text(self.after)}, {whose}'
+        return f'{text(self.before)} -> {text(self.after)}'
+
+    def as_document(self) -> dict[str, Any]:
+        """Return it as JSON takes it."""
+        return {
+            'volume': self.volume.id,
+            'image': str(self.image),
+            'tier': self.tier,
+            'size_gib': self.volume.size_gib,
+            'from': dataclasses.asdict(self.before),
+            'to': dataclasses.asdict(self.after),
+        }
+
+
+def image_of(content: model.TiersFile, volume: resources.Volume) -> storage_model.ImageRef | None:
+    """Return where the image of a volume lies; None outside of the tiers."""
+    for tier in content.tiers.values():
+        if tier.volume_type and tier.volume_type.backend == volume.backend:
+            return storage_model.ImageRef(tier.pool, volume.image_name)
+    return None
+
+
+def tier_of(content: model.TiersFile, volume: resources.Volume) -> model.Tier | None:
+    """Return the tier that promises a volume something, which is that of its type."""
+    for tier in content.tiers.values():
+        if tier.volume_type and tier.volume_type.name == volume.volume_type:
+            return tier
+    return None
+
+
+def plan(
+    content: model.TiersFile, volume: resources.Volume, image: storage_model.ImageFacts
+) -> Change | None:
+    """Return what has to change at the image of a volume; None when nothing has.
+
+    Where the tier's limits are the image's, they replace whatever is set. Elsewhere only limits of
+    ours are taken away.
+    """
+    tier = tier_of(content, volume)
+    name = tier.name if tier else None
+    found = mark.read(image.metadata)
+    if tier and tier.qos is model.Qos.IMAGE:
+        wanted = limits.of_volume(tier, volume.size_gib)
+        if image.qos == wanted and found and found.limits == wanted:
+            return None
+        before = found.ours(image.qos) if found else storage_model.Qos()
+        new = mark.Mark(wanted, before)
+        return Change(volume, image.image, name, image.qos, wanted, new)
+    if found is None:
+        return None
+    return Change(volume, image.image, name, image.qos, found.foreign(image.qos), None)
+
+
+def text(qos: storage_model.Qos) -> str:
+    """Return limits for a person to read."""
+    values = {
+        'IOPS': f'{qos.iops}' if qos.iops else '',
+        'IOPS burst': f'{qos.iops_burst}' if qos.iops_burst else '',
+        'MiB/s': _mib(qos.bytes_per_sec),
+        'MiB/s burst': _mib(qos.bytes_per_sec_burst),
+    }
+    return ', '.join(f'{value} {unit}' for unit, value in values.items() if value) or 'no limit'
+
+
+def _mib(count: int) -> str:
+    return f'{count / storage_model.MIB:.6g}' if count else ''

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+import threading
+from pathlib import Path
+
+import fixtures
+import yaml
+from oslo_config import cfg
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.conf import qos as qos_conf
+from trove_ceph.qos import agent
+from trove_ceph.storage import model
+from trove_ceph.tests.unit.qos import world
+from trove_ceph.tests.unit.tiers import sample
+
+TIMEOUT_SEC = 20
+
+
+class Listener:
+    """A bus on which nobody but the test sends."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, changed):
+        self.changed = changed
+        return self
+
+    def __getattr__(self, name):
+        return lambda: self.calls.append(name)
+
+
+class Telling:
+    """A keeper that tells when it has done something."""
+
+    def __init__(self, keeper):
+        self._keeper = keeper
+        self.swept, self.kept = threading.Semaphore(0), threading.Semaphore(0)
+        self.failure = None
+
+    def sweep(self, stopped):
+        try:
+            if self.failure:
+                raise self.failure
+            return self._keeper.sweep(stopped)
+        finally:
+            self.swept.release()
+
+    def keep(self, volume_id):
+        try:
+            return self._keeper.keep(volume_id)
+        finally:
+            self.kept.release()
+
+
+class AgentTestCase(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.Timeout(TIMEOUT_SEC, gentle=True))
+        self.world = world.World()
+        self.keeper = Telling(self.world.keeper())
+        self.listener = Listener()
+
+    def _start(self, interval_sec=3600):
+        running = agent.Agent(self.keeper, interval_sec, self.listener)
+        running.start()
+        self.addCleanup(running.stop, TIMEOUT_SEC)
+        return running
+
+    def test_sweeps_at_the_start_and_from_time_to_time(self):
+        volume, image = self.world.add()
+        self._start(interval_sec=0.01)
+        self.keeper.swept.acquire()
+        self.assertEqual(world.LIMITS, self.world.limits(image))
+        volume['volume_type'] = 'slow'
+        # The one under way may have listed the volumes before.
+        self.keeper.swept.acquire()
+        self.keeper.swept.acquire()
+        self.assertEqual(model.Qos(), self.world.limits(image))
+
+    def test_volume_that_changed_gets_its_limit_at_once(self):
+        self._start()
+        self.keeper.swept.acquire()
+        volume, image = self.world.add()
+        self.listener.changed(volume['id'])
+        self.keeper.kept.acquire()
+        self.assertEqual(world.LIMITS, self.world.limits(image))
+
+    def test_goes_on_after_failures(self):
+        self.keeper.failure = exceptions.CephUnreachableError('timed out')
+        self._start(interval_sec=0.01)
+        self.keeper.swept.acquire()
+        self.keeper.failure = RuntimeError('of the test')
+        self.keeper.swept.acquire()
+        self.world.cinder.failure = 503
+        for _ in range(2):
+            self.listener.changed('any')
+            self.keeper.kept.acquire()
+        self.world.cinder.failure = None
+        volume, image = self.world.add()
+        self.listener.changed(volume['id'])
+        self.keeper.kept.acquire()
+        self.assertEqual(world.LIMITS, self.world.limits(image))
+
+    def test_stop_ends_threads_and_listener(self):
+        running = self._start()
+        self.keeper.swept.acquire()
+        self.assertTrue(running.stop(TIMEOUT_SEC))
+        self.assertEqual(['start', 'stop', 'wait'], self.listener.calls[:3])
+        self.assertEqual(
+            [], [one.name for one in threading.enumerate() if one.name.startswith('qos-')]
+        )
+
+    def test_stop_does_not_wait_for_ever(self):
+        """For a Ceph that does not answer, for one."""
+        hanging = threading.Event()
+        self.keeper.sweep = lambda stopped: hanging.wait()
+        running = self._start()
+        self.assertFalse(running.stop(0.01))
+        hanging.set()
+        self.assertTrue(running.stop(TIMEOUT_SEC))
+
+    def test_stop_ends_a_sweep_early(self):
+        """Between two volumes: none is left half-way."""
+        images = [self.world.add()[1] for _ in range(3)]
+        seen = []
+
+        def stopped():
+            seen.append(None)
+            # Once for each image, and then before the first volume.
+            return len(seen) > 4
+
+        self.world.keeper().sweep(stopped)
+        limited = [self.world.limits(image) for image in images]
+        self.assertEqual([world.LIMITS, model.Qos(), model.Qos()], limited)
+
+
+class ConfigurationTestCase(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.conf = cfg.ConfigOpts()
+        self.directory = Path(self.useFixture(fixtures.TempDir()).path)
+
+    def _of(self, *lines):
+        path = self.directory / 'service.conf'
+        path.write_text('\n'.join(['[trove_ceph_qos]', *lines]))
+        self.conf(['--config-file', str(path)])
+        tiers = self.directory / 'tiers.yaml'
+        return agent.of_configuration(self.conf, str(tiers), world.World().storage)
+
+    def test_nothing_runs_unless_it_is_asked_for(self):
+        self.assertIsNone(self._of())
+
+    def test_all_of_it(self):
+        (self.directory / 'tiers.yaml').write_text(yaml.safe_dump(sample.CONTENT))
+        running = self._of(
+            *('enabled = true', 'notification_topics ='),
+            *('auth_type = password', 'auth_url = http://keystone', 'username = x'),
+        )
+        self.assertIsNone(running._listener)
+
+    def test_wrong_tiers_file_is_told_at_the_start(self):
+        error = self.assertRaises(exceptions.InvalidTiersError, self._of, 'enabled = true')
+        self.assertIn('tiers.yaml: cannot be read', str(error))
+
+    def test_registering_twice(self):
+        qos_conf.register(self.conf)
+        qos_conf.register(self.conf)
+        self.conf([])
+        self.assertFalse(self.conf.trove_ceph_qos.enabled)
+
+    def test_options_for_the_sample(self):
+        listed = {opt.name: opt for opt in qos_conf.list_opts()}
+        for opt in qos_conf.OPTS:
+            self.assertGreater(len(listed[opt.name].help), 60, opt.name)
+        self.assertIn('auth_url', ' '.join(listed).replace('-', '_'))

@@ -7,11 +7,13 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
+from trove_ceph.conf import qos as qos_conf
 from trove_ceph.conf import storage as storage_conf
 
 LOG = logging.getLogger(__name__)
@@ -52,6 +54,7 @@ def run(arguments: Sequence[str]) -> int:
     conf = cfg.ConfigOpts()
     logging.register_options(conf)
     storage_conf.register(conf)
+    qos_conf.register(conf)
     conf(
         list(arguments),
         project='trove-ceph',
@@ -77,12 +80,29 @@ def _serve(conf: cfg.ConfigOpts) -> int:
     from trove_ceph.storage import api
     from trove_ceph.storage.service import on_ceph, server
 
-    service = server.Server(on_ceph.make(conf.trove_ceph_storage), api.connect(conf))
+    options = conf.trove_ceph_storage
+    service = server.Server(on_ceph.make(options), api.connect(conf))
+    limits = _limits(conf)
     service.start()
+    if limits:
+        limits.start()
     end.wait()
     ended = service.stop()
+    if limits:
+        ended = limits.stop(options.stop_timeout_sec) and ended
     stdlib_logging.shutdown()
     if not ended:
         # A thread that waits for Ceph would keep the process.
         os._exit(0)
     return 0
+
+
+def _limits(conf: cfg.ConfigOpts) -> Any:
+    """Return what keeps the limits of volumes, None where it is not asked for."""
+    if not conf.trove_ceph_qos.enabled:
+        return None
+    from trove_ceph.qos import agent
+    from trove_ceph.storage.service import on_ceph
+
+    options = conf.trove_ceph_storage
+    return agent.of_configuration(conf, options.tiers_file, on_ceph.storage(options))

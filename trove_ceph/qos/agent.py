@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import keystoneauth1.exceptions
 from keystoneauth1 import loading
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -88,26 +89,17 @@ class Agent:
                 LOG.exception('Limits of volume %s wait for a sweep', volume_id)
 
 
-def of_configuration(
-    conf: cfg.ConfigOpts, tiers_path: str, storage: backend.Backend
-) -> Agent | None:
-    """Return the agent that ``[trove_ceph_qos]`` asks for, or None if it asks for none.
+def of_configuration(conf: cfg.ConfigOpts, tiers_path: str, storage: backend.Backend) -> Agent:
+    """Return the agent that the options of ``[trove_ceph_qos]`` describe.
 
     :param tiers_path: the tiers file
     :param storage: the cluster of the tiers
     :raises InvalidTiersError: the tiers file cannot be used
+    :raises cfg.Error: options are missing or wrong
     """
-    qos_conf.register(conf)
     group = qos_conf.GROUP.name
     options = conf[group]
-    if not options.enabled:
-        return None
     tiers_file.load(tiers_path)
-    auth = loading.load_auth_from_conf_options(conf, group)
-    session = loading.load_session_from_conf_options(conf, group, auth=auth)
-    adapter = loading.load_adapter_from_conf_options(
-        conf, group, session=session, auth=auth, service_type='block-storage'
-    )
 
     def listen(changed: Callable[[str], None]) -> Any:
         return events.listener(
@@ -115,7 +107,22 @@ def of_configuration(
         )
 
     return Agent(
-        keeper.Keeper(lambda: tiers_file.load(tiers_path), cinder.Cinder(adapter), storage),
+        keeper.Keeper(lambda: tiers_file.load(tiers_path), _cinder(conf, group), storage),
         options.sweep_interval_sec,
         listen if options.notification_topics else None,
+    )
+
+
+def _cinder(conf: cfg.ConfigOpts, group: str) -> cinder.Cinder:
+    if not conf[group].auth_type:
+        raise cfg.RequiredOptError('auth_type', qos_conf.GROUP)
+    try:
+        auth = loading.load_auth_from_conf_options(conf, group)
+        session = loading.load_session_from_conf_options(conf, group, auth=auth)
+    except keystoneauth1.exceptions.ClientException as error:
+        raise cfg.Error(f'[{group}]: {error}') from error
+    return cinder.Cinder(
+        loading.load_adapter_from_conf_options(
+            conf, group, session=session, auth=auth, service_type='block-storage'
+        )
     )

@@ -7,17 +7,26 @@ from trove_ceph.storage.ceph import backend, connection, ledger
 from trove_ceph.storage.service import server
 
 
-def make(options: cfg.GroupAttr, name: str | None = None) -> server.Service:
+def make(options: cfg.ConfigOpts.GroupAttr, name: str | None = None) -> server.Service:
     """Return a copy of the service by its options, without the bus; Ceph is not asked yet.
 
     :raises InvalidTiersError: the tiers file is wrong, or gives the user nothing
     """
-    place = (options.ceph_conf, options.ceph_user, options.connect_timeout_sec)
     ledger_timeout_sec = server.ledger_timeout_sec(options.lock_duration_sec)
     return server.Service(
-        backend.CephBackend(connection.Connection(*place, options.operation_timeout_sec)),
-        ledger.CephLedger(connection.Connection(*place, ledger_timeout_sec)),
+        storage(options),
+        ledger.CephLedger(_connection(options, ledger_timeout_sec)),
         server.find_pools(options),
         options,
         name,
     )
+
+
+def storage(options: cfg.ConfigOpts.GroupAttr) -> backend.CephBackend:
+    """Return the cluster through a client of its own."""
+    return backend.CephBackend(_connection(options, options.operation_timeout_sec))
+
+
+def _connection(options: cfg.ConfigOpts.GroupAttr, timeout_sec: int) -> connection.Connection:
+    place = (options.ceph_conf, options.ceph_user, options.connect_timeout_sec)
+    return connection.Connection(*place, timeout_sec)

@@ -140,6 +140,7 @@ class ConfigurationTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.conf = cfg.ConfigOpts()
+        qos_conf.register(self.conf)
         self.directory = Path(self.useFixture(fixtures.TempDir()).path)
 
     def _of(self, *lines):
@@ -149,23 +150,29 @@ class ConfigurationTestCase(base.BaseTestCase):
         tiers = self.directory / 'tiers.yaml'
         return agent.of_configuration(self.conf, str(tiers), world.World().storage)
 
-    def test_nothing_runs_unless_it_is_asked_for(self):
-        self.assertIsNone(self._of())
-
     def test_all_of_it(self):
         (self.directory / 'tiers.yaml').write_text(yaml.safe_dump(sample.CONTENT))
         running = self._of(
-            *('enabled = true', 'notification_topics ='),
+            'notification_topics =',
             *('auth_type = password', 'auth_url = http://keystone', 'username = x'),
         )
         self.assertIsNone(running._listener)
 
     def test_wrong_tiers_file_is_told_at_the_start(self):
-        error = self.assertRaises(exceptions.InvalidTiersError, self._of, 'enabled = true')
+        error = self.assertRaises(exceptions.InvalidTiersError, self._of)
         self.assertIn('tiers.yaml: cannot be read', str(error))
 
+    def test_who_asks_cinder_must_be_told(self):
+        (self.directory / 'tiers.yaml').write_text(yaml.safe_dump(sample.CONTENT))
+        for lines, missing in (
+            ([], 'auth_type'),
+            (['auth_type = none at all'], 'none at all'),
+            (['auth_type = password'], 'auth'),
+        ):
+            error = self.assertRaises(cfg.Error, self._of, *lines)
+            self.assertIn(missing, str(error))
+
     def test_registering_twice(self):
-        qos_conf.register(self.conf)
         qos_conf.register(self.conf)
         self.conf([])
         self.assertFalse(self.conf.trove_ceph_qos.enabled)

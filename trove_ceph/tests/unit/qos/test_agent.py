@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import threading
+import time
 from pathlib import Path
 
 import fixtures
+import oslo_messaging
 import yaml
 from oslo_config import cfg
 from oslotest import base
@@ -11,7 +13,7 @@ from trove_ceph import exceptions
 from trove_ceph.conf import qos as qos_conf
 from trove_ceph.qos import agent
 from trove_ceph.storage import model
-from trove_ceph.tests.unit.qos import world
+from trove_ceph.tests.unit.qos import cloud_server, world
 from trove_ceph.tests.unit.tiers import sample
 
 TIMEOUT_SEC = 20
@@ -143,23 +145,50 @@ class ConfigurationTestCase(base.BaseTestCase):
         qos_conf.register(self.conf)
         self.directory = Path(self.useFixture(fixtures.TempDir()).path)
 
-    def _of(self, *lines):
+    def _configure(self, *lines):
         path = self.directory / 'service.conf'
-        path.write_text('\n'.join(['[trove_ceph_qos]', *lines]))
+        bus = ['[DEFAULT]', 'transport_url = fake://']
+        path.write_text('\n'.join([*bus, '[trove_ceph_qos]', *lines]))
         self.conf(['--config-file', str(path)])
+
+    def _of(self, them):
         tiers = self.directory / 'tiers.yaml'
-        return agent.of_configuration(self.conf, str(tiers), world.World().storage)
+        return agent.of_configuration(self.conf, str(tiers), them.storage)
 
     def test_all_of_it(self):
-        (self.directory / 'tiers.yaml').write_text(yaml.safe_dump(sample.CONTENT))
-        running = self._of(
-            'notification_topics =',
-            *('auth_type = password', 'auth_url = http://keystone', 'username = x'),
+        """From its configuration, with Keystone and Cinder asked over HTTP, and a bus."""
+        cloud = self.useFixture(cloud_server.CloudServer())
+        them = world.World()
+        them.cinder = cloud.cinder
+        images = [them.add()[1] for _ in range(5)]
+        (self.directory / 'tiers.yaml').write_text(yaml.safe_dump(sample.changed(world.TIERS)))
+        self._configure(
+            *('auth_type = password', f'auth_url = {cloud.url}/v3', 'username = u'),
+            *('password = x', 'project_name = p', 'user_domain_id = default'),
+            *('project_domain_id = default', 'region_name = east'),
         )
-        self.assertIsNone(running._listener)
+        running = self._of(them)
+        running.start()
+        self.addCleanup(running.stop, TIMEOUT_SEC)
+        self._await(lambda: {them.limits(image) for image in images} == {world.LIMITS})
+        volume, image = them.add()
+        bus = oslo_messaging.get_notification_transport(self.conf)
+        cinder = oslo_messaging.Notifier(
+            bus, 'volume.host@fast', driver='messagingv2', topics=['notifications']
+        )
+        for gone in ('gone', volume['id']):
+            cinder.info({}, 'volume.create.end', {'volume_id': gone})
+        self._await(lambda: them.limits(image) == world.LIMITS)
+
+    def _await(self, condition):
+        deadline = time.monotonic() + TIMEOUT_SEC
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
 
     def test_wrong_tiers_file_is_told_at_the_start(self):
-        error = self.assertRaises(exceptions.InvalidTiersError, self._of)
+        self._configure()
+        error = self.assertRaises(exceptions.InvalidTiersError, self._of, world.World())
         self.assertIn('tiers.yaml: cannot be read', str(error))
 
     def test_who_asks_cinder_must_be_told(self):
@@ -169,7 +198,8 @@ class ConfigurationTestCase(base.BaseTestCase):
             (['auth_type = none at all'], 'none at all'),
             (['auth_type = password'], 'auth'),
         ):
-            error = self.assertRaises(cfg.Error, self._of, *lines)
+            self._configure(*lines)
+            error = self.assertRaises(cfg.Error, self._of, world.World())
             self.assertIn(missing, str(error))
 
     def test_registering_twice(self):

@@ -12,9 +12,11 @@ class FakeCinder:
     """In place of the ``block_storage`` of an SDK connection; refuses what Cinder refuses.
 
     :param page: how many items of a list come in one answer
+    :param url: where it is reached, for the links to further pages
     """
 
-    def __init__(self, backends=(), page=1000):
+    def __init__(self, backends=(), page=1000, url='http://cinder'):
+        self.url = url
         self.types = {}
         self.qos = {}
         self.volumes = []
@@ -76,7 +78,7 @@ class FakeCinder:
         if begin + self.page < len(items):
             following = urllib.parse.urlencode(query | {'marker': begin + self.page})
             links = {'volume_types': 'volume_type_links'}.get(key, f'{key}_links')
-            body[links] = [{'rel': 'next', 'href': f'http://cinder{path}?{following}'}]
+            body[links] = [{'rel': 'next', 'href': f'{self.url}{path}?{following}'}]
         return self._respond(body)
 
     def post(self, path, json):

@@ -52,10 +52,14 @@ class OperationsRunner(runner.Runner):
         missing = self._missing()
         # All of them first: a server that cannot be used is told before hours of work.
         used = [
-            self.enter(stack, each.contender.name, each.contender.target) for _, each, _ in missing
+            self.enter(stack, each.contender.name, each.contender.target)
+            if each.contender.target
+            else None
+            for _, each, _ in missing
         ]
         for target, (number, attempt, config) in zip(used, missing, strict=True):
-            self._fill(target, attempt.size_mib)
+            if target:
+                self._fill(target, attempt.size_mib)
             self._measure(number, attempt, config, target)
 
     def _missing(self) -> list[tuple[int, plan.Attempt, dict[str, Any]]]:
@@ -86,12 +90,16 @@ class OperationsRunner(runner.Runner):
         self._filled[target] = size_mib
 
     def _measure(
-        self, number: int, attempt: plan.Attempt, config: Mapping[str, Any], target: model.Target
+        self,
+        number: int,
+        attempt: plan.Attempt,
+        config: Mapping[str, Any],
+        target: model.Target | None,
     ) -> None:
         directory = self.new_directory(attempt.iteration, config) / results.RAW_DIRECTORY
         text = f'{number}/{self._total} {_text(attempt)}'
         with self.progress.step(_kind(attempt), text, attempt.size_mib):
-            disclosed = self.disclose([target])
+            disclosed = self.disclose([target] if target else [])
             operation = Operation(self._plan, attempt, target, directory, self.progress.note)
             run = operation.measure()
         if run['complete'] and run['exit_code'] != 0:
@@ -102,6 +110,7 @@ class OperationsRunner(runner.Runner):
 class Operation:
     """One attempt at one operation.
 
+    :param target: the server that it is done to, if any
     :param directory: for what its commands print
     """
 
@@ -109,14 +118,14 @@ class Operation:
         self,
         operations: plan.OperationsPlan,
         attempt: plan.Attempt,
-        target: model.Target,
+        target: model.Target | None,
         directory: Path,
         note: model.Note,
     ):
         self._settle_sec = operations.settle_sec if operations.committer else 0
         self._committer = (
             committer.Committer(target.address, directory / 'committer.csv')
-            if operations.committer
+            if operations.committer and target
             else None
         )
         self._attempt = attempt
@@ -124,7 +133,7 @@ class Operation:
         self._target = target
         self._directory = directory
         self._note = note
-        self._environment = events.environment([target]) | {
+        self._environment = (events.environment([target]) if target else {}) | {
             'BENCH_OPERATION': attempt.contender.operation,
             'BENCH_VARIANT': attempt.contender.name,
             'BENCH_DATA_MIB': str(attempt.size_mib),
@@ -172,8 +181,9 @@ class Operation:
             if not result.succeeded:
                 self._fail('prepare', result)
                 return
-        server = database.Server(self._target.address)
-        self._run['data_bytes'] = server.schema_bytes(self._target.address.database)
+        if self._target:
+            server = database.Server(self._target.address)
+            self._run['data_bytes'] = server.schema_bytes(self._target.address.database)
         with contextlib.ExitStack() as stack:
             if self._committer:
                 stack.enter_context(self._committer)

@@ -128,14 +128,15 @@ class LoadPlan:
 class Contender:
     """A way of doing an operation, as commands; rivals share the operation's name.
 
+    :param target: the server that it is done to; None for what needs none
     :param repeats: fewer than the plan's, for what takes long; None means the plan's
     """
 
     name: str
     role: str
     operation: str
-    target: Mapping[str, Any]
     run: str
+    target: Mapping[str, Any] | None = None
     prepare: str | None = None
     cleanup: str | None = None
     cost: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -190,13 +190,20 @@ def _operations_plan(content: dict[str, Any], text: str) -> plan.OperationsPlan:
     _check_names(
         [f'{each.name} of {each.operation}' for each in contenders], ('operations', 'contenders')
     )
-    return plan.OperationsPlan(
+    made = plan.OperationsPlan(
         name=content['name'],
         description=content.get('description', content['name']),
         contenders=contenders,
         text=text,
         **{key: value for key, value in operations.items() if key != 'contenders'},
     )
+    for number, contender in enumerate(contenders):
+        if made.committer and contender.target is None:
+            raise Problem(
+                ('operations', 'contenders', number),
+                "nobody can commit without a 'target'; give one, or 'committer: false'",
+            )
+    return made
 
 
 def _check_names(names: Sequence[str], path: ValuePath) -> None:

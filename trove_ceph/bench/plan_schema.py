@@ -107,7 +107,7 @@ def operations_plan() -> dict[str, Any]:
             'timeout_sec': _count(1, 'seconds'),
             'repeats': _count(1, 'repeats'),
         },
-        'required': ['name', 'role', 'operation', 'target', 'run'],
+        'required': ['name', 'role', 'operation', 'run'],
         'additionalProperties': False,
     }
     operations = {

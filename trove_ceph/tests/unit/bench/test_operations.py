@@ -275,6 +275,14 @@ class DataTestCase(OperationsTestCase):
             {(run.config['operation'], run.run['output']) for run in self.stored()},
         )
 
+    def test_without_a_server(self):
+        self.run_plan(self.contender(run='echo "$BENCH_DATA_MIB $BENCH_OPERATION"', target=None))
+        run = self.only_run()
+        self.assertEqual(('64 backup', None), (run['output'], run['data_bytes']))
+        self.assertEqual([], self.notes)
+        (stored,) = self.stored()
+        self.assertEqual({'cores': 2}, stored.disclosure['host'])
+
     def test_rows(self):
         data = operations.rows_of(64)
         size_bytes = data.total_rows * operations.dataset.BYTES_PER_ROW

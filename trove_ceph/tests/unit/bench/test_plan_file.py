@@ -188,6 +188,12 @@ class MessageTestCase(PlanFileTestCase):
     def test_two_contenders_of_one_name(self):
         self.assert_refused('name: stock', 'name: ours', 'contenders[1]', 'taken', text=OPERATIONS)
 
+    def test_contender_without_target(self):
+        target = ', target: {instance: a}'
+        self.assert_refused(target, '', 'contenders[0]', 'nobody can commit', text=OPERATIONS)
+        text = OPERATIONS.replace('repeats: 2', 'committer: false').replace(target, '')
+        self.assertEqual({None}, {each.target for each in self.load(text).contenders})
+
     def test_contender_without_command(self):
         self.assert_refused(", run: 'true'", '', 'contenders[0]', 'lacks run', text=OPERATIONS)
 

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +38,8 @@ _EPILOG = (
 
 def main() -> int:
     """Serve until told to end; return the exit status."""
+    # oslo.messaging imports eventlet, which tells so, and uses threads all the same.
+    warnings.filterwarnings('ignore', message=r'\s*Eventlet is deprecated')
     try:
         return run(sys.argv[1:])
     except ModuleNotFoundError as error:

@@ -33,6 +33,10 @@ def _verb(method: Callable[..., Answer]) -> Callable[..., Answer]:
         except exceptions.TroveCephError as error:
             LOG.info('%s: refused: %s', method.__name__, error)
             raise
+        except Exception as error:
+            LOG.exception('%s: failed in a way that nobody thought of', method.__name__)
+            message = f'{method.__name__} failed: {type(error).__name__}: {error}'
+            raise exceptions.StorageError(message) from error
 
     return called
 

@@ -96,9 +96,9 @@ class Jobs:
         found = self._find_same(operation_id, work)
         if found is not None and _stands(found):
             return self._as_seen_here(found)
-        source_id = self._tools.storage.describe(work.source).image_id if work.source else None
         if isinstance(work, job.Purge):
-            self._check_not_read(work)
+            self._check_purge(work, is_new=found is None)
+        source_id = self._tools.storage.describe(work.source).image_id if work.source else None
         deadline = self._clock() + PATIENCE_SEC
         while True:
             try:
@@ -224,7 +224,16 @@ class Jobs:
             running = self._running.get(record.job.operation_id)
         return running.now() if running and record.job.state.is_active else record.job
 
-    def _check_not_read(self, purge: job.Purge) -> None:
+    def _check_purge(self, purge: job.Purge, is_new: bool) -> None:
+        """Refuse to purge what is not there, unless an earlier attempt was, and what is read.
+
+        Whoever reads it opened it before it was moved to the trash, so there will be no more.
+        """
+        trashed = self._tools.storage.list_trash(purge.pool) if is_new else []
+        if is_new and purge.image_id not in [one.image_id for one in trashed]:
+            raise exceptions.NotFoundError(
+                f'image {purge.image_id} in the trash of {purge.pool}: there is none'
+            )
         for record in self._records.all():
             if record.source_id == purge.image_id and record.job.state.is_active:
                 raise exceptions.BusyError(

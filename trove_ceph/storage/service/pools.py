@@ -34,11 +34,12 @@ class Pools:
     def check(self, *arguments: Any) -> None:
         """Refuse what names a pool that is not ours, or what can be no name.
 
-        Looks into dataclasses; what it does not know it lets pass.
-
+        :param arguments: places of images and snapshots, options, work; None is let pass
         :raises InvalidRequestError: the message names the first such thing
         """
         for argument in arguments:
+            if argument is not None and not dataclasses.is_dataclass(argument):
+                raise exceptions.InvalidRequestError(f'{argument!r}: is not what it should be')
             for problem in self._problems(argument):
                 raise exceptions.InvalidRequestError(problem)
 

@@ -37,7 +37,7 @@ def ledger_timeout_sec(lock_duration_sec: int) -> int:
     return max(_LEAST_LEDGER_SEC, int(lock_duration_sec * usable))
 
 
-def find_pools(options: cfg.GroupAttr) -> pools.Pools:
+def find_pools(options: cfg.ConfigOpts.GroupAttr) -> pools.Pools:
     """Return the pools that the configuration lets the service work on.
 
     :raises InvalidTiersError: the tiers file is wrong, or gives the user nothing
@@ -72,7 +72,7 @@ class Service:
         storage: backend.Backend,
         entries: ledger.Ledger,
         ours: pools.Pools,
-        options: cfg.GroupAttr,
+        options: cfg.ConfigOpts.GroupAttr,
         name: str | None = None,
     ):
         self.name = name or f'{socket.gethostname()}:{os.getpid()}'

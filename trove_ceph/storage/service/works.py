@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Do what a job says."""
 
+import contextlib
 import dataclasses
 import threading
 import time
@@ -122,6 +123,8 @@ def perform(
             return fencing.fence(storage, image, timeout_sec)
         case job.Purge(pool, image_id):
             progress.note('purging', 0, 0, 0)
-            storage.purge(pool, image_id)
+            # It was there when the job was first asked for.
+            with contextlib.suppress(exceptions.NotFoundError):
+                storage.purge(pool, image_id)
             return None
     raise exceptions.InvalidRequestError(f'{work}: is no work of this service')

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service over a bus: two copies behind one topic, and a caller that knows no Ceph."""
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+import fixtures
+import oslo_messaging as messaging
+from oslo_config import cfg
+from oslo_messaging import conffixture
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.conf import storage as storage_conf
+from trove_ceph.storage import api, copying, fencing, job, model
+from trove_ceph.storage.fake import backend, ledger
+from trove_ceph.storage.service import server
+from trove_ceph.tests.unit.storage import service_world
+from trove_ceph.tests.unit.storage.service_world import MIB
+
+TIMEOUT_SEC = 60
+FAKE = 'trove_ceph.storage.fake.backend.FakeBackend'
+NO_CEPH = """
+import sys
+for name in ('rados', 'rbd'):
+    sys.modules[name] = None
+import trove_ceph.storage.api
+loaded = [name for name in sys.modules if name.startswith('trove_ceph.storage.')]
+print(' '.join(loaded))
+"""
+
+
+class BusTestCase(base.BaseTestCase):
+    """With a world whose time passes by itself."""
+
+    url = 'fake://'
+
+    def setUp(self):
+        super().setUp()
+        self.world = service_world.World()
+        self.world.cluster.clock = time.monotonic
+        self.conf = cfg.ConfigOpts()
+        self.useFixture(conffixture.ConfFixture(self.conf)).transport_url = self.url
+        storage_conf.register(self.conf)
+        self.conf([])
+        # The fake bus is one for the whole process.
+        exchange = f'test-{uuid.uuid4().hex}'
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage.api.EXCHANGE', exchange))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage.service.server._BEAT_SEC', 0.05))
+        self.transport = api.connect(self.conf)
+        self.api = api.StorageAPI(self.transport, timeout_sec=TIMEOUT_SEC)
+        self.image, self.vault = self.world.image, self.world.vault
+
+    def serve(self, name):
+        service = server.Service(
+            backend.FakeBackend(self.world.cluster),
+            ledger.FakeLedger(self.world.cluster),
+            service_world.POOLS,
+            self.conf.trove_ceph_storage,
+            name,
+        )
+        served = server.Server(service, api.connect(self.conf))
+        served.start()
+        self.addCleanup(served.stop)
+        return served
+
+
+class VerbsTest(BusTestCase):
+    def setUp(self):
+        super().setUp()
+        self.serve('one')
+
+    def test_each_verb(self):
+        facts = self.api.describe(self.image)
+        self.assertEqual(self.world.storage.describe(self.image), facts)
+        made = self.api.create_snapshot(self.image.snapshot('t'))
+        self.assertEqual(('t', 16 * MIB), (made.name, made.size_bytes))
+        clone = model.ImageRef('vault', 'clone')
+        self.api.clone(self.image.snapshot('t'), clone, model.Qos(iops=300))
+        self.assertEqual(model.Qos(iops=300), self.api.describe(clone).qos)
+        self.assertEqual('vault-data', self.api.describe(clone).data_pool)
+        self.api.remove_snapshot(self.image.snapshot('t'))
+        self.api.set_qos(clone, model.Qos(iops=500))
+        self.assertEqual(500, self.api.describe(clone).qos.iops)
+        trashed = self.api.trash(clone)
+        self.assertEqual([trashed], self.api.list_trash('vault'))
+        self.api.restore('vault', trashed.image_id, 'again')
+        self.assertEqual(
+            trashed.image_id, self.api.describe(model.ImageRef('vault', 'again')).image_id
+        )
+        self.assertEqual('vault', self.api.usage('vault').pool)
+        self.assertEqual(
+            ['vault', 'vault-data'], [usage.pool for usage in self.api.usage_of_tier('slow')]
+        )
+        self.assertEqual([], self.world.held_locks())
+
+    def test_each_long_one(self):
+        copy = job.Copy(self.image.snapshot('s'), self.vault)
+        phases = set()
+        report = self.api.run('copy', copy, TIMEOUT_SEC, lambda now: phases.add(now.state))
+        self.assertIsInstance(report, copying.CopyReport)
+        self.assertLessEqual(phases, {job.State.WAITING, job.State.RUNNING, job.State.DONE})
+        self.assertEqual(
+            16 * MIB,
+            self.api.run(
+                'verify',
+                job.Verify(self.image.snapshot('s'), self.vault.snapshot('s')),
+                TIMEOUT_SEC,
+            ),
+        )
+        with self.world.storage.open_writer(self.image) as writer:
+            proof = self.api.run('fence', job.Fence(self.image), TIMEOUT_SEC)
+            self.assertEqual(1, len(proof.addresses))
+            self.assertRaises(exceptions.CephUnreachableError, writer.flush)
+        self.assertEqual(proof.addresses, fencing.recorded(self.world.storage, self.image))
+        self.api.unfence(self.image)
+        self.assertEqual(frozenset(), self.world.storage.blocklisted())
+        clone = model.ImageRef('volumes', 'clone')
+        self.api.clone(self.image.snapshot('s'), clone, model.Qos())
+        self.api.run('flatten', job.Flatten(clone), TIMEOUT_SEC)
+        self.assertIsNone(self.api.describe(clone).parent)
+        trashed = self.api.trash(clone)
+        self.api.run('purge', job.Purge('volumes', trashed.image_id), TIMEOUT_SEC)
+        self.assertEqual([], self.api.list_trash('volumes'))
+        listed = self.api.list_jobs()
+        self.assertEqual(
+            ['purge', 'flatten', 'fence', 'verify', 'copy'], [one.operation_id for one in listed]
+        )
+        self.assertEqual(job.State.DONE, self.api.find_job('copy').state)
+        self.assertEqual(job.State.DONE, self.api.cancel('copy').state)
+
+    def test_errors_are_of_their_own_class_with_their_own_words(self):
+        missing = model.ImageRef('volumes', 'missing')
+        clone = model.ImageRef('vault', 'clone')
+        self.api.clone(self.image.snapshot('s'), clone, model.Qos())
+        trashed = self.api.trash(self.image)
+        cases = (
+            (exceptions.NotFoundError, 'describe', (missing,), 'volumes/missing: there is none'),
+            (exceptions.InvalidRequestError, 'usage', ('images',), 'pool images: is none of'),
+            (exceptions.InvalidRequestError, 'usage_of_tier', ('no',), 'tier no: is not there'),
+            (exceptions.AlreadyExistsError, 'restore', ('volumes', trashed.image_id, 'other'), ''),
+            (exceptions.InvalidRequestError, 'start', ('op/1', job.Flatten(clone)), 'op/1'),
+            (exceptions.NotFoundError, 'find_job', ('op',), 'job op: there is none'),
+            (exceptions.InvalidRequestError, 'list_trash', ('a/b',), 'pool a/b'),
+        )
+        self.world.storage.create_image(
+            model.ImageRef('volumes', 'other'), MIB, model.ImageOptions()
+        )
+        for error_class, verb, arguments, text in cases:
+            error = self.assertRaises(error_class, getattr(self.api, verb), *arguments)
+            self.assertIs(error_class, type(error))
+            self.assertIn(text, str(error))
+            self.assertNotIn('\n', str(error))
+        purge = job.Purge('volumes', trashed.image_id)
+        error = self.assertRaises(exceptions.BusyError, self.api.run, 'op', purge, TIMEOUT_SEC)
+        self.assertIn(str(clone), str(error))
+
+    def test_a_clone_whose_limits_were_not_set_gets_them(self):
+        clone = model.ImageRef('volumes', 'clone')
+        self.world.storage.clone(self.image.snapshot('s'), clone, model.ImageOptions())
+        self.api.clone(self.image.snapshot('s'), clone, model.Qos(iops=300))
+        self.assertEqual(300, self.api.describe(clone).qos.iops)
+        self.assertRaises(
+            exceptions.AlreadyExistsError,
+            self.api.clone,
+            self.image.snapshot('s'),
+            self.image,
+            model.Qos(),
+        )
+
+    def test_what_is_no_image(self):
+        error = self.assertRaises(exceptions.InvalidRequestError, self.api.describe, 'no image')
+        self.assertIn("'no image': is not what it should be", str(error))
+
+
+class RabbitDriverTest(VerbsTest):
+    """Through the driver for RabbitMQ, which has errors cross as text, unlike the other one."""
+
+    url = 'kombu+memory:////'
+
+    def test_what_nobody_thought_of(self):
+        self.useFixture(fixtures.FakeLogger())
+
+        def fail(backend, image):
+            raise KeyError('nobody')
+
+        self.useFixture(fixtures.MonkeyPatch(f'{FAKE}.describe', fail))
+        error = self.assertRaises(exceptions.StorageError, self.api.describe, self.image)
+        self.assertEqual("describe failed: KeyError: 'nobody'", str(error))
+
+    def test_another_version(self):
+        target = messaging.Target(exchange=api.EXCHANGE, topic=api.TOPIC, version='2.0')
+        client = messaging.get_rpc_client(self.transport, target).prepare(timeout=TIMEOUT_SEC)
+        error = self.assertRaises(messaging.RemoteError, client.call, {}, 'list_jobs')
+        self.assertEqual('UnsupportedVersion', error.exc_type)
+        self.api._client = client
+        error = self.assertRaises(exceptions.StorageError, self.api.list_jobs)
+        self.assertIn('list_jobs failed: UnsupportedVersion', str(error))
+
+
+class SeveralTest(BusTestCase):
+    def slow_down(self):
+        """Have copies last until they are let go."""
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.addCleanup(self.go_on.set)
+        copy = copying.copy
+
+        def slow_copy(*arguments, limits, **options):
+            self.begun.set()
+            while not self.go_on.wait(0.05):
+                limits.take(0)
+            return copy(*arguments, limits=limits, **options)
+
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage.copying.copy', slow_copy))
+
+    def test_one_is_stopped_and_the_other_carries_on(self):
+        self.slow_down()
+        first = self.serve('one')
+        work = job.Copy(self.image.snapshot('s'), self.vault)
+        self.api.start('op', work)
+        self.assertTrue(self.begun.wait(TIMEOUT_SEC))
+        holders = []
+        waiting = threading.Thread(
+            target=lambda: holders.append(self.api.run('op', work, TIMEOUT_SEC))
+        )
+        waiting.start()
+        self.serve('other')
+        self.assertTrue(first.stop())
+        self.go_on.set()
+        waiting.join(TIMEOUT_SEC)
+        self.assertEqual(16 * MIB, holders[0].copied_bytes)
+        found = self.api.find_job('op')
+        self.assertEqual(('other', 2), (found.holder, found.attempt))
+
+    def test_canceled_through_whichever_is_asked(self):
+        self.slow_down()
+        self.serve('one')
+        self.serve('other')
+        work = job.Copy(self.image.snapshot('s'), self.vault)
+        self.api.start('op', work)
+        self.assertTrue(self.begun.wait(TIMEOUT_SEC))
+        for _ in range(2):
+            self.api.cancel('op')
+        deadline = time.monotonic() + TIMEOUT_SEC
+        while self.api.find_job('op').state.is_active and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(job.State.CANCELED, self.api.find_job('op').state)
+
+    def test_the_callers_time_is_up_and_the_work_goes_on(self):
+        self.slow_down()
+        self.serve('one')
+        work = job.Copy(self.image.snapshot('s'), self.vault)
+        error = self.assertRaises(exceptions.StillRunningError, self.api.run, 'op', work, 0.3)
+        self.assertIn(f'op ({work})', str(error))
+        self.go_on.set()
+        self.assertEqual(16 * MIB, self.api.run('op', work, TIMEOUT_SEC).copied_bytes)
+        self.assertEqual(1, self.api.find_job('op').attempt)
+
+    def test_nobody_is_there(self):
+        hurried = api.StorageAPI(self.transport, timeout_sec=0.2)
+        error = self.assertRaises(exceptions.ServiceUnavailableError, hurried.describe, self.image)
+        self.assertIn('no answer to describe within 0 s; is it running?', str(error))
+        self.assertRaises(
+            exceptions.ServiceUnavailableError, hurried.run, 'op', job.Flatten(self.image), 0.5
+        )
+
+    def test_no_key_is_told(self):
+        """Neither by what crosses the bus nor by what is logged."""
+        log = self.useFixture(fixtures.FakeLogger(level=logging.DEBUG))
+        self.serve('one')
+        self.api.run('op', job.Copy(self.image.snapshot('s'), self.vault), TIMEOUT_SEC)
+        self.conf.log_opt_values(logging.getLogger('options'), logging.DEBUG)
+        self.assertIn('trove_ceph_storage.ceph_user', log.output)
+        self.assertNotIn('keyring', json.dumps(self.world.cluster.entries))
+        self.assertFalse([opt.name for opt in storage_conf.OPTS if 'key' in opt.name])
+
+
+class BoundaryTest(base.BaseTestCase):
+    def test_callers_need_no_ceph(self):
+        result = subprocess.run(
+            [sys.executable, '-c', NO_CEPH], capture_output=True, text=True, check=True
+        )
+        loaded = result.stdout.split()
+        self.assertIn('trove_ceph.storage.api', loaded)
+        for forbidden in ('trove_ceph.storage.ceph', 'trove_ceph.storage.service'):
+            self.assertFalse([name for name in loaded if name.startswith(forbidden)])

@@ -54,7 +54,8 @@ def main() -> int:
 
 def run(arguments: Sequence[str]) -> int:
     """Serve with these command line arguments; return the exit status."""
-    conf = cfg.ConfigOpts()
+    # oslo.messaging has options that it registers with this one only.
+    conf = cfg.CONF
     logging.register_options(conf)
     storage_conf.register(conf)
     qos_conf.register(conf)

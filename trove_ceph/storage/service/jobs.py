@@ -266,6 +266,7 @@ class Jobs:
             message = f'{work}: {type(error).__name__}: {error}'
             self._end_failed(running, exceptions.StorageError.__name__, message)
         else:
+            running.progress.finish()
             self._end(running, state=State.DONE, result=result)
 
     def _end_failed(self, running: _Running, error: str, message: str) -> None:

@@ -59,6 +59,11 @@ class Progress:
             self._done_bytes, self._total_bytes = done_bytes, total_bytes
             self._moved_bytes = moved_bytes
 
+    def finish(self) -> None:
+        """Tell that all of the phase is done."""
+        with self._mutex:
+            self._done_bytes = self._total_bytes
+
     def onto(self, found: job.Job) -> job.Job:
         """Return a job with its progress filled in."""
         with self._mutex:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The service over a bus: two copies behind one topic, and a caller that knows no Ceph."""
 
+import contextlib
+import io
 import json
 import logging
 import subprocess
@@ -16,6 +18,7 @@ from oslo_messaging import conffixture
 from oslotest import base
 
 from trove_ceph import exceptions
+from trove_ceph.cmd import manage
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.storage import api, copying, fencing, job, model
 from trove_ceph.storage.fake import backend, ledger
@@ -68,6 +71,74 @@ class BusTestCase(base.BaseTestCase):
         served.start()
         self.addCleanup(served.stop)
         return served
+
+
+class CommandTest(BusTestCase):
+    """``trove-ceph-manage storage`` beside a service that runs."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(cfg.CONF.reset)
+        self.config = self.useFixture(fixtures.TempDir()).join('storage.conf')
+        with open(self.config, 'w') as config:
+            config.write('[DEFAULT]\ntransport_url = fake://\n')
+
+    def command(self, *arguments):
+        """Return exit status and output."""
+        self.out, self.err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(self.out), contextlib.redirect_stderr(self.err):
+            status = manage.run(['storage', *arguments, '--config-file', self.config])
+        return status, self.out.getvalue()
+
+    def test_from_nothing_to_a_failure(self):
+        self.serve('one')
+        self.assertEqual((0, 'No jobs.\n'), self.command('jobs'))
+        self.api.run('copy', job.Copy(self.image.snapshot('s'), self.vault), TIMEOUT_SEC)
+        status, text = self.command('status')
+        self.assertEqual(0, status)
+        self.assertRegex(text, r'^ok: answered in \d+ ms; jobs: 1 done\n$')
+        work = job.Verify(self.image.snapshot('missing'), self.vault.snapshot('s'))
+        self.assertRaises(exceptions.NotFoundError, self.api.run, 'verify', work, TIMEOUT_SEC)
+        status, text = self.command('status')
+        self.assertEqual(1, status)
+        self.assertIn(f'verify ({work}) failed: volumes/image@missing', text)
+        status, text = self.command('jobs')
+        self.assertEqual(0, status)
+        self.assertRegex(text, r'verify .* failed .*\n.*copy .* done +\| 100%')
+        self.assertIn('verify: NotFoundError: volumes/image@missing', text)
+
+    def test_for_programs(self):
+        self.serve('one')
+        self.api.run('copy', job.Copy(self.image.snapshot('s'), self.vault), TIMEOUT_SEC)
+        _status, text = self.command('jobs', '--format', 'json')
+        (found,) = json.loads(text)
+        self.assertEqual(
+            ('copy', 'done', 16 * MIB, 1),
+            (found['operation_id'], found['state'], found['done_bytes'], found['attempt']),
+        )
+        _status, text = self.command('status', '--format', 'json')
+        found = json.loads(text)
+        self.assertEqual(('ok', 1, []), (found['status'], found['jobs']['done'], found['bad']))
+
+    def test_cancel(self):
+        self.serve('one')
+        self.assertEqual((1, 'job copy: there is none\n'), self.command('cancel', 'copy'))
+        work = job.Copy(self.image.snapshot('s'), self.vault)
+        self.api.run('copy', work, TIMEOUT_SEC)
+        self.assertEqual((0, f'copy ({work}): done\n'), self.command('cancel', 'copy'))
+
+    def test_nobody_answers(self):
+        self.assertEqual(3, self.command('status', '--timeout', '0.2')[0])
+        self.assertIn('no answer to list_jobs', self.err.getvalue())
+        self.config = '/nowhere.conf'
+        self.assertEqual(3, self.command('status')[0])
+        self.assertIn('/nowhere.conf', self.err.getvalue())
+
+    def test_help_has_examples(self):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.assertRaises(SystemExit, manage.run, ['storage', '--help'])
+        self.assertIn('trove-ceph-manage storage cancel OPERATION-ID', out.getvalue())
 
 
 class VerbsTest(BusTestCase):

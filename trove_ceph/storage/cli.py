@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``trove-ceph-manage storage``: look at the storage service, and cancel its jobs."""
+
+import argparse
+import collections
+import json
+import time
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import prettytable
+from oslo_config import cfg
+from oslo_utils import units
+
+from trove_ceph import exceptions
+from trove_ceph.storage import job
+from trove_ceph.storage.job import State
+
+if TYPE_CHECKING:
+    from trove_ceph.storage import api
+
+OK = 0
+TROUBLE = 1
+DEFAULT_CONFIG = '/etc/trove-ceph/trove-ceph-storage.conf'
+
+_EXIT_CODES = """\
+exit status:
+  0  it answers, and no job has failed or lies interrupted
+  1  a job has failed or lies interrupted (status), or the job is not there (cancel)
+  3  nobody answered, or the configuration file is wrong
+"""
+_OVERVIEW = """\
+trove-ceph-storage does what needs a Ceph key, for Trove. What takes long is a job; these commands
+ask any copy of the service about the jobs of all of them, over the message bus.
+"""
+_EXAMPLES = """\
+examples:
+  Does it answer, and is anything wrong? For a monitoring system:
+    trove-ceph-manage storage status --format json
+
+  See what runs, how far it is and how long it will take; call one off:
+    trove-ceph-manage storage jobs
+    trove-ceph-manage storage cancel OPERATION-ID
+
+A job that was canceled, has failed or was interrupted is carried on with, from where it was, when
+the operation in Trove to which it belongs is run again.
+
+"""
+
+
+def add_commands(areas: Any) -> None:
+    """Add ``storage`` and its verbs to the areas of ``trove-ceph-manage``."""
+    parser = areas.add_parser(
+        'storage',
+        help='look at the storage service and its jobs',
+        description=_OVERVIEW,
+        epilog=_EXAMPLES + _EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(required=True, metavar='VERB')
+    _add_verb(verbs, 'status', _status, 'say whether it answers and all is well; for monitoring')
+    _add_verb(verbs, 'jobs', _jobs, 'list all jobs, the latest first')
+    cancel = _add_verb(verbs, 'cancel', _cancel, 'have a job end at its next piece')
+    cancel.add_argument('operation_id', metavar='OPERATION-ID', help='as "jobs" shows it')
+
+
+def _add_verb(verbs: Any, name: str, function: Any, help_text: str) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(
+        name,
+        help=help_text,
+        description=f'{help_text[0].upper()}{help_text[1:]}.',
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(function=function)
+    parser.add_argument('--format', choices=('text', 'json'), default='text')
+    parser.add_argument(
+        '--config-file',
+        default=DEFAULT_CONFIG,
+        metavar='PATH',
+        help='where [DEFAULT] transport_url is (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--timeout', type=float, default=30, metavar='SEC', help='default: %(default)s'
+    )
+    return parser
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    began = time.monotonic()
+    found = _connect(arguments).list_jobs()
+    took_ms = round((time.monotonic() - began) * 1000)
+    counts = collections.Counter(str(one.state) for one in found)
+    bad = [one for one in found if one.state in (State.FAILED, State.INTERRUPTED)]
+    status = 'trouble' if bad else 'ok'
+    if arguments.format == 'json':
+        content = {
+            'status': status,
+            'answer_ms': took_ms,
+            'jobs': {str(state): counts[state] for state in State},
+            'bad': [as_document(one) for one in bad],
+        }
+        print(json.dumps(content, indent=2))
+    else:
+        jobs = ', '.join(f'{count} {state}' for state, count in sorted(counts.items())) or 'none'
+        print(f'{status}: answered in {took_ms} ms; jobs: {jobs}')
+        for one in bad:
+            print(f'  {one} {one.state}: {one.message or f"was on {one.holder}"}')
+    return TROUBLE if bad else OK
+
+
+def _jobs(arguments: argparse.Namespace) -> int:
+    found = _connect(arguments).list_jobs()
+    if arguments.format == 'json':
+        print(json.dumps([as_document(one) for one in found], indent=2))
+    elif found:
+        print(table_text(found))
+    else:
+        print('No jobs.')
+    return OK
+
+
+def _cancel(arguments: argparse.Namespace) -> int:
+    try:
+        found = _connect(arguments).cancel(arguments.operation_id)
+    except exceptions.NotFoundError as error:
+        print(error)
+        return TROUBLE
+    if arguments.format == 'json':
+        print(json.dumps(as_document(found), indent=2))
+    elif found.state.is_active:
+        print(f'{found}: was {found.state}, will end at its next piece')
+    else:
+        print(f'{found}: {found.state}')
+    return OK
+
+
+def _connect(arguments: argparse.Namespace) -> 'api.StorageAPI':
+    # Only here: it loads half of OpenStack, and eventlet, which tells everybody that it is old.
+    warnings.filterwarnings('ignore', message=r'\s*Eventlet is deprecated')
+    from trove_ceph.storage import api
+
+    # oslo.messaging has options that it registers with this one only.
+    conf = cfg.CONF
+    try:
+        conf([], default_config_files=[arguments.config_file])
+    except cfg.Error as error:
+        raise exceptions.InvalidRequestError(f'{arguments.config_file}: {error}') from error
+    return api.StorageAPI(api.connect(conf), arguments.timeout)
+
+
+def as_document(found: job.Job) -> dict[str, Any]:
+    """Return a job as JSON has it."""
+    return {
+        'operation_id': found.operation_id,
+        'work': str(found.work),
+        'state': str(found.state),
+        'phase': found.phase,
+        'done_bytes': found.done_bytes,
+        'total_bytes': found.total_bytes,
+        'bytes_per_sec': found.bytes_per_sec,
+        'left_sec': found.left_sec,
+        'error': found.error,
+        'message': found.message,
+        'holder': found.holder,
+        'attempt': found.attempt,
+        'started_at': found.started_at.isoformat(),
+        'updated_at': found.updated_at.isoformat(),
+    }
+
+
+def table_text(jobs: Sequence[job.Job]) -> str:
+    """Return jobs as a table, with what went wrong below."""
+    table = prettytable.PrettyTable(
+        ['Operation', 'Work', 'State', 'Done', 'MiB/s', 'Left', 'Attempt', 'Service']
+    )
+    table.align = 'l'
+    for found in jobs:
+        is_moving = found.state is State.RUNNING and found.total_bytes
+        table.add_row(
+            [
+                found.operation_id,
+                found.work,
+                f'{found.state}, {found.phase}' if found.state.is_active else found.state,
+                f'{found.done_bytes / found.total_bytes:.0%}' if found.total_bytes else '',
+                f'{found.bytes_per_sec / units.Mi:.1f}' if is_moving else '',
+                f'{found.left_sec:.0f} s' if is_moving and found.left_sec is not None else '',
+                found.attempt,
+                found.holder,
+            ]
+        )
+    errors = [f'{one.operation_id}: {one.error}: {one.message}' for one in jobs if one.error]
+    return '\n'.join([table.get_string(), *errors])

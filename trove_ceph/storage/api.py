@@ -64,9 +64,12 @@ class StorageAPI:
 
     # Looking.
 
-    def describe(self, image: model.ImageRef) -> model.ImageFacts:
-        """Describe an image, with the space it uses."""
-        return self._ask('describe', image=image)
+    def describe(self, image: model.ImageRef, with_usage: bool = False) -> model.ImageFacts:
+        """Describe an image.
+
+        :param with_usage: count the space it uses, which takes longer the larger the image is
+        """
+        return self._ask('describe', image=image, with_usage=with_usage)
 
     def list_trash(self, pool: str) -> list[model.TrashedImage]:
         """List what lies in the trash of a pool."""

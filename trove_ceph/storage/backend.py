@@ -123,8 +123,12 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def describe(self, image: model.ImageRef) -> model.ImageFacts:
-        """Describe an image, with the space it uses."""
+    def describe(self, image: model.ImageRef, with_usage: bool = True) -> model.ImageFacts:
+        """Describe an image.
+
+        :param with_usage: count the space it uses, which takes longer the larger the image is and
+            the more snapshots it has
+        """
 
     @abc.abstractmethod
     def describe_pool(self, pool: str) -> Iterator[model.ImageFacts]:

@@ -65,7 +65,7 @@ def fence(
     :raises NotFencedError: there is no proof; what was blocklisted stays so
     """
     began = clock()
-    if 'exclusive-lock' not in storage.describe(image).features:
+    if 'exclusive-lock' not in storage.describe(image, with_usage=False).features:
         raise exceptions.NotFencedError(
             f'{image}: has no exclusive lock, so a client that was cut off for long enough cannot '
             'be told'
@@ -106,7 +106,7 @@ def unfence(storage: backend.Backend, image: model.ImageRef) -> None:
 
 def recorded(storage: backend.Backend, image: model.ImageRef) -> frozenset[str]:
     """Return the addresses that were fenced off an image."""
-    facts = storage.describe(image)
+    facts = storage.describe(image, with_usage=False)
     entry = json.loads(facts.metadata.get(METADATA_KEY, '{}'))
     # A clone inherits the metadata: what it says then is of another image.
     return frozenset(entry['addresses'] if entry.get('image_id') == facts.image_id else ())
@@ -119,7 +119,7 @@ def _cut_off(
     lock_owner: str | None,
 ) -> None:
     if addresses != recorded(storage, image):
-        image_id = storage.describe(image).image_id
+        image_id = storage.describe(image, with_usage=False).image_id
         entry = json.dumps({'image_id': image_id, 'addresses': sorted(addresses)})
         storage.set_image_metadata(image, {METADATA_KEY: entry})
     storage.blocklist(addresses, EXPIRE_SEC)

@@ -33,10 +33,11 @@ class CephBackend(backend.Backend):
         with self._pool(image.pool, f'making {image}', options.data_pool) as context:
             self._rbd.create(context, image.name, size_bytes, old_format=False, **_options(options))
 
-    def describe(self, image: model.ImageRef) -> model.ImageFacts:
+    def describe(self, image: model.ImageRef, with_usage: bool = True) -> model.ImageFacts:
         with self._image(image, 'describing', read_only=True) as (handle, context):
             facts = description.describe(handle, image, context, self._link)
-            return dataclasses.replace(facts, used_bytes=description.used_bytes(handle))
+            used_bytes = description.used_bytes(handle) if with_usage else None
+            return dataclasses.replace(facts, used_bytes=used_bytes)
 
     def describe_pool(self, pool: str) -> Iterator[model.ImageFacts]:
         with self._pool(pool, f'listing pool {pool}') as context:
@@ -211,7 +212,7 @@ class CephBackend(backend.Backend):
             yield handle, context
 
     def _why_busy(self, image: model.ImageRef, error: exceptions.BusyError) -> exceptions.BusyError:
-        obstacles = self.describe(image).obstacles()
+        obstacles = self.describe(image, with_usage=False).obstacles()
         return exceptions.BusyError(f'{error}: it has {obstacles}' if obstacles else str(error))
 
 

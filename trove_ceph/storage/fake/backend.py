@@ -32,9 +32,9 @@ class FakeBackend(backend.Backend):
         with self._connected() as cluster:
             cluster.add(image, size_bytes, options)
 
-    def describe(self, image: model.ImageRef) -> model.ImageFacts:
+    def describe(self, image: model.ImageRef, with_usage: bool = True) -> model.ImageFacts:
         with self._connected() as cluster:
-            return self.facts(cluster.get(image), with_usage=True)
+            return self.facts(cluster.get(image), with_usage)
 
     def describe_pool(self, pool: str) -> Iterator[model.ImageFacts]:
         with self._connected() as cluster:

@@ -66,9 +66,9 @@ class Endpoint:
     # Looking.
 
     @_verb
-    def describe(self, image: model.ImageRef) -> model.ImageFacts:
+    def describe(self, image: model.ImageRef, with_usage: bool) -> model.ImageFacts:
         self._pools.check(image)
-        return self._storage.describe(image)
+        return self._storage.describe(image, with_usage)
 
     @_verb
     def list_trash(self, pool: str) -> list[model.TrashedImage]:
@@ -92,7 +92,8 @@ class Endpoint:
         self._pools.check(snapshot)
         with self._changing('create_snapshot', snapshot, job.snapshot_lock(snapshot)):
             self._storage.create_snapshot(snapshot)
-        found = self._storage.describe(snapshot.of).find_snapshot(snapshot.name)
+        facts = self._storage.describe(snapshot.of, with_usage=False)
+        found = facts.find_snapshot(snapshot.name)
         if found is None:
             raise exceptions.NotFoundError(f'{snapshot}: was removed as soon as it was made')
         return found
@@ -118,7 +119,7 @@ class Endpoint:
                 self._storage.clone(snapshot, image, how)
             except exceptions.AlreadyExistsError:
                 # An earlier attempt may have made it, and not come to the limits.
-                if self._storage.describe(image).parent != snapshot:
+                if self._storage.describe(image, with_usage=False).parent != snapshot:
                     raise
             self._storage.set_qos(image, qos)
 

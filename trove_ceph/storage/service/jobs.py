@@ -98,7 +98,7 @@ class Jobs:
             return self._as_seen_here(found)
         if isinstance(work, job.Purge):
             self._check_purge(work, is_new=found is None)
-        source_id = self._tools.storage.describe(work.source).image_id if work.source else None
+        source_id = self._find_source_id(work)
         deadline = self._clock() + PATIENCE_SEC
         while True:
             try:
@@ -114,6 +114,11 @@ class Jobs:
                     raise
                 self._sleep(_POLL_SEC)
         return self._begin(operation_id, work, lease, source_id)
+
+    def _find_source_id(self, work: job.Work) -> str | None:
+        if work.source is None:
+            return None
+        return self._tools.storage.describe(work.source, with_usage=False).image_id
 
     def _take(self, operation_id: str, work: job.Work) -> leases.Lease:
         def on_loss() -> None:

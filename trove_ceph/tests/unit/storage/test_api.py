@@ -147,8 +147,9 @@ class VerbsTest(BusTestCase):
         self.serve('one')
 
     def test_each_verb(self):
-        facts = self.api.describe(self.image)
+        facts = self.api.describe(self.image, with_usage=True)
         self.assertEqual(self.world.storage.describe(self.image), facts)
+        self.assertIsNone(self.api.describe(self.image).used_bytes)
         made = self.api.create_snapshot(self.image.snapshot('t'))
         self.assertEqual(('t', 16 * MIB), (made.name, made.size_bytes))
         clone = model.ImageRef('vault', 'clone')
@@ -257,7 +258,7 @@ class RabbitDriverTest(VerbsTest):
     def test_what_nobody_thought_of(self):
         self.useFixture(fixtures.FakeLogger())
 
-        def fail(backend, image):
+        def fail(backend, image, with_usage):
             raise KeyError('nobody')
 
         self.useFixture(fixtures.MonkeyPatch(f'{FAKE}.describe', fail))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trove_ceph.bench import trove_operations
+from trove_ceph.bench import storage_operations, trove_operations
 
 _EXIT_CODES = """\
 exit status:
@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_compare(commands)
     _add_check(commands)
     _add_trove(commands)
+    _add_storage(commands)
     _add_command(commands, 'plans', 'list the plans that come with the package')
     _add_command(commands, 'workloads', 'list the workloads that plans name')
     return parser
@@ -240,3 +241,22 @@ def _add_trove(commands: Any) -> None:
         """,
     )
     trove_operations.add_arguments(parser)
+
+
+def _add_storage(commands: Any) -> None:
+    parser = _add_command(
+        commands,
+        'storage',
+        'do an operation of storage, or make what one needs, as plans of operations do',
+        """\
+        It acts on Ceph itself, by default as client.admin, and touches no image whose name does not
+        begin with "bench-".
+
+        example:
+          trove-ceph-bench storage make volumes-nvme/bench-a --size-mib 1024 --data-mib 1024
+          trove-ceph-bench storage copy volumes-nvme/bench-a@s vault/bench-b
+          trove-ceph-bench storage remove volumes-nvme/bench-a vault/bench-b
+
+        """,
+    )
+    storage_operations.add_arguments(parser)

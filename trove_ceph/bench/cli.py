@@ -22,6 +22,7 @@ from trove_ceph.bench import (
     progress,
     report,
     results,
+    storage_operations,
     targets,
     trove_operations,
     workloads,
@@ -178,6 +179,11 @@ def _trove(parsed: argparse.Namespace) -> int:
     return OK
 
 
+def _storage(parsed: argparse.Namespace) -> int:
+    storage_operations.main(parsed)
+    return OK
+
+
 def _plans(parsed: argparse.Namespace) -> int:
     for name, description in plan_file.shipped().items():
         print(textwrap.fill(f'{name:16} {description}', 100, subsequent_indent=' ' * 17))
@@ -197,6 +203,7 @@ _COMMANDS = {
     'compare': _compare,
     'check': _check,
     'trove': _trove,
+    'storage': _storage,
     'plans': _plans,
     'workloads': _workloads,
 }

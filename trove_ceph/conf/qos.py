@@ -33,10 +33,12 @@ OPTS = [
     ),
     cfg.ListOpt(
         'notification_topics',
-        default=['notifications'],
-        help='Topics of Cinder\'s notifications, as in [oslo_messaging_notifications] topics of '
-        'its configuration, where driver must be messagingv2: a volume that is made, resized, '
-        'retyped or attached then gets its limit at once. Empty: do not listen.',
+        default=['trove-ceph-qos'],
+        help='Topics to which Cinder sends notifications for this service alone: one of those in '
+        '[oslo_messaging_notifications] topics of its configuration, where driver must be '
+        'messagingv2. A volume that is made, resized, retyped or attached then gets its limit at '
+        'once. A topic that others read, too, would reach each of them in part. Empty: do not '
+        'listen.',
     ),
     cfg.StrOpt(
         'notification_exchange',

@@ -174,7 +174,7 @@ class ConfigurationTestCase(base.BaseTestCase):
         volume, image = them.add()
         bus = oslo_messaging.get_notification_transport(self.conf)
         cinder = oslo_messaging.Notifier(
-            bus, 'volume.host@fast', driver='messagingv2', topics=['notifications']
+            bus, 'volume.host@fast', driver='messagingv2', topics=['trove-ceph-qos']
         )
         for gone in ('gone', volume['id']):
             cinder.info({}, 'volume.create.end', {'volume_id': gone})

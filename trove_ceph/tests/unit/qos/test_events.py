@@ -21,13 +21,13 @@ class ListenerTestCase(base.BaseTestCase):
         self.conf.set_override('transport_url', 'fake://')
         self.changed = queue.SimpleQueue()
         self.listener = events.listener(
-            self.conf, ['notifications', 'others'], 'openstack', self.changed.put
+            self.conf, ['trove-ceph-qos', 'others'], 'openstack', self.changed.put
         )
         self.listener.start()
         self.addCleanup(self.listener.wait)
         self.addCleanup(self.listener.stop)
 
-    def _send(self, event_type, payload, topic='notifications'):
+    def _send(self, event_type, payload, topic='trove-ceph-qos'):
         notifier = oslo_messaging.Notifier(
             self.transport, 'volume.host@fast', driver='messagingv2', topics=[topic]
         )

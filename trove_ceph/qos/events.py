@@ -2,10 +2,10 @@
 """Hearing from Cinder which volumes changed, so that their limits follow at once.
 
 Cinder sends these when ``[oslo_messaging_notifications] driver`` of its configuration is
-``messagingv2``, to each of its ``topics``. Whoever sends to a topic makes its queue, which grows for
-ever when nobody reads it, and several readers of one queue take messages from each other. So the
-topic is one of our own: several processes of the service share its queue, and each message reaches
-one of them. The payload names the volume in ``volume_id`` (_usage_from_volume in
+``messagingv2``, to each of its ``topics``. Whoever sends to a topic makes its queue, which grows
+for ever when nobody reads it, and several readers of one queue take messages from each other. So
+the topic is one of our own: several processes of the service share its queue, and each message
+reaches one of them. The payload names the volume in ``volume_id`` (_usage_from_volume in
 cinder/volume/volume_utils.py); what it says besides may be old by the time it is read, so the
 volume itself is asked for. Messages can be lost: a sweep finds what they did not tell.
 """

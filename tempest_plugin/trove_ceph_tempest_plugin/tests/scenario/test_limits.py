@@ -71,6 +71,7 @@ class TestLimits(base.DatabaseTest):
                 began = time.monotonic()
                 seen = load.run(options.sysbench_threads, options.sysbench_seconds)
                 measured = stats.result(began, time.monotonic())
+        self.assertIsNotNone(measured, f"Ceph's manager counts nothing on {image}")
         totals = measured['totals']
         iops = round(totals['read_iops'] + totals['write_iops'], 1)
         self.record(f'{size_gib} GiB', {'iops': iops, 'limit': self._promised(size_gib), **seen})

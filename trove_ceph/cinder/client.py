@@ -173,11 +173,12 @@ class Cinder:
         with _translated('listing the back ends'):
             pools = self._client.pools.list(detailed=True)
         return [
-            model.StorageBackend(pool.name, pool.volume_backend_name, cluster_id, ceph_pool)
+            # location_info: the cluster's name, path of its ceph.conf, fsid, user and pool
+            model.StorageBackend(
+                pool.name, pool.volume_backend_name, pool.location_info.rpartition(':')[2]
+            )
             for pool in pools
             if getattr(pool, 'storage_protocol', '') == 'ceph'
-            # name of the cluster:path of its ceph.conf:fsid:user:pool
-            for _, cluster_id, _, ceph_pool in [pool.location_info.rsplit(':', 3)]
         ]
 
     def find_shortage(self, project_id: str, volume_type: str, size_gib: int) -> str | None:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A volume is deleted through Cinder so that nothing of it is left in Ceph."""
 
-import dataclasses
 from typing import Any
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import checks, client, settling
-from trove_ceph.storage import backend
+from trove_ceph.cinder import storage as cinder_storage
 from trove_ceph.storage import model as storage_model
 
 
@@ -20,7 +19,7 @@ class VolumeDeletion:
 
     def __init__(
         self,
-        storage: backend.Backend,
+        storage: cinder_storage.Storage,
         cinder: client.Cinder,
         volume_id: str,
         patience: settling.Patience | None = None,
@@ -46,7 +45,7 @@ class VolumeDeletion:
             raise exceptions.BusyError(
                 f'volume {self._volume_id}: has {", ".join(map(str, known))}'
             )
-        if obstacles := self._storage.describe(image).obstacles():
+        if obstacles := self._storage.describe(image, with_usage=False).obstacles():
             raise exceptions.BusyError(
                 f'volume {self._volume_id}: {image} has {obstacles}, of which Cinder does not know'
             )
@@ -67,11 +66,12 @@ class VolumeDeletion:
         # Cinder keeps under this name what volumes were made from with Cinder itself.
         for name in (image.name, f'{image.name}.deleted'):
             try:
-                return str(self._storage.describe(dataclasses.replace(image, name=name)).image)
+                there = storage_model.ImageRef(image.pool, name)
+                return str(self._storage.describe(there, with_usage=False).image)
             except exceptions.NotFoundError:
                 continue
         return None
 
     def _find_image(self) -> storage_model.ImageRef | None:
         volume = self._cinder.find_volume(self._volume_id)
-        return None if volume is None else checks.image_of(self._cinder, self._storage, volume)
+        return None if volume is None else checks.image_of(self._cinder, volume)

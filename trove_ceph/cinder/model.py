@@ -97,13 +97,12 @@ class VolumeType:
 class StorageBackend:
     """A back end of Cinder's RBD driver.
 
-    :param name: ``host@backend#pool``, where the pool is Cinder's and not Ceph's
-    :param cluster_id: of the Ceph cluster, and ``pool`` the pool of it
+    :param name: ``host@backend#pool``, where the pool is Cinder's
+    :param pool: Ceph's
     """
 
     name: str
     backend_name: str
-    cluster_id: str
     pool: str
 
 

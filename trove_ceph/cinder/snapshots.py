@@ -7,7 +7,7 @@ from typing import Any
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import checks, client, model, settling
-from trove_ceph.storage import backend
+from trove_ceph.cinder import storage as cinder_storage
 
 
 class SnapshotAdoption:
@@ -23,7 +23,7 @@ class SnapshotAdoption:
 
     def __init__(
         self,
-        storage: backend.Backend,
+        storage: cinder_storage.Storage,
         cinder: client.Cinder,
         wanted: model.SnapshotToAdopt,
         make: Callable[[], None],
@@ -62,7 +62,7 @@ class SnapshotAdoption:
 
     def _check(self) -> None:
         if not self._records():
-            checks.check_volume(self._cinder, self._storage, self._wanted)
+            checks.check_volume(self._cinder, self._wanted)
 
     def _take(self) -> None:
         # The records first: Cinder may rename the snapshot meanwhile, and never back.
@@ -118,7 +118,7 @@ class SnapshotAdoption:
     def _taken(self) -> set[str]:
         """The names of the image's snapshots; an image that is gone has none."""
         with contextlib.suppress(exceptions.NotFoundError):
-            facts = self._storage.describe(self._wanted.snapshot.of)
+            facts = self._storage.describe(self._wanted.snapshot.of, with_usage=False)
             return {one.name for one in facts.snapshots if not one.removed}
         return set()
 

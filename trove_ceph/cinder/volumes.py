@@ -7,7 +7,7 @@ from typing import Any
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import checks, client, model, settling
-from trove_ceph.storage import backend
+from trove_ceph.cinder import storage as cinder_storage
 from trove_ceph.storage import model as storage_model
 
 
@@ -20,15 +20,17 @@ class VolumeAdoption:
     :param cinder: as an administrator; the volume begins in the project of its token
     :param make: makes the image; it is called only when there is none yet, under this name or under
         Cinder's
+    :param remove: removes it again from where it was made; it may be gone
     :param owner: as a member of the project that shall have the volume, where that is another
     """
 
     def __init__(
         self,
-        storage: backend.Backend,
+        storage: cinder_storage.Storage,
         cinder: client.Cinder,
         wanted: model.ImageToAdopt,
         make: Callable[[], None],
+        remove: Callable[[], None],
         owner: client.Cinder | None = None,
         patience: settling.Patience | None = None,
     ):
@@ -36,6 +38,7 @@ class VolumeAdoption:
         self._cinder = cinder
         self._wanted = wanted
         self._make = make
+        self._remove_made = remove
         self._owner = owner or cinder
         self._projects = [cinder.project_id, self._owner.project_id]
         self._patience = patience or settling.Patience()
@@ -70,7 +73,7 @@ class VolumeAdoption:
 
     def _check_target(self) -> None:
         if not self._records():
-            checks.check_target(self._cinder, self._storage, self._wanted)
+            checks.check_target(self._cinder, self._wanted)
 
     def _make_missing(self) -> None:
         # The records first: Cinder may rename the image meanwhile, and never back.
@@ -148,7 +151,7 @@ class VolumeAdoption:
 
     def _exists(self, image: storage_model.ImageRef) -> bool:
         with contextlib.suppress(exceptions.NotFoundError):
-            self._storage.describe(image)
+            self._storage.describe(image, with_usage=False)
             return True
         return False
 
@@ -164,4 +167,4 @@ class VolumeAdoption:
 
     def _remove(self) -> None:
         with contextlib.suppress(exceptions.NotFoundError):
-            self._storage.remove(self._wanted.image)
+            self._remove_made()

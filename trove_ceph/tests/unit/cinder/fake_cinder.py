@@ -41,8 +41,6 @@ class FakeCinder:
 
     def __init__(self, cluster, backends):
         self.cluster = cluster
-        # Of which its back ends say that they are.
-        self.cluster_id = cluster.cluster_id
         self.storage = backend.FakeBackend(cluster)
         self.backends = dict(backends)
         self.types, self.volumes, self.snapshots, self.transfers = {}, {}, {}, {}
@@ -327,7 +325,7 @@ class FakeCinder:
                         'volume_backend_name': name.partition('#')[2],
                         'storage_protocol': 'ceph',
                         'location_info': ':'.join(
-                            ['ceph', '/etc/ceph.conf', self.cluster_id, 'cinder', pool]
+                            ['ceph', '/etc/ceph.conf', self.cluster.cluster_id, 'cinder', pool]
                         ),
                     },
                 }

@@ -143,11 +143,11 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         self.world.volume['name_id'] = 'migrated'
         self.assert_refused(exceptions.NotAdoptableError, 'is volume-migrated')
 
-    def test_back_end_of_another_cluster(self):
-        self.world.cinder.cluster_id = 'theirs'
-        self.assert_refused(
-            exceptions.NotAdoptableError, f'cluster {self.world.cluster.cluster_id}', 'in theirs'
-        )
+    def test_back_end_that_is_down(self):
+        del self.world.cinder.backends[worlds.NVME]
+        adopting = adoption(self.world)
+        error = self.assertRaises(exceptions.NotAdoptableError, self.run_steps, adopting)
+        self.assertIn('no RBD back end lab@nvme#nvme that is up, but lab@hdd#hdd', str(error))
 
     def test_quota(self):
         self.world.cinder.limits[worlds.SERVICE, 'snapshots'] = 0

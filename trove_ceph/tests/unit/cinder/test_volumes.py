@@ -25,6 +25,7 @@ def adoption(world, adapter=None, owner=None, make=None, **facts):
         world.cinder.client(worlds.SERVICE, adapter=adapter),
         model.ImageToAdopt(**wanted | facts),
         make or (lambda: world.storage.clone(snapshot, IMAGE, storage_model.ImageOptions())),
+        remove=lambda: world.storage.remove(IMAGE),
         owner=owner and world.cinder.client(owner, 'member', adapter=adapter),
         patience=world.patience(),
     )

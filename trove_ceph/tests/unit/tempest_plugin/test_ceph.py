@@ -28,7 +28,9 @@ sys.exit(code)
 _INFO = {'block_name_prefix': 'rbd_data.5', 'size': 2**30, 'object_size': 2**22}
 
 
-class CephTest(base.BaseTestCase):
+class CephTestCase(base.BaseTestCase):
+    """Programs on the path that answer what they are told to."""
+
     def setUp(self):
         super().setUp()
         self.directory = Path(self.useFixture(fixtures.TempDir()).path)
@@ -52,6 +54,8 @@ class CephTest(base.BaseTestCase):
         self.answers[words] = [code, text]
         (self.directory / 'answers').write_text(json.dumps(self.answers))
 
+
+class CephTest(CephTestCase):
     def test_image(self):
         self.answer('info fast/volume-1', _INFO)
         self.assertEqual(

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs of trove_ceph.storage that scenarios need, by the command line ``rbd``.
+
+Tempest runs where there are no Python bindings of Ceph.
+"""
+
+import datetime
+import hashlib
+import subprocess
+
+from trove_ceph import exceptions
+from trove_ceph.storage import model
+from trove_ceph_tempest_plugin import ceph
+
+_NOT_FOUND = 2  # ENOENT
+_BUSY = (16, 39)  # EBUSY, ENOTEMPTY
+
+
+class Images(ceph.Ceph):
+    """One cluster, as a user that may make and remove images and snapshots.
+
+    Errors are those of trove_ceph.storage.backend.
+    """
+
+    def describe(self, image: model.ImageRef, with_usage: bool = False) -> model.ImageFacts:
+        info = self._ask('info', str(image))
+        snapshots = self._ask('snap', 'ls', '--all', str(image))
+        watchers = self._ask('status', str(image)).get('watchers', [])
+        parent = info.get('parent')
+        return model.ImageFacts(
+            image=image,
+            image_id=info['id'],
+            size_bytes=info['size'],
+            object_bytes=info['object_size'],
+            features=frozenset(info['features']),
+            data_pool=info.get('data_pool'),
+            parent=parent
+            and model.SnapshotRef(parent['pool'], parent['image'], parent['snapshot']),
+            snapshots=tuple(_snapshot(one) for one in snapshots),
+            children=tuple(self._children(image, snapshots)),
+            clients=tuple(one['address'] for one in watchers),
+            lock_owner=None,
+            qos=model.Qos(),
+            metadata={},
+        )
+
+    def _children(self, image, snapshots):
+        for snapshot in snapshots:
+            listed = self._ask('children', '--all', '--snap-id', str(snapshot['id']), str(image))
+            for child in listed:
+                found = model.ImageRef(child['pool'], child['image'])
+                yield model.Child(found, child['id'], snapshot['name'], bool(child.get('trash')))
+
+    def create(self, image: model.ImageRef, size_bytes: int) -> None:
+        self._do('create', '--size', f'{size_bytes}B', str(image))
+
+    def create_snapshot(self, snapshot: model.SnapshotRef) -> None:
+        self._do('snap', 'create', '--no-progress', str(snapshot))
+
+    def remove_snapshot(self, snapshot: model.SnapshotRef) -> None:
+        self._do('snap', 'rm', '--no-progress', str(snapshot))
+
+    def clone(
+        self, snapshot: model.SnapshotRef, image: model.ImageRef, clone_format: int = 2
+    ) -> None:
+        option = f'--rbd-default-clone-format={clone_format}'
+        self._do('clone', option, str(snapshot), str(image))
+
+    def protect(self, snapshot: model.SnapshotRef) -> None:
+        """Protect a snapshot, as clones of format 1 need it."""
+        self._do('snap', 'protect', str(snapshot))
+
+    def flatten(self, image: model.ImageRef) -> None:
+        self._do('flatten', '--no-progress', str(image))
+
+    def remove(self, image: model.ImageRef) -> None:
+        self._do('rm', '--no-progress', str(image))
+
+    def list_names(self, pool: str) -> list[str]:
+        """List the names of a pool's images, those in the trash too."""
+        return sorted([*self._ask('ls', pool), *(str(one) for one in self.list_trash(pool))])
+
+    def list_trash(self, pool: str) -> list[model.TrashedImage]:
+        now = datetime.datetime.now(datetime.UTC)
+        return [
+            model.TrashedImage(pool, one['id'], one['name'], now, ())
+            for one in self._ask('trash', 'ls', '--all', pool)
+        ]
+
+    def purge(self, trashed: model.TrashedImage) -> None:
+        """Delete an image in the trash, with its snapshots."""
+        place = f'{trashed.pool}/{trashed.image_id}'
+        pool = ['--pool', trashed.pool, '--image-id', trashed.image_id]
+        self._do('snap', 'purge', '--no-progress', *pool)
+        self._do('trash', 'rm', '--no-progress', '--force', place)
+
+    def write(self, image: model.ImageRef, size_bytes: int) -> None:
+        """Write to the beginning of an image."""
+        bench = ['bench', '--io-type', 'write', '--io-pattern', 'seq', '--io-size', '1M']
+        self._do(*bench, '--io-total', str(size_bytes), str(image))
+
+    def digest(self, image: model.ImageRef | model.SnapshotRef, size_bytes: int) -> str:
+        """Return a checksum of the beginning of an image or a snapshot."""
+        command = ['rbd', *self._options, 'export', '--no-progress', str(image), '-']
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as exporting:
+            content = exporting.stdout.read(size_bytes)
+            exporting.kill()
+        if len(content) != size_bytes:
+            raise exceptions.StorageCommandError(f'{" ".join(command)}: {len(content)} bytes')
+        return hashlib.sha256(content).hexdigest()
+
+    def _ask(self, *arguments):
+        done = self._run('rbd', [*arguments, '--format', 'json'])
+        self._refuse(done)
+        return self._parsed(done)
+
+    def _do(self, *arguments):
+        done = self._run('rbd', list(arguments))
+        self._refuse(done)
+        self._require(done)
+
+    @staticmethod
+    def _refuse(done):
+        message = f'{" ".join(done.args)}: {done.stderr.strip()[-400:]}'
+        if done.returncode == _NOT_FOUND:
+            raise exceptions.NotFoundError(message)
+        if done.returncode in _BUSY:
+            raise exceptions.BusyError(message)
+
+
+def _snapshot(listed):
+    namespace = listed['namespace']
+    removed = namespace['type'] == 'trash'
+    return model.SnapshotFacts(
+        name=listed['name'],
+        snapshot_id=listed['id'],
+        size_bytes=listed['size'],
+        created_at=datetime.datetime.strptime(listed['timestamp'], '%c').astimezone(),
+        removed=removed,
+        removed_name=namespace.get('original_name'),
+    )

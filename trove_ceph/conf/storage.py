@@ -47,8 +47,9 @@ OPTS = [
         default=4,
         min=1,
         max=64,
-        help='Jobs, such as copies, that one copy of the service runs at once; others wait. Memory '
-        'and network grow with it, see copy_in_flight_mib and copy_mib_per_sec.',
+        help='Jobs, such as copies, that one copy of the service runs at once; others wait, except '
+        'fences, which never do. Memory and network grow with it, see copy_in_flight_mib and '
+        'copy_mib_per_sec.',
     ),
     cfg.IntOpt(
         'copy_in_flight_mib',

@@ -20,6 +20,8 @@ LOG = logging.getLogger(__name__)
 
 #: How long somebody who holds what is asked for is waited for.
 PATIENCE_SEC = 3.0
+#: How long a fence lets other work end by itself; what is left is cut off as any client.
+MAKE_WAY_SEC = 5.0
 _POLL_SEC = 0.2
 #: How often what a job came to is written again while Ceph does not take it.
 _RETRY_SEC = 1.0
@@ -34,7 +36,7 @@ class _Running:
         self.cancel = threading.Event()
         self.ends_as: State | None = None
         self.lease: leases.Lease
-        self.future: concurrent.futures.Future[None]
+        self.future: concurrent.futures.Future[None] | None = None
         # Nothing is written after what it came to.
         self.writing = threading.Lock()
 
@@ -52,6 +54,7 @@ class Jobs:
     """The jobs of the service, on whichever copy they run.
 
     :param threads: runs what this copy holds
+    :param urgent: runs fences, which must not wait until a copy has ended
     :param retention_sec: after which a job that ended is forgotten
     :param now: the time of day
     """
@@ -62,6 +65,7 @@ class Jobs:
         kept: records.Records,
         held: leases.Leases,
         threads: concurrent.futures.Executor,
+        urgent: concurrent.futures.Executor,
         retention_sec: float,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -71,6 +75,7 @@ class Jobs:
         self._records = kept
         self._leases = held
         self._threads = threads
+        self._urgent = urgent
         self._retention = datetime.timedelta(seconds=retention_sec)
         self._clock = clock
         self._sleep = sleep
@@ -163,7 +168,8 @@ class Jobs:
             self._leases.release(lease)
             raise
         LOG.info('%s: attempt %d begins', record.job, record.job.attempt)
-        running.future = self._threads.submit(self._run, running)
+        threads = self._urgent if isinstance(work, job.Fence) else self._threads
+        running.future = threads.submit(self._run, running)
         return running.now()
 
     def find(self, operation_id: str) -> job.Job:
@@ -288,7 +294,7 @@ class Jobs:
             if lock in record.job.work.locks and record.job.state.is_active:
                 LOG.warning('%s: ends for the fencing of %s', record.job, fence.image)
                 self.cancel(record.job.operation_id)
-                deadline = self._clock() + self._leases.duration_sec
+                deadline = self._clock() + MAKE_WAY_SEC
                 while self._records.is_held(record) and self._clock() < deadline:
                     self._sleep(_POLL_SEC)
 
@@ -363,7 +369,8 @@ class Jobs:
             mine = list(self._running.values())
         for running in mine:
             running.end(State.INTERRUPTED)
-        ended = concurrent.futures.wait([one.future for one in mine], timeout_sec)
+        begun = [running.future for running in mine if running.future]
+        ended = concurrent.futures.wait(begun, timeout_sec)
         return not ended.not_done
 
 

@@ -21,6 +21,8 @@ LOG = logging.getLogger(__name__)
 #: Progress is written down, and word to cancel looked for, as often.
 _BEAT_SEC = 2.0
 _FORGET_EVERY_SEC = 600.0
+#: Of all instances of a host that was lost, at once.
+_FENCES = 16
 #: How often locks are renewed within their duration.
 _RENEWALS = 4
 # librados needs more than ten seconds to look for a restarted OSD at its new address.
@@ -81,9 +83,10 @@ class Service:
         self._stop_timeout_sec = options.stop_timeout_sec
         self._renew_sec = options.lock_duration_sec / _RENEWALS
         self._leases = leases.Leases(entries, self.name, options.lock_duration_sec)
-        self._threads = concurrent.futures.ThreadPoolExecutor(
-            options.job_threads, thread_name_prefix='job'
-        )
+        self._threads = [
+            concurrent.futures.ThreadPoolExecutor(count, thread_name_prefix=name)
+            for count, name in ((options.job_threads, 'job'), (_FENCES, 'fence'))
+        ]
         limits = works.Limits(
             options.copy_in_flight_mib * model.MIB,
             options.copy_mib_per_sec * model.MIB or None,
@@ -92,7 +95,7 @@ class Service:
             works.Tools(storage, ours, limits),
             records.Records(entries, ours.images),
             self._leases,
-            self._threads,
+            *self._threads,
             options.job_retention_hours * 3600,
         )
         self.endpoint = endpoint.Endpoint(storage, ours, self._leases, self._jobs)
@@ -113,7 +116,8 @@ class Service:
         self._ending.set()
         for thread in self._keeping:
             thread.join()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in self._threads:
+            threads.shutdown(wait=False)
         return ended
 
     def _keep_leases(self) -> None:

@@ -79,6 +79,7 @@ class Service:
             self.records,
             self.leases,
             threads or AtOnce(),
+            AtOnce(),
             RETENTION_SEC,
             lambda: world.now,
             world.sleep,

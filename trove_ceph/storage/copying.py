@@ -4,10 +4,11 @@
 Never by ``deep_copy`` or migration, which gave wrong data without an error where a snapshot had
 been removed and not yet trimmed.
 
-A copy counts once the destination has the snapshot *and* an entry in its metadata says that the two
-were compared. Until then another entry says what is being copied and up to where it is on disk.
-A difference can be applied again over a part of itself, so a copy that was interrupted goes on from
-there. What is left of another difference is rolled back first.
+A copy counts once the destination has the snapshot *and* an entry in its metadata says that it was
+verified: read back at the snapshot, and held against the checksum of what was read of the source.
+Until then another entry says what is being copied, up to where it is on disk, and the checksum so
+far. A difference can be applied again over a part of itself, so a copy that was interrupted goes on
+from there. What is left of another difference is rolled back first.
 """
 
 import dataclasses
@@ -44,8 +45,9 @@ class CopyReport:
     """What one run of a copy did; all zero where it had been complete before.
 
     :param resumed_at: from which byte of the image it went on
+    :param compared_bytes: how much of the copy was read back and found right
     :param copy_sec: how long the moving took
-    :param compare_sec: how long making the snapshot and comparing it took
+    :param compare_sec: how long making the snapshot and verifying it took
     """
 
     snapshot: model.SnapshotRef
@@ -86,7 +88,7 @@ def copy(
     :param since: an earlier snapshot of which the image holds a complete copy: only what changed
         after it is moved. None makes the image, and moves everything
     :param options: how the image is made
-    :param compare_all: compare everything at the end, not only what changed since ``since``
+    :param compare_all: at the end read all of both and compare it byte for byte
     :raises AlreadyExistsError: the image holds something else
     :raises NotFoundError: there is no complete copy of ``since``, or the source is not there
     :raises BusyError: another client holds the image
@@ -114,13 +116,13 @@ def copy(
 def _with_fill(
     target: backend.Backend, image: model.ImageRef, error: exceptions.NoSpaceError
 ) -> exceptions.NoSpaceError:
-    data_pool = target.describe(image).data_pool
+    data_pool = target.describe(image, with_usage=False).data_pool
     fills = [str(target.usage(pool)) for pool in (image.pool, data_pool) if pool]
     return exceptions.NoSpaceError('; '.join([str(error), *fills]))
 
 
 def _origin(source: backend.Backend, snapshot: model.SnapshotRef, since: str | None) -> Origin:
-    facts = source.describe(snapshot.of)
+    facts = source.describe(snapshot.of, with_usage=False)
 
     def snapshot_id(name: str) -> int:
         found = facts.find_snapshot(name)
@@ -199,25 +201,26 @@ class _Destination:
         start = self._prepare(reader.size_bytes)
         began = time.monotonic()
         moving = transfer.Transfer(reader, self._writer, self._since, limits, self._mark)
-        moving.run(start)
+        end = moving.run(start)
         moved = time.monotonic()
-        compared_bytes = self._complete(reader, limits, None if compare_all else self._since)
+        compared_bytes = self._complete(reader, limits, None if compare_all else end.checksum)
         return CopyReport(
             snapshot=self._image.snapshot(self._name),
             copied_bytes=moving.copied_bytes,
             zeroed_bytes=moving.zeroed_bytes,
             compared_bytes=compared_bytes,
-            resumed_at=start,
+            resumed_at=start.position_bytes,
             copy_sec=moved - began,
             compare_sec=time.monotonic() - moved,
         )
 
-    def _prepare(self, size_bytes: int) -> int:
+    def _prepare(self, size_bytes: int) -> transfer.Mark:
         """Bring the image into the state on which the copy stands; return where to go on."""
         begun = self._begun
         if begun and begun['origin'] == dataclasses.asdict(self._origin):
-            LOG.info('%s: going on at byte %d', self._image, begun['mark'])
-            return begun['mark']
+            reached = transfer.Mark(**begun['mark'])
+            LOG.info('%s: going on at byte %d', self._image, reached.position_bytes)
+            return reached
         if begun and self._facts.find_snapshot(begun['name']):
             self._writer.remove_snapshot(begun['name'])
         if self._since is None:
@@ -226,8 +229,8 @@ class _Destination:
             self._ensure_at_base(clean=begun is None)
         self._writer.resize(size_bytes)
         self._forget_removed()
-        self._mark(0)
-        return 0
+        self._mark(transfer.Mark())
+        return transfer.Mark()
 
     def _ensure_empty(self, ours: bool) -> None:
         if self._copies or (not ours and self._target.describe(self._image).used_bytes):
@@ -254,29 +257,38 @@ class _Destination:
             if key.startswith(_COPIED) and key.removeprefix(_COPIED) not in self._copies:
                 self._writer.set_metadata(key, None)
 
-    def _mark(self, position_bytes: int) -> None:
+    def _mark(self, reached: transfer.Mark) -> None:
         """Remember that everything before is on disk."""
-        self._remember(dataclasses.asdict(self._origin), position_bytes)
+        self._remember(dataclasses.asdict(self._origin), reached)
 
-    def _remember(self, origin: dict[str, Any] | None, position_bytes: int) -> None:
-        entry = {'origin': origin, 'name': self._name, 'mark': position_bytes}
+    def _remember(self, origin: dict[str, Any] | None, reached: transfer.Mark) -> None:
+        entry = {'origin': origin, 'name': self._name, 'mark': dataclasses.asdict(reached)}
         self._writer.set_metadata(_COPYING, self._entry(entry))
 
     def _entry(self, entry: dict[str, Any]) -> str:
         # A clone inherits the metadata: what it says then is of another image.
         return json.dumps(entry | {'image_id': self._facts.image_id})
 
-    def _complete(self, reader: backend.ImageReader, limits: flow.Flow, since: str | None) -> int:
-        """Make the snapshot, compare it, and let it count; return how many bytes were compared."""
+    def _complete(
+        self, reader: backend.ImageReader, limits: flow.Flow, expected: int | None
+    ) -> int:
+        """Make the snapshot, verify it, and let it count; return how many bytes were compared.
+
+        :param expected: the checksum of what was moved; None compares everything
+        """
         if not self._facts.find_snapshot(self._name):
             self._writer.create_snapshot(self._name)
         made = self._image.snapshot(self._name)
+        label = str(made)
         try:
             with self._target.open_reader(made) as copied:
-                compared = verify.compare(reader, copied, since, limits, str(made))
+                if expected is None:
+                    compared = verify.compare(reader, copied, None, limits, label)
+                else:
+                    compared = verify.verify(reader, copied, self._since, expected, limits, label)
         except exceptions.CorruptCopyError:
             # Forget how far it was: the next attempt starts from the base.
-            self._remember(None, 0)
+            self._remember(None, transfer.Mark())
             self._writer.remove_snapshot(self._name)
             raise
         entry = self._entry({'origin': dataclasses.asdict(self._origin)})

@@ -15,7 +15,7 @@ _CLOSER_BYTES = 256 * model.MIB
 def extents(
     reader: backend.ImageReader, since: str | None, start: int = 0
 ) -> Iterator[model.Extent]:
-    """List what changed after a snapshot, in order, from the object that holds ``start``.
+    """List what changed after a snapshot, in order, from ``start`` on.
 
     First by object, which costs next to nothing, then to the byte. Without ``since``: what exists,
     by object.
@@ -24,11 +24,27 @@ def extents(
     for offset in range(begin, reader.size_bytes, _WINDOW_BYTES):
         length = min(_WINDOW_BYTES, reader.size_bytes - offset)
         for extent in reader.changed_objects(offset, length, since):
-            if since is None or not extent.exists:
-                yield extent
-                continue
-            for at in range(extent.offset, extent.end, _CLOSER_BYTES):
-                yield from reader.changes(at, min(_CLOSER_BYTES, extent.end - at), since)
+            for found in _closer(reader, since, extent):
+                if behind := _behind(found, start):
+                    yield behind
+
+
+def _closer(
+    reader: backend.ImageReader, since: str | None, extent: model.Extent
+) -> Iterator[model.Extent]:
+    if since is None or not extent.exists:
+        yield extent
+        return
+    for at in range(extent.offset, extent.end, _CLOSER_BYTES):
+        yield from reader.changes(at, min(_CLOSER_BYTES, extent.end - at), since)
+
+
+def _behind(extent: model.Extent | None, offset: int) -> model.Extent | None:
+    """Return the part of an extent that lies behind an offset; None when there is nothing."""
+    if extent is None or extent.end <= offset:
+        return None
+    start = max(extent.offset, offset)
+    return model.Extent(start, extent.end - start, extent.exists)
 
 
 def in_either(
@@ -45,3 +61,25 @@ def in_either(
         if extent.end > start:
             yield model.Extent(start, extent.end - start)
             end = extent.end
+
+
+def with_strays(
+    source: backend.ImageReader, copy: backend.ImageReader, since: str | None
+) -> Iterator[tuple[model.Extent, bool]]:
+    """List the extents of a source, and between them what differs in its copy alone.
+
+    :returns: each with whether it is one of the latter
+    """
+    strays = extents(copy, since)
+    stray = next(strays, None)
+    for extent in extents(source, since):
+        while stray and stray.offset < extent.offset:
+            end = min(stray.end, extent.offset)
+            yield model.Extent(stray.offset, end - stray.offset), True
+            stray = _behind(stray, end) or next(strays, None)
+        yield extent, False
+        while stray and stray.offset < extent.end:
+            stray = _behind(stray, extent.end) or next(strays, None)
+    while stray:
+        yield stray, True
+        stray = next(strays, None)

@@ -13,6 +13,8 @@ from trove_ceph.storage import model
 PIECE_BYTES = 4 * model.MIB
 #: Requests to zero carry nothing, so they may be large.
 _ZERO_PIECE_BYTES = 256 * model.MIB
+# Small requests are dear by their number: the OSDs have other clients.
+_LEAST_COST_BYTES = 256 * 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Flow:
     """The limits of one copy.
 
     :param in_flight_bytes: the most that is read and not yet written or compared
-    :param bytes_per_sec: the most that is read from the source in a second; None is no limit
+    :param bytes_per_sec: the most that is read in a second, of the source while it is moved and of
+        the copy while it is verified; None is no limit
     :param cancel: once set, the copy ends with CanceledError
     :param progress: called in the thread of the copy, after each piece
     """
@@ -71,6 +74,11 @@ class Flow:
             wait_sec = begins - now
         if self._cancel.wait(wait_sec) if wait_sec > 0 else self._cancel.is_set():
             raise exceptions.CanceledError('canceled')
+
+
+def cost(piece: model.Extent) -> int:
+    """Return what a request counts for in the bytes that are under way."""
+    return max(min(piece.length, PIECE_BYTES), _LEAST_COST_BYTES)
 
 
 def pieces(extents: Iterable[model.Extent]) -> Iterator[model.Extent]:

@@ -2,11 +2,12 @@
 """Move what differs from one image to another, in order, with much under way at once."""
 
 import collections
+import dataclasses
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, difference, flow, model
+from trove_ceph.storage import backend, difference, flow, model, verify
 
 #: After so much was moved, what is on disk is remembered.
 MARK_BYTES = 256 * model.MIB
@@ -15,12 +16,40 @@ _BLOCK_BYTES = 16 * 1024
 _ZERO_BLOCK = bytes(_BLOCK_BYTES)
 
 
+@dataclasses.dataclass(frozen=True)
+class Mark:
+    """A place of the image before which everything is on disk.
+
+    :param checksum: of what was read of the source before it, as ``verify`` calculates it
+    """
+
+    position_bytes: int = 0
+    checksum: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Piece:
+    """One request for data, or for zeros, and what became of it.
+
+    :param read: None where nothing is stored
+    :param writes: begun when the read has ended
+    """
+
+    extent: model.Extent
+    read: Future[bytes] | None
+    writes: list[Future[None]] = dataclasses.field(default_factory=list)
+
+    @property
+    def data_bytes(self) -> int:
+        return self.extent.length if self.extent.exists else 0
+
+
 class Transfer:
     """Reads run ahead of writes; both together hold no more than the limits allow.
 
     :param since: the snapshot at which the writer's image is; None for an empty image, or one with
         a part of this same transfer
-    :param mark: called with a position before which everything is on disk
+    :param remember: called with a mark now and then, and at the end
     """
 
     def __init__(
@@ -29,7 +58,7 @@ class Transfer:
         writer: backend.ImageWriter,
         since: str | None,
         limits: flow.Flow,
-        mark: Callable[[int], None],
+        remember: Callable[[Mark], None],
     ):
         self.copied_bytes = 0
         self.zeroed_bytes = 0
@@ -37,33 +66,33 @@ class Transfer:
         self._writer = writer
         self._since = since
         self._limits = limits
-        self._mark = mark
-        self._reads: collections.deque[tuple[model.Extent, Future[bytes]]] = collections.deque()
-        # With what each holds of the bytes in flight.
-        self._writes: collections.deque[tuple[int, Future[None]]] = collections.deque()
+        self._remember = remember
+        self._reading: collections.deque[_Piece] = collections.deque()
+        # Each with the mark that is reached when it and all before it have ended.
+        self._writing: collections.deque[tuple[_Piece, Mark]] = collections.deque()
         self._in_flight = 0
+        self._unmarked_bytes = 0
+        self._begun = self._done = Mark()
 
-    def run(self, start: int) -> None:
-        """Move all that lies behind ``start``, and mark the end.
+    def run(self, start: Mark) -> Mark:
+        """Move all that lies behind ``start``; return the mark of the end.
 
         :raises CanceledError: it was asked to stop; what is on disk was marked
         """
-        position = start
-        marked_at = 0
-        read_bytes = 0
+        self._begun = self._done = start
+        position, read_bytes = start.position_bytes, 0
         try:
-            for piece in flow.pieces(difference.extents(self._reader, self._since, start)):
-                self._limits.take(piece.length if piece.exists else 0)
-                self._begin(piece)
-                position = piece.end
-                read_bytes += piece.length if piece.exists else 0
-                if read_bytes - marked_at >= MARK_BYTES:
-                    self._settle(position)
-                    marked_at = read_bytes
+            for extent in flow.pieces(difference.extents(self._reader, self._since, position)):
+                self._limits.take(extent.length if extent.exists else 0)
+                piece = self._begin(extent)
+                position, read_bytes = extent.end, read_bytes + piece.data_bytes
+                if self._unmarked_bytes >= MARK_BYTES:
+                    self._remember(self._done)
+                    self._unmarked_bytes = 0
                 self._limits.progress(
                     flow.Progress('copying', position, self._reader.size_bytes, read_bytes)
                 )
-            self._settle(self._reader.size_bytes)
+            return self._settle(self._reader.size_bytes)
         except exceptions.CanceledError:
             self._settle(position)
             raise
@@ -71,63 +100,69 @@ class Transfer:
             self._wait_for_all()
 
     def _wait_for_all(self) -> None:
-        for _, read in self._reads:
-            read.exception()
-        for _, write in self._writes:
-            write.exception()
+        for piece in [*self._reading, *(piece for piece, _ in self._writing)]:
+            if piece.read:
+                piece.read.exception()
+            for write in piece.writes:
+                write.exception()
 
-    def _begin(self, piece: model.Extent) -> None:
-        self._make_room(min(piece.length, flow.PIECE_BYTES))
-        if piece.exists:
-            self._in_flight += piece.length
-            self._reads.append((piece, self._reader.read(piece.offset, piece.length)))
-        else:
-            self._zero(piece.offset, piece.length)
-        while self._reads and self._reads[0][1].done():
-            self._write_next()
-
-    def _make_room(self, count: int) -> None:
-        while self._in_flight + count > self._limits.in_flight_bytes:
-            if self._writes:
-                self._end_write()
+    def _begin(self, extent: model.Extent) -> _Piece:
+        """Begin with a piece when there is room, and go on with those that can go on."""
+        while self._in_flight + flow.cost(extent) > self._limits.in_flight_bytes:
+            if self._writing:
+                self._end_next()
             else:
                 self._write_next()
+        self._in_flight += flow.cost(extent)
+        read = self._reader.read(extent.offset, extent.length) if extent.exists else None
+        piece = _Piece(extent, read)
+        self._reading.append(piece)
+        while self._reading and (not (read := self._reading[0].read) or read.done()):
+            self._write_next()
+        while self._writing and all(write.done() for write in self._writing[0][0].writes):
+            self._end_next()
+        return piece
 
     def _write_next(self) -> None:
-        piece, read = self._reads.popleft()
-        data = read.result()
-        self._in_flight -= piece.length
+        piece = self._reading[0]
+        data = piece.read.result() if piece.read else b''
+        self._reading.popleft()
+        checksum = verify.checksum(data, self._begun.checksum)
+        self._begun = Mark(piece.extent.end, checksum)
+        self._writing.append((piece, self._begun))
+        if not piece.read:
+            self._zero(piece, 0, piece.extent.length)
         for start, end, is_zero in runs(data):
             if is_zero:
-                self._zero(piece.offset + start, end - start)
+                self._zero(piece, start, end)
             else:
                 part = data if end - start == len(data) else data[start:end]
                 self.copied_bytes += len(part)
-                self._note_write(len(part), self._writer.write(piece.offset + start, part))
+                piece.writes.append(self._writer.write(piece.extent.offset + start, part))
 
-    def _zero(self, offset: int, length: int) -> None:
+    def _zero(self, piece: _Piece, start: int, end: int) -> None:
         if self._since is not None:
-            self.zeroed_bytes += length
-            # It holds no data, but there should not be any number of them.
-            cost = min(length, flow.PIECE_BYTES)
-            self._note_write(cost, self._writer.zero(offset, length))
+            self.zeroed_bytes += end - start
+            piece.writes.append(self._writer.zero(piece.extent.offset + start, end - start))
 
-    def _note_write(self, cost: int, future: Future[None]) -> None:
-        self._in_flight += cost
-        self._writes.append((cost, future))
+    def _end_next(self) -> None:
+        piece, mark = self._writing[0]
+        for write in piece.writes:
+            write.result()
+        self._writing.popleft()
+        self._in_flight -= flow.cost(piece.extent)
+        self._unmarked_bytes += piece.data_bytes
+        self._done = mark
 
-    def _end_write(self) -> None:
-        cost, write = self._writes.popleft()
-        write.result()
-        self._in_flight -= cost
-
-    def _settle(self, position: int) -> None:
-        while self._reads:
+    def _settle(self, position: int) -> Mark:
+        while self._reading:
             self._write_next()
-        while self._writes:
-            self._end_write()
+        while self._writing:
+            self._end_next()
         self._writer.flush()
-        self._mark(position)
+        reached = Mark(position, self._done.checksum)
+        self._remember(reached)
+        return reached
 
 
 def runs(data: bytes) -> Iterator[tuple[int, int, bool]]:

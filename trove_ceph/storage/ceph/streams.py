@@ -102,9 +102,11 @@ class Reader(_Opened, backend.ImageReader):
         return [model.Extent(*found) for found in joined]
 
     def read(self, offset: int, length: int) -> Future[bytes]:
+        # What is copied once should not push what others read again out of the OSDs' caches.
+        once = rados.LIBRADOS_OP_FLAG_FADVISE_NOCACHE
         return self._begin(
             f'reading {self._name}',
-            lambda done: self.handle.aio_read(offset, length, done),
+            lambda done: self.handle.aio_read(offset, length, done, once),
             lambda data: data,
         )
 

@@ -173,6 +173,7 @@ class CopiesContract(storage.StorageContract):
         report = self.copy(image, 't')
         self.assertGreaterEqual(report.resumed_at, 6 * MIB)
         self.assertLess(report.copied_bytes, 21 * MIB)
+        self.assertGreaterEqual(report.compared_bytes, 21 * MIB)
         self.assert_copied(image, 't')
 
     def test_canceled_while_comparing(self):
@@ -280,6 +281,46 @@ class CopiesContract(storage.StorageContract):
         error = self.assertRaises(exceptions.CorruptCopyError, self.copy, image, 't', since='s')
         self.assert_message(error, self.vault.snapshot('t'), f'byte {5 * MIB + 3}')
         self.assertEqual((['s'], ['s']), (self.snapshot_names(self.vault), self.complete()))
+        self.copy(image, 't', since='s')
+        self.assert_copied(image, 's', 't')
+
+    def test_what_changes_while_it_is_interrupted_is_found(self):
+        """In what was moved before, and where the source has nothing."""
+        image = self.make_written(size_mib=32)
+        self.write(image, 16 * MIB, self.data(12 * MIB))
+        self.storage.create_snapshot(image.snapshot('t'))
+        for offset in (MIB + 3, 14 * MIB):
+            self._cancel_at(20 * MIB, image, 't')
+            self._assert_change_is_found(offset, image, 't')
+            self.assertEqual([], self.complete())
+        self.copy(image, 't')
+        with self.storage.open_writer(image) as writer:
+            writer.zero(0, 4 * MIB).result()
+            writer.write(5 * MIB, self.data(MIB)).result()
+            writer.write(20 * MIB, self.data(MIB)).result()
+            writer.create_snapshot('u')
+        for offset in (2 * MIB, 5 * MIB + 7, 8 * MIB):
+            self._cancel_at(6 * MIB, image, 'u', since='t')
+            self._assert_change_is_found(offset, image, 'u', since='t')
+        self.copy(image, 'u', since='t')
+        self.assert_copied(image, 't', 'u')
+
+    def _assert_change_is_found(self, offset, image, name, since=None):
+        self.write(self.vault, offset, b'not of the source')
+        error = self.assertRaises(exceptions.CorruptCopyError, self.copy, image, name, since=since)
+        self.assert_message(error, self.vault.snapshot(name), f'byte {offset};')
+        self.assertNotIn(name, self.snapshot_names(self.vault))
+
+    def test_a_snapshot_that_goes_meanwhile_does_no_harm(self):
+        """The difference may be told in another way when it is verified."""
+        image = self.make_written()
+        self.copy(image, 's')
+        self.write(image, 3 * MIB, self.data(4 * MIB))
+        self.storage.create_snapshot(image.snapshot('between'))
+        self.write(image, 3 * MIB + 100, self.data(1000))
+        self.storage.create_snapshot(image.snapshot('t'))
+        self._cancel_at(4 * MIB, image, 't', since='s')
+        self.storage.remove_snapshot(image.snapshot('between'))
         self.copy(image, 't', since='s')
         self.assert_copied(image, 's', 't')
 

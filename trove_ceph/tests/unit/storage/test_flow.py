@@ -65,6 +65,10 @@ class PiecesTest(base.BaseTestCase):
             [(piece.offset, piece.length) for piece in pieces],
         )
 
+    def test_small_pieces_are_not_without_number(self):
+        for length, least in ((512, 2**18), (MIB, MIB), (200 * MIB, flow.PIECE_BYTES)):
+            self.assertEqual(least, flow.cost(model.Extent(0, length, exists=False)))
+
     def test_zeros_are_larger_pieces(self):
         (piece,) = flow.pieces([model.Extent(1, 200 * MIB, exists=False)])
         self.assertEqual(model.Extent(1, 200 * MIB, exists=False), piece)

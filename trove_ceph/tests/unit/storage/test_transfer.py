@@ -6,7 +6,7 @@ import threading
 
 from oslotest import base
 
-from trove_ceph.storage import copying, flow, model, transfer
+from trove_ceph.storage import copying, flow, model, transfer, verify
 from trove_ceph.storage.fake import backend, cluster
 from trove_ceph.tests import interruption
 
@@ -62,10 +62,20 @@ class InFlightTest(CopyTestCase):
         marks = []
         with Writer(self.storage, self.cluster.get(self.vault)) as writer:
             limits = flow.Flow(in_flight_bytes=16 * MIB)
-            transfer.Transfer(reader, writer, None, limits, marks.append).run(0)
+            moving = transfer.Transfer(reader, writer, None, limits, marks.append)
+            end = moving.run(transfer.Mark())
         self.assertEqual(0, held)
         self.assertTrue(8 * MIB <= most <= 16 * MIB, most)
-        self.assertEqual([256 * MIB, 512 * MIB, 640 * MIB], marks)
+        # Remembered when so much is on disk, while more is under way.
+        positions = [mark.position_bytes for mark in marks]
+        self.assertEqual(640 * MIB, positions.pop())
+        self.assertEqual(end, marks[-1])
+        for number, position in enumerate(positions, start=1):
+            self.assertTrue(0 <= position - number * transfer.MARK_BYTES <= 32 * MIB, positions)
+        self.assertEqual(2, len(positions))
+        with self.storage.open_reader(self.image.snapshot('s')) as source:
+            data = source.read(0, marks[0].position_bytes).result()
+            self.assertEqual(verify.checksum(data), marks[0].checksum)
 
 
 class KilledBackend(backend.FakeBackend):

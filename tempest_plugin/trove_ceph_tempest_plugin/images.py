@@ -51,9 +51,6 @@ class Images(ceph.Ceph):
                 found = model.ImageRef(child['pool'], child['image'])
                 yield model.Child(found, child['id'], snapshot['name'], bool(child.get('trash')))
 
-    def create(self, image: model.ImageRef, size_bytes: int) -> None:
-        self._do('create', '--size', f'{size_bytes}B', str(image))
-
     def create_snapshot(self, snapshot: model.SnapshotRef) -> None:
         self._do('snap', 'create', '--no-progress', str(snapshot))
 
@@ -65,10 +62,6 @@ class Images(ceph.Ceph):
     ) -> None:
         option = f'--rbd-default-clone-format={clone_format}'
         self._do('clone', option, str(snapshot), str(image))
-
-    def protect(self, snapshot: model.SnapshotRef) -> None:
-        """Protect a snapshot, as clones of format 1 need it."""
-        self._do('snap', 'protect', str(snapshot))
 
     def flatten(self, image: model.ImageRef) -> None:
         self._do('flatten', '--no-progress', str(image))

@@ -89,7 +89,7 @@ OPTS = [
         default=20,
         min=1,
         max=300,
-        help='Seconds to wait for the first answer of a monitor.',
+        help='Seconds to wait for the first answer of a monitor when the service connects.',
     ),
     cfg.IntOpt(
         'operation_timeout_sec',

@@ -25,6 +25,8 @@ class World:
 
     def __init__(self):
         self.now = 1000.0
+        #: The addresses of clients that are not the service's.
+        self.alive = set()
         capacities = dict.fromkeys((*POOLS.images, *POOLS.data), 1024 * MIB)
         self.cluster = cluster.Cluster(capacities, lambda: self.now)
         self.storage = backend.FakeBackend(self.cluster)
@@ -58,8 +60,9 @@ class World:
     def bury(self):
         """Forget what the dead hold of images, and let their locks end."""
         for image in self.cluster.images:
-            image.watchers.clear()
-            image.lock_owner = None
+            image.watchers &= self.alive
+            if image.lock_owner not in self.alive:
+                image.lock_owner = None
         self.now += DURATION_SEC + 1
 
     def held_locks(self):

@@ -103,6 +103,7 @@ class KilledJobsTest(base.BaseTestCase):
     def test_fence(self):
         def make_work(world):
             world.victim = world.storage.open_writer(world.image)
+            world.alive |= world.storage.find_clients(world.image).addresses
             return job.Fence(world.image)
 
         def check(world):

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A copy of the storage service in a process of its own, to be killed; without a bus.
+
+Each line of its input is a request as it would cross the bus, each line of its output the answer.
+SIGTERM ends it as it ends the service.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+
+import oslo_messaging as messaging
+from oslo_config import cfg
+
+from trove_ceph.conf import storage as storage_conf
+from trove_ceph.storage import wire
+from trove_ceph.storage.service import on_ceph
+
+
+def answer(endpoint, request):
+    try:
+        arguments = {name: wire.decode(value) for name, value in request['arguments'].items()}
+        return {'result': wire.encode(getattr(endpoint, request['verb'])({}, **arguments))}
+    except messaging.ExpectedException as expected:
+        error = expected.exc_info[1]
+        return {'error': type(error).__name__, 'message': str(error)}
+
+
+def listen(endpoint):
+    for line in sys.stdin:
+        print(json.dumps(answer(endpoint, json.loads(line))), flush=True)
+
+
+def main(name, *arguments):
+    conf = cfg.ConfigOpts()
+    storage_conf.register(conf)
+    conf(list(arguments))
+    end = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: end.set())
+    service = on_ceph.make(conf.trove_ceph_storage, name)
+    service.start()
+    threading.Thread(target=listen, args=(service.endpoint,), daemon=True).start()
+    print('serving', flush=True)
+    end.wait()
+    os._exit(0 if service.stop() else 1)
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several processes of the storage service on one Ceph: killed, paused, in each other's way."""
+
+import json
+import subprocess
+import sys
+import time
+
+from trove_ceph import exceptions
+from trove_ceph.storage import copying, job, model, transfer, wire
+from trove_ceph.storage.ceph import connection, ledger
+from trove_ceph.storage.job import State
+from trove_ceph.tests.contract import storage as contract
+from trove_ceph.tests.functional import storage, storage_server
+
+MIB = model.MIB
+LOCK_SEC = 15
+# A lock, the 30 s after which Ceph forgets a dead client, and the work on a busy machine.
+TIMEOUT_SEC = 240
+
+
+class ServerProcess:
+    """A copy of the service, asked as it would be over the bus."""
+
+    def __init__(self, name, config):
+        self.name = name
+        self._process = subprocess.Popen(
+            [sys.executable, storage_server.__file__, name, '--config-file', str(config)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.expect('serving')
+
+    def expect(self, line):
+        found = self._process.stdout.readline()
+        if found != f'{line}\n':
+            raise AssertionError(f'{self.name} said {found!r} instead of {line}')
+
+    def ask(self, verb, **arguments):
+        """Return the answer, or raise the error that it is."""
+        primitive = {name: wire.encode(value) for name, value in arguments.items()}
+        print(
+            json.dumps({'verb': verb, 'arguments': primitive}), file=self._process.stdin, flush=True
+        )
+        answer = json.loads(self._process.stdout.readline())
+        if 'error' in answer:
+            raise exceptions.error_class(answer['error'])(answer['message'])
+        return wire.decode(answer['result'])
+
+    def signal(self, name):
+        subprocess.run(['kill', f'-{name}', str(self._process.pid)], check=True)
+
+    def kill(self):
+        self._process.kill()
+        self.wait()
+
+    def wait(self):
+        """Return its exit status."""
+        return self._process.wait(TIMEOUT_SEC)
+
+    def close(self):
+        self.kill()
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+
+class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
+    def setUp(self):
+        super().setUp()
+        self.vault = self.ref('vault', self.second_pool)
+        self.operation = f'{self.prefix}-op'
+        self.addCleanup(self._forget)
+
+    def _forget(self):
+        for pool in (self.pool, self.second_pool):
+            with self.cluster.pool(pool) as context:
+                context.set_namespace(ledger.NAMESPACE)
+                context.remove_object(ledger.OBJECT)
+
+    def serve(self, name, **options):
+        """Start a copy of the service."""
+        options = {
+            'ceph_conf': self.cluster.conf,
+            'pools': f'{self.pool},{self.second_pool}',
+            'lock_duration_sec': LOCK_SEC,
+        } | options
+        config = self.directory / f'{name}.conf'
+        lines = [f'{key} = {value}' for key, value in options.items()]
+        config.write_text('\n'.join(['[trove_ceph_storage]', *lines, '']))
+        served = ServerProcess(name, config)
+        self.addCleanup(served.close)
+        # The connections to Ceph are made at the first request.
+        served.ask('list_jobs')
+        return served
+
+    def make_large(self):
+        """An image with a snapshot ``s`` of two and a half marks of data."""
+        image = self.make(size_mib=640)
+        with self.storage.open_writer(image) as writer:
+            block = self.data(4 * MIB)
+            begun = [writer.write(at * 4 * MIB, block) for at in range(160)]
+            for write in begun:
+                write.result()
+            writer.create_snapshot('s')
+        return image
+
+    def wait_for(self, served, condition):
+        deadline = time.monotonic() + TIMEOUT_SEC
+        while True:
+            found = served.ask('find_job', operation_id=self.operation)
+            if condition(found):
+                return found
+            self.assertLess(time.monotonic(), deadline, found)
+            time.sleep(0.3)
+
+    def begin_copy(self, served, beyond_bytes=0):
+        """Begin a copy and wait until so much of it is done."""
+        image = self.make_large()
+        work = job.Copy(image.snapshot('s'), self.vault)
+        served.ask('start', operation_id=self.operation, work=work)
+        self.wait_for(
+            served, lambda found: found.done_bytes > beyond_bytes or not found.state.is_active
+        )
+        return work
+
+    def assert_taken_up(self, other, work, least_resumed_at):
+        started = time.monotonic()
+        other.ask('start', operation_id=self.operation, work=work)
+        done = self.wait_for(other, lambda found: not found.state.is_active)
+        self.assertEqual((State.DONE, other.name, 2), (done.state, done.holder, done.attempt), done)
+        self.assertGreaterEqual(done.result.resumed_at, least_resumed_at)
+        self.assertEqual(640 * MIB, done.result.compared_bytes)
+        self.assertEqual(['s'], list(copying.complete_copies(self.storage.describe(self.vault))))
+        return time.monotonic() - started
+
+    def test_killed_in_the_middle_the_other_carries_on(self):
+        one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
+        work = self.begin_copy(one, transfer.MARK_BYTES + 64 * MIB)
+        # It is the same job, whoever is asked.
+        seen = other.ask('start', operation_id=self.operation, work=work)
+        self.assertEqual((State.RUNNING, 'one', 1), (seen.state, seen.holder, seen.attempt))
+        one.kill()
+        found = self.wait_for(other, lambda found: found.state is not State.RUNNING)
+        self.assertEqual(State.INTERRUPTED, found.state)
+        self.assert_taken_up(other, work, transfer.MARK_BYTES)
+
+    def test_told_to_end_it_lets_go_at_once(self):
+        one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
+        work = self.begin_copy(one, 64 * MIB)
+        began = time.monotonic()
+        one.signal('TERM')
+        self.assertEqual(0, one.wait())
+        found = other.ask('find_job', operation_id=self.operation)
+        self.assertEqual(State.INTERRUPTED, found.state)
+        self.assertLess(time.monotonic() - began, LOCK_SEC)
+        # Where it was asked to stop, all is on disk: nothing is copied twice.
+        self.assert_taken_up(other, work, 64 * MIB)
+
+    def test_paused_for_too_long_it_is_too_late(self):
+        """As a virtual machine that was suspended, or a host that lost its network."""
+        one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
+        work = self.begin_copy(one, transfer.MARK_BYTES + 64 * MIB)
+        one.signal('STOP')
+        self.wait_for(other, lambda found: found.state is State.INTERRUPTED)
+        self.assert_taken_up(other, work, transfer.MARK_BYTES)
+        before = other.ask('find_job', operation_id=self.operation)
+        one.signal('CONT')
+        # It has learned that by the time it answers to the next request but one.
+        time.sleep(5)
+        self.assertEqual(before, other.ask('find_job', operation_id=self.operation))
+        self.assertEqual(['s'], list(copying.complete_copies(self.storage.describe(self.vault))))
+        self.assertEqual(
+            self.content(work.snapshot), self.content(self.vault.snapshot('s')), 'not the same'
+        )
+
+    def test_two_on_one_image_take_turns(self):
+        one, other = self.serve('one', copy_mib_per_sec=10), self.serve('other')
+        work = self.begin_copy(one)
+        image = work.snapshot.of
+        self.storage.create_snapshot(image.snapshot('t'))
+        second = job.Copy(image.snapshot('t'), self.vault, since='s')
+        refused = (
+            ('start', {'operation_id': 'another', 'work': second}),
+            ('start', {'operation_id': 'another', 'work': job.Flatten(self.vault)}),
+            ('trash', {'image': self.vault}),
+            ('remove_snapshot', {'snapshot': work.snapshot}),
+        )
+        for served in (one, other):
+            for verb, arguments in refused:
+                error = self.assertRaises(exceptions.BusyError, served.ask, verb, **arguments)
+                self.assert_message(error, f'held by one for {work}, operation {self.operation}')
+        # What harms nobody goes on.
+        clone = self.ref('clone')
+        other.ask('create_snapshot', snapshot=image.snapshot('u'))
+        other.ask(
+            'clone', snapshot=work.snapshot, image=clone, qos=model.Qos(iops=500), options=None
+        )
+        other.ask('set_qos', image=image, qos=model.Qos(iops=0))
+        self.assertEqual(500, other.ask('describe', image=clone, with_usage=False).qos.iops)
+        # And when the first has ended, the second can.
+        other.ask('cancel', operation_id=self.operation)
+        found = self.wait_for(other, lambda found: not found.state.is_active)
+        self.assertEqual(State.CANCELED, found.state)
+        self.assert_taken_up(other, work, 0)
+        one.ask('start', operation_id='another', work=second)
+        self.operation = 'another'
+        done = self.wait_for(other, lambda found: not found.state.is_active)
+        self.assertEqual((State.DONE, 0), (done.state, done.result.copied_bytes), done)
+
+    def test_a_flatten_is_called_off_and_taken_up(self):
+        one, other = self.serve('one'), self.serve('other')
+        image, clone = self.make_large(), self.ref('clone', self.second_pool)
+        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        # One object after the other, so that there is time.
+        slow = {'conf_rbd_concurrent_management_ops': '1'}
+        self.storage.set_image_metadata(clone, slow)
+        work = job.Flatten(clone)
+        one.ask('start', operation_id=self.operation, work=work)
+        self.wait_for(one, lambda found: found.done_bytes or not found.state.is_active)
+        one.ask('cancel', operation_id=self.operation)
+        found = self.wait_for(other, lambda found: not found.state.is_active)
+        self.assertEqual(State.CANCELED, found.state, found)
+        self.assertIsNotNone(self.storage.describe(clone).parent)
+        other.ask('start', operation_id=self.operation, work=work)
+        done = self.wait_for(one, lambda found: not found.state.is_active)
+        self.assertEqual(State.DONE, done.state, done)
+        self.assertIsNone(self.storage.describe(clone).parent)
+        self.assertEqual(self.content(image.snapshot('s')), self.content_now(clone))
+        # Whoever called it off still works.
+        self.assertEqual(clone, one.ask('describe', image=clone, with_usage=False).image)
+
+    def test_a_fence_goes_before_other_work(self):
+        one, other = self.serve('one'), self.serve('other')
+        image, clone = self.make_large(), self.ref('clone', self.second_pool)
+        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        one.ask('start', operation_id=f'{self.operation}-flatten', work=job.Flatten(clone))
+        other.ask('start', operation_id=self.operation, work=job.Fence(clone))
+        done = self.wait_for(other, lambda found: not found.state.is_active)
+        self.assertEqual(State.DONE, done.state, done)
+        self.assertEqual(frozenset(), self.storage.find_clients(clone).addresses)
+        flattened = one.ask('find_job', operation_id=f'{self.operation}-flatten')
+        self.assertIn(flattened.state, (State.CANCELED, State.DONE))
+        other.ask('unfence', image=clone)
+
+    def test_no_key_is_told(self):
+        one = self.serve('one')
+        (found,) = self.cluster.mon_command('auth get', entity=storage.USER)
+        key = found['key']
+        error = self.assertRaises(
+            exceptions.NotFoundError,
+            one.ask,
+            'describe',
+            image=self.ref('missing'),
+            with_usage=True,
+        )
+        self.assertNotIn(key, str(error))
+        self.begin_copy(one)
+        self.wait_for(one, lambda found: not found.state.is_active)
+        link = connection.Connection(str(self.cluster.conf), storage.USER)
+        written = ledger.CephLedger(link).read(self.second_pool, '')
+        self.assertIn(self.operation, ' '.join(written))
+        self.assertNotIn(key, json.dumps(written))

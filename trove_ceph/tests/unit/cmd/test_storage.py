@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``trove-ceph-storage`` as a process, without Ceph, which it needs no sooner than it serves."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import fixtures
+from oslotest import base
+
+RUN = 'import sys; from trove_ceph.cmd import storage; sys.exit(storage.main())'
+#: Serves on a cluster in memory.
+RUN_ON_FAKE = (
+    """
+import sys
+import types
+from trove_ceph.storage.fake import backend, cluster, ledger
+from trove_ceph.storage.service import server
+
+def make(options):
+    pools = server.find_pools(options)
+    made = cluster.Cluster(dict.fromkeys(pools.images, 2**30))
+    return server.Service(backend.FakeBackend(made), ledger.FakeLedger(made), pools, options)
+
+sys.modules['trove_ceph.storage.service.on_ceph'] = types.SimpleNamespace(make=make)
+import trove_ceph.storage.service
+trove_ceph.storage.service.on_ceph = sys.modules['trove_ceph.storage.service.on_ceph']
+"""
+    + RUN
+)
+TIMEOUT_SEC = 60
+
+
+class StorageCommandTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = self.useFixture(fixtures.TempDir())
+        self.config = self.directory.join('storage.conf')
+
+    def configure(self, *lines):
+        with open(self.config, 'w') as config:
+            config.write('\n'.join(['[DEFAULT]', 'transport_url = fake://', *lines, '']))
+
+    def start(self, code, *arguments):
+        process = subprocess.Popen(
+            [sys.executable, '-W', 'ignore', '-c', code, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | {'COLUMNS': '100'},
+        )
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_help_teaches(self):
+        process = self.start(RUN, '--help')
+        text, _ = process.communicate(timeout=TIMEOUT_SEC)
+        self.assertEqual(0, process.returncode)
+        words = ' '.join(text.split())
+        for taught in (
+            'usage: trove-ceph-storage',
+            'only process of trove_ceph that holds a Ceph key',
+            '/etc/trove-ceph/trove-ceph-storage.conf',
+            'transport_url',
+            'SIGTERM ends it gracefully',
+        ):
+            self.assertIn(taught, words)
+
+    def test_a_wrong_tiers_file_is_told(self):
+        self.configure('[trove_ceph_storage]', f'tiers_file = {self.directory.join("none")}')
+        process = self.start(RUN_ON_FAKE, '--config-file', self.config)
+        text, _ = process.communicate(timeout=TIMEOUT_SEC)
+        self.assertEqual(1, process.returncode)
+        self.assertIn('Cannot serve', text)
+        self.assertIn('cannot be read', text)
+
+    def test_it_serves_until_it_is_told_to_end(self):
+        self.configure('[trove_ceph_storage]', 'pools = volumes,vault')
+        for number in (signal.SIGTERM, signal.SIGINT):
+            process = self.start(RUN_ON_FAKE, '--config-file', self.config)
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if 'answers on topic trove-ceph-storage' in line:
+                    break
+            began = time.monotonic()
+            process.send_signal(number)
+            lines.append(process.communicate(timeout=TIMEOUT_SEC)[0])
+            self.assertEqual(0, process.returncode, lines)
+            self.assertIn('has stopped', lines[-1])
+            self.assertLess(time.monotonic() - began, 15)

@@ -53,7 +53,7 @@ class VolumeDeletion:
     def _delete(self) -> None:
         image = self._find_image()
         self._cinder.delete_volume(self._volume_id)
-        self._patience.until_gone(lambda: self._cinder.find_volume(self._volume_id))
+        self._patience.until_gone(self._cinder.find_volume, self._volume_id)
         if image is not None and (left := self._find_left(image)):
             raise exceptions.BusyError(
                 f'volume {self._volume_id}: Cinder deleted it and left {left}'

@@ -36,14 +36,15 @@ class Patience:
         self._clock = clock
         self._sleep = sleep
 
-    def until_settled(self, look: Callable[[], Found | None]) -> Found | None:
+    def until_settled(self, find: Callable[[str], Found | None], found_id: str) -> Found | None:
         """Look until nothing is under way with it; None when it is gone.
 
+        :param find: looks for a volume or a snapshot by its id
         :raises ServiceUnavailableError: that took too long; nobody knows how it will end
         """
         began = self._clock()
         looks = 0
-        while (found := look()) is not None and found.under_way:
+        while (found := find(found_id)) is not None and found.under_way:
             waited = self._clock() - began
             if waited > self._timeout_sec:
                 raise exceptions.ServiceUnavailableError(
@@ -54,12 +55,12 @@ class Patience:
             looks += 1
         return found
 
-    def until_gone(self, look: Callable[[], Found | None]) -> None:
+    def until_gone(self, find: Callable[[str], Found | None], found_id: str) -> None:
         """Look until it is gone.
 
         :raises ServiceUnavailableError: Cinder did not delete it
         """
-        left = self.until_settled(look)
+        left = self.until_settled(find, found_id)
         if left is not None:
             raise exceptions.ServiceUnavailableError(
                 f'{left} was not deleted: cinder-volume\'s log tells why'

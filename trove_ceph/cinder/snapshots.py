@@ -75,13 +75,13 @@ class SnapshotAdoption:
 
     def _manage(self) -> None:
         for record in self._records():
-            self._patience.until_settled(lambda record=record: self._find(record))
+            self._patience.until_settled(self._cinder.find_snapshot, record.id)
         self._repair()
         adopted = self._adopted()
         self._delete([one for one in self._records() if adopted is None or one.id != adopted.id])
         if adopted is None:
             snapshot_id = self._cinder.manage_snapshot(self._wanted)
-            made = self._patience.until_settled(lambda: self._cinder.find_snapshot(snapshot_id))
+            made = self._patience.until_settled(self._cinder.find_snapshot, snapshot_id)
             if made is None or made.failed:
                 raise exceptions.AdoptionFailedError(
                     f'{self._wanted.snapshot}: Cinder\'s snapshot {snapshot_id} ended in '
@@ -112,9 +112,6 @@ class SnapshotAdoption:
             and one.project_id == self._cinder.project_id
         ]
 
-    def _find(self, record: model.Snapshot) -> model.Snapshot | None:
-        return self._cinder.find_snapshot(record.id)
-
     def _taken(self) -> set[str]:
         """The names of the image's snapshots; an image that is gone has none."""
         with contextlib.suppress(exceptions.NotFoundError):
@@ -124,9 +121,9 @@ class SnapshotAdoption:
 
     def _delete(self, records: list[model.Snapshot]) -> None:
         for record in records:
-            self._patience.until_settled(lambda record=record: self._find(record))
+            self._patience.until_settled(self._cinder.find_snapshot, record.id)
             self._cinder.delete_snapshot(record.id)
-            self._patience.until_gone(lambda record=record: self._find(record))
+            self._patience.until_gone(self._cinder.find_snapshot, record.id)
 
     def _remove_untaken(self) -> None:
         with contextlib.suppress(exceptions.NotFoundError):

@@ -88,14 +88,14 @@ class VolumeAdoption:
 
     def _manage(self) -> None:
         for record in self._records():
-            self._patience.until_settled(lambda record=record: self._find(record))
+            self._patience.until_settled(self._cinder.find_volume, record.id)
         adopted = self._adopted()
         self._delete([one for one in self._records() if adopted is None or one.id != adopted.id])
         if adopted is None:
             # It went with a volume that failed after Cinder had renamed it.
             self._make_missing()
             volume_id = self._cinder.manage_volume(self._wanted)
-            made = self._patience.until_settled(lambda: self._cinder.find_volume(volume_id))
+            made = self._patience.until_settled(self._cinder.find_volume, volume_id)
             if made is None or made.failed:
                 raise exceptions.AdoptionFailedError(
                     f'{self._wanted.image}: Cinder\'s volume {volume_id} ended in '
@@ -143,9 +143,6 @@ class VolumeAdoption:
             if one.project_id in self._projects
         ]
 
-    def _find(self, record: model.Volume) -> model.Volume | None:
-        return self._cinder.find_volume(record.id)
-
     def _has_image(self, record: model.Volume) -> bool:
         return self._exists(storage_model.ImageRef(self._wanted.image.pool, record.image_name))
 
@@ -157,13 +154,13 @@ class VolumeAdoption:
 
     def _delete(self, records: list[model.Volume]) -> None:
         for record in records:
-            found = self._patience.until_settled(lambda record=record: self._find(record))
+            found = self._patience.until_settled(self._cinder.find_volume, record.id)
             if found is not None and found.failed:
                 # Cinder shows so what it calls error_managing, and with a volume that it deletes
                 # in that state it does not give back the quota that it took.
                 self._cinder.set_volume_status(record.id, 'error')
             self._cinder.delete_volume(record.id)
-            self._patience.until_gone(lambda record=record: self._find(record))
+            self._patience.until_gone(self._cinder.find_volume, record.id)
 
     def _remove(self) -> None:
         with contextlib.suppress(exceptions.NotFoundError):

@@ -285,10 +285,10 @@ class TestAdoption(test.BaseTestCase):
 
     def _delete_snapshot(self, snapshot_id):
         self.cinder.delete_snapshot(snapshot_id)
-        settling.Patience().until_gone(lambda: self.cinder.find_snapshot(snapshot_id))
+        settling.Patience().until_gone(self.cinder.find_snapshot, snapshot_id)
 
     def _wait_until_gone(self, volume_id):
-        settling.Patience().until_gone(lambda: self.cinder.find_volume(volume_id))
+        settling.Patience().until_gone(self.cinder.find_volume, volume_id)
 
     def _wait_for_volume(self, volume_id):
         self._wait_for(lambda: self.cinder.find_volume(volume_id).status == 'available')

@@ -38,7 +38,7 @@ class Ledger(abc.ABC):
     """Locks and entries of one cluster, through one client.
 
     A lock belongs to the client and the cookie that took it. It ends by itself when it is not
-    renewed in time, by the clock of the cluster.
+    renewed in time, by the clock of the cluster; never before its time, and seconds after it.
     """
 
     @abc.abstractmethod

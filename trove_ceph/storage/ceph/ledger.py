@@ -42,16 +42,16 @@ class CephLedger(ledger.Ledger):
     ) -> ledger.Holder | None:
         with self._pool(lock.pool, f'taking the lock {lock}') as context:
             while True:
-                with contextlib.suppress(rados.ObjectBusy, rados.ObjectExists):
+                try:
                     self._lock(context, lock, holder, duration_sec)
                     return None
-                found = self._find_holder(context, lock)
-                # An answer of an earlier attempt that was lost on its way took it for us.
-                if found is not None and found.cookie != holder.cookie:
-                    return found
-                if found is not None:
+                except rados.ObjectExists:
+                    # It is ours: the answer to an earlier attempt was lost on its way.
                     self.renew(lock, holder, duration_sec)
                     return None
+                except rados.ObjectBusy:
+                    if found := self._find_holder(context, lock):
+                        return found
 
     def renew(self, lock: ledger.Lock, holder: ledger.Holder, duration_sec: int) -> None:
         with self._pool(lock.pool, f'renewing the lock {lock}') as context, _lost(lock):
@@ -65,6 +65,7 @@ class CephLedger(ledger.Ledger):
         duration_sec: int,
         flags: int = 0,
     ) -> None:
+        # Python leaves the microseconds unset: a lock may last up to 4.3 seconds longer.
         names = (OBJECT, lock.name, holder.cookie, holder.description)
         context.lock_exclusive(*names, duration=duration_sec, flags=flags)
 

@@ -70,7 +70,7 @@ class LedgerContract(storage.StorageContract):
         self.ledger.renew(self.lock, self.mine, 4)
         self.let_expire(3)
         self.assertEqual(self.mine, self.other_ledger.find_holder(self.lock))
-        self.let_expire(2)
+        self.let_expire(6)
         self.assertIsNone(self.other_ledger.find_holder(self.lock))
         self.assertIsNone(self.other_ledger.take(self.lock, self.theirs, DURATION_SEC))
         error = self.assertRaises(
@@ -113,7 +113,7 @@ class LedgerContract(storage.StorageContract):
                 {key: 'theirs', f'{key}-2': 'theirs'},
                 (self.lock, holder),
             )
-        self.let_expire(5)
+        self.let_expire(9)
         self.assertRaises(
             exceptions.LockLostError,
             self.ledger.write,

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits that the keeper sets, measured with fio through librbd as a hypervisor would open it.
+
+The cap must hold within 5 % for ten seconds, and follow a resize without the client opening the
+image anew: one fio writes and reads from the beginning to the end. The limits are far below what
+the image gives without them, so that they are seen on a busy machine, too.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+from testtools.content import json_content
+
+from trove_ceph.qos import keeper, mark
+from trove_ceph.storage import model
+from trove_ceph.tests.contract import storage as contract
+from trove_ceph.tests.functional import ceph, storage
+from trove_ceph.tests.unit.tiers import fake_cloud
+from trove_ceph.tiers import cinder, tiers_file
+
+TOLERANCE = 0.05
+# An image that was idle may do one second's worth at once, and a change takes a second to arrive.
+SETTLE_SEC = 3
+PLATEAU_SEC = 12
+FIO_SEC = 120
+SIZE_MIB = 64
+
+
+def tiers(**promise):
+    """The tiers of the shared cluster, of which one promises something."""
+    promising = ceph.TIERS['tiers']['nvme'] | promise
+    return tiers_file.parse({'tiers': ceph.TIERS['tiers'] | {'nvme': promising}})
+
+
+class Fio:
+    """fio on an image, which tells of each request when it ended."""
+
+    def __init__(self, directory, conf, image, *options):
+        self._log = directory / 'fio_lat.1.log'
+        command = ['fio', '--name=client', '--ioengine=rbd', f'--pool={image.pool}']
+        command += [f'--clientname={storage.USER.removeprefix("client.")}']
+        command += [f'--rbdname={image.name}', f'--size={SIZE_MIB}M', '--time_based']
+        command += [f'--runtime={FIO_SEC}', '--rw=randrw', *options]
+        command += [f'--write_lat_log={directory / "fio"}', '--log_unix_epoch=1']
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=(directory / 'fio-output.log').open('wb'),
+            stderr=subprocess.STDOUT,
+            env=os.environ | {'CEPH_CONF': str(conf)},
+            cwd=directory,
+        )
+
+    def still_runs(self):
+        return self._process.poll() is None
+
+    def ended(self):
+        """End it and return when each request was done, in seconds of the clock."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(timeout=60)
+        lines = self._log.read_text().splitlines()
+        # Too long to be kept with a failure.
+        for log in self._log.parent.glob('fio_*.1.log'):
+            log.unlink()
+        return [int(line.split(',')[0]) / 1000 for line in lines]
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
+
+class QosTest(contract.StorageContract, storage.CephStorageTestCase):
+    def setUp(self):
+        super().setUp()
+        if shutil.which('fio') is None:
+            self.skipTest('needs fio')
+        self.cloud = fake_cloud.FakeCinder()
+        self.volume = self.cloud.add_volume(self.pool, 10, backend=self.pool, id=self.prefix)
+        self.image = model.ImageRef(self.pool, f'volume-{self.prefix}')
+        self.storage.create_image(self.image, SIZE_MIB * model.MIB, model.ImageOptions())
+        self.addCleanup(self.storage.remove, self.image)
+        with self.storage.open_writer(self.image) as writer:
+            writer.write(0, self.data(SIZE_MIB * model.MIB)).result()
+
+    def _keeper(self, **promise):
+        return keeper.Keeper(lambda: tiers(**promise), cinder.Cinder(self.cloud), self.storage)
+
+    def _fio(self, *options):
+        fio = Fio(self.directory, self.cluster.conf, self.image, *options)
+        self.addCleanup(fio.kill)
+        return fio
+
+    def _plateau(self, fio, change=None):
+        """Make a change, wait, and return the time for which it is to be seen."""
+        if change:
+            change()
+        began = time.time() + SETTLE_SEC
+        time.sleep(SETTLE_SEC + PLATEAU_SEC)
+        self.assertTrue(fio.still_runs(), 'fio ended by itself')
+        return began, began + PLATEAU_SEC
+
+    def _rates(self, fio, *plateaus):
+        done = fio.ended()
+        rates = [
+            round(sum(begin <= at < end for at in done) / (end - begin), 1)
+            for begin, end in plateaus
+        ]
+        self.addDetail('rates', json_content(rates))
+        return rates
+
+    def assert_held(self, limit, rate):
+        self.assertLess(abs(rate - limit), limit * TOLERANCE, f'{rate} per second, not {limit}')
+
+    def test_iops_hold_and_follow_a_resize(self):
+        keeper = self._keeper(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
+        fio = self._fio('--bs=4k', '--iodepth=16')
+        free = self._plateau(fio)
+        limited = self._plateau(fio, keeper.sweep)
+
+        def resize():
+            self.volume['size'] = 20
+            keeper.keep(self.volume['id'])
+
+        resized = self._plateau(fio, resize)
+
+        def outgrow():
+            self.volume['size'] = 1000
+            keeper.keep(self.volume['id'])
+
+        capped = self._plateau(fio, outgrow)
+
+        def retype():
+            self.volume['volume_type'] = 'of no tier'
+            keeper.keep(self.volume['id'])
+
+        freed = self._plateau(fio, retype)
+        rates = self._rates(fio, free, limited, resized, capped, freed)
+        self.assertGreater(rates[0], 150, 'this machine is too slow for limits to be seen')
+        for limit, rate in zip((40, 80, 100), rates[1:4], strict=True):
+            self.assert_held(limit, rate)
+        self.assertGreater(rates[4], 150)
+        facts = self.storage.describe(self.image)
+        self.assertEqual((model.Qos(), {}), (facts.qos, facts.metadata))
+
+    def test_throughput_holds(self):
+        keeper = self._keeper(throughput_mib_per_sec=1, qos='image')
+        fio = self._fio('--bs=16k', '--iodepth=16')
+        limited = self._plateau(fio, keeper.sweep)
+        self.assert_held(64, self._rates(fio, limited)[0])
+
+    def test_a_clone_of_cinders_gets_its_own_limits(self):
+        """librbd lets it inherit those of its parent, with the mark, and Cinder does not mind."""
+        keeper = self._keeper(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
+        keeper.sweep()
+        self.storage.create_snapshot(self.image.snapshot('s'))
+        clone = model.ImageRef(self.pool, f'volume-{self.prefix}-clone')
+        self.addCleanup(self.storage.remove_snapshot, self.image.snapshot('s'))
+        self.addCleanup(self.storage.remove, clone)
+        rbd = ['rbd', '--conf', self.cluster.conf, '--rbd-default-clone-format', '2', 'clone']
+        subprocess.run([*rbd, self.image.snapshot('s').__str__(), str(clone)], check=True)
+        inherited = self.storage.describe(clone)
+        self.assertEqual(40, inherited.qos.iops)
+        self.assertEqual(40, mark.read(inherited.metadata).limits.iops)
+        volume = self.cloud.add_volume(self.pool, 5, self.pool, id=f'{self.prefix}-clone')
+        keeper.sweep()
+        self.assertEqual(25, self.storage.describe(clone).qos.iops)
+        volume['volume_type'] = 'of no tier'
+        keeper.sweep()
+        facts = self.storage.describe(clone)
+        self.assertEqual((model.Qos(), {}), (facts.qos, facts.metadata))
+        self.assertEqual(40, self.storage.describe(self.image).qos.iops)

@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 
 from oslo_log import log as logging
@@ -118,7 +118,7 @@ def compare(
 
 def _read(
     parts: Iterable[_Part], size_bytes: int, limits: flow.Flow
-) -> Iterator[tuple[model.Extent, list[bytes]]]:
+) -> Generator[tuple[model.Extent, list[bytes]], None, None]:
     """Read parts in order, in pieces, with as much under way at once as the limits allow."""
     begun: collections.deque[tuple[model.Extent, list[Future[bytes]]]] = collections.deque()
     in_flight = 0

@@ -125,7 +125,8 @@ class Keeper:
                 volume = waiting.pop(facts.image, None)
                 if volume and planning.plan(content, volume, facts):
                     differing.append(volume)
-        changes, failures = [], {}
+        changes: list[planning.Change] = []
+        failures: dict[str, str] = {}
         for volume in itertools.takewhile(lambda _: not stopped(), (*differing, *waiting.values())):
             try:
                 change = treat(content, volume.id)

@@ -25,7 +25,15 @@ class ServerProcess:
     def __init__(self, name, config):
         self.name = name
         self._process = subprocess.Popen(
-            [sys.executable, storage_server.__file__, name, '--config-file', str(config)],
+            [
+                sys.executable,
+                '-W',
+                'ignore',
+                storage_server.__file__,
+                name,
+                '--config-file',
+                str(config),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The encoding of Ceph's advisory locks, by what OSDs of Ceph 16.2 took and answered."""
+
+from oslotest import base
+
+from trove_ceph.storage import ledger
+from trove_ceph.storage.ceph import lock_class
+
+HELD = bytes.fromhex(
+    '0101890000000100000001011b0000000889370000000000000e0000006f7065726174696f6e2f35663063'
+    '01015900000039e6016be9d1611e0101011c00000001000000eaeded5510000000020000007f0000010000'
+    '0000000000002a0000006f6e6520666f7220666c617474656e20766f6c756d65732f696d6167652c206f70'
+    '65726174696f6e20370100000000'
+)
+FREE = bytes.fromhex('010109000000000000000000000000')
+
+
+class LockClassTest(base.BaseTestCase):
+    def test_who_holds_it(self):
+        self.assertEqual(
+            ledger.Holder('operation/5f0c', 'one for flatten volumes/image, operation 7'),
+            lock_class.read_holder(HELD),
+        )
+        self.assertIsNone(lock_class.read_holder(FREE))
+
+    def test_what_is_asked(self):
+        self.assertEqual(
+            b'\x01\x01\x08\x00\x00\x00\x04\x00\x00\x00a@\xc3\xa4', lock_class.get_info('a@ä')
+        )
+        self.assertEqual(
+            b'\x01\x01\x0f\x00\x00\x00\x01\x00\x00\x00a\x01\x01\x00\x00\x00c\x00\x00\x00\x00',
+            lock_class.assert_locked('a', 'c'),
+        )
+        self.assertEqual('lock.a', lock_class.attribute('a'))

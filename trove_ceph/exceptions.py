@@ -106,6 +106,10 @@ class CorruptCopyError(StorageError):
     """A copy is not what its source is; it does not count and the next attempt starts anew."""
 
 
+class NotInspectableError(StorageError):
+    """No server here can open the backup; an operator must configure one that can."""
+
+
 class CephUnreachableError(StorageError):
     """Ceph did not answer in time, or cut us off; the same request may be made again later."""
 

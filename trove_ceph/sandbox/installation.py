@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from trove_ceph import exceptions
-from trove_ceph.sandbox import commands
+from trove_ceph.sandbox import commands, confinement
 
 #: Trove's place for the data directory below what it mounts at /var/lib/mysql.
 DATA = 'data'
@@ -19,19 +19,26 @@ _USER = 'mysql'
 
 # The binds come first, since the volume may be mounted at a place that is unmounted after. What
 # does not belong to the server is unmounted, because a namespace holds all that was mounted when it
-# was made: the device of another sandbox could not be given back while this server runs.
+# was made: the device of another sandbox could not be given back while this server runs. Of devices
+# it sees those that everybody may use.
 _ENTER = """
+mount --bind "$ROOTFS" "$ROOTFS"
+mount -o remount,bind,ro,nosuid "$ROOTFS"
 mount --bind "$VOLUME" "$ROOTFS/var/lib/mysql"
 mount --bind "$RUN" "$ROOTFS/run/mysqld"
-mount --bind /dev "$ROOTFS/dev"
+mount -t tmpfs -o mode=755,size=64k tmpfs "$ROOTFS/dev"
+for device in null zero full random urandom; do
+    : > "$ROOTFS/dev/$device"
+    mount --bind "/dev/$device" "$ROOTFS/dev/$device"
+done
 mount -t proc proc "$ROOTFS/proc"
-mount -t tmpfs tmpfs "$ROOTFS/tmp"
+mount -t tmpfs -o "nosuid,nodev,size=${TMP_SIZE:-50%}" tmpfs "$ROOTFS/tmp"
 for point in $(cut -d ' ' -f 5 /proc/self/mountinfo); do
     case "$ROOTFS/" in "${point%/}/"*) continue ;; esac
     case "$point" in "$ROOTFS"/*) continue ;; esac
     umount --lazy "$point" 2>/dev/null || :
 done
-exec chroot "$ROOTFS" "$@"
+exec chroot $IDENTITY "$ROOTFS" "$@"
 """
 
 
@@ -73,6 +80,8 @@ class Rootfs:
         return f'/var/lib/mysql/{DATA}', '/run/mysqld'
 
     def user(self) -> tuple[str, int, int]:
+        if self._confined:
+            return str(self._confined.uid), self._confined.uid, self._confined.gid
         passwd = self._path / 'etc' / 'passwd'
         for line in passwd.read_text().splitlines():
             fields = line.split(':')
@@ -94,9 +103,14 @@ class Rootfs:
             'RUN': str(run),
             # Inside, there is no directory of ours for temporary files.
             'TMPDIR': '/tmp',
+            'IDENTITY': '',
         }
-        enter = ['unshare', '--mount', '--propagation', 'private', 'sh', '-ec', _ENTER, 'sh']
-        return _spawn([*enter, 'mysqld', *options], {**environment, **places}, console)
+        enter = ['unshare', '--mount', '--propagation', 'private']
+        if self._confined:
+            enter = [*self._confined.prefix(), *enter, *self._confined.name_spaces()]
+            places |= self._confined.environment()
+        words = [*enter, 'sh', '-ec', _ENTER, 'sh', 'mysqld', *options]
+        return _spawn(words, {**environment, **places}, console)
 
     def disclose(self) -> dict[str, str]:
         return {'rootfs': self._path.parent.name, 'version': self._version()}

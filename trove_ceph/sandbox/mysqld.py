@@ -79,6 +79,16 @@ class Mysqld:
         return self._run / 'mysqld.sock'
 
     @property
+    def log(self) -> Path:
+        """The error log."""
+        return self._run / 'mysqld.log'
+
+    @property
+    def exit_code(self) -> int | None:
+        """What the server ended with, a signal's number below zero; None while it runs."""
+        return self._process.poll() if self._process else None
+
+    @property
     def pid(self) -> int | None:
         """The server's process; None while there is none."""
         if self._process is None or self._process.poll() is not None:
@@ -112,15 +122,15 @@ class Mysqld:
                 f'mysqld --initialize-insecure ended with {code}: {self.log_tail()}'
             )
 
-    def start(self) -> None:
+    def start(self, timeout_sec: float = START_TIMEOUT_SEC) -> None:
         """Start the server and wait until it answers.
 
-        :raises ServerFailedError: it does not within two minutes; it is ended then
+        :raises ServerFailedError: it does not within the time; it is ended then
         """
         began = time.monotonic()
         self._process = self._spawn()
         try:
-            self._wait_until_ready(began + START_TIMEOUT_SEC)
+            self._wait_until_ready(began, timeout_sec)
         except BaseException:
             self.kill()
             raise
@@ -141,6 +151,16 @@ class Mysqld:
         """
         self.stop()
         self.start()
+
+    def has_ended(self, within_sec: float) -> bool:
+        """Whether the server is gone, or is so within the time: a crash takes its time to end."""
+        if self._process is None:
+            return True
+        try:
+            self._process.wait(within_sec)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def connect(self, **options: Any) -> pymysql.connections.Connection:
         """Open a connection through the socket, as root by default, committing each statement."""
@@ -209,7 +229,7 @@ class Mysqld:
                 [*words, *mode], self.volume, self._run, self._environment, console
             )
 
-    def _wait_until_ready(self, deadline: float) -> None:
+    def _wait_until_ready(self, began: float, timeout_sec: float) -> None:
         while True:
             try:
                 self.connect().close()
@@ -222,9 +242,9 @@ class Mysqld:
                     raise exceptions.ServerFailedError(
                         f'mysqld ended while it started: {self.log_tail()}'
                     ) from error
-                if time.monotonic() > deadline:
+                if time.monotonic() > began + timeout_sec:
                     raise exceptions.ServerFailedError(
-                        f'mysqld does not answer after {START_TIMEOUT_SEC} s: {self.log_tail()}'
+                        f'mysqld does not answer after {timeout_sec:.0f} s: {self.log_tail()}'
                     ) from error
             time.sleep(_POLL_SEC)
 

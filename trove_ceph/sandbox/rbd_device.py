@@ -104,8 +104,9 @@ class Filesystem:
 
     @property
     def mount_options(self) -> str:
-        # A clone carries the identity of its source, which may be mounted beside it.
-        return data_volume.MOUNT_OPTIONS['xfs'] + ',nouuid'
+        # A clone carries the identity of its source, which may be mounted beside it. Whoever had
+        # the volume before may have left anything there.
+        return data_volume.MOUNT_OPTIONS['xfs'] + ',nouuid,nosuid,nodev,noexec'
 
     def __enter__(self) -> 'Filesystem':
         """Mount.

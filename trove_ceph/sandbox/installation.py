@@ -71,10 +71,14 @@ class Rootfs:
     Each server has a mount namespace of its own: inside it sees its volume at /var/lib/mysql, the
     same path as in a guest (binlog.index may hold absolute paths), and the shared root file system
     stays untouched. The mounts go with the process. Needs root.
+
+    :param confined: what the server may be and take; None lets it start as root, take on the user
+        mysql, and have all of the host
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, confined: confinement.Confinement | None = None):
         self._path = path.resolve()
+        self._confined = confined
 
     def places(self, volume: Path, run: Path) -> tuple[str, str]:
         return f'/var/lib/mysql/{DATA}', '/run/mysqld'

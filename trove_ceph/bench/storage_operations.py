@@ -135,6 +135,9 @@ class Operations:
 
     def describe_pool(self, pool: str) -> None:
         """Describe all images of a pool in one sweep, and keep what was found until its end."""
+        # What the first image costs is not the sweep's: connecting, threads, buffers.
+        next(self._storage.describe_pool(pool), None)
+        self._phase('connected')
         before_bytes = _peak_bytes()
         found = list(self._storage.describe_pool(pool))
         self._phase('described')

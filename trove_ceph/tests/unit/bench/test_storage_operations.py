@@ -114,6 +114,7 @@ class VerbsTest(OperationsTestCase):
         self.operations.populate(many, images=20, snapshots=3, size_mib=1, at_once=4)
         self.operations.describe_pool('vault')
         self.assertEqual((20, 60), (self.figures['images'], self.figures['snapshots']))
+        self.assertEqual(['connected', 'described'], self.phases)
 
     def test_used(self):
         with contextlib.redirect_stdout(io.StringIO()) as shown:

@@ -30,6 +30,10 @@ class StorageCommandError(TroveCephError):
     """A file system or block device command failed or timed out on the host."""
 
 
+class NotQuiescedError(TroveCephError):
+    """The database could not be brought to rest for a backup and runs on; a retry may succeed."""
+
+
 class InvalidPlanError(TroveCephError):
     """The benchmark's plan or command line must be corrected; nothing was done."""
 
@@ -68,6 +72,14 @@ class ChangeNotSeenError(TroveCephError):
 
 class QuotaExceededError(TroveCephError):
     """A project's quota is used up, which the message names; retrying helps after it was raised."""
+
+
+class UnsafeSettingsError(TroveCephError):
+    """A snapshot would not hold what the server promised; its settings must be changed first."""
+
+
+class InvalidBackupError(TroveCephError):
+    """The backup must be asked for otherwise, such as with another parent; nothing was done."""
 
 
 class NotAdoptableError(TroveCephError):

@@ -26,6 +26,7 @@ def main() -> int:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command with its arguments; return the exit status."""
+    from trove_ceph.db import cli as db_cli
     from trove_ceph.qos import cli as qos_cli
     from trove_ceph.storage import cli as storage_cli
     from trove_ceph.tiers import cli
@@ -39,6 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     cli.add_commands(areas)
     qos_cli.add_commands(areas)
     storage_cli.add_commands(areas)
+    db_cli.add_commands(areas)
     parsed = parser.parse_args(arguments)
     logging.basicConfig(
         level=logging.INFO if parsed.verbose else logging.CRITICAL,

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""${message}"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = ${repr(up_revision)}
+down_revision = ${repr(down_revision)}
+
+
+def upgrade():
+    ${upgrades if upgrades else 'pass'}

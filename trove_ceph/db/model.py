@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tables hold, for those who know no database."""
+
+import dataclasses
+import datetime
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from trove_ceph.storage import model as storage_model
+
+
+class State(enum.StrEnum):
+    """How far a backup is.
+
+    Taken, it is in the pool of its volume; copied, in the vault as well; verified, a server was
+    started from it. The others are under way, or ended badly.
+    """
+
+    TAKING = 'taking'
+    TAKEN = 'taken'
+    COPIED = 'copied'
+    VERIFIED = 'verified'
+    FAILED = 'failed'
+    DELETING = 'deleting'
+
+    @property
+    def is_complete(self) -> bool:
+        return self in (State.TAKEN, State.COPIED, State.VERIFIED)
+
+
+#: What somebody must be carrying on with.
+UNDER_WAY = (State.TAKING, State.DELETING)
+
+
+@dataclasses.dataclass(frozen=True)
+class Backup:
+    """What is known of a backup besides what Trove has.
+
+    :param parent_id: the backup of the same instance upon which a copy of it may build
+    :param error: why it failed, or could not be deleted
+    :param quiesce: how the server was held when the snapshot was made
+    :param raised_from: the level that was asked for, where the settings made it unsafe
+    :param raised_because: what was unsafe
+    :param gtid_executed: exactly what it holds, read from a clone; None until one was looked at
+    :param size_bytes: of the volume
+    :param used_bytes: what the snapshot really holds; None until it was counted
+    :param snapshot: its name in Ceph
+    :param snapshot_at: when a snapshot was made that is known to be good, in UTC
+    :param vault_snapshot: its copy's name; with ``vault_pool`` and ``vault_image``
+    :param moved_bytes: what the copy moved
+    :param verification: what the verification found
+    :param take_sec: how long taking it took
+    :param quiesced_sec: how long the server was held
+    :param worker: who is carrying on with it, and was last seen at ``seen_at``
+    """
+
+    backup_id: str
+    instance_id: str
+    project_id: str
+    state: State
+    created_at: datetime.datetime
+    updated_at: datetime.datetime
+    parent_id: str | None = None
+    error: str | None = None
+    quiesce: str | None = None
+    raised_from: str | None = None
+    raised_because: str | None = None
+    gtid_executed: str | None = None
+    size_bytes: int | None = None
+    used_bytes: int | None = None
+    pool: str | None = None
+    image: str | None = None
+    snapshot: str | None = None
+    volume_id: str | None = None
+    cinder_snapshot_id: str | None = None
+    snapshot_at: datetime.datetime | None = None
+    vault_pool: str | None = None
+    vault_image: str | None = None
+    vault_snapshot: str | None = None
+    copied_at: datetime.datetime | None = None
+    moved_bytes: int | None = None
+    verified_at: datetime.datetime | None = None
+    verification: Mapping[str, Any] | None = None
+    take_sec: float | None = None
+    quiesced_sec: float | None = None
+    copy_sec: float | None = None
+    verify_sec: float | None = None
+    worker: str | None = None
+    seen_at: datetime.datetime | None = None
+
+    @property
+    def place(self) -> storage_model.SnapshotRef | None:
+        """The snapshot in the pool of its volume, if it was made."""
+        if self.pool and self.image and self.snapshot:
+            return storage_model.SnapshotRef(self.pool, self.image, self.snapshot)
+        return None
+
+    @property
+    def copy(self) -> storage_model.SnapshotRef | None:
+        """The copy in the vault, if there is one, or was to be one."""
+        if self.vault_pool and self.vault_image and self.vault_snapshot:
+            return storage_model.SnapshotRef(self.vault_pool, self.vault_image, self.vault_snapshot)
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptVolume:
+    """A volume that outlives its instance as long as something needs it."""
+
+    volume_id: str
+    instance_id: str
+    project_id: str
+    created_at: datetime.datetime
+
+
+@dataclasses.dataclass(frozen=True)
+class TrashedImage:
+    """An image that lies in the trash until its last clone is gone."""
+
+    pool: str
+    image_id: str
+    name: str
+    created_at: datetime.datetime
+
+    def __str__(self) -> str:
+        return f'{self.pool}/{self.name} (in the trash, id {self.image_id})'

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+import contextlib
+import io
+
+import alembic.autogenerate
+import alembic.migration
+import fixtures
+import sqlalchemy as sa
+from oslotest import base
+
+from trove_ceph.cmd import manage
+from trove_ceph.db import migration, tables
+from trove_ceph.tests.unit.db import database
+
+
+class MigrationTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
+        self.engine = database.facade(self.path).writer.get_engine()
+
+    def test_from_nothing_beside_tables_of_others(self):
+        with self.engine.begin() as connection:
+            connection.execute(sa.text('CREATE TABLE backups (id VARCHAR(36))'))
+            connection.execute(sa.text('CREATE TABLE alembic_version (version_num TEXT)'))
+            connection.execute(sa.text("INSERT INTO alembic_version VALUES ('trove')"))
+        self.assertIsNone(migration.find_version(self.engine))
+        migration.upgrade(self.engine)
+        self.assertEqual(migration.wanted_version(), migration.find_version(self.engine))
+        migration.upgrade(self.engine)
+        with self.engine.connect() as connection:
+            found = connection.scalar(sa.text('SELECT version_num FROM alembic_version'))
+        self.assertEqual('trove', found)
+        self.assertEqual(
+            {'backups', 'alembic_version', tables.VERSION_TABLE, *tables.Base.metadata.tables},
+            set(sa.inspect(self.engine).get_table_names()),
+        )
+
+    def test_tables_are_what_the_code_knows(self):
+        migration.upgrade(self.engine)
+        with self.engine.connect() as connection:
+            context = alembic.migration.MigrationContext.configure(
+                connection, opts={'version_table': tables.VERSION_TABLE, 'compare_type': True}
+            )
+            difference = alembic.autogenerate.compare_metadata(context, tables.Base.metadata)
+        self.assertEqual([], difference)
+
+    def test_names_cannot_be_anybody_elses(self):
+        for name in (*tables.Base.metadata.tables, tables.VERSION_TABLE):
+            self.assertTrue(name.startswith('trove_ceph_'), name)
+
+
+class CommandTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = self.useFixture(fixtures.TempDir())
+        self.configure(f'sqlite:///{self.directory.join("trove.sqlite")}')
+
+    def configure(self, url):
+        self.config = self.directory.join('trove.conf')
+        with open(self.config, 'w') as config:
+            config.write(f'[database]\nconnection = {url}\n')
+
+    def command(self, verb):
+        """Return exit status and output."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = manage.run(['db', verb, '--config-file', self.config])
+        return status, out.getvalue() + err.getvalue()
+
+    def test_sync(self):
+        wanted = migration.wanted_version()
+        self.assertEqual((1, f'version none, needed {wanted}\n'), self.command('version'))
+        self.assertEqual((0, f'version none -> {wanted}\n'), self.command('sync'))
+        self.assertEqual((0, f'version {wanted}\n'), self.command('sync'))
+        self.assertEqual((0, f'version {wanted}\n'), self.command('version'))
+
+    def test_what_is_wrong(self):
+        self.configure('sqlite:////nowhere/at/all.sqlite')
+        status, text = self.command('sync')
+        self.assertEqual(3, status)
+        self.assertIn('the database failed', text)
+        self.configure('')
+        self.assertEqual(3, self.command('sync')[0])
+        self.config = self.directory.join('missing.conf')
+        self.assertEqual(3, self.command('sync')[0])

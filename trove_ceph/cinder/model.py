@@ -50,6 +50,11 @@ class Volume:
     def failed(self) -> bool:
         return self.status in _FAILED
 
+    @property
+    def has_image(self) -> bool:
+        """Cinder has taken an image over, which may lie elsewhere by now."""
+        return self.size_gib > 0 and not self.under_way and not self.failed
+
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:

@@ -76,9 +76,11 @@ class VolumeAdoption:
             checks.check_target(self._cinder, self._wanted)
 
     def _make_missing(self) -> None:
-        # The records first: Cinder may rename the image meanwhile, and never back.
+        # The records first, its own name next: Cinder may rename it meanwhile, and never back.
         records = self._records()
-        if not self._exists(self._wanted.image) and not any(map(self._has_image, records)):
+        if self._exists(self._wanted.image):
+            return
+        if not any(one.has_image or self._finds_image_of(one) for one in records):
             self._make()
 
     def _check_image(self) -> None:
@@ -126,14 +128,7 @@ class VolumeAdoption:
         return adopted
 
     def _adopted(self) -> model.Volume | None:
-        return next(
-            (
-                one
-                for one in self._records()
-                if not one.failed and not one.under_way and self._has_image(one)
-            ),
-            None,
-        )
+        return next((one for one in self._records() if one.has_image), None)
 
     def _records(self) -> list[model.Volume]:
         """Cinder's volumes of this operation; other projects cannot pass theirs off as such."""
@@ -143,7 +138,7 @@ class VolumeAdoption:
             if one.project_id in self._projects
         ]
 
-    def _has_image(self, record: model.Volume) -> bool:
+    def _finds_image_of(self, record: model.Volume) -> bool:
         return self._exists(storage_model.ImageRef(self._wanted.image.pool, record.image_name))
 
     def _exists(self, image: storage_model.ImageRef) -> bool:

@@ -121,6 +121,16 @@ class VolumeAdoptionTest(base.BaseTestCase):
         self.world.cinder.volumes[volume_id]['status'] = 'in-use'
         self.assertEqual(volume_id, self.run_steps(adoption(self.world)))
 
+    def test_run_again_when_the_volume_lies_elsewhere(self):
+        """It was retyped meanwhile: it is neither made anew nor deleted."""
+        volume_id = self.run_steps(adoption(self.world))
+        volume = self.world.cinder.volumes[volume_id]
+        (image,) = [one for one in self.world.cluster.images if one.pool == 'volumes-hdd']
+        image.pool, volume['host'] = 'volumes-nvme', worlds.NVME
+        self.assertEqual(volume_id, self.run_steps(adoption(self.world)))
+        self.assertEqual(set(), self.world.images('volumes-hdd'))
+        self.assertIn(f'volume-{volume_id}', self.world.images('volumes-nvme'))
+
     def test_what_cinder_gave_up_is_made_anew(self):
         for self.world.cinder.failing in ('before', 'after'):
             for step in (operation := adoption(self.world).steps())[:3]:

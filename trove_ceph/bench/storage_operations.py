@@ -151,14 +151,15 @@ class Operations:
 
     def remove(self, images: Iterable[model.ImageRef], at_once: int) -> None:
         """Remove all images whose names begin with those given, clones first; none is fine."""
-        found = [
-            facts
+        # The places may be the same, or overlap.
+        found = {
+            facts.image: facts
             for image in images
             for facts in self._storage.describe_pool(image.pool)
             if facts.image.name.startswith(image.name)
-        ]
+        }
         for is_clone in (True, False):
-            chosen = [facts for facts in found if (facts.parent is not None) == is_clone]
+            chosen = [facts for facts in found.values() if bool(facts.parent) == is_clone]
             _at_once(self._remove, chosen, at_once)
 
     def _remove(self, facts: model.ImageFacts) -> None:

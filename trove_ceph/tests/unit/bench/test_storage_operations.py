@@ -124,7 +124,7 @@ class VerbsTest(OperationsTestCase):
     def test_remove(self):
         self.storage.create_image(model.ImageRef('volumes', 'volume-1'), MIB, model.ImageOptions())
         self.operations.clone(SOURCE.snapshot('s'), COPY, 2)
-        images = [SOURCE, COPY, model.ImageRef('vault', 'bench-none')]
+        images = [SOURCE, SOURCE, COPY, model.ImageRef('vault', 'bench-none')]
         self.operations.remove(images, at_once=2)
         self.assertEqual(['volumes/volume-1'], self.names())
 

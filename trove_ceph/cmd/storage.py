@@ -16,6 +16,7 @@ from oslo_log import log as logging
 from trove_ceph import exceptions
 from trove_ceph.conf import qos as qos_conf
 from trove_ceph.conf import storage as storage_conf
+from trove_ceph.conf import verification as verification_conf
 
 LOG = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ def run(arguments: Sequence[str]) -> int:
     logging.register_options(conf)
     storage_conf.register(conf)
     qos_conf.register(conf)
+    verification_conf.register(conf)
     conf(
         list(arguments),
         project='trove-ceph',
@@ -85,7 +87,7 @@ def _serve(conf: cfg.ConfigOpts) -> int:
     from trove_ceph.storage.service import on_ceph, server
 
     options = conf.trove_ceph_storage
-    service = server.Server(on_ceph.make(options), api.connect(conf))
+    service = server.Server(on_ceph.make(options, conf.trove_ceph_verification), api.connect(conf))
     limits = _limits(conf)
     service.start()
     if limits:

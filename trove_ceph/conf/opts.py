@@ -5,7 +5,7 @@ import copy
 
 from oslo_config import cfg
 
-from trove_ceph.conf import guest, qos, storage
+from trove_ceph.conf import guest, qos, storage, verification
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
@@ -18,4 +18,5 @@ def list_storage_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     return [
         (storage.GROUP, copy.deepcopy(storage.OPTS)),
         (qos.GROUP, copy.deepcopy(qos.list_opts())),
+        (verification.GROUP, copy.deepcopy(verification.OPTS)),
     ]

@@ -105,7 +105,7 @@ class Mysqld:
 
         :raises ServerFailedError: mysqld cannot; what it began is removed
         """
-        self._prepare_run()
+        self.prepare_run()
         if self.data.exists() and any(self.data.iterdir()):
             return
         self.data.mkdir(exist_ok=True)
@@ -183,7 +183,7 @@ class Mysqld:
 
         :raises ServerFailedError: it refuses them for another reason
         """
-        self._prepare_run()
+        self.prepare_run()
         process = self._spawn('--validate-config')
         code = process.wait(START_TIMEOUT_SEC)
         log = self.log_tail()
@@ -203,7 +203,8 @@ class Mysqld:
                 texts.append(path.read_text(errors='replace')[-_LOG_CHARACTERS:])
         return '\n'.join(text for text in texts if text) or 'mysqld has written nothing'
 
-    def _prepare_run(self) -> None:
+    def prepare_run(self) -> None:
+        """Make the directory for the socket and the log, before the first start on old data."""
         self._run.mkdir(parents=True, exist_ok=True)
         self._own(self._run)
         if self._my_cnf:

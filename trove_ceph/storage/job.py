@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from trove_ceph import exceptions
-from trove_ceph.storage import ledger, model
+from trove_ceph.storage import ledger, model, names
 
 MAX_FENCE_SEC = 600
 _OPERATION_ID = re.compile(r'[A-Za-z0-9][A-Za-z0-9._:-]{0,127}')
@@ -134,6 +134,53 @@ class Verify(Work):
 
     def __str__(self) -> str:
         return f'verify {self.copy} against {self.snapshot}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Inspect(Work):
+    """Start a real MySQL server on a clone of a snapshot, ask it, and throw the clone away.
+
+    Its result is a :class:`trove_ceph.verification.model.Inspection`. To inspect again takes
+    another operation id.
+
+    :param check_id: a UUID that names the clone, such as the backup's
+    :param version: of the datastore, such as ``9.7.4``
+    :param expected_gtid: transactions that must be there
+    :param exact: no others may
+    :param deep: check all tables; None: as the service is configured
+    :param sample_tables: how many are checked otherwise; None: as the service is configured
+    :param time_limit_sec: for all of it; None: as the service is configured
+    """
+
+    snapshot: model.SnapshotRef
+    check_id: str
+    version: str
+    expected_gtid: str | None = None
+    exact: bool = False
+    deep: bool | None = None
+    sample_tables: int | None = None
+    time_limit_sec: int | None = None
+
+    def __post_init__(self) -> None:
+        names.image_name('check', self.check_id)
+        for limit in (self.sample_tables, self.time_limit_sec):
+            if limit is not None and limit < 1:
+                raise ValueError(f'{limit}: must be 1 or more')
+
+    @property
+    def clone(self) -> model.ImageRef:
+        return model.ImageRef(self.snapshot.pool, names.image_name('check', self.check_id))
+
+    @property
+    def locks(self) -> tuple[ledger.Lock, ...]:
+        return image_lock(self.clone), snapshot_lock(self.snapshot)
+
+    @property
+    def source(self) -> model.ImageRef:
+        return self.snapshot.of
+
+    def __str__(self) -> str:
+        return f'inspect {self.snapshot}'
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ import oslo_messaging as messaging
 
 from trove_ceph import exceptions
 from trove_ceph.storage import copying, fencing, job, model
+from trove_ceph.verification import model as verification
 
 _DATACLASSES = {
     known.__name__: known
@@ -31,6 +32,7 @@ _DATACLASSES = {
         model.SnapshotFacts,
         model.SnapshotRef,
         model.TrashedImage,
+        verification.Inspection,
     )
 }
 #: By other names than their classes: one is a result, too.
@@ -38,6 +40,7 @@ _WORKS = {
     'work.flatten': job.Flatten,
     'work.copy': job.Copy,
     'work.verify': job.Verify,
+    'work.inspect': job.Inspect,
     'work.fence': job.Fence,
     'work.purge': job.Purge,
 }

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The service on a real cluster."""
 
+from pathlib import Path
+
 from oslo_config import cfg
 
 from trove_ceph.storage.ceph import backend, connection, ledger
 from trove_ceph.storage.service import server
+from trove_ceph.verification import inspection, model, on_host
 
 
-def make(options: cfg.ConfigOpts.GroupAttr, name: str | None = None) -> server.Service:
+def make(
+    options: cfg.ConfigOpts.GroupAttr,
+    verification: cfg.ConfigOpts.GroupAttr,
+    name: str | None = None,
+) -> server.Service:
     """Return a copy of the service by its options, without the bus; Ceph is not asked yet.
 
+    :param verification: the options of inspections
     :raises InvalidTiersError: the tiers file is wrong, or gives the user nothing
     """
     ledger_timeout_sec = server.ledger_timeout_sec(options.lock_duration_sec)
@@ -19,12 +27,33 @@ def make(options: cfg.ConfigOpts.GroupAttr, name: str | None = None) -> server.S
         server.find_pools(options),
         options,
         name,
+        _inspector(options, verification),
     )
 
 
 def storage(options: cfg.ConfigOpts.GroupAttr) -> backend.CephBackend:
     """Return the cluster through a client of its own."""
     return backend.CephBackend(_connection(options, options.operation_timeout_sec))
+
+
+def _inspector(
+    options: cfg.ConfigOpts.GroupAttr, verification: cfg.ConfigOpts.GroupAttr
+) -> inspection.Inspector | None:
+    if not verification.mysqld_roots:
+        return None
+    settings = model.Settings(
+        roots={version: Path(path) for version, path in verification.mysqld_roots.items()},
+        directory=Path(verification.directory),
+        memory_bytes=verification.memory_mib * 1024**2,
+        time_limit_sec=verification.time_limit_sec,
+        deep=verification.deep,
+        sample_tables=verification.sample_tables,
+    )
+    return inspection.Inspector(
+        storage(options),
+        lambda: on_host.HostSandbox(options.ceph_conf, options.ceph_user, settings),
+        settings,
+    )
 
 
 def _connection(options: cfg.ConfigOpts.GroupAttr, timeout_sec: int) -> connection.Connection:

@@ -15,6 +15,7 @@ from trove_ceph import exceptions
 from trove_ceph.storage import api, backend, ledger, model, wire
 from trove_ceph.storage.service import endpoint, jobs, leases, pools, records, works
 from trove_ceph.tiers import tiers_file
+from trove_ceph.verification import inspection
 
 LOG = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class Service:
 
     :param storage: does the work
     :param entries: a client of its own
+    :param inspector: None where nothing is inspected
     """
 
     def __init__(
@@ -76,10 +78,12 @@ class Service:
         ours: pools.Pools,
         options: cfg.ConfigOpts.GroupAttr,
         name: str | None = None,
+        inspector: inspection.Inspector | None = None,
     ):
         self.name = name or f'{socket.gethostname()}:{os.getpid()}'
         self._ledger = entries
         self._pools = ours
+        self._inspector = inspector
         self._stop_timeout_sec = options.stop_timeout_sec
         self._renew_sec = options.lock_duration_sec / _RENEWALS
         self._leases = leases.Leases(entries, self.name, options.lock_duration_sec)
@@ -92,7 +96,7 @@ class Service:
             options.copy_mib_per_sec * model.MIB or None,
         )
         self._jobs = jobs.Jobs(
-            works.Tools(storage, ours, limits),
+            works.Tools(storage, ours, limits, inspector),
             records.Records(entries, ours.images),
             self._leases,
             *self._threads,
@@ -109,6 +113,8 @@ class Service:
         """Begin to keep what is held; needs no answer of Ceph yet."""
         for thread in self._keeping:
             thread.start()
+        if self._inspector:
+            self._threads[0].submit(self._inspector.clear_killed)
 
     def stop(self) -> bool:
         """Have jobs stop where they can be taken up again; return whether all did in time."""

@@ -11,6 +11,7 @@ from typing import Any
 from trove_ceph import exceptions
 from trove_ceph.storage import backend, copying, fencing, flow, job, model, verify
 from trove_ceph.storage.service import pools
+from trove_ceph.verification import inspection
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +27,15 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-    """What work is done with, and on."""
+    """What work is done with, and on.
+
+    :param inspector: None where nothing is inspected
+    """
 
     storage: backend.Backend
     ours: pools.Pools
     limits: Limits
+    inspector: inspection.Inspector | None = None
 
 
 class Progress:
@@ -123,6 +128,19 @@ def perform(
         case job.Verify(snapshot, copy):
             with storage.open_reader(snapshot) as source, storage.open_reader(copy) as copied:
                 return verify.compare(source, copied, None, flowing, str(copy))
+        case job.Inspect():
+            if tools.inspector is None:
+                raise exceptions.NotInspectableError(
+                    f'{work}: nothing is inspected here; [trove_ceph_verification] mysqld_roots '
+                    'is not set'
+                )
+            return tools.inspector.inspect(
+                work,
+                tools.ours.options_for(work.clone, None),
+                cancel,
+                is_allowed,
+                lambda phase, done, total: note(phase, done, total, done),
+            )
         case job.Fence(image, timeout_sec):
             progress.note('fencing', 0, 0, 0)
             return fencing.fence(storage, image, timeout_sec)

@@ -15,6 +15,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 
 from trove_ceph.conf import storage as storage_conf
+from trove_ceph.conf import verification as verification_conf
 from trove_ceph.storage import wire
 from trove_ceph.storage.service import on_ceph
 
@@ -36,10 +37,11 @@ def listen(endpoint):
 def main(name, *arguments):
     conf = cfg.ConfigOpts()
     storage_conf.register(conf)
+    verification_conf.register(conf)
     conf(list(arguments))
     end = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: end.set())
-    service = on_ceph.make(conf.trove_ceph_storage, name)
+    service = on_ceph.make(conf.trove_ceph_storage, conf.trove_ceph_verification, name)
     service.start()
     threading.Thread(target=listen, args=(service.endpoint,), daemon=True).start()
     print('serving', flush=True)

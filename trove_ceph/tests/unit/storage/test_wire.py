@@ -7,6 +7,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.storage import copying, fencing, job, model, wire
+from trove_ceph.verification import model as verification
 
 NOW = datetime.datetime(2026, 11, 21, 12, 0, 0, 123456, datetime.UTC)
 IMAGE = model.ImageRef('volumes', 'image')
@@ -27,10 +28,12 @@ FACTS = model.ImageFacts(
     metadata={'class': 'a key that looks like ours', 'is': 'too'},
     used_bytes=17,
 )
+BACKUP = '6b4a3f5e-0d0c-4c7f-9d39-2a6b8e1f7c55'
 WORKS = (
     job.Flatten(IMAGE),
     job.Copy(IMAGE.snapshot('s'), model.ImageRef('vault', 'v'), 'r', model.ImageOptions(), True),
     job.Verify(IMAGE.snapshot('s'), IMAGE.snapshot('t')),
+    job.Inspect(IMAGE.snapshot('s'), BACKUP, '9.7.4', f'{BACKUP}:1-5', True, True, 3, 60),
     job.Fence(IMAGE, 30),
     job.Purge('volumes', '1f'),
 )
@@ -48,6 +51,9 @@ class WireTest(base.BaseTestCase):
             model.TrashedImage('volumes', '1f', 'image', NOW, (CHILD,)),
             fencing.Fence(IMAGE, frozenset({'a', 'b'})),
             copying.CopyReport(IMAGE.snapshot('s'), 1, 2, 3, 4, 5.5, 6.5),
+            verification.Inspection(
+                'corrupt', ('why',), 'a:1', '9.7.4', '9.7.3', 1, 2, 3, 4.5, {'opening': 1.5}
+            ),
             *WORKS,
         ):
             self.assertEqual(entity, self.cross(entity))

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the inspection of backups, which the storage service does."""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup(
+    'trove_ceph_verification',
+    title='Verification of backups',
+    help='How trove-ceph-storage starts a MySQL server on a clone of a backup, to see whether it '
+    'restores. All copies of the service must agree, because any of them may be asked. Needs root.',
+)
+
+OPTS = [
+    cfg.DictOpt(
+        'mysqld_roots',
+        default={},
+        help='Root file systems with a mysqld in their PATH, by datastore version: '
+        '"9.7.4:/srv/mysql-9.7.4,8.4:/srv/mysql-8.4". A version without an entry of its own takes '
+        "that of its series. The mysqld must not be older than the tenants'. Empty: nothing is "
+        'inspected.',
+    ),
+    cfg.StrOpt(
+        'directory',
+        default='/run/trove-ceph-verification',
+        help='Where mount points, sockets and logs of inspections are made, and found again by the '
+        'next start of the service when it was killed. Its path may have up to 60 characters.',
+    ),
+    cfg.IntOpt(
+        'memory_mib',
+        default=1024,
+        min=512,
+        max=65536,
+        help='MiB of memory that one inspected server may take; a quarter is its buffer pool. '
+        'Higher values recover faster after much work. As many inspections may run at once as '
+        '[trove_ceph_storage] job_threads.',
+    ),
+    cfg.IntOpt(
+        'time_limit_sec',
+        default=3600,
+        min=30,
+        max=604800,
+        help='Seconds that one inspection may take as a whole. What was not checked by then is not '
+        'held against the backup, but it does not count as verified.',
+    ),
+    cfg.BoolOpt(
+        'deep',
+        default=False,
+        help='Check all tables instead of a sample. Reads all of the backup.',
+    ),
+    cfg.IntOpt(
+        'sample_tables',
+        default=10,
+        min=1,
+        max=100000,
+        help="How many of a tenant's tables are checked, chosen anew for each backup; the server's "
+        'own tables are always. A table is read as a whole, so large ones take their time.',
+    ),
+]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Make the ``[trove_ceph_verification]`` options readable on ``conf``; may be repeated."""
+    conf.register_group(GROUP)
+    conf.register_opts(OPTS, group=GROUP)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ends an inspection that must not go on, whatever it waits for."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from trove_ceph import exceptions
+from trove_ceph.verification import model
+
+_POLL_SEC = 0.2
+
+
+class Guard:
+    """The time that an inspection has, and who may end it earlier.
+
+    :param cancel: once set, it ends
+    :param is_allowed: once it says no, it ends
+    """
+
+    def __init__(
+        self,
+        time_limit_sec: float,
+        cancel: threading.Event | None = None,
+        is_allowed: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._time_limit_sec = time_limit_sec
+        self._cancel = cancel or threading.Event()
+        self._is_allowed = is_allowed
+        self._clock = clock
+        self._deadline = clock() + time_limit_sec
+
+    @property
+    def left_sec(self) -> float:
+        return max(0.0, self._deadline - self._clock())
+
+    def check_allowed(self) -> None:
+        """Do nothing as long as what is worked on is ours.
+
+        :raises CanceledError: somebody else may have it by now
+        """
+        if not self._is_allowed():
+            raise exceptions.CanceledError('not allowed to go on')
+
+    def check(self) -> None:
+        """Do nothing while it may go on.
+
+        :raises CanceledError: it was asked to end, or is not allowed any more
+        :raises Finding: its time is up
+        """
+        self.check_allowed()
+        if self._cancel.is_set():
+            raise exceptions.CanceledError('canceled')
+        if self.left_sec <= 0:
+            raise model.Finding(
+                model.UNFINISHED, f'not done within the time limit of {self._time_limit_sec} s'
+            )
+
+    @contextlib.contextmanager
+    def watching(self, end: Callable[[], None]) -> Iterator[None]:
+        """Call ``end`` as soon as it must not go on, so that whatever it waits for fails.
+
+        What is raised then is the reason, as ``check`` raises it.
+        """
+        done = threading.Event()
+        reasons: list[Exception] = []
+
+        def watch() -> None:
+            while not done.wait(_POLL_SEC):
+                try:
+                    self.check()
+                except (exceptions.CanceledError, model.Finding) as reason:
+                    reasons.append(reason)
+                    end()
+
+        watcher = threading.Thread(target=watch, name='inspection', daemon=True)
+        watcher.start()
+        try:
+            yield
+        except Exception as error:
+            if reasons:
+                raise reasons[0] from error
+            raise
+        finally:
+            done.set()
+            watcher.join()

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inspect a backup: clone it, start a server on the clone, ask it, throw the clone away."""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions, steps
+from trove_ceph.storage import backend, fencing, job
+from trove_ceph.storage import model as storage_model
+from trove_ceph.verification import guard, model, server
+
+LOG = logging.getLogger(__name__)
+
+#: Told the phase, and the bytes that are done and all in it; it may raise CanceledError.
+Note = Callable[[str, int, int], None]
+
+
+class Sandbox(Protocol):
+    """A place for one clone and one server; see :class:`.on_host.HostSandbox`."""
+
+    def clear_killed(self) -> None:
+        """Give back what inspections on this host held when their process was killed."""
+
+    def open(self, clone: storage_model.ImageRef) -> None:
+        """Mount a clone."""
+
+    def serve(self, version: str) -> server.Server:
+        """Prepare a server for the clone that is open."""
+
+    def close(self) -> None:
+        """End the server and give back what belongs to the clone; nothing if none is open."""
+
+
+class Inspector:
+    """Finds out whether snapshots restore.
+
+    :param make_sandbox: called for each inspection
+    """
+
+    def __init__(
+        self,
+        storage: backend.Backend,
+        make_sandbox: Callable[[], Sandbox],
+        settings: model.Settings,
+    ):
+        self._storage = storage
+        self._make_sandbox = make_sandbox
+        self._settings = settings
+
+    def clear_killed(self) -> None:
+        """Give back what inspections on this host held when their process was killed."""
+        self._make_sandbox().clear_killed()
+
+    def inspect(
+        self,
+        work: job.Inspect,
+        options: storage_model.ImageOptions,
+        cancel: threading.Event | None = None,
+        is_allowed: Callable[[], bool] = lambda: True,
+        note: Note = lambda *_: None,
+    ) -> model.Inspection:
+        """Find out whether a snapshot restores; nothing of it is left, however it ends.
+
+        Run again after it was killed, it removes what was left first. What is wrong with the backup
+        is in the result; errors are what kept it from being found out.
+
+        :param options: how the clone is made
+        :param cancel: once set, it ends soon
+        :param is_allowed: once it says no, nothing more is touched that others can reach
+        :raises CanceledError: it was asked to end, or is not allowed to go on
+        :raises NotInspectableError: no server here can open it
+        :raises ServerFailedError: the server does not run, for a reason that is not in the data
+        """
+        time_limit_sec = work.time_limit_sec or self._settings.time_limit_sec
+        watch = guard.Guard(time_limit_sec, cancel, is_allowed)
+        context = Context(
+            self._storage, self._make_sandbox(), work, self._settings, options, watch, note
+        )
+        steps.run(str(work), STEPS, context, context.begin_phase)
+        context.end_phase()
+        result = context.result()
+        LOG.info('%s: %s', work, result)
+        return result
+
+
+class Context:
+    """One inspection, and what it has found so far."""
+
+    def __init__(
+        self,
+        storage: backend.Backend,
+        sandbox: Sandbox,
+        work: job.Inspect,
+        settings: model.Settings,
+        options: storage_model.ImageOptions,
+        watch: guard.Guard,
+        note: Note,
+    ):
+        self._storage = storage
+        self._sandbox = sandbox
+        self._work = work
+        self._settings = settings
+        self._options = options
+        self._guard = watch
+        self._note = note
+        self._server: server.Server | None = None
+        self._phase = ''
+        self._phase_began = 0.0
+        self._seconds: dict[str, float] = {}
+        self._wrong: model.Finding | None = None
+        self._gtid_executed: str | None = None
+        self._mysql_version: str | None = None
+        self._data_version: str | None = None
+        self._recovery_sec: float | None = None
+        self._tables: list[server.Table] = []
+        self._checked = 0
+
+    # The clone.
+
+    def clear_killed(self) -> None:
+        self._sandbox.clear_killed()
+
+    def clone(self) -> None:
+        self.remove_clone()
+        self._storage.clone(self._work.snapshot, self._work.clone, self._options)
+
+    def remove_clone(self) -> None:
+        """Remove the clone, also one that a host has open on which an inspection was killed."""
+        self._guard.check_allowed()
+        try:
+            self._remove()
+        except exceptions.BusyError as error:
+            LOG.warning('%s; fencing them', error)
+            fencing.fence(self._storage, self._work.clone)
+            self._remove()
+
+    def _remove(self) -> None:
+        try:
+            self._storage.remove(self._work.clone)
+        except exceptions.NotFoundError:
+            # Nothing else has its name.
+            pass
+
+    def close(self) -> None:
+        self._server = None
+        self._sandbox.close()
+
+    # What is looked at, until something is wrong.
+
+    def look(self, at: Callable[[], None]) -> None:
+        if self._wrong is not None:
+            return
+        try:
+            self._guard.check()
+            at()
+        except model.Finding as found:
+            self._wrong = found
+
+    def open(self) -> None:
+        self._sandbox.open(self._work.clone)
+
+    def recover(self) -> None:
+        self._server = self._sandbox.serve(self._work.version)
+        self._data_version = self._server.data_version
+        with self._guard.watching(self._server.kill):
+            self._server.start(self._guard.left_sec)
+        self._recovery_sec = self._server.recovery_sec
+
+    def read(self) -> None:
+        running = self._running
+        with self._guard.watching(running.kill):
+            self._mysql_version = running.version()
+            self._gtid_executed = running.gtid_executed()
+            expected = self._work.expected_gtid
+            if expected is not None:
+                missing, extra = running.missing_and_extra(expected, self._gtid_executed)
+                self._hold_against(missing, extra)
+            self._tables = running.tables()
+
+    def _hold_against(self, missing: str, extra: str) -> None:
+        if missing:
+            raise model.Finding(model.INCOMPLETE, f'lacks the transactions {missing}')
+        if extra and self._work.exact:
+            raise model.Finding(model.CORRUPT, f'has the transactions {extra}, expected none')
+
+    def check(self) -> None:
+        running = self._running
+        chosen = self._choose()
+        total = sum(table.bytes for table in chosen)
+        done = 0
+        with self._guard.watching(running.kill):
+            for table in chosen:
+                self._note(self._phase, done, total)
+                self._guard.check()
+                running.check(table)
+                self._checked += 1
+                done += table.bytes
+            now = running.gtid_executed()
+        if now != self._gtid_executed:
+            raise exceptions.ServerFailedError(
+                f'{self._work}: the server wrote transactions of its own: {now}'
+            )
+
+    def _choose(self) -> list[server.Table]:
+        """Choose what is checked: each backup of an instance has another sample."""
+        deep = self._settings.deep if self._work.deep is None else self._work.deep
+        if deep:
+            return self._tables
+        own = [table for table in self._tables if table.schema == server.SYSTEM_SCHEMA]
+        others = [table for table in self._tables if table.schema != server.SYSTEM_SCHEMA]
+        count = self._work.sample_tables or self._settings.sample_tables
+        chosen = random.Random(self._work.check_id).sample(others, min(count, len(others)))
+        return sorted(own + chosen)
+
+    @property
+    def _running(self) -> server.Server:
+        if self._server is None:
+            raise RuntimeError('there is no server')
+        return self._server
+
+    # What it comes to.
+
+    def begin_phase(self, name: str, *_: int) -> None:
+        self.end_phase()
+        self._phase, self._phase_began = name, time.monotonic()
+        self._note(name, 0, 0)
+
+    def end_phase(self) -> None:
+        if self._phase:
+            self._seconds[self._phase] = round(time.monotonic() - self._phase_began, 3)
+
+    def result(self) -> model.Inspection:
+        wrong = self._wrong
+        return model.Inspection(
+            verdict=wrong.verdict if wrong else model.SOUND,
+            reasons=(wrong.reason,) if wrong else (),
+            gtid_executed=self._gtid_executed,
+            mysql_version=self._mysql_version,
+            data_version=self._data_version,
+            tables_checked=self._checked,
+            tables=len(self._tables),
+            bytes=sum(table.bytes for table in self._tables),
+            recovery_sec=self._recovery_sec,
+            seconds=self._seconds,
+        )
+
+
+def _looking(method: Callable[[Context], None]) -> Callable[[Context], None]:
+    return lambda context: context.look(lambda: method(context))
+
+
+#: The names are the phases that a job shows.
+STEPS = (
+    steps.Step('clearing', Context.clear_killed),
+    steps.Step('cloning', Context.clone, Context.remove_clone),
+    steps.Step('opening', _looking(Context.open), Context.close),
+    steps.Step('recovering', _looking(Context.recover)),
+    steps.Step('reading', _looking(Context.read)),
+    steps.Step('checking', _looking(Context.check)),
+    steps.Step('closing', Context.close),
+    steps.Step('removing', Context.remove_clone),
+)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real mysqld on a copy of somebody's data: what it recovers, and what it says of its tables.
+
+It changes nothing that counts: no user can log in from elsewhere, nothing is replicated or
+scheduled, and no statement can write. Nobody's password is needed.
+"""
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Iterator
+
+import pymysql
+
+from trove_ceph import exceptions
+from trove_ceph.sandbox import mysqld
+from trove_ceph.verification import data_directory, error_log, model
+
+_MIB = 1024**2
+# Of the memory that the server may take; the rest is for its threads, caches and the dictionary.
+_BUFFER_POOL_PART = 4
+_LEAST_BUFFER_POOL_MIB = 32
+# Neither says anything of the data.
+_NOT_FOR_THIS_SERVER = re.compile(
+    r'Invalid MySQL server (upgrade|downgrade)|[Uu]nknown (variable|option)|'
+    r'Different lower_case_table_names|[Cc]annot allocate|[Oo]ut of memory|[Kk]eyring'
+)
+_IS_MISSING = re.compile(r'OS errno 2\b|[Nn]o such file|not found|[Mm]issing')
+_LISTED = """
+    SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(DATA_LENGTH, 0) + COALESCE(INDEX_LENGTH, 0)
+    FROM information_schema.TABLES
+    WHERE TABLE_TYPE = 'BASE TABLE'
+      AND TABLE_SCHEMA NOT IN ('information_schema', 'performance_schema', 'sys')
+    ORDER BY TABLE_SCHEMA, TABLE_NAME
+"""
+#: Of the server itself: what it needs to start, and what it knows of its position.
+SYSTEM_SCHEMA = 'mysql'
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Table:
+    schema: str
+    name: str
+    bytes: int = 0
+
+    def __str__(self) -> str:
+        return f'{self.schema}.{self.name}'
+
+    @property
+    def quoted(self) -> str:
+        return '.'.join('`{}`'.format(part.replace('`', '``')) for part in (self.schema, self.name))
+
+
+def options(found: data_directory.DataDirectory, memory_bytes: int) -> mysqld.Options:
+    """Return what a server must be told to open data and leave it as it is."""
+    buffer_pool_mib = max(_LEAST_BUFFER_POOL_MIB, memory_bytes // _BUFFER_POOL_PART // _MIB)
+    return {
+        # As it was written.
+        'innodb_page_size': found.page_bytes,
+        'innodb_data_file_path': found.system_files,
+        'gtid_mode': 'ON',
+        'enforce_gtid_consistency': 'ON',
+        **({'log_bin': found.binlog} if found.binlog else {'skip_log_bin': True}),
+        'server_id': 1,
+        # Nothing is changed. What a tenant had persisted might.
+        'skip_grant_tables': True,
+        'persisted_globals_load': False,
+        'read_only': True,
+        'super_read_only': True,
+        'loose_skip_replica_start': True,
+        'loose_skip_slave_start': True,
+        'event_scheduler': False,
+        'binlog_expire_logs_seconds': 0,
+        'loose_binlog_expire_logs_auto_purge': False,
+        'loose_upgrade': 'MINIMAL',
+        'local_infile': False,
+        # Nobody has to find it again after a power cut.
+        'sync_binlog': 0,
+        'innodb_flush_log_at_trx_commit': 0,
+        # It is small.
+        'innodb_buffer_pool_size': buffer_pool_mib * _MIB,
+        'innodb_buffer_pool_load_at_startup': False,
+        'innodb_buffer_pool_dump_at_shutdown': False,
+        'loose_innodb_dedicated_server': False,
+        'performance_schema': False,
+        'max_connections': 8,
+        'table_open_cache': 64,
+        'log_error_verbosity': 3,
+    }
+
+
+class Server:
+    """One server on one copy; every method raises Finding where the data is to blame.
+
+    :param running: with ``options``, not started
+    :param found: what its data directory says
+    """
+
+    def __init__(self, running: mysqld.Mysqld, found: data_directory.DataDirectory):
+        self._mysqld = running
+        self.data_version = found.version_text
+        self.recovery_sec: float | None = None
+
+    def start(self, timeout_sec: float) -> None:
+        """Recover.
+
+        :raises NotInspectableError: the server is not made for this data
+        :raises ServerFailedError: it does not start, for a reason that is not in the data
+        """
+        self._mysqld.prepare_run()
+        try:
+            self._mysqld.start(timeout_sec)
+        except exceptions.ServerFailedError as error:
+            raise self._why('recovery failed') from error
+        self.recovery_sec = error_log.recovery_sec(self._messages())
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        self._mysqld.kill()
+
+    def version(self) -> str:
+        return self._row('SELECT @@version')[0]
+
+    def gtid_executed(self) -> str:
+        """Return the position, normalised; the same until the end, since nothing can be written."""
+        return re.sub(r'\s', '', self._row('SELECT @@GLOBAL.gtid_executed')[0])
+
+    def missing_and_extra(self, expected: str, found: str) -> tuple[str, str]:
+        """Return the transactions of the first set that the other has not, and the other way round.
+
+        :raises InvalidRequestError: the first is no set of GTIDs
+        """
+        try:
+            missing, extra = self._row(
+                'SELECT GTID_SUBTRACT(%s, %s), GTID_SUBTRACT(%s, %s)',
+                *(expected, found, found, expected),
+            )
+        except pymysql.MySQLError as error:
+            raise exceptions.InvalidRequestError(
+                f'{expected!r}: is no set of GTIDs: {error.args[-1]}'
+            ) from error
+        return re.sub(r'\s', '', missing), re.sub(r'\s', '', extra)
+
+    def tables(self) -> list[Table]:
+        """List all tables, the server's own too."""
+        with self._asking('listing the tables') as cursor:
+            # Of the tables themselves: what was remembered of them may be old, and is not written.
+            cursor.execute('SET SESSION information_schema_stats_expiry = 0')
+            cursor.execute(_LISTED)
+            return [Table(*map(_text, row[:2]), int(row[2])) for row in cursor.fetchall()]
+
+    def check(self, table: Table) -> None:
+        """Have the server read all of a table and its indexes, and hold them against each other."""
+        with self._asking(f'table {table}') as cursor:
+            cursor.execute(f'CHECK TABLE {table.quoted}')
+            rows = cursor.fetchall()
+        problems = [
+            error_log.censor(_text(text)) for *_, kind, text in rows if kind.lower() == 'error'
+        ]
+        last_kind, last_text = map(_text, rows[-1][2:])
+        if last_kind == 'status' and last_text != 'OK':
+            problems.append(last_text)
+        if problems:
+            raise model.Finding(model.CORRUPT, f'table {table}: {"; ".join(problems)}')
+
+    def _row(self, statement: str, *arguments: str) -> tuple:
+        with self._asking('reading the position') as cursor:
+            cursor.execute(statement, arguments or None)
+            return cursor.fetchone()
+
+    @contextlib.contextmanager
+    def _asking(self, what: str) -> Iterator[pymysql.cursors.Cursor]:
+        """Give a cursor; a server that dies of what it is asked died of its data."""
+        try:
+            with self._mysqld.connect(charset='utf8mb4') as connection:
+                with connection.cursor() as cursor:
+                    yield cursor
+        except (pymysql.err.OperationalError, pymysql.err.InternalError) as error:
+            if not self._mysqld.has_ended(within_sec=10):
+                raise model.Finding(
+                    model.CORRUPT, f'{what}: {error_log.censor(str(error.args[-1]))}'
+                ) from error
+            raise self._why(what) from error
+
+    def _why(self, what: str) -> Exception:
+        """Return what it comes to that the server ended, or did not get ready."""
+        messages = self._messages()
+        errors = error_log.errors(messages)
+        told = '; '.join(map(str, errors)) or 'its log has no error'
+        code = self._mysqld.exit_code
+        if _NOT_FOR_THIS_SERVER.search(told):
+            return exceptions.NotInspectableError(f'{what}: mysqld ended with {code}: {told}')
+        if _IS_MISSING.search(told):
+            return model.Finding(model.INCOMPLETE, f'{what}: {told}')
+        if error_log.blames_innodb(messages):
+            return model.Finding(model.CORRUPT, f'{what}: mysqld ended with {code}: {told}')
+        return exceptions.ServerFailedError(f'{what}: mysqld ended with {code}: {told}')
+
+    def _messages(self) -> list[error_log.Message]:
+        log = self._mysqld.log
+        return error_log.read(log.read_text(errors='replace') if log.exists() else '')
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors='replace') if isinstance(value, bytes) else value

@@ -62,6 +62,26 @@ OPTS = [
         'sent to replicas, redo during recovery, dumps. InnoDB pages bypass it (O_DIRECT). The '
         'default is the size of one RBD object.',
     ),
+    cfg.IntOpt(
+        'quiesce_max_sec',
+        default=60,
+        min=1,
+        max=600,
+        help='Seconds for which a backup may hold the instance at most, whatever the control plane '
+        'asks for: definitions locked, or the volume frozen. When they have passed the guest runs '
+        'on by itself, and the backup is refused. Longer: more patience with a slow Ceph, and '
+        'a longer stall for clients when something breaks.',
+    ),
+    cfg.IntOpt(
+        'quiesce_wait_sec',
+        default=10,
+        min=1,
+        max=300,
+        help='Seconds that a backup which holds the instance waits for running statements: for '
+        'those that change definitions and, at level freeze, for those on tables that are not '
+        'transactional, on which new statements queue up meanwhile. Then the backup fails, and '
+        'nothing else does.',
+    ),
 ]
 
 

@@ -62,6 +62,8 @@ class DataVolume:
     ) -> None:
         """Bring the volume into service: wait for it, format it if blank, mount, grow, own, tune.
 
+        One that was left frozen is thawed.
+
         Blocks for at most ``ready_timeout_sec`` plus the time of the commands.
 
         :raises VolumeNotReadyError: the device did not appear in time
@@ -71,6 +73,7 @@ class DataVolume:
         self.configure_queue(read_ahead_kib)
         self.ensure_formatted(format_timeout_sec)
         self.ensure_mounted()
+        self.ensure_thawed()
         # A volume restored from a snapshot may be larger than the file system on it.
         self._grow_if_smaller()
         self._ensure_owner(uid, gid)
@@ -135,6 +138,11 @@ class DataVolume:
         if remember:
             self._remember(fstype)
         return fstype
+
+    def ensure_thawed(self) -> None:
+        """Thaw the volume if it is frozen: nobody is left who would."""
+        if self._storage.thaw(self.mount_point):
+            LOG.warning('The volume at %s was left frozen; thawed it', self.mount_point)
 
     def ensure_unmounted(self) -> None:
         """Unmount the volume if it is mounted."""

@@ -3,19 +3,25 @@
 
 import collections.abc
 import dataclasses
+import errno
 import os
 import re
+import shutil
 import subprocess
+import sys
 import typing
 
 from oslo_concurrency import processutils
 
 from trove_ceph import exceptions
+from trove_ceph.guestagent import freeze_holder
 
 #: Bytes at the start of a device that must be zero before it counts as never written.
 BLANK_PROBE_BYTES = 4 * 1024 * 1024
 _COMMAND_TIMEOUT_SEC = 60
 _MOUNTS = '/proc/self/mounts'
+# sd_booted(3)
+_SYSTEMD = '/run/systemd/system'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,12 +133,78 @@ class HostStorage:
     def find_mount(self, mount_point: str) -> tuple[str, str] | None:
         """Return device and file system type mounted at ``mount_point``, None when nothing is."""
         found = None
-        with open(_MOUNTS, encoding='utf-8') as mounts:
-            for line in mounts:
-                device, point, fstype = line.split()[:3]
-                if point.encode().decode('unicode_escape') == os.path.realpath(mount_point):
-                    found = (device, fstype)
+        for device, point, fstype, _ in _mounts():
+            if point == os.path.realpath(mount_point):
+                found = (device, fstype)
         return found
+
+    def mount_options(self, mount_point: str) -> list[str]:
+        """Return the options of what is mounted last at ``mount_point``; none when nothing is."""
+        found: list[str] = []
+        for _, point, _, options in _mounts():
+            if point == os.path.realpath(mount_point):
+                found = options.split(',')
+        return found
+
+    def mounts_below(self, mount_point: str) -> list[str]:
+        """Return where other file systems are mounted inside the one at ``mount_point``."""
+        prefix = os.path.realpath(mount_point) + '/'
+        return [point for _, point, _, _ in _mounts() if point.startswith(prefix)]
+
+    def free_bytes(self, mount_point: str) -> int:
+        """Return how much can still be written to the file system at ``mount_point``."""
+        stats = os.statvfs(mount_point)
+        return stats.f_bavail * stats.f_frsize
+
+    def find_links(self, directory: str, depth: int) -> list[tuple[str, str]]:
+        """Return path and target of the symbolic links down to ``depth``; paths are relative."""
+        output = self._run(
+            *('find', directory, '-xdev', '-mindepth', '1', '-maxdepth', str(depth)),
+            *('-type', 'l', '-printf', r'%P\0%l\0'),
+        )
+        texts = output.split('\0')
+        return list(zip(texts[:-1:2], texts[1::2], strict=True))
+
+    def thaw(self, mount_point: str) -> bool:
+        """Thaw the file system at ``mount_point`` and return whether it was frozen."""
+        try:
+            self._run('fsfreeze', '--unfreeze', mount_point)
+        except exceptions.StorageCommandError as error:
+            if os.strerror(errno.EINVAL) in str(error):
+                return False
+            raise
+        return True
+
+    def start_freeze_holder(self, mount_point: str, limit_sec: float) -> subprocess.Popen:
+        """Start :mod:`freeze_holder` with pipes to its standard input and output.
+
+        Under systemd it is a unit of its own: the manager kills what is left of a service together
+        with the service, and the holder has to outlive the agent. Whatever becomes of the unit, its
+        last act is to thaw.
+        """
+        program = [sys.executable, '-I', '-S', freeze_holder.__file__, mount_point, str(limit_sec)]
+        command = [] if os.geteuid() == 0 else [self._root_helper]
+        if os.path.isdir(_SYSTEMD):
+            thaw = f'-{_absolute("fsfreeze")} --unfreeze {mount_point}'
+            command += [
+                *('systemd-run', '--quiet', '--collect', '--pipe', '--wait'),
+                '--description=Holder of a backup of the database',
+                *('--property=KillMode=mixed', f'--property=ExecStopPost={thaw}', '--'),
+            ]
+        try:
+            return subprocess.Popen(
+                command + program,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                cwd='/',
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise exceptions.StorageCommandError(
+                f'{(command + program)[0]} cannot be run: {error}'
+            ) from error
 
     def filesystem_bytes(self, device: str, mount_point: str, fstype: str) -> int:
         """Return how much of ``device`` its mounted file system uses."""
@@ -234,3 +306,19 @@ class HostStorage:
 
 def _kernel_name(device: str) -> str:
     return os.path.basename(os.path.realpath(device))
+
+
+def _mounts() -> collections.abc.Iterator[tuple[str, str, str, str]]:
+    """Give device, mount point, file system type and options of all mounts, the oldest first."""
+    with open(_MOUNTS, encoding='utf-8') as mounts:
+        for line in mounts:
+            device, point, fstype, options = line.split()[:4]
+            yield device, point.encode().decode('unicode_escape'), fstype, options
+
+
+def _absolute(program: str) -> str:
+    """Return the path of a program of the system; users' search paths seldom hold these."""
+    path = shutil.which(program, path='/usr/sbin:/usr/bin:/sbin:/bin')
+    if path is None:
+        raise exceptions.StorageCommandError(f'{program} is not installed')
+    return path

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guest datastore manager, named by ``registry_ext`` of a datastore version.
 
-Delegation only: the volume is :mod:`data_volume`'s, sizes are :mod:`tuning`'s, and what MySQL does
-is Trove's.
+Delegation only: the volume is :mod:`data_volume`'s, sizes are :mod:`tuning`'s, rest during backups
+is :mod:`quiesce`'s, and what MySQL does is Trove's.
 """
 
 import os
@@ -16,7 +16,17 @@ from trove.guestagent.datastore.mysql import service as mysql_service
 from trove.guestagent.datastore.mysql_common import manager as common_manager
 
 from trove_ceph.conf import guest as guest_conf
-from trove_ceph.guestagent import data_volume, host_storage, server, server_config, tuning
+from trove_ceph.guestagent import (
+    backup_lock,
+    backup_settings,
+    data_volume,
+    host_storage,
+    quiesce,
+    server,
+    server_config,
+    tuning,
+    volume_freeze,
+)
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -40,6 +50,9 @@ class Manager(mysql_manager.Manager):
         )
         # Trove's MySQL manager takes no application object, its base class does.
         common_manager.MySqlManager.__init__(self, app, status, mysql_service.MySqlAdmin(app))
+        self._quiescer = quiesce.Quiescer(
+            self._open_lock, self._open_freeze, CONF.trove_ceph.quiesce_max_sec
+        )
 
     def mount_volume(self, context, device_path=None, mount_point=None, write_to_fstab=False):
         """Mount the data volume; harmless when it is mounted."""
@@ -63,6 +76,20 @@ class Manager(mysql_manager.Manager):
         if online:
             self.app.adopt_volume_settings(computed)
 
+    def check_backup_settings(self, context):
+        """Return what makes a snapshot of the running instance unsafe as a backup, if anything."""
+        return backup_settings.check(
+            self.app.connect_alone, self._storage, self._volume().mount_point
+        )
+
+    def quiesce_for_backup(self, context, backup_id, level, limit_sec):
+        """Bring the instance to rest for a backup, for ``limit_sec`` at most."""
+        return self._quiescer.quiesce(backup_id, level, limit_sec)
+
+    def release_after_backup(self, context, backup_id):
+        """Let the instance run on, and return whether it was at rest until now."""
+        return self._quiescer.release(backup_id)
+
     @periodic_task.periodic_task(spacing=60)
     def bound_binary_logs(self, context):
         """Keep the binary logs within their share of the volume."""
@@ -75,6 +102,14 @@ class Manager(mysql_manager.Manager):
         self, device_path: str | None = None, mount_point: str | None = None
     ) -> data_volume.DataVolume:
         return configured_volume(self._storage, device_path, mount_point)
+
+    def _open_lock(self, hold_sec: int) -> backup_lock.BackupLock:
+        wait_sec = CONF.trove_ceph.quiesce_wait_sec
+        return backup_lock.BackupLock(self.app.connect_alone, wait_sec, hold_sec)
+
+    def _open_freeze(self, limit_sec: float) -> volume_freeze.VolumeFreeze:
+        process = self._storage.start_freeze_holder(self._volume().mount_point, limit_sec)
+        return volume_freeze.VolumeFreeze(process, limit_sec)
 
     def _measure(self, ram_mib: int | None, vcpus: int | None) -> tuning.Machine:
         options = CONF.trove_ceph

@@ -4,6 +4,7 @@
 import os
 
 import docker
+import pymysql
 from oslo_log import log as logging
 from sqlalchemy import exc, text
 from trove.common import cfg
@@ -101,6 +102,26 @@ class MySqlServer(service.MySqlApp):
                     client.execute(f'SET GLOBAL {name} = {options[name]}')
         except exc.SQLAlchemyError as error:
             LOG.warning('Settings for the larger volume wait for the next start: %s', error)
+
+    def connect_alone(self, timeout_sec: int) -> pymysql.connections.Connection:
+        """Open a connection for one user, where each statement commits.
+
+        A pool may give a connection to somebody else, and drops it when it is old, and with it the
+        locks that it holds.
+
+        :param timeout_sec: of connecting, and of each statement
+        :raises pymysql.MySQLError: the server does not answer
+        """
+        url = self.get_engine().url
+        return pymysql.connect(
+            unix_socket=url.query['unix_socket'],
+            user=url.username,
+            password=url.password or '',
+            autocommit=True,
+            connect_timeout=timeout_sec,
+            read_timeout=timeout_sec,
+            write_timeout=timeout_sec,
+        )
 
     def purge_binary_logs(self, budget_bytes: int) -> int:
         """Purge the oldest binary logs until the rest fits in ``budget_bytes``; return how many.

@@ -3,6 +3,7 @@
 
 import http.server
 import json
+import socketserver
 import threading
 
 import fixtures
@@ -17,8 +18,9 @@ class CloudServer(fixtures.Fixture):
     """Listens on a port of its own; ``cinder`` is what it shows to whoever has a token."""
 
     def _setUp(self):
-        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), _handler(self))
-        self.url = f'http://127.0.0.1:{server.server_port}'
+        # An HTTPServer would look for its own name, which may take as long as name servers like.
+        server = socketserver.ThreadingTCPServer(('127.0.0.1', 0), _handler(self))
+        self.url = f'http://127.0.0.1:{server.server_address[1]}'
         self.cinder = fake_cloud.FakeCinder(page=2, url=f'{self.url}{_CINDER}')
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

@@ -139,6 +139,7 @@ class Quiescer:
         :returns: ``backup_id``, ``level``, ``remaining_sec``, ``freeze_sec`` (what freezing took),
             ``locked_tables`` (that cannot be recovered, and were written out)
         :raises NotQuiescedError: nothing is held for this backup, nor left of the attempt
+        :raises StorageCommandError: the same; the program that freezes cannot be run
         """
         if level not in LEVELS:
             raise exceptions.NotQuiescedError(
@@ -148,9 +149,10 @@ class Quiescer:
         with self._turn:
             self._drop_lost()
             if self._hold is None:
+                self._last = {}
                 hold = _Hold(backup_id, level, limit_sec, self._clock)
                 hold.take(self._open_lock, self._open_freeze)
-                self._hold, self._last = hold, {}
+                self._hold = hold
                 LOG.info('Holding %s for backup %s: %s', level, backup_id, hold.describe())
             elif (self._hold.backup_id, self._hold.level) != (backup_id, level):
                 raise exceptions.NotQuiescedError(

@@ -22,6 +22,7 @@ class FakeStorage:
         self.signature = None
         self.zeroed = True
         self.unfinished = False
+        self.frozen = False
         self.fs_mib = 0
         self.mounts = {}
         self.owners = {}
@@ -64,8 +65,13 @@ class FakeStorage:
         return self.fs_mib * MIB
 
     def grow_filesystem(self, device, mount_point, fstype):
+        assert not self.frozen, 'would wait for the thaw'
         self.done.append(f'grow {fstype}')
         self.fs_mib = self.size_mib
+
+    def thaw(self, mount_point):
+        was_frozen, self.frozen = self.frozen, False
+        return was_frozen
 
     def rescan(self, device):
         self.done.append('rescan')
@@ -298,3 +304,12 @@ class DataVolumeTestCase(base.BaseTestCase):
         self.storage.mounts[MOUNT_POINT] = (DEVICE, 'btrfs')
 
         self.assertRaises(exceptions.VolumeNotReadyError, self.prepare)
+
+    def test_volume_that_was_left_frozen_is_thawed(self):
+        self.prepare()
+        self.storage.frozen = True
+        self.storage.size_mib *= 2
+
+        self.prepare()
+
+        self.assertFalse(self.storage.frozen)

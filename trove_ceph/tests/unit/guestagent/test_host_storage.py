@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import subprocess
+import sys
 from unittest import mock
 
+import fixtures
 from oslo_concurrency import processutils
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import host_storage
+from trove_ceph.guestagent import freeze_holder, host_storage
 
 XFS_INFO = """\
 meta-data=/dev/vdb               isize=512    agcount=4, agsize=65536 blks
@@ -160,3 +162,89 @@ class HostStorageTestCase(base.BaseTestCase):
 
         self.assertEqual('line\n', self.execute.inputs['/etc/fstab.new'])
         self.assertEqual(('mv', '/etc/fstab.new', '/etc/fstab'), self.execute.commands[-1])
+
+    def test_thawing(self):
+        self.assertTrue(self.storage().thaw('/mnt'))
+        self.assertEqual([('fsfreeze', '--unfreeze', '/mnt')], self.execute.commands)
+
+    def test_nothing_to_thaw(self):
+        storage = self.storage(
+            fsfreeze=failed(1, 'fsfreeze: /mnt: unfreeze failed: Invalid argument')
+        )
+
+        self.assertFalse(storage.thaw('/mnt'))
+
+    def test_thaw_that_fails(self):
+        storage = self.storage(
+            fsfreeze=failed(1, 'fsfreeze: /mnt: unfreeze failed: Input/output error')
+        )
+
+        self.assertRaises(exceptions.StorageCommandError, storage.thaw, '/mnt')
+
+    def mounts(self, text):
+        path = self.useFixture(fixtures.TempDir()).join('mounts')
+        with open(path, 'w') as mounts:
+            mounts.write(text)
+        self.useFixture(fixtures.MonkeyPatch(f'{host_storage.__name__}._MOUNTS', path))
+
+    def test_mounts(self):
+        self.mounts(
+            '/dev/vda1 / ext4 rw 0 0\n'
+            '/dev/vdb /srv/my\\040sql xfs rw,noatime 0 0\n'
+            '/dev/vdc /srv/my\\040sql/shop xfs rw 0 0\n'
+            '/dev/vdd /srv/my\\040sqlite xfs rw 0 0\n'
+        )
+        storage = self.storage()
+
+        self.assertEqual(('/dev/vdb', 'xfs'), storage.find_mount('/srv/my sql'))
+        self.assertEqual(['rw', 'noatime'], storage.mount_options('/srv/my sql'))
+        self.assertEqual(['/srv/my sql/shop'], storage.mounts_below('/srv/my sql'))
+        self.assertIsNone(storage.find_mount('/srv'))
+        self.assertEqual([], storage.mount_options('/srv'))
+
+    def test_links(self):
+        storage = self.storage(find='shop\0/srv/shop\0a\nb/t.MYD\0../c\0')
+
+        self.assertEqual(
+            [('shop', '/srv/shop'), ('a\nb/t.MYD', '../c')], storage.find_links('/mnt/data', 2)
+        )
+        self.assertEqual([], self.storage().find_links('/mnt/data', 2))
+
+    def holder_command(self, uid, systemd):
+        popen = self.useFixture(fixtures.MockPatch('subprocess.Popen')).mock
+        self.useFixture(fixtures.MockPatch('os.geteuid', return_value=uid))
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                f'{host_storage.__name__}._SYSTEMD', '/proc' if systemd else '/nowhere'
+            )
+        )
+        self.useFixture(fixtures.MockPatch('shutil.which', return_value='/usr/sbin/fsfreeze'))
+
+        process = self.storage().start_freeze_holder('/mnt', 12.5)
+
+        self.assertIs(popen.return_value, process)
+        self.assertTrue(popen.call_args.kwargs['start_new_session'])
+        return popen.call_args.args[0]
+
+    def test_holder_is_run_by_its_path(self):
+        self.assertEqual(
+            [sys.executable, '-I', '-S', freeze_holder.__file__, '/mnt', '12.5'],
+            self.holder_command(uid=0, systemd=False),
+        )
+        self.assertEqual('sudo', self.holder_command(uid=1000, systemd=False)[0])
+
+    def test_holder_is_not_part_of_the_agents_unit(self):
+        command = self.holder_command(uid=1000, systemd=True)
+
+        self.assertEqual(['sudo', 'systemd-run'], command[:2])
+        self.assertIn('--pipe', command)
+        self.assertIn('--property=ExecStopPost=-/usr/sbin/fsfreeze --unfreeze /mnt', command)
+        program = command[command.index('--') + 1 :]
+        self.assertEqual(self.holder_command(uid=0, systemd=False), program)
+
+    def test_holder_that_cannot_be_started(self):
+        self.useFixture(fixtures.MockPatch('subprocess.Popen', side_effect=FileNotFoundError()))
+
+        self.assertRaises(
+            exceptions.StorageCommandError, self.storage().start_freeze_holder, '/mnt', 1
+        )

@@ -148,3 +148,41 @@ class ManagerTestCase(base.BaseTestCase):
 
     def test_purging_is_a_periodic_task(self):
         self.assertIn('bound_binary_logs', [name for name, _ in manager.Manager._periodic_tasks])
+
+    def test_backup_settings_are_those_of_the_volume_and_a_connection_of_its_own(self):
+        check = self.useFixture(
+            fixtures.MockPatch('trove_ceph.guestagent.backup_settings.check')
+        ).mock
+        self.volume.mount_point = '/var/lib/mysql'
+
+        answer = self.manager.check_backup_settings(None)
+
+        self.assertIs(check.return_value, answer)
+        check.assert_called_once_with(
+            self.manager.app.connect_alone, self.manager._storage, '/var/lib/mysql'
+        )
+
+    def test_holding_and_releasing(self):
+        self.option('quiesce_wait_sec', 3)
+        lock = self.useFixture(
+            fixtures.MockPatch('trove_ceph.guestagent.backup_lock.BackupLock')
+        ).mock
+        lock.return_value.lock_plain_tables.return_value = 0
+        lock.return_value.unlock.return_value = ''
+        freeze = self.useFixture(
+            fixtures.MockPatch('trove_ceph.guestagent.volume_freeze.VolumeFreeze')
+        ).mock
+        freeze.return_value.freeze.return_value = 0.1
+        freeze.return_value.thaw.return_value = ''
+        self.manager._storage = mock.Mock()
+        self.volume.mount_point = '/var/lib/mysql'
+
+        held = self.manager.quiesce_for_backup(None, 'a-backup', 'freeze', 1000)
+        released = self.manager.release_after_backup(None, backup_id='a-backup')
+
+        self.assertEqual('freeze', held['level'])
+        self.assertTrue(released['held'])
+        # No longer than the configuration allows.
+        lock.assert_called_once_with(self.manager.app.connect_alone, 3, 65)
+        self.manager._storage.start_freeze_holder.assert_called_once_with('/var/lib/mysql', 60)
+        freeze.assert_called_once_with(self.manager._storage.start_freeze_holder.return_value, 60)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+import urllib.parse
 from unittest import mock
 
 import fixtures
+import sqlalchemy
 from oslotest import base
 from sqlalchemy import exc
 from trove.common import cfg
@@ -191,3 +193,22 @@ class MySqlServerTestCase(base.BaseTestCase):
         self.assertEqual('registry/db-backup-mysql:9.7', self.server().get_backup_image())
         self.assertEqual(['registry/db-backup-mysql:9.7.4', 'registry/db-backup-mysql:9.7'], asked)
         self.assertTrue(issubclass(server.MySqlServer, base_service.BaseDbApp))
+
+    def test_connection_outside_the_pool(self):
+        subject = self.server()
+        subject.get_engine().url = sqlalchemy.make_url(
+            common_service.CONNECTION_STR_FORMAT % ('os_admin', urllib.parse.quote('p@ss/w'))
+        )
+        connect = self.useFixture(fixtures.MockPatch('pymysql.connect')).mock
+
+        self.assertIs(connect.return_value, subject.connect_alone(9))
+
+        subject.get_engine().connect.assert_not_called()
+        options = connect.call_args.kwargs
+        self.assertEqual(
+            ('/var/lib/mysqld/mysqld.sock', 'os_admin', 'p@ss/w', True, 9),
+            tuple(
+                options[name]
+                for name in ('unix_socket', 'user', 'password', 'autocommit', 'read_timeout')
+            ),
+        )

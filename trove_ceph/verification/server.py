@@ -26,6 +26,7 @@ _NOT_FOR_THIS_SERVER = re.compile(
     r'Different lower_case_table_names|[Cc]annot allocate|[Oo]ut of memory|[Kk]eyring'
 )
 _IS_MISSING = re.compile(r'OS errno 2\b|[Nn]o such file|not found|[Mm]issing')
+_ER_MALFORMED_GTID_SET = 1772
 _LISTED = """
     SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(DATA_LENGTH, 0) + COALESCE(INDEX_LENGTH, 0)
     FROM information_schema.TABLES
@@ -130,15 +131,10 @@ class Server:
 
         :raises InvalidRequestError: the first is no set of GTIDs
         """
-        try:
-            missing, extra = self._row(
-                'SELECT GTID_SUBTRACT(%s, %s), GTID_SUBTRACT(%s, %s)',
-                *(expected, found, found, expected),
-            )
-        except pymysql.MySQLError as error:
-            raise exceptions.InvalidRequestError(
-                f'{expected!r}: is no set of GTIDs: {error.args[-1]}'
-            ) from error
+        missing, extra = self._row(
+            'SELECT GTID_SUBTRACT(%s, %s), GTID_SUBTRACT(%s, %s)',
+            *(expected, found, found, expected),
+        )
         return re.sub(r'\s', '', missing), re.sub(r'\s', '', extra)
 
     def tables(self) -> list[Table]:
@@ -175,7 +171,9 @@ class Server:
             with self._mysqld.connect(charset='utf8mb4') as connection:
                 with connection.cursor() as cursor:
                     yield cursor
-        except (pymysql.err.OperationalError, pymysql.err.InternalError) as error:
+        except pymysql.MySQLError as error:
+            if error.args[0] == _ER_MALFORMED_GTID_SET:
+                raise exceptions.InvalidRequestError(f'{what}: {error.args[-1]}') from error
             if not self._mysqld.has_ended(within_sec=10):
                 raise model.Finding(
                     model.CORRUPT, f'{what}: {error_log.censor(str(error.args[-1]))}'

@@ -73,7 +73,9 @@ def mounted(cluster, image, place, make=False):
         yield filesystem.path
 
 
-class MysqlOnRbdTest(base.FunctionalTestCase):
+class WritersTestCase(base.FunctionalTestCase):
+    """A test with a database on an image of its own, and writers."""
+
     def setUp(self):
         super().setUp()
         self.cluster = ceph.shared_cluster()
@@ -92,21 +94,6 @@ class MysqlOnRbdTest(base.FunctionalTestCase):
         place = self.directory / image
         volume = self.enterContext(mounted(self.cluster, image, place))
         return mysqld.durable_server(volume, place / 'run', server_id)
-
-    def _restore(self, snapshot):
-        """Clone a snapshot and run a server of an identity of its own on the clone."""
-        name = f'{self.image}-clone'
-        with self.cluster.pool(POOL) as pool:
-            rbd.RBD().clone(pool, self.image, snapshot, pool, name)
-        self.addCleanup(self._remove_clone, name, snapshot)
-        server = self._serve(name, server_id=2)
-        server.forget_identity()
-        return self.enterContext(server)
-
-    def _remove_clone(self, name, snapshot):
-        self._remove_image(name)
-        with self.cluster.pool(POOL) as pool, rbd.Image(pool, self.image) as image:
-            image.remove_snap(snapshot)
 
     def _snapshot(self, name):
         with self.cluster.pool(POOL) as pool, rbd.Image(pool, self.image) as image:
@@ -127,6 +114,23 @@ class MysqlOnRbdTest(base.FunctionalTestCase):
             self.assertLess(time.monotonic(), deadline, 'the writers are too slow')
             time.sleep(0.02)
         return writers
+
+
+class MysqlOnRbdTest(WritersTestCase):
+    def _restore(self, snapshot):
+        """Clone a snapshot and run a server of an identity of its own on the clone."""
+        name = f'{self.image}-clone'
+        with self.cluster.pool(POOL) as pool:
+            rbd.RBD().clone(pool, self.image, snapshot, pool, name)
+        self.addCleanup(self._remove_clone, name, snapshot)
+        server = self._serve(name, server_id=2)
+        server.forget_identity()
+        return self.enterContext(server)
+
+    def _remove_clone(self, name, snapshot):
+        self._remove_image(name)
+        with self.cluster.pool(POOL) as pool, rbd.Image(pool, self.image) as image:
+            image.remove_snap(snapshot)
 
     def test_snapshot_under_load_holds_every_acknowledged_commit(self):
         source = self.enterContext(self._serve(self.image))

@@ -45,14 +45,16 @@ class World:
         with self.storage.open_reader(snapshot) as reader:
             return reader.read(0, reader.size_bytes).result()
 
-    def service(self, name='one', life=None, threads=None):
+    def service(self, name='one', life=None, threads=None, inspector=None):
         """A copy of the service that works in the thread that asks it.
 
         :param life: how many requests it makes of the cluster before it is killed
+        :param inspector: called with what the copy has of the cluster in its hands
         """
         life = life or Life(None)
         storage = Mortal(backend.FakeBackend(self.cluster), life)
-        return Service(self, name, storage, Mortal(ledger.FakeLedger(self.cluster), life), threads)
+        entries = Mortal(ledger.FakeLedger(self.cluster), life)
+        return Service(self, name, storage, entries, threads, inspector and inspector(storage))
 
     def sleep(self, seconds):
         self.now += seconds
@@ -72,13 +74,13 @@ class World:
 class Service:
     """What a copy of the service consists of, without threads and bus."""
 
-    def __init__(self, world, name, storage, entries, threads):
+    def __init__(self, world, name, storage, entries, threads, inspector=None):
         self.storage = storage
         self.ledger = entries
         self.leases = leases.Leases(entries, name, DURATION_SEC, lambda: world.now, world.sleep)
         self.records = records.Records(entries, POOLS.images)
         self.jobs = jobs.Jobs(
-            works.Tools(storage, POOLS, works.Limits(8 * MIB)),
+            works.Tools(storage, POOLS, works.Limits(8 * MIB), inspector),
             self.records,
             self.leases,
             threads or AtOnce(),

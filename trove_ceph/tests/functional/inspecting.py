@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inspections as the storage service makes them, with its key."""
+
+from trove_ceph.storage.ceph import backend, connection
+from trove_ceph.tests.functional import mysqld, storage
+from trove_ceph.verification import inspection, model, on_host
+
+VERSION = '9.7.4'
+MEMORY_BYTES = 640 * 1024**2
+TIME_LIMIT_SEC = 300
+
+
+def inspector(conf, directory):
+    settings = model.Settings(
+        roots={'9.7': mysqld.rootfs()},
+        directory=directory,
+        memory_bytes=MEMORY_BYTES,
+        time_limit_sec=TIME_LIMIT_SEC,
+        deep=True,
+        sample_tables=5,
+    )
+    return inspection.Inspector(
+        backend.CephBackend(connection.Connection(str(conf), storage.USER)),
+        lambda: on_host.HostSandbox(str(conf), storage.USER, settings),
+        settings,
+    )

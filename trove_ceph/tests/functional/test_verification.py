@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backups of a busy database, each inspected by a real server on a clone of it."""
+
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+import fixtures
+import rbd
+
+from trove_ceph import exceptions
+from trove_ceph.sandbox import workspace
+from trove_ceph.storage import job, model
+from trove_ceph.tests.functional import (
+    inspect_process,
+    inspecting,
+    mysqld,
+    storage,
+    test_mysql_on_rbd,
+)
+from trove_ceph.verification import model as verification
+
+IS_LONG = bool(os.environ.get('TROVE_CEPH_LONG_TESTS'))
+SNAPSHOTS = 50 if IS_LONG else 5
+LONG_TIMEOUT_SEC = 7200
+#: The two statements that make the writers' table are logged before their rows.
+DDL = 2
+PAGE_BYTES = 16384
+
+
+class VerificationTest(test_mysql_on_rbd.WritersTestCase):
+    def setUp(self):
+        super().setUp()
+        if IS_LONG:
+            self.useFixture(fixtures.Timeout(LONG_TIMEOUT_SEC, gentle=True))
+        self.storage = storage.connect(self.cluster)
+        self.check_id = str(uuid.uuid4())
+        self.inspections = self.directory / 'i'
+        self.inspector = inspecting.inspector(self.cluster.conf, self.inspections)
+
+    def work(self, snapshot, **options):
+        image = model.ImageRef(test_mysql_on_rbd.POOL, self.image)
+        return job.Inspect(image.snapshot(snapshot), self.check_id, inspecting.VERSION, **options)
+
+    def inspect(self, work, **options):
+        found = self.inspector.inspect(work, model.ImageOptions(), **options)
+        self.assert_nothing_left(work)
+        return found
+
+    def assert_nothing_left(self, work):
+        self.assertRaises(exceptions.NotFoundError, self.storage.describe, work.clone)
+        self.assertEqual([], list(self.inspections.iterdir()))
+        self.assertEqual([], workspace.members(self.inspections))
+        self.assertEqual([], workspace.mounts(self.inspections))
+        self.assertEqual([], workspace.loop_devices(self.inspections))
+
+    def snapshot(self, name):
+        self._snapshot(name)
+        self.addCleanup(self._remove_snapshot, name)
+
+    def _remove_snapshot(self, name):
+        with self.cluster.pool(test_mysql_on_rbd.POOL) as pool, rbd.Image(pool, self.image) as one:
+            one.remove_snap(name)
+
+    def make_sound_backup(self):
+        """Make a snapshot of a stopped database with some rows."""
+        with self.serving() as source:
+            for writer in self._start_writers(source):
+                writer.end()
+        self.snapshot('backup')
+
+    @contextlib.contextmanager
+    def serving(self):
+        """Have the database served, and its image given back afterwards."""
+        place = self.directory / 'source'
+        with (
+            test_mysql_on_rbd.mounted(self.cluster, self.image, place) as volume,
+            mysqld.durable_server(volume, place / 'run') as source,
+        ):
+            yield source
+
+    def test_each_holds_what_its_position_says(self):
+        source = self.enterContext(self._serve(self.image))
+        writers = self._start_writers(source)
+        ((uuid_of_source,),) = source.query('SELECT @@server_uuid')
+        for number in range(SNAPSHOTS):
+            time.sleep(random.uniform(0.05, 1.0))
+            name = f'backup-{number}'
+            before = source.query('SELECT @@GLOBAL.gtid_executed')[0][0]
+            acknowledged = sum(writer.acknowledged for writer in writers)
+            self.snapshot(name)
+            after = sum(writer.acknowledged for writer in writers)
+
+            found = self.inspect(self.work(name, expected_gtid=before))
+
+            self.assertEqual((verification.SOUND, ()), (found.verdict, found.reasons))
+            self.assertEqual(found.tables, found.tables_checked)
+            self.assertGreater(found.bytes, 0)
+            self.assertGreater(found.recovery_sec, 0)
+            first, last = map(int, found.gtid_executed.rpartition(':')[2].split('-'))
+            self.assertEqual((uuid_of_source, 1), (found.gtid_executed.partition(':')[0], first))
+            self.assertGreaterEqual(last - DDL, acknowledged)
+            # Each may have one more that was not acknowledged when it was counted.
+            self.assertLessEqual(last - DDL, after + len(writers))
+            self.assert_rows(name, last - DDL)
+        for writer in writers:
+            writer.end()
+            self.assertIsNone(writer.error)
+
+    def assert_rows(self, snapshot, expected):
+        """A restore has as many rows as its position has transactions, without a gap."""
+        clone = model.ImageRef(test_mysql_on_rbd.POOL, f'{self.image}-restored')
+        self.storage.clone(self.work(snapshot).snapshot, clone, model.ImageOptions())
+        place = self.directory / snapshot
+        with test_mysql_on_rbd.mounted(self.cluster, clone.name, place) as volume:
+            with mysqld.durable_server(volume, place / 'run', server_id=2) as restored:
+                rows = restored.query(
+                    'SELECT writer, COUNT(*), MAX(number) FROM shop.orders GROUP BY writer'
+                )
+        self.storage.remove(clone)
+        self.assertEqual(expected, sum(count for _, count, _ in rows))
+        for writer, count, highest in rows:
+            self.assertEqual(count, highest, f'a commit of writer {writer} is missing')
+
+    def test_transactions_that_are_missing_or_were_not_expected(self):
+        self.make_sound_backup()
+        found = self.inspect(self.work('backup'))
+        self.assertTrue(found.ok, found)
+        source, _, last = found.gtid_executed.partition(':1-')
+
+        equal = self.inspect(self.work('backup', expected_gtid=found.gtid_executed, exact=True))
+        more = f'{source}:1-{int(last) + 3}'
+        lacking = self.inspect(self.work('backup', expected_gtid=more))
+        less = f'{source}:1-{int(last) - 2}'
+        exceeding = self.inspect(self.work('backup', expected_gtid=less, exact=True))
+
+        self.assertTrue(equal.ok, equal)
+        self.assertEqual(verification.INCOMPLETE, lacking.verdict)
+        self.assertIn(f'{source}:{int(last) + 1}-{int(last) + 3}', lacking.reasons[0])
+        self.assertEqual(found.gtid_executed, lacking.gtid_executed)
+        self.assertEqual(verification.CORRUPT, exceeding.verdict)
+        self.assertIn(f'{source}:{int(last) - 1}-{last}', exceeding.reasons[0])
+        self.assertRaises(
+            exceptions.InvalidRequestError,
+            self.inspector.inspect,
+            self.work('backup', expected_gtid='yesterday'),
+            model.ImageOptions(),
+        )
+        self.assert_nothing_left(self.work('backup'))
+
+    def damage(self, how):
+        """Change the volume of a stopped database, and make a snapshot of it."""
+        place = self.directory / 'damage'
+        with test_mysql_on_rbd.mounted(self.cluster, self.image, place) as volume:
+            how(volume / 'data')
+        self.snapshot('damaged')
+        return self.inspect(self.work('damaged'))
+
+    def test_overwritten_table(self):
+        self.make_sound_backup()
+
+        def overwrite(data):
+            path = data / 'shop' / 'orders.ibd'
+            with path.open('r+b') as table:
+                for page in range(4, path.stat().st_size // PAGE_BYTES):
+                    table.seek(page * PAGE_BYTES + 1000)
+                    table.write(os.urandom(500))
+
+        found = self.damage(overwrite)
+
+        self.assertEqual(verification.CORRUPT, found.verdict, found)
+        self.assertIn('table shop.orders', found.reasons[0])
+        # What InnoDB shows of the page has the rows in it.
+        self.assertNotIn('xxxx', found.reasons[0])
+        self.assertIsNotNone(found.gtid_executed)
+        self.assertLess(found.tables_checked, found.tables)
+
+    def test_overwritten_redo(self):
+        with self.serving() as source:
+            self._start_writers(source)
+            source.kill()
+
+        def overwrite(data):
+            for log in (data / '#innodb_redo').iterdir():
+                with log.open('r+b') as redo:
+                    redo.write(os.urandom(64 * 1024))
+
+        found = self.damage(overwrite)
+
+        self.assertEqual(verification.CORRUPT, found.verdict, found)
+        self.assertIn('recovery failed', found.reasons[0])
+        self.assertIsNone(found.gtid_executed)
+
+    def test_missing_files(self):
+        self.make_sound_backup()
+
+        found = self.damage(lambda data: (data / 'mysql.ibd').unlink())
+
+        self.assertEqual(
+            (verification.INCOMPLETE, ('mysql.ibd is not there',)), (found.verdict, found.reasons)
+        )
+
+    def test_no_file_system(self):
+        name = f'{self.image}-blank'
+        self.cluster.create_image(test_mysql_on_rbd.POOL, name, 64)
+        blank = model.ImageRef(test_mysql_on_rbd.POOL, name)
+        self.storage.create_snapshot(blank.snapshot('s'))
+        work = job.Inspect(blank.snapshot('s'), self.check_id, inspecting.VERSION)
+
+        found = self.inspect(work)
+
+        self.storage.remove_snapshot(blank.snapshot('s'))
+        self.storage.remove(blank)
+        self.assertEqual(verification.INCOMPLETE, found.verdict)
+        self.assertIn('holds nothing, expected XFS', found.reasons[0])
+
+    def test_no_server_for_it(self):
+        self.make_sound_backup()
+        work = job.Inspect(self.work('backup').snapshot, self.check_id, '8.0.36')
+
+        error = self.assertRaises(
+            exceptions.NotInspectableError, self.inspector.inspect, work, model.ImageOptions()
+        )
+
+        self.assertIn('MySQL 8.0.36', str(error))
+        self.assert_nothing_left(work)
+
+    def test_canceled_and_out_of_time(self):
+        self.make_sound_backup()
+        cancel = threading.Event()
+
+        def note(phase, *_):
+            if phase == 'recovering':
+                cancel.set()
+
+        self.assertRaises(
+            exceptions.CanceledError,
+            self.inspector.inspect,
+            self.work('backup'),
+            model.ImageOptions(),
+            cancel,
+            note=note,
+        )
+        self.assert_nothing_left(self.work('backup'))
+        found = self.inspect(self.work('backup', time_limit_sec=1))
+        self.assertEqual(verification.UNFINISHED, found.verdict, found)
+
+    def test_killed_and_run_again(self):
+        """At each phase; the last kill comes while a server runs."""
+        self.make_sound_backup()
+        work = self.work('backup')
+        for phase in ('cloning', 'opening', 'recovering', 'checking'):
+            self.kill_at(phase)
+            found = self.inspect(work)
+            self.assertTrue(found.ok, found)
+
+    def test_killed_on_another_host(self):
+        """There nobody clears up: whoever goes on here cuts it off."""
+        self.make_sound_backup()
+        elsewhere = self.directory / 'elsewhere'
+        self.kill_at('checking', elsewhere)
+        self.assertNotEqual([], workspace.members(elsewhere))
+
+        found = self.inspect(self.work('backup'))
+
+        self.assertTrue(found.ok, found)
+        inspecting.inspector(self.cluster.conf, elsewhere).clear_killed()
+        self.assertEqual([], workspace.members(elsewhere))
+        self.assertEqual([], list(elsewhere.iterdir()))
+
+    def kill_at(self, phase, directory=None):
+        snapshot = self.work('backup').snapshot
+        process = subprocess.Popen(
+            [
+                *(sys.executable, '-W', 'ignore', inspect_process.__file__),
+                *(str(self.cluster.conf), str(directory or self.inspections)),
+                *(snapshot.pool, snapshot.image, snapshot.name, self.check_id),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            for line in process.stdout:
+                if line.strip() == phase:
+                    break
+            else:
+                self.fail(f'it ended with {process.wait()} before {phase}')
+            process.kill()

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+import threading
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.storage import model
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.verification import world
+from trove_ceph.verification import guard, inspection
+from trove_ceph.verification import model as verification
+
+OPTIONS = model.ImageOptions()
+
+
+class InspectionTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = world.World()
+
+    def inspect(self, note=lambda *_: None, cancel=None, is_allowed=lambda: True, **changes):
+        work = dataclasses.replace(self.world.work, **changes)
+        return self.world.inspector().inspect(work, OPTIONS, cancel, is_allowed, note)
+
+    def assert_nothing_left(self):
+        self.assertEqual([], self.world.clones())
+        self.assertEqual([], self.world.held())
+
+    def assert_found(self, verdict, reason, **changes):
+        found = self.inspect(**changes)
+        self.assertEqual((verdict, (reason,), False), (found.verdict, found.reasons, found.ok))
+        self.assert_nothing_left()
+        return found
+
+    def test_sound(self):
+        found = self.inspect()
+
+        self.assertTrue(found.ok)
+        self.assertEqual(world.POSITION, found.gtid_executed)
+        self.assertEqual(('9.7.4', '9.7.3'), (found.mysql_version, found.data_version))
+        self.assertEqual(1.5, found.recovery_sec)
+        # The server's own, and two of five.
+        self.assertEqual((3, 6, 510), (found.tables_checked, found.tables, found.bytes))
+        self.assertEqual([step.name for step in inspection.STEPS], list(found.seconds))
+        self.assert_nothing_left()
+
+    def test_the_sample_differs_between_backups_and_not_between_runs(self):
+        samples = []
+        for check_id in (world.CHECK_ID, world.CHECK_ID, '00000000-0000-4000-8000-000000000001'):
+            self.world.checked.clear()
+            self.inspect(check_id=check_id)
+            samples.append(tuple(self.world.checked))
+        self.assertEqual(samples[0], samples[1])
+        self.assertNotEqual(samples[0], samples[2])
+
+    def test_sizes_of_samples(self):
+        self.assertEqual(6, self.inspect(deep=True).tables_checked)
+        self.assertEqual(2, self.inspect(sample_tables=1).tables_checked)
+        self.assertEqual(6, self.inspect(sample_tables=50).tables_checked)
+
+    def test_position(self):
+        source = world.SOURCE
+        for expected, exact in ((world.POSITION, True), (f'{source}:1-200', False)):
+            self.assertTrue(self.inspect(expected_gtid=expected, exact=exact).ok)
+        self.assert_found(
+            verification.INCOMPLETE,
+            f'lacks the transactions {source}:304-310',
+            expected_gtid=f'{source}:1-310',
+        )
+        self.assert_found(
+            verification.CORRUPT,
+            f'has the transactions {source}:201-303, expected none',
+            expected_gtid=f'{source}:1-200',
+            exact=True,
+        )
+
+    def test_what_is_wrong_ends_the_looking_and_is_the_result(self):
+        for name, position in (
+            ('open', None),
+            ('serve', None),
+            ('start', None),
+            ('check mysql.user', world.POSITION),
+        ):
+            self.world.raises = {name: world.corrupt(name)}
+            found = self.assert_found(verification.CORRUPT, name, deep=True)
+            self.assertEqual(position, found.gtid_executed)
+        self.assertEqual([], self.world.checked)
+
+    def test_what_keeps_it_from_being_found_out_is_an_error(self):
+        for name in ('open', 'serve', 'start', 'check mysql.user'):
+            self.world.raises = {name: world.refused()}
+            self.assertRaises(exceptions.NotInspectableError, self.inspect)
+            self.assert_nothing_left()
+
+    def test_canceled_at_each_phase(self):
+        for step in inspection.STEPS[:5]:
+            cancel = threading.Event()
+
+            def note(phase, *_, at=step.name, cancel=cancel):
+                if phase == at:
+                    cancel.set()
+
+            self.assertRaises(exceptions.CanceledError, self.inspect, note, cancel)
+            self.assert_nothing_left()
+
+    def test_progress_in_bytes_of_tables(self):
+        told = []
+        self.inspect(lambda *what: told.append(what), deep=True)
+        checking = [what[1:] for what in told if what[0] == 'checking']
+        self.assertEqual([(0, 0), (0, 510), (10, 510)], checking[:3])
+        self.assertEqual((410, 510), checking[-1])
+
+    def test_once_it_may_not_go_on_the_clone_is_left_to_whoever_may(self):
+        """Somebody else may have it open by then."""
+        allowed = []
+
+        def note(phase, *_):
+            allowed.append(phase)
+
+        self.assertRaises(
+            exceptions.CanceledError,
+            self.inspect,
+            note,
+            is_allowed=lambda: 'recovering' not in allowed,
+        )
+        self.assertEqual([self.world.work.clone], self.world.clones())
+        self.assertEqual([], self.world.held())
+        self.assertTrue(self.inspect().ok)
+        self.assert_nothing_left()
+
+    def test_a_clone_that_a_dead_host_has_open_is_taken_from_it(self):
+        sandbox = self.world.sandbox('other')
+        self.world.storage.clone(self.world.work.snapshot, self.world.work.clone, OPTIONS)
+        sandbox.open(self.world.work.clone)
+        (writer,) = self.world.hosts['other']
+
+        self.assertTrue(self.inspect().ok)
+
+        self.assertEqual([], self.world.clones())
+        self.assertRaises(exceptions.CephUnreachableError, writer.flush)
+
+
+class InspectionInterruptionTest(interruption.InterruptionTests, base.BaseTestCase):
+    def make_world(self):
+        return world.World()
+
+    def make_operation(self, made):
+        context = inspection.Context(
+            made.storage,
+            made.sandbox(),
+            made.work,
+            world.SETTINGS,
+            OPTIONS,
+            guard.Guard(60),
+            lambda *_: None,
+        )
+        made.context = context
+        return inspection.STEPS, context
+
+    def check_done(self, made):
+        self.check_undone(made)
+        self.assertEqual(verification.SOUND, made.context.result().verdict)
+
+    def check_undone(self, made):
+        self.assertEqual([], made.clones())
+        self.assertEqual([], made.held())
+
+
+class KilledElsewhereTest(InspectionInterruptionTest):
+    """As before, on another host each time: nobody clears up where it was killed."""
+
+    def make_operation(self, made):
+        made.host = f'host {len(made.hosts)}'
+        steps, context = super().make_operation(made)
+        return steps, context
+
+    def make_world(self):
+        made = world.World()
+        sandbox = made.sandbox
+        made.sandbox = lambda: sandbox(made.host)
+        return made
+
+    def check_done(self, made):
+        self.assertEqual([], made.clones())
+        self.assertEqual([], made.hosts[made.host])
+        self.assertEqual(verification.SOUND, made.context.result().verdict)
+
+    def check_undone(self, made):
+        self.assertEqual([], made.clones())

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inspections as jobs of the storage service, killed at each request that they make of Ceph."""
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.storage import job
+from trove_ceph.storage.job import State
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.storage import service_world
+from trove_ceph.tests.unit.verification import world
+from trove_ceph.verification import inspection
+from trove_ceph.verification import model as verification
+
+
+class InspectJobTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.prepare()
+
+    def prepare(self):
+        self.services = service_world.World()
+        self.inspected = world.World()
+        self.inspected.storage = self.services.storage
+        self.work = job.Inspect(self.services.image.snapshot('s'), world.CHECK_ID, '9.7.4')
+
+    def service(self, name, life=None):
+        def make(storage):
+            return inspection.Inspector(
+                storage, lambda: self.inspected.sandbox(name), world.SETTINGS
+            )
+
+        return self.services.service(name, life, inspector=make)
+
+    def assert_nothing_left(self):
+        clones = [one.ref for one in self.services.cluster.images if one.parent]
+        self.assertEqual([], clones)
+        self.assertEqual([], self.services.held_locks())
+
+    def test_done(self):
+        one = self.service('one')
+        found = one.endpoint.start({}, operation_id='op', work=self.work)
+        found = one.endpoint.find_job({}, operation_id='op')
+        self.assertEqual((State.DONE, 'removing'), (found.state, found.phase))
+        self.assertTrue(found.result.ok)
+        self.assert_nothing_left()
+
+    def test_what_is_wrong_is_a_result_and_what_is_not_known_an_error(self):
+        one = self.service('one')
+        self.inspected.raises = {'start': world.corrupt('redo')}
+        one.jobs.start('op', self.work)
+        self.assertEqual(verification.CORRUPT, one.jobs.find('op').result.verdict)
+        self.inspected.raises = {'start': world.refused()}
+        one.jobs.start('op2', self.work)
+        found = one.jobs.find('op2')
+        self.assertEqual((State.FAILED, 'NotInspectableError'), (found.state, found.error))
+        self.inspected.raises = {}
+        one.jobs.start('op2', self.work)
+        self.assertEqual(State.DONE, one.jobs.find('op2').state)
+        self.assert_nothing_left()
+
+    def test_where_nothing_is_inspected(self):
+        one = self.services.service('one')
+        one.jobs.start('op', self.work)
+        self.assertEqual('NotInspectableError', one.jobs.find('op').error)
+
+    def test_locks(self):
+        other = self.services.service('other')
+        locks = [job.snapshot_lock(self.work.snapshot)]
+        with other.leases.held(locks, 'a removal', wait_sec=0):
+            self.assertRaises(exceptions.BusyError, self.service('one').jobs.start, 'op', self.work)
+        self.assertIn(job.image_lock(self.work.clone), self.work.locks)
+        self.assertEqual(self.work.snapshot.of, self.work.source)
+
+    def test_what_cannot_be_asked_for(self):
+        snapshot = self.work.snapshot
+        for wrong in (
+            {'check_id': 'x'},
+            {'sample_tables': 0},
+            {'time_limit_sec': -1},
+        ):
+            given = {'check_id': world.CHECK_ID, 'version': '9.7.4'} | wrong
+            self.assertRaises(ValueError, job.Inspect, snapshot, **given)
+
+    def test_killed_at_each_request(self):
+        requests = 0
+        while True:
+            self.prepare()
+            try:
+                self.service('one', service_world.Life(requests)).jobs.start('op', self.work)
+                break
+            except interruption.Kill as killed:
+                killed.add_note(f'after {requests} requests')
+                self.services.bury()
+                other = self.service('other')
+                other.jobs.start('op', self.work)
+                found = other.jobs.find('op')
+                self.assertEqual(State.DONE, found.state, found)
+                self.assertTrue(found.result.ok)
+                self.assert_nothing_left()
+                requests += 1
+        self.assertGreater(requests, 8)

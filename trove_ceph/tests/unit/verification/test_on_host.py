@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+import pathlib
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.tests.unit.verification import world
+from trove_ceph.verification import on_host
+
+ROOT = pathlib.Path('/srv/mysql')
+TOLD = '/usr/sbin/mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))'
+
+
+class VersionTest(base.BaseTestCase):
+    def test_of_a_root_file_system(self):
+        def run(*words):
+            self.assertEqual(('chroot', ROOT, 'mysqld', '--no-defaults', '--version'), words)
+            return TOLD
+
+        self.assertEqual((9, 7, 4), on_host.mysqld_version(ROOT, run))
+
+    def test_no_mysqld_in_it(self):
+        def refuse(*_):
+            raise exceptions.StorageCommandError('chroot failed')
+
+        for run in (refuse, lambda *_: 'something else', lambda *_: 'mysqld Ver new for Linux'):
+            error = self.assertRaises(
+                exceptions.NotInspectableError, on_host.mysqld_version, ROOT, run
+            )
+            self.assertIn('/srv/mysql: has no mysqld', str(error))
+
+
+class RootsTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        roots = {'9.7.4': pathlib.Path('/exact'), '9.7': pathlib.Path('/series')}
+        self.settings = dataclasses.replace(world.SETTINGS, roots=roots)
+
+    def test_its_own_or_that_of_its_series(self):
+        self.assertEqual('/exact', str(self.settings.root_for('9.7.4')))
+        self.assertEqual('/series', str(self.settings.root_for('9.7.5')))
+        self.assertEqual('/series', str(self.settings.root_for('9.7')))
+
+    def test_none_for_another_series(self):
+        for version in ('9.8.1', '9', '8.4.2', ''):
+            error = self.assertRaises(
+                exceptions.NotInspectableError, self.settings.root_for, version
+            )
+            self.assertIn('known are 9.7, 9.7.4', str(error))

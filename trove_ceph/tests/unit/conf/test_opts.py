@@ -2,7 +2,7 @@
 from oslo_config import cfg
 from oslotest import base
 
-from trove_ceph.conf import guest, opts, storage
+from trove_ceph.conf import guest, opts, storage, verification
 
 
 class OptsTestCase(base.BaseTestCase):
@@ -10,13 +10,14 @@ class OptsTestCase(base.BaseTestCase):
         for listed, module, name in (
             (opts.list_opts(), guest, 'trove_ceph'),
             (opts.list_storage_opts(), storage, 'trove_ceph_storage'),
+            (opts.list_storage_opts(), verification, 'trove_ceph_verification'),
         ):
             groups = {group.name: found for group, found in listed}
 
             self.assertEqual([opt.name for opt in module.OPTS], [opt.name for opt in groups[name]])
 
     def test_options_explain_themselves_and_are_bounded(self):
-        for opt in [*guest.OPTS, *storage.OPTS]:
+        for opt in [*guest.OPTS, *storage.OPTS, *verification.OPTS]:
             self.assertGreater(len(opt.help), 50, opt.name)
             if isinstance(opt, (cfg.IntOpt, cfg.FloatOpt)):
                 self.assertIsNotNone(opt.type.min, opt.name)
@@ -24,7 +25,7 @@ class OptsTestCase(base.BaseTestCase):
 
     def test_registering_twice(self):
         conf = cfg.ConfigOpts()
-        for module in (guest, storage):
+        for module in (guest, storage, verification):
             module.register(conf)
             module.register(conf)
         conf([])

@@ -66,6 +66,7 @@ class Connection:
         }
         self._lock = threading.Lock()
         self._cluster: rados.Rados | None = None
+        self._forgotten: list[rados.Rados] = []
 
     @property
     def cluster(self) -> rados.Rados:
@@ -100,10 +101,11 @@ class Connection:
 
     def close(self) -> None:
         """Disconnect, when nothing is open any more."""
+        self._forget()
         with self._lock:
-            if self._cluster is not None:
-                self._cluster.shutdown()
-                self._cluster = None
+            # Nothing else gives back their threads and sockets.
+            while self._forgotten:
+                self._forgotten.pop().shutdown()
 
     def _forget(self) -> None:
         """Let the next request connect anew; what other threads still do goes on as it can.
@@ -112,7 +114,9 @@ class Connection:
         would look for restarted OSDs at their old addresses for ever.
         """
         with self._lock:
-            self._cluster = None
+            if self._cluster is not None:
+                self._forgotten.append(self._cluster)
+                self._cluster = None
 
     @contextlib.contextmanager
     def pool(self, name: str) -> Iterator[rados.Ioctx]:

@@ -1,0 +1,500 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real MySQL on a real XFS volume is brought to rest for backups, and always runs on."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pymysql
+from pymysql.constants import ER
+
+from trove_ceph import exceptions
+from trove_ceph.guestagent import (
+    backup_lock,
+    backup_settings,
+    data_volume,
+    host_storage,
+    quiesce,
+    volume_freeze,
+)
+from trove_ceph.tests.functional import base, mysqld, workspace
+
+VOLUME_MIB = 1024
+WAIT_SEC = 2
+LONG_SEC = 60
+TIMEOUT_SEC = 60
+PATH = os.environ['PATH'] + ':/usr/sbin:/sbin'
+
+# As the guest agent does it: on green threads, in a process that may be killed.
+AGENT = """
+import eventlet
+eventlet.monkey_patch(all=True)
+import sys
+import pymysql
+from trove_ceph.guestagent import backup_lock, host_storage, quiesce, volume_freeze
+
+socket, mount_point, level, limit_sec = sys.argv[1:]
+storage = host_storage.HostStorage()
+
+def connect(timeout_sec):
+    return pymysql.connect(
+        unix_socket=socket, user='root', autocommit=True, read_timeout=timeout_sec)
+
+quiescer = quiesce.Quiescer(
+    lambda hold_sec: backup_lock.BackupLock(connect, 2, hold_sec),
+    lambda limit_sec: volume_freeze.VolumeFreeze(
+        storage.start_freeze_holder(mount_point, limit_sec), limit_sec),
+    60,
+)
+quiescer.quiesce('agent', level, int(limit_sec))
+print('held', flush=True)
+sys.stdin.readline()
+print(quiescer.release('agent')['held'], flush=True)
+"""
+
+
+class Writer(threading.Thread):
+    """Commits rows one after another and counts those that were acknowledged."""
+
+    def __init__(self, server, table):
+        super().__init__(daemon=True)
+        self._server = server
+        self._table = table
+        self._ended = threading.Event()
+        self.acknowledged = 0
+
+    def run(self):
+        with (
+            contextlib.suppress(pymysql.MySQLError),
+            self._server.connect() as connection,
+            connection.cursor() as cursor,
+        ):
+            while not self._ended.is_set():
+                cursor.execute(f"INSERT INTO {self._table} (note) VALUES (REPEAT('x', 500))")
+                self.acknowledged += 1
+
+    def end(self):
+        self._ended.set()
+        self.join(TIMEOUT_SEC)
+
+
+class QuiesceTest(base.FunctionalTestCase):
+    def setUp(self):
+        super().setUp()
+        for program in ('mkfs.xfs', 'losetup', 'fsfreeze'):
+            if not shutil.which(program, path=PATH):
+                self.skipTest(f'needs {program}')
+        if '\txfs\n' not in pathlib.Path('/proc/filesystems').read_text():
+            self.skipTest('needs a kernel with XFS')
+        self.storage = host_storage.HostStorage()
+        self.image = self.directory / 'volume.img'
+        with open(self.image, 'wb') as image:
+            image.truncate(VOLUME_MIB * data_volume.MIB)
+        self.mount_point = str(self.directory / 'volume')
+        self.volume = self._attach(self.image, self.mount_point)
+
+    def _attach(self, image, mount_point):
+        device = _run('losetup', '--find', '--show', str(image)).strip()
+        self.addCleanup(_run, 'losetup', '--detach', device)
+        fstab = self.directory / 'fstab'
+        fstab.touch()
+        volume = data_volume.DataVolume(device, mount_point, self.storage, fstab=str(fstab))
+        volume.prepare(0, 0, ready_timeout_sec=5, format_timeout_sec=60, read_ahead_kib=128)
+        self.addCleanup(volume.ensure_unmounted)
+        return volume
+
+    def _serve(self, **options):
+        """Start a server on the volume; data directories are initialised once in a run."""
+        seed = workspace.shared() / 'quiesce-data'
+        server = mysqld.durable_server(self.mount_point, self.directory / 'run')
+        if not seed.exists():
+            server.ensure_initialised()
+            _run('cp', '-a', str(server.data), str(seed))
+        elif not server.data.exists():
+            _run('cp', '-a', str(seed), str(server.data))
+        server.options.update(options)
+        self.enterContext(server)
+        # A server that waits for the volume cannot be ended.
+        self.addCleanup(self.storage.thaw, self.mount_point)
+        self.server = server
+        server.query('CREATE DATABASE IF NOT EXISTS shop')
+        return server
+
+    def _connect(self, timeout_sec):
+        return self.server.connect(read_timeout=timeout_sec)
+
+    def _quiescer(self):
+        return quiesce.Quiescer(
+            lambda hold_sec: backup_lock.BackupLock(self._connect, WAIT_SEC, hold_sec),
+            lambda limit_sec: volume_freeze.VolumeFreeze(
+                self.storage.start_freeze_holder(self.mount_point, limit_sec), limit_sec
+            ),
+            LONG_SEC,
+        )
+
+    def _start_writer(self, table='shop.orders', engine='InnoDB'):
+        self.server.query(
+            f'CREATE TABLE {table} (number INT AUTO_INCREMENT PRIMARY KEY, note TEXT) '
+            f'ENGINE = {engine}'
+        )
+        writer = Writer(self.server, table)
+        writer.start()
+        self.addCleanup(writer.end)
+        self._assert_writes(writer)
+        return writer
+
+    def _assert_writes(self, writer):
+        before, deadline = writer.acknowledged, time.monotonic() + TIMEOUT_SEC
+        while writer.acknowledged < before + 5:
+            self.assertLess(time.monotonic(), deadline, 'the writer waits for ever')
+            time.sleep(0.01)
+
+    def _assert_stalled(self, writer):
+        before = writer.acknowledged
+        time.sleep(0.5)
+        self.assertEqual(before, writer.acknowledged)
+
+    def _create_table(self, name):
+        with self.server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute('SET lock_wait_timeout = 1')
+            cursor.execute(f'CREATE TABLE shop.{name} (id INT PRIMARY KEY)')
+
+    def _start_agent(self, level, limit_sec=LONG_SEC):
+        agent = subprocess.Popen(
+            [sys.executable, '-W', 'ignore', '-c', AGENT]
+            + [str(self.server.socket), self.mount_point, level, str(limit_sec)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=base.CHECKOUT,
+        )
+        self.addCleanup(agent.wait, TIMEOUT_SEC)
+        self.addCleanup(agent.stdout.close)
+        self.addCleanup(agent.stdin.close)
+        self.addCleanup(agent.kill)
+        self.assertEqual('held\n', agent.stdout.readline())
+        return agent
+
+    # ddl
+
+    def test_ddl_keeps_definitions_and_lets_rows_change(self):
+        self._serve()
+        writer = self._start_writer()
+        quiescer = self._quiescer()
+
+        quiescer.quiesce('b1', 'ddl', LONG_SEC)
+
+        error = self.assertRaises(pymysql.err.OperationalError, self._create_table, 'one')
+        self.assertEqual(ER.LOCK_WAIT_TIMEOUT, error.args[0])
+        self._assert_writes(writer)
+        self.assertTrue(quiescer.release('b1')['held'])
+        self._create_table('one')
+
+    def test_ddl_ends_by_the_servers_own_clock(self):
+        self._serve()
+        quiescer = self._quiescer()
+
+        quiescer.quiesce('b1', 'ddl', 1)
+        time.sleep(2.5)
+
+        self._create_table('one')
+        answer = quiescer.release('b1')
+        self.assertFalse(answer['held'])
+        self.assertTrue(answer['reason'])
+
+    def test_ddl_waits_no_longer_than_it_may(self):
+        server = self._serve()
+        server.query('CREATE TABLE shop.orders (id INT PRIMARY KEY)')
+        with server.connect() as reader, reader.cursor() as cursor:
+            cursor.execute('LOCK TABLES shop.orders READ')
+            altering = threading.Thread(
+                target=server.query, args=('ALTER TABLE shop.orders ADD note TEXT',)
+            )
+            altering.start()
+            self.addCleanup(altering.join, TIMEOUT_SEC)
+            self._wait_for_statement('ALTER TABLE%')
+            began = time.monotonic()
+
+            error = self.assertRaises(
+                exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 'ddl', LONG_SEC
+            )
+
+            self.assertIn(f'had not ended after {WAIT_SEC} s', str(error))
+            self.assertLess(time.monotonic() - began, WAIT_SEC + 5)
+        altering.join(TIMEOUT_SEC)
+        self._create_table('one')
+
+    def _wait_for_statement(self, pattern):
+        deadline = time.monotonic() + TIMEOUT_SEC
+        while not self.server.query(
+            'SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE %s', pattern
+        ):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+
+    def test_killed_agent_holds_no_lock(self):
+        self._serve()
+        agent = self._start_agent('ddl')
+
+        agent.kill()
+        agent.wait(TIMEOUT_SEC)
+
+        self._create_table('one')
+
+    # freeze
+
+    def test_freeze_stalls_writers_until_the_release_even_with_the_general_log(self):
+        self._serve(general_log='ON', general_log_file='/var/lib/mysql/data/general.log')
+        writer = self._start_writer()
+        quiescer = self._quiescer()
+
+        answer = quiescer.quiesce('b1', 'freeze', LONG_SEC)
+        self._assert_stalled(writer)
+        self.assertEqual(0, answer['locked_tables'])
+        self.assertEqual('b1', quiescer.quiesce('b1', 'freeze', LONG_SEC)['backup_id'])
+        self.assertRaises(exceptions.NotQuiescedError, quiescer.quiesce, 'b2', 'freeze', LONG_SEC)
+        began = time.monotonic()
+        released = quiescer.release('b1')
+
+        self.assertTrue(released['held'], released)
+        self.assertLess(time.monotonic() - began, 10)
+        self._assert_writes(writer)
+        self._create_table('one')
+        self.assertTrue((self.server.data / 'general.log').stat().st_size)
+
+    def test_agent_on_green_threads(self):
+        self._serve()
+        writer = self._start_writer()
+        agent = self._start_agent('freeze')
+        self._assert_stalled(writer)
+
+        agent.stdin.write('\n')
+        agent.stdin.flush()
+
+        self.assertEqual('True\n', agent.stdout.readline())
+        self._assert_writes(writer)
+
+    def test_killed_agent_leaves_nothing_frozen(self):
+        self._serve(general_log='ON')
+        writer = self._start_writer()
+        agent = self._start_agent('freeze')
+        self._assert_stalled(writer)
+
+        agent.kill()
+
+        self._assert_writes(writer)
+        self._create_table('one')
+
+    def test_volume_thaws_at_the_limit_while_the_agent_hangs(self):
+        self._serve(general_log='ON')
+        writer = self._start_writer()
+        agent = self._start_agent('freeze', limit_sec=2)
+        agent.send_signal(signal.SIGSTOP)
+
+        self._assert_stalled(writer)
+        self._assert_writes(writer)
+
+        agent.send_signal(signal.SIGCONT)
+        agent.stdin.write('\n')
+        agent.stdin.flush()
+        self.assertEqual('False\n', agent.stdout.readline())
+        self._create_table('one')
+
+    def test_volume_thaws_after_the_holder_was_killed(self):
+        self._serve()
+        writer = self._start_writer()
+        quiescer = self._quiescer()
+        quiescer.quiesce('b1', 'freeze', LONG_SEC)
+        self._assert_stalled(writer)
+
+        os.kill(quiescer._hold._freeze._process.pid, signal.SIGKILL)
+
+        self._assert_writes(writer)
+        self.assertFalse(quiescer.release('b1')['held'])
+        # The next backup finds nothing in its way.
+        quiescer.quiesce('b2', 'freeze', LONG_SEC)
+        self._assert_stalled(writer)
+        self.assertTrue(quiescer.release('b2')['held'])
+
+    def test_starting_agent_thaws_what_was_left_frozen(self):
+        self._serve()
+        writer = self._start_writer()
+        _run('fsfreeze', '--freeze', self.mount_point)
+        self._assert_stalled(writer)
+        error = self.assertRaises(
+            exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 'freeze', LONG_SEC
+        )
+        self.assertIn('somebody else', str(error))
+
+        self.volume.prepare(0, 0, ready_timeout_sec=5, format_timeout_sec=60, read_ahead_kib=128)
+
+        self._assert_writes(writer)
+        self.assertFalse(self.storage.thaw(self.mount_point))
+
+    def test_frozen_volume_is_a_backup_where_a_running_one_is_not(self):
+        server = self._serve(innodb_flush_log_at_trx_commit=2, sync_binlog=0)
+        writers = [
+            self._start_writer('shop.orders', 'InnoDB'),
+            self._start_writer('shop.visits', 'MyISAM'),
+        ]
+        reasons = self._check()['reasons']
+        self.assertEqual(3, len(reasons), reasons)
+        self.assertTrue(all(reason['freeze_suffices'] for reason in reasons))
+        quiescer = self._quiescer()
+
+        answer = quiescer.quiesce('b1', 'freeze', LONG_SEC)
+        acknowledged = [writer.acknowledged for writer in writers]
+        copy = self.directory / 'copy.img'
+        _run('cp', '--sparse=always', str(self.image), str(copy))
+        self.assertTrue(quiescer.release('b1')['held'])
+
+        self.assertEqual(1, answer['locked_tables'])
+        for writer in writers:
+            self._assert_writes(writer)
+            writer.end()
+        server.stop()
+        # Both file systems have the same identity.
+        self.volume.ensure_unmounted()
+        self._attach(copy, self.mount_point)
+        server.start()
+        counts = []
+        for writer, table in zip(acknowledged, ('orders', 'visits'), strict=True):
+            rows = server.query(f'CHECK TABLE shop.{table} EXTENDED')
+            self.assertEqual('OK', rows[-1][-1], rows)
+            ((count,),) = server.query(f'SELECT COUNT(*) FROM shop.{table}')
+            self.assertIn(count - writer, (0, 1))
+            counts.append(count)
+        ((position,),) = server.query('SELECT @@gtid_executed')
+        # Each row is a transaction, and so are the schema and the two tables.
+        self.assertEqual(sum(counts) + 3, int(position.rpartition('-')[2]))
+
+    def test_query_on_a_plain_table_delays_nobody_for_long(self):
+        server = self._serve()
+        writer = self._start_writer()
+        server.query('CREATE TABLE shop.visits (id INT) ENGINE = MyISAM')
+        server.query('INSERT INTO shop.visits VALUES (1)')
+        reading = threading.Thread(target=server.query, args=('SELECT SLEEP(6) FROM shop.visits',))
+        reading.start()
+        self.addCleanup(reading.join, TIMEOUT_SEC)
+        self._wait_for_statement('SELECT SLEEP%')
+
+        self.assertRaises(
+            exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 'freeze', LONG_SEC
+        )
+
+        self._assert_writes(writer)
+        self.assertTrue(reading.is_alive())
+        self.assertFalse(self.storage.thaw(self.mount_point))
+
+    # settings
+
+    def _check(self):
+        return backup_settings.check(self._connect, self.storage, self.mount_point)
+
+    def _codes(self):
+        return [reason['code'] for reason in self._check()['reasons']]
+
+    def test_settings_of_a_running_server(self):
+        server = self._serve(innodb_directories='/tmp')
+        answer = self._check()
+        self.assertEqual([], answer['reasons'])
+        ((uuid, position),) = server.query('SELECT @@server_uuid, @@gtid_executed')
+        self.assertEqual((uuid, position), (answer['server_uuid'], answer['gtid_executed']))
+
+        for change, code, undo in (
+            ('SET GLOBAL innodb_flush_log_at_trx_commit = 2',)
+            + ('innodb-flush-log-at-trx-commit', 'SET GLOBAL innodb_flush_log_at_trx_commit = 1'),
+            ('SET GLOBAL sync_binlog = 0', 'sync-binlog', 'SET GLOBAL sync_binlog = 1'),
+            ('SET GLOBAL gtid_mode = ON_PERMISSIVE', 'gtid-mode', 'SET GLOBAL gtid_mode = ON'),
+            ('ALTER INSTANCE DISABLE INNODB REDO_LOG',)
+            + ('no-redo-log', 'ALTER INSTANCE ENABLE INNODB REDO_LOG'),
+            ('SET GLOBAL super_read_only = ON', 'read-only', 'SET GLOBAL read_only = OFF'),
+            ('CREATE TABLE shop.visits (id INT) ENGINE = MyISAM',)
+            + ('non-transactional-tables', 'DROP TABLE shop.visits'),
+            ("CREATE TABLE shop.far (id INT PRIMARY KEY) DATA DIRECTORY = '/tmp'",)
+            + ('outside-volume', 'DROP TABLE shop.far'),
+            ("CREATE TABLESPACE far ADD DATAFILE '/tmp/far.ibd'",)
+            + ('outside-volume', 'DROP TABLESPACE far'),
+            ("CREATE UNDO TABLESPACE far ADD DATAFILE '/tmp/far.ibu'", 'outside-volume', None),
+        ):
+            server.query(change)
+            self.assertEqual([code], self._codes(), change)
+            if undo:
+                server.query(undo)
+                self.assertEqual([], self._codes(), undo)
+
+    def test_settings_of_a_started_server(self):
+        server = self._serve()
+        durable = dict(server.options)
+        for options, codes in (
+            ({'innodb_doublewrite': 'OFF'}, {'innodb-doublewrite'}),
+            ({'innodb_flush_method': 'nosync'}, {'innodb-flush-method'}),
+            ({'log_bin': '/tmp/binlog'}, {'outside-volume'}),
+            ({'skip_log_bin': 'ON', 'gtid_mode': 'OFF', 'log_bin': None}, {'log-bin'}),
+        ):
+            changed = durable | options
+            server.options = {k: v for k, v in changed.items() if v is not None}
+            server.restart()
+            self.assertEqual(codes, set(self._codes()), options)
+
+    def test_files_of_plain_tables_behind_links(self):
+        server = self._serve()
+        server.query("CREATE TABLE shop.visits (id INT) ENGINE = MyISAM DATA DIRECTORY = '/tmp'")
+
+        reasons = {reason['code']: reason for reason in self._check()['reasons']}
+
+        self.assertEqual({'non-transactional-tables', 'outside-volume'}, set(reasons))
+        self.assertEqual(
+            'symbolic link: /var/lib/mysql/data/shop/visits.MYD -> /tmp/visits.MYD',
+            reasons['outside-volume']['object'],
+        )
+        self.assertFalse(reasons['outside-volume']['freeze_suffices'])
+        self.assertEqual(
+            {'count': 1, 'names': ['shop.visits']}, self._check()['non_transactional_tables']
+        )
+
+    def test_full_volume_and_a_server_that_is_down(self):
+        server = self._serve()
+        free = self.storage.free_bytes(self.mount_point)
+        filler = pathlib.Path(self.mount_point) / 'filler'
+        _run('fallocate', '--length', str(free - 8 * data_volume.MIB), str(filler))
+        self.assertEqual(['volume-full'], self._codes())
+        filler.unlink()
+
+        server.stop()
+
+        answer = self._check()
+        self.assertEqual(['server-down'], [reason['code'] for reason in answer['reasons']])
+        self.assertIsNone(answer['server_uuid'])
+
+    def test_mounts_inside_and_missing_barriers(self):
+        ext4 = self.directory / 'ext4.img'
+        with open(ext4, 'wb') as image:
+            image.truncate(64 * data_volume.MIB)
+        _run('mkfs.ext4', '-q', str(ext4))
+        inside = pathlib.Path(self.mount_point) / 'inside'
+        inside.mkdir()
+        _run('mount', '-o', 'loop,barrier=0', str(ext4), str(inside))
+        self.addCleanup(_run, 'umount', str(inside))
+
+        self.assertEqual([str(inside)], self.storage.mounts_below(self.mount_point))
+        volume = backup_settings.read_volume(self.storage, str(inside), '', '/var/lib/mysql')
+        reasons = backup_settings.judge_volume(volume, '/var/lib/mysql')
+        self.assertEqual(['no-barriers'], [reason.code for reason in reasons])
+
+
+def _run(*command):
+    return subprocess.run(
+        command,
+        check=True,
+        timeout=TIMEOUT_SEC,
+        text=True,
+        stdout=subprocess.PIPE,
+        env=os.environ | {'PATH': PATH},
+    ).stdout

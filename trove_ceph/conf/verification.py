@@ -21,7 +21,7 @@ OPTS = [
     ),
     cfg.StrOpt(
         'directory',
-        default='/run/trove-ceph-verification',
+        default='/var/lib/trove-ceph/verification',
         help='Where mount points, sockets and logs of inspections are made, and found again by the '
         'next start of the service when it was killed. Its path may have up to 60 characters.',
     ),
@@ -33,6 +33,14 @@ OPTS = [
         help='MiB of memory that one inspected server may take; a quarter is its buffer pool. '
         'Higher values recover faster after much work. As many inspections may run at once as '
         '[trove_ceph_storage] job_threads.',
+    ),
+    cfg.IntOpt(
+        'mib_per_sec',
+        default=0,
+        min=0,
+        max=102400,
+        help='MiB that one inspection reads and writes in a second at most; 0 is no limit. Without '
+        'one it takes what it gets, from databases on the same disks too.',
     ),
     cfg.IntOpt(
         'time_limit_sec',

@@ -128,6 +128,8 @@ class Context:
     def clone(self) -> None:
         self.remove_clone()
         self._storage.clone(self._work.snapshot, self._work.clone, self._options)
+        limits = storage_model.Qos(bytes_per_sec=self._settings.bytes_per_sec)
+        self._storage.set_qos(self._work.clone, limits)
 
     def remove_clone(self) -> None:
         """Remove the clone, also one that a host has open on which an inspection was killed."""

@@ -71,6 +71,7 @@ class Settings:
     :param roots: root file systems with a mysqld, by datastore version
     :param directory: where sockets, logs and mount points are made
     :param memory_bytes: what one server may take
+    :param bytes_per_sec: what it may read and write; 0 is no limit
     :param time_limit_sec: for one inspection as a whole
     :param deep: check all tables, not a sample
     :param sample_tables: how many tables a sample has
@@ -79,6 +80,7 @@ class Settings:
     roots: Mapping[str, Path]
     directory: Path
     memory_bytes: int
+    bytes_per_sec: int
     time_limit_sec: int
     deep: bool
     sample_tables: int

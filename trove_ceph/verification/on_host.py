@@ -36,7 +36,12 @@ class HostSandbox:
         self._place: workspace.Workspace | None = None
 
     def clear_killed(self) -> None:
-        """Give back what inspections on this host held when their process was killed."""
+        """Give back what inspections on this host held when their process was killed.
+
+        :raises NotInspectableError: this process may not do what inspections need
+        """
+        if os.geteuid() != 0:
+            raise exceptions.NotInspectableError('inspecting needs root, to mount and to confine')
         self._settings.directory.mkdir(mode=0o711, parents=True, exist_ok=True)
         for cleared in workspace.clear_stale(PREFIX, self._settings.directory):
             LOG.warning('Cleared %s, which a killed process had left', cleared)

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pymysql
 
@@ -17,6 +18,7 @@ from trove_ceph.sandbox import mysqld
 from trove_ceph.verification import data_directory, error_log, model
 
 _MIB = 1024**2
+_LOG_BYTES = 8 * _MIB
 # Of the memory that the server may take; the rest is for its threads, caches and the dictionary.
 _BUFFER_POOL_PART = 4
 _LEAST_BUFFER_POOL_MIB = 32
@@ -195,8 +197,15 @@ class Server:
         return exceptions.ServerFailedError(f'{what}: mysqld ended with {code}: {told}')
 
     def _messages(self) -> list[error_log.Message]:
-        log = self._mysqld.log
-        return error_log.read(log.read_text(errors='replace') if log.exists() else '')
+        return error_log.read(_beginning(self._mysqld.log))
+
+
+def _beginning(log: Path) -> str:
+    """Return what a log begins with: the first errors count, and it may be of any length."""
+    if not log.exists():
+        return ''
+    with log.open('rb') as file:
+        return file.read(_LOG_BYTES).decode(errors='replace')
 
 
 def _text(value: str | bytes) -> str:

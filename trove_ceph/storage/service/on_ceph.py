@@ -5,9 +5,11 @@ from pathlib import Path
 
 from oslo_config import cfg
 
+from trove_ceph.storage import model
 from trove_ceph.storage.ceph import backend, connection, ledger
 from trove_ceph.storage.service import server
-from trove_ceph.verification import inspection, model, on_host
+from trove_ceph.verification import inspection, on_host
+from trove_ceph.verification import model as verification_model
 
 
 def make(
@@ -41,10 +43,11 @@ def _inspector(
 ) -> inspection.Inspector | None:
     if not verification.mysqld_roots:
         return None
-    settings = model.Settings(
+    settings = verification_model.Settings(
         roots={version: Path(path) for version, path in verification.mysqld_roots.items()},
         directory=Path(verification.directory),
-        memory_bytes=verification.memory_mib * 1024**2,
+        memory_bytes=verification.memory_mib * model.MIB,
+        bytes_per_sec=verification.mib_per_sec * model.MIB,
         time_limit_sec=verification.time_limit_sec,
         deep=verification.deep,
         sample_tables=verification.sample_tables,

@@ -15,6 +15,7 @@ def inspector(conf, directory):
         roots={'9.7': mysqld.rootfs()},
         directory=directory,
         memory_bytes=MEMORY_BYTES,
+        bytes_per_sec=0,
         time_limit_sec=TIME_LIMIT_SEC,
         deep=True,
         sample_tables=5,

@@ -54,6 +54,16 @@ class InspectionTest(base.BaseTestCase):
         self.assertEqual(samples[0], samples[1])
         self.assertNotEqual(samples[0], samples[2])
 
+    def test_the_clone_is_limited(self):
+        limits = []
+
+        def note(phase, *_):
+            if phase == 'recovering':
+                limits.append(self.world.storage.describe(self.world.work.clone).qos)
+
+        self.inspect(note)
+        self.assertEqual([model.Qos(bytes_per_sec=5 * model.MIB)], limits)
+
     def test_sizes_of_samples(self):
         self.assertEqual(6, self.inspect(deep=True).tables_checked)
         self.assertEqual(2, self.inspect(sample_tables=1).tables_checked)

@@ -14,6 +14,7 @@ SETTINGS = verification.Settings(
     roots={},
     directory=None,
     memory_bytes=2**30,
+    bytes_per_sec=5 * model.MIB,
     time_limit_sec=60,
     deep=False,
     sample_tables=2,

@@ -87,10 +87,9 @@ class Service:
         self._stop_timeout_sec = options.stop_timeout_sec
         self._renew_sec = options.lock_duration_sec / _RENEWALS
         self._leases = leases.Leases(entries, self.name, options.lock_duration_sec)
-        self._threads = [
-            concurrent.futures.ThreadPoolExecutor(count, thread_name_prefix=name)
-            for count, name in ((options.job_threads, 'job'), (_FENCES, 'fence'))
-        ]
+        threads = concurrent.futures.ThreadPoolExecutor(options.job_threads, 'job')
+        urgent = concurrent.futures.ThreadPoolExecutor(_FENCES, 'fence')
+        self._executors = (threads, urgent)
         limits = works.Limits(
             options.copy_in_flight_mib * model.MIB,
             options.copy_mib_per_sec * model.MIB or None,
@@ -99,7 +98,8 @@ class Service:
             works.Tools(storage, ours, limits, inspector),
             records.Records(entries, ours.images),
             self._leases,
-            *self._threads,
+            threads,
+            urgent,
             options.job_retention_hours * 3600,
         )
         self.endpoint = endpoint.Endpoint(storage, ours, self._leases, self._jobs)
@@ -122,8 +122,8 @@ class Service:
         self._ending.set()
         for thread in self._keeping:
             thread.join()
-        for threads in self._threads:
-            threads.shutdown(wait=False)
+        for executor in self._executors:
+            executor.shutdown(wait=False)
         return ended
 
     def _keep_leases(self) -> None:

@@ -19,7 +19,7 @@ import types
 from trove_ceph.storage.fake import backend, cluster, ledger
 from trove_ceph.storage.service import server
 
-def make(options):
+def make(options, verification):
     pools = server.find_pools(options)
     made = cluster.Cluster(dict.fromkeys(pools.images, 2**30))
     return server.Service(backend.FakeBackend(made), ledger.FakeLedger(made), pools, options)

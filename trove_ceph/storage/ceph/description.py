@@ -2,7 +2,8 @@
 """What an open image tells of itself."""
 
 import datetime
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
 import rados
 import rbd
@@ -19,6 +20,8 @@ QOS_OPTIONS = {
 }
 # Where librbd keeps an image's own options in its metadata.
 _OPTION_PREFIX = 'conf_'
+# As Ceph reads the numbers of its configuration: 4K is 4096.
+_NUMBER = re.compile(r'(\d+)(?:([KMGTPE])i?)?')
 
 
 def describe(
@@ -46,13 +49,30 @@ def describe(
         children=children_of(handle),
         clients=tuple(sorted(clients.watchers)),
         lock_owner=clients.lock_owner,
-        qos=model.Qos(
-            **{field: int(metadata.get(f'conf_{key}', 0)) for key, field in QOS_OPTIONS.items()}
-        ),
+        qos=qos_of(metadata),
         metadata={
             key: value for key, value in metadata.items() if not key.startswith(_OPTION_PREFIX)
         },
     )
+
+
+def qos_of(metadata: Mapping[str, str]) -> model.Qos:
+    """Read the limits from an image's metadata as librbd does, whoever set them.
+
+    What librbd refuses is no limit: something that is no number, and a burst below its limit.
+    """
+    found = {
+        field: _number(metadata.get(_OPTION_PREFIX + key, '')) for key, field in QOS_OPTIONS.items()
+    }
+    for limit, burst in (('iops', 'iops_burst'), ('bytes_per_sec', 'bytes_per_sec_burst')):
+        if found[burst] < found[limit]:
+            found[burst] = 0
+    return model.Qos(**found)
+
+
+def _number(text: str) -> int:
+    match = _NUMBER.fullmatch(text)
+    return int(match[1]) << 10 * ' KMGTPE'.index(match[2] or ' ') if match else 0
 
 
 def used_bytes(handle: rbd.Image) -> int:

@@ -85,6 +85,12 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         with self.storage.open_writer(self.image) as writer:
             writer.write(0, self.data(SIZE_MIB * model.MIB)).result()
 
+    def test_limits_of_somebody_else_are_read_as_librbd_does(self):
+        theirs = {'iops_limit': '4K', 'iops_burst': '10', 'bps_limit': 'much'}
+        entries = {f'conf_rbd_qos_{key}': value for key, value in theirs.items()}
+        self.storage.set_image_metadata(self.image, entries)
+        self.assertEqual(model.Qos(iops=4096), self.storage.describe(self.image).qos)
+
     def _keeper(self, **promise):
         return keeper.Keeper(lambda: tiers(**promise), cinder.Cinder(self.cloud), self.storage)
 

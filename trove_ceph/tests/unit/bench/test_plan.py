@@ -29,7 +29,7 @@ def load_plan(**more):
 
 def operations_plan(**more):
     contenders = [
-        plan.Contender(name, 'subject', 'backup', {'instance': 'a'}, 'true')
+        plan.Contender(name, 'subject', 'backup', 'true', {'instance': 'a'})
         for name in ('ours', 'stock')
     ]
     given = {

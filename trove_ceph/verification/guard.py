@@ -2,6 +2,7 @@
 """Ends an inspection that must not go on, whatever it waits for."""
 
 import contextlib
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -73,7 +74,8 @@ class Guard:
                     self.check()
                 except (exceptions.CanceledError, model.Finding) as reason:
                     reasons.append(reason)
-                    end()
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        end()
 
         watcher = threading.Thread(target=watch, name='inspection', daemon=True)
         watcher.start()

@@ -8,6 +8,7 @@ scheduled, and no statement can write. Nobody's password is needed.
 import contextlib
 import dataclasses
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,10 @@ _NOT_FOR_THIS_SERVER = re.compile(
 )
 _IS_MISSING = re.compile(r'OS errno 2\b|[Nn]o such file|not found|[Mm]issing')
 _ER_MALFORMED_GTID_SET = 1772
+#: The connection ended, or was not made.
+_LOST = (0, 2003, 2006, 2013)
+#: A crash takes its time to end.
+_GRACE_SEC = 10
 _LISTED = """
     SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(DATA_LENGTH, 0) + COALESCE(INDEX_LENGTH, 0)
     FROM information_schema.TABLES
@@ -103,13 +108,16 @@ class Server:
         self._mysqld = running
         self.data_version = found.version_text
         self.recovery_sec: float | None = None
+        self._deadline = 0.0
 
     def start(self, timeout_sec: float) -> None:
         """Recover.
 
+        :param timeout_sec: for that and for all that is asked later
         :raises NotInspectableError: the server is not made for this data
         :raises ServerFailedError: it does not start, for a reason that is not in the data
         """
+        self._deadline = time.monotonic() + timeout_sec
         self._mysqld.prepare_run()
         try:
             self._mysqld.start(timeout_sec)
@@ -169,14 +177,18 @@ class Server:
     @contextlib.contextmanager
     def _asking(self, what: str) -> Iterator[pymysql.cursors.Cursor]:
         """Give a cursor; a server that dies of what it is asked died of its data."""
+        # A server that waits for a disk cannot be killed, and does not hang up either.
+        timeout_sec = max(0.0, self._deadline - time.monotonic()) + _GRACE_SEC
         try:
-            with self._mysqld.connect(charset='utf8mb4') as connection:
+            with self._mysqld.connect(charset='utf8mb4', read_timeout=timeout_sec) as connection:
                 with connection.cursor() as cursor:
                     yield cursor
         except pymysql.MySQLError as error:
             if error.args[0] == _ER_MALFORMED_GTID_SET:
                 raise exceptions.InvalidRequestError(f'{what}: {error.args[-1]}') from error
-            if not self._mysqld.has_ended(within_sec=10):
+            if error.args[0] in _LOST and not self._mysqld.has_ended(_GRACE_SEC):
+                raise exceptions.ServerFailedError(f'{what}: the server does not answer') from error
+            if not self._mysqld.has_ended(within_sec=0):
                 raise model.Finding(
                     model.CORRUPT, f'{what}: {error_log.censor(str(error.args[-1]))}'
                 ) from error

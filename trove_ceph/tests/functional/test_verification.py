@@ -11,17 +11,20 @@ import time
 import uuid
 
 import fixtures
+import rados
 import rbd
 
 from trove_ceph import exceptions
 from trove_ceph.sandbox import workspace
 from trove_ceph.storage import job, model
+from trove_ceph.storage.ceph import ledger
 from trove_ceph.tests.functional import (
     inspect_process,
     inspecting,
     mysqld,
     storage,
     test_mysql_on_rbd,
+    test_storage_service,
 )
 from trove_ceph.verification import model as verification
 
@@ -272,6 +275,59 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         inspecting.inspector(self.cluster.conf, elsewhere).clear_killed()
         self.assertEqual([], workspace.members(elsewhere))
         self.assertEqual([], list(elsewhere.iterdir()))
+
+    def test_service_killed_and_started_again(self):
+        self.make_sound_backup()
+        one = self.serve('one')
+        work = self.work('backup', deep=True)
+        one.ask('start', operation_id='verify', work=work)
+        self.wait_for(one, lambda found: found.phase == 'recovering')
+        time.sleep(1)
+        one.kill()
+        self.assertNotEqual([], workspace.mounts(self.inspections))
+
+        other = self.serve('other')
+        self.wait_for(other, lambda found: found.state is job.State.INTERRUPTED)
+        other.ask('start', operation_id='verify', work=work)
+        done = self.wait_for(other, lambda found: not found.state.is_active)
+
+        self.assertEqual((job.State.DONE, 2), (done.state, done.attempt), done)
+        self.assertTrue(done.result.ok, done.result)
+        self.assert_nothing_left(work)
+
+    def serve(self, name):
+        """Start a copy of the service on this host."""
+        config = self.directory / f'{name}.conf'
+        config.write_text(
+            '[trove_ceph_storage]\n'
+            f'ceph_conf = {self.cluster.conf}\n'
+            f'pools = {test_mysql_on_rbd.POOL}\n'
+            f'lock_duration_sec = {test_storage_service.LOCK_SEC}\n'
+            '[trove_ceph_verification]\n'
+            f'mysqld_roots = 9.7:{mysqld.rootfs()}\n'
+            f'directory = {self.inspections}\n'
+        )
+        served = test_storage_service.ServerProcess(name, config)
+        self.addCleanup(self._forget)
+        self.addCleanup(served.close)
+        # The connections to Ceph are made at the first request.
+        served.ask('list_jobs')
+        return served
+
+    def _forget(self):
+        with self.cluster.pool(test_mysql_on_rbd.POOL) as context:
+            context.set_namespace(ledger.NAMESPACE)
+            with contextlib.suppress(rados.ObjectNotFound):
+                context.remove_object(ledger.OBJECT)
+
+    def wait_for(self, served, condition):
+        deadline = time.monotonic() + test_storage_service.TIMEOUT_SEC
+        while True:
+            found = served.ask('find_job', operation_id='verify')
+            if condition(found):
+                return found
+            self.assertLess(time.monotonic(), deadline, found)
+            time.sleep(0.1)
 
     def kill_at(self, phase, directory=None):
         snapshot = self.work('backup').snapshot

@@ -140,6 +140,11 @@ class ServerTest(base.BaseTestCase):
             (model.CORRUPT, 'listing the tables: Incorrect key file'), (found.verdict, found.reason)
         )
 
+    def test_it_does_not_answer(self):
+        """As when Ceph does not, on which it has its disk."""
+        self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection (timed out)')
+        self.assertRaises(exceptions.ServerFailedError, self.server.check, TABLE)
+
     def test_position_in_one_line(self):
         self.mysqld.answer = [('a:1-5,\nb:1',)]
         self.assertEqual('a:1-5,b:1', self.server.gtid_executed())

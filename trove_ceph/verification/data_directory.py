@@ -100,7 +100,7 @@ def _page_bytes(head: bytes) -> int:
 
 def _binlog(path: Path) -> str | None:
     for index in sorted(path.glob('*.index')):
-        logs = [name.strip() for name in _read(index).decode(errors='replace').splitlines()]
+        logs = _read(index).decode(errors='replace').split()
         if not logs:
             continue
         # A log that was just begun may be empty; there is one before then.

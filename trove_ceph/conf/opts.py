@@ -20,3 +20,8 @@ def list_storage_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
         (qos.GROUP, copy.deepcopy(qos.list_opts())),
         (verification.GROUP, copy.deepcopy(verification.OPTS)),
     ]
+
+
+def list_taskmanager_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
+    """Return what trove-taskmanager reads besides Trove's own."""
+    return [(taskmanager.GROUP, copy.deepcopy(taskmanager.OPTS))]

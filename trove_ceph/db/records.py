@@ -115,11 +115,16 @@ class Records:
 
     @_retried
     def begin_taking(
-        self, backup_id: str, instance_id: str, project_id: str, worker: str, **known: Any
+        self,
+        backup_id: str,
+        instance_id: str,
+        project_id: str,
+        worker: str,
+        parent_id: str | None = None,
     ) -> None:
-        """Begin to take a backup, or carry on with it.
+        """Begin to take a backup, or carry on with it: then what is known of it stays.
 
-        :param known: of the other fields; what is there already stays where they say nothing
+        :param parent_id: None where Trove does not say, or not any more
         """
         now = self._clock()
         with self._writing() as session:
@@ -129,13 +134,30 @@ class Records:
                 session.add(row)
             values = {'instance_id': instance_id, 'project_id': project_id, 'worker': worker}
             times = {'seen_at': now, 'updated_at': now}
+            known = {'parent_id': parent_id} if parent_id else {}
             _set(row, values | times | known | {'state': str(State.TAKING), 'error': None})
+
+    def note_place(self, backup_id: str, place: Any, volume_id: str, size_bytes: int) -> None:
+        """Write down where its snapshot will be, before it is made.
+
+        :param place: the snapshot
+        """
+        self._update(
+            backup_id,
+            pool=place.pool,
+            image=place.image,
+            snapshot=place.name,
+            volume_id=volume_id,
+            size_bytes=size_bytes,
+            cinder_snapshot_id=None,
+        )
 
     def note_level(
         self, backup_id: str, level: str, raised_from: str | None, because: str | None
     ) -> None:
         """Write down how the server is held while the snapshot is made."""
-        self._update(backup_id, quiesce=level, raised_from=raised_from, raised_because=because)
+        asked = None if raised_from is None else str(raised_from)
+        self._update(backup_id, quiesce=str(level), raised_from=asked, raised_because=because)
 
     def note_snapshot(self, backup_id: str, size_bytes: int, quiesced_sec: float | None) -> None:
         """Write down that a snapshot was made, and held what it promises."""

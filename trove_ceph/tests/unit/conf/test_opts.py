@@ -10,6 +10,7 @@ class OptsTestCase(base.BaseTestCase):
         for listed, module, name in (
             (opts.list_opts(), guest, 'trove_ceph'),
             (opts.list_storage_opts(), storage, 'trove_ceph_storage'),
+            (opts.list_taskmanager_opts(), taskmanager, 'trove_ceph_backup'),
             (opts.list_storage_opts(), verification, 'trove_ceph_verification'),
         ):
             groups = {group.name: found for group, found in listed}

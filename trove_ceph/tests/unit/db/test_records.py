@@ -21,10 +21,11 @@ class RecordsTest(base.BaseTestCase):
         path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
         self.records = records.Records(database.with_tables(path), lambda: self.now)
 
-    def begin(self, backup_id, **known):
+    def begin(self, backup_id, parent_id=None):
         self.now += datetime.timedelta(seconds=1)
-        place = {'pool': 'volumes', 'image': 'volume-1', 'snapshot': 's', 'volume_id': VOLUME}
-        self.records.begin_taking(backup_id, INSTANCE, PROJECT, 'worker', **place | known)
+        self.records.begin_taking(backup_id, INSTANCE, PROJECT, 'worker', parent_id)
+        place = storage_model.SnapshotRef('volumes', 'volume-1', 's')
+        self.records.note_place(backup_id, place, VOLUME, 1024)
 
     def test_every_column_is_known(self):
         columns = {column.name for column in tables.Backup.__table__.columns}

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that trove-taskmanager reads from its own configuration, ``trove.conf``."""
+
+from oslo_config import cfg
+
+from trove_ceph.strategies.backup.model import Level, UnsafeAction
+
+GROUP = cfg.OptGroup(
+    'trove_ceph_backup',
+    title='Backups on Ceph',
+    help='How trove_ceph.taskmanager.manager.Manager takes backups. All taskmanagers must agree.',
+)
+
+_LEVELS = [str(level) for level in Level]
+
+OPTS = [
+    cfg.StrOpt(
+        'tiers_file',
+        default='/etc/trove-ceph/tiers.yaml',
+        help='The file that describes the storage tiers. Backups of volumes on the back ends of '
+        'its volume types are taken by trove_ceph, all others by Trove. Read anew each time.',
+    ),
+    cfg.StrOpt(
+        'quiesce',
+        default=str(Level.NONE),
+        choices=_LEVELS,
+        help='How a server is held while the snapshot is made. none: not at all; the backup is '
+        'what a power cut would leave, which InnoDB recovers. ddl: statements that change tables\' '
+        'definitions wait (LOCK INSTANCE FOR BACKUP). freeze: all writes wait.',
+    ),
+    cfg.DictOpt(
+        'quiesce_by_datastore',
+        default={},
+        help='Other levels for datastores, or for one version of a datastore: '
+        '"mysql:ddl,mysql/8.4:freeze". A version has precedence over its datastore.',
+    ),
+    cfg.StrOpt(
+        'unsafe_action',
+        default=str(UnsafeAction.REFUSE),
+        choices=[str(action) for action in UnsafeAction],
+        help='What becomes of a backup of a server whose settings make its level unsafe. refuse: '
+        'it fails, and says which settings. raise: it is taken with freeze, which is recorded, '
+        'unless that does not help either.',
+    ),
+    cfg.IntOpt(
+        'quiesce_limit_sec',
+        default=20,
+        min=1,
+        max=120,
+        help='Seconds after which a server that is held goes on by itself, whatever has become of '
+        'those who hold it; the backup then fails. Clients that write wait for as long at most.',
+    ),
+    cfg.IntOpt(
+        'interrupted_after_min',
+        default=30,
+        min=10,
+        max=1440,
+        help='Minutes without a sign of life after which a backup that is being taken or deleted '
+        'is taken over by another taskmanager. Must be longer than any single step: a call of the '
+        'guest agent, or a request to Cinder.',
+    ),
+]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Make the ``[trove_ceph_backup]`` options readable on ``conf``; harmless when repeated."""
+    conf.register_group(GROUP)
+    conf.register_opts(OPTS, group=GROUP)

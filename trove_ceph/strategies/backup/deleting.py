@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deleting a backup, wherever it is; nothing else is touched that tenants have.
+
+A backup is complete by itself: what was taken after it, or was made from it, does not need it.
+"""
+
+import contextlib
+from typing import Any
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions, steps
+from trove_ceph.storage import job
+from trove_ceph.storage import model as storage_model
+from trove_ceph.strategies.backup import reclaiming, taking
+from trove_ceph.strategies.backup.tools import Tools
+
+LOG = logging.getLogger(__name__)
+
+#: A copy ends at its next piece.
+_CANCEL_TIMEOUT_SEC = 60
+_POLL_SEC = 0.5
+
+
+def delete(tools: Tools, backup_id: str) -> None:
+    """Delete a backup of ours, or carry on with it; tenants see it until all of it is gone.
+
+    :raises TroveCephError: not everything could be deleted; the reason is in its record
+    """
+    volume_id = tools.records.get(backup_id).volume_id
+    try:
+        steps.run(
+            f'deletion of backup {backup_id}',
+            Deleting(tools, backup_id).steps(),
+            None,
+            note=lambda *_: tools.records.beat(backup_id),
+        )
+    except Exception as error:
+        _note(tools, backup_id, error)
+        raise
+    if volume_id is not None:
+        reclaiming.reclaim_volume(tools, volume_id)
+    reclaiming.purge_trashed(tools)
+
+
+def _note(tools: Tools, backup_id: str, error: Exception) -> None:
+    try:
+        tools.records.note_not_deleted(backup_id, str(error) or type(error).__name__)
+        tools.trove.fail_deletion(backup_id)
+    except Exception:
+        LOG.exception('Backup %s was not deleted, which could not be written down', backup_id)
+
+
+class Deleting:
+    """One backup that is being deleted."""
+
+    def __init__(self, tools: Tools, backup_id: str):
+        self._tools = tools
+        self._records = tools.records
+        self._backup_id = backup_id
+
+    def steps(self) -> list[steps.Step[Any]]:
+        """Return the steps, which take no notice of their context; all roll forward."""
+        return [
+            steps.Step(
+                'begin the deletion',
+                lambda _: self._records.begin_deleting(self._backup_id, self._tools.worker),
+                commits=True,
+            ),
+            steps.Step('stop what reads the backup', lambda _: self._stop_jobs()),
+            steps.Step('delete the copy in the vault', lambda _: self._delete_copy()),
+            steps.Step(
+                'delete the snapshot',
+                lambda _: taking.remove_snapshot(self._tools, self._backup_id),
+            ),
+            # The record last: without it nobody would carry on.
+            steps.Step(
+                'show the backup no more',
+                lambda _: self._tools.trove.delete_backup(self._backup_id),
+            ),
+            steps.Step('forget the backup', lambda _: self._records.forget(self._backup_id)),
+        ]
+
+    def _stop_jobs(self) -> None:
+        record = self._records.find(self._backup_id)
+        if record is None:
+            return
+        places = filter(None, (record.place, record.copy))
+        locks = {job.snapshot_lock(place) for place in places}
+        deadline = self._tools.clock() + _CANCEL_TIMEOUT_SEC
+        while active := self._active_jobs(locks):
+            if self._tools.clock() >= deadline:
+                raise exceptions.BusyError(
+                    f'backup {self._backup_id}: is still read by {", ".join(map(str, active))}'
+                )
+            for one in active:
+                with contextlib.suppress(exceptions.NotFoundError):
+                    self._tools.storage.cancel(one.operation_id)
+            self._tools.sleep(_POLL_SEC)
+
+    def _active_jobs(self, locks: set[Any]) -> list[job.Job]:
+        return [
+            one
+            for one in self._tools.storage.list_jobs()
+            if one.state.is_active and locks.intersection(one.work.locks)
+        ]
+
+    def _delete_copy(self) -> None:
+        record = self._records.find(self._backup_id)
+        copy = record and record.copy
+        if not copy:
+            return
+        with contextlib.suppress(exceptions.NotFoundError):
+            self._tools.storage.remove_snapshot(copy)
+        others = self._records.in_vault(copy.pool, copy.image)
+        if all(one.backup_id == self._backup_id for one in others):
+            self._trash_vault(copy.of)
+        self._records.forget_copy(self._backup_id)
+
+    def _trash_vault(self, vault: storage_model.ImageRef) -> None:
+        """Give back an image of which no backup is left."""
+        try:
+            facts = self._tools.storage.describe(vault)
+        except exceptions.NotFoundError:
+            return
+        if any(not one.removed for one in facts.snapshots):
+            LOG.warning('%s stays: it has %s, of no known backup', vault, facts.obstacles())
+            return
+        reclaiming.trash(self._tools, vault, facts.image_id)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deleting an instance so that its backups live on, and its volume as long as they do.
+
+Trove has the volume deleted twice, by Nova together with the server and by its name afterwards,
+and takes no notice when Cinder refuses: the volume would stay for ever. Here both leave it alone,
+and it is deleted when its last backup is, or at once when there are none.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions, steps
+from trove_ceph.strategies.backup import model, reclaiming
+from trove_ceph.strategies.backup.tools import Tools
+
+LOG = logging.getLogger(__name__)
+
+#: A client that was killed counts as one of the image for half a minute.
+_CLOSING_SEC = 60
+_POLL_SEC = 5
+
+
+class InstanceDeletion:
+    """One instance that is being deleted.
+
+    :param delete: deletes the instance as Trove does, without its volume
+    """
+
+    def __init__(self, tools: Tools, instance: model.Instance, delete: Callable[[], None]):
+        self._tools = tools
+        self._instance = instance
+        self._delete = delete
+
+    def steps(self) -> list[steps.Step[Any]]:
+        """Return the steps, which take no notice of their context; all roll forward."""
+        return [
+            steps.Step(
+                'keep the volume from going with the server', lambda _: self._keep(), commits=True
+            ),
+            steps.Step('delete the instance', lambda _: self._delete_instance()),
+            steps.Step('give back the volume', lambda _: self._reclaim()),
+        ]
+
+    def _keep(self) -> None:
+        instance = self._instance
+        assert instance.volume_id is not None
+        self._tools.records.keep_volume(instance.volume_id, instance.id, instance.project_id)
+        if instance.server_id is None:
+            return
+        try:
+            self._tools.servers.keep_volume(instance.server_id, instance.volume_id)
+        except exceptions.ServiceUnavailableError as error:
+            # Cinder refuses as long as there are backups.
+            LOG.warning(
+                'Instance %s: Nova will ask for the deletion of volume %s: %s',
+                *(instance.id, instance.volume_id, error),
+            )
+
+    def _delete_instance(self) -> None:
+        found = self._tools.trove.find_instance(self._instance.id)
+        if found is not None and not found.is_deleted:
+            self._delete()
+
+    def _reclaim(self) -> None:
+        assert self._instance.volume_id is not None
+        deadline = self._tools.clock() + _CLOSING_SEC
+        while not reclaiming.reclaim_volume(self._tools, self._instance.volume_id):
+            if self._tools.clock() >= deadline:
+                # The periodic task carries on.
+                return
+            self._tools.sleep(_POLL_SEC)

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Giving back what is left of instances and backups, once nothing needs it any more.
+
+A volume is kept as long as Cinder has snapshots of it: they are backups, and tenants restore from
+them by Cinder. What clones read from, such as a volume from whose backup another instance was made,
+is moved to the trash of its pool, where Ceph keeps it until the last clone is gone or made
+independent; Cinder would copy all of it into each of them. Nothing here fails anybody: what cannot
+be done now is done later.
+"""
+
+import contextlib
+from typing import Any
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions, steps
+from trove_ceph.cinder import deletion
+from trove_ceph.db import model
+from trove_ceph.storage import job
+from trove_ceph.storage import model as storage_model
+from trove_ceph.strategies.backup.tools import Tools
+
+LOG = logging.getLogger(__name__)
+
+_PURGE_TIMEOUT_SEC = 600
+
+
+def reclaim(tools: Tools) -> None:
+    """Give back all that nothing needs any more; for several processes at once."""
+    for volume in tools.records.kept_volumes():
+        reclaim_volume(tools, volume.volume_id)
+    purge_trashed(tools)
+
+
+def purge_trashed(tools: Tools) -> None:
+    """Delete for good what lies in the trash and nothing reads from any more."""
+    for image in tools.records.trashed_images():
+        try:
+            _purge(tools, image)
+        except Exception as error:
+            LOG.warning('%s stays for now: %s', image, error)
+
+
+def reclaim_volume(tools: Tools, volume_id: str) -> bool:
+    """Delete the volume of an instance that is gone, unless something needs it.
+
+    :returns: False where another attempt may do what this one could not
+    """
+    kept = tools.records.find_kept_volume(volume_id)
+    if kept is None:
+        return True
+    subject = f'volume {volume_id} of deleted instance {kept.instance_id}'
+    try:
+        if reason := _find_need(tools, kept):
+            LOG.info('%s stays: %s', subject, reason)
+        else:
+            steps.run(subject, VolumeReclaiming(tools, volume_id).steps(), None)
+    except Exception as error:
+        LOG.warning('%s stays for now: %s', subject, error)
+        return False
+    return True
+
+
+def trash(tools: Tools, image: storage_model.ImageRef, image_id: str) -> None:
+    """Move an image to the trash, from where it is purged in time.
+
+    :raises BusyError: a client has it open
+    """
+    # Written down before: its id stays the same.
+    tools.records.note_trashed(image.pool, image_id, image.name)
+    with contextlib.suppress(exceptions.NotFoundError):
+        tools.storage.trash(image)
+
+
+def _find_need(tools: Tools, kept: model.KeptVolume) -> str | None:
+    instance = tools.trove.find_instance(kept.instance_id)
+    if instance is not None and not instance.is_deleted:
+        return 'the instance is not deleted yet'
+    if any(one.state in model.UNDER_WAY for one in tools.records.of_volume(kept.volume_id)):
+        return 'a backup of it is being worked on'
+    if found := tools.cinder.list_snapshots(kept.volume_id):
+        return f'it has {", ".join(map(str, found))}'
+    return None
+
+
+class VolumeReclaiming:
+    """Deletes a volume of which there are no backups."""
+
+    def __init__(self, tools: Tools, volume_id: str):
+        self._tools = tools
+        self._volume_id = volume_id
+
+    def steps(self) -> list[steps.Step[Any]]:
+        """Return the steps, which take no notice of their context; all roll forward."""
+        return [
+            steps.Step(
+                'move an image that clones read from to the trash',
+                lambda _: self._trash(),
+                commits=True,
+            ),
+            steps.Step('delete the volume', lambda _: self._delete()),
+            steps.Step(
+                'forget the volume', lambda _: self._tools.records.forget_volume(self._volume_id)
+            ),
+        ]
+
+    def _trash(self) -> None:
+        image = self._find_image()
+        if image is None:
+            return
+        facts = self._describe(image)
+        if facts is not None and facts.children and not _own_snapshots(facts):
+            trash(self._tools, image, facts.image_id)
+
+    def _delete(self) -> None:
+        image = self._find_image()
+        if image is None or self._describe(image) is None:
+            # Cinder has nothing to do in Ceph.
+            self._tools.cinder.delete_volume(self._volume_id)
+            self._tools.patience.until_gone(self._tools.cinder.find_volume, self._volume_id)
+            return
+        for step in deletion.VolumeDeletion(
+            self._tools.storage, self._tools.cinder, self._volume_id, self._tools.patience
+        ).steps():
+            step.do(None)
+
+    def _find_image(self) -> storage_model.ImageRef | None:
+        volume = self._tools.cinder.find_volume(self._volume_id)
+        return self._tools.place(volume) if volume else None
+
+    def _describe(self, image: storage_model.ImageRef) -> storage_model.ImageFacts | None:
+        with contextlib.suppress(exceptions.NotFoundError):
+            return self._tools.storage.describe(image)
+        return None
+
+
+def _own_snapshots(facts: storage_model.ImageFacts) -> list[str]:
+    return [one.name for one in facts.snapshots if not one.removed]
+
+
+def _purge(tools: Tools, image: model.TrashedImage) -> None:
+    for trashed in tools.storage.list_trash(image.pool):
+        if trashed.image_id == image.image_id:
+            if trashed.children:
+                LOG.info('%s stays: %s read from it', image, ', '.join(map(str, trashed.children)))
+                return
+            tools.storage.run(
+                f'purge.{image.image_id}',
+                job.Purge(image.pool, image.image_id),
+                _PURGE_TIMEOUT_SEC,
+            )
+    if _is_there(tools, image):
+        # Somebody is just about to move it there.
+        return
+    tools.records.forget_trashed(image.pool, image.image_id)
+
+
+def _is_there(tools: Tools, image: model.TrashedImage) -> bool:
+    with contextlib.suppress(exceptions.NotFoundError):
+        found = tools.storage.describe(storage_model.ImageRef(image.pool, image.name))
+        return found.image_id == image.image_id
+    return False

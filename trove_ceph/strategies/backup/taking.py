@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Taking a backup: a snapshot of the one image that holds data, redo and binary logs.
+
+The snapshot counts only once it is written down that the server was held as promised until it was
+made. One that is found without that, after an interruption, is removed and made again; one with it
+is kept, since what was true when it was made cannot be made true later.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from oslo_log import log as logging
+from oslo_utils import units
+
+from trove_ceph import exceptions, steps
+from trove_ceph.cinder import model as cinder_model
+from trove_ceph.cinder import snapshots
+from trove_ceph.storage import model as storage_model
+from trove_ceph.storage import names
+from trove_ceph.strategies.backup import holding, levels, model
+from trove_ceph.strategies.backup.model import Level
+from trove_ceph.strategies.backup.tools import Tools
+
+LOG = logging.getLogger(__name__)
+
+
+def take(tools: Tools, backup_id: str) -> None:
+    """Take a backup that Trove knows of, or carry on with it; tenants see how it ended.
+
+    :raises TroveCephError: it failed; nothing is left of it but the reason, in its record
+    """
+    try:
+        steps.run(
+            f'backup {backup_id}',
+            Taking(tools, backup_id).steps(),
+            None,
+            note=lambda *_: tools.records.beat(backup_id),
+        )
+    except Exception as error:
+        fail(tools, backup_id, error)
+        raise
+    tools.records.release(backup_id)
+
+
+def fail(tools: Tools, backup_id: str, error: Exception) -> None:
+    """Write down why a backup could not be taken."""
+    reasons = [str(error) or type(error).__name__, *getattr(error, '__notes__', ())]
+    try:
+        tools.records.note_failed(backup_id, '; '.join(reasons))
+        tools.trove.fail_backup(backup_id)
+    except Exception:
+        LOG.exception('Backup %s failed, which could not be written down', backup_id)
+
+
+def remove_snapshot(tools: Tools, backup_id: str) -> None:
+    """Have no snapshot of a backup be there, in Cinder or in Ceph; harmless when repeated.
+
+    Where it would be is taken from the record, since the instance may be gone.
+    """
+    record = tools.records.find(backup_id)
+    if record is None or record.place is None or record.volume_id is None:
+        return
+    # A snapshot without this would be made anew, this without a snapshot would not.
+    tools.records.forget_snapshot(backup_id)
+    wanted = _to_adopt(backup_id, record.place.of, record.volume_id)
+    for step in reversed(_adoption(tools, wanted).steps()):
+        if step.undo is not None:
+            step.undo(None)
+
+
+def _to_adopt(
+    backup_id: str, image: storage_model.ImageRef, volume_id: str, **facts: Any
+) -> cinder_model.SnapshotToAdopt:
+    snapshot = image.snapshot(names.snapshot_name('backup', backup_id))
+    # As Trove's own driver names them.
+    name = f'trove-{backup_id}-backup'
+    return cinder_model.SnapshotToAdopt(backup_id, snapshot, volume_id, name, **facts)
+
+
+def _adoption(
+    tools: Tools, wanted: cinder_model.SnapshotToAdopt, make: Callable[[], None] | None = None
+) -> snapshots.SnapshotAdoption:
+    return snapshots.SnapshotAdoption(
+        tools.storage, tools.cinder, wanted, make or _never, tools.patience
+    )
+
+
+def _never() -> None:
+    raise AssertionError('what is only undone makes nothing')
+
+
+class Taking:
+    """One backup that is being taken."""
+
+    def __init__(self, tools: Tools, backup_id: str):
+        self._tools = tools
+        self._records = tools.records
+        self._began = tools.clock()
+        self._backup_id = backup_id
+        self._wanted: model.TroveBackup
+        self._instance: model.Instance
+        self._image: storage_model.ImageRef
+        self._adoption: snapshots.SnapshotAdoption
+
+    def steps(self) -> list[steps.Step[Any]]:
+        """Return the steps, which take no notice of their context."""
+        return [
+            steps.Step(
+                'begin the backup',
+                lambda _: self._begin(),
+                undo=lambda _: remove_snapshot(self._tools, self._backup_id),
+            ),
+            steps.Step('find the volume', lambda _: self._find_volume()),
+            steps.Step('check the parent', lambda _: self._check_parent()),
+            steps.Step('check the volume', lambda _: self._check(None)),
+            steps.Step('check the settings of the server', lambda _: self._check_settings()),
+            steps.Step('take the snapshot', lambda _: self._take()),
+            steps.Step('make the snapshot known to Cinder', lambda _: self._manage(None)),
+            steps.Step(
+                'complete the backup', lambda _: self._complete(), undo=lambda _: self._begin()
+            ),
+        ]
+
+    def _begin(self) -> None:
+        found = self._tools.trove.find_backup(self._backup_id)
+        if found is None or found.is_deleted:
+            raise self._refuse('was deleted')
+        self._wanted = found
+        self._records.begin_taking(
+            found.id, found.instance_id, found.project_id, self._tools.worker, found.parent_id
+        )
+        self._tools.trove.begin_backup(found.id)
+
+    def _find_volume(self) -> None:
+        instance = self._tools.trove.find_instance(self._wanted.instance_id)
+        if instance is None or instance.is_deleted or instance.is_deleting:
+            raise self._refuse(f'instance {self._wanted.instance_id} was deleted')
+        volume = instance.volume_id and self._tools.cinder.find_volume(instance.volume_id)
+        if not volume:
+            raise self._refuse(f'instance {instance.id} has no volume')
+        image = self._tools.place(volume)
+        if image is None:
+            raise exceptions.NotAdoptableError(
+                f'{volume}: lies on {volume.backend}, which is in none of the tiers'
+            )
+        self._instance, self._image = instance, image
+        self._guest = self._tools.guest(instance.id)
+        self._adoption = self._adopt(volume.id)
+        check, take, manage = self._adoption.steps()
+        self._check, self._make_missing, self._manage = check.do, take.do, manage.do
+        self._records.note_place(
+            self._backup_id, image.snapshot(self._name), volume.id, volume.size_gib * units.Gi
+        )
+
+    def _adopt(self, volume_id: str) -> snapshots.SnapshotAdoption:
+        wanted = _to_adopt(
+            self._backup_id,
+            self._image,
+            volume_id,
+            description=self._wanted.description,
+            metadata={
+                'backup_id': self._backup_id,
+                'instance_id': self._instance.id,
+                'tenant_id': self._instance.project_id,
+                'datastore': self._instance.datastore,
+                'datastore_version': self._instance.version,
+            },
+        )
+        return _adoption(self._tools, wanted, self._make)
+
+    def _check_parent(self) -> None:
+        parent_id = self._records.get(self._backup_id).parent_id
+        if parent_id is None:
+            return
+        parent = self._tools.trove.find_backup(parent_id)
+        if parent is None or parent.instance_id != self._instance.id:
+            raise self._refuse(
+                f'its parent {parent_id} is no backup of instance {self._instance.id}'
+            )
+
+    def _check_settings(self) -> None:
+        if self._is_proved():
+            return
+        decision = levels.decide(
+            f'instance {self._instance.id}',
+            self._tools.policy.level_of(self._instance),
+            self._guest.check_backup_settings()['reasons'],
+            self._tools.policy.unsafe_action,
+        )
+        if decision.raised_from is not None:
+            LOG.warning(
+                'Backup %s of instance %s is taken with quiesce %s instead of %s: %s',
+                *(self._backup_id, self._instance.id, decision.level),
+                *(decision.raised_from, decision.because),
+            )
+        self._records.note_level(
+            self._backup_id, decision.level, decision.raised_from, decision.because
+        )
+
+    def _take(self) -> None:
+        if not self._is_proved():
+            with contextlib.suppress(exceptions.NotFoundError):
+                self._tools.storage.remove_snapshot(self._image.snapshot(self._name))
+        self._make_missing(None)
+
+    def _make(self) -> None:
+        record = self._records.get(self._backup_id)
+        with holding.held(
+            self._guest,
+            self._backup_id,
+            Level(record.quiesce or Level.NONE),
+            self._tools.policy.limit_sec,
+            self._tools.clock,
+        ) as hold:
+            facts = self._tools.storage.create_snapshot(self._image.snapshot(self._name))
+        self._records.note_snapshot(self._backup_id, facts.size_bytes, hold.seconds)
+
+    def _complete(self) -> None:
+        cinder_id = self._adoption.snapshot_id
+        snapshot = self._tools.cinder.find_snapshot(cinder_id)
+        if snapshot is None:
+            raise exceptions.NotFoundError(f'backup {self._backup_id}: no snapshot {cinder_id}')
+        took_sec = self._tools.clock() - self._began
+        self._records.note_taken(self._backup_id, snapshot.rbd_name, cinder_id, took_sec)
+        self._tools.trove.complete_backup(self._backup_id, cinder_id, snapshot.size_gib)
+
+    def _is_proved(self) -> bool:
+        return self._records.get(self._backup_id).snapshot_at is not None
+
+    @property
+    def _name(self) -> str:
+        return names.snapshot_name('backup', self._backup_id)
+
+    def _refuse(self, reason: str) -> exceptions.InvalidBackupError:
+        return exceptions.InvalidBackupError(f'backup {self._backup_id}: {reason}')

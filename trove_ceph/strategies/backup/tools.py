@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operations on backups ask of others."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from trove_ceph.cinder import client, settling
+from trove_ceph.cinder import model as cinder_model
+from trove_ceph.db import records
+from trove_ceph.storage import api
+from trove_ceph.storage import model as storage_model
+from trove_ceph.strategies.backup import model
+
+
+class Trove(Protocol):
+    """Trove's own tables: what tenants see."""
+
+    def find_instance(self, instance_id: str) -> model.Instance | None:
+        """Return an instance, a deleted one too."""
+
+    def find_backup(self, backup_id: str) -> model.TroveBackup | None:
+        """Return a backup, a deleted one too."""
+
+    def begin_backup(self, backup_id: str) -> None:
+        """Show it as being taken, complete by itself: deleting its parent must not delete it.
+
+        :raises NotFoundError: it is deleted
+        """
+
+    def complete_backup(self, backup_id: str, snapshot_id: str, size_gib: int) -> None:
+        """Show it as complete, and where it is.
+
+        :raises NotFoundError: it is deleted
+        """
+
+    def fail_backup(self, backup_id: str) -> None:
+        """Show that it could not be taken."""
+
+    def fail_deletion(self, backup_id: str) -> None:
+        """Show that it could not be deleted."""
+
+    def delete_backup(self, backup_id: str) -> None:
+        """Show it no more; harmless when repeated."""
+
+
+class Guest(Protocol):
+    """The guest agent of one instance; each raises ServiceUnavailableError when it fails."""
+
+    def check_backup_settings(self) -> Mapping[str, Any]: ...
+
+    def quiesce_for_backup(
+        self, backup_id: str, level: str, limit_sec: int
+    ) -> Mapping[str, Any]: ...
+
+    def release_after_backup(self, backup_id: str) -> Mapping[str, Any]: ...
+
+
+class Servers(Protocol):
+    """Nova."""
+
+    def keep_volume(self, server_id: str, volume_id: str) -> None:
+        """Have a volume not be deleted with its server; nothing if it is not attached.
+
+        :raises ServiceUnavailableError: Nova refused
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class Tools:
+    """Whom the operations ask.
+
+    :param place: where the image of a volume lies; None where it is none of our tiers'
+    :param guest: the guest agent of an instance, by its id
+    :param worker: who is working, in the records
+    """
+
+    storage: api.StorageAPI
+    cinder: client.Cinder
+    records: records.Records
+    trove: Trove
+    servers: Servers
+    guest: Callable[[str], Guest]
+    place: Callable[[cinder_model.Volume], storage_model.ImageRef | None]
+    worker: str
+    policy: model.Policy = dataclasses.field(default_factory=model.Policy)
+    patience: settling.Patience = dataclasses.field(default_factory=settling.Patience)
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep

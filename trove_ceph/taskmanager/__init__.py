@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs in trove-taskmanager.
+
+:mod:`manager` is named by Trove's option ``taskmanager_manager``, and delegates to the strategies.
+What differs from one version of Trove to the next is in :mod:`trove_tables` and
+:mod:`trove_instances`.
+"""

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operations ask, made from Trove's configuration."""
+
+import os
+from typing import Any
+
+from oslo_config import cfg
+from trove.common import clients_admin
+from trove.common.clients import normalize_url
+
+from trove_ceph.cinder import client
+from trove_ceph.db import records
+from trove_ceph.guestagent import api as guest_api
+from trove_ceph.storage import api as storage_api
+from trove_ceph.strategies.backup import model, tools
+from trove_ceph.taskmanager import nova, places, trove_tables
+
+
+def make_tools(conf: cfg.ConfigOpts, context: Any) -> tools.Tools:
+    """Return what works as the user of ``[service_credentials]``, who is an administrator.
+
+    :param context: of that user, for calls of guest agents
+    """
+    session = clients_admin.get_keystone_session()
+    region = conf.service_credentials.region_name
+    return tools.Tools(
+        storage=storage_api.StorageAPI(storage_api.connect(conf)),
+        cinder=client.Cinder.of_session(session, region_name=region, **_cinder_options(conf)),
+        records=records.Records(),
+        trove=trove_tables.TroveTables(),
+        servers=nova.Nova.of_session(session, region_name=region, **_nova_options(conf)),
+        guest=lambda instance_id: guest_api.API(context, instance_id),
+        place=places.Places(conf.trove_ceph_backup.tiers_file).find,
+        worker=f'{conf.host}:{os.getpid()}',
+        policy=policy_of(conf),
+    )
+
+
+def policy_of(conf: cfg.ConfigOpts) -> model.Policy:
+    """Return how backups are taken.
+
+    :raises ValueError: a datastore has a level that there is not
+    """
+    options = conf.trove_ceph_backup
+    levels = {name: model.Level(level) for name, level in options.quiesce_by_datastore.items()}
+    return model.Policy(
+        model.Level(options.quiesce),
+        levels,
+        model.UnsafeAction(options.unsafe_action),
+        options.quiesce_limit_sec,
+    )
+
+
+def _cinder_options(conf: cfg.ConfigOpts) -> dict[str, Any]:
+    options = {
+        'service_type': conf.cinder_service_type,
+        'endpoint_type': conf.cinder_endpoint_type,
+    }
+    if conf.cinder_url:
+        url = f'{normalize_url(conf.cinder_url)}{conf.service_credentials.project_id}'
+        options['endpoint_override'] = url
+    return options
+
+
+def _nova_options(conf: cfg.ConfigOpts) -> dict[str, Any]:
+    options = {
+        'service_type': conf.nova_compute_service_type,
+        'endpoint_type': conf.nova_compute_endpoint_type,
+    }
+    if conf.nova_compute_url:
+        options['endpoint_override'] = conf.nova_compute_url
+    return options

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trove's task manager on Ceph, named by ``[DEFAULT] taskmanager_manager``.
+
+Delegation only: what is done is in :mod:`trove_ceph.strategies`, and what is not ours, such as a
+backup in Swift or a volume elsewhere, is Trove's.
+"""
+
+import datetime
+import functools
+
+from oslo_log import log as logging
+from oslo_service import periodic_task
+from trove.common import cfg, notification
+from trove.taskmanager import manager
+
+from trove_ceph import exceptions, steps
+from trove_ceph.conf import taskmanager as taskmanager_conf
+from trove_ceph.db.model import State
+from trove_ceph.strategies.backup import (
+    deleting,
+    instance_deletion,
+    reclaiming,
+    resuming,
+    taking,
+)
+from trove_ceph.taskmanager import making, trove_instances, trove_tables
+
+LOG = logging.getLogger(__name__)
+CONF = cfg.CONF
+
+_SPACING_SEC = 300
+
+
+class Manager(manager.Manager):
+    """Trove's manager, whose backups cost the same at any size and survive their instances."""
+
+    def __init__(self):
+        taskmanager_conf.register(CONF)
+        # Wrong levels are to be seen at the start.
+        making.policy_of(CONF)
+        super().__init__()
+        # At first use, since none of those who are asked need be up when this starts; and no
+        # property, since Trove's profiler reads all of those at the start.
+        self._tools = functools.cache(
+            functools.partial(making.make_tools, CONF, self.admin_context)
+        )
+
+    def create_backup(self, context, backup_info, instance_id):
+        """Take a backup."""
+        if backup_info.get('storage_driver') != 'cinder' or not self._is_ours(instance_id):
+            super().create_backup(context, backup_info, instance_id)
+            return
+        with notification.EndNotification(context, backup_id=backup_info['id']):
+            try:
+                asked = self._tools()
+            except exceptions.TroveCephError:
+                trove_tables.TroveTables().fail_backup(backup_info['id'])
+                raise
+            taking.take(asked, backup_info['id'])
+
+    def delete_backup(self, context, backup_id):
+        """Delete a backup, and nothing that is complete without it."""
+        record = self._tools().records.find(backup_id)
+        if record is None:
+            super().delete_backup(context, backup_id)
+            return
+        with notification.EndNotification(context):
+            if record.state is State.DELETING:
+                # It was counted as gone when it was first asked for.
+                self._tools().trove.count_backup(record.project_id)
+            deleting.delete(self._tools(), backup_id)
+
+    def delete_instance(self, context, instance_id):
+        """Delete an instance; its backups stay, and its volume as long as they need it."""
+        found = trove_tables.TroveTables().find_instance(instance_id)
+        if found is None or found.volume_id is None or not self._is_ours(instance_id):
+            super().delete_instance(context, instance_id)
+            return
+        with notification.EndNotification(context):
+            deletion = instance_deletion.InstanceDeletion(
+                self._tools(),
+                found,
+                functools.partial(trove_instances.delete_but_volume, context, instance_id),
+            )
+            steps.run(f'deletion of instance {instance_id}', deletion.steps(), None)
+
+    @periodic_task.periodic_task(spacing=_SPACING_SEC)
+    def carry_on_with_backups(self, context):
+        """Carry on with backups that are neither there nor gone because a process ended."""
+        minutes = CONF.trove_ceph_backup.interrupted_after_min
+        resuming.carry_on(self._tools(), datetime.timedelta(minutes=minutes))
+
+    @periodic_task.periodic_task(spacing=_SPACING_SEC)
+    def reclaim_space(self, context):
+        """Give back what deleted instances and backups have left."""
+        reclaiming.reclaim(self._tools())
+
+    def _is_ours(self, instance_id: str) -> bool:
+        """Tell whether an instance's volume is one of the tiers'.
+
+        Of what cannot be told the answer is yes: it then fails with the reason, instead of being
+        done in another way.
+        """
+        found = trove_tables.TroveTables().find_instance(instance_id)
+        if found is None or found.volume_id is None:
+            return True
+        try:
+            volume = self._tools().cinder.find_volume(found.volume_id)
+            return volume is None or self._tools().place(volume) is not None
+        except exceptions.TroveCephError as error:
+            LOG.warning('Where the volume of instance %s lies: %s', instance_id, error)
+            return True

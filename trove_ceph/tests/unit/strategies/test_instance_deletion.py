@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.db.model import State
+from trove_ceph.storage import model
+from trove_ceph.strategies.backup import deleting, instance_deletion, reclaiming, taking
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies import world as worlds
+from trove_ceph.tests.unit.strategies.test_deleting import CLONE, take
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+
+def deletion(world, strike=None):
+    return instance_deletion.InstanceDeletion(
+        world.tools(strike), world.trove.find_instance(world.instance.id), world.delete_server
+    )
+
+
+def is_deleted(world):
+    return trove_database.instance(world.instance.id).deleted
+
+
+class WithBackupTest(worlds.RequestInterruptionTests, base.BaseTestCase):
+    """The volume stays as long as its backup, which can be restored by Cinder."""
+
+    def make_world(self):
+        world = worlds.World()
+        world.backup = take(world)
+        return world
+
+    def make_operation(self, world, strike=None):
+        return deletion(world, strike).steps(), None
+
+    def check_done(self, world):
+        self.assertTrue(is_deleted(world))
+        self.assertEqual([world.volume['id']], list(world.cinder.volumes))
+        self.assertEqual({world.volume_image.name}, world.images())
+        record = world.records.get(world.backup)
+        self.assertEqual([record.place.name], world.snapshots())
+        (kept,) = [one for one in world.records.kept_volumes() if one.volume_id == record.volume_id]
+        self.assertEqual(world.instance.id, kept.instance_id)
+        deleting.delete(world.tools(), world.backup)
+        self.assertEqual({}, world.cinder.volumes)
+        self.assertEqual(set(), world.images())
+        self.assertEqual([], world.trash())
+        self.assertIsNone(world.records.find_kept_volume(record.volume_id))
+
+    def check_undone(self, world):
+        raise AssertionError('a deletion is never undone')
+
+    def test_run_again_when_done(self):
+        world = self.make_world()
+        self._run(*self.make_operation(world))
+        self._run(*self.make_operation(world))
+        self.check_done(world)
+
+
+class WithoutBackupsTest(worlds.RequestInterruptionTests, base.BaseTestCase):
+    def make_world(self):
+        return worlds.World()
+
+    def make_operation(self, world, strike=None):
+        return deletion(world, strike).steps(), None
+
+    def check_done(self, world):
+        self.assertTrue(is_deleted(world))
+        reclaiming.reclaim(world.tools())
+        world.cinder.work()
+        self.assertEqual({}, world.cinder.volumes)
+        self.assertEqual(set(), world.images())
+        self.assertEqual([], world.trash())
+
+    def check_undone(self, world):
+        raise AssertionError('a deletion is never undone')
+
+
+class InstanceDeletionTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = worlds.World()
+
+    def run_steps(self):
+        self._run(deletion(self.world))
+
+    def _run(self, operation):
+        for step in operation.steps():
+            step.do(None)
+
+    def restore(self, backup_id):
+        """Have another instance read from a backup."""
+        place = self.world.records.get(backup_id).place
+        self.world.storage.clone(place, CLONE, model.ImageOptions())
+
+    def test_server_does_not_take_the_volume_along(self):
+        self.run_steps()
+        server_id = trove_database.instance(self.world.instance.id).compute_instance_id
+        self.assertEqual([(server_id, self.world.volume['id'])], self.world.servers.kept)
+
+    def test_nova_that_refuses_is_in_nobodys_way(self):
+        self.world.servers.is_down = True
+        self.run_steps()
+        self.assertTrue(is_deleted(self.world))
+        self.assertEqual(set(), self.world.images())
+
+    def test_volume_with_several_backups(self):
+        """Defect 7: Cinder refuses to delete the volume, which stays for ever."""
+        backups = [take(self.world) for _ in range(3)]
+        self.run_steps()
+        for backup in backups:
+            self.assertEqual({self.world.volume_image.name}, self.world.images())
+            deleting.delete(self.world.tools(), backup)
+        self.assertEqual(set(), self.world.images())
+        self.assertEqual({}, self.world.cinder.volumes)
+        self.assertEqual(self.world.cinder.true_usage(), self.world.cinder.counted_usage())
+
+    def test_volume_from_whose_backup_another_was_made(self):
+        """Cinder would copy everything into the other; the trash keeps it for nothing."""
+        backup = take(self.world)
+        self.restore(backup)
+        self.run_steps()
+        deleting.delete(self.world.tools(), backup)
+        self.assertEqual({}, self.world.cinder.volumes)
+        self.assertEqual([self.world.volume_image.name], self.world.trash())
+        self.assertIsNotNone(self.world.storage.describe(CLONE).parent)
+        reclaiming.reclaim(self.world.tools())
+        self.assertEqual([self.world.volume_image.name], self.world.trash())
+        self.world.storage.flatten(CLONE)
+        reclaiming.reclaim(self.world.tools())
+        self.assertEqual([], self.world.trash())
+        self.assertEqual({CLONE.name}, self.world.images())
+
+    def test_volume_of_a_deleted_backup_from_which_another_was_made(self):
+        backup = take(self.world)
+        self.restore(backup)
+        deleting.delete(self.world.tools(), backup)
+        self.run_steps()
+        self.assertEqual([self.world.volume_image.name], self.world.trash())
+        self.assertIsNotNone(self.world.storage.describe(CLONE).parent)
+
+    def test_trashing_is_interrupted_anywhere(self):
+        backup = take(self.world)
+        self.restore(backup)
+        deleting.delete(self.world.tools(), backup)
+        for number in range(40):
+            world = self.world = worlds.World()
+            backup = take(world)
+            self.restore(backup)
+            deleting.delete(world.tools(), backup)
+            strike = worlds.Strike(number, after=bool(number % 2))
+            try:
+                self._run(deletion(world, strike))
+            except interruption.Kill:
+                self.run_steps()
+            reclaiming.reclaim(world.tools())
+            world.cinder.work()
+            self.assertEqual({}, world.cinder.volumes)
+            self.assertEqual([world.volume_image.name], world.trash())
+            world.storage.flatten(CLONE)
+            reclaiming.reclaim(world.tools())
+            self.assertEqual([], world.trash())
+            if not strike.struck:
+                self.assertGreater(number, 5)
+                return
+        self.fail('it never ends')
+
+    def test_backup_that_is_being_taken(self):
+        backup = self.world.add_backup()
+        strike = worlds.Strike(7)
+        self.assertRaises(interruption.Kill, taking.take, self.world.tools(strike), backup.id)
+        self.run_steps()
+        self.assertEqual({self.world.volume_image.name}, self.world.images())
+        error = self.assertRaises(
+            exceptions.InvalidBackupError, taking.take, self.world.tools(), backup.id
+        )
+        self.assertIn('was deleted', str(error))
+        self.assertEqual(State.FAILED, self.world.records.get(backup.id).state)
+        reclaiming.reclaim(self.world.tools())
+        self.assertEqual(set(), self.world.images())
+
+    def test_image_that_is_still_open(self):
+        writer = self.world.storage.open_writer(self.world.volume_image)
+        self.run_steps()
+        self.assertEqual({self.world.volume_image.name}, self.world.images())
+        writer.close()
+        reclaiming.reclaim(self.world.tools())
+        self.assertEqual(set(), self.world.images())
+
+    def test_volume_of_an_instance_that_lives(self):
+        """A deletion that ended with its process before the instance was deleted."""
+        deletion(self.world).steps()[0].do(None)
+        reclaiming.reclaim(self.world.tools())
+        self.assertEqual({self.world.volume_image.name}, self.world.images())
+
+    def test_snapshot_by_hand(self):
+        """Cinder would leave the image in the trash, where nobody looks."""
+        self.world.storage.create_snapshot(self.world.volume_image.snapshot('by-hand'))
+        self.run_steps()
+        self.assertTrue(is_deleted(self.world))
+        self.assertEqual(['by-hand'], self.world.snapshots())
+        self.world.storage.remove_snapshot(self.world.volume_image.snapshot('by-hand'))
+        reclaiming.reclaim(self.world.tools())
+        self.assertEqual(set(), self.world.images())
+
+    def test_image_in_the_trash_is_not_forgotten_before_it_is_there(self):
+        facts = self.world.storage.describe(self.world.volume_image)
+        self.world.records.note_trashed('volumes', facts.image_id, facts.image.name)
+        reclaiming.purge_trashed(self.world.tools())
+        found = [one.image_id for one in self.world.records.trashed_images()]
+        self.assertIn(facts.image_id, found)

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime
+
+from oslotest import base
+from trove.backup.state import BackupState
+
+from trove_ceph import exceptions
+from trove_ceph.db.model import State
+from trove_ceph.strategies.backup import model, resuming, taking
+from trove_ceph.strategies.backup.model import Level, UnsafeAction
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies import world as worlds
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+UNFLUSHED = {
+    'code': 'sync-binlog',
+    'object': 'sync_binlog=0',
+    'remedy': 'sync_binlog = 1',
+    'freeze_suffices': True,
+}
+OUTSIDE = {
+    'code': 'outside-volume',
+    'object': 'redo log: /elsewhere',
+    'remedy': 'move it to the data volume',
+    'freeze_suffices': False,
+}
+
+
+class TakingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
+    level = Level.NONE
+
+    def make_world(self):
+        world = worlds.World()
+        world.policy = model.Policy(self.level, limit_sec=worlds.LIMIT_SEC)
+        world.parent = world.add_backup(state=BackupState.COMPLETED)
+        world.backup = world.add_backup(parent_id=world.parent.id)
+        return world
+
+    def make_operation(self, world, strike=None):
+        return taking.Taking(world.tools(strike), world.backup.id).steps(), None
+
+    def check_done(self, world):
+        world.cinder.work()
+        (snapshot,) = world.cinder.snapshots.values()
+        self.assertEqual('available', snapshot['status'])
+        self.assertEqual([f'snapshot-{snapshot["id"]}'], world.snapshots())
+        row = trove_database.backup(world.backup.id)
+        self.assertEqual(BackupState.COMPLETED, row.state)
+        self.assertEqual(f'cinder://{snapshot["id"]}', row.location)
+        self.assertEqual(1, row.size)
+        self.assertIsNone(row.parent_id)
+        record = world.records.get(world.backup.id)
+        self.assertEqual(State.TAKEN, record.state)
+        self.assertEqual(snapshot['id'], record.cinder_snapshot_id)
+        self.assertEqual(f'{world.volume_image}@snapshot-{snapshot["id"]}', str(record.place))
+        self.assertEqual(world.parent.id, record.parent_id)
+        self.assertEqual(self.level, record.quiesce)
+        self.assertIsNotNone(record.snapshot_at)
+        self.assertFalse(world.guest.is_held)
+        self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
+
+    def check_undone(self, world):
+        world.cinder.work()
+        self.assertEqual({}, world.cinder.snapshots)
+        self.assertEqual([], world.snapshots())
+        self.assertNotEqual(BackupState.COMPLETED, trove_database.backup(world.backup.id).state)
+        # A request to let go that was lost is made up for by the guest's own clock.
+        world.now += worlds.LIMIT_SEC + 10
+        self.assertFalse(world.guest.is_held)
+
+
+class FrozenInterruptionTest(TakingInterruptionTest):
+    level = Level.FREEZE
+
+
+class TakingTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = worlds.World()
+        self.backup = self.world.add_backup()
+
+    def take(self, strike=None, backup=None):
+        taking.take(self.world.tools(strike), (backup or self.backup).id)
+        return self.world.records.get((backup or self.backup).id)
+
+    def set_policy(self, **facts):
+        self.world.policy = model.Policy(limit_sec=worlds.LIMIT_SEC, **facts)
+
+    def assert_fails(self, error_class, *words, backup=None):
+        backup = backup or self.backup
+        error = self.assertRaises(error_class, self.take, backup=backup)
+        record = self.world.records.get(backup.id)
+        for word in words:
+            self.assertIn(word, str(error))
+            self.assertIn(word, record.error)
+        self.assertEqual(State.FAILED, record.state)
+        self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
+        self.world.cinder.work()
+        self.assertEqual({}, self.world.cinder.snapshots)
+        self.assertEqual([], self.world.snapshots())
+        self.assertFalse(self.world.guest.is_held)
+
+    # The default: nobody is asked to pause.
+
+    def test_without_quiesce_nobody_waits(self):
+        record = self.take()
+        asked = [event for event in self.world.events if event.startswith('guest')]
+        self.assertEqual(['guest check_backup_settings'], asked)
+        self.assertEqual([], self.world.guest.locks + self.world.guest.freezes)
+        self.assertEqual((Level.NONE, None), (record.quiesce, record.quiesced_sec))
+        self.assertEqual(worlds.fake_cinder.GIB, record.size_bytes)
+
+    def test_held_for_the_snapshot_and_nothing_else(self):
+        """Stock freezes until Cinder is ready, 2.4 seconds at least (defect 1)."""
+        for level in (Level.DDL, Level.FREEZE):
+            world = self.world = worlds.World()
+            self.set_policy(level=level)
+            record = self.take(backup=world.add_backup())
+            events = world.events
+            began = events.index('guest quiesce_for_backup')
+            self.assertEqual(
+                ['guest quiesce_for_backup', 'storage create_snapshot']
+                + ['guest release_after_backup'],
+                events[began : began + 3],
+            )
+            self.assertEqual(level, record.quiesce)
+            self.assertIsNotNone(record.quiesced_sec)
+            self.assertEqual(level is Level.FREEZE, bool(world.guest.freezes))
+
+    def test_level_by_datastore(self):
+        self.set_policy(levels={'mysql': Level.DDL, 'mysql/5.7': Level.FREEZE})
+        self.assertEqual(Level.DDL, self.take().quiesce)
+        self.set_policy(levels={'mysql': Level.DDL, 'mysql/9.7': Level.FREEZE})
+        self.assertEqual(Level.FREEZE, self.take(backup=self.world.add_backup()).quiesce)
+
+    # Settings.
+
+    def test_unsafe_settings_are_refused(self):
+        self.world.guest.reasons = [UNFLUSHED]
+        self.assert_fails(exceptions.UnsafeSettingsError, 'sync_binlog=0', 'sync_binlog = 1')
+        self.assertNotIn('storage create_snapshot', self.world.events)
+
+    def test_unsafe_settings_raise_the_level(self):
+        self.world.guest.reasons = [UNFLUSHED]
+        self.set_policy(unsafe_action=UnsafeAction.RAISE)
+        record = self.take()
+        self.assertEqual((Level.FREEZE, Level.NONE), (record.quiesce, record.raised_from))
+        self.assertIn('sync_binlog=0', record.raised_because)
+        self.assertTrue(self.world.guest.freezes)
+
+    def test_what_no_level_makes_safe(self):
+        self.world.guest.reasons = [UNFLUSHED, OUTSIDE]
+        self.set_policy(level=Level.FREEZE, unsafe_action=UnsafeAction.RAISE)
+        self.assert_fails(exceptions.UnsafeSettingsError, 'redo log: /elsewhere')
+
+    def test_frozen_is_safe_enough(self):
+        self.world.guest.reasons = [UNFLUSHED]
+        self.set_policy(level=Level.FREEZE)
+        record = self.take()
+        self.assertEqual((Level.FREEZE, None), (record.quiesce, record.raised_from))
+
+    # Defects of Trove's own driver.
+
+    def test_no_lock_leaks_when_the_taskmanager_dies(self):
+        """Defects 1 to 4: nothing thaws, and the lock stays with a pooled connection."""
+        self.set_policy(level=Level.FREEZE)
+        strike = worlds.Strike(self._number_of('storage create_snapshot'), after=True)
+        self.assertRaises(interruption.Kill, self.take, strike)
+        self.assertTrue(self.world.guest.is_held)
+        self.world.now += worlds.LIMIT_SEC + 10
+        self.assertFalse(self.world.guest.is_held)
+
+    def test_guest_that_does_not_answer(self):
+        """Defect 4: FTWRL leaks where pre fails, and post may overtake pre."""
+        self.set_policy(level=Level.FREEZE)
+        quiescing = self._number_of('guest quiesce_for_backup')
+        strike = worlds.Strike(quiescing, after=True, lost=True)
+        self.assertRaises(exceptions.ServiceUnavailableError, self.take, strike)
+        self.assertFalse(self.world.guest.is_held)
+        self.assertEqual([], self.world.snapshots())
+
+    def test_snapshot_that_comes_too_late(self):
+        """Defect 2: a lock that was lost before the snapshot goes unnoticed."""
+        self.set_policy(level=Level.FREEZE)
+        create = self.world.served.storage.create_snapshot
+
+        def slow(snapshot):
+            self.world.now += worlds.LIMIT_SEC + 1
+            create(snapshot)
+
+        self.world.served.storage._inner.create_snapshot = slow
+        self.assert_fails(exceptions.NotQuiescedError, 'went on before', 'the limit passed')
+
+    def test_failure_is_told_and_leaves_nothing(self):
+        """Defect 5: it ends in backup_create.end, and Cinder's snapshot stays."""
+        for self.world.cinder.failing in ('before', 'after'):
+            self.assert_fails(
+                exceptions.AdoptionFailedError, 'ended in error', backup=self.world.add_backup()
+            )
+
+    def test_cinder_that_is_slow_holds_nobody(self):
+        """Defect 1: the file system stays frozen while Cinder is polled."""
+        self.set_policy(level=Level.FREEZE)
+        self.world.cinder.lag = 5
+        record = self.take()
+        self.assertEqual(0, record.quiesced_sec)
+        self.assertGreater(record.take_sec, 1)
+
+    def test_quota_of_snapshots(self):
+        """Defect 12: the service's project has one; it is named, and nothing is left."""
+        self.world.cinder.limits[worlds.SERVICE, 'snapshots'] = 0
+        self.assert_fails(exceptions.QuotaExceededError, 'Quota exceeded for snapshots')
+
+    # Bad input.
+
+    def test_parent_of_another_instance(self):
+        other = trove_database.add_instance(self.world.project, None)
+        parent = trove_database.add_backup(other, state=BackupState.COMPLETED)
+        child = self.world.add_backup(parent_id=parent.id)
+        self.assert_fails(exceptions.InvalidBackupError, parent.id, backup=child)
+
+    def test_instance_that_was_deleted_meanwhile(self):
+        self.world.delete_server()
+        self.assert_fails(exceptions.InvalidBackupError, 'was deleted')
+
+    def test_volume_elsewhere(self):
+        self.world.volume['host'] = worlds.OTHER
+        self.assert_fails(exceptions.NotAdoptableError, worlds.OTHER, 'in none of the tiers')
+
+    def test_volume_that_is_gone(self):
+        del self.world.cinder.volumes[self.world.volume['id']]
+        self.assert_fails(exceptions.InvalidBackupError, 'has no volume')
+
+    def test_guest_that_is_down(self):
+        self.world.guest.is_down = True
+        self.assert_fails(exceptions.ServiceUnavailableError, 'guest agent')
+
+    def test_backup_that_was_deleted_meanwhile(self):
+        self.backup.update(deleted=True)
+        self.assertRaises(exceptions.InvalidBackupError, self.take)
+        self.assertEqual([], self.world.snapshots())
+
+    # After an interruption.
+
+    def test_snapshot_that_counts_is_not_taken_again(self):
+        managing = self._number_of('cinder POST')
+        self.assertRaises(interruption.Kill, self.take, worlds.Strike(managing))
+        (kept,) = self.world.storage.describe(self.world.volume_image).snapshots
+        self.take()
+        (found,) = self.world.storage.describe(self.world.volume_image).snapshots
+        self.assertEqual(kept.snapshot_id, found.snapshot_id)
+
+    def test_snapshot_of_unknown_worth_is_taken_again(self):
+        self.set_policy(level=Level.FREEZE)
+        created = self._number_of('storage create_snapshot')
+        self.assertRaises(interruption.Kill, self.take, worlds.Strike(created, after=True))
+        (lost,) = self.world.storage.describe(self.world.volume_image).snapshots
+        self.world.now += worlds.LIMIT_SEC + 10
+        self.take()
+        (found,) = self.world.storage.describe(self.world.volume_image).snapshots
+        self.assertNotEqual(lost.snapshot_id, found.snapshot_id)
+
+    def test_another_taskmanager_carries_on(self):
+        managing = self._number_of('cinder POST')
+        self.assertRaises(interruption.Kill, self.take, worlds.Strike(managing))
+        since = datetime.timedelta(seconds=-5)
+        resuming.carry_on(self.world.tools(), datetime.timedelta(hours=1))
+        self.assertEqual(State.TAKING, self.world.records.get(self.backup.id).state)
+        resuming.carry_on(self.world.tools(), since)
+        record = self.world.records.get(self.backup.id)
+        self.assertEqual((State.TAKEN, None), (record.state, record.worker))
+
+    def test_instance_that_was_deleted_after_an_interruption(self):
+        for event in ('cinder POST', 'storage create_snapshot'):
+            backup = self.world.add_backup()
+            number = self._number_of(event)
+            strike = worlds.Strike(number, after=True)
+            self.assertRaises(interruption.Kill, self.take, strike, backup)
+            trove_database.instance(self.world.instance.id).update(deleted=True)
+            self.assert_fails(exceptions.InvalidBackupError, 'was deleted', backup=backup)
+            trove_database.instance(self.world.instance.id).update(deleted=False)
+
+    def _number_of(self, event):
+        """Return the number of the first such request of a backup."""
+        other = worlds.World()
+        other.policy = self.world.policy
+        taking.take(other.tools(), other.add_backup().id)
+        return other.events.index(event)

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that backups are made of: Ceph, the storage service and Cinder in memory, Trove's and
+our own tables in SQLite, and a guest agent whose locks and freezes are its own.
+"""
+
+import functools
+import itertools
+import json
+import uuid
+
+import oslo_messaging as messaging
+from keystoneauth1 import exceptions as keystone_exceptions
+
+from trove_ceph import exceptions, steps
+from trove_ceph.cinder import settling
+from trove_ceph.db import records, tables
+from trove_ceph.guestagent import quiesce
+from trove_ceph.storage import api, model, wire
+from trove_ceph.strategies.backup import model as backup_model
+from trove_ceph.strategies.backup import tools
+from trove_ceph.taskmanager import trove_tables
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.cinder import fake_cinder
+from trove_ceph.tests.unit.db import database
+from trove_ceph.tests.unit.storage import service_world
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+NVME, OTHER = 'lab@nvme#nvme', 'lab@lvm#lvm'
+SERVICE = 'service'
+LIMIT_SEC = 20
+
+
+class World(service_world.World):
+    """What outlives a taskmanager: an instance that runs."""
+
+    def __init__(self, cinder_lag=0):
+        super().__init__()
+        self.cinder = fake_cinder.FakeCinder(self.cluster, {NVME: 'volumes'})
+        self.cinder.lag = cinder_lag
+        self.cinder.add_type('nvme')
+        self.volume = self.cinder.add_volume(SERVICE, NVME, status='in-use')
+        self.volume_image = self.cinder.image(self.volume)
+        self.project = f'project-{uuid.uuid4()}'
+        self.instance = trove_database.add_instance(self.project, self.volume['id'])
+        self.guest = Guest(self)
+        self.servers = Servers()
+        self.served = self.service()
+        self.records = records.Records(_emptied())
+        self.trove = trove_tables.TroveTables()
+        self.policy = backup_model.Policy(limit_sec=LIMIT_SEC)
+        # What was asked of whom, in order.
+        self.events = []
+
+    def add_backup(self, **facts):
+        return trove_database.add_backup(self.instance, **facts)
+
+    def tools(self, strike=None):
+        """Return what a new taskmanager works with.
+
+        :param strike: happens at one of its requests
+        """
+        strike = strike or Strike(None)
+        return tools.Tools(
+            storage=Storage(self, strike),
+            cinder=self.cinder.client(SERVICE, adapter=Adapter(self, strike)),
+            records=self.records,
+            trove=self.trove,
+            servers=self.servers,
+            guest=lambda instance_id: RemoteGuest(self, strike, instance_id),
+            place=self.place,
+            worker='test',
+            policy=self.policy,
+            patience=settling.Patience(10, clock=lambda: self.now, sleep=self.sleep),
+            clock=lambda: self.now,
+            sleep=self.sleep,
+        )
+
+    def place(self, volume):
+        pool = self.cinder.backends.get(volume.backend)
+        return pool and model.ImageRef(pool, volume.image_name)
+
+    # What tests look at.
+
+    def snapshots(self, image=None):
+        """Return the names of an image's snapshots; None: of the instance's volume."""
+        facts = self.storage.describe(image or self.volume_image)
+        return [one.name for one in facts.snapshots if not one.removed]
+
+    def images(self, pool='volumes'):
+        """Return the names of a pool's images, except for one that is of no volume."""
+        listed = (facts.image.name for facts in self.storage.describe_pool(pool))
+        return {name for name in listed if name != self.image.name}
+
+    def trash(self):
+        """Return the names of what lies in any trash."""
+        pools = self.cluster.capacities
+        return [one.name for pool in pools for one in self.storage.list_trash(pool)]
+
+    def delete_server(self):
+        """Detach the volume, as it is when a server is deleted, and forget the instance."""
+        self.volume['status'] = 'available'
+        trove_database.instance(self.instance.id).update(deleted=True)
+
+
+class Guest:
+    """The guest agent's real bookkeeping over locks and freezes that only pretend."""
+
+    def __init__(self, world):
+        self.world = world
+        self.reasons = []
+        self.locks, self.freezes = [], []
+        self.is_down = False
+        self.restart()
+
+    def restart(self):
+        """Lose all memory, as an agent that is killed; the freeze thaws with it."""
+        for pretended in self.locks + self.freezes:
+            pretended.close()
+        self._quiescer = quiesce.Quiescer(
+            lambda hold_sec: self._add(self.locks, Pretended(self.world, hold_sec)),
+            lambda limit_sec: self._add(self.freezes, Pretended(self.world, limit_sec)),
+            max_limit_sec=60,
+            clock=lambda: self.world.now,
+        )
+
+    @property
+    def is_held(self):
+        return any(one.is_held() for one in self.locks + self.freezes)
+
+    def check_backup_settings(self):
+        return {'reasons': self.reasons, 'gtid_executed': 'uuid:1-7'}
+
+    def quiesce_for_backup(self, backup_id, level, limit_sec):
+        return self._quiescer.quiesce(backup_id, level, limit_sec)
+
+    def release_after_backup(self, backup_id):
+        return self._quiescer.release(backup_id)
+
+    @staticmethod
+    def _add(where, pretended):
+        where.append(pretended)
+        return pretended
+
+
+class Pretended:
+    """A lock of the server, or a freeze of its volume, that ends by itself after its limit."""
+
+    def __init__(self, world, limit_sec):
+        self._world = world
+        self._limit_sec = limit_sec
+        self._until = None
+
+    def wait_until_ready(self):
+        pass
+
+    def freeze(self):
+        self._until = self._world.now + self._limit_sec
+        return 0.0
+
+    def lock_instance(self):
+        self._until = self._world.now + self._limit_sec
+
+    def lock_plain_tables(self):
+        return 0
+
+    def is_held(self):
+        return self._until is not None and self._world.now < self._until
+
+    is_frozen = is_held
+
+    def unlock(self):
+        lost = '' if self.is_held() else 'the limit passed'
+        self._until = None
+        return lost
+
+    thaw = unlock
+
+    def close(self):
+        self._until = None
+
+
+class Servers:
+    """Nova, as far as it is asked."""
+
+    def __init__(self):
+        self.kept = []
+        self.is_down = False
+
+    def keep_volume(self, server_id, volume_id):
+        if self.is_down:
+            raise exceptions.ServiceUnavailableError('Nova failed')
+        self.kept.append((server_id, volume_id))
+
+
+class Strike:
+    """Ends a taskmanager, or loses an answer, at one of its requests.
+
+    :param number: of the request, from 0; None: at none
+    """
+
+    def __init__(self, number, after=False, lost=False):
+        self._numbers = itertools.count()
+        self._number, self._after, self._lost = number, after, lost
+        self.struck = False
+
+    def around(self, request, unavailable):
+        """Do a request, unless it is struck before.
+
+        :param unavailable: what the caller sees where an answer is lost
+        """
+        struck = next(self._numbers) == self._number
+        self.struck = self.struck or struck
+        if struck and not self._after:
+            self._end(unavailable)
+        answer = request()
+        if struck:
+            self._end(unavailable)
+        return answer
+
+    def _end(self, unavailable):
+        raise unavailable if self._lost else interruption.Kill
+
+
+class Adapter(fake_cinder.Adapter):
+    """The network between us and Cinder."""
+
+    def __init__(self, world, strike):
+        super().__init__(world.cinder)
+        self._world, self._strike = world, strike
+
+    def send(self, request, **kwargs):
+        self._world.events.append(f'cinder {request.method}')
+        lost = keystone_exceptions.ConnectFailure('the connection was lost')
+        return self._strike.around(lambda: self._serve(request), lost)
+
+
+class Storage(api.StorageAPI):
+    """The storage service's client, whose bus is a call."""
+
+    def __init__(self, world, strike):
+        self._world, self._strike = world, strike
+        self._client = self
+        self._timeout_sec = 1
+        self._clock, self._sleep = lambda: world.now, world.sleep
+
+    def call(self, context, verb, **arguments):
+        self._world.events.append(f'storage {verb}')
+        return self._strike.around(
+            lambda: self._serve(verb, arguments), messaging.MessagingTimeout()
+        )
+
+    def _serve(self, verb, arguments):
+        crossed = {name: _cross(value) for name, value in arguments.items()}
+        try:
+            return _cross(getattr(self._world.served.endpoint, verb)({}, **crossed))
+        except messaging.ExpectedException as expected:
+            raise expected.exc_info[1] from None
+
+
+class RemoteGuest:
+    """The guest agent's client."""
+
+    def __init__(self, world, strike, instance_id):
+        assert instance_id == world.instance.id
+        self._world, self._strike = world, strike
+
+    def __getattr__(self, verb):
+        def ask(*arguments):
+            self._world.events.append(f'guest {verb}')
+            lost = exceptions.ServiceUnavailableError('guest agent: no answer')
+            return self._strike.around(lambda: self._serve(verb, arguments), lost)
+
+        return ask
+
+    def _serve(self, verb, arguments):
+        guest = self._world.guest
+        if guest.is_down:
+            raise exceptions.ServiceUnavailableError('guest agent: no answer')
+        try:
+            return json.loads(json.dumps(getattr(guest, verb)(*arguments)))
+        except exceptions.NotQuiescedError as error:
+            raise exceptions.ServiceUnavailableError(f'guest agent: {error}') from error
+
+
+class RequestInterruptionTests(interruption.InterruptionTests):
+    """Interrupts the operation at each request to whomever besides, before it and after it.
+
+    ``make_operation`` takes the strike.
+    """
+
+    def test_killed_at_each_request(self):
+        self._strike_each(interruption.Kill, lost=False)
+
+    def test_each_request_is_lost(self):
+        self._strike_each(exceptions.TroveCephError, lost=True)
+
+    def _strike_each(self, expected, lost):
+        for number, after in ((n, after) for n in itertools.count() for after in (False, True)):
+            world = self.make_world()
+            strike = Strike(number, after, lost)
+            operation, context = self.make_operation(world, strike)
+            with self._told_of(f'lost={lost} at request {number}, after={after}'):
+                try:
+                    steps.run('operation under test', operation, context)
+                except expected:
+                    self.assertTrue(strike.struck)
+                    if lost and not any(step.commits for step in operation):
+                        self.check_undone(world)
+                if not strike.struck:
+                    self.assertGreater(number, 3)
+                    return
+                # Locks of the guest end by themselves; who carries on comes later.
+                world.now += 120
+                steps.run('operation under test', *self.make_operation(world))
+                self.check_done(world)
+
+
+@functools.cache
+def _facade():
+    return database.facade(trove_database.path())
+
+
+def _emptied():
+    """Return the database without what is remembered of other worlds."""
+    with _facade().writer.get_engine().begin() as connection:
+        for table in tables.Base.metadata.sorted_tables:
+            connection.execute(table.delete())
+    return _facade()
+
+
+def _cross(value):
+    return wire.decode(json.loads(json.dumps(wire.encode(value))))

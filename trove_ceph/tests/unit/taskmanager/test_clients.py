@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guest agent, Nova, the tiers file and Trove's instances as the taskmanager sees them."""
+
+import io
+import json
+import types
+
+import fixtures
+import novaclient.exceptions
+import requests
+from keystoneauth1 import session
+from oslo_messaging.rpc.client import RemoteError
+from oslotest import base
+from trove.common import context as trove_context
+from trove.instance import models as instance_models
+from trove.instance.tasks import InstanceTasks
+
+from trove_ceph import exceptions
+from trove_ceph.cinder import model as cinder_model
+from trove_ceph.guestagent import api as guest_api
+from trove_ceph.guestagent import manager as guest_manager
+from trove_ceph.taskmanager import nova, places, trove_instances
+from trove_ceph.tests.unit.cinder import fake_cinder
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+TIERS = """
+tiers:
+  nvme:
+    purpose: data
+    device_class: nvme
+    pool: volumes-nvme
+    copies: 2
+    placement_groups: {count: 32}
+    volume_type: {name: fast, backend: nvme}
+"""
+
+
+class GuestTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.asked = []
+        self.error = None
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove.guestagent.api.API.get_client', lambda *_arguments, **_options: self
+            )
+        )
+        self.guest = guest_api.API(trove_context.TroveContext(), 'instance')
+
+    def prepare(self, **_options):
+        return self
+
+    def call(self, _context, method, **arguments):
+        self.asked.append((method, arguments))
+        if self.error:
+            raise self.error
+        return {'held': True}
+
+    def test_calls_are_those_of_our_guest_manager(self):
+        self.guest.check_backup_settings()
+        self.guest.quiesce_for_backup('b', 'ddl', 20)
+        self.guest.release_after_backup('b')
+        for method, arguments in self.asked:
+            known = getattr(guest_manager.Manager, method).__code__
+            self.assertEqual(
+                ('self', 'context', *arguments), known.co_varnames[: known.co_argcount]
+            )
+
+    def test_errors_carry_the_reason(self):
+        self.error = RemoteError('NotQuiescedError', 'the volume is frozen already', [])
+        error = self.assertRaises(
+            exceptions.ServiceUnavailableError, self.guest.quiesce_for_backup, 'b', 'freeze', 20
+        )
+        self.assertIn('instance instance: quiesce_for_backup', str(error))
+        self.assertIn('the volume is frozen already', str(error))
+
+
+class NovaTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.requests, self.status = [], 200
+        http = requests.Session()
+        http.mount('http://', Adapter(self))
+        token = fake_cinder.Token('service', 'admin')
+        self.nova = nova.Nova.of_session(session.Session(token, session=http))
+
+    def test_volume_is_kept(self):
+        self.nova.keep_volume('server', 'volume')
+        (request,) = self.requests
+        self.assertEqual('PUT', request.method)
+        self.assertTrue(request.url.endswith('/servers/server/os-volume_attachments/volume'))
+        self.assertEqual(
+            {'volumeAttachment': {'volumeId': 'volume', 'delete_on_termination': False}},
+            json.loads(request.body),
+        )
+        version = request.headers['OpenStack-API-Version']
+        self.assertEqual('compute 2.85', version if isinstance(version, str) else version.decode())
+
+    def test_volume_that_is_not_attached(self):
+        self.status = 404
+        self.nova.keep_volume('server', 'volume')
+
+    def test_nova_that_refuses(self):
+        self.status = 409
+        error = self.assertRaises(
+            exceptions.ServiceUnavailableError, self.nova.keep_volume, 'server', 'volume'
+        )
+        self.assertIn('volume volume of server server', str(error))
+
+
+class Adapter(requests.adapters.BaseAdapter):
+    """Nova's side of the network."""
+
+    def __init__(self, test):
+        super().__init__()
+        self._test = test
+
+    def send(self, request, **_options):
+        self._test.requests.append(request)
+        response = requests.Response()
+        response.status_code = self._test.status
+        response.headers['Content-Type'] = 'application/json'
+        response.url, response.request = request.url, request
+        response.raw = io.BytesIO(b'{"volumeAttachment": {}}')
+        return response
+
+    def close(self):
+        """Nothing is held."""
+
+
+class PlacesTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = self.useFixture(fixtures.TempDir()).join('tiers.yaml')
+        with open(self.path, 'w') as tiers:
+            tiers.write(TIERS)
+
+    def find(self, backend, **facts):
+        volume = cinder_model.Volume(
+            'id', 'name', 'in-use', 1, backend, 'project', 'fast', {}, **facts
+        )
+        return places.Places(self.path).find(volume)
+
+    def test_back_ends(self):
+        self.assertEqual('volumes-nvme/volume-id', str(self.find('lab@nvme#nvme')))
+        self.assertEqual(
+            'volumes-nvme/volume-moved', str(self.find('lab@nvme#nvme', name_id='moved'))
+        )
+        for backend in ('lab@lvm#lvm', 'lab@nvme', None):
+            self.assertIsNone(self.find(backend))
+
+    def test_file_that_is_wrong(self):
+        with open(self.path, 'w') as tiers:
+            tiers.write('tiers: []')
+        self.assertRaises(exceptions.InvalidTiersError, self.find, 'lab@nvme#nvme')
+
+
+class InstancesTest(base.BaseTestCase):
+    """Trove's own deletion, of an instance whose server is gone."""
+
+    def setUp(self):
+        super().setUp()
+        trove_database.path()
+        self.instance = trove_database.add_instance('project', 'volume', region_id='lab')
+        neutron = types.SimpleNamespace(
+            list_ports=lambda **_: {'ports': []},
+            list_security_groups=lambda **_: {'security_groups': []},
+        )
+        notifier = types.SimpleNamespace(info=lambda *_: None)
+        server_groups = types.SimpleNamespace(list=lambda **_: [])
+        flavor = types.SimpleNamespace(name='small', ram=1024)
+        self.nova = types.SimpleNamespace(
+            servers=types.SimpleNamespace(get=self._gone),
+            server_groups=server_groups,
+            flavors=types.SimpleNamespace(get=lambda _: flavor),
+        )
+        for name, value in (
+            ('trove.common.clients.create_nova_client', lambda *_, **__: self.nova),
+            ('trove.common.clients.create_neutron_client', lambda *_, **__: neutron),
+            ('trove.common.clients.create_cinder_client', self._never),
+            ('trove.rpc.get_notifier', lambda **_: notifier),
+        ):
+            self.useFixture(fixtures.MonkeyPatch(name, value))
+
+    def _gone(self, _server_id):
+        raise novaclient.exceptions.NotFound(404)
+
+    def _never(self, *_arguments, **_options):
+        raise AssertionError('Cinder is not asked')
+
+    def test_deleted_without_asking_cinder(self):
+        context = trove_context.TroveContext(project_id='project', user_id='user')
+        trove_instances.delete_but_volume(context, self.instance.id)
+        found = trove_database.instance(self.instance.id)
+        self.assertTrue(found.deleted)
+        self.assertEqual(InstanceTasks.NONE, found.task_status)
+        self.assertEqual('volume', found.volume_id)
+
+    def test_trove_looks_for_volumes_where_we_hide_them(self):
+        """A later Trove may do it otherwise."""
+        code = instance_models.BaseInstance._delete_resources.__code__
+        self.assertIn('volume_client', code.co_names)
+        self.assertEqual([], trove_instances._Built.volume_client.volumes.list(search_opts={}))

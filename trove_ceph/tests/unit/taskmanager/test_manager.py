@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is ours and what is Trove's, and what Trove's listeners are told."""
+
+import inspect
+import types
+
+import fixtures
+from oslotest import base
+from trove.backup.state import BackupState
+from trove.common import cfg as trove_cfg
+from trove.common import context as trove_context
+from trove.common import notification
+
+from trove_ceph import exceptions
+from trove_ceph.db.model import State
+from trove_ceph.strategies.backup import taking
+from trove_ceph.taskmanager import manager
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies import world as worlds
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+CONF = trove_cfg.CONF
+
+
+class ManagerTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = worlds.World()
+        self.patch('trove_ceph.taskmanager.making.make_tools', lambda *_: self.world.tools())
+        self.told = []
+        notifier = types.SimpleNamespace(
+            info=lambda context, event, payload: self.told.append((event, dict(payload)))
+        )
+        self.patch('trove.rpc.get_notifier', lambda **_: notifier)
+        self.stock = []
+        for verb in ('create_backup', 'delete_backup', 'delete_instance'):
+            self.patch(f'trove.taskmanager.manager.Manager.{verb}', self._record(verb))
+        self.manager = manager.Manager()
+        self.addCleanup(CONF.clear_override, 'quiesce', 'trove_ceph_backup')
+
+    def patch(self, name, value):
+        self.useFixture(fixtures.MonkeyPatch(name, value))
+
+    def _record(self, verb):
+        return lambda _manager, _context, *arguments: self.stock.append((verb, *arguments))
+
+    def context(self, kind):
+        made = trove_context.TroveContext(project_id=self.world.project, user_id='user')
+        made.notification = kind(
+            made,
+            request_id='request',
+            tenant_id=self.world.project,
+            client_ip='192.0.2.1',
+            server_ip='192.0.2.2',
+            server_type='taskmanager',
+        )
+        return made
+
+    def create(self, backup, driver='cinder'):
+        self.manager.create_backup(
+            self.context(notification.DBaaSBackupCreate),
+            {'id': backup.id, 'storage_driver': driver},
+            self.world.instance.id,
+        )
+
+    def delete(self, backup):
+        self.manager.delete_backup(self.context(notification.DBaaSBackupDelete), backup.id)
+
+    def delete_instance(self):
+        self.manager.delete_instance(
+            self.context(notification.DBaaSInstanceDelete), self.world.instance.id
+        )
+
+    def test_backup_from_the_beginning_to_the_end(self):
+        backup = self.world.add_backup()
+        self.create(backup)
+        self.assertEqual(BackupState.COMPLETED, trove_database.backup(backup.id).state)
+        self.delete(backup)
+        self.assertTrue(trove_database.backup(backup.id).deleted)
+        self.assertEqual(
+            ['dbaas.backup_create.end', 'dbaas.backup_delete.end'],
+            [event for event, _payload in self.told],
+        )
+        self.assertEqual(backup.id, self.told[0][1]['backup_id'])
+        self.assertEqual([], self.stock)
+
+    def test_failure_is_no_end(self):
+        """Defect 5: a backup that failed is told of as one that was taken."""
+        self.world.guest.is_down = True
+        backup = self.world.add_backup()
+        self.assertRaises(exceptions.ServiceUnavailableError, self.create, backup)
+        self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
+        ((event, payload),) = self.told
+        self.assertEqual('dbaas.backup_create.error', event)
+        self.assertIn('guest agent', payload['message'])
+
+    def test_cloud_that_cannot_be_reached(self):
+        def fail(*_arguments):
+            raise exceptions.ServiceUnavailableError('Keystone is down')
+
+        self.patch('trove_ceph.taskmanager.making.make_tools', fail)
+        self.manager = manager.Manager()
+        backup = self.world.add_backup()
+        self.assertRaises(exceptions.ServiceUnavailableError, self.create, backup)
+        self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
+        self.assertEqual(['dbaas.backup_create.error'], [event for event, _ in self.told])
+
+    def test_backups_that_are_not_ours(self):
+        backup = self.world.add_backup()
+        self.create(backup, driver='swift')
+        self.world.volume['host'] = worlds.OTHER
+        self.create(backup)
+        self.assertEqual(['create_backup'] * 2, [verb for verb, *_ in self.stock])
+        self.delete(backup)
+        self.assertEqual(('delete_backup', backup.id), self.stock[-1])
+        self.assertEqual([], self.told)
+        self.assertEqual(BackupState.NEW, trove_database.backup(backup.id).state)
+
+    def test_deletion_that_was_asked_for_twice(self):
+        backup = self.world.add_backup()
+        self.create(backup)
+        (snapshot,) = self.world.cinder.snapshots.values()
+        snapshot['status'] = 'backing-up'
+        counted = []
+        self.world.trove.count_backup = counted.append
+        self.assertRaises(exceptions.ServiceUnavailableError, self.delete, backup)
+        self.assertEqual([], counted)
+        snapshot['status'] = 'available'
+        self.delete(backup)
+        self.assertEqual([self.world.project], counted)
+
+    def test_instance(self):
+        deleted = []
+
+        def delete(context, instance_id):
+            deleted.append(instance_id)
+            self.world.delete_server()
+
+        self.patch('trove_ceph.taskmanager.trove_instances.delete_but_volume', delete)
+        backup = self.world.add_backup()
+        self.create(backup)
+        self.delete_instance()
+        self.assertEqual([self.world.instance.id], deleted)
+        self.assertEqual({self.world.volume_image.name}, self.world.images())
+        self.assertEqual('dbaas.instance_delete.end', self.told[-1][0])
+        self.delete(backup)
+        self.assertEqual(set(), self.world.images())
+
+    def test_instances_that_are_not_ours(self):
+        self.world.volume['host'] = worlds.OTHER
+        self.delete_instance()
+        trove_database.instance(self.world.instance.id).update(volume_id=None)
+        self.delete_instance()
+        self.assertEqual([('delete_instance', self.world.instance.id)] * 2, self.stock)
+
+    def test_periodic_tasks(self):
+        names = {name for name, _task in self.manager._periodic_tasks}
+        self.assertTrue({'carry_on_with_backups', 'reclaim_space'} <= names, names)
+        backup = self.world.add_backup()
+        self.assertRaises(
+            interruption.Kill, taking.take, self.world.tools(worlds.Strike(5)), backup.id
+        )
+        self.manager.carry_on_with_backups(None)
+        self.assertEqual(State.TAKING, self.world.records.get(backup.id).state)
+        self.manager.reclaim_space(None)
+
+    def test_levels_that_there_are_not(self):
+        CONF.set_override('quiesce_by_datastore', {'mysql': 'deep'}, 'trove_ceph_backup')
+        self.addCleanup(CONF.clear_override, 'quiesce_by_datastore', 'trove_ceph_backup')
+        self.assertRaisesRegex(ValueError, 'deep', manager.Manager)
+        self.assertRaises(ValueError, CONF.set_override, 'quiesce', 'deep', 'trove_ceph_backup')
+
+    def test_nobody_is_asked_at_the_start(self):
+        """Trove's profiler reads every attribute of the manager."""
+
+        def fail(*_arguments):
+            raise AssertionError('asked')
+
+        self.patch('trove_ceph.taskmanager.making.make_tools', fail)
+        for name, _value in inspect.getmembers(manager.Manager()):
+            self.assertIsInstance(name, str)

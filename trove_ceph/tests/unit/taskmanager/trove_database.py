@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trove's own database in a file: its real tables and models, one for the whole process."""
+
+import functools
+import os
+import tempfile
+import uuid
+
+from trove.backup import models as backup_models
+from trove.backup.state import BackupState
+from trove.common import cfg as trove_cfg
+from trove.datastore import models as datastore_models
+from trove.db import get_db_api
+from trove.db.sqlalchemy import session
+from trove.instance import models as instance_models
+from trove.instance import service_status
+from trove.instance.tasks import InstanceTasks
+
+from trove_ceph.tests.unit.db import database
+
+CONF = trove_cfg.CONF
+
+# Made on import: what tests make goes with them.
+_DIRECTORY = tempfile.TemporaryDirectory(prefix='trove-ceph-test-')
+
+
+@functools.cache
+def path():
+    """Make the database with Trove's tables and ours, and return where it is."""
+    found = os.path.join(_DIRECTORY.name, 'trove.sqlite')
+    CONF.set_override('connection', f'sqlite:///{found}', 'database')
+    get_db_api().db_sync(CONF)
+    session.configure_db()
+    database.with_tables(found)
+    return found
+
+
+@functools.cache
+def datastore_version():
+    """Return the id of version 9.7 of the datastore ``mysql``."""
+    path()
+    store = datastore_models.DBDatastore.create(name='mysql', default_version_id=None)
+    version = datastore_models.DBDatastoreVersion.create(
+        datastore_id=store.id,
+        name='9.7',
+        manager='mysql',
+        image_id='image',
+        packages='',
+        active=True,
+        version='9.7',
+    )
+    return version.id
+
+
+def add_instance(project_id, volume_id, **facts):
+    """Return a new instance that runs."""
+    instance = instance_models.DBInstance.create(
+        task_status=facts.pop('task_status', InstanceTasks.NONE),
+        name='db1',
+        tenant_id=project_id,
+        volume_id=volume_id,
+        volume_size=1,
+        flavor_id='1',
+        compute_instance_id=facts.pop('server_id', str(uuid.uuid4())),
+        datastore_version_id=facts.pop('version_id', None) or datastore_version(),
+        **facts,
+    )
+    instance_models.InstanceServiceStatus.create(
+        instance_id=instance.id, status=service_status.ServiceStatuses.HEALTHY
+    )
+    return instance
+
+
+def add_backup(instance, **facts):
+    """Return a backup as Trove's API leaves it when it asks the taskmanager."""
+    values = {
+        'name': 'nightly',
+        'description': 'of the night',
+        'tenant_id': instance.tenant_id,
+        'instance_id': instance.id,
+        'state': BackupState.NEW,
+        'datastore_version_id': datastore_version(),
+        'storage_driver': 'cinder',
+        'backup_type': 'full',
+        'parent_id': None,
+    }
+    return backup_models.DBBackup.create(**values | facts)
+
+
+def backup(backup_id):
+    return backup_models.DBBackup.find_by(id=backup_id)
+
+
+def instance(instance_id):
+    return instance_models.DBInstance.find_by(id=instance_id)

@@ -5,7 +5,7 @@ import copy
 
 from oslo_config import cfg
 
-from trove_ceph.conf import guest, qos, storage, verification
+from trove_ceph.conf import guest, qos, storage, taskmanager, verification
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:

@@ -2,7 +2,7 @@
 from oslo_config import cfg
 from oslotest import base
 
-from trove_ceph.conf import guest, opts, storage, verification
+from trove_ceph.conf import guest, opts, storage, taskmanager, verification
 
 
 class OptsTestCase(base.BaseTestCase):
@@ -18,7 +18,7 @@ class OptsTestCase(base.BaseTestCase):
             self.assertEqual([opt.name for opt in module.OPTS], [opt.name for opt in groups[name]])
 
     def test_options_explain_themselves_and_are_bounded(self):
-        for opt in [*guest.OPTS, *storage.OPTS, *verification.OPTS]:
+        for opt in [*guest.OPTS, *storage.OPTS, *taskmanager.OPTS, *verification.OPTS]:
             self.assertGreater(len(opt.help), 50, opt.name)
             if isinstance(opt, (cfg.IntOpt, cfg.FloatOpt)):
                 self.assertIsNotNone(opt.type.min, opt.name)
@@ -26,7 +26,7 @@ class OptsTestCase(base.BaseTestCase):
 
     def test_registering_twice(self):
         conf = cfg.ConfigOpts()
-        for module in (guest, storage, verification):
+        for module in (guest, storage, taskmanager, verification):
             module.register(conf)
             module.register(conf)
         conf([])

@@ -11,9 +11,11 @@ far. A difference can be applied again over a part of itself, so a copy that was
 from there. What is left of another difference is rolled back first.
 """
 
+import contextlib
 import dataclasses
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 from oslo_log import log as logging
@@ -90,7 +92,8 @@ def copy(
     :param options: how the image is made
     :param compare_all: at the end read all of both and compare it byte for byte
     :raises AlreadyExistsError: the image holds something else
-    :raises NotFoundError: there is no complete copy of ``since``, or the source is not there
+    :raises NotFoundError: there is no complete copy of ``since``, or the source is not there, or
+        was removed meanwhile
     :raises BusyError: another client holds the image
     :raises NoSpaceError: the target is full; the message carries the fill
     :raises CorruptCopyError: the copy is not what its source is; the next call starts over
@@ -103,7 +106,15 @@ def copy(
     LOG.info('Copying %s to %s, since %s', snapshot, image, since or 'the beginning')
     try:
         with target.open_writer(image) as writer, source.open_reader(snapshot) as reader:
-            destination = _Destination(target, image, writer, origin, snapshot.name, since)
+            destination = _Destination(
+                target,
+                image,
+                writer,
+                origin,
+                snapshot.name,
+                since,
+                lambda: _origin(source, snapshot, since) == origin,
+            )
             if destination.is_complete():
                 return CopyReport(image.snapshot(snapshot.name))
             report = destination.receive(reader, limits, compare_all)
@@ -165,7 +176,9 @@ class _Destination:
         origin: Origin,
         name: str,
         since: str | None,
+        is_source_there: Callable[[], bool],
     ):
+        self._is_source_there = is_source_there
         self._target = target
         self._image = image
         self._writer = writer
@@ -286,7 +299,8 @@ class _Destination:
                     compared = verify.compare(reader, copied, None, limits, label)
                 else:
                     compared = verify.verify(reader, copied, self._since, expected, limits, label)
-        except exceptions.CorruptCopyError:
+            self._check_source()
+        except (exceptions.CorruptCopyError, exceptions.NotFoundError):
             # Forget how far it was: the next attempt starts from the base.
             self._remember(None, transfer.Mark())
             self._writer.remove_snapshot(self._name)
@@ -295,6 +309,15 @@ class _Destination:
         self._writer.set_metadata(_COPIED + self._name, entry)
         self._writer.set_metadata(_COPYING, None)
         return compared
+
+    def _check_source(self) -> None:
+        """Demand that the source was there until now: a removed snapshot is trimmed as we read."""
+        with contextlib.suppress(exceptions.NotFoundError):
+            if self._is_source_there():
+                return
+        raise exceptions.NotFoundError(
+            f'{self._image.snapshot(self._name)}: what it was copied from was removed meanwhile'
+        )
 
 
 def _load(facts: model.ImageFacts, key: str) -> dict[str, Any] | None:

@@ -69,6 +69,20 @@ class CopiesContract(storage.StorageContract):
         self.assertGreaterEqual(report.zeroed_bytes, 6 * MIB - 2 * 512)
         self.assert_copied(image, 's', 't')
 
+    def test_source_removed_meanwhile(self):
+        image = self.make_written()
+
+        def remove(progress):
+            if progress.phase == 'verifying' and self.storage.describe(image).snapshots:
+                self.other.remove_snapshot(image.snapshot('s'))
+
+        error = self.assertRaises(
+            exceptions.NotFoundError, self.copy, image, 's', limits=flow.Flow(progress=remove)
+        )
+        self.assertIn('was removed meanwhile', str(error))
+        self.assertEqual([], self.complete())
+        self.assertEqual((), self.storage.describe(self.vault).snapshots)
+
     def test_the_image_grew_and_shrank(self):
         image = self.make_written(size_mib=16)
         self.copy(image, 's')

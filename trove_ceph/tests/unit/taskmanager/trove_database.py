@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trove's own database in a file: its real tables and models, one for the whole process."""
 
+import contextlib
 import functools
 import os
+import sqlite3
 import tempfile
 import uuid
 
@@ -30,6 +32,9 @@ def path():
     found = os.path.join(_DIRECTORY.name, 'trove.sqlite')
     CONF.set_override('connection', f'sqlite:///{found}', 'database')
     get_db_api().db_sync(CONF)
+    # Trove leaves readers behind where it meets an error; they must be in no writer's way.
+    with contextlib.closing(sqlite3.connect(found)) as connection:
+        connection.execute('PRAGMA journal_mode=WAL')
     session.configure_db()
     database.with_tables(found)
     return found
@@ -48,6 +53,8 @@ def datastore_version():
         packages='',
         active=True,
         version='9.7',
+        registry_ext='trove_ceph.guestagent.manager.Manager',
+        repl_strategy='',
     )
     return version.id
 

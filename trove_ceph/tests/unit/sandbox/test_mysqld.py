@@ -7,7 +7,7 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.sandbox import installation, mysqld
+from trove_ceph.sandbox import confinement, installation, mysqld
 
 
 class FakeInstallation:
@@ -134,3 +134,8 @@ class InstallationTest(base.BaseTestCase):
         (self.cache / 'etc' / 'passwd').write_text('root:x:0:0::/:\n')
 
         self.assertRaises(exceptions.ServerFailedError, installation.Rootfs(self.cache).user)
+
+    def test_a_confined_server_is_whom_the_data_belongs_to(self):
+        confined = confinement.Confinement(1001, 1002, 2**30, 60)
+
+        self.assertEqual(('1001', 1001, 1002), installation.Rootfs(self.cache, confined).user())

@@ -39,13 +39,14 @@ _UNLOCK_AFTER_SEC = 5
 OpenLock = collections.abc.Callable[[int], backup_lock.BackupLock]
 #: Given the seconds after which the volume thaws by itself.
 OpenFreeze = collections.abc.Callable[[float], volume_freeze.VolumeFreeze]
+Clock = collections.abc.Callable[[], float]
 Answer = dict[str, typing.Any]
 
 
 class _Hold:
     """What is held for one backup; :meth:`take` takes all of it or nothing."""
 
-    def __init__(self, backup_id: str, level: str, limit_sec: int, clock):
+    def __init__(self, backup_id: str, level: str, limit_sec: int, clock: Clock):
         self.backup_id = backup_id
         self.level = level
         self._limit_sec = limit_sec
@@ -120,7 +121,7 @@ class Quiescer:
         open_lock: OpenLock,
         open_freeze: OpenFreeze,
         max_limit_sec: int,
-        clock: collections.abc.Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ):
         self._open_lock = open_lock
         self._open_freeze = open_freeze

@@ -5,6 +5,7 @@ import os
 import select
 import subprocess
 import time
+import typing
 
 from oslo_log import log as logging
 
@@ -109,5 +110,7 @@ class VolumeFreeze:
         return bool(select.select([_descriptor(self._process.stdout)], [], [], timeout_sec)[0])
 
 
-def _descriptor(pipe) -> int:
+def _descriptor(pipe: typing.IO[bytes] | None) -> int:
+    if pipe is None:
+        raise ValueError('the holder was started without pipes')
     return pipe.fileno()

@@ -368,5 +368,5 @@ def _translated() -> Iterator[None]:
         raise exceptions.ServiceUnavailableError(
             f'table {error.table}: is not there; run "trove-ceph-manage db sync"'
         ) from error
-    except oslo_db.exception.DBError as error:
+    except (oslo_db.exception.DBError, oslo_db.exception.CantStartEngineError) as error:
         raise exceptions.ServiceUnavailableError(f'the database failed: {error}') from error

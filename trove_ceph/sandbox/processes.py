@@ -51,7 +51,10 @@ def wait_until_gone(pid: int, timeout_sec: float) -> bool:
     except OSError:
         return True
     try:
-        return bool(select.select([handle], [], [], timeout_sec)[0])
+        # Not select, which refuses the descriptors of a process that has many open.
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        return bool(waiting.poll(timeout_sec * 1000))
     finally:
         os.close(handle)
 

@@ -165,8 +165,8 @@ class CephBackend(backend.Backend):
 
     def blocklist(self, addresses: Iterable[str], expire_sec: int) -> None:
         for address in addresses:
-            with self._link.translated(f'blocklisting {address}'):
-                self._link.cluster.blocklist_add(address, expire_sec)
+            with self._link.using() as cluster, self._link.translated(f'blocklisting {address}'):
+                cluster.blocklist_add(address, expire_sec)
 
     def unblocklist(self, addresses: Iterable[str]) -> None:
         listed = self.blocklisted()
@@ -183,8 +183,9 @@ class CephBackend(backend.Backend):
         with self._image(image, 'opening', read_only=True) as (handle, context):
             data_pool = description.data_pool_of(handle, context, self._link)
         groups = {pool['pool_name']: pool['pg_num'] for pool in self._link.ask('osd dump')['pools']}
-        with self._link.translated(f'waiting for the OSDs of {image}'):
-            self._link.cluster.wait_for_latest_osdmap()
+        subject = f'waiting for the OSDs of {image}'
+        with self._link.using() as cluster, self._link.translated(subject):
+            cluster.wait_for_latest_osdmap()
         for pool in filter(None, (image.pool, data_pool)):
             with self._pool(pool, f'asking each placement group of pool {pool}') as context:
                 _ask_each_group(context, groups[pool])

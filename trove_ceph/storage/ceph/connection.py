@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One connection to a cluster, and the one place where Ceph's errors become ours."""
 
+import collections
 import contextlib
 import errno
 import json
@@ -66,7 +67,9 @@ class Connection:
         }
         self._lock = threading.Lock()
         self._cluster: rados.Rados | None = None
-        self._forgotten: list[rados.Rados] = []
+        # Those that were cut off, until nobody uses them any more.
+        self._forgotten: set[rados.Rados] = set()
+        self._users: collections.Counter[rados.Rados] = collections.Counter()
 
     @property
     def cluster(self) -> rados.Rados:
@@ -75,16 +78,23 @@ class Connection:
         :raises CephUnreachableError: no monitor answered in time
         """
         with self._lock:
-            if self._cluster is None:
-                self._cluster = self._connect()
-            return self._cluster
+            return self._connected()
+
+    def _connected(self) -> rados.Rados:
+        if self._cluster is None:
+            self._cluster = self._connect()
+        return self._cluster
 
     def _connect(self) -> rados.Rados:
         subject = f'connecting as {self._user} by {self._conf}'
+        cluster = None
         try:
             cluster = rados.Rados(name=self._user, conffile=self._conf, conf=self._options)
             cluster.connect()
         except rados.Error as error:
+            if cluster is not None:
+                # It has opened sockets, and keeps them.
+                cluster.shutdown()
             if error.errno == errno.ENOENT:
                 raise exceptions.StorageError(
                     f'{subject}: there is no such file, or no keyring of this user'
@@ -102,10 +112,7 @@ class Connection:
     def close(self) -> None:
         """Disconnect, when nothing is open any more."""
         self._forget()
-        with self._lock:
-            # Nothing else gives back their threads and sockets.
-            while self._forgotten:
-                self._forgotten.pop().shutdown()
+        self._shut_down_unused()
 
     def _forget(self) -> None:
         """Let the next request connect anew; what other threads still do goes on as it can.
@@ -115,21 +122,48 @@ class Connection:
         """
         with self._lock:
             if self._cluster is not None:
-                self._forgotten.append(self._cluster)
+                self._forgotten.add(self._cluster)
                 self._cluster = None
+
+    def _shut_down_unused(self) -> None:
+        """Give back threads and sockets of what was forgotten, which nothing else does."""
+        with self._lock:
+            unused = {one for one in self._forgotten if not self._users[one]}
+            self._forgotten -= unused
+            for cluster in unused:
+                del self._users[cluster]
+        for cluster in unused:
+            cluster.shutdown()
+
+    @contextlib.contextmanager
+    def using(self) -> Iterator[rados.Rados]:
+        """Keep the connected handle while it is used, also when it is forgotten meanwhile.
+
+        :raises CephUnreachableError: no monitor answered in time
+        """
+        with self._lock:
+            cluster = self._connected()
+            self._users[cluster] += 1
+        try:
+            yield cluster
+        finally:
+            with self._lock:
+                self._users[cluster] -= 1
+            self._shut_down_unused()
 
     @contextlib.contextmanager
     def pool(self, name: str) -> Iterator[rados.Ioctx]:
         """Open a pool, so that writing to a full one fails instead of waiting."""
-        with self.translated(f'pool {name}'):
-            context = self.cluster.open_ioctx(name)
-        # CEPH_OSD_FLAG_FULL_TRY: the OSDs answer EDQUOT or ENOSPC. librbd hands it on to what it
-        # opens with this context, a data pool included.
-        context.set_osdmap_full_try()
-        try:
-            yield context
-        finally:
-            context.close()
+        with self.using() as cluster:
+            with self.translated(f'pool {name}'):
+                context = cluster.open_ioctx(name)
+            # CEPH_OSD_FLAG_FULL_TRY: the OSDs answer EDQUOT or ENOSPC. librbd hands it on to what
+            # it opens with this context, a data pool included.
+            context.set_osdmap_full_try()
+            try:
+                yield context
+            finally:
+                context.close()
 
     @contextlib.contextmanager
     def translated(self, subject: str, pools: Sequence[str] = ()) -> Iterator[None]:
@@ -171,8 +205,8 @@ class Connection:
     def ask(self, prefix: str, **arguments: Any) -> Any:
         """Ask the monitors and return the decoded answer."""
         request = json.dumps({'prefix': prefix, 'format': 'json', **arguments})
-        with self.translated(prefix):
-            code, output, _ = self.cluster.mon_command(request, b'')
+        with self.using() as cluster, self.translated(prefix):
+            code, output, _ = cluster.mon_command(request, b'')
             if code:
                 raise rados.OSError(prefix, errno=-code)
         # Lists of lists come one after another, unseparated.

@@ -93,8 +93,9 @@ class Flattening:
             if self._is_called_off():
                 # Tried again until it works: Ceph may not answer just now.
                 with contextlib.suppress(exceptions.StorageError):
-                    with self._link.translated(f'blocklisting {address}'):
-                        self._link.cluster.blocklist_add(address, _EXPIRE_SEC)
+                    subject = f'blocklisting {address}'
+                    with self._link.using() as cluster, self._link.translated(subject):
+                        cluster.blocklist_add(address, _EXPIRE_SEC)
                     return
 
 

@@ -13,9 +13,16 @@ USER = 'client.trove-ceph-storage'
 FULL_TIMEOUT_SEC = 90
 
 
-def connect(cluster, **options):
-    """A client of its own, as another process would be."""
-    return backend.CephBackend(connection.Connection(str(cluster.conf), USER, **options))
+def link(case, cluster, user=USER, **options):
+    """A connection of its own, as another process would have, until the test ends."""
+    made = connection.Connection(str(cluster.conf), user, **options)
+    case.addCleanup(made.close)
+    return made
+
+
+def connect(case, cluster, user=USER, **options):
+    """A client of its own, until the test ends."""
+    return backend.CephBackend(link(case, cluster, user, **options))
 
 
 class CephStorageTestCase(base.FunctionalTestCase):
@@ -26,7 +33,7 @@ class CephStorageTestCase(base.FunctionalTestCase):
     def setUp(self):
         super().setUp()
         self.cluster = ceph.shared_cluster()
-        self.storage, self.other, self.third = (connect(self.cluster) for _ in range(3))
+        self.storage, self.other, self.third = (connect(self, self.cluster) for _ in range(3))
 
     def fill(self, pool):
         """Have a pool take no more data, by a quota."""

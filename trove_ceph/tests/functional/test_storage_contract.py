@@ -3,7 +3,7 @@
 
 import time
 
-from trove_ceph.storage.ceph import connection, ledger
+from trove_ceph.storage.ceph import ledger
 from trove_ceph.tests.contract import (
     storage_copies,
     storage_fencing,
@@ -31,8 +31,7 @@ class LedgerTest(storage_ledger.LedgerContract, storage.CephStorageTestCase):
         self.ledger, self.other_ledger = (self._ledger() for _ in range(2))
 
     def _ledger(self):
-        link = connection.Connection(str(self.cluster.conf), storage.USER)
-        return ledger.CephLedger(link)
+        return ledger.CephLedger(storage.link(self, self.cluster))
 
     def let_expire(self, seconds):
         time.sleep(seconds)

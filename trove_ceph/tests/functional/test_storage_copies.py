@@ -105,7 +105,7 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         elsewhere.start()
         tiers = {'far': ceph.tier('data', 'ssd', 'far', 2, 8)}
         elsewhere.apply({'tiers': tiers, 'users': {storage.USER: {'role': 'storage'}}})
-        far, vault = storage.connect(elsewhere), model.ImageRef('far', 'vault')
+        far, vault = storage.connect(self, elsewhere), model.ImageRef('far', 'vault')
         self.assertNotEqual(self.storage.cluster_id, far.cluster_id)
 
         image = self.make_written()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage when Ceph does not answer, dies in the middle, or refuses the key."""
 
+import os
 import threading
 import time
 
 from trove_ceph import exceptions
 from trove_ceph.storage import copying, flow, model
-from trove_ceph.storage.ceph import backend, connection
 from trove_ceph.tests.functional import base, ceph, storage
 
 MIB = model.MIB
@@ -26,7 +26,7 @@ class FailuresTest(base.FunctionalTestCase):
         tiers = {'p': ceph.tier('data', 'ssd', 'p', 2, 8)}
         self.cluster.apply({'tiers': tiers, 'users': {storage.USER: {'role': 'storage'}}})
         self.storage = storage.connect(
-            self.cluster, connect_timeout_sec=TIMEOUT_SEC, operation_timeout_sec=TIMEOUT_SEC
+            self, self.cluster, connect_timeout_sec=TIMEOUT_SEC, operation_timeout_sec=TIMEOUT_SEC
         )
         self.image = model.ImageRef('p', 'image')
         self.storage.create_image(self.image, 64 * MIB, model.ImageOptions())
@@ -57,10 +57,15 @@ class FailuresTest(base.FunctionalTestCase):
         pid = self.cluster.pids()['mon.a']
         ceph.kill_all([pid])
         fresh = storage.connect(
-            self.cluster, connect_timeout_sec=TIMEOUT_SEC, operation_timeout_sec=TIMEOUT_SEC
+            self, self.cluster, connect_timeout_sec=TIMEOUT_SEC, operation_timeout_sec=TIMEOUT_SEC
         )
         self._assert_unreachable(fresh.describe, self.image)
         self._assert_unreachable(self.storage.usage, 'p')
+        # Whoever tries again and again does not run out of sockets.
+        before = len(os.listdir('/proc/self/fd'))
+        for _ in range(4):
+            self._assert_unreachable(self.storage.usage, 'p')
+        self.assertLess(len(os.listdir('/proc/self/fd')), before + 10)
         self._assert_unreachable(self.storage.create_snapshot, self.image.snapshot('t'))
         self.cluster.start()
         for storage_ in (fresh, self.storage):
@@ -96,7 +101,7 @@ class FailuresTest(base.FunctionalTestCase):
             if user == 'client.weak':
                 caps = ['mon', 'profile rbd', 'osd', 'profile rbd-read-only pool=p']
                 key = self._make_user(user, caps)
-            weak = backend.CephBackend(connection.Connection(str(self.cluster.conf), user))
+            weak = storage.connect(self, self.cluster, user)
             error = self.assertRaises(
                 exceptions.StorageError, weak.create_snapshot, self.image.snapshot('t')
             )

@@ -8,7 +8,7 @@ import time
 
 from trove_ceph import exceptions
 from trove_ceph.storage import copying, job, model, transfer, wire
-from trove_ceph.storage.ceph import connection, ledger
+from trove_ceph.storage.ceph import ledger
 from trove_ceph.storage.job import State
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage, storage_server
@@ -265,7 +265,6 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertNotIn(key, str(error))
         self.begin_copy(one)
         self.wait_for(one, lambda found: not found.state.is_active)
-        link = connection.Connection(str(self.cluster.conf), storage.USER)
-        written = ledger.CephLedger(link).read(self.second_pool, '')
+        written = ledger.CephLedger(storage.link(self, self.cluster)).read(self.second_pool, '')
         self.assertIn(self.operation, ' '.join(written))
         self.assertNotIn(key, json.dumps(written))

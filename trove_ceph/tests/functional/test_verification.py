@@ -41,7 +41,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         super().setUp()
         if IS_LONG:
             self.useFixture(fixtures.Timeout(LONG_TIMEOUT_SEC, gentle=True))
-        self.storage = storage.connect(self.cluster)
+        self.storage = storage.connect(self, self.cluster)
         self.check_id = str(uuid.uuid4())
         self.inspections = self.directory / 'i'
         self.inspector = inspecting.inspector(self.cluster.conf, self.inspections)

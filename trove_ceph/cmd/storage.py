@@ -3,9 +3,9 @@
 
 import logging as stdlib_logging
 import os
+import queue
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -78,10 +78,11 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _serve(conf: cfg.ConfigOpts) -> int:
-    # Told to end while it starts, it ends when it has started.
-    end = threading.Event()
+    # Told to end while it starts, it ends when it has started. An Event has a lock, which the
+    # handler could find held by the very thread that it interrupts.
+    told: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: end.set())
+        signal.signal(number, lambda number, _: told.put(number))
     # Only here, so that --help works everywhere.
     from trove_ceph.storage import api
     from trove_ceph.storage.service import on_ceph, server
@@ -92,7 +93,7 @@ def _serve(conf: cfg.ConfigOpts) -> int:
     service.start()
     if limits:
         limits.start()
-    end.wait()
+    told.get()
     ended = service.stop()
     if limits:
         ended = limits.stop(options.stop_timeout_sec) and ended

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from oslo_config import cfg
 
 from trove_ceph import exceptions
+from trove_ceph.cmd.areas import Area
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -38,27 +39,19 @@ examples:
 
 def add_commands(areas: Any) -> None:
     """Add ``db`` and its verbs to the areas of ``trove-ceph-manage``."""
-    parser = areas.add_parser(
+    area = Area(
+        areas,
         'db',
-        help='make the tables of trove_ceph in Trove\'s database',
-        description=_OVERVIEW,
-        epilog=_EXAMPLES + _EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "make the tables of trove_ceph in Trove's database",
+        overview=_OVERVIEW,
+        examples=_EXAMPLES,
+        exit_codes=_EXIT_CODES,
     )
-    verbs = parser.add_subparsers(required=True, metavar='VERB')
     for name, function, help_text in (
         ('sync', _sync, 'make what is missing'),
         ('version', _version, 'show the version of the tables'),
     ):
-        verb = verbs.add_parser(
-            name,
-            help=help_text,
-            description=f'{help_text[0].upper()}{help_text[1:]}.',
-            epilog=_EXIT_CODES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        verb.set_defaults(function=function)
-        verb.add_argument(
+        area.add_verb(name, function, help_text).add_argument(
             '--config-file',
             default=DEFAULT_CONFIG,
             metavar='PATH',

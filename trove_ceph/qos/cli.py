@@ -9,6 +9,7 @@ from typing import Any
 import prettytable
 
 from trove_ceph import exceptions
+from trove_ceph.cmd.areas import Area, add_ceph, add_format
 from trove_ceph.qos import keeper, planning
 from trove_ceph.tiers import cinder, tiers_file
 from trove_ceph.tiers.cli import DRIFT, OK
@@ -42,44 +43,25 @@ administrator with OS_* variables or clouds.yaml.
 
 def add_commands(areas: Any) -> None:
     """Add ``qos`` and its verbs to the areas of ``trove-ceph-manage``."""
-    parser = areas.add_parser(
+    area = Area(
+        areas,
         'qos',
-        help='hold volumes to the IOPS and the throughput of their tiers',
-        description=_OVERVIEW,
-        epilog=_EXAMPLES + _EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        'hold volumes to the IOPS and the throughput of their tiers',
+        overview=_OVERVIEW,
+        examples=_EXAMPLES,
+        exit_codes=_EXIT_CODES,
     )
-    verbs = parser.add_subparsers(required=True, metavar='VERB')
     for name, function, help_text in (
         ('plan', _plan, 'show which limits would change; changes nothing'),
         ('apply', _apply, 'change them, and print what was done'),
         ('check', _check, 'say whether all limits are as promised; for monitoring'),
     ):
-        _add_verb(verbs, name, function, help_text)
-
-
-def _add_verb(verbs: Any, name: str, function: Any, help_text: str) -> None:
-    parser = verbs.add_parser(
-        name,
-        help=help_text,
-        description=f'{help_text[0].upper()}{help_text[1:]}.',
-        epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(function=function)
-    parser.add_argument(
-        '--file', default=tiers_file.DEFAULT_PATH, help='the tiers file (default: %(default)s)'
-    )
-    parser.add_argument('--format', choices=('text', 'json'), default='text')
-    parser.add_argument(
-        '--ceph-conf', default='/etc/ceph/ceph.conf', metavar='PATH', help='default: %(default)s'
-    )
-    parser.add_argument(
-        '--ceph-user',
-        default='admin',
-        metavar='NAME',
-        help='cephx name without "client." (default: %(default)s)',
-    )
+        verb = area.add_verb(name, function, help_text)
+        verb.add_argument(
+            '--file', default=tiers_file.DEFAULT_PATH, help='the tiers file (default: %(default)s)'
+        )
+        add_format(verb)
+        add_ceph(verb)
 
 
 def _plan(arguments: argparse.Namespace) -> int:

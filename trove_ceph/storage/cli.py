@@ -14,6 +14,7 @@ from oslo_config import cfg
 from oslo_utils import units
 
 from trove_ceph import exceptions
+from trove_ceph.cmd.areas import Area, add_format
 from trove_ceph.storage import job
 from trove_ceph.storage.job import State
 
@@ -51,40 +52,31 @@ the operation in Trove to which it belongs is run again.
 
 def add_commands(areas: Any) -> None:
     """Add ``storage`` and its verbs to the areas of ``trove-ceph-manage``."""
-    parser = areas.add_parser(
+    area = Area(
+        areas,
         'storage',
-        help='look at the storage service and its jobs',
-        description=_OVERVIEW,
-        epilog=_EXAMPLES + _EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        'look at the storage service and its jobs',
+        overview=_OVERVIEW,
+        examples=_EXAMPLES,
+        exit_codes=_EXIT_CODES,
     )
-    verbs = parser.add_subparsers(required=True, metavar='VERB')
-    _add_verb(verbs, 'status', _status, 'say whether it answers and all is well; for monitoring')
-    _add_verb(verbs, 'jobs', _jobs, 'list all jobs, the latest first')
-    cancel = _add_verb(verbs, 'cancel', _cancel, 'have a job end at its next piece')
+    status = area.add_verb(
+        'status', _status, 'say whether it answers and all is well; for monitoring'
+    )
+    jobs = area.add_verb('jobs', _jobs, 'list all jobs, the latest first')
+    cancel = area.add_verb('cancel', _cancel, 'have a job end at its next piece')
     cancel.add_argument('operation_id', metavar='OPERATION-ID', help='as "jobs" shows it')
-
-
-def _add_verb(verbs: Any, name: str, function: Any, help_text: str) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(
-        name,
-        help=help_text,
-        description=f'{help_text[0].upper()}{help_text[1:]}.',
-        epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(function=function)
-    parser.add_argument('--format', choices=('text', 'json'), default='text')
-    parser.add_argument(
-        '--config-file',
-        default=DEFAULT_CONFIG,
-        metavar='PATH',
-        help='where [DEFAULT] transport_url is (default: %(default)s)',
-    )
-    parser.add_argument(
-        '--timeout', type=float, default=30, metavar='SEC', help='default: %(default)s'
-    )
-    return parser
+    for verb in (status, jobs, cancel):
+        add_format(verb)
+        verb.add_argument(
+            '--config-file',
+            default=DEFAULT_CONFIG,
+            metavar='PATH',
+            help='where [DEFAULT] transport_url is (default: %(default)s)',
+        )
+        verb.add_argument(
+            '--timeout', type=float, default=30, metavar='SEC', help='default: %(default)s'
+        )
 
 
 def _status(arguments: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import textwrap
 from typing import Any
 
 from trove_ceph import exceptions
+from trove_ceph.cmd.areas import Area, add_ceph, add_format
 from trove_ceph.tiers import (
     apply,
     ceph,
@@ -65,16 +66,16 @@ administrator with OS_* variables or clouds.yaml, and Trove by trove-manage (--t
 
 def add_commands(areas: Any) -> None:
     """Add ``tiers`` and its verbs to the areas of ``trove-ceph-manage``."""
-    parser = areas.add_parser(
+    area = Area(
+        areas,
         'tiers',
-        help='make Ceph, Cinder and Trove match the tiers file',
-        description=_OVERVIEW,
-        epilog=_EXAMPLES + _EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        'make Ceph, Cinder and Trove match the tiers file',
+        overview=_OVERVIEW,
+        examples=_EXAMPLES,
+        exit_codes=_EXIT_CODES,
     )
-    verbs = parser.add_subparsers(required=True, metavar='VERB')
-    _add_verb(verbs, 'plan', _plan, 'show what would change; changes nothing')
-    applying = _add_verb(verbs, 'apply', _apply, 'change it, and print what was done')
+    plan = area.add_verb('plan', _plan, 'show what would change; changes nothing')
+    applying = area.add_verb('apply', _apply, 'change it, and print what was done')
     for risk in Risk:
         applying.add_argument(
             risk.flag,
@@ -83,19 +84,13 @@ def add_commands(areas: Any) -> None:
             const=risk,
             help=f'agree to changes with the consequence: {risk.value}',
         )
-    _add_verb(verbs, 'show', _show, 'show the tiers with their devices, fill and volumes')
-    _add_verb(verbs, 'check', _check, 'say whether everything matches; for monitoring')
+    showing = area.add_verb('show', _show, 'show the tiers with their devices, fill and volumes')
+    check = area.add_verb('check', _check, 'say whether everything matches; for monitoring')
+    for verb in (plan, applying, showing, check):
+        _add_options(verb)
 
 
-def _add_verb(verbs: Any, name: str, function: Any, help_text: str) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(
-        name,
-        help=help_text,
-        description=f'{help_text[0].upper()}{help_text[1:]}.',
-        epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(function=function)
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--file',
         default=tiers_file.DEFAULT_PATH,
@@ -107,23 +102,14 @@ def _add_verb(verbs: Any, name: str, function: Any, help_text: str) -> argparse.
         action='append',
         help='look at this system only; may be repeated (default: all that the file speaks of)',
     )
-    parser.add_argument('--format', choices=('text', 'json'), default='text')
-    parser.add_argument(
-        '--ceph-conf', default='/etc/ceph/ceph.conf', metavar='PATH', help='default: %(default)s'
-    )
-    parser.add_argument(
-        '--ceph-user',
-        default='admin',
-        metavar='NAME',
-        help='cephx name without "client." (default: %(default)s)',
-    )
+    add_format(parser)
+    add_ceph(parser)
     parser.add_argument(
         '--trove-conf', default='/etc/trove/trove.conf', metavar='PATH', help='default: %(default)s'
     )
     parser.add_argument(
         '--trove-manage', default='trove-manage', metavar='PATH', help='default: %(default)s'
     )
-    return parser
 
 
 def _plan(arguments: argparse.Namespace) -> int:

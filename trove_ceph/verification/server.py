@@ -25,7 +25,7 @@ _BUFFER_POOL_PART = 4
 _LEAST_BUFFER_POOL_MIB = 32
 # Neither says anything of the data.
 _NOT_FOR_THIS_SERVER = re.compile(
-    r'Invalid MySQL server (upgrade|downgrade)|[Uu]nknown (variable|option)|'
+    r'Invalid MySQL server (upgrade|downgrade)|(?i:unknown) (variable|option)|'
     r'Different lower_case_table_names|[Cc]annot allocate|[Oo]ut of memory|[Kk]eyring'
 )
 _IS_MISSING = re.compile(r'OS errno 2\b|[Nn]o such file|not found|[Mm]issing')

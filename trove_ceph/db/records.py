@@ -93,7 +93,7 @@ class Records:
         """
         now = self._clock()
         with self._writing() as session:
-            done = session.execute(
+            done = session.connection().execute(
                 sa.update(tables.Backup)
                 .where(
                     tables.Backup.backup_id == backup_id,
@@ -206,7 +206,7 @@ class Records:
         with self._writing() as session:
             row = session.get(tables.Backup, backup_id)
             if row is not None:
-                values = {'moved_bytes': moved_bytes, 'copy_sec': copy_sec}
+                values: dict[str, Any] = {'moved_bytes': moved_bytes, 'copy_sec': copy_sec}
                 if row.state == State.TAKEN:
                     values['state'] = str(State.COPIED)
                 now = self._clock()

@@ -44,6 +44,9 @@ class Trove(Protocol):
     def delete_backup(self, backup_id: str) -> None:
         """Show it no more; harmless when repeated."""
 
+    def count_backup(self, project_id: str) -> None:
+        """Count one more backup against a project's quota."""
+
 
 class Guest(Protocol):
     """The guest agent of one instance; each raises ServiceUnavailableError when it fails."""

@@ -9,7 +9,8 @@ from trove_ceph.db import migration
 def facade(path):
     """Return the database in a file, which needs not be there."""
     made = enginefacade.transaction_context()
-    made.configure(connection=f'sqlite:///{path}', max_retries=0)
+    # Nothing has to outlive the machine.
+    made.configure(connection=f'sqlite:///{path}', max_retries=0, sqlite_synchronous=False)
     return made
 
 

@@ -31,6 +31,7 @@ def path():
     """Make the database with Trove's tables and ours, and return where it is."""
     found = os.path.join(_DIRECTORY.name, 'trove.sqlite')
     CONF.set_override('connection', f'sqlite:///{found}', 'database')
+    CONF.set_override('sqlite_synchronous', False, 'database')
     get_db_api().db_sync(CONF)
     # Trove leaves readers behind where it meets an error; they must be in no writer's way.
     with contextlib.closing(sqlite3.connect(found)) as connection:

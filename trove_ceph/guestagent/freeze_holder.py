@@ -190,7 +190,11 @@ def _stay_alive() -> None:
 
 
 def _read_command() -> str:
-    return os.read(_STDIN, _COMMAND_BYTES).decode().strip()
+    """Return what the caller wants; nothing when it is gone."""
+    try:
+        return os.read(_STDIN, _COMMAND_BYTES).decode().strip()
+    except OSError:
+        return ''
 
 
 def _say(line: str) -> None:

@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import typing
@@ -175,8 +176,10 @@ class HostStorage:
             raise
         return True
 
-    def start_freeze_holder(self, mount_point: str, limit_sec: float) -> subprocess.Popen:
-        """Start :mod:`freeze_holder` with pipes to its standard input and output.
+    def start_freeze_holder(
+        self, mount_point: str, limit_sec: float
+    ) -> tuple[subprocess.Popen, socket.socket]:
+        """Start :mod:`freeze_holder`, with the other end of its standard input and output.
 
         Under systemd it is a unit of its own: the manager kills what is left of a service together
         with the service, and the holder has to outlive the agent. Whatever becomes of the unit, its
@@ -191,20 +194,25 @@ class HostStorage:
                 '--description=Holder of a backup of the database',
                 *('--property=KillMode=mixed', f'--property=ExecStopPost={thaw}', '--'),
             ]
+        ours, its = socket.socketpair()
+        # Sockets of green threads do not block, which another program does not expect.
+        os.set_blocking(its.fileno(), True)
         try:
-            return subprocess.Popen(
-                command + program,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                bufsize=0,
-                cwd='/',
-                start_new_session=True,
-            )
+            with its:
+                process = subprocess.Popen(
+                    command + program,
+                    stdin=its,
+                    stdout=its,
+                    stderr=subprocess.DEVNULL,
+                    cwd='/',
+                    start_new_session=True,
+                )
         except OSError as error:
+            ours.close()
             raise exceptions.StorageCommandError(
                 f'{(command + program)[0]} cannot be run: {error}'
             ) from error
+        return process, ours
 
     def filesystem_bytes(self, device: str, mount_point: str, fstype: str) -> int:
         """Return how much of ``device`` its mounted file system uses."""

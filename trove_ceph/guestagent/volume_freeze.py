@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The caller's side of :mod:`freeze_holder`."""
 
-import os
-import select
+import socket
 import subprocess
 import time
-import typing
 
 from oslo_log import log as logging
 
@@ -19,19 +17,24 @@ START_TIMEOUT_SEC = 60
 THAW_TIMEOUT_SEC = 30
 END_TIMEOUT_SEC = 10
 _READ_BYTES = 4096
+_GONE = 'The holder of the freeze is gone'
 
 
 class VolumeFreeze:
     """One freeze of the data volume; what was not thawed is thawed when this process ends.
 
-    :param process: runs :mod:`freeze_holder`, with pipes to its standard input and output
+    :param process: runs :mod:`freeze_holder`
+    :param channel: the other end of its standard input and output. Not pipes: green threads repeat
+        a write for ever when nobody is left to read it
     :param limit_sec: after which the holder thaws by itself
     """
 
-    def __init__(self, process: subprocess.Popen, limit_sec: float):
+    def __init__(self, process: subprocess.Popen, channel: socket.socket, limit_sec: float):
         self._process = process
+        self._channel = channel
         self._limit_sec = limit_sec
         self._received = b''
+        self._has_ended = False
 
     def wait_until_ready(self) -> None:
         """Wait until freezing needs nothing that takes long; nothing is frozen yet.
@@ -50,7 +53,7 @@ class VolumeFreeze:
 
     def is_frozen(self) -> bool:
         """Return whether it is still frozen, after :meth:`freeze`."""
-        return self._process.poll() is None and not self._readable(0)
+        return self._process.poll() is None and not self._has_spoken()
 
     def thaw(self) -> str:
         """Thaw, and return why the volume was not frozen all the time; empty if it was."""
@@ -63,21 +66,20 @@ class VolumeFreeze:
 
     def close(self) -> None:
         """Let the holder end, and with it the freeze; harmless when repeated."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self._channel.close()
         try:
             self._process.wait(END_TIMEOUT_SEC)
         except subprocess.TimeoutExpired:
             LOG.warning('The holder of a freeze, process %s, has not ended', self._process.pid)
 
     def _send(self, command: str) -> None:
+        self._channel.settimeout(THAW_TIMEOUT_SEC)
         try:
-            os.write(_descriptor(self._process.stdin), f'{command}\n'.encode())
+            self._channel.sendall(f'{command}\n'.encode())
         except OSError as error:
             # What it has said before it ended tells more.
-            if not self._readable(0):
-                raise exceptions.NotQuiescedError('the holder of the freeze is gone') from error
+            if not self._has_spoken():
+                raise exceptions.NotQuiescedError(_GONE) from error
 
     def _expect(self, word: str, timeout_sec: float) -> str:
         """Read a line that begins with a word, and return its rest."""
@@ -93,24 +95,27 @@ class VolumeFreeze:
     def _read_line(self, timeout_sec: float) -> str:
         deadline = time.monotonic() + timeout_sec
         while b'\n' not in self._received:
-            if not self._readable(max(deadline - time.monotonic(), 0)):
+            if self._has_ended:
+                raise exceptions.NotQuiescedError(_GONE)
+            if not self._receive(max(deadline - time.monotonic(), 0)):
                 raise exceptions.NotQuiescedError(
                     f'The holder of the freeze did not answer within {timeout_sec:g} s'
                 )
-            block = os.read(_descriptor(self._process.stdout), _READ_BYTES)
-            if not block:
-                raise exceptions.NotQuiescedError('the holder of the freeze is gone')
-            self._received += block
         line, _, self._received = self._received.partition(b'\n')
         return line.decode(errors='replace')
 
-    def _readable(self, timeout_sec: float) -> bool:
-        if self._received:
-            return True
-        return bool(select.select([_descriptor(self._process.stdout)], [], [], timeout_sec)[0])
+    def _has_spoken(self) -> bool:
+        return bool(self._received) or self._has_ended or self._receive(0)
 
-
-def _descriptor(pipe: typing.IO[bytes] | None) -> int:
-    if pipe is None:
-        raise ValueError('the holder was started without pipes')
-    return pipe.fileno()
+    def _receive(self, timeout_sec: float) -> bool:
+        """Wait for more, and return whether there is: words, or the end."""
+        self._channel.settimeout(timeout_sec)
+        try:
+            block = self._channel.recv(_READ_BYTES)
+        except (BlockingIOError, TimeoutError):
+            return False
+        except OSError:
+            block = b''
+        self._received += block
+        self._has_ended = not block
+        return True

@@ -220,9 +220,12 @@ class HostStorageTestCase(base.BaseTestCase):
         )
         self.useFixture(fixtures.MockPatch('shutil.which', return_value='/usr/sbin/fsfreeze'))
 
-        process = self.storage().start_freeze_holder('/mnt', 12.5)
+        process, channel = self.storage().start_freeze_holder('/mnt', 12.5)
 
         self.assertIs(popen.return_value, process)
+        # Nobody else has the other end: it ends with the holder.
+        self.assertEqual(b'', channel.recv(1))
+        channel.close()
         self.assertTrue(popen.call_args.kwargs['start_new_session'])
         return popen.call_args.args[0]
 

@@ -175,6 +175,10 @@ class ManagerTestCase(base.BaseTestCase):
         freeze.return_value.freeze.return_value = 0.1
         freeze.return_value.thaw.return_value = ''
         self.manager._storage = mock.Mock()
+        self.manager._storage.start_freeze_holder.return_value = (process, channel) = (
+            mock.Mock(),
+            mock.Mock(),
+        )
         self.volume.mount_point = '/var/lib/mysql'
 
         held = self.manager.quiesce_for_backup(None, 'a-backup', 'freeze', 1000)
@@ -185,4 +189,4 @@ class ManagerTestCase(base.BaseTestCase):
         # No longer than the configuration allows.
         lock.assert_called_once_with(self.manager.app.connect_alone, 3, 65)
         self.manager._storage.start_freeze_holder.assert_called_once_with('/var/lib/mysql', 60)
-        freeze.assert_called_once_with(self.manager._storage.start_freeze_holder.return_value, 60)
+        freeze.assert_called_once_with(process, channel, 60)

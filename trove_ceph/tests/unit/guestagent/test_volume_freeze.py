@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import socket
 import subprocess
 import sys
 
@@ -25,13 +26,12 @@ class VolumeFreezeTestCase(base.BaseTestCase):
     def holder(self, greeting='ready', ending='', limit_sec=30, **answers):
         program = f'print({greeting!r}, flush=True)\n' if greeting else ''
         program += ANSWERS.format(answers=answers, ending=ending)
-        process = subprocess.Popen(
-            [sys.executable, '-I', '-S', '-c', program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-        )
-        freeze = volume_freeze.VolumeFreeze(process, limit_sec)
+        ours, its = socket.socketpair()
+        with its:
+            process = subprocess.Popen(
+                [sys.executable, '-I', '-S', '-c', program], stdin=its, stdout=its
+            )
+        freeze = volume_freeze.VolumeFreeze(process, ours, limit_sec)
         self.addCleanup(process.wait, 30)
         self.addCleanup(freeze.close)
         return freeze

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import socket
 import subprocess
 import sys
@@ -27,6 +28,8 @@ class VolumeFreezeTestCase(base.BaseTestCase):
         program = f'print({greeting!r}, flush=True)\n' if greeting else ''
         program += ANSWERS.format(answers=answers, ending=ending)
         ours, its = socket.socketpair()
+        # Trove may have made sockets green in the process of the tests, which do not block.
+        os.set_blocking(its.fileno(), True)
         with its:
             process = subprocess.Popen(
                 [sys.executable, '-I', '-S', '-c', program], stdin=its, stdout=its

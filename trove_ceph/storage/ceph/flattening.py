@@ -54,6 +54,11 @@ class Flattening:
                 rbd.Image(context, self._image.name) as handle,
             ):
                 if _has_parent(handle):
+                    if handle.features() & rbd.RBD_FEATURE_OBJECT_MAP:
+                        # librbd skips objects of which the map says that they exist. A client that
+                        # ended in the middle may have said so of some that it did not come to
+                        # write, which would read as zeros once the parent is gone.
+                        handle.rebuild_object_map()
                     with self._called_off_by_blocklist(_address(own, handle)):
                         handle.flatten(on_progress=self._note(handle.stat()['obj_size']))
         except exceptions.StorageError as error:

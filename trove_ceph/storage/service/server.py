@@ -114,7 +114,7 @@ class Service:
         for thread in self._keeping:
             thread.start()
         if self._inspector:
-            self._threads[0].submit(self._inspector.clear_killed)
+            self._executors[0].submit(self._inspector.clear_killed)
 
     def stop(self) -> bool:
         """Have jobs stop where they can be taken up again; return whether all did in time."""

@@ -15,8 +15,22 @@ _UNDER_WAY = frozenset({'creating', 'deleting'})
 _FAILED = frozenset({'error', 'error_deleting'})
 
 
+class _Resource:
+    """What Cinder works on until its status says how that ended."""
+
+    status: str
+
+    @property
+    def under_way(self) -> bool:
+        return self.status in _UNDER_WAY
+
+    @property
+    def failed(self) -> bool:
+        return self.status in _FAILED
+
+
 @dataclasses.dataclass(frozen=True)
-class Volume:
+class Volume(_Resource):
     """A volume as Cinder lists it.
 
     :param size_gib: 0 until Cinder has taken the image over
@@ -43,21 +57,13 @@ class Volume:
         return f'volume-{self.name_id or self.id}'
 
     @property
-    def under_way(self) -> bool:
-        return self.status in _UNDER_WAY
-
-    @property
-    def failed(self) -> bool:
-        return self.status in _FAILED
-
-    @property
     def has_image(self) -> bool:
         """Cinder has taken an image over, which may lie elsewhere by now."""
         return self.size_gib > 0 and not self.under_way and not self.failed
 
 
 @dataclasses.dataclass(frozen=True)
-class Snapshot:
+class Snapshot(_Resource):
     """A snapshot as Cinder lists it."""
 
     id: str
@@ -74,14 +80,6 @@ class Snapshot:
     @property
     def rbd_name(self) -> str:
         return f'snapshot-{self.id}'
-
-    @property
-    def under_way(self) -> bool:
-        return self.status in _UNDER_WAY
-
-    @property
-    def failed(self) -> bool:
-        return self.status in _FAILED
 
 
 @dataclasses.dataclass(frozen=True)

@@ -77,12 +77,18 @@ def run(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _serve(conf: cfg.ConfigOpts) -> int:
-    # Told to end while it starts, it ends when it has started. An Event has a lock, which the
-    # handler could find held by the very thread that it interrupts.
+def listen_for_the_end() -> 'queue.SimpleQueue[int]':
+    """Take the signals that tell the process to end; they are put into the queue returned."""
+    # An Event has a lock, which the handler could find held by the very thread that it interrupts.
     told: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: told.put(number))
+    return told
+
+
+def _serve(conf: cfg.ConfigOpts) -> int:
+    # Told to end while it starts, it ends when it has started.
+    told = listen_for_the_end()
     # Only here, so that --help works everywhere.
     from trove_ceph.storage import api
     from trove_ceph.storage.service import on_ceph, server

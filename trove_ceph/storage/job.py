@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Long work, and how far it is."""
 
+import abc
 import dataclasses
 import datetime
 import enum
@@ -58,13 +59,13 @@ def trash_lock(pool: str, image_id: str) -> ledger.Lock:
     return ledger.Lock(pool, f'trash/{image_id}')
 
 
-class Work:
+class Work(abc.ABC):
     """What a job does; each kind says what it holds meanwhile."""
 
     @property
+    @abc.abstractmethod
     def locks(self) -> tuple[ledger.Lock, ...]:
         """The locks it needs; the pool of the first is where the job is kept."""
-        raise NotImplementedError
 
     @property
     def source(self) -> model.ImageRef | None:

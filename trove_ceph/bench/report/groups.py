@@ -11,7 +11,8 @@ _COMPARED = {
     'load': ('tps', 'p95_ms', 'p99_ms', 'gap_max_ms'),
     'operation': ('seconds', 'gap_max_ms', 'space_bytes', 'moved_bytes'),
 }
-_INSTRUMENTS = (
+#: What the RBD image below did.
+IMAGE_METRICS = (
     'read_iops',
     'write_iops',
     'read_mib_s',
@@ -19,6 +20,9 @@ _INSTRUMENTS = (
     'read_latency_ms',
     'write_latency_ms',
     'iops_per_gib',
+)
+_INSTRUMENTS = (
+    *IMAGE_METRICS,
     'client_cores',
     'server_cores',
     'host_busy',

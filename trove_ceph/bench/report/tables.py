@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from trove_ceph.bench import cells, numbers
+from trove_ceph.bench.report.groups import IMAGE_METRICS
 
 Data = Mapping[str, Any]
 #: Makes the cells of one variant.
@@ -176,15 +177,6 @@ def instances(model: Data) -> Table:
 
 def images(model: Data) -> Table:
     """Return what the RBD image below did."""
-    metrics = (
-        'read_iops',
-        'write_iops',
-        'read_mib_s',
-        'write_mib_s',
-        'read_latency_ms',
-        'write_latency_ms',
-        'iops_per_gib',
-    )
     return _by_variant(
         'images',
         'The RBD image below, during the measured phase',
@@ -198,7 +190,7 @@ def images(model: Data) -> Table:
             'Write latency, ms',
             'IOPS per GiB',
         ],
-        lambda each: [_figure(each, metric) for metric in metrics],
+        lambda each: [_figure(each, metric) for metric in IMAGE_METRICS],
     )
 
 

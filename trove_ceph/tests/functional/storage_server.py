@@ -7,13 +7,13 @@ SIGTERM ends it as it ends the service.
 
 import json
 import os
-import signal
 import sys
 import threading
 
 import oslo_messaging as messaging
 from oslo_config import cfg
 
+from trove_ceph.cmd import storage as command
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import verification as verification_conf
 from trove_ceph.storage import wire
@@ -39,13 +39,12 @@ def main(name, *arguments):
     storage_conf.register(conf)
     verification_conf.register(conf)
     conf(list(arguments))
-    end = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: end.set())
+    told = command.listen_for_the_end()
     service = on_ceph.make(conf.trove_ceph_storage, conf.trove_ceph_verification, name)
     service.start()
     threading.Thread(target=listen, args=(service.endpoint,), daemon=True).start()
     print('serving', flush=True)
-    end.wait()
+    told.get()
     os._exit(0 if service.stop() else 1)
 
 

@@ -86,7 +86,7 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
             writer.write(0, self.data(SIZE_MIB * model.MIB)).result()
 
     def test_limits_of_somebody_else_are_read_as_librbd_does(self):
-        theirs = {'iops_limit': '4K', 'iops_burst': '10', 'bps_limit': 'much'}
+        theirs = {'iops_limit': '4K', 'iops_burst': '10'}
         entries = {f'conf_rbd_qos_{key}': value for key, value in theirs.items()}
         self.storage.set_image_metadata(self.image, entries)
         self.assertEqual(model.Qos(iops=4096), self.storage.describe(self.image).qos)

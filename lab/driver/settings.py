@@ -21,6 +21,10 @@ _BOUNDS = {
     'volume_gib': (1, 1024),
     'sysbench_seconds': (5, 3600),
 }
+_CHOICES = {
+    'virt_type': ('auto', 'kvm', 'qemu'),
+    'backups': ('stock', 'trove_ceph'),
+}
 _CIDRS = ('management_cidr', 'public_cidr', 'tenant_cidr')
 
 
@@ -143,8 +147,9 @@ def _validate(values):
         # One spelling, without double or trailing slashes: the lab's
         # processes are recognised by it.
         values[key] = str(path)
-    if values['virt_type'] not in ('auto', 'kvm', 'qemu'):
-        raise LabError(f'virt_type: one of auto, kvm, qemu is needed, got {values["virt_type"]!r}')
+    for key, choices in _CHOICES.items():
+        if values[key] not in choices:
+            raise LabError(f'{key}: one of {", ".join(choices)} is needed, got {values[key]!r}')
     if bool(values['mysql_image']) != bool(values['mysql_version']):
         raise LabError('mysql_image and mysql_version go together: set both or neither')
     if values['mysql_image'] and not os.path.isfile(values['mysql_image']):

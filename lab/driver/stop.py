@@ -19,6 +19,12 @@ BRIDGES = ('br-int', 'br-mgmt', 'br-ex', 'ovs-netdev')
 LIBVIRT = pathlib.Path('/etc/libvirt')
 # As in group_vars: libvirt's name for the key of client.cinder.
 SECRET_UUID = '8f2a1c36-6d0e-4c39-9a41-5d1c7f0b7e52'
+# In the lab's own environment: what holds a clone must be given back in the right order.
+CLEAR_INSPECTIONS = (
+    'import pathlib, sys; from trove_ceph.sandbox import workspace; '
+    'from trove_ceph.verification import on_host; '
+    'workspace.clear_stale(on_host.PREFIX, pathlib.Path(sys.argv[1]))'
+)
 QEMU_CONF_MARK = ('# BEGIN trove-ceph lab', '# END trove-ceph lab')
 
 
@@ -96,9 +102,18 @@ def _stop(settings):
     if pid:
         processes.end([pid], STOP_TIMEOUT_SEC)
     processes.end(processes.lab_pids(settings), GUEST_TIMEOUT_SEC)
+    _clear_inspections(settings)
     for device in devices:
         if os.path.exists(f'/sys/class/net/{device}'):
             subprocess.run(['ip', 'link', 'delete', device], capture_output=True)
+
+
+def _clear_inspections(settings):
+    """Give back mounts, loop devices and servers of inspections that were cut off."""
+    directory = settings.root / 'run' / 'verification'
+    python = settings.root / 'venv' / 'bin' / 'python'
+    if python.exists() and directory.exists() and any(directory.iterdir()):
+        subprocess.run([python, '-W', 'ignore', '-c', CLEAR_INSPECTIONS, directory], check=False)
 
 
 def _supervisor_stops(settings, program):

@@ -118,8 +118,12 @@ class WrongValueTest(SettingsTestCase):
         for path in ('/', '/opt', 'relative/path', '', '/opt/..', '/opt/lab/../..'):
             self.assertIn('root: an absolute path', self._refused(ROOT=path), path)
 
-    def test_virt_type(self):
+    def test_choices(self):
         self.assertIn("got 'xen'", self._refused(VIRT_TYPE='xen'))
+        self.assertEqual(
+            "backups: one of stock, trove_ceph is needed, got 'swift'",
+            self._refused('backups = "swift"\n'),
+        )
 
     def test_image_and_version_go_together(self):
         archive = self.directory / 'mysql.tar'

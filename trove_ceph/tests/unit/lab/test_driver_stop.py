@@ -6,13 +6,17 @@ import contextlib
 import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from unittest import mock
 
 import fixtures
 from driver import processes, stop, up
 from driver.errors import LabError
+from oslotest import base
 
+from trove_ceph.sandbox import processes as processes_of_host
 from trove_ceph.tests.unit.lab import LAB
 from trove_ceph.tests.unit.lab.lab_process import LabTestCase
 
@@ -147,6 +151,13 @@ class DownTest(StopTestCase):
         self._do(stop.down)
         self.assertEqual(['br-mgmt'], self._removed_devices())
 
+    def test_inspections_that_were_cut_off_give_back_what_they_held(self):
+        self.write('venv/bin/python')
+        self.write('run/verification/inspect-1/owner')
+        self._do(stop.down)
+        expected = ['python', '-W', 'ignore', '-c', stop.CLEAR_INSPECTIONS]
+        self.assertEqual([[*expected, f'{self.root}/run/verification']], self.commands)
+
     def test_packages_are_gone(self):
         self.write(_DATABASE)
         self.devices = {'br-mgmt'}
@@ -181,6 +192,17 @@ class DownTest(StopTestCase):
         self.useFixture(fixtures.MonkeyPatch('os.geteuid', lambda: 1000))
         self.assertIn('root is needed', str(self.assertRaises(LabError, self._do, stop.clean)))
         self.assertEqual([], self.commands)
+
+
+class ClearInspectionsTest(base.BaseTestCase):
+    def test_what_runs_in_the_environment_of_the_lab(self):
+        directory = Path(self.useFixture(fixtures.TempDir()).path)
+        for name, owner in (('inspect-1', '1 0'), ('inspect-2', processes_of_host.identity(1))):
+            (directory / name).mkdir()
+            (directory / name / 'owner').write_text(owner)
+        command = [sys.executable, '-W', 'ignore', '-c', stop.CLEAR_INSPECTIONS, str(directory)]
+        subprocess.run(command, check=True)
+        self.assertEqual(['inspect-2'], os.listdir(directory))
 
 
 class CleanTest(StopTestCase):

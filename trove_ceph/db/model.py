@@ -14,18 +14,21 @@ class State(enum.StrEnum):
     """How far a backup is.
 
     Taken, it is in the pool of its volume; copied, in the vault as well; verified, a server was
-    started from it. The others are under way, or ended badly.
+    started from it; damaged, a server found that it does not restore, or not all of it. The others
+    are under way, or ended badly.
     """
 
     TAKING = 'taking'
     TAKEN = 'taken'
     COPIED = 'copied'
     VERIFIED = 'verified'
+    DAMAGED = 'damaged'
     FAILED = 'failed'
     DELETING = 'deleting'
 
     @property
     def is_complete(self) -> bool:
+        """Whether it can be restored, as far as is known."""
         return self in (State.TAKEN, State.COPIED, State.VERIFIED)
 
 
@@ -48,11 +51,24 @@ class Backup:
     :param snapshot: its name in Ceph
     :param snapshot_at: when a snapshot was made that is known to be good, in UTC
     :param vault_snapshot: its copy's name; with ``vault_pool`` and ``vault_image``
+    :param copied_at: when the copy was complete; None as long as it is not
     :param moved_bytes: what the copy moved
-    :param verification: what the verification found
+    :param verified_at: when a verification last found it sound
+    :param verification: what the last verification found
     :param take_sec: how long taking it took
     :param quiesced_sec: how long the server was held
     :param worker: who is carrying on with it, and was last seen at ``seen_at``
+    :param copy_wanted_at: since when a copy is wanted; None when it is not, or is there
+    :param verify_wanted_at: since when a verification is wanted; None when it is not
+    :param failures: of what is wanted, one after the other
+    :param retry_at: before which it is not tried again
+    :param copy_error: why there is no copy, as far as one was tried to make
+    :param verify_error: what a verification found to be wrong, or why it could not be done
+    :param copy_base_id: the backup on whose copy this one's was built; None where it was built on
+        none
+    :param copy_base_because: why it was not built on the one that was asked for, or on none
+    :param gtid_before: what the server had executed before the snapshot was made, which a
+        verification must find
     """
 
     backup_id: str
@@ -88,6 +104,15 @@ class Backup:
     verify_sec: float | None = None
     worker: str | None = None
     seen_at: datetime.datetime | None = None
+    copy_wanted_at: datetime.datetime | None = None
+    verify_wanted_at: datetime.datetime | None = None
+    failures: int | None = None
+    retry_at: datetime.datetime | None = None
+    copy_error: str | None = None
+    verify_error: str | None = None
+    copy_base_id: str | None = None
+    copy_base_because: str | None = None
+    gtid_before: str | None = None
 
     @property
     def place(self) -> storage_model.SnapshotRef | None:

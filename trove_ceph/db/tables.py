@@ -24,6 +24,8 @@ class Backup(Base):
         sa.Index('ix_trove_ceph_backups_project_id', 'project_id'),
         sa.Index('ix_trove_ceph_backups_volume_id', 'volume_id'),
         sa.Index('ix_trove_ceph_backups_state', 'state'),
+        sa.Index('ix_trove_ceph_backups_copy_wanted_at', 'copy_wanted_at'),
+        sa.Index('ix_trove_ceph_backups_verify_wanted_at', 'verify_wanted_at'),
     )
 
     backup_id = orm.mapped_column(sa.String(36), primary_key=True)
@@ -57,6 +59,15 @@ class Backup(Base):
     verify_sec = orm.mapped_column(sa.Float)
     worker = orm.mapped_column(sa.String(255))
     seen_at = orm.mapped_column(sa.DateTime)
+    copy_wanted_at = orm.mapped_column(sa.DateTime)
+    verify_wanted_at = orm.mapped_column(sa.DateTime)
+    failures = orm.mapped_column(sa.Integer)
+    retry_at = orm.mapped_column(sa.DateTime)
+    copy_error = orm.mapped_column(_Text)
+    verify_error = orm.mapped_column(_Text)
+    copy_base_id = orm.mapped_column(sa.String(36))
+    copy_base_because = orm.mapped_column(_Text)
+    gtid_before = orm.mapped_column(_Text)
     created_at = orm.mapped_column(sa.DateTime, nullable=False)
     updated_at = orm.mapped_column(sa.DateTime, nullable=False)
 

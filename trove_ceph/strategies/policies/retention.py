@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which backups stay: pure functions.
+
+Of each of the last hours, days, weeks and months that have a backup, the last one stays, and of all
+the last few. It is not the clock that says which is later, but the order in which they were taken:
+a clock that was wrong for a while makes none go too early.
+"""
+
+import dataclasses
+import datetime
+from collections.abc import Hashable, Iterable
+
+from trove_ceph.db.policy_model import Keep
+from trove_ceph.strategies.policies import schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A backup that a policy took, and that nobody has asked to delete.
+
+    :param number: grows from backup to backup
+    :param taken_at: in UTC, and of no zone
+    :param is_under_way: it is being taken
+    :param is_good: it is there, and nothing is known against it
+    :param is_verified: a server was started from it
+    """
+
+    backup_id: str
+    number: int
+    taken_at: datetime.datetime
+    is_under_way: bool = False
+    is_good: bool = True
+    is_verified: bool = False
+
+
+def expired(
+    candidates: Iterable[Candidate], keep: Keep, now: datetime.datetime, timezone: str = 'UTC'
+) -> list[str]:
+    """Return which backups stay no longer, the oldest first.
+
+    What is never returned, whatever ``keep`` says: the last good backup, the last one that is
+    verified, any that is being taken, and the last one that has ended, however it did.
+
+    :param timezone: where days, weeks and months begin
+    """
+    ordered = sorted(candidates, key=lambda one: one.number, reverse=True)
+    ended = [one for one in ordered if not one.is_under_way]
+    good = [one for one in ended if one.is_good]
+    kept = [one for one in ordered if one.is_under_way]
+    kept += ended[:1]
+    kept += good[: max(1, keep.last)]
+    kept += [one for one in good if one.is_verified][:1]
+    here = schedule.zone(timezone)
+    for count, period in (
+        (keep.hourly, _hour),
+        (keep.daily, _day),
+        (keep.weekly, _week),
+        (keep.monthly, _month),
+    ):
+        # What a clock dated ahead belongs to the present, and takes no place of its own.
+        latest = {}
+        for one in good:
+            latest.setdefault(period(min(one.taken_at, now), here), one)
+        kept += list(latest.values())[:count]
+    stays = {one.backup_id for one in kept}
+    return [one.backup_id for one in reversed(ordered) if one.backup_id not in stays]
+
+
+def _hour(taken_at: datetime.datetime, _here: datetime.tzinfo) -> Hashable:
+    # Of those that a local day has twice, one is not the other.
+    return taken_at.date(), taken_at.hour
+
+
+def _day(taken_at: datetime.datetime, here: datetime.tzinfo) -> Hashable:
+    return _local(taken_at, here).date()
+
+
+def _week(taken_at: datetime.datetime, here: datetime.tzinfo) -> Hashable:
+    return _local(taken_at, here).isocalendar()[:2]
+
+
+def _month(taken_at: datetime.datetime, here: datetime.tzinfo) -> Hashable:
+    local = _local(taken_at, here)
+    return local.year, local.month
+
+
+def _local(taken_at: datetime.datetime, here: datetime.tzinfo) -> datetime.datetime:
+    return taken_at.replace(tzinfo=datetime.UTC).astimezone(here)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which backups stay, in cases that can be counted and in ones that are thrown dice for."""
+
+import dataclasses
+import datetime
+import random
+
+from oslotest import base
+from testtools import content
+
+from trove_ceph.db.policy_model import Keep
+from trove_ceph.strategies.policies import retention
+from trove_ceph.strategies.policies.retention import Candidate
+
+NOW = datetime.datetime(2026, 7, 1, 12)
+HOUR, DAY = datetime.timedelta(hours=1), datetime.timedelta(days=1)
+
+
+def candidates(*ages, step=HOUR, **facts):
+    """Return backups of so many steps ago, from the oldest on."""
+    return [
+        Candidate(f'b{age}', number, NOW - age * step, **facts)
+        for number, age in enumerate(sorted(ages, reverse=True))
+    ]
+
+
+def live(keep, count, step, timezone='UTC', now=NOW):
+    """Take so many backups, and delete after each what has expired; return what stays."""
+    stay = []
+    for number in range(count):
+        taken_at = now - (count - 1 - number) * step
+        stay.append(Candidate(f'{number}', number, taken_at))
+        gone = retention.expired(stay, keep, taken_at, timezone)
+        stay = [one for one in stay if one.backup_id not in gone]
+    return stay
+
+
+class RetentionTest(base.BaseTestCase):
+    def expired(self, given, now=NOW, timezone='UTC', **keep):
+        return retention.expired(given, Keep(**keep), now, timezone)
+
+    def test_last(self):
+        self.assertEqual(['b3', 'b2'], self.expired(candidates(0, 1, 2, 3), last=2))
+        self.assertEqual([], self.expired(candidates(0, 1), last=2))
+        self.assertEqual([], self.expired([], last=2))
+
+    def test_grandfather_father_son(self):
+        keep = Keep(hourly=24, daily=7, weekly=4, monthly=6)
+        stay = live(keep, 24 * 365, HOUR)
+        ages = [(NOW - one.taken_at) // HOUR for one in reversed(stay)]
+        self.assertEqual(list(range(24)), ages[:24])
+        days = {one.taken_at.date() for one in stay}
+        self.assertTrue({(NOW - n * DAY).date() for n in range(7)} <= days)
+        months = {(one.taken_at.year, one.taken_at.month) for one in stay}
+        self.assertEqual({(2026, month) for month in range(2, 8)}, months)
+        # 24 hours, of which two are also the last of their days, 6 more days, weeks and months.
+        self.assertLessEqual(len(stay), 24 + 7 + 4 + 6)
+        # Of each day, week and month it is the last one.
+        old = [one.taken_at for one in stay if one.taken_at < NOW - 30 * DAY]
+        self.assertEqual({23}, {one.hour for one in old})
+        self.assertTrue(all((one + DAY).day == 1 for one in old if one < NOW - 60 * DAY), old)
+
+    def test_periods_without_a_backup_count_for_nothing(self):
+        given = candidates(0, 100, 200, 300, step=DAY)
+        self.assertEqual(['b300'], self.expired(given, daily=3))
+
+    def test_days_begin_where_the_policy_says(self):
+        # 23:30 and 00:30 in Berlin.
+        given = [
+            Candidate('a', 0, datetime.datetime(2026, 6, 29, 21, 30)),
+            Candidate('b', 1, datetime.datetime(2026, 6, 29, 22, 30)),
+        ]
+        self.assertEqual(['a'], self.expired(given, daily=2))
+        self.assertEqual([], self.expired(given, daily=2, timezone='Europe/Berlin'))
+
+    def test_hour_that_a_day_has_twice(self):
+        given = [
+            Candidate('first', 0, datetime.datetime(2026, 10, 25, 0, 30)),
+            Candidate('second', 1, datetime.datetime(2026, 10, 25, 1, 30)),
+        ]
+        now = datetime.datetime(2026, 10, 26)
+        self.assertEqual([], self.expired(given, now, 'Europe/Berlin', hourly=2))
+
+    def test_last_good_one_stays(self):
+        (good,) = candidates(50)
+        bad = [
+            dataclasses.replace(one, number=one.number + 1, is_good=False)
+            for one in candidates(*range(10))
+        ]
+        gone = self.expired([good, *bad], last=1)
+        self.assertNotIn('b50', gone)
+        # Of those that are of no use, the last one stays to be looked at.
+        self.assertEqual([f'b{age}' for age in range(9, 0, -1)], gone)
+        better = Candidate('better', 99, NOW)
+        gone = self.expired([good, *bad, better], last=1)
+        self.assertEqual(['b50', *(one.backup_id for one in bad)], gone)
+
+    def test_last_verified_one_stays(self):
+        given = candidates(*range(10))
+        given[3] = dataclasses.replace(given[3], is_verified=True)
+        gone = self.expired(given, last=2)
+        self.assertNotIn(given[3].backup_id, gone)
+        self.assertEqual(7, len(gone))
+        given[8] = dataclasses.replace(given[8], is_verified=True)
+        self.assertIn(given[3].backup_id, self.expired(given, last=2))
+
+    def test_being_taken(self):
+        given = candidates(0, 1, 2)
+        given[2] = dataclasses.replace(given[2], is_under_way=True)
+        # It keeps nothing else from staying, and is not deleted.
+        self.assertEqual(['b2'], self.expired(given, last=1))
+
+    def test_clock_that_was_ahead(self):
+        """What is dated ahead is in no place that others need."""
+        ahead = [Candidate(f'a{n}', n, NOW + n * 365 * DAY) for n in range(5)]
+        given = ahead + [Candidate(f'n{n}', 10 + n, NOW - (3 - n) * DAY) for n in range(4)]
+        gone = self.expired(given, daily=4)
+        self.assertEqual([one.backup_id for one in ahead], gone)
+
+    def test_clock_that_was_behind(self):
+        behind = [Candidate(f'b{n}', 20 + n, NOW - 9000 * DAY + n * DAY) for n in range(3)]
+        given = candidates(0, 1, 2, step=DAY) + behind
+        gone = self.expired(given, daily=2)
+        # Those that were taken last are the last ones.
+        self.assertEqual({'b1', 'b2'}, {one.backup_id for one in behind} - set(gone))
+
+
+class RandomRetentionTest(base.BaseTestCase):
+    """What is true of whatever there may be."""
+
+    def setUp(self):
+        super().setUp()
+        seed = random.randrange(2**32)
+        self.addDetail('seed', content.text_content(f'{seed}'))
+        self.dice = random.Random(seed)
+
+    def throw(self):
+        """Return some backups, by a clock of which nothing is known."""
+        count = self.dice.randrange(1, 40)
+        moments = [NOW + self.dice.uniform(-400, 40) * DAY for _ in range(count)]
+        if self.dice.random() < 0.7:
+            moments.sort()
+        return [
+            Candidate(
+                f'{number}',
+                number,
+                moment,
+                is_under_way=self.dice.random() < 0.1,
+                is_good=self.dice.random() < 0.7,
+                is_verified=self.dice.random() < 0.3,
+            )
+            for number, moment in enumerate(moments)
+        ]
+
+    def keep(self):
+        return Keep(*(self.dice.choice((0, 0, 1, 2, 5, 20)) for _ in range(5)))
+
+    def test_promises(self):
+        for _ in range(300):
+            given, keep = self.throw(), self.keep()
+            zone = self.dice.choice(('UTC', 'Europe/Berlin', 'Pacific/Apia'))
+            gone = retention.expired(given, keep, NOW, zone)
+            self.assertEqual(len(gone), len(set(gone)))
+            stay = [one for one in given if one.backup_id not in gone]
+            good = [one for one in given if one.is_good and not one.is_under_way]
+            self.assertEqual(good[-1:], [one for one in good if one in stay][-1:])
+            verified = [one for one in good if one.is_verified]
+            self.assertTrue(set(verified[-1:]) <= set(stay))
+            self.assertTrue({one for one in given if one.is_under_way} <= set(stay))
+            self.assertTrue(set(good[-keep.last :] if keep.last else ()) <= set(stay))
+            most = keep.last + keep.hourly + keep.daily + keep.weekly + keep.monthly
+            self.assertLessEqual(len([one for one in stay if one in good]), most + 2)
+            # Asked again there is nothing to do; whoever asks for more deletes no more.
+            self.assertEqual([], retention.expired(stay, keep, NOW, zone))
+            more = Keep(*(count + 1 for count in dataclasses.astuple(keep)))
+            self.assertTrue(set(retention.expired(given, more, NOW, zone)) <= set(gone))
+
+    def test_order_of_the_list_does_not_matter(self):
+        for _ in range(50):
+            given, keep = self.throw(), self.keep()
+            shuffled = self.dice.sample(given, len(given))
+            self.assertEqual(
+                retention.expired(given, keep, NOW), retention.expired(shuffled, keep, NOW)
+            )

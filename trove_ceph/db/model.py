@@ -43,7 +43,8 @@ class Backup:
     :param parent_id: the backup of the same instance upon which a copy of it may build
     :param error: why it failed, or could not be deleted
     :param quiesce: how the server was held when the snapshot was made
-    :param raised_from: the level that was asked for, where the settings made it unsafe
+    :param quiesce_wanted: the level that was asked for with it; None: as it is configured
+    :param raised_from: the level that was to be, where the settings made it unsafe
     :param raised_because: what was unsafe
     :param gtid_executed: exactly what it holds, read from a clone; None until one was looked at
     :param size_bytes: of the volume
@@ -80,6 +81,7 @@ class Backup:
     parent_id: str | None = None
     error: str | None = None
     quiesce: str | None = None
+    quiesce_wanted: str | None = None
     raised_from: str | None = None
     raised_because: str | None = None
     gtid_executed: str | None = None

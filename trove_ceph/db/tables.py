@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables, as SQLAlchemy knows them; :mod:`migration` makes them."""
 
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy import orm
 from sqlalchemy.dialects import mysql
 
+from trove_ceph.db import model
+
 #: Beside the version of Trove's own tables in the same database.
 VERSION_TABLE = 'trove_ceph_alembic_version'
 
+_FIELDS = dataclasses.fields(model.Backup)
 _Text = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 
 
@@ -35,6 +42,7 @@ class Backup(Base):
     state = orm.mapped_column(sa.String(16), nullable=False)
     error = orm.mapped_column(_Text)
     quiesce = orm.mapped_column(sa.String(16))
+    quiesce_wanted = orm.mapped_column(sa.String(16))
     raised_from = orm.mapped_column(sa.String(16))
     raised_because = orm.mapped_column(_Text)
     gtid_executed = orm.mapped_column(_Text)
@@ -71,6 +79,16 @@ class Backup(Base):
     created_at = orm.mapped_column(sa.DateTime, nullable=False)
     updated_at = orm.mapped_column(sa.DateTime, nullable=False)
 
+    def set(self, values: Mapping[str, Any]) -> None:
+        """Write several columns."""
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def as_model(self) -> model.Backup:
+        """Return what it says, for those who know no database."""
+        values = {field.name: getattr(self, field.name) for field in _FIELDS}
+        return model.Backup(**values | {'state': model.State(self.state)})
+
 
 class KeptVolume(Base):
     """A volume whose instance goes or is gone: it is deleted when nothing needs it any more."""
@@ -92,3 +110,68 @@ class TrashedImage(Base):
     image_id = orm.mapped_column(sa.String(64), primary_key=True)
     name = orm.mapped_column(sa.String(255), nullable=False)
     created_at = orm.mapped_column(sa.DateTime, nullable=False)
+
+
+class BackupPolicy(Base):
+    """When backups are taken of what, and which of them stay."""
+
+    __tablename__ = 'trove_ceph_backup_policies'
+    __table_args__ = (
+        sa.UniqueConstraint('scope', 'target', name='uq_trove_ceph_backup_policies_target'),
+    )
+
+    policy_id = orm.mapped_column(sa.String(36), primary_key=True)
+    name = orm.mapped_column(sa.String(64), nullable=False)
+    scope = orm.mapped_column(sa.String(16), nullable=False)
+    target = orm.mapped_column(sa.String(255), nullable=False)
+    project_id = orm.mapped_column(sa.String(255))
+    enabled = orm.mapped_column(sa.Boolean, nullable=False)
+    interval_min = orm.mapped_column(sa.Integer, nullable=False)
+    at = orm.mapped_column(sa.String(5))
+    timezone = orm.mapped_column(sa.String(64), nullable=False)
+    keep_last = orm.mapped_column(sa.Integer, nullable=False)
+    keep_hourly = orm.mapped_column(sa.Integer, nullable=False)
+    keep_daily = orm.mapped_column(sa.Integer, nullable=False)
+    keep_weekly = orm.mapped_column(sa.Integer, nullable=False)
+    keep_monthly = orm.mapped_column(sa.Integer, nullable=False)
+    copy_every = orm.mapped_column(sa.Integer, nullable=False)
+    verify_every = orm.mapped_column(sa.Integer, nullable=False)
+    quiesce = orm.mapped_column(sa.String(16))
+    run_wanted_at = orm.mapped_column(sa.DateTime)
+    created_at = orm.mapped_column(sa.DateTime, nullable=False)
+    updated_at = orm.mapped_column(sa.DateTime, nullable=False)
+
+
+class PolicyRun(Base):
+    """What a policy last did about one instance; who changes it must know its backup's name."""
+
+    __tablename__ = 'trove_ceph_policy_runs'
+
+    instance_id = orm.mapped_column(sa.String(36), primary_key=True)
+    policy_id = orm.mapped_column(sa.String(36), nullable=False)
+    state = orm.mapped_column(sa.String(16), nullable=False)
+    due_at = orm.mapped_column(sa.DateTime, nullable=False)
+    backup_name = orm.mapped_column(sa.String(255), nullable=False)
+    backup_id = orm.mapped_column(sa.String(36))
+    attempts = orm.mapped_column(sa.Integer, nullable=False)
+    retry_at = orm.mapped_column(sa.DateTime)
+    error = orm.mapped_column(sa.Text)
+    count = orm.mapped_column(sa.Integer, nullable=False)
+    seen_at = orm.mapped_column(sa.DateTime, nullable=False)
+
+
+class PolicyBackup(Base):
+    """A backup that a policy had taken; those of which there is no row are left alone."""
+
+    __tablename__ = 'trove_ceph_policy_backups'
+    __table_args__ = (
+        sa.UniqueConstraint('backup_id', name='uq_trove_ceph_policy_backups_backup_id'),
+        sa.Index('ix_trove_ceph_policy_backups_instance_id', 'instance_id'),
+    )
+
+    number = orm.mapped_column(sa.Integer, primary_key=True)
+    backup_id = orm.mapped_column(sa.String(36), nullable=False)
+    instance_id = orm.mapped_column(sa.String(36), nullable=False)
+    policy_id = orm.mapped_column(sa.String(36), nullable=False)
+    taken_at = orm.mapped_column(sa.DateTime, nullable=False)
+    removal_wanted_at = orm.mapped_column(sa.DateTime)

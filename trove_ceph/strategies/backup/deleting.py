@@ -115,7 +115,7 @@ class Deleting:
         others = self._records.in_vault(copy.pool, copy.image)
         if all(one.backup_id == self._backup_id for one in others):
             self._trash_vault(copy.of)
-        self._records.forget_copy(self._backup_id)
+        self._records.copies.forget_copy(self._backup_id)
 
     def _trash_vault(self, vault: storage_model.ImageRef) -> None:
         """Give back an image of which no backup is left."""

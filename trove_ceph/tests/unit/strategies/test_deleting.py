@@ -28,9 +28,9 @@ def copy(world, backup_id):
     record = world.records.get(backup_id)
     vault = model.ImageRef('vault', names.image_name('vault', record.instance_id))
     place = vault.snapshot(record.place.name)
-    world.records.begin_copying(backup_id, place)
+    world.records.copies.begin_copying(backup_id, place)
     world.tools().storage.run(f'copy.{backup_id}', job.Copy(record.place, vault), 600)
-    world.records.note_copied(backup_id, 4096, 1.0)
+    world.records.copies.note_copied(backup_id, 4096, 1.0)
     return place
 
 
@@ -87,7 +87,7 @@ class DeletingTest(base.BaseTestCase):
         copy(self.world, parent)
         place = self.world.records.get(parent).copy
         record = self.world.records.get(child)
-        self.world.records.begin_copying(child, place.of.snapshot(record.place.name))
+        self.world.records.copies.begin_copying(child, place.of.snapshot(record.place.name))
         work = job.Copy(record.place, place.of, since=place.name)
         self.world.tools().storage.run(f'copy.{child}', work, 600)
         self.delete(parent)
@@ -139,7 +139,7 @@ class DeletingTest(base.BaseTestCase):
         threads = worlds.service_world.Later()
         self.world.served = self.world.service(threads=threads)
         vault = model.ImageRef('vault', names.image_name('vault', record.instance_id))
-        self.world.records.begin_copying(backup, vault.snapshot(record.place.name))
+        self.world.records.copies.begin_copying(backup, vault.snapshot(record.place.name))
         storage = self.world.tools().storage
         storage.start('copy', job.Copy(record.place, vault))
         asked = self.world.sleep

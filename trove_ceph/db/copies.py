@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of copies in the vault, and of verifications."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from trove_ceph.db import tables, transactions
+from trove_ceph.db.model import State
+from trove_ceph.db.transactions import retried
+
+_Row = tables.Backup
+#: What is forgotten when what was wanted is there.
+_NO_FAILURES = {'failures': None, 'retry_at': None}
+
+
+class Copies:
+    """What is known of them; each verb is one transaction, as those of Records."""
+
+    def __init__(self, database: transactions.Transactions):
+        self._transactions = database
+
+    def begin_copying(
+        self,
+        backup_id: str,
+        copy: Any,
+        base_id: str | None = None,
+        because: str | None = None,
+    ) -> None:
+        """Write down where a copy will be, before anything is made there.
+
+        :param copy: the snapshot that it will be
+        :param base_id: the backup on whose copy it is built; None where it is built on none
+        :param because: why that is not the one that it was to be built on
+        """
+        self._update(
+            backup_id,
+            vault_pool=copy.pool,
+            vault_image=copy.image,
+            vault_snapshot=copy.name,
+            copy_base_id=base_id,
+            copy_base_because=because,
+        )
+
+    @retried
+    def note_copied(
+        self,
+        backup_id: str,
+        moved_bytes: int,
+        copy_sec: float,
+        used_bytes: int | None = None,
+        verify: bool = False,
+    ) -> None:
+        """Write down that the copy is complete; one that is verified stays so.
+
+        :param used_bytes: what the snapshot really holds; None where it was not counted
+        :param verify: it is to be verified, too
+        """
+        now = self._transactions.clock()
+        with self._transactions.writing() as session:
+            row = session.get(_Row, backup_id)
+            if row is None:
+                return
+            values: dict[str, Any] = {'moved_bytes': moved_bytes, 'copy_sec': copy_sec}
+            if row.state == State.TAKEN:
+                values['state'] = str(State.COPIED)
+            if used_bytes is not None:
+                values['used_bytes'] = used_bytes
+            if verify:
+                values['verify_wanted_at'] = row.verify_wanted_at or now
+            row.set(values | {'copied_at': now, 'updated_at': now})
+            row.set({'copy_wanted_at': None, 'copy_error': None} | _NO_FAILURES)
+
+    def forget_copy(self, backup_id: str) -> None:
+        """Write down that there is no copy any more."""
+        self._update(
+            backup_id,
+            vault_pool=None,
+            vault_image=None,
+            vault_snapshot=None,
+            copied_at=None,
+            copy_base_id=None,
+            copy_base_because=None,
+        )
+
+    def note_verified(
+        self,
+        backup_id: str,
+        gtid_executed: str | None,
+        verification: Mapping[str, Any],
+        verify_sec: float,
+        used_bytes: int | None = None,
+    ) -> None:
+        """Write down that a server was started from it, and what it held."""
+        known = {} if used_bytes is None else {'used_bytes': used_bytes}
+        self._note_verification(
+            backup_id,
+            verification,
+            verify_sec,
+            state=str(State.VERIFIED),
+            gtid_executed=gtid_executed,
+            verified_at=self._transactions.clock(),
+            verify_error=None,
+            **known,
+        )
+
+    def note_damaged(
+        self, backup_id: str, verification: Mapping[str, Any], verify_sec: float, error: str
+    ) -> None:
+        """Write down that it does not restore, and why; no copy of it is wanted any more."""
+        self._note_verification(
+            backup_id,
+            verification,
+            verify_sec,
+            state=str(State.DAMAGED),
+            copy_wanted_at=None,
+            verify_error=error,
+        )
+
+    def note_unfinished(
+        self, backup_id: str, verification: Mapping[str, Any], verify_sec: float, error: str
+    ) -> None:
+        """Write down that a verification found nothing wrong, but was not done in its time."""
+        self._note_verification(backup_id, verification, verify_sec, verify_error=error)
+
+    @retried
+    def _note_verification(
+        self, backup_id: str, verification: Mapping[str, Any], verify_sec: float, **values: Any
+    ) -> None:
+        """Write down what one came to, unless the backup is being deleted meanwhile."""
+        found = {'verification': dict(verification), 'verify_sec': verify_sec}
+        now = {'verify_wanted_at': None, 'updated_at': self._transactions.clock()}
+        with self._transactions.writing() as session:
+            session.execute(
+                sa.update(_Row)
+                .where(_Row.backup_id == backup_id)
+                .where(_Row.state != str(State.DELETING))
+                .values(**found | now | _NO_FAILURES | values)
+            )
+
+    @retried
+    def _update(self, backup_id: str, **values: Any) -> None:
+        now = self._transactions.clock()
+        with self._transactions.writing() as session:
+            session.execute(
+                sa.update(_Row).where(_Row.backup_id == backup_id).values(**values, updated_at=now)
+            )

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transactions of the database, in whose errors callers need not know SQLAlchemy."""
+
+import contextlib
+import datetime
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import oslo_db.api
+import oslo_db.exception
+from oslo_db.sqlalchemy import enginefacade
+from sqlalchemy import orm
+
+from trove_ceph import exceptions
+
+#: Tries a verb again that was in another's way. What it does must be one transaction.
+retried = oslo_db.api.wrap_db_retry(max_retries=5, retry_on_deadlock=True)
+
+
+def utcnow() -> datetime.datetime:
+    """The time as the tables have it: in UTC, and of no zone."""
+    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None, microsecond=0)
+
+
+@enginefacade.transaction_context_provider
+class _Context:
+    """What the transactions of one call belong to."""
+
+
+class Transactions:
+    """Reads and writes; for several threads and processes.
+
+    :param facade: of oslo.db's enginefacade; by default the database of Trove's configuration
+    :param clock: tells the time that is written down
+    """
+
+    def __init__(self, facade: Any = None, clock: Callable[[], datetime.datetime] = utcnow):
+        self._facade = facade or enginefacade.transaction_context()
+        self.clock = clock
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[orm.Session]:
+        """Give a session for one transaction.
+
+        :raises ServiceUnavailableError: the database does not answer, or lacks the tables
+        """
+        with _translated(), self._facade.reader.using(_Context()) as session:
+            yield session
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[orm.Session]:
+        """Give a session for one transaction, which is written at its end.
+
+        :raises ServiceUnavailableError: the database does not answer, or lacks the tables
+        """
+        with _translated(), self._facade.writer.using(_Context()) as session:
+            yield session
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except oslo_db.exception.DBDeadlock:
+        # Tried again by the verb.
+        raise
+    except oslo_db.exception.DBNonExistentTable as error:
+        raise exceptions.ServiceUnavailableError(
+            f'table {error.table}: is not there; run "trove-ceph-manage db sync"'
+        ) from error
+    except (oslo_db.exception.DBError, oslo_db.exception.CantStartEngineError) as error:
+        raise exceptions.ServiceUnavailableError(f'the database failed: {error}') from error

@@ -4,7 +4,6 @@
 import contextlib
 import dataclasses
 import datetime
-import errno
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -13,7 +12,14 @@ import rbd
 
 from trove_ceph import exceptions
 from trove_ceph.storage import backend, model
-from trove_ceph.storage.ceph import connection, description, flattening, placement, streams
+from trove_ceph.storage.ceph import (
+    connection,
+    description,
+    flattening,
+    objects,
+    placement,
+    streams,
+)
 
 
 class CephBackend(backend.Backend):
@@ -32,6 +38,16 @@ class CephBackend(backend.Backend):
     ) -> None:
         with self._pool(image.pool, f'making {image}', options.data_pool) as context:
             self._rbd.create(context, image.name, size_bytes, old_format=False, **_options(options))
+
+    def list_images(
+        self, pool: str, prefix: str = '', after: str = '', limit: int = 1000
+    ) -> list[model.ListedImage]:
+        with self._pool(pool, f'listing pool {pool}') as context:
+            listed = {one['name']: one['id'] for one in self._rbd.list2(context)}
+        names = sorted(name for name in listed if name.startswith(prefix) and name > after)
+        return [
+            model.ListedImage(model.ImageRef(pool, name), listed[name]) for name in names[:limit]
+        ]
 
     def describe(self, image: model.ImageRef, with_usage: bool = True) -> model.ImageFacts:
         with self._image(image, 'describing', read_only=True) as (handle, context):
@@ -58,6 +74,13 @@ class CephBackend(backend.Backend):
     def remove_snapshot(self, snapshot: model.SnapshotRef) -> None:
         with self._image(snapshot.of, f'removing snapshot {snapshot.name} of') as (handle, _):
             handle.remove_snap(snapshot.name)
+
+    def rename_snapshot(self, snapshot: model.SnapshotRef, name: str) -> None:
+        with self._image(snapshot.of, f'renaming snapshot {snapshot.name} to {name} of') as (
+            handle,
+            _,
+        ):
+            handle.rename_snap(snapshot.name, name)
 
     def clone(
         self, snapshot: model.SnapshotRef, image: model.ImageRef, options: model.ImageOptions
@@ -188,7 +211,9 @@ class CephBackend(backend.Backend):
             cluster.wait_for_latest_osdmap()
         for pool in filter(None, (image.pool, data_pool)):
             with self._pool(pool, f'asking each placement group of pool {pool}') as context:
-                _ask_each_group(context, groups[pool])
+                # A request carries our map's epoch. Nothing of that name is there, and that is the
+                # answer.
+                objects.absent(context, placement.one_object_per_group(groups[pool]))
 
     @contextlib.contextmanager
     def _pool(self, pool: str, subject: str, data_pool: str | None = None) -> Iterator[rados.Ioctx]:
@@ -223,17 +248,3 @@ def _options(options: model.ImageOptions) -> dict[str, object]:
         'features': rbd.RBD().features_from_string(','.join(sorted(options.features))),
         'data_pool': options.data_pool,
     }
-
-
-def _ask_each_group(context: rados.Ioctx, groups: int) -> None:
-    """Have each placement group of a pool answer a request that carries our map's epoch."""
-    pending = [
-        context.aio_stat(name, lambda _completion, _size, _time: None)
-        for name in placement.one_object_per_group(groups)
-    ]
-    for completion in pending:
-        completion.wait_for_complete_and_cb()
-        code = completion.get_return_value()
-        # Nothing of that name is there, and that is the answer.
-        if code < 0 and code != -errno.ENOENT:
-            raise rados.OSError('stat', errno=-code)

@@ -71,6 +71,21 @@ class StorageAPI:
         """
         return self._ask('describe', image=image, with_usage=with_usage)
 
+    def list_images(self, pool: str, prefix: str = '') -> Iterator[model.ListedImage]:
+        """List the images of a pool whose names begin so, in their order, page by page.
+
+        What is made or removed meanwhile may be in the list or not.
+        """
+        after = ''
+        while True:
+            page = self._ask(
+                'list_images', pool=pool, prefix=prefix, after=after, limit=wire.MAX_LISTED
+            )
+            yield from page
+            if len(page) < wire.MAX_LISTED:
+                return
+            after = page[-1].image.name
+
     def list_trash(self, pool: str) -> list[model.TrashedImage]:
         """List what lies in the trash of a pool."""
         return self._ask('list_trash', pool=pool)
@@ -98,6 +113,15 @@ class StorageAPI:
         :raises BusyError: it is being copied or verified
         """
         self._ask('remove_snapshot', snapshot=snapshot)
+
+    def rename_snapshot(self, snapshot: model.SnapshotRef, name: str) -> model.SnapshotFacts:
+        """Give a snapshot another name; clones and clients take no notice.
+
+        :raises AlreadyExistsError: there is one of this name
+        :raises NotFoundError: it is not there; an earlier attempt may have renamed it
+        :raises BusyError: it is being copied or verified
+        """
+        return self._ask('rename_snapshot', snapshot=snapshot, name=name)
 
     def clone(
         self,

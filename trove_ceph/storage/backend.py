@@ -123,6 +123,17 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
+    def list_images(
+        self, pool: str, prefix: str = '', after: str = '', limit: int = 1000
+    ) -> list[model.ListedImage]:
+        """List images of a pool in the order of their names, without opening any.
+
+        :param prefix: what their names begin with
+        :param after: the name after which the list begins
+        :param limit: how many at most
+        """
+
+    @abc.abstractmethod
     def describe(self, image: model.ImageRef, with_usage: bool = True) -> model.ImageFacts:
         """Describe an image.
 
@@ -152,6 +163,13 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
+    def rename_snapshot(self, snapshot: model.SnapshotRef, name: str) -> None:
+        """Give a snapshot another name; its clones and the image's clients take no notice.
+
+        :raises AlreadyExistsError: there is one of this name
+        """
+
+    @abc.abstractmethod
     def clone(
         self, snapshot: model.SnapshotRef, image: model.ImageRef, options: model.ImageOptions
     ) -> None:
@@ -171,12 +189,15 @@ class Backend(abc.ABC):
     ) -> None:
         """Copy into a clone all that it reads from its parent, and part them; it may be in use.
 
-        An image without a parent is left as it is. What was copied is not copied again next time.
+        An image without a parent is left as it is. What was copied is not copied again next time,
+        and nothing is lost, however an earlier attempt ended, be it another program's.
 
         :param progress: told the bytes that are done, and all; it may raise StorageError, which
             ends the work as ``cancel`` does. Called in any thread
         :param cancel: once set, the work ends soon
         :raises CanceledError: it was asked to end before it was done
+        :raises BusyError: an earlier attempt has to be mended first, and a client holds the image
+            exclusively
         """
 
     @abc.abstractmethod

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``trove-ceph-manage storage``: look at the storage service, and cancel its jobs."""
+"""``trove-ceph-manage storage``: look at the storage service and its images, cancel its jobs."""
 
 import argparse
 import collections
@@ -44,6 +44,9 @@ examples:
     trove-ceph-manage storage jobs
     trove-ceph-manage storage cancel OPERATION-ID
 
+  List the images that trove_ceph has made in a pool, and that Cinder does not know:
+    trove-ceph-manage storage images vault --prefix trove_ceph.
+
 A job that was canceled, has failed or was interrupted is carried on with, from where it was, when
 the operation in Trove to which it belongs is run again.
 
@@ -66,7 +69,12 @@ def add_commands(areas: Any) -> None:
     jobs = area.add_verb('jobs', _jobs, 'list all jobs, the latest first')
     cancel = area.add_verb('cancel', _cancel, 'have a job end at its next piece')
     cancel.add_argument('operation_id', metavar='OPERATION-ID', help='as "jobs" shows it')
-    for verb in (status, jobs, cancel):
+    images = area.add_verb('images', _images, 'list the images of a pool in order of their names')
+    images.add_argument('pool', metavar='POOL', help='one of those that the service works on')
+    images.add_argument(
+        '--prefix', default='', metavar='TEXT', help='only those whose names begin so'
+    )
+    for verb in (status, jobs, cancel, images):
         add_format(verb)
         verb.add_argument(
             '--config-file',
@@ -125,6 +133,18 @@ def _cancel(arguments: argparse.Namespace) -> int:
         print(f'{found}: was {found.state}, will end at its next piece')
     else:
         print(f'{found}: {found.state}')
+    return OK
+
+
+def _images(arguments: argparse.Namespace) -> int:
+    # Shown as they come, as there may be very many of them.
+    listed = _connect(arguments).list_images(arguments.pool, arguments.prefix)
+    if arguments.format == 'json':
+        content = [{'name': one.image.name, 'id': one.image_id} for one in listed]
+        print(json.dumps(content, indent=2))
+    else:
+        for one in listed:
+            print(f'{one.image.name} (id {one.image_id})')
     return OK
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, flow, model, transfer, verify
+from trove_ceph.storage import backend, difference, flow, model, transfer, verify
 
 LOG = logging.getLogger(__name__)
 
@@ -50,6 +50,7 @@ class CopyReport:
     :param compared_bytes: how much of the copy was read back and found right
     :param copy_sec: how long the moving took
     :param compare_sec: how long making the snapshot and verifying it took
+    :param used_bytes: what the snapshot holds, in whole objects
     """
 
     snapshot: model.SnapshotRef
@@ -59,6 +60,7 @@ class CopyReport:
     resumed_at: int = 0
     copy_sec: float = 0.0
     compare_sec: float = 0.0
+    used_bytes: int = 0
 
 
 def complete_copies(facts: model.ImageFacts) -> dict[str, Origin]:
@@ -225,6 +227,9 @@ class _Destination:
             resumed_at=start.position_bytes,
             copy_sec=moved - began,
             compare_sec=time.monotonic() - moved,
+            used_bytes=sum(
+                extent.length for extent in difference.extents(reader, None) if extent.exists
+            ),
         )
 
     def _prepare(self, size_bytes: int) -> transfer.Mark:

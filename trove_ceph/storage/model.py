@@ -45,6 +45,17 @@ class SnapshotRef:
 
 
 @dataclasses.dataclass(frozen=True)
+class ListedImage:
+    """An image as its pool lists it."""
+
+    image: ImageRef
+    image_id: str
+
+    def __str__(self) -> str:
+        return str(self.image)
+
+
+@dataclasses.dataclass(frozen=True)
 class ImageOptions:
     """How a new image is made.
 

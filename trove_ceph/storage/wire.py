@@ -17,6 +17,9 @@ from trove_ceph import exceptions
 from trove_ceph.storage import copying, fencing, job, model
 from trove_ceph.verification import model as verification
 
+#: How many of a list are in one answer.
+MAX_LISTED = 1000
+
 _DATACLASSES = {
     known.__name__: known
     for known in (
@@ -27,6 +30,7 @@ _DATACLASSES = {
         model.ImageFacts,
         model.ImageOptions,
         model.ImageRef,
+        model.ListedImage,
         model.PoolUsage,
         model.Qos,
         model.SnapshotFacts,

@@ -32,6 +32,21 @@ class FakeBackend(backend.Backend):
         with self._connected() as cluster:
             cluster.add(image, size_bytes, options)
 
+    def list_images(
+        self, pool: str, prefix: str = '', after: str = '', limit: int = 1000
+    ) -> list[model.ListedImage]:
+        with self._connected() as cluster:
+            cluster.check_pool(pool)
+            found = [
+                model.ListedImage(one.ref, one.image_id)
+                for one in cluster.images
+                if one.pool == pool
+                and not one.trashed_at
+                and one.name.startswith(prefix)
+                and one.name > after
+            ]
+        return sorted(found, key=lambda one: one.image)[:limit]
+
     def describe(self, image: model.ImageRef, with_usage: bool = True) -> model.ImageFacts:
         with self._connected() as cluster:
             return self.facts(cluster.get(image), with_usage)
@@ -82,6 +97,13 @@ class FakeBackend(backend.Backend):
     def remove_snapshot(self, snapshot: model.SnapshotRef) -> None:
         with self._connected() as cluster:
             remove_snapshot(cluster, cluster.get(snapshot.of), snapshot.name)
+
+    def rename_snapshot(self, snapshot: model.SnapshotRef, name: str) -> None:
+        with self._connected() as cluster:
+            image = cluster.get(snapshot.of)
+            found = image.snapshot(snapshot.name)
+            check_free(image, name)
+            found.name = name
 
     def clone(
         self, snapshot: model.SnapshotRef, image: model.ImageRef, options: model.ImageOptions
@@ -333,9 +355,13 @@ def clients_of(image: fake_cluster.Image) -> model.Clients:
 
 
 def take_snapshot(cluster: fake_cluster.Cluster, image: fake_cluster.Image, name: str) -> None:
+    check_free(image, name)
+    image.take(name, cluster.next_number())
+
+
+def check_free(image: fake_cluster.Image, name: str) -> None:
     if any(one.name == name for one in image.snapshots):
         raise exceptions.AlreadyExistsError(f'{image.ref.snapshot(name)} exists')
-    image.take(name, cluster.next_number())
 
 
 def remove_snapshot(cluster: fake_cluster.Cluster, image: fake_cluster.Image, name: str) -> None:

@@ -11,15 +11,16 @@ import oslo_messaging as messaging
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, fencing, job, ledger, model
+from trove_ceph.storage import backend, fencing, job, ledger, model, wire
 from trove_ceph.storage.service import jobs, leases, pools
 
 LOG = logging.getLogger(__name__)
 
 Answer = TypeVar('Answer')
 
-#: Changed with ``api.VERSION``: the first number when old callers are not understood any more.
-VERSION = '1.0'
+#: The first number changes when old callers are not understood any more, and ``api.VERSION`` with
+#: it; the second one with each verb that is added.
+VERSION = '1.1'
 
 
 def _verb(method: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -71,6 +72,15 @@ class Endpoint:
         return self._storage.describe(image, with_usage)
 
     @_verb
+    def list_images(
+        self, pool: str, prefix: str, after: str, limit: int
+    ) -> list[model.ListedImage]:
+        self._pools.check_pool(pool)
+        if not 1 <= limit <= wire.MAX_LISTED:
+            raise exceptions.InvalidRequestError(f'limit {limit}: must be 1 to {wire.MAX_LISTED}')
+        return self._storage.list_images(pool, prefix, after, limit)
+
+    @_verb
     def list_trash(self, pool: str) -> list[model.TrashedImage]:
         self._pools.check_pool(pool)
         return self._storage.list_trash(pool)
@@ -92,6 +102,9 @@ class Endpoint:
         self._pools.check(snapshot)
         with self._changing('create_snapshot', snapshot, job.snapshot_lock(snapshot)):
             self._storage.create_snapshot(snapshot)
+        return self._find_snapshot(snapshot)
+
+    def _find_snapshot(self, snapshot: model.SnapshotRef) -> model.SnapshotFacts:
         facts = self._storage.describe(snapshot.of, with_usage=False)
         found = facts.find_snapshot(snapshot.name)
         if found is None:
@@ -103,6 +116,15 @@ class Endpoint:
         self._pools.check(snapshot)
         with self._changing('remove_snapshot', snapshot, job.snapshot_lock(snapshot)):
             self._storage.remove_snapshot(snapshot)
+
+    @_verb
+    def rename_snapshot(self, snapshot: model.SnapshotRef, name: str) -> model.SnapshotFacts:
+        renamed = snapshot.of.snapshot(name)
+        self._pools.check(snapshot, renamed)
+        locks = job.snapshot_lock(snapshot), job.snapshot_lock(renamed)
+        with self._changing('rename_snapshot', snapshot, *locks):
+            self._storage.rename_snapshot(snapshot, name)
+        return self._find_snapshot(renamed)
 
     @_verb
     def clone(

@@ -36,6 +36,8 @@ class CopiesContract(storage.StorageContract):
         report = self.copy(image, 's', options=options)
         self.assertEqual(9 * MIB, report.copied_bytes)
         self.assertGreaterEqual(report.compared_bytes, 9 * MIB)
+        used_bytes = report.used_bytes
+        self.assertTrue(9 * MIB <= used_bytes <= 32 * MIB, report)
         facts = self.storage.describe(self.vault)
         self.assertEqual((self.data_pool, MIB), (facts.data_pool, facts.object_bytes))
 
@@ -47,6 +49,7 @@ class CopiesContract(storage.StorageContract):
         self.assertEqual(self.vault.snapshot('t'), report.snapshot)
         # Where an object is new, all before what was written is new, too; zeros are not moved.
         self.assertTrue(16384 + 512 <= report.copied_bytes <= 2 * 16384, report)
+        self.assertGreater(report.used_bytes, used_bytes)
         self.assert_copied(image, 's', 't')
 
     def test_again_changes_nothing(self):

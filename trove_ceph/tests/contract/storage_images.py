@@ -28,9 +28,11 @@ class ImagesContract(storage.StorageContract):
         for verb, arguments, missing in (
             ('describe', (nothing,), nothing),
             ('describe', (nowhere,), nowhere.pool),
+            ('list_images', ('no-such-pool',), 'no-such-pool'),
             ('create_image', (nowhere, MIB, model.ImageOptions()), nowhere.pool),
             ('create_snapshot', (nothing.snapshot('s'),), nothing),
             ('remove_snapshot', (there.snapshot('s'),), 's'),
+            ('rename_snapshot', (there.snapshot('s'), 't'), 's'),
             ('clone', (there.snapshot('s'), nothing, model.ImageOptions()), there.snapshot('s')),
             ('flatten', (nothing,), nothing),
             ('set_qos', (nothing, model.Qos()), nothing),
@@ -56,6 +58,7 @@ class ImagesContract(storage.StorageContract):
         for verb, arguments in (
             ('create_image', (image, MIB, model.ImageOptions())),
             ('create_snapshot', (image.snapshot('s'),)),
+            ('rename_snapshot', (image.snapshot('s'), 's')),
             ('clone', (image.snapshot('s'), image, model.ImageOptions())),
         ):
             error = self.assertRaises(
@@ -96,6 +99,39 @@ class ImagesContract(storage.StorageContract):
         expected = bytearray(self.content(image.snapshot('s')))
         expected[5:9] = expected[100:104] = b'mine'
         self.assertEqual(bytes(expected), self.content_now(clone))
+
+    def test_a_snapshot_is_renamed(self):
+        """In use, by a client and by a clone."""
+        image, clone = self.make_written(), self.ref('clone')
+        expected = self.content(image.snapshot('s'))
+        before = self.storage.describe(image).find_snapshot('s')
+        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        with self.other.open_writer(image) as writer:
+            self.storage.rename_snapshot(image.snapshot('s'), 'renamed')
+            writer.write(0, self.data(MIB)).result()
+        found = self.storage.describe(image).find_snapshot('renamed')
+        self.assertEqual(before.snapshot_id, found.snapshot_id)
+        self.assertEqual(['renamed'], self.snapshot_names(image))
+        self.assertEqual(image.snapshot('renamed'), self.storage.describe(clone).parent)
+        for snapshot in (image.snapshot('renamed'), clone):
+            content = self.content if snapshot != clone else self.content_now
+            self.assertEqual(expected, content(snapshot))
+
+    def test_images_are_listed_in_pages(self):
+        made = [self.make(name) for name in ('c', 'a', 'd', 'b')]
+        self.make('elsewhere', pool=self.second_pool)
+        trashed = self.make('e')
+        self.storage.trash(trashed)
+        expected = sorted(made)
+        found = self.storage.list_images(self.pool, self.prefix)
+        self.assertEqual(expected, [one.image for one in found])
+        self.assertEqual(self.storage.describe(expected[0]).image_id, found[0].image_id)
+        pages = [
+            self.storage.list_images(self.pool, self.prefix, after, limit=3)
+            for after in ('', expected[2].name, expected[3].name)
+        ]
+        self.assertEqual([expected[:3], expected[3:], []], [[x.image for x in p] for p in pages])
+        self.assertEqual([], self.storage.list_images(self.pool, f'{self.prefix}-none'))
 
     def test_rolling_back(self):
         image = self.make_written()

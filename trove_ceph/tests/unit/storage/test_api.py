@@ -127,6 +127,19 @@ class CommandTest(BusTestCase):
         self.api.run('copy', work, TIMEOUT_SEC)
         self.assertEqual((0, f'copy ({work}): done\n'), self.command('cancel', 'copy'))
 
+    def test_images(self):
+        self.serve('one')
+        facts = self.world.storage.describe(self.image)
+        self.world.storage.create_image(
+            model.ImageRef('volumes', 'other'), MIB, model.ImageOptions()
+        )
+        expected = f'image (id {facts.image_id})\n'
+        self.assertEqual((0, expected), self.command('images', 'volumes', '--prefix', 'im'))
+        _status, text = self.command('images', 'volumes', '--format', 'json')
+        self.assertEqual(['image', 'other'], [one['name'] for one in json.loads(text)])
+        self.assertEqual(3, self.command('images', 'elsewhere')[0])
+        self.assertIn('pool elsewhere: is none of those', self.err.getvalue())
+
     def test_nobody_answers(self):
         self.assertEqual(3, self.command('status', '--timeout', '0.2')[0])
         self.assertIn('no answer to list_jobs', self.err.getvalue())
@@ -156,7 +169,9 @@ class VerbsTest(BusTestCase):
         self.api.clone(self.image.snapshot('t'), clone, model.Qos(iops=300))
         self.assertEqual(model.Qos(iops=300), self.api.describe(clone).qos)
         self.assertEqual('vault-data', self.api.describe(clone).data_pool)
-        self.api.remove_snapshot(self.image.snapshot('t'))
+        renamed = self.api.rename_snapshot(self.image.snapshot('t'), 'u')
+        self.assertEqual(('u', made.snapshot_id), (renamed.name, renamed.snapshot_id))
+        self.api.remove_snapshot(self.image.snapshot('u'))
         self.api.set_qos(clone, model.Qos(iops=500))
         self.assertEqual(500, self.api.describe(clone).qos.iops)
         trashed = self.api.trash(clone)
@@ -219,6 +234,8 @@ class VerbsTest(BusTestCase):
             (exceptions.InvalidRequestError, 'start', ('op/1', job.Flatten(clone)), 'op/1'),
             (exceptions.NotFoundError, 'find_job', ('op',), 'job op: there is none'),
             (exceptions.InvalidRequestError, 'list_trash', ('a/b',), 'pool a/b'),
+            (exceptions.InvalidRequestError, 'rename_snapshot', (missing.snapshot('s'), 'a@b'), ''),
+            (exceptions.NotFoundError, 'rename_snapshot', (missing.snapshot('s'), 't'), ''),
         )
         self.world.storage.create_image(
             model.ImageRef('volumes', 'other'), MIB, model.ImageOptions()
@@ -244,6 +261,19 @@ class VerbsTest(BusTestCase):
             self.image,
             model.Qos(),
         )
+
+    def test_images_are_listed_page_by_page(self):
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage.wire.MAX_LISTED', 2))
+        names = [f'v{number}' for number in range(4)]
+        for name in names:
+            self.world.storage.create_image(
+                model.ImageRef('vault', name), MIB, model.ImageOptions()
+            )
+        self.assertEqual(names, [one.image.name for one in self.api.list_images('vault')])
+        self.assertEqual(['v2'], [one.image.name for one in self.api.list_images('vault', 'v2')])
+        self.assertRaises(exceptions.InvalidRequestError, list, self.api.list_images('a/b'))
+        arguments = {'pool': 'vault', 'prefix': '', 'after': '', 'limit': 3}
+        self.assertRaises(exceptions.InvalidRequestError, self.api._ask, 'list_images', **arguments)
 
     def test_what_is_no_image(self):
         error = self.assertRaises(exceptions.InvalidRequestError, self.api.describe, 'no image')

@@ -49,6 +49,7 @@ class WireTest(base.BaseTestCase):
             [FACTS, None, 'text', 1.5, True],
             model.PoolUsage('volumes', 1, 2, 3, 0.5, True, False),
             model.TrashedImage('volumes', '1f', 'image', NOW, (CHILD,)),
+            [model.ListedImage(IMAGE, '1f')],
             fencing.Fence(IMAGE, frozenset({'a', 'b'})),
             copying.CopyReport(IMAGE.snapshot('s'), 1, 2, 3, 4, 5.5, 6.5),
             verification.Inspection(

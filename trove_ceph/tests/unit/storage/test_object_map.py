@@ -5,14 +5,11 @@ from oslotest import base
 
 from trove_ceph.storage.ceph import object_map
 
+HEADER = '0e0000000101080000000'
 # Of 14 MiB in 4 objects; the first one and the third are there, the fourth as in a snapshot.
-FOUR = bytes.fromhex(
-    '0e000000010108000000040000000000000047' + '0c00000000000000010000000000000000'
-)
-    '0e000000010108000000040000000000000047' + '0c00000000000000010000000000000000'
-)
+FOUR = bytes.fromhex(HEADER + '40000000000000047' + '0c00000000000000010000000000000000')
 # Of 6 objects; the fifth is being removed, and the sixth is there.
-SIX = bytes.fromhex('0e00000001010800000006000000000000000090')
+SIX = bytes.fromhex(HEADER + '6000000000000000090')
 
 
 class ObjectMapTest(base.BaseTestCase):

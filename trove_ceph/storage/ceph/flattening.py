@@ -62,6 +62,7 @@ class Flattening:
         while True:
             self._is_silent = False
             try:
+                self._go_on()
                 unwritten.copy_up(self._link, self._image, self._go_on)
                 self._flatten()
                 return

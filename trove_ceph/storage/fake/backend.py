@@ -124,11 +124,15 @@ class FakeBackend(backend.Backend):
             found = cluster.get(image)
             if found.parent is None:
                 return
+            canceled = exceptions.CanceledError(f'flattening {image}: canceled')
             for done in range(0, found.size_bytes, found.options.object_bytes):
-                if progress is not None:
-                    progress(done, found.size_bytes)
+                try:
+                    if progress is not None:
+                        progress(done, found.size_bytes)
+                except exceptions.StorageError as error:
+                    raise canceled from error
                 if cancel is not None and cancel.is_set():
-                    raise exceptions.CanceledError(f'flattening {image}: canceled')
+                    raise canceled
             found.flatten()
             cluster.drop_orphans()
 

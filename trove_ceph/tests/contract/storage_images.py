@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images, snapshots, clones, trash, limits and fill."""
 
+import threading
+
 from trove_ceph import exceptions
 from trove_ceph.storage import model
 from trove_ceph.tests.contract import storage
@@ -169,6 +171,19 @@ class ImagesContract(storage.StorageContract):
         self.assertIsNone(self.storage.describe(clone).parent)
         self.assertEqual((), self.storage.describe(image).snapshots)
         self.assertEqual(expected, self.content_now(clone))
+
+    def test_a_flatten_is_called_off(self):
+        image, clone = self.make_written(), self.ref('clone')
+        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        cancel = threading.Event()
+        cancel.set()
+
+        def refuse(_done, _total):
+            raise exceptions.LockLostError('not any more')
+
+        for options in ({'cancel': cancel}, {'progress': refuse}):
+            self.assertRaises(exceptions.CanceledError, self.storage.flatten, clone, **options)
+            self.assertEqual(image.snapshot('s'), self.storage.describe(clone).parent)
 
     def test_a_clone_is_an_image_of_its_own(self):
         """It inherits no limits and nothing that is remembered of its parent."""

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flattening what a client left that was cut off in the middle of it.
+
+The object map then has objects that were never written. That state is made here by removing, behind
+librbd's back, an object that it has copied from the parent.
+"""
+
+import subprocess
+import sys
+import threading
+
+import rbd
+from testtools.content import text_content
+
+from trove_ceph import exceptions
+from trove_ceph.storage import model
+from trove_ceph.tests.contract import storage as contract
+from trove_ceph.tests.functional import storage, storage_client
+
+MIB = model.MIB
+OBJECT_BYTES = 4 * MIB
+
+
+class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
+    def setUp(self):
+        super().setUp()
+        self.image = self.make_written()
+        self.expected = self.content(self.image.snapshot('s'))
+
+    def clone(self, name, pool=None, **options):
+        clone = self.ref(name, pool)
+        self.storage.clone(self.image.snapshot('s'), clone, model.ImageOptions(**options))
+        return clone
+
+    def break_off(self, clone, number=1, data_pool=None):
+        """Mark an object of a clone without its being there."""
+        offset = number * OBJECT_BYTES
+        # What reads there already, so that nothing but the copy of the parent's is lost.
+        self.write(clone, offset, self.expected[offset : offset + 512])
+        self.remove_object(clone, number, data_pool)
+
+    def remove_object(self, clone, number, data_pool=None):
+        with self.cluster.pool(clone.pool) as pool, rbd.Image(pool, clone.name) as handle:
+            prefix = handle.stat()['block_name_prefix']
+        with self.cluster.pool(data_pool or clone.pool) as pool:
+            pool.remove_object(f'{prefix}.{number:016x}')
+
+    def assert_whole(self, clone, begin=0):
+        self.assertIsNone(self.storage.describe(clone).parent)
+        # Not by assertEqual, which would print both.
+        is_same = self.content_now(clone)[begin:] == self.expected[begin:]
+        self.assertTrue(is_same, 'the clone has lost data')
+
+    def test_nothing_is_lost(self):
+        for name, pool, data_pool in (
+            ('same', self.pool, None),
+            ('other', self.second_pool, None),
+            ('coded', self.second_pool, self.data_pool),
+        ):
+            clone = self.clone(name, pool, data_pool=data_pool)
+            self.break_off(clone, data_pool=data_pool)
+            self.storage.flatten(clone)
+            self.assert_whole(clone)
+
+    def test_a_snapshot_of_the_clone_stays_as_it_was(self):
+        clone = self.clone('clone')
+        self.storage.create_snapshot(clone.snapshot('before'))
+        self.break_off(clone)
+        self.storage.flatten(clone)
+        self.assert_whole(clone)
+        self.assertTrue(self.content(clone.snapshot('before')) == self.expected)
+
+    def test_librbd_alone_loses_it(self):
+        """Also after the map was rebuilt, which leaves such marks."""
+        found = {}
+        for name in ('flattened', 'rebuilt'):
+            clone = self.clone(name)
+            self.break_off(clone)
+            with self.cluster.pool(clone.pool) as pool, rbd.Image(pool, clone.name) as handle:
+                if name == 'rebuilt':
+                    handle.rebuild_object_map()
+                handle.flatten()
+            found[name] = self.content_now(clone) == self.expected
+        text = ', '.join(
+            f'{name}: {"right" if right else "wrong"}' for name, right in found.items()
+        )
+        self.addDetail('librbd', text_content(text))
+        if all(found.values()):
+            self.skipTest('this Ceph flattens what the object map has, too')
+
+    def test_in_use_by_one_that_shares(self):
+        """As a hypervisor does, which gives the lock to whoever asks and takes it again."""
+        clone = self.clone('clone')
+        self.break_off(clone)
+        with self.cluster.pool(clone.pool) as pool, rbd.Image(pool, clone.name) as handle:
+            handle.write(b'before', 0)
+            self.storage.flatten(clone)
+            handle.write(b'after!', 6)
+        self.assertEqual(b'beforeafter!', self.content_now(clone)[:12])
+        self.assert_whole(clone, begin=12)
+
+    def test_in_use_by_one_that_does_not_share(self):
+        clone = self.clone('clone')
+        self.break_off(clone)
+        with self.other.open_writer(clone):
+            error = self.assertRaises(exceptions.BusyError, self.storage.flatten, clone)
+            self.assert_message(error, clone, self.storage.find_clients(clone).lock_owner)
+        self.assertEqual(self.image.snapshot('s'), self.storage.describe(clone).parent)
+        self.storage.flatten(clone)
+        self.assert_whole(clone)
+
+    def test_the_client_that_does_it_is_killed(self):
+        """A hypervisor does the work where it has the image open; librbd would go on without it."""
+        self.image = self.make('large', size_mib=164)
+        self.expected = self.data(160 * MIB).ljust(164 * MIB, b'\0')
+        self.write(self.image, 0, self.expected[: 160 * MIB])
+        self.storage.create_snapshot(self.image.snapshot('s'))
+        clone = self.clone('clone')
+        # One object after the other, so that there is time.
+        self.storage.set_image_metadata(clone, {'conf_rbd_concurrent_management_ops': '1'})
+        hypervisor = self.start_writing(clone)
+        killed = threading.Event()
+
+        def kill_in_the_middle(done, _total):
+            if done >= 40 * MIB and not killed.is_set():
+                killed.set()
+                hypervisor.kill()
+                hypervisor.wait()
+                self.remove_object(clone, 3)
+
+        self.storage.flatten(clone, kill_in_the_middle)
+        self.assertTrue(killed.is_set())
+        # It wrote to the first object.
+        self.assert_whole(clone, begin=OBJECT_BYTES)
+
+    def start_writing(self, clone):
+        arguments = ('write', str(self.cluster.conf), storage.USER, clone.pool, clone.name)
+        process = subprocess.Popen(
+            [sys.executable, storage_client.__file__, *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertEqual('writing\n', process.stdout.readline())
+        return process

@@ -6,6 +6,7 @@ import json
 import os
 
 from driver import environment, instruments, up
+from driver.settings import LAB_DIR
 
 QUICK = 'quick'
 
@@ -38,6 +39,7 @@ def run(settings, args) -> int:
     variables = environment.credentials(settings, args.identity) | {
         'PATH': f'{programs}:{os.environ["PATH"]}',
         'BENCH_CEPH_CONF': str(settings.root / 'etc' / 'ceph' / 'ceph.conf'),
+        'BENCH_BACKUPS': f'{LAB_DIR}/bin/lab backups',
         'TROVE_CEPH_CACHE': str(settings.cache),
         **_first_database(settings),
     }

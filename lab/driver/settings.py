@@ -21,9 +21,10 @@ _BOUNDS = {
     'volume_gib': (1, 1024),
     'sysbench_seconds': (5, 3600),
 }
-_CHOICES = {
+CHOICES = {
     'virt_type': ('auto', 'kvm', 'qemu'),
     'backups': ('stock', 'trove_ceph'),
+    'quiesce': ('none', 'ddl', 'freeze'),
 }
 _CIDRS = ('management_cidr', 'public_cidr', 'tenant_cidr')
 
@@ -147,7 +148,7 @@ def _validate(values):
         # One spelling, without double or trailing slashes: the lab's
         # processes are recognised by it.
         values[key] = str(path)
-    for key, choices in _CHOICES.items():
+    for key, choices in CHOICES.items():
         if values[key] not in choices:
             raise LabError(f'{key}: one of {", ".join(choices)} is needed, got {values[key]!r}')
     if bool(values['mysql_image']) != bool(values['mysql_version']):

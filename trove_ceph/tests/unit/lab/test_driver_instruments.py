@@ -63,6 +63,7 @@ class BenchTest(InstrumentsTestCase):
         self.assertTrue(results.startswith(f'{self.root}/bench/quick-'), results)
         self.assertEqual('admin', run['environment']['OS_USERNAME'])
         self.assertEqual(f'{self.root}/etc/ceph/ceph.conf', run['environment']['BENCH_CEPH_CONF'])
+        self.assertTrue(run['environment']['BENCH_BACKUPS'].endswith('/bin/lab backups'))
 
     def test_plan_is_about_the_first_database(self):
         report = {'instance': {'id': 'i-1'}, 'placement': {'pool': 'p', 'image': 'volume-1'}}

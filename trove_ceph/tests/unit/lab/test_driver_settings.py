@@ -120,6 +120,7 @@ class WrongValueTest(SettingsTestCase):
 
     def test_choices(self):
         self.assertIn("got 'xen'", self._refused(VIRT_TYPE='xen'))
+        self.assertIn("got 'always'", self._refused(QUIESCE='always'))
         self.assertEqual(
             "backups: one of stock, trove_ceph is needed, got 'swift'",
             self._refused('backups = "swift"\n'),

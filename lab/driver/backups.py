@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choose who takes backups, and how servers are held meanwhile, until the next ``make lab``."""
+
+import dataclasses
+import time
+
+from driver import instruments, up
+from driver.errors import LabError
+from driver.settings import CHOICES
+
+PLAYBOOK = 'backups.yml'
+STOCK = 'stock'
+
+
+def add_arguments(parser) -> None:
+    """Describe this command's options."""
+    parser.add_argument(
+        'choice',
+        choices=(STOCK, *CHOICES['quiesce']),
+        help=f"{STOCK}: Trove's own task manager; otherwise this project's, with this quiesce",
+    )
+
+
+def run(settings, args) -> int:
+    """Restart the task manager with another configuration, unless it has that already."""
+    started = time.monotonic()
+    instruments.require_up(settings)
+    if args.choice == STOCK:
+        chosen = {'backups': STOCK}
+    elif (settings.root / 'state' / 'marks' / 'schema-trove-ceph').exists():
+        chosen = {'backups': 'trove_ceph', 'quiesce': args.choice}
+    else:
+        raise LabError(
+            "the lab was made without this project's backups: "
+            'set backups = "trove_ceph", and run make lab'
+        )
+    changed = dataclasses.replace(settings, values=settings.values | chosen)
+    with up.exclusive():
+        return up.run_playbook(changed, started, PLAYBOOK)

@@ -2,6 +2,7 @@
 """The one place where adoption speaks to Cinder, as an administrator or as a project's member."""
 
 import contextlib
+import datetime
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -61,6 +62,11 @@ class Cinder:
                 return _volume(self._client.volumes.get(volume_id))
             except _NOT_FOUND:
                 return None
+    def list_own_volumes(self) -> list[model.Volume]:
+        """List the volumes of our own project."""
+        with _translated(f'listing the volumes of project {self.project_id}'):
+            return list(map(_volume, self._client.volumes.list()))
+
 
     def manage_volume(self, wanted: model.ImageToAdopt) -> str:
         """Ask to take an image over as a volume of our own project, and return its id.
@@ -115,6 +121,11 @@ class Cinder:
             made = self._client.volume_snapshots.manage(
                 wanted.volume_id,
                 {'source-name': wanted.snapshot.name},
+    def list_own_snapshots(self) -> list[model.Snapshot]:
+        """List the snapshots of our own project."""
+        with _translated(f'listing the snapshots of project {self.project_id}'):
+            return list(map(_snapshot, self._client.volume_snapshots.list()))
+
                 name=wanted.name,
                 description=wanted.description,
                 metadata=_marked(wanted.metadata, wanted.operation_id),
@@ -237,6 +248,7 @@ def _snapshot(found: Any) -> model.Snapshot:
     )
 
 
+        created_at=_time(facts['created_at']),
 @contextlib.contextmanager
 def _translated(what: str) -> Iterator[None]:
     try:
@@ -245,3 +257,9 @@ def _translated(what: str) -> Iterator[None]:
         raise exceptions.QuotaExceededError(f'{what}: {error}') from error
     except _ERRORS as error:
         raise exceptions.ServiceUnavailableError(f'Cinder failed at {what}: {error}') from error
+        created_at=_time(facts['created_at']),
+def _time(text: str) -> datetime.datetime:
+    """Read a time of Cinder's, which is in UTC and does not say so."""
+    return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
+
+

@@ -2,6 +2,7 @@
 """What Cinder's verbs take and return."""
 
 import dataclasses
+import datetime
 from collections.abc import Mapping
 
 from trove_ceph.storage import model as storage_model
@@ -52,6 +53,7 @@ class Volume(_Resource):
     def __str__(self) -> str:
         return f'volume {self.id} ({self.status})'
 
+    created_at: datetime.datetime | None = None
     @property
     def image_name(self) -> str:
         return f'volume-{self.name_id or self.id}'
@@ -77,6 +79,7 @@ class Snapshot(_Resource):
     def __str__(self) -> str:
         return f'snapshot {self.id} ({self.status})'
 
+    created_at: datetime.datetime | None = None
     @property
     def rbd_name(self) -> str:
         return f'snapshot-{self.id}'

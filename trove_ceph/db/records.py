@@ -49,6 +49,10 @@ class Records:
             raise exceptions.NotFoundError(f'backup {backup_id}: is not recorded')
         return found
 
+    def all(self) -> list[model.Backup]:
+        """List all backups, the latest first."""
+        return self._list()
+
     def of_instance(self, instance_id: str) -> list[model.Backup]:
         """List the backups of an instance, the latest first."""
         return self._list(tables.Backup.instance_id == instance_id)

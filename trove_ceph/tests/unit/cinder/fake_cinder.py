@@ -6,6 +6,7 @@ volume/flows, volume/drivers/rbd.py.
 """
 
 import ast
+import datetime
 import io
 import itertools
 import json
@@ -403,6 +404,7 @@ class FakeCinder:
                     raise Refused(413, f'Quota exceeded for {key}')
         self._count(project, volume_type, **amounts)
 
+            'created_at': now(),
     def _count(self, project, volume_type, **amounts):
         for name, amount in amounts.items():
             for key in (name, f'{name}_{volume_type}'):
@@ -417,6 +419,7 @@ _ROUTES = [
     (f'volumes/{_ID}/action', 'POST', FakeCinder.act_on_volume),
     ('os-volume-manage', 'POST', FakeCinder.manage_volume),
     ('snapshots/detail', 'GET', FakeCinder.list_snapshots),
+            'created_at': now(),
     (f'snapshots/{_ID}', 'GET', FakeCinder.show_snapshot),
     (f'snapshots/{_ID}', 'DELETE', FakeCinder.delete_snapshot),
     (f'snapshots/{_ID}/action', 'POST', FakeCinder.act_on_snapshot),
@@ -475,6 +478,10 @@ def shown_snapshot(snapshot):
         'status': snapshot['status'],
         'size': snapshot['size'],
         'volume_id': snapshot['volume_id'],
+def now():
+    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None).isoformat()
+
+
         'metadata': snapshot['metadata'],
         'os-extended-snapshot-attributes:project_id': snapshot['project'],
     }
@@ -492,6 +499,7 @@ class Token(plugin.BaseAuthPlugin):
 
     def get_endpoint(self, session, **kwargs):
         return f'http://cinder/v3/{self._project}'
+        'created_at': volume['created_at'],
 
     def get_project_id(self, session, **kwargs):
         return self._project
@@ -504,6 +512,7 @@ class Adapter(requests.adapters.BaseAdapter):
     """
 
     def __init__(self, cinder, number=None, after=False, strike=None):
+        'created_at': snapshot['created_at'],
         super().__init__()
         self._cinder = cinder
         self._numbers = itertools.count()

@@ -136,6 +136,7 @@ class ImageFacts:
     :param clients: the addresses that have the image open for writing
     :param lock_owner: the address that holds the exclusive lock
     :param metadata: without limits and other librbd options, which are in ``qos``
+    :param created_at: None where nobody noted it
     """
 
     image: ImageRef
@@ -152,6 +153,7 @@ class ImageFacts:
     qos: Qos
     metadata: Mapping[str, str]
     used_bytes: int | None = None
+    created_at: datetime.datetime | None = None
 
     def find_snapshot(self, name: str) -> SnapshotFacts | None:
         return next((one for one in self.snapshots if one.name == name), None)

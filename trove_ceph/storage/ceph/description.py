@@ -53,6 +53,7 @@ def describe(
         metadata={
             key: value for key, value in metadata.items() if not key.startswith(_OPTION_PREFIX)
         },
+        created_at=handle.create_timestamp().replace(tzinfo=datetime.UTC),
     )
 
 

@@ -88,6 +88,7 @@ class FakeBackend(backend.Backend):
             qos=image.qos,
             metadata=dict(image.metadata),
             used_bytes=sum(used.values()) if with_usage else None,
+            created_at=image.created_at,
         )
 
     def create_snapshot(self, snapshot: model.SnapshotRef) -> None:

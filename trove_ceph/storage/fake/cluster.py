@@ -56,6 +56,7 @@ class Image:
         self.qos = model.Qos()
         self.watchers: set[str] = set()
         self.lock_owner: str | None = None
+        self.created_at = datetime.datetime.now(datetime.UTC)
         self.trashed_at: datetime.datetime | None = None
 
     @property

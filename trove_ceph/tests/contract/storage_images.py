@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images, snapshots, clones, trash, limits and fill."""
 
+import datetime
 import threading
 
 from trove_ceph import exceptions
@@ -23,6 +24,8 @@ class ImagesContract(storage.StorageContract):
         self.assertEqual((None, None, 0), nothing)
         self.assertEqual(((), (), ()), (facts.snapshots, facts.children, facts.clients))
         self.assertEqual(({}, model.Qos()), (facts.metadata, facts.qos))
+        age = datetime.datetime.now(datetime.UTC) - facts.created_at
+        self.assertLess(abs(age), datetime.timedelta(minutes=1))
 
     def test_what_is_missing_is_named(self):
         nothing, nowhere = self.ref('nothing'), model.ImageRef('no-such-pool', 'x')

@@ -27,6 +27,7 @@ FACTS = model.ImageFacts(
     qos=model.Qos(iops=300),
     metadata={'class': 'a key that looks like ours', 'is': 'too'},
     used_bytes=17,
+    created_at=NOW,
 )
 BACKUP = '6b4a3f5e-0d0c-4c7f-9d39-2a6b8e1f7c55'
 WORKS = (

@@ -130,6 +130,10 @@ class Records:
             known = {'parent_id': parent_id} if parent_id else {}
             row.set(values | times | known | {'state': str(State.TAKING), 'error': None})
 
+    def want_level(self, backup_id: str, level: str) -> None:
+        """Write down how the server is to be held, unlike what is configured."""
+        self._update(backup_id, quiesce_wanted=str(level))
+
     def note_place(self, backup_id: str, place: Any, volume_id: str, size_bytes: int) -> None:
         """Write down where its snapshot will be, before it is made.
 

@@ -18,22 +18,23 @@ from trove_ceph.cinder import model as cinder_model
 from trove_ceph.cinder import snapshots
 from trove_ceph.storage import model as storage_model
 from trove_ceph.storage import names
-from trove_ceph.strategies.backup import holding, levels, model
+from trove_ceph.strategies.backup import holding, levels, model, request
 from trove_ceph.strategies.backup.model import Level
 from trove_ceph.strategies.backup.tools import Tools
 
 LOG = logging.getLogger(__name__)
 
 
-def take(tools: Tools, backup_id: str) -> None:
+def take(tools: Tools, backup_id: str, asked: request.Request | None = None) -> None:
     """Take a backup that Trove knows of, or carry on with it; tenants see how it ended.
 
+    :param asked: what was asked for with it; of one that is carried on with it is in the record
     :raises TroveCephError: it failed; nothing is left of it but the reason, in its record
     """
     try:
         steps.run(
             f'backup {backup_id}',
-            Taking(tools, backup_id).steps(),
+            Taking(tools, backup_id, asked).steps(),
             None,
             note=lambda *_: tools.records.beat(backup_id),
         )
@@ -93,9 +94,10 @@ def _never() -> None:
 class Taking:
     """One backup that is being taken."""
 
-    def __init__(self, tools: Tools, backup_id: str):
+    def __init__(self, tools: Tools, backup_id: str, asked: request.Request | None = None):
         self._tools = tools
         self._records = tools.records
+        self._asked = asked or request.Request()
         self._began = tools.clock()
         self._backup_id = backup_id
         self._wanted: model.TroveBackup
@@ -130,6 +132,7 @@ class Taking:
         self._records.begin_taking(
             found.id, found.instance_id, found.project_id, self._tools.worker, found.parent_id
         )
+        self._asked.note(self._records, found.id)
         self._tools.trove.begin_backup(found.id)
 
     def _find_volume(self) -> None:
@@ -184,7 +187,7 @@ class Taking:
             return
         decision = levels.decide(
             f'instance {self._instance.id}',
-            self._tools.policy.level_of(self._instance),
+            self._level(),
             self._guest.check_backup_settings()['reasons'],
             self._tools.policy.unsafe_action,
         )
@@ -197,6 +200,10 @@ class Taking:
         self._records.note_level(
             self._backup_id, decision.level, decision.raised_from, decision.because
         )
+
+    def _level(self) -> Level:
+        wanted = self._records.get(self._backup_id).quiesce_wanted
+        return Level(wanted) if wanted else self._tools.policy.level_of(self._instance)
 
     def _take(self) -> None:
         if not self._is_proved():

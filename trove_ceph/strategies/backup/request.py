@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked for with a backup, and Trove's API has no word for."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from trove_ceph.db import records
+from trove_ceph.strategies.backup.model import Level
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What is asked for with one backup.
+
+    :param quiesce: how the server is to be held; None: as it is configured for its datastore
+    :param copy: it is to be copied to the vault
+    :param verify: it is to be verified
+    """
+
+    quiesce: Level | None = None
+    copy: bool = False
+    verify: bool = False
+
+    def as_document(self) -> dict[str, Any]:
+        """Return it as messages take it."""
+        quiesce = None if self.quiesce is None else str(self.quiesce)
+        return {'quiesce': quiesce, 'copy': self.copy, 'verify': self.verify}
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> 'Request':
+        """Return what a message has."""
+        quiesce = document.get('quiesce')
+        return cls(
+            Level(quiesce) if quiesce else None,
+            bool(document.get('copy')),
+            bool(document.get('verify')),
+        )
+
+    def note(self, kept: records.Records, backup_id: str) -> None:
+        """Write it down, where it is found when the backup is carried on with.
+
+        :param backup_id: of a backup that was begun
+        """
+        if self.quiesce is not None:
+            kept.want_level(backup_id, self.quiesce)
+        if self.copy:
+            kept.wishes.want_copy(backup_id)
+        if self.verify:
+            kept.wishes.want_verification(backup_id)

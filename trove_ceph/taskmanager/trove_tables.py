@@ -28,17 +28,16 @@ class TroveTables:
         row = _find(instance_models.DBInstance, instance_id)
         if row is None:
             return None
-        datastore, version = _datastore_of(row.datastore_version_id)
-        return model.Instance(
-            row.id,
-            row.tenant_id,
-            row.volume_id,
-            row.compute_instance_id,
-            datastore,
-            version,
-            is_deleting=row.task_status == InstanceTasks.DELETING,
-            is_deleted=bool(row.deleted),
-        )
+        return _instance(row, *_datastore_of(row.datastore_version_id))
+
+    def list_instances(self) -> list[model.Instance]:
+        """List the instances that are not deleted."""
+        rows = list(instance_models.DBInstance.find_all(deleted=False))
+        datastores = {
+            version_id: _datastore_of(version_id)
+            for version_id in {row.datastore_version_id for row in rows}
+        }
+        return [_instance(row, *datastores[row.datastore_version_id]) for row in rows]
 
     def find_backup(self, backup_id: str) -> model.TroveBackup | None:
         """Return a backup, a deleted one too."""
@@ -117,6 +116,19 @@ def _find(kind: Any, row_id: str) -> Any:
         return kind.find_by(id=row_id)
     except trove_exceptions.ModelNotFoundError:
         return None
+
+
+def _instance(row: Any, datastore: str, version: str) -> model.Instance:
+    return model.Instance(
+        row.id,
+        row.tenant_id,
+        row.volume_id,
+        row.compute_instance_id,
+        datastore,
+        version,
+        is_deleting=row.task_status == InstanceTasks.DELETING,
+        is_deleted=bool(row.deleted),
+    )
 
 
 def _datastore_of(version_id: str | None) -> tuple[str, str]:

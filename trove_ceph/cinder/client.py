@@ -49,12 +49,23 @@ class Cinder:
 
     def find_volumes(self, operation_id: str) -> list[model.Volume]:
         """List the volumes that an operation made, in all projects, whatever became of them."""
-        metadata = {model.OPERATION_KEY: operation_id}
-        with _translated(f'listing the volumes of operation {operation_id}'):
+        return self._find_volumes({model.OPERATION_KEY: operation_id})
+
+    def find_dependent_volumes(self) -> list[model.Volume]:
+        """List the volumes that read from an image in another pool, in all projects."""
+        return self._find_volumes({model.DEPENDENT_KEY: model.DEPENDENT})
+
+    def _find_volumes(self, metadata: Mapping[str, str]) -> list[model.Volume]:
+        with _translated(f'listing the volumes with metadata {metadata}'):
             found = self._client.volumes.list(
                 search_opts={'all_tenants': 1, 'metadata': str(metadata)}
             )
         return [each for each in map(_volume, found) if metadata.items() <= each.metadata.items()]
+
+    def list_own_volumes(self) -> list[model.Volume]:
+        """List the volumes of our own project."""
+        with _translated(f'listing the volumes of project {self.project_id}'):
+            return list(map(_volume, self._client.volumes.list()))
 
     def find_volume(self, volume_id: str) -> model.Volume | None:
         with _translated(f'showing volume {volume_id}'):
@@ -62,11 +73,6 @@ class Cinder:
                 return _volume(self._client.volumes.get(volume_id))
             except _NOT_FOUND:
                 return None
-    def list_own_volumes(self) -> list[model.Volume]:
-        """List the volumes of our own project."""
-        with _translated(f'listing the volumes of project {self.project_id}'):
-            return list(map(_volume, self._client.volumes.list()))
-
 
     def manage_volume(self, wanted: model.ImageToAdopt) -> str:
         """Ask to take an image over as a volume of our own project, and return its id.
@@ -84,6 +90,16 @@ class Cinder:
                 bootable=wanted.bootable,
             )
         return made.id
+
+    def extend_volume(self, volume_id: str, size_gib: int) -> None:
+        """Ask to make a volume larger; ``extending`` ends in the status before or in an error."""
+        with _translated(f'extending volume {volume_id} to {size_gib} GiB'):
+            self._client.volumes.extend(volume_id, size_gib)
+
+    def note_independent(self, volume_id: str) -> None:
+        """Write down that a volume reads from no other image any more; nothing if it is gone."""
+        with _translated(f'marking volume {volume_id}'), contextlib.suppress(*_NOT_FOUND):
+            self._client.volumes.set_metadata(volume_id, {model.DEPENDENT_KEY: model.INDEPENDENT})
 
     def delete_volume(self, volume_id: str) -> None:
         """Ask to delete a volume with its image; nothing if there is none."""
@@ -105,6 +121,11 @@ class Cinder:
                 )
             ]
 
+    def list_own_snapshots(self) -> list[model.Snapshot]:
+        """List the snapshots of our own project."""
+        with _translated(f'listing the snapshots of project {self.project_id}'):
+            return list(map(_snapshot, self._client.volume_snapshots.list()))
+
     def find_snapshot(self, snapshot_id: str) -> model.Snapshot | None:
         with _translated(f'showing snapshot {snapshot_id}'):
             try:
@@ -121,11 +142,6 @@ class Cinder:
             made = self._client.volume_snapshots.manage(
                 wanted.volume_id,
                 {'source-name': wanted.snapshot.name},
-    def list_own_snapshots(self) -> list[model.Snapshot]:
-        """List the snapshots of our own project."""
-        with _translated(f'listing the snapshots of project {self.project_id}'):
-            return list(map(_snapshot, self._client.volume_snapshots.list()))
-
                 name=wanted.name,
                 description=wanted.description,
                 metadata=_marked(wanted.metadata, wanted.operation_id),
@@ -232,6 +248,7 @@ def _volume(found: Any) -> model.Volume:
         metadata=facts['metadata'],
         name_id=facts.get('os-vol-mig-status-attr:name_id'),
         migration_status=facts.get('os-vol-mig-status-attr:migstat'),
+        created_at=_time(facts['created_at']),
     )
 
 
@@ -245,10 +262,15 @@ def _snapshot(found: Any) -> model.Snapshot:
         volume_id=facts['volume_id'],
         project_id=facts['os-extended-snapshot-attributes:project_id'],
         metadata=facts['metadata'],
+        created_at=_time(facts['created_at']),
     )
 
 
-        created_at=_time(facts['created_at']),
+def _time(text: str) -> datetime.datetime:
+    """Read a time of Cinder's, which is in UTC and does not say so."""
+    return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
+
+
 @contextlib.contextmanager
 def _translated(what: str) -> Iterator[None]:
     try:
@@ -257,9 +279,3 @@ def _translated(what: str) -> Iterator[None]:
         raise exceptions.QuotaExceededError(f'{what}: {error}') from error
     except _ERRORS as error:
         raise exceptions.ServiceUnavailableError(f'Cinder failed at {what}: {error}') from error
-        created_at=_time(facts['created_at']),
-def _time(text: str) -> datetime.datetime:
-    """Read a time of Cinder's, which is in UTC and does not say so."""
-    return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
-
-

@@ -10,10 +10,14 @@ from trove_ceph.storage import names
 
 #: The metadata by which an operation that is run again finds what it made.
 OPERATION_KEY = 'trove_ceph.operation'
+#: The metadata of a volume whose image was cloned into another pool: whether it still reads from
+#: where it was cloned.
+DEPENDENT_KEY = 'trove_ceph.dependent'
+DEPENDENT, INDEPENDENT = 'yes', 'no'
 GIB = 1024**3
 
-_UNDER_WAY = frozenset({'creating', 'deleting'})
-_FAILED = frozenset({'error', 'error_deleting'})
+_UNDER_WAY = frozenset({'creating', 'deleting', 'extending'})
+_FAILED = frozenset({'error', 'error_deleting', 'error_extending'})
 
 
 class _Resource:
@@ -49,11 +53,11 @@ class Volume(_Resource):
     metadata: Mapping[str, str]
     name_id: str | None = None
     migration_status: str | None = None
+    created_at: datetime.datetime | None = None
 
     def __str__(self) -> str:
         return f'volume {self.id} ({self.status})'
 
-    created_at: datetime.datetime | None = None
     @property
     def image_name(self) -> str:
         return f'volume-{self.name_id or self.id}'
@@ -75,11 +79,11 @@ class Snapshot(_Resource):
     volume_id: str
     project_id: str
     metadata: Mapping[str, str]
+    created_at: datetime.datetime | None = None
 
     def __str__(self) -> str:
         return f'snapshot {self.id} ({self.status})'
 
-    created_at: datetime.datetime | None = None
     @property
     def rbd_name(self) -> str:
         return f'snapshot-{self.id}'

@@ -212,8 +212,34 @@ class FakeCinder:
         return True
 
     def act_on_volume(self, caller, volume_id, query, body):
+        volume = self._get(self.volumes, volume_id)
+        if 'os-extend' in body:
+            self._extend(volume, body['os-extend']['new_size'])
+            return
         caller.require_admin()
-        self._get(self.volumes, volume_id)['status'] = body['os-reset_status']['status']
+        volume['status'] = body['os-reset_status']['status']
+
+    def _extend(self, volume, size):
+        if volume['status'] != 'available':
+            raise Refused(400, f'Volume status must be available: {volume["status"]}')
+        if size <= volume['size']:
+            raise Refused(400, 'New size for extend must be greater than current size')
+        self._reserve(volume['project'], volume['type'], gigabytes=size - volume['size'])
+        volume['status'] = 'extending'
+        self._later(lambda: self._do_extend(volume, size))
+
+    def _do_extend(self, volume, size):
+        if self.failing == 'extend':
+            volume['status'] = 'error_extending'
+            self._count(volume['project'], volume['type'], gigabytes=volume['size'] - size)
+            return
+        self.cluster.find(self.image(volume)).resize(size * GIB)
+        volume |= {'status': 'available', 'size': size}
+
+    def set_metadata(self, caller, volume_id, query, body):
+        volume = self._get(self.volumes, volume_id)
+        volume['metadata'] |= body['metadata']
+        return {'metadata': volume['metadata']}
 
     def list_snapshots(self, caller, query, body):
         self._look()
@@ -378,6 +404,7 @@ class FakeCinder:
             'status': 'managing',
             'size': 0,
             'name_id': None,
+            'created_at': now(),
         }
         self.volumes[volume['id']] = volume
         return volume
@@ -392,6 +419,7 @@ class FakeCinder:
             'metadata': dict(metadata),
             'status': 'creating',
             'size': volume['size'],
+            'created_at': now(),
         }
         self.snapshots[snapshot['id']] = snapshot
         return snapshot
@@ -404,7 +432,6 @@ class FakeCinder:
                     raise Refused(413, f'Quota exceeded for {key}')
         self._count(project, volume_type, **amounts)
 
-            'created_at': now(),
     def _count(self, project, volume_type, **amounts):
         for name, amount in amounts.items():
             for key in (name, f'{name}_{volume_type}'):
@@ -417,9 +444,9 @@ _ROUTES = [
     (f'volumes/{_ID}', 'GET', FakeCinder.show_volume),
     (f'volumes/{_ID}', 'DELETE', FakeCinder.delete_volume),
     (f'volumes/{_ID}/action', 'POST', FakeCinder.act_on_volume),
+    (f'volumes/{_ID}/metadata', 'POST', FakeCinder.set_metadata),
     ('os-volume-manage', 'POST', FakeCinder.manage_volume),
     ('snapshots/detail', 'GET', FakeCinder.list_snapshots),
-            'created_at': now(),
     (f'snapshots/{_ID}', 'GET', FakeCinder.show_snapshot),
     (f'snapshots/{_ID}', 'DELETE', FakeCinder.delete_snapshot),
     (f'snapshots/{_ID}/action', 'POST', FakeCinder.act_on_snapshot),
@@ -451,6 +478,10 @@ class Caller:
         return everything or item['project'] == self.project
 
 
+def now():
+    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None).isoformat()
+
+
 def image_name(volume):
     return f'volume-{volume["name_id"] or volume["id"]}'
 
@@ -468,6 +499,7 @@ def shown_volume(volume):
         'os-vol-tenant-attr:tenant_id': volume['project'],
         'os-vol-mig-status-attr:name_id': volume['name_id'],
         'os-vol-mig-status-attr:migstat': None,
+        'created_at': volume['created_at'],
     }
 
 
@@ -478,12 +510,9 @@ def shown_snapshot(snapshot):
         'status': snapshot['status'],
         'size': snapshot['size'],
         'volume_id': snapshot['volume_id'],
-def now():
-    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None).isoformat()
-
-
         'metadata': snapshot['metadata'],
         'os-extended-snapshot-attributes:project_id': snapshot['project'],
+        'created_at': snapshot['created_at'],
     }
 
 
@@ -499,7 +528,6 @@ class Token(plugin.BaseAuthPlugin):
 
     def get_endpoint(self, session, **kwargs):
         return f'http://cinder/v3/{self._project}'
-        'created_at': volume['created_at'],
 
     def get_project_id(self, session, **kwargs):
         return self._project
@@ -512,7 +540,6 @@ class Adapter(requests.adapters.BaseAdapter):
     """
 
     def __init__(self, cinder, number=None, after=False, strike=None):
-        'created_at': snapshot['created_at'],
         super().__init__()
         self._cinder = cinder
         self._numbers = itertools.count()

@@ -39,11 +39,24 @@ class TroveTables:
         }
         return [_instance(row, *datastores[row.datastore_version_id]) for row in rows]
 
+    def set_volume(self, instance_id: str, volume_id: str | None) -> None:
+        """Say which volume an instance has; nothing if it is deleted."""
+        row = _find(instance_models.DBInstance, instance_id)
+        if row is not None and not row.deleted:
+            row.update(volume_id=volume_id)
+
+    def fail_volume(self, instance_id: str) -> None:
+        """Show that an instance is not built, for want of a volume; nothing if it is deleted."""
+        row = _find(instance_models.DBInstance, instance_id)
+        if row is not None and not row.deleted:
+            row.update(task_status=InstanceTasks.BUILDING_ERROR_VOLUME)
+
     def find_backup(self, backup_id: str) -> model.TroveBackup | None:
         """Return a backup, a deleted one too."""
         row = _find(backup_models.DBBackup, backup_id)
         if row is None:
             return None
+        datastore, version = _datastore_of(row.datastore_version_id)
         return model.TroveBackup(
             row.id,
             row.tenant_id,
@@ -52,6 +65,8 @@ class TroveTables:
             row.description or '',
             row.parent_id,
             bool(row.deleted),
+            datastore,
+            version,
         )
 
     def begin_backup(self, backup_id: str) -> None:

@@ -46,6 +46,7 @@ class TroveBackup:
 
     :param parent_id: which was asked for; of one that was begun it is in our own record
     :param is_deleted: tenants do not see it any more
+    :param datastore: the name of the datastore that it is of, with ``version``
     """
 
     id: str
@@ -55,6 +56,8 @@ class TroveBackup:
     description: str
     parent_id: str | None = None
     is_deleted: bool = False
+    datastore: str = ''
+    version: str = ''
 
 
 @dataclasses.dataclass(frozen=True)

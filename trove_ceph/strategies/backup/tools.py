@@ -20,6 +20,9 @@ class Trove(Protocol):
     def find_instance(self, instance_id: str) -> model.Instance | None:
         """Return an instance, a deleted one too."""
 
+    def set_volume(self, instance_id: str, volume_id: str | None) -> None:
+        """Say which volume an instance has; nothing if it is deleted."""
+
     def find_backup(self, backup_id: str) -> model.TroveBackup | None:
         """Return a backup, a deleted one too."""
 

@@ -167,6 +167,7 @@ class PolicyBackup(Base):
     __table_args__ = (
         sa.UniqueConstraint('backup_id', name='uq_trove_ceph_policy_backups_backup_id'),
         sa.Index('ix_trove_ceph_policy_backups_instance_id', 'instance_id'),
+        {'sqlite_autoincrement': True},
     )
 
     number = orm.mapped_column(sa.Integer, primary_key=True)

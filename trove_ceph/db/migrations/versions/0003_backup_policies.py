@@ -57,6 +57,8 @@ def upgrade():
         sa.Column('taken_at', sa.DateTime, nullable=False),
         sa.Column('removal_wanted_at', sa.DateTime),
         sa.UniqueConstraint('backup_id', name='uq_trove_ceph_policy_backups_backup_id'),
+        # A number is not used again, of the last row neither.
+        sqlite_autoincrement=True,
     )
     op.create_index(
         'ix_trove_ceph_policy_backups_instance_id', 'trove_ceph_policy_backups', ['instance_id']

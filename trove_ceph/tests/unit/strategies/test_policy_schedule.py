@@ -3,6 +3,7 @@
 
 import dataclasses
 import datetime
+import itertools
 
 from oslotest import base
 
@@ -51,7 +52,7 @@ class ScheduleTest(base.BaseTestCase):
             self.assertIn(len(others), (2, 3))
             self.assertEqual(
                 {wanted.interval},
-                {later - one for one, later in zip(others[:-1], others[1:], strict=True)},
+                {later - one for one, later in itertools.pairwise(others)},
                 minutes,
             )
 

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading and writing the tables of backup policies, in verbs of what they are about."""
+
+import dataclasses
+import datetime
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import oslo_db.exception
+import sqlalchemy as sa
+
+from trove_ceph import exceptions
+from trove_ceph.db import tables
+from trove_ceph.db.policy_model import Keep, Policy, PolicyBackup, Run, RunState, Scope
+from trove_ceph.db.transactions import Transactions, retried
+
+_KEEP = [field.name for field in dataclasses.fields(Keep)]
+_PLAIN = [field.name for field in dataclasses.fields(Policy) if field.name not in ('scope', 'keep')]
+_RUN = [field.name for field in dataclasses.fields(Run)]
+_BACKUP = [field.name for field in dataclasses.fields(PolicyBackup)]
+
+
+class Policies:
+    """Policies, their runs and their backups; for several threads and processes.
+
+    Each verb is one transaction, and raises ServiceUnavailableError when the database does not
+    answer or lacks the tables.
+
+    :param transactions: of the database; by default that of Trove's configuration
+    """
+
+    def __init__(self, transactions: Transactions | None = None):
+        self._transactions = transactions or Transactions()
+        self.clock = self._transactions.clock
+
+    # Policies.
+
+    def all(self) -> list[Policy]:
+        """List all policies, the oldest first."""
+        return self._list()
+
+    def of_project(self, project_id: str) -> list[Policy]:
+        """List the policies of a project's instances, the oldest first."""
+        return self._list(tables.BackupPolicy.project_id == project_id)
+
+    def find(self, policy_id: str) -> Policy | None:
+        with self._transactions.reading() as session:
+            row = session.get(tables.BackupPolicy, policy_id)
+            return None if row is None else _policy(row)
+
+    @retried
+    def add(self, name: str, scope: Scope, target: str, **values: Any) -> Policy:
+        """Add a policy.
+
+        :param values: of :class:`.policy_model.Policy`
+        :raises AlreadyExistsError: there is one for this target
+        """
+        now = self.clock()
+        made = Policy(
+            str(uuid.uuid4()), name, scope, target, created_at=now, updated_at=now, **values
+        )
+        with self._transactions.writing() as session:
+            session.add(tables.BackupPolicy(**_columns(dataclasses.asdict(made))))
+            try:
+                session.flush()
+            except oslo_db.exception.DBDuplicateEntry as error:
+                raise exceptions.AlreadyExistsError(
+                    f'{scope} {target}: has a backup policy'
+                ) from error
+        return made
+
+    @retried
+    def change(self, policy_id: str, **values: Any) -> None:
+        """Give a policy other values; nothing if it is gone."""
+        row = tables.BackupPolicy
+        with self._transactions.writing() as session:
+            session.execute(
+                sa.update(row)
+                .where(row.policy_id == policy_id)
+                .values(**_columns(values) | {'updated_at': self.clock()})
+            )
+
+    def want_run(self, policy_id: str) -> None:
+        """Have backups be taken besides the schedule; once, however often it is asked for."""
+        self.change(policy_id, run_wanted_at=self.clock())
+
+    @retried
+    def remove(self, policy_id: str) -> None:
+        """Forget a policy; the backups that it had taken stay."""
+        with self._transactions.writing() as session:
+            row = tables.BackupPolicy
+            session.execute(sa.delete(row).where(row.policy_id == policy_id))
+
+    # Runs.
+
+    def runs(self) -> Mapping[str, Run]:
+        """Return the last run of each instance, by its id."""
+        with self._transactions.reading() as session:
+            rows = session.scalars(sa.select(tables.PolicyRun))
+            return {row.instance_id: _run(row) for row in rows}
+
+    @retried
+    def begin(
+        self,
+        policy: Policy,
+        instance_id: str,
+        due_at: datetime.datetime,
+        backup_name: str,
+        before: Run | None,
+    ) -> Run | None:
+        """Begin a run, and return it; None when somebody else has begun one.
+
+        :param backup_name: unlike that of any other
+        :param before: the run before it, as it was when this one was found to be due
+        """
+        begun = Run(
+            instance_id,
+            policy.policy_id,
+            RunState.BEGUN,
+            due_at,
+            backup_name,
+            seen_at=self.clock(),
+            attempts=before.attempts if before else 0,
+            error=before.error if before else None,
+            count=before.count if before else 0,
+        )
+        values = dataclasses.asdict(begun) | {'state': str(begun.state)}
+        with self._transactions.writing() as session:
+            if before is not None:
+                return begun if self._change(session, before, **values) else None
+            session.add(tables.PolicyRun(**values))
+            try:
+                session.flush()
+            except oslo_db.exception.DBDuplicateEntry:
+                session.rollback()
+                return None
+        return begun
+
+    @retried
+    def take_over(self, run: Run) -> bool:
+        """Take over a run that nobody has carried on with.
+
+        :returns: whether it is ours; of several that try, of one alone
+        """
+        with self._transactions.writing() as session:
+            return self._change(session, run, tables.PolicyRun.seen_at == run.seen_at)
+
+    @retried
+    def note_asked(self, run: Run, backup_id: str) -> None:
+        """Write down that Trove knows of a run's backup, and that it is a policy's."""
+        with self._transactions.writing() as session:
+            if self._change(session, run, state=str(RunState.ASKED), backup_id=backup_id):
+                session.add(
+                    tables.PolicyBackup(
+                        backup_id=backup_id,
+                        instance_id=run.instance_id,
+                        policy_id=run.policy_id,
+                        taken_at=self.clock(),
+                    )
+                )
+
+    def note_done(self, run: Run) -> bool:
+        """Write down that a run's backup is there.
+
+        :returns: whether nobody has done so before
+        """
+        return self._change_run(
+            run,
+            state=str(RunState.DONE),
+            attempts=0,
+            retry_at=None,
+            error=None,
+            count=run.count + 1,
+        )
+
+    def note_failed(self, run: Run, error: str, retry_at: datetime.datetime) -> bool:
+        """Write down why there is no backup, and when it is tried again; as :meth:`note_done`."""
+        return self._change_run(
+            run,
+            state=str(RunState.FAILED),
+            attempts=run.attempts + 1,
+            retry_at=retry_at,
+            error=error,
+        )
+
+    @retried
+    def forget_run(self, instance_id: str) -> None:
+        """Forget what was done about an instance; harmless when repeated."""
+        with self._transactions.writing() as session:
+            row = tables.PolicyRun
+            session.execute(sa.delete(row).where(row.instance_id == instance_id))
+
+    def runs_of(self, policy_id: str) -> list[Run]:
+        """List the last runs of a policy, by their instances."""
+        row = tables.PolicyRun
+        with self._transactions.reading() as session:
+            found = session.scalars(
+                sa.select(row).where(row.policy_id == policy_id).order_by(row.instance_id)
+            )
+            return [_run(one) for one in found]
+
+    # What policies had taken.
+
+    def backups_of(self, instance_id: str) -> list[PolicyBackup]:
+        """List what policies had taken of an instance, the oldest first."""
+        return self._backups(tables.PolicyBackup.instance_id == instance_id)
+
+    def policies_of(self, backup_ids: Iterable[str]) -> Mapping[str, str]:
+        """Return the ids of the policies that had these backups taken; of others there is none."""
+        found = self._backups(tables.PolicyBackup.backup_id.in_(list(backup_ids)))
+        return {one.backup_id: one.policy_id for one in found}
+
+    @retried
+    def want_removal(self, backup_id: str) -> None:
+        """Write down that a backup's deletion is asked for."""
+        row = tables.PolicyBackup
+        with self._transactions.writing() as session:
+            session.execute(
+                sa.update(row)
+                .where(row.backup_id == backup_id)
+                .values(removal_wanted_at=self.clock())
+            )
+
+    @retried
+    def forget_backup(self, backup_id: str) -> None:
+        """Forget a backup that is gone; harmless when repeated."""
+        with self._transactions.writing() as session:
+            row = tables.PolicyBackup
+            session.execute(sa.delete(row).where(row.backup_id == backup_id))
+
+    @retried
+    def forget_gone(self, before: datetime.datetime) -> None:
+        """Forget what was taken before a time and is recorded as a backup no more."""
+        row = tables.PolicyBackup
+        with self._transactions.writing() as session:
+            session.execute(
+                sa.delete(row).where(
+                    row.taken_at < before,
+                    row.backup_id.not_in(sa.select(tables.Backup.backup_id)),
+                )
+            )
+
+    # Inside.
+
+    def _list(self, *conditions: Any) -> list[Policy]:
+        row = tables.BackupPolicy
+        with self._transactions.reading() as session:
+            found = session.scalars(
+                sa.select(row).where(*conditions).order_by(row.created_at, row.policy_id)
+            )
+            return [_policy(one) for one in found]
+
+    def _backups(self, *conditions: Any) -> list[PolicyBackup]:
+        row = tables.PolicyBackup
+        with self._transactions.reading() as session:
+            found = session.scalars(sa.select(row).where(*conditions).order_by(row.number))
+            return [PolicyBackup(**{name: getattr(one, name) for name in _BACKUP}) for one in found]
+
+    @retried
+    def _change_run(self, run: Run, **values: Any) -> bool:
+        with self._transactions.writing() as session:
+            return self._change(session, run, **values)
+
+    def _change(self, session: Any, run: Run, *conditions: Any, **values: Any) -> bool:
+        """Change a run, unless it is another or further by now."""
+        row = tables.PolicyRun
+        done = session.connection().execute(
+            sa.update(row)
+            .where(
+                row.instance_id == run.instance_id,
+                row.backup_name == run.backup_name,
+                row.state == str(run.state),
+                *conditions,
+            )
+            .values(**{'seen_at': self.clock()} | values)
+        )
+        return bool(done.rowcount)
+
+
+def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of some fields of a policy."""
+    found = {name: value for name, value in values.items() if name != 'keep'}
+    if 'scope' in found:
+        found['scope'] = str(found['scope'])
+    if 'keep' in values:
+        keep = values['keep']
+        counts = keep if isinstance(keep, Mapping) else dataclasses.asdict(keep)
+        found |= {f'keep_{name}': count for name, count in counts.items()}
+    return found
+
+
+def _policy(row: tables.BackupPolicy) -> Policy:
+    keep = Keep(*(getattr(row, f'keep_{name}') for name in _KEEP))
+    values = {name: getattr(row, name) for name in _PLAIN}
+    return Policy(scope=Scope(row.scope), keep=keep, **values)
+
+
+def _run(row: tables.PolicyRun) -> Run:
+    values = {name: getattr(row, name) for name in _RUN}
+    return Run(**values | {'state': RunState(row.state)})

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime
+
+import fixtures
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.db import policies, records, tables, transactions
+from trove_ceph.db.policy_model import Keep, RunState, Scope
+from trove_ceph.tests.unit.db import database
+
+INSTANCE = 'instance'
+LONG = datetime.timedelta(days=1)
+
+
+class PoliciesTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.now = datetime.datetime(2026, 1, 1)
+        path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
+        self.facade = database.with_tables(path)
+        self.policies = policies.Policies(transactions.Transactions(self.facade, lambda: self.now))
+
+    def add(self, name='nightly', scope=Scope.INSTANCE, target=INSTANCE, **values):
+        self.now += datetime.timedelta(seconds=1)
+        facts = {'interval_min': 60, 'keep': Keep(last=3)}
+        return self.policies.add(name, scope, target, **facts | values)
+
+    def begin(self, policy, name, before=None):
+        return self.policies.begin(policy, INSTANCE, self.now, name, before)
+
+    def run_of(self, instance_id=INSTANCE):
+        return self.policies.runs().get(instance_id)
+
+    def test_what_is_added_is_what_is_found(self):
+        made = self.add(
+            project_id='project',
+            at='02:30',
+            timezone='Europe/Berlin',
+            keep=Keep(1, 2, 3, 4, 5),
+            copy_every=1,
+            verify_every=7,
+            quiesce='ddl',
+        )
+        self.assertEqual(made, self.policies.find(made.policy_id))
+        self.assertEqual([made], self.policies.all())
+        self.assertIsNone(self.policies.find('other'))
+
+    def test_one_policy_for_each_target(self):
+        made = self.add()
+        error = self.assertRaises(exceptions.AlreadyExistsError, self.add, 'other')
+        self.assertIn('instance instance', str(error))
+        # The same name is another thing elsewhere.
+        self.add(scope=Scope.TIER)
+        self.policies.remove(made.policy_id)
+        self.add('other')
+
+    def test_lists(self):
+        mine = [self.add(target=f'i{n}', project_id='mine') for n in range(2)]
+        others = [self.add(target='i2', project_id='theirs'), self.add(scope=Scope.TIER)]
+        self.assertEqual(mine, self.policies.of_project('mine'))
+        self.assertEqual(mine + others, self.policies.all())
+
+    def test_changes(self):
+        made = self.add()
+        self.now += LONG
+        self.policies.change(made.policy_id, enabled=False, keep=Keep(daily=7), at='03:00')
+        found = self.policies.find(made.policy_id)
+        self.assertEqual((False, Keep(daily=7), '03:00'), (found.enabled, found.keep, found.at))
+        self.assertEqual((made.created_at, self.now), (found.created_at, found.updated_at))
+        self.policies.want_run(made.policy_id)
+        self.assertEqual(self.now, self.policies.find(made.policy_id).run_wanted_at)
+
+    def test_one_alone_begins(self):
+        policy = self.add()
+        first = self.begin(policy, 'a')
+        self.assertEqual(first, self.run_of())
+        self.assertIsNone(self.begin(policy, 'b'))
+        self.assertTrue(self.policies.note_done(first))
+        done = self.run_of()
+        # Both have seen the same run before.
+        second = self.begin(policy, 'c', done)
+        self.assertIsNone(self.begin(policy, 'd', done))
+        self.assertEqual(second, self.run_of())
+        self.assertEqual(1, second.count)
+
+    def test_life_of_a_run(self):
+        policy = self.add()
+        self.begin(policy, 'a')
+        self.policies.note_asked(self.run_of(), 'backup-a')
+        asked = self.run_of()
+        self.assertEqual((RunState.ASKED, 'backup-a'), (asked.state, asked.backup_id))
+        retry_at = self.now + LONG
+        self.assertTrue(self.policies.note_failed(asked, 'no space', retry_at))
+        self.assertFalse(self.policies.note_failed(asked, 'no space', retry_at))
+        self.assertFalse(self.policies.note_done(asked))
+        failed = self.run_of()
+        self.assertEqual(
+            (RunState.FAILED, 1, 'no space', retry_at, 0),
+            (failed.state, failed.attempts, failed.error, failed.retry_at, failed.count),
+        )
+        self.begin(policy, 'b', failed)
+        # Until there is a backup, the reason why there is none is shown.
+        self.assertEqual(('no space', 1), (self.run_of().error, self.run_of().attempts))
+        self.policies.note_asked(self.run_of(), 'backup-b')
+        self.policies.note_done(self.run_of())
+        done = self.run_of()
+        self.assertEqual((None, 0, 1), (done.error, done.attempts, done.count))
+        self.assertEqual([done], self.policies.runs_of(policy.policy_id))
+        self.assertEqual([], self.policies.runs_of('other'))
+        self.policies.forget_run(INSTANCE)
+        self.assertEqual({}, dict(self.policies.runs()))
+
+    def test_one_alone_takes_over(self):
+        begun = self.begin(self.add(), 'a')
+        self.now += LONG
+        self.assertTrue(self.policies.take_over(begun))
+        self.assertFalse(self.policies.take_over(begun))
+        self.policies.note_asked(begun, 'backup-a')
+        self.assertEqual(RunState.ASKED, self.run_of().state)
+
+    def test_backups_of_policies(self):
+        policy = self.add()
+        run = None
+        for name in 'ab':
+            begun = self.begin(policy, name, run)
+            self.policies.note_asked(begun, name)
+            # Whoever comes too late makes no second row.
+            self.policies.note_asked(begun, name)
+            self.policies.note_done(self.run_of())
+            run = self.run_of()
+        first, second = self.policies.backups_of(INSTANCE)
+        self.assertEqual(('a', 'b'), (first.backup_id, second.backup_id))
+        self.assertLess(first.number, second.number)
+        self.assertEqual([], self.policies.backups_of('other'))
+        self.assertEqual({'a': policy.policy_id}, self.policies.policies_of(['a', 'manual']))
+        self.policies.want_removal('a')
+        self.assertEqual(self.now, self.policies.backups_of(INSTANCE)[0].removal_wanted_at)
+        self.policies.forget_backup('a')
+        self.assertEqual([second], self.policies.backups_of(INSTANCE))
+
+    def test_what_is_gone_is_forgotten(self):
+        kept = records.Records(self.facade, lambda: self.now)
+        policy, run = self.add(), None
+        for name in 'ab':
+            self.begin(policy, name, run)
+            self.policies.note_asked(self.run_of(), name)
+            self.policies.note_done(self.run_of())
+            run = self.run_of()
+        kept.begin_taking('a', INSTANCE, 'project', 'worker')
+        self.policies.forget_gone(self.now)
+        self.assertEqual(2, len(self.policies.backups_of(INSTANCE)))
+        self.now += LONG
+        self.policies.forget_gone(self.now)
+        self.assertEqual(['a'], [one.backup_id for one in self.policies.backups_of(INSTANCE)])
+
+    def test_numbers_are_not_used_again(self):
+        """By them it is known what was taken last."""
+        self.assertTrue(tables.PolicyBackup.__table__.dialect_options['sqlite']['autoincrement'])
+
+    def test_tables_that_are_missing(self):
+        path = self.useFixture(fixtures.TempDir()).join('empty.sqlite')
+        empty = policies.Policies(transactions.Transactions(database.facade(path)))
+        error = self.assertRaises(exceptions.ServiceUnavailableError, empty.all)
+        self.assertIn('trove-ceph-manage db sync', str(error))

@@ -78,6 +78,12 @@ class Operations:
             for one in asked:
                 one.result()
 
+    def restart(self, instance: str) -> None:
+        """Restart the MySQL of an instance, which ends all sessions; wait until it is HEALTHY."""
+        source = self._find(self._trove.instances, instance)
+        self._trove.instances.restart(source.id)
+        self._wait(f'instance {instance}', lambda: self._instance_state(source.id), POLL_SEC)
+
     def delete_backup(self, backup: str) -> None:
         """Delete a backup and wait until it is gone; do nothing when there is none."""
         self._delete(self._trove.backups, backup)
@@ -163,6 +169,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ('restore', ('backup', 'name'), 'make an instance of a backup, until HEALTHY'),
         ('replica', ('instance', 'name'), 'make a replica of an instance, until HEALTHY'),
         ('list-databases', ('instance',), 'ask for the databases, several times at once'),
+        ('restart', ('instance',), 'restart MySQL, which ends all sessions'),
         ('delete-backup', ('backup',), 'delete a backup, if there is one, until it is gone'),
         ('delete-instance', ('instance',), 'delete an instance, if there is one, until gone'),
     ):

@@ -36,6 +36,7 @@ class Manager:
         self.states = list(states)
         self.created = []
         self.deleted = []
+        self.restarted = []
 
     def list(self):
         self._advance()
@@ -54,6 +55,9 @@ class Manager:
     def delete(self, identity):
         self.deleted.append(identity)
         self.states = [{'status': 'DELETING'}, None]
+
+    def restart(self, identity):
+        self.restarted.append(identity)
 
     def _advance(self):
         """Give the newest resource its next state; None removes it."""
@@ -149,6 +153,13 @@ class OperationsTest(base.BaseTestCase):
             exceptions.LoadFailedError, self.operations(instances).replica, 'shop', 'r'
         )
         self.assertIn('i-2 is gone', str(error))
+
+    def test_restart_waits_until_healthy(self):
+        restarting = SOURCE | {'status': 'REBOOT'}
+        instances = Manager(SOURCE, states=[{}, restarting, SOURCE])
+        self.operations(instances).restart('shop')
+        self.assertEqual(['i-1'], instances.restarted)
+        self.assertEqual([], instances.states)
 
     def test_delete_waits_until_gone(self):
         instances = Manager(SOURCE)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trove_ceph.bench import storage_operations, trove_operations
+from trove_ceph.bench import mysql_operations, storage_operations, trove_operations
 
 _EXIT_CODES = """\
 exit status:
@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(commands)
     _add_trove(commands)
     _add_storage(commands)
+    _add_mysql(commands)
     _add_command(commands, 'plans', 'list the plans that come with the package')
     _add_command(commands, 'workloads', 'list the workloads that plans name')
     return parser
@@ -260,3 +261,22 @@ def _add_storage(commands: Any) -> None:
         """,
     )
     storage_operations.add_arguments(parser)
+
+
+def _add_mysql(commands: Any) -> None:
+    parser = _add_command(
+        commands,
+        'mysql',
+        "copy a server by MySQL's own means, or see that nothing holds it, as plans do",
+        """\
+        It reads the server that BENCH_HOST, BENCH_PORT, BENCH_USER, BENCH_PASSWORD and
+        BENCH_DATABASE name, as in the commands of a plan of operations, and restores to a mysqld in
+        a directory of this host. That needs root, and a MySQL root file system in the cache.
+
+        example of a plan's commands:
+          prepare: trove-ceph-bench mysql initialise /var/tmp/restored
+          run: trove-ceph-bench mysql load /var/tmp/dump.sql /var/tmp/restored
+
+        """,
+    )
+    mysql_operations.add_arguments(parser)

@@ -16,6 +16,7 @@ from trove_ceph.bench import (
     compare,
     dataset,
     loads,
+    mysql_operations,
     operations,
     plan,
     plan_file,
@@ -184,6 +185,11 @@ def _storage(parsed: argparse.Namespace) -> int:
     return OK
 
 
+def _mysql(parsed: argparse.Namespace) -> int:
+    mysql_operations.main(parsed)
+    return OK
+
+
 def _plans(parsed: argparse.Namespace) -> int:
     for name, description in plan_file.shipped().items():
         print(textwrap.fill(f'{name:16} {description}', 100, subsequent_indent=' ' * 17))
@@ -204,6 +210,7 @@ _COMMANDS = {
     'check': _check,
     'trove': _trove,
     'storage': _storage,
+    'mysql': _mysql,
     'plans': _plans,
     'workloads': _workloads,
 }

@@ -3,7 +3,7 @@
 
 from oslo_config import cfg
 
-from trove_ceph.strategies.backup.model import Level, UnsafeAction
+from trove_ceph.strategies.backup.model import Level, UnsafeAction, Verify
 
 GROUP = cfg.OptGroup(
     'trove_ceph_backup',
@@ -50,14 +50,44 @@ OPTS = [
         help='Seconds after which a server that is held goes on by itself, whatever has become of '
         'those who hold it; the backup then fails. Clients that write wait for as long at most.',
     ),
+    cfg.BoolOpt(
+        'copy_to_vault',
+        default=False,
+        help='Copy each backup to the vault soon after it was taken. All that changed since the '
+        'copy before is read once, and the vault must have room for it. Copies can be asked for '
+        'one by one, too.',
+    ),
+    cfg.StrOpt(
+        'vault_tier',
+        help='The tier of the tiers file that copies go to, which must have the purpose vault. '
+        'Needed where there are several of those. After a change the next copy of each instance '
+        'is complete again; copies elsewhere stay until their backups are deleted.',
+    ),
+    cfg.StrOpt(
+        'verify',
+        default=str(Verify.NEVER),
+        choices=[str(which) for which in Verify],
+        help='Which backups are verified soon after they were taken, by a server that is started '
+        'from a clone. never: none, unless it is asked for. copied: those that were copied to the '
+        'vault, from there. always: each. A verification reads what it checks, and takes memory '
+        'and processors where trove-ceph-storage runs.',
+    ),
+    cfg.IntOpt(
+        'jobs_at_once',
+        default=2,
+        min=1,
+        max=64,
+        help='How many backups each taskmanager has copied or verified at once; others wait. '
+        '[trove_ceph_storage] job_threads limits what each copy of the storage service does.',
+    ),
     cfg.IntOpt(
         'interrupted_after_min',
         default=30,
         min=10,
         max=1440,
-        help='Minutes without a sign of life after which a backup that is being taken or deleted '
-        'is taken over by another taskmanager. Must be longer than any single step: a call of the '
-        'guest agent, or a request to Cinder.',
+        help='Minutes without a sign of life after which a backup that is being taken, copied, '
+        'verified or deleted is taken over by another taskmanager. Must be longer than any single '
+        'step: a call of the guest agent, or a request to Cinder.',
     ),
 ]
 

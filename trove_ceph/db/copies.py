@@ -128,15 +128,20 @@ class Copies:
     def _note_verification(
         self, backup_id: str, verification: Mapping[str, Any], verify_sec: float, **values: Any
     ) -> None:
-        """Write down what one came to, unless the backup is being deleted meanwhile."""
-        found = {'verification': dict(verification), 'verify_sec': verify_sec}
-        now = {'verify_wanted_at': None, 'updated_at': self._transactions.clock()}
+        """Write down what one came to, and when, unless the backup is being deleted meanwhile."""
+        now = self._transactions.clock()
+        found = {
+            'verification': {'at': f'{now.isoformat()}Z', **verification},
+            'verify_sec': verify_sec,
+            'verify_wanted_at': None,
+            'updated_at': now,
+        }
         with self._transactions.writing() as session:
             session.execute(
                 sa.update(_Row)
                 .where(_Row.backup_id == backup_id)
                 .where(_Row.state != str(State.DELETING))
-                .values(**found | now | _NO_FAILURES | values)
+                .values(**found | _NO_FAILURES | values)
             )
 
     @retried

@@ -137,11 +137,11 @@ class Wishes:
             )
 
     @retried
-    def _update_own(self, backup_id: str, worker: str, **values: Any) -> bool:
+    def _update_own(self, backup_id: str, owner: str, **values: Any) -> bool:
         with self._transactions.writing() as session:
             done = session.connection().execute(
                 sa.update(_Row)
-                .where(_Row.backup_id == backup_id, _Row.worker == worker)
+                .where(_Row.backup_id == backup_id, _Row.worker == owner)
                 .values(**values)
             )
             return bool(done.rowcount)

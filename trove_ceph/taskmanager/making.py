@@ -22,6 +22,8 @@ def make_tools(conf: cfg.ConfigOpts, context: Any) -> tools.Tools:
     :param context: of that user, for calls of guest agents
     """
     session = clients_admin.get_keystone_session()
+    options = conf.trove_ceph_backup
+    tiers = places.Places(options.tiers_file, options.vault_tier)
     region = conf.service_credentials.region_name
     return tools.Tools(
         storage=storage_api.StorageAPI(storage_api.connect(conf)),
@@ -30,8 +32,9 @@ def make_tools(conf: cfg.ConfigOpts, context: Any) -> tools.Tools:
         trove=trove_tables.TroveTables(),
         servers=nova.Nova.of_session(session, region_name=region, **_nova_options(conf)),
         guest=lambda instance_id: guest_api.API(context, instance_id),
-        place=places.Places(conf.trove_ceph_backup.tiers_file).find,
+        place=tiers.find,
         worker=f'{conf.host}:{os.getpid()}',
+        vault=tiers.vault,
         policy=policy_of(conf),
     )
 
@@ -48,6 +51,8 @@ def policy_of(conf: cfg.ConfigOpts) -> model.Policy:
         levels,
         model.UnsafeAction(options.unsafe_action),
         options.quiesce_limit_sec,
+        options.copy_to_vault,
+        model.Verify(options.verify),
     )
 
 

@@ -18,6 +18,7 @@ from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.db.model import State
 from trove_ceph.strategies.backup import (
     deleting,
+    fulfilling,
     instance_deletion,
     reclaiming,
     resuming,
@@ -29,6 +30,7 @@ LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
 
 _SPACING_SEC = 300
+_WISHES_SPACING_SEC = 60
 
 
 class Manager(manager.Manager):
@@ -44,6 +46,7 @@ class Manager(manager.Manager):
         self._tools = functools.cache(
             functools.partial(making.make_tools, CONF, self.admin_context)
         )
+        self._threads = fulfilling.Threads(CONF.trove_ceph_backup.jobs_at_once)
 
     def create_backup(self, context, backup_info, instance_id):
         """Take a backup."""
@@ -87,13 +90,21 @@ class Manager(manager.Manager):
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def carry_on_with_backups(self, context):
         """Carry on with backups that are neither there nor gone because a process ended."""
-        minutes = CONF.trove_ceph_backup.interrupted_after_min
-        resuming.carry_on(self._tools(), datetime.timedelta(minutes=minutes))
+        resuming.carry_on(self._tools(), self._interrupted_after)
+
+    @periodic_task.periodic_task(spacing=_WISHES_SPACING_SEC)
+    def copy_and_verify_backups(self, context):
+        """Begin to copy and verify those of which that is wanted."""
+        fulfilling.fulfill(self._tools(), self._interrupted_after, self._threads)
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def reclaim_space(self, context):
         """Give back what deleted instances and backups have left."""
         reclaiming.reclaim(self._tools())
+
+    @property
+    def _interrupted_after(self) -> datetime.timedelta:
+        return datetime.timedelta(minutes=CONF.trove_ceph_backup.interrupted_after_min)
 
     def _is_ours(self, instance_id: str) -> bool:
         """Tell whether an instance's volume is one of the tiers'.

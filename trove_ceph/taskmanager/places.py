@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where in Ceph the volumes of the tiers lie."""
 
+from trove_ceph import exceptions
 from trove_ceph.cinder import model as cinder_model
 from trove_ceph.qos import planning
 from trove_ceph.storage import model as storage_model
-from trove_ceph.tiers import resources, tiers_file
+from trove_ceph.tiers import model, resources, tiers_file
 
 
 class Places:
     """The tiers file's back ends and their pools.
 
     :param path: of the tiers file, which is read anew each time
+    :param vault_tier: the tier that copies of backups go to; None: the only one for that
     """
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, vault_tier: str | None = None):
         self._path = path
+        self._vault_tier = vault_tier
 
     def find(self, volume: cinder_model.Volume) -> storage_model.ImageRef | None:
         """Return where the image of a volume lies; None outside of the tiers.
@@ -32,3 +35,20 @@ class Places:
             status=volume.status,
         )
         return planning.image_of(tiers_file.load(self._path), listed)
+
+    def vault(self) -> str:
+        """Return the pool that copies of backups go to.
+
+        :raises InvalidTiersError: the file cannot be used, or does not say which
+        """
+        tiers = tiers_file.load(self._path).tiers.values()
+        vaults = {one.name: one.pool for one in tiers if one.purpose is model.Purpose.VAULT}
+        if self._vault_tier in vaults:
+            return vaults[self._vault_tier]
+        if self._vault_tier is None and len(vaults) == 1:
+            return next(iter(vaults.values()))
+        asked = 'vault_tier is not set' if self._vault_tier is None else self._vault_tier
+        raise exceptions.InvalidTiersError(
+            f'{self._path}: which tier copies of backups go to is not clear: {asked}, tiers with '
+            f'the purpose vault are {", ".join(vaults) or "none"}'
+        )

@@ -11,8 +11,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
 from trove_ceph.storage import job
-from trove_ceph.storage import model as storage_model
-from trove_ceph.strategies.backup import reclaiming, taking
+from trove_ceph.strategies.backup import reclaiming, taking, vault
 from trove_ceph.strategies.backup.tools import Tools
 
 LOG = logging.getLogger(__name__)
@@ -107,23 +106,6 @@ class Deleting:
 
     def _delete_copy(self) -> None:
         record = self._records.find(self._backup_id)
-        copy = record and record.copy
-        if not copy:
-            return
-        with contextlib.suppress(exceptions.NotFoundError):
-            self._tools.storage.remove_snapshot(copy)
-        others = self._records.in_vault(copy.pool, copy.image)
-        if all(one.backup_id == self._backup_id for one in others):
-            self._trash_vault(copy.of)
-        self._records.copies.forget_copy(self._backup_id)
-
-    def _trash_vault(self, vault: storage_model.ImageRef) -> None:
-        """Give back an image of which no backup is left."""
-        try:
-            facts = self._tools.storage.describe(vault)
-        except exceptions.NotFoundError:
-            return
-        if any(not one.removed for one in facts.snapshots):
-            LOG.warning('%s stays: it has %s, of no known backup', vault, facts.obstacles())
-            return
-        reclaiming.trash(self._tools, vault, facts.image_id)
+        if record is not None and record.copy is not None:
+            vault.remove(self._tools, self._backup_id, record.copy)
+            self._records.copies.forget_copy(self._backup_id)

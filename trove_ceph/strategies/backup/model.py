@@ -20,6 +20,14 @@ class UnsafeAction(enum.StrEnum):
     RAISE = 'raise'
 
 
+class Verify(enum.StrEnum):
+    """Which backups are verified without anybody asking for it."""
+
+    NEVER = 'never'
+    COPIED = 'copied'
+    ALWAYS = 'always'
+
+
 @dataclasses.dataclass(frozen=True)
 class Instance:
     """An instance as Trove has it.
@@ -66,12 +74,15 @@ class Policy:
 
     :param levels: of datastores, and of ``datastore/version``
     :param limit_sec: after which a server that is held goes on by itself
+    :param copy: each is copied to the vault
     """
 
     level: Level = Level.NONE
     levels: dict[str, Level] = dataclasses.field(default_factory=dict)
     unsafe_action: UnsafeAction = UnsafeAction.REFUSE
     limit_sec: int = 20
+    copy: bool = False
+    verify: Verify = Verify.NEVER
 
     def level_of(self, instance: Instance) -> Level:
         """Return the level that backups of an instance have."""

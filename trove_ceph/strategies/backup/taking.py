@@ -19,7 +19,7 @@ from trove_ceph.cinder import snapshots
 from trove_ceph.storage import model as storage_model
 from trove_ceph.storage import names
 from trove_ceph.strategies.backup import holding, levels, model, request
-from trove_ceph.strategies.backup.model import Level
+from trove_ceph.strategies.backup.model import Level, Verify
 from trove_ceph.strategies.backup.tools import Tools
 
 LOG = logging.getLogger(__name__)
@@ -185,10 +185,11 @@ class Taking:
     def _check_settings(self) -> None:
         if self._is_proved():
             return
+        found = self._guest.check_backup_settings()
         decision = levels.decide(
             f'instance {self._instance.id}',
             self._level(),
-            self._guest.check_backup_settings()['reasons'],
+            found['reasons'],
             self._tools.policy.unsafe_action,
         )
         if decision.raised_from is not None:
@@ -198,7 +199,11 @@ class Taking:
                 *(decision.raised_from, decision.because),
             )
         self._records.note_level(
-            self._backup_id, decision.level, decision.raised_from, decision.because
+            self._backup_id,
+            decision.level,
+            decision.raised_from,
+            decision.because,
+            found.get('gtid_executed'),
         )
 
     def _level(self) -> Level:
@@ -228,9 +233,16 @@ class Taking:
         snapshot = self._tools.cinder.find_snapshot(cinder_id)
         if snapshot is None:
             raise exceptions.NotFoundError(f'backup {self._backup_id}: no snapshot {cinder_id}')
-        took_sec = self._tools.clock() - self._began
-        self._records.note_taken(self._backup_id, snapshot.rbd_name, cinder_id, took_sec)
+        # Our record last: what it says is being taken is carried on with after a crash.
         self._tools.trove.complete_backup(self._backup_id, cinder_id, snapshot.size_gib)
+        self._records.note_taken(
+            self._backup_id,
+            snapshot.rbd_name,
+            cinder_id,
+            self._tools.clock() - self._began,
+            copy=self._tools.policy.copy,
+            verify=self._tools.policy.verify is Verify.ALWAYS,
+        )
 
     def _is_proved(self) -> bool:
         return self._records.get(self._backup_id).snapshot_at is not None

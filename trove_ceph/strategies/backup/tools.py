@@ -80,6 +80,7 @@ class Tools:
     :param place: where the image of a volume lies; None where it is none of our tiers'
     :param guest: the guest agent of an instance, by its id
     :param worker: who is working, in the records
+    :param vault: the pool that copies go to; raises InvalidTiersError where there is none
     """
 
     storage: api.StorageAPI
@@ -90,6 +91,7 @@ class Tools:
     guest: Callable[[str], Guest]
     place: Callable[[cinder_model.Volume], storage_model.ImageRef | None]
     worker: str
+    vault: Callable[[], str]
     policy: model.Policy = dataclasses.field(default_factory=model.Policy)
     patience: settling.Patience = dataclasses.field(default_factory=settling.Patience)
     clock: Callable[[], float] = time.monotonic

@@ -48,7 +48,7 @@ class RecordsTest(base.BaseTestCase):
         self.records.copies.note_copied('b', 4096, 2.5)
         found = self.records.get('b')
         self.assertEqual(model.State.VERIFIED, found.state)
-        self.assertEqual({'tables': 3}, found.verification)
+        self.assertEqual({'at': '2026-01-01T00:00:01Z', 'tables': 3}, found.verification)
         self.assertEqual((512, 'uuid:1-5'), (found.used_bytes, found.gtid_executed))
         self.records.copies.forget_copy('b')
         self.assertIsNone(self.records.get('b').copy)

@@ -34,6 +34,14 @@ tiers:
     volume_type: {name: fast, backend: nvme}
 """
 
+VAULTS = """
+  slow: {purpose: vault, device_class: hdd, pool: vault-hdd, copies: 2,
+         placement_groups: {count: 8}}
+---
+  slower: {purpose: vault, device_class: tape, pool: vault-tape, copies: 2,
+           placement_groups: {count: 8}}
+"""
+
 
 class GuestTest(base.BaseTestCase):
     def setUp(self):
@@ -148,6 +156,23 @@ class PlacesTest(base.BaseTestCase):
         )
         for backend in ('lab@lvm#lvm', 'lab@nvme', None):
             self.assertIsNone(self.find(backend))
+
+    def test_vault(self):
+        self.assert_no_vault(None, 'vault_tier is not set', 'none')
+        with open(self.path, 'a') as tiers:
+            tiers.write(VAULTS.partition('---')[0])
+        self.assertEqual('vault-hdd', places.Places(self.path).vault())
+        self.assert_no_vault('nvme', 'nvme', 'slow')
+        with open(self.path, 'a') as tiers:
+            tiers.write(VAULTS.partition('---')[2])
+        self.assert_no_vault(None, 'vault_tier is not set', 'slow, slower')
+        self.assertEqual('vault-tape', places.Places(self.path, 'slower').vault())
+
+    def assert_no_vault(self, asked, *words):
+        made = places.Places(self.path, asked)
+        error = self.assertRaises(exceptions.InvalidTiersError, made.vault)
+        for word in words:
+            self.assertIn(word, str(error))
 
     def test_file_that_is_wrong(self):
         with open(self.path, 'w') as tiers:

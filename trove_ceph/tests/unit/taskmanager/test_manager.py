@@ -2,6 +2,8 @@
 """What is ours and what is Trove's, and what Trove's listeners are told."""
 
 import inspect
+import threading
+import time
 import types
 
 import fixtures
@@ -155,7 +157,8 @@ class ManagerTest(base.BaseTestCase):
 
     def test_periodic_tasks(self):
         names = {name for name, _task in self.manager._periodic_tasks}
-        self.assertTrue({'carry_on_with_backups', 'reclaim_space'} <= names, names)
+        wanted = {'carry_on_with_backups', 'copy_and_verify_backups', 'reclaim_space'}
+        self.assertTrue(wanted <= names, names)
         backup = self.world.add_backup()
         self.assertRaises(
             interruption.Kill, taking.take, self.world.tools(worlds.Strike(5)), backup.id
@@ -163,6 +166,17 @@ class ManagerTest(base.BaseTestCase):
         self.manager.carry_on_with_backups(None)
         self.assertEqual(State.TAKING, self.world.records.get(backup.id).state)
         self.manager.reclaim_space(None)
+
+    def test_copies_that_are_wanted(self):
+        backup = self.world.add_backup()
+        self.create(backup)
+        self.world.records.wishes.want_copy(backup.id)
+        threads = threading.active_count()
+        self.manager.copy_and_verify_backups(None)
+        while threading.active_count() > threads:
+            time.sleep(0.01)
+        record = self.world.records.get(backup.id)
+        self.assertEqual((State.COPIED, None), (record.state, record.copy_error))
 
     def test_levels_that_there_are_not(self):
         CONF.set_override('quiesce_by_datastore', {'mysql': 'deep'}, 'trove_ceph_backup')

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copying and verifying what is wanted so, beside everything else and a few at once."""
+
+import datetime
+import functools
+import threading
+from collections.abc import Callable
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.db import model
+from trove_ceph.strategies.backup import copying, jobs, vault, verifying
+from trove_ceph.strategies.backup.tools import Tools
+
+LOG = logging.getLogger(__name__)
+
+
+class Threads:
+    """So many threads at once, which end with the process: what they do is made for that.
+
+    :param count: how many
+    """
+
+    def __init__(self, count: int):
+        self._room = threading.BoundedSemaphore(count)
+
+    def start(self, function: Callable[[], None]) -> bool:
+        """Run a function in a thread of its own; return False where there is no room for it."""
+        if not self._room.acquire(blocking=False):
+            return False
+        threading.Thread(target=self._run, args=(function,), daemon=True).start()
+        return True
+
+    def _run(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except Exception:
+            LOG.exception('What is wanted of backups failed in a way that nobody thought of')
+        finally:
+            self._room.release()
+
+
+def fulfill(tools: Tools, since: datetime.timedelta, threads: Threads) -> None:
+    """Begin with what is wanted of backups as far as there is room; of several processes one does.
+
+    :param since: what was not carried on with for so long is taken over
+    """
+    begun = set()
+    for record in tools.records.wishes.due(since):
+        if record.copy_wanted_at is not None:
+            # Copies of one instance are written to one image, each built upon another one.
+            instance_id = record.instance_id
+            if instance_id in begun or tools.records.wishes.is_copying(instance_id, since):
+                continue
+            begun.add(instance_id)
+        if not threads.start(functools.partial(fulfill_one, tools, record.backup_id, since)):
+            return
+
+
+def fulfill_one(tools: Tools, backup_id: str, since: datetime.timedelta) -> None:
+    """Copy and verify a backup as far as that is wanted, unless somebody else does.
+
+    How it ends is in the record; what fails is tried again later.
+    """
+    worker = jobs.worker(tools)
+    if not tools.records.claim(backup_id, worker, since):
+        return
+    for error_field, work in (('copy_error', _copy), ('verify_error', _verify)):
+        try:
+            work(tools, tools.records.get(backup_id))
+        except exceptions.LockLostError as error:
+            LOG.info('%s', error)
+            return
+        except Exception as error:
+            is_known = isinstance(error, exceptions.TroveCephError)
+            LOG.warning('Backup %s: %s', backup_id, error, exc_info=not is_known)
+            reasons = [str(error) or type(error).__name__, *getattr(error, '__notes__', ())]
+            told = {error_field: '; '.join(reasons)}
+            tools.records.wishes.note_failure(backup_id, worker, **told)
+            break
+    tools.records.wishes.release(backup_id, worker)
+
+
+def _copy(tools: Tools, record: model.Backup) -> None:
+    if record.copy_wanted_at is not None and record.state.is_complete:
+        copying.copy(tools, record.backup_id)
+    elif record.copy is not None and record.copied_at is None:
+        LOG.info('Backup %s: its copy is not wanted any more', record.backup_id)
+        vault.remove(tools, record.backup_id, record.copy)
+        tools.records.copies.forget_copy(record.backup_id)
+
+
+def _verify(tools: Tools, record: model.Backup) -> None:
+    if record.verify_wanted_at is not None:
+        verifying.verify(tools, record.backup_id)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The images of a vault: which backups have a copy in them, and what is left of those."""
+
+import contextlib
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.db import model
+from trove_ceph.storage import copying as storage_copying
+from trove_ceph.storage import model as storage_model
+from trove_ceph.storage import names
+from trove_ceph.strategies.backup import reclaiming
+from trove_ceph.strategies.backup.tools import Tools
+
+LOG = logging.getLogger(__name__)
+
+
+def find_facts(tools: Tools, image: storage_model.ImageRef) -> storage_model.ImageFacts | None:
+    """Return what Ceph says of an image; None when there is none."""
+    with contextlib.suppress(exceptions.NotFoundError):
+        return tools.storage.describe(image)
+    return None
+
+
+def place_for_first(tools: Tools, record: model.Backup, pool: str) -> storage_model.ImageRef:
+    """Return where a copy goes that is built on no other.
+
+    All copies of an instance share an image, each built on another one. Where nothing can be built
+    on what is in it, such as after the instance got another volume, the copy has its own.
+    """
+    shared = storage_model.ImageRef(pool, names.image_name('vault', record.instance_id))
+    facts = find_facts(tools, shared)
+    if facts is None:
+        return shared
+    begun = {one.vault_snapshot for one in tools.records.in_vault(pool, shared.name)}
+    there = {one.name for one in facts.snapshots if not one.removed}
+    if there <= begun and not storage_copying.complete_copies(facts):
+        return shared
+    return storage_model.ImageRef(pool, names.image_name('vault', record.backup_id))
+
+
+def remove(tools: Tools, backup_id: str, copy: storage_model.SnapshotRef) -> None:
+    """Have the copy of a backup not be there, complete or not; harmless when repeated.
+
+    Other copies need it neither as their base nor otherwise. With the last one the image goes.
+
+    :raises BusyError: it is being read, or written
+    """
+    with contextlib.suppress(exceptions.NotFoundError):
+        tools.storage.remove_snapshot(copy)
+    facts = find_facts(tools, copy.of)
+    if facts is None:
+        return
+    others = {
+        one.vault_snapshot
+        for one in tools.records.in_vault(copy.pool, copy.image)
+        if one.backup_id != backup_id
+    }
+    if left := {one.name for one in facts.snapshots if not one.removed}:
+        if unknown := left - others:
+            LOG.warning('%s: has %s, of no known backup', copy.of, ', '.join(sorted(unknown)))
+        return
+    try:
+        reclaiming.trash(tools, copy.of, facts.image_id)
+    except exceptions.BusyError as error:
+        if not others:
+            raise
+        LOG.info('%s stays: a copy of another backup is being made: %s', copy.of, error)

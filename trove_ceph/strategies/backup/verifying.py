@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verifying a backup: a real server is started from a clone of it, and asked.
+
+What it finds is told of the backup, whose copy in the vault holds byte for byte what its snapshot
+does. A backup that was found damaged is called sound again only by a verification of all of it.
+"""
+
+import dataclasses
+from typing import Any
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions, steps
+from trove_ceph.db import model
+from trove_ceph.db.model import State
+from trove_ceph.storage import job
+from trove_ceph.strategies.backup import jobs
+from trove_ceph.strategies.backup.tools import Tools
+from trove_ceph.verification import model as verification
+
+LOG = logging.getLogger(__name__)
+
+
+def verify(tools: Tools, backup_id: str) -> None:
+    """Verify a backup, or carry on with it; nothing if it is not wanted.
+
+    That a backup does not restore is no error: it is written down.
+
+    :raises TroveCephError: whether it restores could not be found out; it may be tried again
+    """
+    steps.run(f'verification of backup {backup_id}', Verifying(tools, backup_id).steps(), None)
+
+
+class Verifying:
+    """One backup that is being verified, by whoever has claimed it as :func:`jobs.worker`."""
+
+    def __init__(self, tools: Tools, backup_id: str):
+        self._tools = tools
+        self._records = tools.records
+        self._backup_id = backup_id
+        self._found: verification.Inspection | None = None
+
+    def steps(self) -> list[steps.Step[Any]]:
+        """Return the steps, which take no notice of their context; the clone is the service's."""
+        return [
+            steps.Step('check the backup', lambda _: self._check()),
+            steps.Step('inspect', lambda _: self._inspect()),
+            steps.Step('write down what was found', lambda _: self._note(), commits=True),
+        ]
+
+    def _check(self) -> None:
+        record = self._records.get(self._backup_id)
+        if not (record.state.is_complete or record.state is State.DAMAGED) or record.place is None:
+            raise exceptions.InvalidBackupError(
+                f'backup {self._backup_id}: is {record.state}, and not verified'
+            )
+
+    def _inspect(self) -> None:
+        record = self._records.get(self._backup_id)
+        if record.verify_wanted_at is None:
+            return
+        backup = self._tools.trove.find_backup(self._backup_id)
+        if backup is None or not backup.version:
+            raise exceptions.InvalidBackupError(
+                f'backup {self._backup_id}: its version of the datastore is not known any more'
+            )
+        place = record.copy if record.copied_at else record.place
+        assert place is not None
+        is_known = record.gtid_executed is not None
+        work = job.Inspect(
+            place,
+            self._backup_id,
+            backup.version,
+            expected_gtid=record.gtid_executed if is_known else record.gtid_before,
+            exact=is_known,
+            deep=True if record.state is State.DAMAGED else None,
+        )
+        # Each wish is fulfilled by a job of its own, whoever carries on with it.
+        name = f'verify.{record.verify_wanted_at:%Y%m%dT%H%M%S}'
+        self._found = jobs.run(self._tools, self._backup_id, name, work)
+
+    def _note(self) -> None:
+        found = self._found
+        record = self._records.find(self._backup_id)
+        if found is None or record is None:
+            return
+        document = _document(record, found)
+        took_sec = sum(found.seconds.values())
+        subject = f'Backup {self._backup_id} of instance {record.instance_id}'
+        if found.ok:
+            LOG.info('%s: %s', subject, found)
+            self._records.copies.note_verified(
+                self._backup_id, found.gtid_executed, document, took_sec
+            )
+        elif found.verdict == verification.UNFINISHED:
+            error = f'{_text(found)}; it has to be given more time, or checked less'
+            LOG.warning('%s: %s', subject, error)
+            self._records.copies.note_unfinished(self._backup_id, document, took_sec, error)
+        else:
+            error = (
+                f'{_text(found)}; do not rely on it: look after the instance, and take another '
+                'backup and have it verified'
+            )
+            LOG.error('%s does not restore: %s', subject, error)
+            self._records.copies.note_damaged(self._backup_id, document, took_sec, error)
+
+
+def _text(found: verification.Inspection) -> str:
+    return f'{found.verdict}: {"; ".join(found.reasons) or "no reason was given"}'
+
+
+def _document(record: model.Backup, found: verification.Inspection) -> dict[str, Any]:
+    """Return what is told of a verification; what an earlier one found to be wrong stays in it."""
+    document = dataclasses.asdict(found)
+    document['reasons'] = list(found.reasons)
+    document['of'] = 'copy' if record.copied_at else 'snapshot'
+    if record.state is State.DAMAGED and record.verification:
+        document['before'] = dict(record.verification)
+    return document

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime
+import threading
+
+from oslotest import base
+
+from trove_ceph.db import records
+from trove_ceph.db.model import State
+from trove_ceph.strategies.backup import deleting, fulfilling, jobs, model
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies import test_copying, test_verifying
+from trove_ceph.tests.unit.strategies import world as worlds
+from trove_ceph.tests.unit.verification import world as servers
+
+SINCE = datetime.timedelta(minutes=30)
+MINUTE = datetime.timedelta(minutes=1)
+
+
+class AtOnce:
+    """Does at once what threads would do, as far as there is room."""
+
+    def __init__(self, room=100):
+        self.room = room
+
+    def start(self, function):
+        self.room -= 1
+        if self.room >= 0:
+            function()
+        return self.room >= 0
+
+
+class FulfillingTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.prepare()
+
+    def prepare(self):
+        self.now = datetime.datetime(2026, 1, 1)
+        self.world = test_verifying.World()
+        self.world.records = records.Records(worlds._facade(), lambda: self.now)
+        test_copying.write(self.world, 'ab')
+
+    def take(self, copy=False, verify=model.Verify.NEVER):
+        self.world.policy = model.Policy(copy=copy, verify=verify)
+        self.now += MINUTE
+        return test_copying.take(self.world)
+
+    def fulfill(self, room=100):
+        fulfilling.fulfill(self.world.tools(), SINCE, AtOnce(room))
+
+    def set_vault_bytes(self, count):
+        for pool in ('vault', 'vault-data'):
+            self.world.cluster.capacities[pool] = count
+
+    def get(self, backup_id):
+        return self.world.records.get(backup_id)
+
+    def test_taking_makes_wishes_and_waits_for_none(self):
+        backup = self.take(copy=True, verify=model.Verify.ALWAYS)
+        record = self.get(backup)
+        self.assertEqual((State.TAKEN, None), (record.state, record.worker))
+        self.assertNotIn('storage start', self.world.events)
+        self.fulfill()
+        record = self.get(backup)
+        self.assertEqual((State.VERIFIED, None), (record.state, record.worker))
+        self.assertEqual('copy', record.verification['of'])
+        self.assertEqual([], self.world.records.wishes.due(SINCE))
+
+    def test_what_is_wanted_by_default(self):
+        for copy, verify, wanted in (
+            (False, model.Verify.NEVER, (False, False)),
+            (False, model.Verify.ALWAYS, (False, True)),
+            (True, model.Verify.COPIED, (True, False)),
+        ):
+            record = self.get(self.take(copy, verify))
+            found = record.copy_wanted_at is not None, record.verify_wanted_at is not None
+            self.assertEqual(wanted, found)
+        self.fulfill()
+        states = [one.state for one in self.world.records.of_instance(self.world.instance.id)]
+        self.assertEqual([State.VERIFIED, State.VERIFIED, State.TAKEN], states)
+
+    def test_oldest_first_and_no_more_than_there_is_room_for(self):
+        first, second = self.take(), self.take()
+        for backup in (second, first):
+            self.now += MINUTE
+            self.world.records.wishes.want_verification(backup)
+        self.fulfill(room=1)
+        self.assertEqual(State.TAKEN, self.get(first).state)
+        self.assertEqual(State.VERIFIED, self.get(second).state)
+
+    def test_copies_of_an_instance_one_after_the_other(self):
+        first, second = self.take(copy=True), self.take(copy=True)
+        self.fulfill()
+        self.assertEqual(
+            (State.COPIED, State.TAKEN), (self.get(first).state, self.get(second).state)
+        )
+        self.world.records.wishes.want_copy(first)
+        self.fulfill()
+        self.assertEqual(first, self.get(second).copy_base_id)
+
+    def test_somebody_else_is_copying(self):
+        first, second = self.take(copy=True), self.take(copy=True)
+        self.world.records.claim(first, 'another', SINCE)
+        self.fulfill()
+        self.assertEqual(State.TAKEN, self.get(second).state)
+        self.now += SINCE + MINUTE
+        self.fulfill()
+        self.assertEqual(State.COPIED, self.get(first).state)
+
+    def test_of_several_that_try_one_does(self):
+        backup = self.take(copy=True)
+        self.world.records.claim(backup, 'another', SINCE)
+        fulfilling.fulfill_one(self.world.tools(), backup, SINCE)
+        self.assertEqual(State.TAKEN, self.get(backup).state)
+        self.assertEqual('another', self.get(backup).worker)
+
+    def test_failures_are_tried_again_less_and_less_often(self):
+        self.set_vault_bytes(0)
+        backup = self.take(copy=True)
+        for minutes in (1, 2, 4, 8):
+            self.fulfill()
+            record = self.get(backup)
+            self.assertEqual(datetime.timedelta(minutes=minutes), record.retry_at - self.now)
+            self.assertIn('vault', record.copy_error)
+            self.assertIsNone(record.worker)
+            self.now = record.retry_at - datetime.timedelta(seconds=1)
+            self.assertEqual([], self.world.records.wishes.due(SINCE))
+            self.now = record.retry_at
+        for _again in range(30):
+            self.world.records.claim(backup, 'w', SINCE)
+            self.world.records.wishes.note_failure(backup, 'w', copy_error='full')
+            self.world.records.wishes.release(backup, 'w')
+        self.assertEqual(datetime.timedelta(hours=6), self.get(backup).retry_at - self.now)
+        self.set_vault_bytes(1024**3)
+        # Asked for anew, it does not wait.
+        self.world.records.wishes.want_copy(backup)
+        self.fulfill()
+        record = self.get(backup)
+        self.assertEqual(
+            (State.COPIED, None, None), (record.state, record.copy_error, record.failures)
+        )
+
+    def test_verification_waits_for_the_copy(self):
+        backup = self.take(copy=True, verify=model.Verify.ALWAYS)
+        self.world.servers.raises = {'start': servers.refused()}
+        self.set_vault_bytes(0)
+        self.fulfill()
+        record = self.get(backup)
+        self.assertEqual((State.TAKEN, None), (record.state, record.verify_error))
+        self.assertIsNotNone(record.verify_wanted_at)
+        self.set_vault_bytes(1024**3)
+        self.now = record.retry_at
+        self.fulfill()
+        record = self.get(backup)
+        self.assertEqual((State.COPIED, None), (record.state, record.copy_wanted_at))
+        self.assertEqual('no server', record.verify_error)
+        self.world.servers.raises = {}
+        self.now = record.retry_at
+        self.fulfill()
+        self.assertEqual(State.VERIFIED, self.get(backup).state)
+
+    def test_damage_is_looked_for_no_more(self):
+        backup = self.take(copy=True, verify=model.Verify.ALWAYS)
+        self.world.servers.raises = {'start': servers.corrupt('redo')}
+        self.fulfill()
+        self.assertEqual(State.DAMAGED, self.get(backup).state)
+        self.assertEqual([], self.world.records.wishes.due(SINCE))
+        self.world.servers.raises = {}
+        self.world.records.wishes.want_verification(backup)
+        self.fulfill()
+        self.assertEqual(State.VERIFIED, self.get(backup).state)
+
+    def test_killed_at_each_request(self):
+        for after in (False, True):
+            for number in range(100):
+                self.prepare()
+                backup = self.take(copy=True, verify=model.Verify.ALWAYS)
+                strike = worlds.Strike(number, after)
+                try:
+                    fulfilling.fulfill(self.world.tools(strike), SINCE, AtOnce())
+                except interruption.Kill:
+                    # Nobody else has it until it was not seen for long.
+                    self.fulfill()
+                    self.assertNotEqual(State.VERIFIED, self.get(backup).state)
+                    self.now += SINCE + MINUTE
+                    self.fulfill()
+                record = self.get(backup)
+                self.assertEqual((State.VERIFIED, None), (record.state, record.failures))
+                self.assertEqual(1, len(self.world.inspections()))
+                self.assertEqual({record.copy.image}, self.world.images('vault') - {'copy'})
+                if not strike.struck:
+                    break
+            self.assertTrue(3 < number < 99, number)
+
+    def test_copy_that_is_not_wanted_any_more(self):
+        backup = self.take(copy=True)
+        test_copying.claim(self.world, backup)
+        for step in fulfilling.copying.Copying(self.world.tools(), backup).steps()[:2]:
+            step.do(None)
+        self.world.storage.create_image(
+            self.get(backup).copy.of, 1024**2, test_copying.model.ImageOptions()
+        )
+        self.world.records.release(backup)
+        self.world.records.wishes.want_no_copy(backup)
+        self.fulfill()
+        self.assertEqual((State.TAKEN, None), (self.get(backup).state, self.get(backup).copy))
+        self.assertNotIn(test_copying.vault(self.world).name, self.world.images('vault'))
+        self.fulfill()
+
+    def test_backup_that_is_deleted_meanwhile(self):
+        backup = self.take(copy=True)
+        tools = self.world.tools()
+        self.world.records.claim(backup, jobs.worker(tools), SINCE)
+        deleting.delete(self.world.tools(), backup)
+        self.assertIsNone(self.world.records.find(backup))
+        fulfilling.fulfill_one(tools, backup, SINCE)
+        self.world.records.wishes.note_failure(backup, jobs.worker(tools), copy_error='late')
+        self.assertIsNone(self.world.records.find(backup))
+
+    def test_failures_nobody_thought_of(self):
+        backup = self.take(copy=True)
+        tools = self.world.tools()
+        object.__setattr__(tools, 'vault', lambda: 1 // 0)
+        fulfilling.fulfill(tools, SINCE, AtOnce())
+        record = self.get(backup)
+        self.assertEqual((1, None), (record.failures, record.worker))
+        self.assertIn('division', record.copy_error)
+
+
+class ThreadsTest(base.BaseTestCase):
+    def test_so_many_and_no_more(self):
+        threads = fulfilling.Threads(1)
+        going, ended = threading.Event(), threading.Event()
+        self.addCleanup(going.set)
+
+        def work():
+            going.wait(60)
+            ended.set()
+            raise ValueError('the thread must give its room back all the same')
+
+        self.assertTrue(threads.start(work))
+        self.assertFalse(threads.start(work))
+        going.set()
+        self.assertTrue(ended.wait(60))
+        while not threads.start(lambda: None):
+            pass

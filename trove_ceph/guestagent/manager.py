@@ -2,9 +2,11 @@
 """Guest datastore manager, named by ``registry_ext`` of a datastore version.
 
 Delegation only: the volume is :mod:`data_volume`'s, sizes are :mod:`tuning`'s, rest during backups
-is :mod:`quiesce`'s, and what MySQL does is Trove's.
+is :mod:`quiesce`'s, the first start on a backup's data is :mod:`restored_server`'s, and what MySQL
+does is Trove's.
 """
 
+import inspect
 import os
 
 from oslo_log import log as logging
@@ -22,6 +24,7 @@ from trove_ceph.guestagent import (
     data_volume,
     host_storage,
     quiesce,
+    restored_server,
     server,
     server_config,
     tuning,
@@ -53,6 +56,31 @@ class Manager(mysql_manager.Manager):
         self._quiescer = quiesce.Quiescer(
             self._open_lock, self._open_freeze, CONF.trove_ceph.quiesce_max_sec
         )
+
+    def do_prepare(self, context, *arguments, **options):
+        """Prepare the instance, as Trove does unless its volume has a backup's data.
+
+        Trove starts the server three times then, and what it says of its own accounts becomes
+        transactions that nobody else has.
+        """
+        asked = inspect.signature(super().do_prepare).bind(context, *arguments, **options).arguments
+        backup_info, snapshot = asked['backup_info'], asked['snapshot']
+        if not backup_info or backup_info.get('storage_driver') != 'cinder':
+            super().do_prepare(context, *arguments, **options)
+            return
+        data_dir = f'{asked["mount_point"]}/data'
+        self.app.stop_db()
+        # This makes the directory for the rest of the configuration.
+        self.app.set_data_dir(data_dir)
+        self.app.configuration_manager.reset_configuration(asked['config_contents'])
+        self.app.update_overrides(asked['overrides'])
+        restored_server.RestoredServer(self.app, data_dir).start(
+            asked.get('ds_version'), self.get_start_db_params(data_dir)
+        )
+        if self.adm.is_root_enabled():
+            self.status.report_root(context)
+        if snapshot:
+            self.attach_replica(context, snapshot, snapshot['config'])
 
     def mount_volume(self, context, device_path=None, mount_point=None, write_to_fstab=False):
         """Mount the data volume; harmless when it is mounted."""

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import functools
 from unittest import mock
 
 import fixtures
@@ -8,6 +9,7 @@ from oslotest import base
 from trove.common import cfg
 from trove.guestagent import dbaas
 from trove.guestagent.datastore.mysql import manager as mysql_manager
+from trove.guestagent.datastore.mysql_common import manager as common_manager
 from trove.instance import models as instance_models
 from trove.instance import service_status
 
@@ -37,6 +39,17 @@ class RegistrationTestCase(base.BaseTestCase):
 
         self.assertIs(manager.Manager, importutils.import_class(path))
         self.assertTrue(issubclass(manager.Manager, mysql_manager.Manager))
+
+
+def stock_do_prepare(done):
+    """Return what has the signature of Trove's own."""
+    own = common_manager.MySqlManager.do_prepare
+
+    @functools.wraps(own)
+    def prepare(_self, *arguments, **options):
+        done(*arguments, **options)
+
+    return prepare
 
 
 class ManagerTestCase(base.BaseTestCase):
@@ -84,6 +97,72 @@ class ManagerTestCase(base.BaseTestCase):
 
         self.assertGreater(measured.ram_mib, 100)
         self.assertGreaterEqual(measured.vcpus, 1)
+
+    def prepare(self, **facts):
+        """Have it prepare as Trove's base class does, and return what was done in order."""
+        values = {
+            'packages': None,
+            'databases': None,
+            'memory_mb': 1024,
+            'users': None,
+            'device_path': '/dev/vdb',
+            'mount_point': '/var/lib/mysql',
+            'backup_info': {'id': 'b', 'storage_driver': 'cinder'},
+            'config_contents': '[mysqld]',
+            'root_password': None,
+            'overrides': {'max_connections': 7},
+            'cluster_config': None,
+            'snapshot': None,
+        }
+        done = mock.Mock()
+        self.manager.app = self.manager.adm.mysql_app = done.app
+        self.manager.status = done.status
+        self.manager.attach_replica = done.attach_replica
+        self.manager.adm.is_root_enabled = lambda: facts.pop('root', False)
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph.guestagent.restored_server.RestoredServer',
+                lambda _app, data_dir: mock.Mock(start=lambda *asked: done.start(data_dir, *asked)),
+            )
+        )
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove.guestagent.datastore.mysql_common.manager.MySqlManager.do_prepare',
+                stock_do_prepare(done.stock),
+            )
+        )
+        given = {name: facts.get(name, value) for name, value in values.items()}
+        self.manager.do_prepare('context', *given.values(), ds_version='9.7.4')
+        return done.mock_calls
+
+    def test_restored_server_is_started_once(self):
+        self.assertEqual(
+            [
+                mock.call.app.stop_db(),
+                mock.call.app.set_data_dir('/var/lib/mysql/data'),
+                mock.call.app.configuration_manager.reset_configuration('[mysqld]'),
+                mock.call.app.update_overrides({'max_connections': 7}),
+                mock.call.start('/var/lib/mysql/data', '9.7.4', '--datadir=/var/lib/mysql/data'),
+            ],
+            self.prepare(),
+        )
+
+    def test_restored_server_whose_tenant_had_root(self):
+        self.assertEqual(mock.call.status.report_root('context'), self.prepare(root=True)[-1])
+
+    def test_restored_server_that_becomes_a_replica(self):
+        snapshot = {'config': 'of a replica'}
+        self.assertEqual(
+            mock.call.attach_replica('context', snapshot, 'of a replica'),
+            self.prepare(snapshot=snapshot)[-1],
+        )
+
+    def test_other_instances_are_prepared_by_trove(self):
+        for backup_info in (None, {'id': 'b', 'storage_driver': 'swift'}):
+            ((name, arguments, options),) = self.prepare(backup_info=backup_info)
+            self.assertEqual(('stock', 'context'), (name, arguments[0]))
+            self.assertEqual(13, len(arguments))
+            self.assertEqual({'ds_version': '9.7.4'}, options)
 
     def test_online_resize_grows_and_retunes_the_running_server(self):
         self.option('volume_grow_timeout_sec', 17)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+import re
+from unittest import mock
+
+import fixtures
+import pymysql
+from oslotest import base
+from trove.common import cfg
+
+from trove_ceph import exceptions
+from trove_ceph.guestagent import restored_server
+
+CONF = cfg.CONF
+DATA = '/var/lib/mysql/data'
+COMMAND = f'--datadir={DATA}'
+
+
+class StatementsTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.passwords = restored_server.Passwords('for-root', 'for-admin', 'for-remote')
+        self.statements = restored_server.statements(self.passwords)
+
+    def test_nothing_is_logged(self):
+        self.assertEqual('SET SESSION sql_log_bin = 0', self.statements[0])
+
+    def test_who_can_log_in_as_the_admin_has_all_the_rest(self):
+        self.assertEqual(
+            "ALTER USER 'os_admin'@'localhost' IDENTIFIED BY 'for-admin' ACCOUNT UNLOCK",
+            self.statements[-1],
+        )
+
+    def test_accounts_that_a_tenant_dropped_are_made_again(self):
+        for user in ('root', 'os_admin'):
+            account = f"'{user}'@'localhost'"
+            verbs = [one.partition(account)[0] for one in self.statements if account in one]
+            self.assertEqual(
+                ['CREATE USER IF NOT EXISTS ', 'GRANT ALL ON *.* TO ', 'ALTER USER '], verbs
+            )
+
+    def test_one_line_each(self):
+        """The server reads the file by lines, and a statement by its semicolon."""
+        for statement in self.statements:
+            self.assertNotRegex(statement, '[;\n]')
+
+    def test_passwords_are_told_to_nobody(self):
+        self.assertNotIn('for-', repr(self.passwords))
+
+    def test_passwords(self):
+        CONF.set_override('datastore_manager', 'mysql')
+        self.addCleanup(CONF.clear_override, 'datastore_manager')
+        made, again = restored_server.new_passwords(), restored_server.new_passwords()
+        found = {one.root for one in (made, again)} | {made.admin, made.remote_root}
+        self.assertEqual(4, len(found))
+        for password in found:
+            self.assertRegex(password, r'\A[A-Za-z0-9+/=_-]{20,}\Z')
+            for kind in '[A-Z]', '[a-z]', '[0-9]', '[^A-Za-z0-9]':
+                self.assertTrue(re.search(kind, password), kind)
+
+
+class Files:
+    """The machine's files, as far as they are touched."""
+
+    def __init__(self, test, paths):
+        self.there = dict.fromkeys(paths, '')
+        self.owners = {}
+        place = 'trove.guestagent.common.operating_system'
+        for verb in ('exists', 'remove', 'write_file', 'chown'):
+            test.useFixture(fixtures.MonkeyPatch(f'{place}.{verb}', getattr(self, verb)))
+
+    def exists(self, path, as_root):
+        return path in self.there
+
+    def remove(self, path, force, recursive, as_root):
+        self.there.pop(path, None)
+
+    def write_file(self, path, text, as_root):
+        self.there[path] = text
+
+    def chown(self, path, user, group, recursive, as_root):
+        self.owners[path] = (user, group)
+
+
+class App:
+    """The server, whose first start finds what it was given."""
+
+    database_service_uid = database_service_gid = 1001
+
+    def __init__(self, files):
+        self._files = files
+        self.saved, self.settings = {}, {}
+        self.starts = []
+        self.error = None
+        self.channels = ()
+        self.configuration_manager = mock.Mock()
+        self.configuration_manager.apply_system_override = self._apply
+        self.configuration_manager.remove_system_override = self.settings.pop
+
+    def _apply(self, options, change_id):
+        self.settings[change_id] = options
+
+    def save_password(self, user, password):
+        self.saved[user] = password
+
+    def start_db(self, ds_version, command):
+        options = self.settings.get('restored', {}).get('mysqld')
+        self.starts.append((ds_version, command, options, dict(self._files.there)))
+        if self.error:
+            raise self.error
+
+    def connect_alone(self, timeout_sec):
+        cursor = mock.MagicMock()
+        cursor.__enter__.return_value = cursor
+        cursor.fetchall.return_value = self.channels
+        cursor.fetchone.return_value = ('new-uuid', 'old-uuid:1-9')
+        return mock.Mock(cursor=lambda: cursor)
+
+
+class RestoredServerTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        CONF.set_override('datastore_manager', 'mysql')
+        self.addCleanup(CONF.clear_override, 'datastore_manager')
+        self.files = Files(self, [f'{DATA}/mysql.ibd', f'{DATA}/auto.cnf'])
+        self.app = App(self.files)
+
+    def start(self):
+        restored_server.RestoredServer(self.app, DATA).start('9.7.4', COMMAND)
+
+    def check_nothing_is_left(self):
+        self.assertEqual({}, self.app.settings)
+        self.assertNotIn(restored_server.INIT_FILE, self.files.there)
+
+    def test_one_start_with_all_that_is_new(self):
+        self.start()
+        ((version, command, options, files),) = self.app.starts
+        self.assertEqual(('9.7.4', COMMAND), (version, command))
+        self.assertEqual(
+            {'init_file': restored_server.INIT_FILE, 'skip_replica_start': 'ON'}, options
+        )
+        self.assertNotIn(f'{DATA}/auto.cnf', files)
+        text = files[restored_server.INIT_FILE]
+        self.assertEqual({'root', 'os_admin'}, set(self.app.saved))
+        for password in self.app.saved.values():
+            self.assertIn(f"IDENTIFIED BY '{password}'", text)
+        self.assertEqual((1001, 1001), self.files.owners[restored_server.INIT_FILE])
+        self.check_nothing_is_left()
+
+    def test_volume_without_a_database(self):
+        """It would be initialised, and taken for what was restored."""
+        del self.files.there[f'{DATA}/mysql.ibd']
+        self.assertRaises(exceptions.InvalidBackupError, self.start)
+        self.assertEqual([], self.app.starts)
+        self.assertEqual({}, self.app.saved)
+
+    def test_server_that_does_not_recover(self):
+        self.app.error = RuntimeError('Failed to start mysql')
+        self.assertRaises(RuntimeError, self.start)
+        self.check_nothing_is_left()
+
+    def test_statement_that_failed(self):
+        self.app.connect_alone = mock.Mock(
+            side_effect=pymysql.err.OperationalError(1045, 'Access denied')
+        )
+        error = self.assertRaises(exceptions.ServerFailedError, self.start)
+        self.assertIn('Access denied', str(error))
+        self.check_nothing_is_left()
+
+    def test_server_that_would_go_on_replicating(self):
+        self.app.channels = (('a channel',),)
+        self.assertRaises(exceptions.ServerFailedError, self.start)
+        self.check_nothing_is_left()

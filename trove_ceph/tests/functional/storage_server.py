@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A copy of the storage service in a process of its own, to be killed; without a bus.
 
-Each line of its input is a request as it would cross the bus, each line of its output the answer.
+Each line of its input is a request as it would cross the bus, each line of its output the answer to
+one, under the number of the request.
 SIGTERM ends it as it ends the service.
 """
 
@@ -31,7 +32,14 @@ def answer(endpoint, request):
 
 def listen(endpoint):
     for line in sys.stdin:
-        print(json.dumps(answer(endpoint, json.loads(line))), flush=True)
+        threading.Thread(target=reply, args=(endpoint, json.loads(line)), daemon=True).start()
+
+
+def reply(endpoint, request):
+    content = {'number': request['number'], **answer(endpoint, request)}
+    # In one piece, as there are other threads.
+    sys.stdout.write(f'{json.dumps(content)}\n')
+    sys.stdout.flush()
 
 
 def main(name, *arguments):

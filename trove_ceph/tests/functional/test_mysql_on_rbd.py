@@ -95,8 +95,8 @@ class WritersTestCase(base.FunctionalTestCase):
         volume = self.enterContext(mounted(self.cluster, image, place))
         return mysqld.durable_server(volume, place / 'run', server_id)
 
-    def _snapshot(self, name):
-        with self.cluster.pool(POOL) as pool, rbd.Image(pool, self.image) as image:
+    def _snapshot(self, name, of=None):
+        with self.cluster.pool(POOL) as pool, rbd.Image(pool, of or self.image) as image:
             image.create_snap(name)
 
     def _start_writers(self, server):

@@ -25,6 +25,8 @@ TOLERANCE = 0.05
 # An image that was idle may do one second's worth at once, and a change takes a second to arrive.
 SETTLE_SEC = 3
 PLATEAU_SEC = 12
+# Where there is no limit, and much more is seen.
+FREE_SEC = 3
 FIO_SEC = 120
 SIZE_MIB = 64
 
@@ -99,14 +101,14 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         self.addCleanup(fio.kill)
         return fio
 
-    def _plateau(self, fio, change=None):
+    def _plateau(self, fio, change=None, seconds=PLATEAU_SEC):
         """Make a change, wait, and return the time for which it is to be seen."""
         if change:
             change()
         began = time.time() + SETTLE_SEC
-        time.sleep(SETTLE_SEC + PLATEAU_SEC)
+        time.sleep(SETTLE_SEC + seconds)
         self.assertTrue(fio.still_runs(), 'fio ended by itself')
-        return began, began + PLATEAU_SEC
+        return began, began + seconds
 
     def _rates(self, fio, *plateaus):
         done = fio.ended()
@@ -123,7 +125,7 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
     def test_iops_hold_and_follow_a_resize(self):
         keeper = self._keeper(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
         fio = self._fio('--bs=4k', '--iodepth=16')
-        free = self._plateau(fio)
+        free = self._plateau(fio, seconds=FREE_SEC)
         limited = self._plateau(fio, keeper.sweep)
 
         def resize():
@@ -142,7 +144,7 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
             self.volume['volume_type'] = 'of no tier'
             keeper.keep(self.volume['id'])
 
-        freed = self._plateau(fio, retype)
+        freed = self._plateau(fio, retype, FREE_SEC)
         rates = self._rates(fio, free, limited, resized, capped, freed)
         self.assertGreater(rates[0], 150, 'this machine is too slow for limits to be seen')
         for limit, rate in zip((40, 80, 100), rates[1:4], strict=True):

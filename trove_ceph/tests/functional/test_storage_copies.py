@@ -13,6 +13,8 @@ from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import ceph, storage, storage_client
 
 MIB = model.MIB
+# More than one mark and a half: it can be killed after the first.
+LARGE_MIB = 448
 
 
 class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
@@ -65,9 +67,10 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         return deep
 
     def test_killed_and_taken_up_again(self):
-        image = self.make(size_mib=640)
+        image = self.make(size_mib=LARGE_MIB)
         with self.storage.open_writer(image) as writer:
-            begun = [writer.write(at * 4 * MIB, self.data(4 * MIB)) for at in range(160)]
+            blocks = range(LARGE_MIB // 4)
+            begun = [writer.write(at * 4 * MIB, self.data(4 * MIB)) for at in blocks]
             for write in begun:
                 write.result()
             writer.create_snapshot('s')
@@ -83,8 +86,8 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         # Waits for the watch of the killed process to end.
         report = self._copy(image, 's')
         self.assertGreaterEqual(report.resumed_at, transfer.MARK_BYTES)
-        self.assertLessEqual(report.copied_bytes, 640 * MIB - transfer.MARK_BYTES)
-        self.assertEqual(640 * MIB, report.compared_bytes)
+        self.assertLessEqual(report.copied_bytes, LARGE_MIB * MIB - transfer.MARK_BYTES)
+        self.assertEqual(LARGE_MIB * MIB, report.compared_bytes)
         self.assertEqual(['s'], list(copying.complete_copies(self.storage.describe(self.vault))))
 
     def _spawn(self, *arguments):

@@ -7,6 +7,7 @@ import time
 
 from trove_ceph import exceptions
 from trove_ceph.storage import copying, flow, model
+from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import base, ceph, storage
 
 MIB = model.MIB
@@ -96,14 +97,17 @@ class FailuresTest(base.FunctionalTestCase):
         self.assertEqual({}, copying.complete_copies(facts))
         self.assertGreaterEqual(self._patiently(copy).compared_bytes, 64 * MIB)
 
+
+class KeysTest(contract.StorageContract, storage.CephStorageTestCase):
     def test_keys_that_are_missing_or_weak(self):
+        image = self.make(size_mib=4)
         for user in ('client.stranger', 'client.weak'):
             if user == 'client.weak':
-                caps = ['mon', 'profile rbd', 'osd', 'profile rbd-read-only pool=p']
+                caps = ['mon', 'profile rbd', 'osd', f'profile rbd-read-only pool={self.pool}']
                 key = self._make_user(user, caps)
             weak = storage.connect(self, self.cluster, user)
             error = self.assertRaises(
-                exceptions.StorageError, weak.create_snapshot, self.image.snapshot('t')
+                exceptions.StorageError, weak.create_snapshot, image.snapshot('t')
             )
             self.assertIsInstance(error, exceptions.StorageError)
             self.assertNotIsInstance(error, exceptions.CephUnreachableError)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several processes of the storage service on one Ceph: killed, paused, in each other's way."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from trove_ceph.tests.functional import storage, storage_server
 
 MIB = model.MIB
 LOCK_SEC = 15
+# More than one mark and a half of a copy: it can be killed after the first.
+LARGE_MIB = 448
 # A lock, the 30 s after which Ceph forgets a dead client, and the work on a busy machine.
 TIMEOUT_SEC = 240
 
@@ -38,6 +41,8 @@ class ServerProcess:
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._numbers = itertools.count(1)
+        self._answers = {}
         self.expect('serving')
 
     def expect(self, line):
@@ -47,11 +52,22 @@ class ServerProcess:
 
     def ask(self, verb, **arguments):
         """Return the answer, or raise the error that it is."""
+        return self.hear(self.tell(verb, **arguments))
+
+    def tell(self, verb, **arguments):
+        """Ask without waiting for the answer, and return the number under which it will be."""
+        number = next(self._numbers)
         primitive = {name: wire.encode(value) for name, value in arguments.items()}
-        print(
-            json.dumps({'verb': verb, 'arguments': primitive}), file=self._process.stdin, flush=True
-        )
-        answer = json.loads(self._process.stdout.readline())
+        request = {'number': number, 'verb': verb, 'arguments': primitive}
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        return number
+
+    def hear(self, number):
+        """Return an answer, or raise the error that it is."""
+        while number not in self._answers:
+            answer = json.loads(self._process.stdout.readline())
+            self._answers[answer['number']] = answer
+        answer = self._answers.pop(number)
         if 'error' in answer:
             raise exceptions.error_class(answer['error'])(answer['message'])
         return wire.decode(answer['result'])
@@ -103,11 +119,11 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         return served
 
     def make_large(self):
-        """An image with a snapshot ``s`` of two and a half marks of data."""
-        image = self.make(size_mib=640)
+        """An image with a snapshot ``s`` that is full of data."""
+        image = self.make(size_mib=LARGE_MIB)
         with self.storage.open_writer(image) as writer:
             block = self.data(4 * MIB)
-            begun = [writer.write(at * 4 * MIB, block) for at in range(160)]
+            begun = [writer.write(at * 4 * MIB, block) for at in range(LARGE_MIB // 4)]
             for write in begun:
                 write.result()
             writer.create_snapshot('s')
@@ -138,7 +154,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         done = self.wait_for(other, lambda found: not found.state.is_active)
         self.assertEqual((State.DONE, other.name, 2), (done.state, done.holder, done.attempt), done)
         self.assertGreaterEqual(done.result.resumed_at, least_resumed_at)
-        self.assertEqual(640 * MIB, done.result.compared_bytes)
+        self.assertEqual(LARGE_MIB * MIB, done.result.compared_bytes)
         self.assertEqual(['s'], list(copying.complete_copies(self.storage.describe(self.vault))))
         return time.monotonic() - started
 
@@ -174,8 +190,8 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assert_taken_up(other, work, transfer.MARK_BYTES)
         before = other.ask('find_job', operation_id=self.operation)
         one.signal('CONT')
-        # It has learned that by the time it answers to the next request but one.
-        time.sleep(5)
+        # It learns that at its next piece, and writes nothing at its next beat.
+        time.sleep(3)
         self.assertEqual(before, other.ask('find_job', operation_id=self.operation))
         self.assertEqual(['s'], list(copying.complete_copies(self.storage.describe(self.vault))))
         self.assertEqual(
@@ -265,7 +281,8 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
             with_usage=True,
         )
         self.assertNotIn(key, str(error))
-        self.begin_copy(one)
+        work = job.Copy(self.make_written().snapshot('s'), self.vault)
+        one.ask('start', operation_id=self.operation, work=work)
         self.wait_for(one, lambda found: not found.state.is_active)
         written = ledger.CephLedger(storage.link(self, self.cluster)).read(self.second_pool, '')
         self.assertIn(self.operation, ' '.join(written))

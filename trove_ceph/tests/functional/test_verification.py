@@ -34,6 +34,11 @@ LONG_TIMEOUT_SEC = 7200
 #: The two statements that make the writers' table are logged before their rows.
 DDL = 2
 PAGE_BYTES = 16384
+# The snapshot of a stopped database with some rows, made by the first test that needs one.
+SOUND = 'sound'
+SOUND_IMAGE = 'sound-database'
+
+_made = set()
 
 
 class VerificationTest(test_mysql_on_rbd.WritersTestCase):
@@ -71,18 +76,29 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
             one.remove_snap(name)
 
     def make_sound_backup(self):
-        """Make a snapshot of a stopped database with some rows."""
-        with self.serving() as source:
-            for writer in self._start_writers(source):
-                writer.end()
+        """Have the image be that of a stopped database with some rows, and make a snapshot."""
+        if SOUND not in _made:
+            new = test_mysql_on_rbd.new_database(self.cluster)
+            self._clone(new, test_mysql_on_rbd.NEW, SOUND_IMAGE)
+            with self.serving(SOUND_IMAGE) as source:
+                for writer in self._start_writers(source):
+                    writer.end()
+            self._snapshot(SOUND, SOUND_IMAGE)
+            _made.add(SOUND)
+        self._remove_image(self.image)
+        self._clone(SOUND_IMAGE, SOUND, self.image)
         self.snapshot('backup')
 
+    def _clone(self, parent, snapshot, name):
+        with self.cluster.pool(test_mysql_on_rbd.POOL) as pool:
+            rbd.RBD().clone(pool, parent, snapshot, pool, name)
+
     @contextlib.contextmanager
-    def serving(self):
-        """Have the database served, and its image given back afterwards."""
+    def serving(self, image=None):
+        """Have a database served, and its image given back afterwards."""
         place = self.directory / 'source'
         with (
-            test_mysql_on_rbd.mounted(self.cluster, self.image, place) as volume,
+            test_mysql_on_rbd.mounted(self.cluster, image or self.image, place) as volume,
             mysqld.durable_server(volume, place / 'run') as source,
         ):
             yield source

@@ -108,11 +108,14 @@ class Event:
     """A command that is run at a given second of the measured phase.
 
     The command sees ``BENCH_*`` variables, listed in the documentation.
+
+    :param variants: those in whose runs it happens; empty means all
     """
 
     at_sec: float
     name: str
     command: str
+    variants: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)

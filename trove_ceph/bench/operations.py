@@ -204,6 +204,7 @@ class Operation:
         }
         if result.succeeded:
             self._ask_costs()
+            self._check()
         else:
             self._fail('run', result)
 
@@ -238,6 +239,13 @@ class Operation:
                 self._run['cost'][name] = int(float(result.first_line))
             except ValueError as error:
                 self._run['warnings'].append(f'{name} is not known: {error}')
+
+    def _check(self) -> None:
+        if self._contender.check:
+            self._note('checking', None)
+            result = self._shell('check', self._contender.check, self._contender.timeout_sec)
+            if not result.succeeded:
+                self._fail('check', result)
 
     def _clean_up(self) -> None:
         if self._contender.cleanup:

@@ -93,7 +93,11 @@ class LoadPlan:
             threads=cell.threads,
             warmup_sec=self.warmup_sec,
             measure_sec=self.measure_sec,
-            events=self.events,
+            events=[
+                event
+                for event in self.events
+                if not event.variants or cell.variant.name in event.variants
+            ],
             committer=self.committer,
         )
 
@@ -116,7 +120,8 @@ class LoadPlan:
             'instances': cell.instances,
             'warmup_sec': self.warmup_sec,
             'measure_sec': self.measure_sec,
-            'events': [dataclasses.asdict(event) for event in self.events],
+            # All of them: variants are compared that had them with those that had not.
+            'events': [_event(event) for event in self.events],
             'committer': self.committer,
         }
         if self.restart:
@@ -124,11 +129,19 @@ class LoadPlan:
         return configuration
 
 
+def _event(event: model.Event) -> dict[str, Any]:
+    data = dataclasses.asdict(event)
+    if not event.variants:
+        del data['variants']
+    return data
+
+
 @dataclasses.dataclass(frozen=True)
 class Contender:
     """A way of doing an operation, as commands; rivals share the operation's name.
 
     :param target: the server that it is done to; None for what needs none
+    :param check: is run when the writer has ended, and decides whether the operation succeeded
     :param repeats: fewer than the plan's, for what takes long; None means the plan's
     """
 
@@ -138,6 +151,7 @@ class Contender:
     run: str
     target: Mapping[str, Any] | None = None
     prepare: str | None = None
+    check: str | None = None
     cleanup: str | None = None
     cost: Mapping[str, str] = dataclasses.field(default_factory=dict)
     timeout_sec: int = 1800
@@ -150,6 +164,7 @@ class Contender:
             'run': self.run,
             'cleanup': self.cleanup,
             'cost': dict(self.cost),
+            **({'check': self.check} if self.check else {}),
         }
 
 

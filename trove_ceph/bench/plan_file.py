@@ -21,7 +21,9 @@ from trove_ceph.yaml_file import Problem
 _SHIPPED = importlib.resources.files('trove_ceph.bench') / 'plans'
 _VARIABLE = re.compile(r'\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}')
 #: The shell replaces the variables in these.
-_COMMANDS = frozenset(('command', 'prepare', 'run', 'cleanup', 'space_bytes', 'moved_bytes'))
+_COMMANDS = frozenset(
+    ('command', 'prepare', 'run', 'check', 'cleanup', 'space_bytes', 'moved_bytes')
+)
 
 
 def shipped() -> dict[str, str]:
@@ -169,6 +171,8 @@ def _load_plan(content: dict[str, Any], text: str) -> plan.LoadPlan:
         }
     )
     for number, event in enumerate(events):
+        for index, name in enumerate(event.variants):
+            _check_known(name, names, ('events', number, 'variants', index))
         if event.at_sec >= made.measure_sec:
             raise Problem(
                 ('events', number, 'at_sec'),

@@ -21,6 +21,7 @@ _EVENT = {
         'at_sec': {'type': 'number', 'minimum': 0, 'description': 'a number of seconds'},
         'name': _NAME,
         'command': _COMMAND,
+        'variants': {'type': 'array', 'items': _NAME, 'minItems': 1, 'uniqueItems': True},
     },
     'required': ['at_sec', 'name', 'command'],
     'additionalProperties': False,
@@ -98,6 +99,7 @@ def operations_plan() -> dict[str, Any]:
             'target': targets.SCHEMA,
             'prepare': _COMMAND,
             'run': _COMMAND,
+            'check': _COMMAND,
             'cleanup': _COMMAND,
             'cost': {
                 'type': 'object',

@@ -222,6 +222,21 @@ class FailureTestCase(OperationsTestCase):
         self.assertFalse(ran.exists())
         self.assertTrue(gone.exists())
 
+    def test_check_decides_when_the_writer_has_ended(self):
+        gone = self.path / 'gone'
+        outcome = self.run_plan(
+            self.contender('left', check='echo a lock is left; exit 3', cleanup=f'touch {gone}'),
+            self.contender('failed', 'exit 4', check='exit 3'),
+            self.contender('good', check='true'),
+        )
+        found = {each.config['variant']: each.run for each in self.stored()}
+        self.assertEqual(3, found['left']['exit_code'])
+        self.assertRegex(found['left']['reason'], '^check failed: .*a lock is left')
+        self.assertRegex(found['failed']['reason'], '^run failed: exit code 4')
+        self.assertEqual(0, found['good']['exit_code'])
+        self.assertEqual(2, len(outcome.failures))
+        self.assertTrue(gone.exists())
+
     def test_cleanup_that_failed_is_told(self):
         self.run_plan(self.contender(cleanup='echo busy; exit 1'))
         self.assertRegex(self.only_run()['warnings'][0], '^cleanup failed: exit code 1 .*busy')

@@ -98,6 +98,20 @@ class LoadPlanTestCase(base.BaseTestCase):
         self.assertNotIn('restart', configuration)
         self.assertNotIn('iteration', configuration)
 
+    def test_events_of_some_variants(self):
+        every, ours = model.Event(1, 'a', 'x'), model.Event(2, 'b', 'y', ['ours'])
+        loaded = load_plan(events=[every, ours])
+        cells = {cell.variant.name: cell for cell in loaded.cells()}
+        self.assertEqual([every, ours], loaded.load(cells['ours'], DATA).events)
+        self.assertEqual([every], loaded.load(cells['stock'], DATA).events)
+        # What decides what is compared is the same for both.
+        expected = [
+            {'at_sec': 1, 'name': 'a', 'command': 'x'},
+            {'at_sec': 2, 'name': 'b', 'command': 'y', 'variants': ['ours']},
+        ]
+        for cell in cells.values():
+            self.assertEqual(expected, loaded.configuration(cell, DATA)['events'])
+
     def test_configuration_of_one_target(self):
         loads = load_plan(restart=True)
         configuration = loads.configuration(next(loads.cells()), DATA)

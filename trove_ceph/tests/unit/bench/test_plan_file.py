@@ -110,7 +110,7 @@ class LoadTestCase(PlanFileTestCase):
         for name in plan_file.shipped():
             content = yaml.safe_load(plan_file.load(name, NEEDED).text)
             used = {each.get('reference') for each in content.get('ratios', ())}
-            self.assertEqual(set(), used - known)
+            self.assertEqual(set(), used - known - {None})
 
     def test_plans_in_the_documents_are_right(self):
         text = (CHECKOUT / 'doc' / 'source' / 'admin' / 'benchmark.rst').read_text()
@@ -178,6 +178,11 @@ class MessageTestCase(PlanFileTestCase):
 
     def test_event_after_the_end(self):
         self.assert_refused('at_sec: 2', 'at_sec: 3', 'events[0].at_sec', 'lasts 3 s')
+
+    def test_event_of_an_unknown_variant(self):
+        self.assert_refused(
+            'at_sec: 2', 'variants: [theirs], at_sec: 2', 'events[0].variants[0]', 'ours, stock'
+        )
 
     def test_no_yaml(self):
         self.assert_refused('name: tiny', ': [', 'is not YAML', 'line 1')

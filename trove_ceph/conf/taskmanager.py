@@ -80,6 +80,15 @@ OPTS = [
         help='How many backups each taskmanager has copied or verified at once; others wait. '
         '[trove_ceph_storage] job_threads limits what each copy of the storage service does.',
     ),
+    cfg.StrOpt(
+        'restore_from',
+        default='snapshot',
+        choices=['snapshot', 'vault'],
+        help='What new instances are made from. snapshot: the snapshot beside the volume of the '
+        'instance that was backed up, and the copy in the vault where that is gone. vault: the '
+        'copy, and the snapshot where there is none; what is restored reads from the vault until '
+        'all of it was copied from there.',
+    ),
     cfg.IntOpt(
         'interrupted_after_min',
         default=30,

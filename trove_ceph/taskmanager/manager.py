@@ -7,6 +7,8 @@ backup in Swift or a volume elsewhere, is Trove's.
 
 import datetime
 import functools
+from collections.abc import Mapping
+from typing import Any
 
 from oslo_log import log as logging
 from oslo_service import periodic_task
@@ -24,7 +26,9 @@ from trove_ceph.strategies.backup import (
     resuming,
     taking,
 )
-from trove_ceph.taskmanager import making, trove_instances, trove_tables
+from trove_ceph.strategies.restore import independence, planning, restoring
+from trove_ceph.strategies.restore import model as restore_model
+from trove_ceph.taskmanager import making, restored_instances, trove_instances, trove_tables
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -47,6 +51,23 @@ class Manager(manager.Manager):
             functools.partial(making.make_tools, CONF, self.admin_context)
         )
         self._threads = fulfilling.Threads(CONF.trove_ceph_backup.jobs_at_once)
+
+    def create_instance(self, context, instance_id, **asked):
+        """Make an instance; from a backup of ours in a time that does not depend on its size."""
+        if not asked['backup_id'] or asked['slave_of_id']:
+            super().create_instance(context, instance_id, **asked)
+            return
+        with notification.EndNotification(context, instance_id=instance_id):
+            try:
+                is_ours = self._restore_volume(instance_id, asked)
+            except Exception:
+                trove_tables.TroveTables().fail_volume(instance_id)
+                raise
+            if is_ours:
+                restored_instances.create(context, instance_id, asked)
+                independence.carry_on(self._tools())
+            else:
+                super()._create_instance(context, instance_id, **asked)
 
     def create_backup(self, context, backup_info, instance_id):
         """Take a backup."""
@@ -77,9 +98,12 @@ class Manager(manager.Manager):
         """Delete an instance; its backups stay, and its volume as long as they need it."""
         found = trove_tables.TroveTables().find_instance(instance_id)
         if found is None or found.volume_id is None or not self._is_ours(instance_id):
+            if found is not None and found.volume_id is None:
+                self._clean_up_restore(instance_id)
             super().delete_instance(context, instance_id)
             return
         with notification.EndNotification(context):
+            independence.stop(self._tools(), found.volume_id)
             deletion = instance_deletion.InstanceDeletion(
                 self._tools(),
                 found,
@@ -98,6 +122,11 @@ class Manager(manager.Manager):
         fulfilling.fulfill(self._tools(), self._interrupted_after, self._threads)
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
+    def make_volumes_independent(self, context):
+        """Have volumes not read from other pools any more, such as from the vault."""
+        independence.carry_on(self._tools())
+
+    @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def reclaim_space(self, context):
         """Give back what deleted instances and backups have left."""
         reclaiming.reclaim(self._tools())
@@ -105,6 +134,28 @@ class Manager(manager.Manager):
     @property
     def _interrupted_after(self) -> datetime.timedelta:
         return datetime.timedelta(minutes=CONF.trove_ceph_backup.interrupted_after_min)
+
+    def _restore_volume(self, instance_id: str, asked: Mapping[str, Any]) -> bool:
+        """Make a volume of a backup, where Cinder cannot when Trove asks it to.
+
+        :returns: whether the backup is ours
+        """
+        backup_id = asked['backup_id']
+        if self._tools().records.find(backup_id) is None:
+            return False
+        volume_type = asked['volume_type'] or CONF.cinder_volume_type
+        wanted = restore_model.Wanted(instance_id, backup_id, volume_type, asked['volume_size'])
+        prefer_copy = CONF.trove_ceph_backup.restore_from == 'vault'
+        plan = planning.plan(self._tools(), wanted, prefer_copy)
+        if not plan.by_cinder:
+            restoring.restore(self._tools(), wanted, plan)
+        return True
+
+    def _clean_up_restore(self, instance_id: str) -> None:
+        try:
+            restoring.clean_up(self._tools(), instance_id)
+        except exceptions.TroveCephError as error:
+            LOG.warning('What may be left of instance %s in Ceph: %s', instance_id, error)
 
     def _is_ours(self, instance_id: str) -> bool:
         """Tell whether an instance's volume is one of the tiers'.

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+from oslotest import base
+from trove.backup.state import BackupState
+from trove.instance.tasks import InstanceTasks
+
+from trove_ceph import exceptions
+from trove_ceph.cinder import model as cinder_model
+from trove_ceph.storage import job, names
+from trove_ceph.storage.model import ImageOptions, ImageRef
+from trove_ceph.strategies.backup import deleting, reclaiming
+from trove_ceph.strategies.restore import independence, model, planning, restoring
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies import world as worlds
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+GIB = 1024**3
+# Another tier, which here has its volumes in the pool of the vault.
+SLOW = 'lab@slow#slow'
+
+
+def make_world():
+    """A backup with a copy in the vault, and an instance that has nothing yet."""
+    world = worlds.World()
+    world.cinder.backends[SLOW] = 'vault'
+    world.cinder.add_type('slow')
+    snapshot_id = world.cinder.add_snapshot(world.volume)['id']
+    place = world.volume_image.snapshot(f'snapshot-{snapshot_id}')
+    location = f'cinder://{snapshot_id}'
+    world.backup = world.add_backup(state=BackupState.COMPLETED, location=location).id
+    records = world.records
+    records.begin_taking(world.backup, world.instance.id, world.project, 'test')
+    records.note_place(world.backup, place, world.volume['id'], GIB)
+    records.note_taken(world.backup, place.name, snapshot_id, 1.0)
+    vault = ImageRef('vault', names.image_name('vault', world.instance.id))
+    world.copy = vault.snapshot(place.name)
+    world.storage.create_image(vault, GIB, ImageOptions())
+    world.storage.create_snapshot(world.copy)
+    records.copies.begin_copying(world.backup, world.copy)
+    records.copies.note_copied(world.backup, 4096, 1.0)
+    world.restored = trove_database.add_instance(
+        world.project, None, server_id=None, task_status=InstanceTasks.BUILDING
+    )
+    return world
+
+
+def wanted(world, **facts):
+    values = {'volume_type': 'nvme', 'size_gib': 1}
+    return model.Wanted(world.restored.id, world.backup, **values | facts)
+
+
+def restore(world, prefer_copy=False, **facts):
+    """Restore, and return Cinder's volume."""
+    asked = wanted(world, **facts)
+    tools = world.tools()
+    restoring.restore(tools, asked, planning.plan(tools, asked, prefer_copy))
+    return world.cinder.volumes[trove_database.instance(world.restored.id).volume_id]
+
+
+class RestoringInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
+    """From the vault to a larger volume."""
+
+    def make_world(self):
+        return make_world()
+
+    def make_operation(self, world, strike=None):
+        asked = wanted(world, size_gib=2)
+        plan = planning.plan(world.tools(), asked, prefer_copy=True)
+        return restoring.Restoring(world.tools(strike), asked, plan).steps(), None
+
+    def check_done(self, world):
+        world.cinder.work()
+        (volume,) = [one for one in world.cinder.volumes.values() if one is not world.volume]
+        self.assertEqual(
+            ('available', worlds.SERVICE, f'trove-{world.restored.id}', 2),
+            tuple(volume[name] for name in ('status', 'project', 'name', 'size')),
+        )
+        self.assertEqual(volume['id'], trove_database.instance(world.restored.id).volume_id)
+        facts = world.storage.describe(world.cinder.image(volume))
+        self.assertEqual((world.copy, 2 * GIB), (facts.parent, facts.size_bytes))
+        self._check_no_more(world, {facts.image.name})
+
+    def check_undone(self, world):
+        world.cinder.work()
+        self.assertEqual([world.volume], list(world.cinder.volumes.values()))
+        self.assertIsNone(trove_database.instance(world.restored.id).volume_id)
+        self._check_no_more(world, set())
+
+    def _check_no_more(self, world, restored):
+        reclaiming.reclaim(world.tools())
+        others = {world.volume_image.name, world.copy.image, world.vault.name}
+        self.assertEqual(restored, (world.images() | world.images('vault')) - others)
+        self.assertEqual([], world.trash())
+        self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
+
+
+class RestoringTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = make_world()
+
+    def left(self):
+        reclaiming.reclaim(self.world.tools())
+        return {one for one in self.world.images() if '.restore.' in one}, self.world.trash()
+
+    def test_to_another_tier(self):
+        volume = restore(self.world, volume_type='slow')
+        self.assertEqual(SLOW, volume['host'])
+        facts = self.world.storage.describe(self.world.cinder.image(volume))
+        self.assertEqual('vault', facts.image.pool)
+        self.assertEqual(self.world.records.get(self.world.backup).place, facts.parent)
+        self.assertEqual('yes', volume['metadata'][cinder_model.DEPENDENT_KEY])
+
+    def test_instance_that_was_deleted_meanwhile(self):
+        asked = wanted(self.world)
+        plan = planning.plan(self.world.tools(), asked, prefer_copy=True)
+        trove_database.instance(self.world.restored.id).update(deleted=True)
+        error = self.assertRaises(
+            exceptions.InvalidBackupError, restoring.restore, self.world.tools(), asked, plan
+        )
+        self.assertIn('the instance was deleted', str(error))
+        self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
+        self.assertEqual((set(), []), self.left())
+
+    def test_extension_that_fails(self):
+        self.world.cinder.failing = 'extend'
+        error = self.assertRaises(
+            exceptions.AdoptionFailedError, restore, self.world, prefer_copy=True, size_gib=3
+        )
+        self.assertIn('3 GiB', str(error))
+        self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
+        self.assertEqual((set(), []), self.left())
+        self.world.cinder.failing = None
+        self.assertEqual(3, restore(self.world, prefer_copy=True, size_gib=3)['size'])
+
+    def test_quota_that_the_larger_size_exceeds(self):
+        self.world.cinder.limits[worlds.SERVICE, 'gigabytes'] = 4
+        self.assertRaises(
+            exceptions.QuotaExceededError, restore, self.world, prefer_copy=True, size_gib=3
+        )
+        self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
+        self.assertEqual((set(), []), self.left())
+
+    def test_cleaning_up_after_a_process_that_ended(self):
+        asked = wanted(self.world)
+        plan = planning.plan(self.world.tools(), asked, prefer_copy=True)
+        for step in restoring.Restoring(self.world.tools(), asked, plan).steps()[:2]:
+            step.do(None)
+        self.assertEqual({names.image_name('restore', self.world.restored.id)}, self.left()[0])
+        restoring.clean_up(self.world.tools(), self.world.restored.id)
+        self.assertEqual((set(), []), self.left())
+        restoring.clean_up(self.world.tools(), self.world.restored.id)
+
+
+class IndependenceTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = make_world()
+        self.volume = restore(self.world, prefer_copy=True)
+        self.image = self.world.cinder.image(self.volume)
+
+    def parent(self):
+        return self.world.storage.describe(self.image).parent
+
+    def mark(self):
+        return self.volume['metadata'][cinder_model.DEPENDENT_KEY]
+
+    def jobs(self):
+        return [
+            one
+            for one in self.world.tools().storage.list_jobs()
+            if isinstance(one.work, job.Flatten)
+        ]
+
+    def test_volume_in_use_is_made_independent(self):
+        self.volume['status'] = 'in-use'
+        self.assertEqual((self.world.copy, 'yes'), (self.parent(), self.mark()))
+        independence.carry_on(self.world.tools())
+        self.assertIsNone(self.parent())
+        independence.carry_on(self.world.tools())
+        self.assertEqual('no', self.mark())
+        # Now the copy can be deleted with nothing left.
+        deleting.delete(self.world.tools(), self.world.backup)
+        self.assertEqual([], self.world.trash())
+        self.assertNotIn(self.world.copy.image, self.world.images('vault'))
+
+    def test_backup_that_is_deleted_before(self):
+        deleting.delete(self.world.tools(), self.world.backup)
+        self.assertEqual([self.world.copy.image], self.world.trash())
+        independence.carry_on(self.world.tools())
+        self.assertIsNone(self.parent())
+        reclaiming.reclaim(self.world.tools())
+        self.assertEqual([], self.world.trash())
+
+    def test_storage_service_that_fails_is_asked_again(self):
+        writer = self.world.storage.open_writer(self.image)
+        self.addCleanup(writer.close)
+        independence.carry_on(self.world.tools(worlds.Strike(2, lost=True)))
+        self.assertEqual('yes', self.mark())
+        independence.carry_on(self.world.tools())
+        self.assertIsNone(self.parent())
+
+    def test_killed_at_each_request(self):
+        number, struck = 0, True
+        while struck:
+            strike = worlds.Strike(number // 2, after=bool(number % 2))
+            try:
+                independence.carry_on(self.world.tools(strike))
+            except interruption.Kill:
+                independence.carry_on(self.world.tools())
+            number, struck = number + 1, strike.struck
+        self.assertEqual('no', self.mark())
+        self.assertGreater(number, 2)
+
+    def test_volumes_that_are_to_be_left_alone(self):
+        row = trove_database.instance(self.world.restored.id)
+        row.update(task_status=InstanceTasks.DELETING)
+        independence.carry_on(self.world.tools())
+        row.update(task_status=InstanceTasks.NONE)
+        self.volume['project'] = 'of-somebody-else'
+        independence.carry_on(self.world.tools())
+        self.assertEqual([], self.jobs())
+
+    def test_copying_is_stopped(self):
+        independence.stop(self.world.tools(), self.volume['id'])
+        self.assertEqual([], self.jobs())
+        self.world.served.jobs._threads = waiting = worlds.service_world.Later()
+        independence.carry_on(self.world.tools())
+        independence.stop(self.world.tools(), self.volume['id'])
+        waiting.run_next()
+        self.assertEqual([job.State.CANCELED], [one.state for one in self.jobs()])
+        self.assertIsNotNone(self.parent())
+        independence.stop(self.world.tools(), self.world.volume['id'])
+        independence.stop(self.world.tools(), 'gone')
+
+    def test_image_that_moved(self):
+        """Cinder's own migration copies all of it; there the image has another name."""
+        self.volume['host'] = worlds.OTHER
+        independence.carry_on(self.world.tools())
+        self.assertEqual('no', self.mark())
+        self.assertEqual(ImageRef('volumes', f'volume-{self.volume["id"]}'), self.image)

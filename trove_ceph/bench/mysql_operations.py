@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -23,7 +24,7 @@ from typing import Any
 import pymysql
 
 from trove_ceph import exceptions
-from trove_ceph.bench import model
+from trove_ceph.bench import model, tables
 from trove_ceph.bench.targets import cloud, specification
 from trove_ceph.sandbox import installation, mysqld, workspace
 
@@ -32,6 +33,7 @@ LOCK_WAIT_SEC = 5
 #: Who MySQL's physical copy logs in as; the password is that of the attempt.
 DONOR = 'tcbench_donor'
 _PROBE = 'bench_probe'
+_ROWS_AT_ONCE = 100
 _OPTIONS = 'options.json'
 _END_SEC = 60
 #: The copy is complete, and the server ended, since nobody is there to start it again.
@@ -74,6 +76,21 @@ class Operations:
             cursor.execute(f'CREATE TABLE {table} (id INT PRIMARY KEY)')
             cursor.execute(f'INSERT INTO {table} VALUES (1)')
             cursor.execute(f'DROP TABLE {table}')
+
+    def change(self, rows: int) -> None:
+        """Change so many rows of the load's tables, at places that are the same each time."""
+        places = random.Random(rows)
+        with self._cursor(self._address.user, self._address.password) as cursor:
+            cursor.execute(f'USE `{self._address.database}`')
+            cursor.execute(f'SELECT name, row_count FROM {tables.REGISTER} ORDER BY name')
+            sizes = cursor.fetchall()
+            for begin in range(0, rows, _ROWS_AT_ONCE):
+                cursor.execute('START TRANSACTION')
+                for _ in range(min(_ROWS_AT_ONCE, rows - begin)):
+                    table, size = places.choice(sizes)
+                    row = places.randint(1, size)
+                    cursor.execute(f'UPDATE {table} SET c = REVERSE(c) WHERE id = {row}')
+                cursor.execute('COMMIT')
 
     # A logical copy.
 
@@ -245,6 +262,7 @@ def _free_port() -> int:
 
 _VERBS = {
     'probe': ((), 'see that rows and definitions can be changed at once: no lock was left behind'),
+    'change': (('rows',), "change rows of the load's tables, the same each time"),
     'dump': (('file',), 'write the schema into a file, by mysqldump'),
     'initialise': (('directory',), 'make an empty server on this host'),
     'load': (('file', 'directory'), 'start an empty server, and load a file into it'),
@@ -255,14 +273,16 @@ _VERBS = {
 }
 
 
+_KINDS: dict[str, Callable[[str], Any]] = {'instance': str, 'rows': int}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the verbs and their arguments."""
     verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
     for verb, (names, text) in _VERBS.items():
         command = verbs.add_parser(verb, help=text, description=text)
         for name in names:
-            kind = str if name == 'instance' else Path
-            command.add_argument(name, type=kind, metavar=name.upper())
+            command.add_argument(name, type=_KINDS.get(name, Path), metavar=name.upper())
         command.set_defaults(parameters=names)
 
 

@@ -4,6 +4,7 @@
 import contextlib
 import dataclasses
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any, BinaryIO
 TAIL_LINES = 20
 
 _PHASE = 'phase '
+_TOOK = re.compile(r'took (\S+) (\d+(?:\.\d+)?)')
 _TERMINATE_SEC = 10
 _POLL_SEC = 0.5
 _CHUNK_BYTES = 1 << 16
@@ -29,9 +31,9 @@ class Result:
     :param began: by the monotonic clock
     :param exit_code: None when it was ended because its time was over
     :param phases: parts that the command told by lines ``phase NAME``, with the seconds from the
-        line before (or from the start) to each
+        line before (or from the start) to each, or by lines ``took NAME SECONDS``
     :param output: the last lines of both its streams
-    :param first_line: the first line that tells no phase
+    :param first_line: the first line that tells neither
     """
 
     began: float
@@ -111,6 +113,8 @@ class _Lines:
             now = time.monotonic()
             self.phases.append({'name': line.removeprefix(_PHASE), 'seconds': now - self._since})
             self._since = now
+        elif told := _TOOK.fullmatch(line):
+            self.phases.append({'name': told[1], 'seconds': float(told[2])})
         else:
             self.plain.append(line)
 

@@ -304,7 +304,7 @@ def main(arguments: argparse.Namespace) -> None:
 
     link = connection.Connection(arguments.conf, f'client.{arguments.user}')
     operations = Operations(
-        ceph_backend.CephBackend(link), _print_phase, functools.partial(_keep, arguments.figures)
+        ceph_backend.CephBackend(link), _print_phase, functools.partial(keep, arguments.figures)
     )
     verb = getattr(operations, arguments.verb.replace('-', '_'))
     try:
@@ -317,7 +317,8 @@ def _print_phase(name: str) -> None:
     print(f'phase {name}', flush=True)
 
 
-def _keep(directory: Path | None, name: str, figure: int) -> None:
+def keep(directory: Path | None, name: str, figure: int) -> None:
+    """Print a figure, and write it into a file of its own where a plan finds it."""
     print(f'{name} {figure}')
     if directory:
         (directory / name).write_text(f'{figure}\n')

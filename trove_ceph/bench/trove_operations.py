@@ -8,15 +8,18 @@ prints a line ``phase NAME`` when a part of it is done.
 
 import argparse
 import functools
+import os
 import time
 from collections.abc import Callable
 from concurrent import futures
+from pathlib import Path
 from typing import Any
 
 import openstack
 import troveclient.exceptions
 
 from trove_ceph import exceptions
+from trove_ceph.bench import storage_operations
 from trove_ceph.bench.targets import cloud
 
 POLL_SEC = 0.5
@@ -30,12 +33,23 @@ class Operations:
     :param trove: a client of Trove's API
     :param phase: called with the name of each part when it is done
     :param timeout_sec: of every wait
+    :param took: called with the name of a part and the seconds that the cloud says it took
+    :param keep: called with the name of a figure and the figure
     """
 
-    def __init__(self, trove: Any, phase: Callable[[str], None], timeout_sec: float = 1800):
+    def __init__(
+        self,
+        trove: Any,
+        phase: Callable[[str], None],
+        timeout_sec: float = 1800,
+        took: Callable[[str, float], None] = lambda name, seconds: None,
+        keep: Callable[[str, int], None] = lambda name, figure: None,
+    ):
         self._trove = trove
         self._phase = phase
         self._timeout_sec = timeout_sec
+        self._took = took
+        self._keep = keep
 
     def backup(self, instance: str, name: str, parent: str | None = None) -> str:
         """Back an instance up and return the backup's id once it is COMPLETED.
@@ -50,6 +64,44 @@ class Operations:
         self._wait(f'backup {name}', lambda: self._backup_state(made.id), POLL_SEC)
         self._phase('completed')
         return made.id
+
+    def copy(self, backup: str) -> None:
+        """Have a backup copied to the vault, and wait until it is.
+
+        :raises LoadFailedError: it is not copied
+        """
+        shown = self._have_done(backup, 'copy')
+        if shown['copied_at'] is None:
+            raise exceptions.LoadFailedError(f'backup {backup} is not copied')
+        self._took('copying', shown['copy_sec'])
+        self._keep('moved_bytes', shown['moved_bytes'])
+
+    def verify(self, backup: str) -> None:
+        """Have a backup verified, and wait for the outcome.
+
+        :raises LoadFailedError: something is wrong with it
+        """
+        shown = self._have_done(backup, 'verify')
+        if shown['state'] != 'verified':
+            raise exceptions.LoadFailedError(
+                f'backup {backup} is {shown["state"]}: {shown["verify_error"]}'
+            )
+        self._took('verifying', shown['verify_sec'])
+
+    def _have_done(self, backup: str, verb: str) -> dict[str, Any]:
+        """Ask for what is done soon, wait until it is wanted no more, and return the details."""
+        path = f'/backup_details/{self._find(self._trove.backups, backup).id}'
+        shown: dict[str, Any] = {}
+
+        def is_done() -> tuple[bool, str]:
+            shown.update(self._trove.client.get(path)[1]['backup_detail'])
+            return shown[f'{verb}_wanted_at'] is None, shown[f'{verb}_error'] or 'under way'
+
+        self._trove.client.post(f'{path}/{verb}', body={})
+        self._phase('request')
+        self._wait(f'to {verb} backup {backup}', is_done, POLL_SEC)
+        self._phase('done')
+        return shown
 
     def restore(self, backup: str, name: str) -> str:
         """Make an instance like the backup's source of it; return its id once it is HEALTHY."""
@@ -166,6 +218,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
     for verb, names, text in (
         ('backup', ('instance', 'name'), 'back an instance up, until COMPLETED'),
+        ('copy', ('backup',), 'have a backup copied to the vault, until it is'),
+        ('verify', ('backup',), 'have a backup verified, until it is'),
         ('restore', ('backup', 'name'), 'make an instance of a backup, until HEALTHY'),
         ('replica', ('instance', 'name'), 'make a replica of an instance, until HEALTHY'),
         ('list-databases', ('instance',), 'ask for the databases, several times at once'),
@@ -193,11 +247,22 @@ def main(arguments: argparse.Namespace) -> None:
     accepted = ('instance', 'backup', 'name', 'parent', 'at_once')
     parameters = {key: given[key] for key in accepted if given.get(key) is not None}
     _, trove = cloud.clients()
-    operations = Operations(trove, _print_phase, arguments.timeout)
+    operations = Operations(
+        trove,
+        _print_phase,
+        arguments.timeout,
+        lambda name, seconds: print(f'took {name} {seconds}', flush=True),
+        functools.partial(storage_operations.keep, _directory()),
+    )
     try:
         getattr(operations, verb)(**parameters)
     except _REFUSALS as error:
         raise exceptions.LoadFailedError(f'Trove refused {arguments.verb}: {error}') from error
+
+
+def _directory() -> Path | None:
+    found = os.environ.get('BENCH_DIRECTORY')
+    return Path(found) if found else None
 
 
 def _print_phase(name: str) -> None:

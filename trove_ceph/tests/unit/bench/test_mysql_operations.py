@@ -29,7 +29,7 @@ class Server:
 
     def __init__(self):
         self.said = []
-        self.plugins = []
+        self.plugins, self.tables = [], ()
         self.refused = None
 
     def connect(self, **options):
@@ -44,7 +44,7 @@ class Server:
         self.said.append(statement % arguments if arguments else statement)
         if self.refused and self.refused in statement:
             raise pymysql.err.OperationalError(1205, 'Lock wait timeout exceeded')
-        self._rows = self.plugins if 'PLUGINS' in statement else ()
+        self._rows = self.plugins if 'PLUGINS' in statement else self.tables
 
 
 class OperationsTest(base.BaseTestCase):
@@ -76,6 +76,17 @@ class OperationsTest(base.BaseTestCase):
     def test_probe_that_has_to_wait_is_an_error(self):
         self.server.refused = 'CREATE TABLE'
         self.assertRaises(pymysql.MySQLError, self.operations().probe)
+
+    def test_changes_are_the_same_each_time_and_as_many_as_asked_for(self):
+        self.server.tables = (('sbtest1', 50), ('sbtest2', 50))
+        said = []
+        for _ in range(2):
+            self.server.said = []
+            self.operations().change(250)
+            said.append([one for one in self.server.said if one.startswith(('UPDATE', 'COMMIT'))])
+        self.assertEqual(said[0], said[1])
+        self.assertEqual(253, len(said[0]))
+        self.assertEqual(3, said[0].count('COMMIT'))
 
     def test_end_of_a_donor_leaves_neither_user_nor_plugin(self):
         for plugins, expected in (((), 0), ((('clone',),), 1)):
@@ -123,7 +134,8 @@ class CommandTest(base.BaseTestCase):
 
     def test_every_verb_has_the_arguments_of_its_function(self):
         for verb, (names, _) in mysql_operations._VERBS.items():
-            parsed = arguments.parse(['mysql', verb, *names])
+            words = ['7' if name == 'rows' else name for name in names]
+            parsed = arguments.parse(['mysql', verb, *words])
             function = getattr(mysql_operations.Operations, verb.replace('-', '_'))
             parameters = list(inspect.signature(function).parameters)[1:]
             self.assertEqual(list(parsed.parameters), parameters, verb)

@@ -42,6 +42,12 @@ class ShellTestCase(base.BaseTestCase):
         self.assertLessEqual(sum(each['seconds'] for each in result.phases), result.seconds)
         self.assertEqual((0, '17', '17'), self.values(result))
 
+    def test_what_somebody_else_has_timed(self):
+        result = self.run_command('echo took verifying 12.5; echo took a seat; echo phase done')
+        self.assertEqual(['verifying', 'done'], [each['name'] for each in result.phases])
+        self.assertEqual(12.5, result.phases[0]['seconds'])
+        self.assertEqual('took a seat', result.output)
+
     def test_only_the_last_lines_are_kept(self):
         result = self.run_command('seq 1000')
         self.assertEqual([str(n) for n in range(981, 1001)], result.output.splitlines())

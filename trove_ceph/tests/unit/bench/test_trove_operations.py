@@ -161,6 +161,45 @@ class OperationsTest(base.BaseTestCase):
         self.assertEqual(['i-1'], instances.restarted)
         self.assertEqual([], instances.states)
 
+    def details(self, verb, *states):
+        """Let the extension answer with these details, one after the other."""
+        operations = self.operations(backups=Manager({'id': 'b-1', 'name': 'x'}))
+        left = list(states)
+        client = mock.Mock()
+        client.get.side_effect = lambda path: (
+            None,
+            {'backup_detail': left.pop(0) if len(left) > 1 else left[0]},
+        )
+        operations._trove.client = client
+        operations._took = lambda *told: self.told.append(told)
+        operations._keep = operations._took
+        self.told = []
+        getattr(operations, verb)('x')
+        client.get.assert_called_with('/backup_details/b-1')
+        client.post.assert_called_once_with(f'/backup_details/b-1/{verb}', body={})
+        self.assertEqual(['request', 'done'], self.phases)
+
+    def test_copy_tells_what_it_moved(self):
+        wanted = {'copy_wanted_at': 'T', 'copy_error': None, 'copied_at': None}
+        done = {'copy_wanted_at': None, 'copied_at': 'T', 'copy_sec': 2.5, 'moved_bytes': 4096}
+        self.details('copy', wanted, wanted, wanted | done)
+        self.assertEqual([('copying', 2.5), ('moved_bytes', 4096)], self.told)
+        self.assertEqual(2 * trove_operations.POLL_SEC, self.clock)
+
+    def test_copy_that_failed_is_told_when_the_time_is_over(self):
+        wanted = {'copy_wanted_at': 'T', 'copy_error': 'the vault is full', 'copied_at': None}
+        error = self.assertRaises(exceptions.LoadFailedError, self.details, 'copy', wanted)
+        self.assertIn('still the vault is full after 60 s', str(error))
+
+    def test_verification(self):
+        wanted = {'verify_wanted_at': 'T', 'verify_error': None, 'state': 'taken'}
+        sound = wanted | {'verify_wanted_at': None, 'state': 'verified', 'verify_sec': 9.0}
+        self.details('verify', wanted, sound)
+        self.assertEqual([('verifying', 9.0)], self.told)
+        bad = sound | {'state': 'damaged', 'verify_error': 'table a.b: corrupt'}
+        error = self.assertRaises(exceptions.LoadFailedError, self.details, 'verify', bad)
+        self.assertIn('x is damaged: table a.b: corrupt', str(error))
+
     def test_delete_waits_until_gone(self):
         instances = Manager(SOURCE)
         self.operations(instances).delete_instance('shop')

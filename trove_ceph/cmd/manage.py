@@ -27,6 +27,7 @@ def main() -> int:
 def run(arguments: Sequence[str]) -> int:
     """Run the command with its arguments; return the exit status."""
     from trove_ceph.db import cli as db_cli
+    from trove_ceph.gc import cli as gc_cli
     from trove_ceph.qos import cli as qos_cli
     from trove_ceph.storage import cli as storage_cli
     from trove_ceph.tiers import cli
@@ -41,6 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     qos_cli.add_commands(areas)
     storage_cli.add_commands(areas)
     db_cli.add_commands(areas)
+    gc_cli.add_commands(areas)
     parsed = parser.parse_args(arguments)
     logging.basicConfig(
         level=logging.INFO if parsed.verbose else logging.CRITICAL,

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who says that something is theirs: Trove, our own records, and jobs of the storage service."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from trove_ceph.db import model as db_model
+from trove_ceph.storage import job
+from trove_ceph.storage import model as storage_model
+from trove_ceph.strategies.backup import model
+from trove_ceph.strategies.backup.tools import Tools
+
+Place = storage_model.ImageRef | storage_model.SnapshotRef
+
+
+class Claims:
+    """What is claimed now, to be asked for *after* what is there was seen.
+
+    Whoever makes something writes that down first, so that all that was seen has its claim by now.
+    """
+
+    def __init__(self, tools: Tools):
+        self._trove = tools.trove
+        self.jobs = tools.storage.list_jobs()
+        self.backups = {one.backup_id: one for one in tools.records.all()}
+        self.kept_volumes = tools.records.kept_volumes()
+        self.trash_records = tools.records.trashed_images()
+        # Interrupted ones, too: whoever wants them can carry on at any time.
+        works = [
+            one.work
+            for one in self.jobs
+            if one.state.is_active or one.state is job.State.INTERRUPTED
+        ]
+        self._places = {place for work in works for place in _places(work)}
+        self._purged = {(one.pool, one.image_id) for one in works if isinstance(one, job.Purge)}
+
+    def is_worked_on(self, place: Place) -> bool:
+        """Whether a job reads or writes an image or a snapshot."""
+        if place in self._places:
+            return True
+        return isinstance(place, storage_model.SnapshotRef) and place.of in self._places
+
+    def is_waiting_in_trash(self, trashed: storage_model.TrashedImage) -> bool:
+        """Whether somebody remembers to delete an image once nothing reads from it."""
+        recorded = {(one.pool, one.image_id) for one in self.trash_records}
+        return (trashed.pool, trashed.image_id) in recorded | self._purged
+
+    def has_copies(self, image: storage_model.ImageRef) -> bool:
+        """Whether a backup has, or is to have, a copy in an image."""
+        return any(
+            (one.vault_pool, one.vault_image) == (image.pool, image.name)
+            for one in self.backups.values()
+        )
+
+    def find_backup_at(self, backup_id: str, place: storage_model.SnapshotRef) -> str | None:
+        """Say why a snapshot is not that of a backup; None when it is."""
+        record = self.backups.get(backup_id)
+        if record is None:
+            return None if self.is_alive(backup_id) else f'no backup {backup_id} is recorded'
+        if record.state in db_model.UNDER_WAY or place == record.copy:
+            return None
+        if record.state is db_model.State.FAILED:
+            return f'backup {backup_id} failed'
+        return None if place == record.place else f'backup {backup_id} has another snapshot'
+
+    def is_alive(self, owner_id: str) -> bool:
+        """Whether there is an instance or a backup of an id."""
+        instance, backup = self._find(owner_id)
+        return (
+            owner_id in self.backups
+            or (instance is not None and not instance.is_deleted)
+            or (backup is not None and not backup.is_deleted)
+        )
+
+    def is_known(self, owner_id: str) -> bool:
+        """Whether our Trove has or had an instance or a backup of an id."""
+        return owner_id in self.backups or any(self._find(owner_id))
+
+    def shows_backup(self, backup_id: str) -> bool:
+        """Whether Trove shows a backup to its tenant."""
+        found = self._trove.find_backup(backup_id)
+        return found is not None and not found.is_deleted
+
+    def _find(self, owner_id: str) -> tuple[model.Instance | None, model.TroveBackup | None]:
+        return self._trove.find_instance(owner_id), self._trove.find_backup(owner_id)
+
+
+def _places(work: job.Work) -> Iterator[Place]:
+    for field in dataclasses.fields(work):  # type: ignore[arg-type]
+        value = getattr(work, field.name)
+        if isinstance(value, Place):
+            yield value
+    match work:
+        case job.Copy(snapshot, since=str(since)):
+            yield snapshot.of.snapshot(since)
+        case job.Inspect():
+            yield work.clone

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+import contextlib
+import datetime
+import io
+import json
+import uuid
+
+import fixtures
+from oslotest import base
+
+from trove_ceph import exceptions, steps
+from trove_ceph.cmd import manage
+from trove_ceph.gc import removing
+from trove_ceph.gc.model import Kind
+from trove_ceph.storage import job, model, names
+from trove_ceph.strategies.backup import reclaiming
+from trove_ceph.tests.unit.gc import world as worlds
+from trove_ceph.tests.unit.strategies import world as strategy_worlds
+
+
+class FindTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = worlds.World()
+
+    def only(self, **options):
+        (found,) = self.world.find(**options)
+        return found
+
+    def test_nothing_where_nothing_was_left(self):
+        self.world.take_backup()
+        self.assertEqual([], self.world.found())
+
+    def test_one_of_everything(self):
+        self.world.litter()
+        left = self.world.left
+        expected = {
+            Kind.IMAGE: str(left[Kind.IMAGE]),
+            Kind.SNAPSHOT: str(left[Kind.SNAPSHOT]),
+            Kind.TRASHED_IMAGE: str(left[Kind.TRASHED_IMAGE]),
+            Kind.VOLUME: f'volume {left[Kind.VOLUME]["id"]} (available)',
+            Kind.VOLUME_SNAPSHOT: f'snapshot {left[Kind.VOLUME_SNAPSHOT]["id"]} (available)',
+            Kind.BACKUP_RECORD: left[Kind.BACKUP_RECORD],
+            Kind.VOLUME_RECORD: left[Kind.VOLUME_RECORD],
+            Kind.TRASH_RECORD: left[Kind.TRASH_RECORD],
+        }
+        found = {one.kind: one.name for one in self.world.find()}
+        self.assertTrue(found.pop(Kind.JOB).startswith('copy ('))
+        self.assertEqual(expected, found)
+
+    def test_what_is_young_is_let_alone(self):
+        self.world.litter()
+        # The world of jobs is an old one.
+        self.assertEqual([Kind.JOB], [one.kind for one in self.world.find(days=0.5)])
+
+    def test_what_others_have_named(self):
+        self.world.storage.create_snapshot(self.world.volume_image.snapshot('by hand'))
+        for name in ('trove_ceph', 'trove_ceph.vault', 'trove_ceph.x.y', 'volume-x', 'trove-1'):
+            image = model.ImageRef('volumes', name)
+            self.world.storage.create_image(image, model.MIB, model.ImageOptions())
+        trashed = model.ImageRef('volumes', f'volume-{uuid.uuid4()}')
+        self.world.storage.create_image(trashed, model.MIB, model.ImageOptions())
+        self.world.storage.trash(trashed)
+        self.world.add_volume(self.world.gone_instance, name='mine')
+        self.world.add_volume_snapshot(self.world.gone_backup, name='mine')
+        self.world.add_volume('no id')
+        self.assertEqual([], self.world.found())
+
+    def test_metadata_of_other_projects_proves_nothing(self):
+        for verb, owner in (
+            (self.world.add_volume, self.world.gone_instance),
+            (self.world.add_volume_snapshot, self.world.gone_backup),
+        ):
+            verb(owner)['project'] = 'a tenant'
+        self.assertEqual([], self.world.found())
+
+    def test_what_trove_has_never_heard_of_stays(self):
+        stranger = str(uuid.uuid4())
+        self.world.make_image('restore', stranger)
+        found = self.only()
+        self.assertIn(
+            f'this Trove has never had an instance or a backup {stranger}', found.stays_because()
+        )
+        self.assertIsNone(found.stays_because(include_unknown=True))
+
+    def test_a_vault_is_its_backups(self):
+        backup = self.world.take_backup()
+        vault = self.world.make_image('vault', self.world.instance.id, 'vault')
+        self.assertEqual('no backup has a copy in it', self.only().reason)
+        copy = vault.snapshot(names.snapshot_name('backup', backup))
+        self.world.records.copies.begin_copying(backup, copy)
+        self.assertEqual([], self.world.found())
+        # A copy that no backup has any more, beside one that is.
+        self.world.storage.create_snapshot(copy)
+        left = vault.snapshot(names.snapshot_name('backup', self.world.gone_backup))
+        self.world.storage.create_snapshot(left)
+        self.assertEqual([(Kind.SNAPSHOT, str(left))], self.world.found())
+
+    def test_a_snapshot_that_was_made_twice(self):
+        backup = self.world.take_backup()
+        left = self.world.volume_image.snapshot(names.snapshot_name('backup', backup))
+        self.world.storage.create_snapshot(left)
+        found = self.only()
+        self.assertEqual(str(left), found.name)
+        self.assertEqual(f'backup {backup} has another snapshot', found.reason)
+        twice = self.world.add_volume_snapshot(backup)
+        self.world.storage.remove_snapshot(left)
+        self.assertIn(twice['id'], self.only().name)
+
+    def test_what_a_job_works_on(self):
+        clone = self.world.make_image('check', self.world.gone_backup)
+        self.assertEqual('no inspection is under way', self.only().reason)
+        work = job.Inspect(self.world.image.snapshot('s'), self.world.gone_backup, '9.7.4')
+        dying = self.world.service('dying', threads=strategy_worlds.service_world.Later())
+        self.assertEqual(clone, work.clone)
+        dying.jobs.start('inspect', work)
+        self.assertEqual([], self.world.found())
+        self.world.bury()
+        # Whoever wants it can still carry on with it.
+        self.assertEqual([Kind.JOB], [one.kind for one in self.world.find()])
+
+    def test_what_is_read_stays(self):
+        self.world.litter(Kind.SNAPSHOT, Kind.VOLUME_SNAPSHOT)
+        clone = model.ImageRef('vault', 'clone')
+        for source in (
+            self.world.left[Kind.SNAPSHOT],
+            self.world.volume_image.snapshot(
+                f'snapshot-{self.world.left[Kind.VOLUME_SNAPSHOT]["id"]}'
+            ),
+        ):
+            self.world.storage.clone(source, clone, model.ImageOptions())
+            stays = [one.stays_because() for one in self.world.find() if one.stays_because()]
+            self.assertIn(f'it is read by {clone}', stays)
+            self.world.storage.remove(clone)
+
+    def test_what_is_used_stays(self):
+        volume = self.world.add_volume(self.world.gone_instance, status='in-use')
+        self.assertEqual('it is in-use', self.only().stays_because())
+        volume['status'] = 'available'
+        self.world.records.keep_volume(volume['id'], self.world.gone_instance, self.world.project)
+        self.assertEqual([], self.world.found())
+
+    def test_a_backup_of_which_nothing_is_there(self):
+        """It is no garbage, and somebody must hear of it."""
+        record = self.world.records.get(self.world.take_backup())
+        self.world.storage.remove_snapshot(record.place)
+        del self.world.cinder.snapshots[record.cinder_snapshot_id]
+        found = self.only()
+        self.assertEqual(Kind.BACKUP_RECORD, found.kind)
+        self.assertIn('nothing of the backup is there, which is taken', found.reason)
+        self.assertIn('Trove shows it to project', found.stays_because())
+
+
+class RemoveTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = worlds.World()
+
+    def test_what_became_somebodys_meanwhile(self):
+        backup = self.world.take_backup()
+        vault = self.world.make_image('vault', self.world.instance.id, 'vault')
+        collector = self.world.collector()
+        (found,) = collector.find()
+        copy = vault.snapshot(names.snapshot_name('backup', backup))
+        self.world.records.copies.begin_copying(backup, copy)
+        error = self.assertRaises(exceptions.BusyError, collector.remove, found)
+        self.assertIn("is somebody's now", str(error))
+        self.assertEqual(vault, self.world.storage.describe(vault).image)
+
+    def test_what_must_stay(self):
+        image = self.world.make_image('restore', str(uuid.uuid4()))
+        collector = self.world.collector()
+        (found,) = collector.find()
+        self.assertRaises(exceptions.BusyError, collector.remove, found)
+        collector.remove(found, include_unknown=True)
+        collector.finish()
+        self.assertRaises(exceptions.NotFoundError, self.world.storage.describe, image)
+        self.assertEqual([], self.world.trash())
+
+
+class RemovalInterruptionTest(strategy_worlds.RequestInterruptionTests, base.BaseTestCase):
+    """Of what takes more than one request."""
+
+    def make_world(self):
+        world = worlds.World()
+        world.litter(Kind.IMAGE, Kind.TRASHED_IMAGE, Kind.VOLUME_SNAPSHOT)
+        return world
+
+    def make_operation(self, world, strike=None):
+        tools = world.tools(strike)
+        found = world.find()
+        removals = [step for one in found for step in removing.removal(tools, one)]
+        purge = steps.Step('finish', lambda _: reclaiming.purge_trashed(tools), commits=True)
+        return [*removals, purge], None
+
+    def check_done(self, world):
+        reclaiming.reclaim(world.tools())
+        self.assertEqual([], world.found())
+        self.assertEqual([], world.trash())
+        self.assertEqual([], world.snapshots())
+        self.assertEqual({world.volume_image.name}, world.images())
+        self.assertEqual({}, world.cinder.snapshots)
+
+    def check_undone(self, world):
+        raise AssertionError('a removal is never undone')
+
+
+class CommandTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = worlds.World()
+        self.asked = []
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.gc.making.make_collector', self.make_collector)
+        )
+
+    def make_collector(self, config_files, min_age):
+        self.asked.append((config_files, min_age))
+        return self.world.collector()
+
+    def command(self, *arguments):
+        """Return exit status and output."""
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            return manage.run(['gc', *arguments]), out.getvalue()
+
+    def test_nothing(self):
+        for verb in ('list', 'remove'):
+            self.assertEqual((0, 'ok: nothing that belongs to nobody.\n'), self.command(verb))
+        day = datetime.timedelta(hours=24)
+        self.assertEqual((['/etc/trove/trove.conf'], day), self.asked[0])
+        self.command('list', '--min-age-hours', '1.5', '--config-file', 'a', '--config-file', 'b')
+        self.assertEqual((['a', 'b'], datetime.timedelta(hours=1.5)), self.asked[-1])
+
+    def test_listed_and_removed(self):
+        self.world.litter()
+        before = self.world.found()
+        status, text = self.command('list')
+        self.assertEqual(1, status)
+        self.assertIn(f'backup {self.world.gone_backup} failed', text)
+        status, text = self.command('remove')
+        self.assertEqual(1, status)
+        self.assertIn('would be removed', text)
+        self.assertEqual(before, self.world.found())
+        status, text = self.command('remove', '--yes', '--format', 'json')
+        self.assertEqual(0, status, text)
+        outcomes = {one['outcome'] for one in json.loads(text)['found']}
+        self.assertEqual({'removed'}, outcomes)
+        self.assertEqual(
+            (0, '{\n  "status": "ok",\n  "found": []\n}\n'),
+            self.command('list', '--format', 'json'),
+        )
+
+    def test_one_that_fails_is_in_nobodys_way(self):
+        self.world.litter(Kind.IMAGE, Kind.VOLUME, Kind.VOLUME_RECORD)
+        volume = self.world.left[Kind.VOLUME]
+        with self.world.storage.open_writer(self.world.cinder.image(volume)):
+            status, text = self.command('remove', '--yes')
+        self.assertEqual(1, status)
+        self.assertIn('stays: ', text)
+        (found,) = self.world.find()
+        self.assertEqual(Kind.VOLUME, found.kind)
+
+    def test_nobody_answers(self):
+        def fail(*_):
+            raise exceptions.ServiceUnavailableError('no answer')
+
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.gc.making.make_collector', fail))
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            self.assertEqual(3, self.command('list')[0])
+        self.assertIn('no answer', err.getvalue())
+
+    def test_help_has_examples(self):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.assertRaises(SystemExit, manage.run, ['gc', '--help'])
+        self.assertIn('trove-ceph-manage gc remove --yes', out.getvalue())

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A world with one of everything that can belong to nobody, and with what looks like it."""
+
+import datetime
+import uuid
+
+from trove_ceph.cinder import model as cinder_model
+from trove_ceph.gc import removing
+from trove_ceph.gc.model import Kind
+from trove_ceph.storage import job, model, names
+from trove_ceph.strategies.backup import taking
+from trove_ceph.tests.unit.strategies import world as worlds
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+POOLS = ('volumes', 'vault')
+MIN_AGE = datetime.timedelta(hours=24)
+
+
+class World(worlds.World):
+    """An instance in use, and the ids of an instance and of a backup that were deleted."""
+
+    def __init__(self):
+        super().__init__()
+        self.gone_backup = self.add_backup(deleted=True).id
+        gone = trove_database.add_instance(self.project, None)
+        gone.update(deleted=True)
+        self.gone_instance = gone.id
+        #: What was left of them, by what it is.
+        self.left = {}
+
+    def take_backup(self):
+        """Take a backup of the instance, and return its id."""
+        backup = self.add_backup().id
+        taking.take(self.tools(), backup)
+        return backup
+
+    def collector(self, strike=None, days=2):
+        """Return the command's collector, so many days later."""
+        now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+        return removing.Collector(self.tools(strike), POOLS, MIN_AGE, now)
+
+    def find(self, **options):
+        return self.collector(**options).find()
+
+    def found(self, **options):
+        """Return what is found, by kind and name."""
+        return sorted((one.kind, one.name) for one in self.find(**options))
+
+    def make_image(self, kind, owner_id, pool='volumes'):
+        image = model.ImageRef(pool, names.image_name(kind, owner_id))
+        self.storage.create_image(image, 4 * model.MIB, model.ImageOptions())
+        return image
+
+    def litter(self, *kinds):
+        """Leave one of these kinds behind each; without any, one of everything."""
+        for kind, leave in {
+            Kind.IMAGE: lambda: self.make_image('restore', self.gone_instance),
+            Kind.SNAPSHOT: self.leave_snapshot,
+            Kind.TRASHED_IMAGE: lambda: self.storage.trash(
+                self.make_image('vault', self.gone_instance, 'vault')
+            ),
+            Kind.VOLUME: lambda: self.add_volume(self.gone_instance),
+            Kind.VOLUME_SNAPSHOT: lambda: self.add_volume_snapshot(self.gone_backup),
+            Kind.JOB: self.interrupt_job,
+            Kind.BACKUP_RECORD: self.leave_record,
+            Kind.VOLUME_RECORD: self.leave_volume_record,
+            Kind.TRASH_RECORD: self.leave_trash_record,
+        }.items():
+            if not kinds or kind in kinds:
+                self.left[kind] = leave()
+
+    def leave_snapshot(self):
+        snapshot = self.volume_image.snapshot(names.snapshot_name('backup', self.gone_backup))
+        self.storage.create_snapshot(snapshot)
+        return snapshot
+
+    def leave_record(self):
+        self.records.begin_taking(self.gone_backup, self.instance.id, self.project, 'test')
+        self.records.note_failed(self.gone_backup, 'of a reason')
+        return self.gone_backup
+
+    def leave_volume_record(self):
+        volume_id = str(uuid.uuid4())
+        self.records.keep_volume(volume_id, self.gone_instance, self.project)
+        return volume_id
+
+    def leave_trash_record(self):
+        self.records.note_trashed('vault', '1f9a', 'trove_ceph.vault.x')
+        return 'vault/trove_ceph.vault.x (in the trash, id 1f9a)'
+
+    def add_volume(self, operation_id, **facts):
+        metadata = {cinder_model.OPERATION_KEY: operation_id}
+        wanted = {'name': f'trove-{operation_id}', 'metadata': metadata}
+        return self.cinder.add_volume(worlds.SERVICE, worlds.NVME, **wanted | facts)
+
+    def add_volume_snapshot(self, operation_id, **facts):
+        metadata = {cinder_model.OPERATION_KEY: operation_id}
+        wanted = {'name': f'trove-{operation_id}-backup', 'metadata': metadata}
+        return self.cinder.add_snapshot(self.volume, **wanted | facts)
+
+    def interrupt_job(self):
+        """Have a copy of the service die in the middle of a copy."""
+        self.storage.create_snapshot(self.image.snapshot('t'))
+        work = job.Copy(self.image.snapshot('t'), model.ImageRef('vault', 'elsewhere'))
+        dying = self.service('dying', threads=worlds.service_world.Later())
+        begun = dying.jobs.start('copy', work)
+        self.bury()
+        return begun.operation_id

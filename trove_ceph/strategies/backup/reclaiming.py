@@ -4,8 +4,9 @@
 A volume is kept as long as Cinder has snapshots of it: they are backups, and tenants restore from
 them by Cinder. What clones read from, such as a volume from whose backup another instance was made,
 is moved to the trash of its pool, where Ceph keeps it until the last clone is gone or made
-independent; Cinder would copy all of it into each of them. Nothing here fails anybody: what cannot
-be done now is done later.
+independent; Cinder would copy all of it into each of them. So is a clone that still reads from the
+vault, where Cinder's user may change nothing: the last clone of a removed snapshot takes that
+along. Nothing here fails anybody: what cannot be done now is done later.
 """
 
 import contextlib
@@ -94,7 +95,7 @@ class VolumeReclaiming:
         """Return the steps, which take no notice of their context; all roll forward."""
         return [
             steps.Step(
-                'move an image that clones read from to the trash',
+                'move an image that clones read from, or a clone of another pool, to the trash',
                 lambda _: self._trash(),
                 commits=True,
             ),
@@ -109,7 +110,9 @@ class VolumeReclaiming:
         if image is None:
             return
         facts = self._describe(image)
-        if facts is not None and facts.children and not _own_snapshots(facts):
+        if facts is None or _own_snapshots(facts):
+            return
+        if facts.children or (facts.parent and facts.parent.pool != image.pool):
             trash(self._tools, image, facts.image_id)
 
     def _delete(self) -> None:

@@ -138,6 +138,24 @@ class InstanceDeletionTest(base.BaseTestCase):
         self.assertEqual([self.world.volume_image.name], self.world.trash())
         self.assertIsNotNone(self.world.storage.describe(CLONE).parent)
 
+    def test_volume_that_still_reads_from_the_vault(self):
+        """Cinder may not change what is there, and would leave the removed snapshot behind."""
+        copy = model.ImageRef('vault', 'copy-of-many')
+        self.world.storage.create_image(copy, 1024**3, model.ImageOptions())
+        self.world.storage.create_snapshot(copy.snapshot('one'))
+        self.world.storage.remove(self.world.volume_image)
+        self.world.storage.clone(
+            copy.snapshot('one'), self.world.volume_image, model.ImageOptions()
+        )
+        self.world.storage.remove_snapshot(copy.snapshot('one'))
+        before = len(self.world.events)
+        self.run_steps()
+        self.assertIn('storage trash', self.world.events[before:])
+        self.assertEqual({}, self.world.cinder.volumes)
+        reclaiming.reclaim(self.world.tools())
+        self.assertEqual([], self.world.trash())
+        self.assertEqual((), self.world.storage.describe(copy).snapshots)
+
     def test_trashing_is_interrupted_anywhere(self):
         backup = take(self.world)
         self.restore(backup)

@@ -13,7 +13,8 @@ import uuid
 
 #: What a snapshot is made for; its id is the operation's.
 SNAPSHOT_KINDS = frozenset({'backup', 'replica', 'rewind', 'move', 'check'})
-#: What an image is; a vault holds all copies of one instance, so its id is the instance's.
+#: What an image is; a vault holds all copies of one instance, so its id is the instance's, or the
+#: backup's where a copy can be built on none of those.
 IMAGE_KINDS = frozenset({'vault', 'restore', 'replica', 'check', 'former'})
 
 _PREFIX = 'trove_ceph'

@@ -143,10 +143,12 @@ def _plan(tools: Tools, record: model.Backup) -> Plan:
     if source.find_snapshot(record.place.name) is None:
         raise exceptions.NotFoundError(f'{record.place}: is not there any more')
     pool = tools.vault()
-    if record.copy is not None and record.copy_base_id is None and record.copy.pool == pool:
-        begun = vault.find_facts(tools, record.copy.of)
-        if begun is None or not storage_copying.complete_copies(begun):
-            return Plan(record.copy.of, None, record.copy_base_because)
+    if record.copy is not None and record.copy.pool == pool:
+        facts = vault.find_facts(tools, record.copy.of)
+        complete = storage_copying.complete_copies(facts) if facts else {}
+        if record.copy.name in complete or (record.copy_base_id is None and not complete):
+            base = tools.records.find(record.copy_base_id) if record.copy_base_id else None
+            return Plan(record.copy.of, base, record.copy_base_because)
     because = None
     others = [
         one

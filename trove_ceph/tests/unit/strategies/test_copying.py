@@ -9,6 +9,7 @@ from trove_ceph.storage import copying as storage_copying
 from trove_ceph.storage import model, names
 from trove_ceph.strategies.backup import copying, deleting, jobs, reclaiming, taking
 from trove_ceph.strategies.backup import model as backup_model
+from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
 
 MIB = model.MIB
@@ -89,7 +90,7 @@ class CopyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
         self.assertEqual(1, len(world.snapshots(vault(world))))
 
 
-class FirstCopyInterruptionTest(CopyingInterruptionTest):
+class FirstCopyInterruptionTest(interruption.InterruptionTests, base.BaseTestCase):
     """A copy that is built upon none."""
 
     def make_world(self):
@@ -98,6 +99,10 @@ class FirstCopyInterruptionTest(CopyingInterruptionTest):
         world.backup = take(world)
         world.records.wishes.want_copy(world.backup)
         return world
+
+    def make_operation(self, world):
+        claim(world, world.backup)
+        return copying.Copying(world.tools(), world.backup).steps(), None
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -227,6 +232,18 @@ class BasesTest(base.BaseTestCase):
         record = self.copy(second)
         self.assertIsNone(record.copy_base_id)
         self.assertEqual(f'backup {first} was deleted', record.copy_base_because)
+
+    def test_base_that_goes_when_the_copy_is_there(self):
+        first, second = self.take(), self.take('-x')
+        self.copy(first)
+        self.world.records.wishes.want_copy(second)
+        claim(self.world, second)
+        for step in copying.Copying(self.world.tools(), second).steps()[:3]:
+            step.do(None)
+        deleting.delete(self.world.tools(), first)
+        self.backups.remove(first)
+        place = self.world.records.get(second).copy
+        self.assertEqual(place, self.copy(second).copy)
 
     def test_base_whose_copy_is_damaged_or_gone(self):
         first, second = self.take(), self.take('-x')

@@ -15,12 +15,14 @@ def plan(tools: Tools, wanted: Wanted, prefer_copy: bool = False) -> Plan:
     :param prefer_copy: take the copy in the vault, and the snapshot where there is none
     :raises InvalidBackupError: it cannot be restored, or not as it was asked for
     :raises VolumeTooSmallError: it does not fit
+    :raises QuotaExceededError: Cinder would not make the volume
     """
     record = tools.records.get(wanted.backup_id)
     _check_state(record)
     _check_version(tools, wanted)
     _check_size(record, wanted)
     backends = _find_backends(tools, wanted)
+    _check_quota(tools, wanted)
     source = _find_source(tools, record, prefer_copy)
     backend = next((one for one in backends if one.pool == source.pool), backends[0])
     by_cinder = source == record.place and source.pool == backend.pool
@@ -74,6 +76,12 @@ def _find_backends(tools: Tools, wanted: Wanted) -> list[cinder_model.StorageBac
             f'{volume_type.backend_name}, which is none of Ceph that is up'
         )
     return found
+
+
+def _check_quota(tools: Tools, wanted: Wanted) -> None:
+    project_id = tools.cinder.project_id
+    if shortage := tools.cinder.find_shortage(project_id, wanted.volume_type, wanted.size_gib):
+        raise exceptions.QuotaExceededError(f'{wanted}: {shortage}')
 
 
 def _find_source(

@@ -76,7 +76,7 @@ class PlanningTest(base.BaseTestCase):
         self.assertIn(f'{self.world.copy}: is gone', message)
 
     def test_storage_service_that_is_down_is_no_reason_to_take_the_other(self):
-        strike = worlds.Strike(3, lost=True)
+        strike = worlds.Strike(4, lost=True)
         self.assertRaises(
             exceptions.ServiceUnavailableError,
             planning.plan,
@@ -118,6 +118,12 @@ class PlanningTest(base.BaseTestCase):
         self.assertIn('no volume type gold', self.refused(volume_type='gold'))
         self.world.cinder.add_type('lvm')
         self.assertIn('back end lvm', self.refused(volume_type='lvm'))
+
+    def test_quota(self):
+        self.world.cinder.limits[worlds.SERVICE, 'gigabytes'] = 5
+        message = self.refused(exceptions.QuotaExceededError, size_gib=4)
+        self.assertIn('gigabytes needed 4, used 2, limit 5', message)
+        self.assertTrue(self.plan(size_gib=3).by_cinder)
 
     def test_volume_type_of_any_back_end(self):
         self.world.cinder.add_type('any', extra_specs={'volume_backend_name': None})

@@ -132,10 +132,12 @@ class RestoringTest(base.BaseTestCase):
         self.world.cinder.failing = None
         self.assertEqual(3, restore(self.world, prefer_copy=True, size_gib=3)['size'])
 
-    def test_quota_that_the_larger_size_exceeds(self):
+    def test_quota_that_is_used_up_meanwhile(self):
+        asked = wanted(self.world, size_gib=3)
+        plan = planning.plan(self.world.tools(), asked, prefer_copy=True)
         self.world.cinder.limits[worlds.SERVICE, 'gigabytes'] = 4
         self.assertRaises(
-            exceptions.QuotaExceededError, restore, self.world, prefer_copy=True, size_gib=3
+            exceptions.QuotaExceededError, restoring.restore, self.world.tools(), asked, plan
         )
         self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
         self.assertEqual((set(), []), self.left())

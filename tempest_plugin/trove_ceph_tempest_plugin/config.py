@@ -59,6 +59,19 @@ OPTS = [
         'rbd" on all pools of volume_types. ceph_conf must lead to its keyring. Empty: the '
         'scenarios of adoption are skipped.',
     ),
+    cfg.BoolOpt(
+        'backups',
+        default=False,
+        help='Whether trove_ceph takes the backups of this cloud: it is named by [DEFAULT] '
+        'taskmanager_manager of trove-taskmanager. Otherwise the scenarios of backups are skipped.',
+    ),
+    cfg.FloatOpt(
+        'maximum_backup_gap_ms',
+        default=0,
+        min=0,
+        help='Longest time in milliseconds between two commits of a client that a backup beside '
+        'it may cause. 0: it is measured and reported only.',
+    ),
     cfg.StrOpt(
         'flavor_id',
         default='',

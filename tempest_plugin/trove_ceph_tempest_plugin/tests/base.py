@@ -60,6 +60,7 @@ class DatabaseTest(base.BaseTroveTest):
         backup_id=None,
         replica_of=None,
         create_user=True,
+        volume_size_gib=None,
     ):
         """Ask for an instance of this class's volume type; it is deleted with the class."""
         body = {
@@ -70,7 +71,7 @@ class DatabaseTest(base.BaseTroveTest):
         if replica_of:
             body['replica_of'] = replica_of
         else:
-            body |= cls._what_to_create(datastore_version)
+            body |= cls._what_to_create(datastore_version, volume_size_gib)
             if create_user:
                 schema = {'name': database}
                 user = {'name': username, 'password': password, 'databases': [schema]}
@@ -87,7 +88,7 @@ class DatabaseTest(base.BaseTroveTest):
         return instance
 
     @classmethod
-    def _what_to_create(cls, datastore_version):
+    def _what_to_create(cls, datastore_version, volume_size_gib):
         options = CONF.trove_ceph
         version = datastore_version or CONF.database.default_datastore_versions.get(cls.datastore)
         datastore = {'type': cls.datastore}
@@ -96,7 +97,10 @@ class DatabaseTest(base.BaseTroveTest):
         return {
             'datastore': datastore,
             'flavorRef': options.flavor_id or CONF.database.flavor_id,
-            'volume': {'size': options.volume_size_gib, 'type': cls.volume_type},
+            'volume': {
+                'size': volume_size_gib or options.volume_size_gib,
+                'type': cls.volume_type,
+            },
         }
 
     def setUp(self):
@@ -181,12 +185,14 @@ class DatabaseTest(base.BaseTroveTest):
 def on_volume_types(loader, everywhere, first) -> unittest.TestSuite:
     """Return the tests of a class for each configured volume type.
 
-    :param everywhere: the class for every type but the first
+    :param everywhere: the class for every type but the first, if there is one
     :param first: the class, with more scenarios, for the first type
     """
     suite = unittest.TestSuite()
     for number, volume_type in enumerate(CONF.trove_ceph.volume_types or [None]):
         scenarios = everywhere if number else first
+        if not scenarios:
+            break
         name = f'{scenarios.__name__}_{re.sub(r"[^0-9A-Za-z]", "_", volume_type or "none")}'
         members = {'volume_type': volume_type, '__module__': scenarios.__module__}
         suite.addTests(loader.loadTestsFromTestCase(type(name, (scenarios,), members)))

@@ -3,6 +3,7 @@
 
 from trove_ceph_tempest_plugin.tests import base
 from trove_ceph_tempest_plugin.tests.scenario import (
+    backup,
     configuration,
     deletion,
     load,
@@ -18,6 +19,7 @@ class TestProvisioning(placement.PlacementScenario, load.LoadScenario, deletion.
 
 class TestDatabase(
     TestProvisioning,
+    backup.BackupScenario,
     configuration.ConfigurationScenario,
     resize.ResizeScenario,
     restart.RestartScenario,

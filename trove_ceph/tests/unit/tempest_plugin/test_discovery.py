@@ -12,20 +12,20 @@ from oslotest import base
 
 # In a process of its own: Tempest reads its configuration once, when its modules are imported.
 _LIST = """
-import json, unittest
-from trove_ceph_tempest_plugin.tests.scenario import test_database
+import importlib, json, sys, unittest
+module = importlib.import_module(f'trove_ceph_tempest_plugin.tests.scenario.{sys.argv[1]}')
 
 def ids(suite):
     for one in suite:
         yield from ids(one) if isinstance(one, unittest.TestSuite) else [one.id()]
 
-print(json.dumps(list(ids(unittest.defaultTestLoader.loadTestsFromModule(test_database)))))
+print(json.dumps(list(ids(unittest.defaultTestLoader.loadTestsFromModule(module)))))
 """
 _RUN = """
-import unittest
-from trove_ceph_tempest_plugin.tests.scenario import test_database
+import importlib, sys, unittest
 
-suite = unittest.defaultTestLoader.loadTestsFromModule(test_database)
+module = importlib.import_module(f'trove_ceph_tempest_plugin.tests.scenario.{sys.argv[1]}')
+suite = unittest.defaultTestLoader.loadTestsFromModule(module)
 result = unittest.TestResult()
 suite.run(result)
 print(len(result.errors), len(result.failures), *[reason for _, reason in result.skipped])
@@ -37,7 +37,7 @@ class DiscoveryTest(base.BaseTestCase):
         super().setUp()
         self.directory = Path(self.useFixture(fixtures.TempDir()).path)
 
-    def _python(self, code, options):
+    def _python(self, code, options, module='test_database'):
         settings = ''.join(f'{name} = {value}\n' for name, value in options.items())
         text = f'[DEFAULT]\nlog_file = {self.directory}/log\n[trove_ceph]\n{settings}'
         (self.directory / 'tempest.conf').write_text(text)
@@ -47,7 +47,7 @@ class DiscoveryTest(base.BaseTestCase):
             'PYTHONPATH': str(Path(__file__).resolve().parents[4] / 'tempest_plugin'),
         }
         done = subprocess.run(
-            [sys.executable, '-W', 'ignore', '-c', code],
+            [sys.executable, '-W', 'ignore', '-c', code, module],
             env=dict(os.environ, **environ),
             cwd=self.directory,
             text=True,
@@ -56,9 +56,10 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual(0, done.returncode, done.stderr)
         return done.stdout.splitlines()[-1]
 
-    def _classes(self, volume_types):
+    def _classes(self, volume_types, module='test_database'):
         found = {}
-        for test_id in json.loads(self._python(_LIST, {'volume_types': volume_types})):
+        options = {'volume_types': volume_types}
+        for test_id in json.loads(self._python(_LIST, options, module)):
             class_name, _, name = test_id.partition('[')[0].rpartition('.')
             found.setdefault(class_name.rpartition('.')[2], []).append(name)
         return found
@@ -76,3 +77,16 @@ class DiscoveryTest(base.BaseTestCase):
         errors, failures, *reason = self._python(_RUN, {}).split(maxsplit=2)
         self.assertEqual(('0', '0'), (errors, failures))
         self.assertIn('[trove_ceph] volume_types names none to test', reason[0])
+
+    def test_journeys_of_backups_on_the_first_volume_type_alone(self):
+        found = self._classes('nvme,hdd', 'test_backups')
+        self.assertEqual(['TestBackups_nvme'], list(found))
+        # It deletes the database of the class.
+        self.assertEqual('test_survives_its_instance', found['TestBackups_nvme'][-1])
+
+    def test_journeys_of_backups_are_skipped_where_somebody_else_takes_them(self):
+        errors, failures, *reason = self._python(
+            _RUN, {'volume_types': 'nvme'}, 'test_backups'
+        ).split(maxsplit=2)
+        self.assertEqual(('0', '0'), (errors, failures))
+        self.assertIn('[trove_ceph] backups is not set', reason[0])

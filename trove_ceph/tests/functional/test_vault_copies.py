@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of backups in one image of a vault, as they come and go in any order."""
+
+import datetime
+import time
+import types
+import uuid
+
+from oslo_config import cfg
+
+from trove_ceph import exceptions
+from trove_ceph.conf import storage as storage_conf
+from trove_ceph.conf import verification as verification_conf
+from trove_ceph.db import records
+from trove_ceph.storage import model, names
+from trove_ceph.storage.ceph import ledger
+from trove_ceph.storage.service import on_ceph
+from trove_ceph.strategies.backup import fulfilling, reclaiming, tools, vault
+from trove_ceph.tests.contract import storage as contract
+from trove_ceph.tests.functional import storage
+from trove_ceph.tests.unit.db import database
+from trove_ceph.tests.unit.strategies import world as worlds
+
+MIB = model.MIB
+SINCE = datetime.timedelta(minutes=30)
+
+
+class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
+    def setUp(self):
+        super().setUp()
+        self.instance = str(uuid.uuid4())
+        self.records = records.Records(database.with_tables(self.directory / 'records.sqlite'))
+        self.tools = self.make_tools()
+        self.volume = self.make(size_mib=32)
+        self.backups = []
+        self.addCleanup(self.remove_vault)
+
+    def make_tools(self):
+        conf = cfg.ConfigOpts()
+        storage_conf.register(conf)
+        verification_conf.register(conf)
+        path = self.directory / 'storage.conf'
+        pools = f'{self.pool},{self.second_pool}'
+        path.write_text(f'[trove_ceph_storage]\nceph_conf = {self.cluster.conf}\npools = {pools}\n')
+        conf(['--config-file', str(path)])
+        service = on_ceph.make(conf.trove_ceph_storage, conf.trove_ceph_verification, 'one')
+        self.addCleanup(self.forget_jobs)
+        service.start()
+        self.addCleanup(service.stop)
+        bus = types.SimpleNamespace(served=service, events=[], now=0, sleep=time.sleep)
+        return tools.Tools(
+            storage=worlds.Storage(bus, worlds.Strike(None)),
+            cinder=None,
+            records=self.records,
+            trove=None,
+            servers=None,
+            guest=None,
+            place=None,
+            worker='one',
+            vault=lambda: self.second_pool,
+        )
+
+    def forget_jobs(self):
+        for pool in (self.pool, self.second_pool):
+            with self.cluster.pool(pool) as context:
+                context.set_namespace(ledger.NAMESPACE)
+                context.remove_object(ledger.OBJECT)
+
+    def remove_vault(self):
+        for owner in (self.instance, *self.backups):
+            image = model.ImageRef(self.second_pool, names.image_name('vault', owner))
+            try:
+                facts = self.storage.describe(image)
+            except exceptions.NotFoundError:
+                continue
+            for snapshot in facts.snapshots:
+                self.storage.remove_snapshot(image.snapshot(snapshot.name))
+            self.storage.remove(image)
+
+    def back_up(self, *offsets):
+        """Write a MiB at each offset, and return the id of a backup."""
+        with self.storage.open_writer(self.volume) as writer:
+            for offset in offsets:
+                writer.write(offset * MIB, self.data(MIB)).result()
+        backup_id = str(uuid.uuid4())
+        place = self.volume.snapshot(names.snapshot_name('backup', backup_id))
+        self.storage.create_snapshot(place)
+        self.records.begin_taking(backup_id, self.instance, 'project', 'one')
+        self.records.note_place(backup_id, place, 'volume', 32 * MIB)
+        self.records.note_taken(backup_id, place.name, 'cinder', 1.0, copy=True)
+        self.records.release(backup_id)
+        self.backups.append(backup_id)
+        return backup_id
+
+    def copy(self, backup_id):
+        """Copy a backup, and return upon which one and how much was moved."""
+        fulfilling.fulfill_one(self.tools, backup_id, SINCE)
+        found = self.records.get(backup_id)
+        self.assertIsNone(found.copy_error)
+        self.assert_whole()
+        return found.copy_base_id, found.moved_bytes
+
+    def delete(self, backup_id):
+        record = self.records.get(backup_id)
+        vault.remove(self.tools, backup_id, record.copy)
+        self.storage.remove_snapshot(record.place)
+        self.records.forget(backup_id)
+        self.backups.remove(backup_id)
+        self.assert_whole()
+
+    def assert_whole(self):
+        copied = [one for one in map(self.records.get, self.backups) if one.copied_at]
+        for record in copied:
+            self.assertEqual(self.content(record.place), self.content(record.copy))
+        shared = {one.copy.name for one in copied}
+        if shared:
+            self.assertEqual(shared, set(self.snapshot_names(copied[0].copy.of)))
+
+    def test_in_any_order(self):
+        first = self.back_up(0, 10, 20)
+        self.assertEqual((None, 3 * MIB), self.copy(first))
+        used_bytes = self.records.get(first).used_bytes
+        self.assertTrue(3 * MIB <= used_bytes <= 12 * MIB, used_bytes)
+        second, third = self.back_up(10, 30), self.back_up(20)
+        # The image is at the third when the second comes.
+        self.assertEqual((first, 3 * MIB), self.copy(third))
+        self.assertEqual((first, 2 * MIB), self.copy(second))
+        fourth = self.back_up(0)
+        self.assertEqual((third, MIB), self.copy(fourth))
+        for backup in (first, third):
+            self.delete(backup)
+        fifth = self.back_up(5)
+        self.assertEqual((fourth, MIB), self.copy(fifth))
+        for backup in (fourth, second, fifth):
+            self.delete(backup)
+        (trashed,) = self.records.trashed_images()
+        self.assertEqual(names.image_name('vault', self.instance), trashed.name)
+        reclaiming.purge_trashed(self.tools)
+        self.assertEqual([], self.records.trashed_images())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the operations ask, made from Trove's configuration."""
 
+import datetime
 import os
 from typing import Any
 
@@ -9,11 +10,12 @@ from trove.common import clients_admin
 from trove.common.clients import normalize_url
 
 from trove_ceph.cinder import client
-from trove_ceph.db import records
+from trove_ceph.db import policies, records
 from trove_ceph.guestagent import api as guest_api
 from trove_ceph.storage import api as storage_api
 from trove_ceph.strategies.backup import model, tools
-from trove_ceph.taskmanager import nova, places, trove_tables
+from trove_ceph.strategies.policies import tools as policy_tools
+from trove_ceph.taskmanager import nova, places, tier_finder, trove_backups, trove_tables
 
 
 def make_tools(conf: cfg.ConfigOpts, context: Any) -> tools.Tools:
@@ -36,6 +38,20 @@ def make_tools(conf: cfg.ConfigOpts, context: Any) -> tools.Tools:
         worker=f'{conf.host}:{os.getpid()}',
         vault=tiers.vault,
         policy=policy_of(conf),
+    )
+
+
+def make_policy_tools(conf: cfg.ConfigOpts, asked: tools.Tools) -> policy_tools.Tools:
+    """Return what policies ask.
+
+    :param asked: what backups ask
+    """
+    return policy_tools.Tools(
+        policies=policies.Policies(),
+        records=asked.records,
+        trove=trove_backups.TroveBackups(),
+        tiers=tier_finder.TierFinder(asked.cinder, conf.trove_ceph_backup.tiers_file).find,
+        patience=datetime.timedelta(minutes=conf.trove_ceph_backup.interrupted_after_min),
     )
 
 

@@ -26,14 +26,22 @@ from trove_ceph.strategies.backup import (
     resuming,
     taking,
 )
+from trove_ceph.strategies.policies import running
 from trove_ceph.strategies.restore import independence, planning, restoring
 from trove_ceph.strategies.restore import model as restore_model
-from trove_ceph.taskmanager import making, restored_instances, trove_instances, trove_tables
+from trove_ceph.taskmanager import (
+    making,
+    restored_instances,
+    trove_backups,
+    trove_instances,
+    trove_tables,
+)
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
 
 _SPACING_SEC = 300
+_POLICIES_SPACING_SEC = 60
 _WISHES_SPACING_SEC = 60
 
 
@@ -50,6 +58,7 @@ class Manager(manager.Manager):
         self._tools = functools.cache(
             functools.partial(making.make_tools, CONF, self.admin_context)
         )
+        self._policy_tools = functools.cache(lambda: making.make_policy_tools(CONF, self._tools()))
         self._threads = fulfilling.Threads(CONF.trove_ceph_backup.jobs_at_once)
 
     def create_instance(self, context, instance_id, **asked):
@@ -80,7 +89,7 @@ class Manager(manager.Manager):
             except exceptions.TroveCephError:
                 trove_tables.TroveTables().fail_backup(backup_info['id'])
                 raise
-            taking.take(asked, backup_info['id'])
+            taking.take(asked, backup_info['id'], trove_backups.request_of(context))
 
     def delete_backup(self, context, backup_id):
         """Delete a backup, and nothing that is complete without it."""
@@ -130,6 +139,11 @@ class Manager(manager.Manager):
     def reclaim_space(self, context):
         """Give back what deleted instances and backups have left."""
         reclaiming.reclaim(self._tools())
+
+    @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
+    def run_backup_policies(self, context):
+        """Take the backups that policies have due, and delete those that they keep no longer."""
+        running.run(self._policy_tools())
 
     @property
     def _interrupted_after(self) -> datetime.timedelta:

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What trove-api loads, by the entry point group ``trove.api.extensions``."""
+
+from trove.common import extensions
+
+from trove_ceph.api import details, policies, rules
+from trove_ceph.db import policies as db_policies
+from trove_ceph.db import records
+
+
+class BackupsOnCeph(extensions.ExtensionDescriptor):
+    """Details of backups, and backup policies."""
+
+    def get_name(self) -> str:
+        return 'Backups on Ceph'
+
+    def get_description(self) -> str:
+        return 'Details of backups, their copies and verification, and backup policies'
+
+    def get_alias(self) -> str:
+        return 'TROVE-CEPH-BACKUPS'
+
+    def get_namespace(self) -> str:
+        return 'https://docs.openstack.org/trove_ceph/backups'
+
+    def get_updated(self) -> str:
+        return '2026-11-21T00:00:00-00:00'
+
+    def get_resources(self) -> list[extensions.ResourceExtension]:
+        # Here and not on import, since Trove's configuration is read by now.
+        rules.register()
+        kept, known = records.Records(), db_policies.Policies()
+        return [
+            extensions.ResourceExtension(
+                '{tenant_id}/backup_details',
+                details.DetailsController(kept, known),
+                member_actions={'copy': 'POST', 'verify': 'POST'},
+            ),
+            extensions.ResourceExtension(
+                '{tenant_id}/backup_policies',
+                policies.PoliciesController(known),
+                member_actions={'run': 'POST'},
+            ),
+        ]

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``backup_policies``: schedules and retention, of instances for their owners, and of tiers and
+datastores for operators.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import webob.exc
+from oslo_utils import strutils
+from trove.common import exception as trove_exceptions
+from trove.common import policy, wsgi
+from trove.datastore import models as datastore_models
+from trove.instance import models as instance_models
+
+from trove_ceph.api import boundary, schemas, views
+from trove_ceph.db import policies
+from trove_ceph.db.policy_model import Keep, Policy, Scope
+from trove_ceph.strategies.policies import schedule
+
+_KEY = 'backup_policy'
+_OPERATE = 'backup_policy:operate'
+
+
+class PoliciesController(boundary.Controller):
+    """Backup policies."""
+
+    def __init__(self, known: policies.Policies):
+        self._policies = known
+
+    def index(self, req: Any, tenant_id: str) -> wsgi.Result:
+        """List a project's policies, for operators also those of tiers and datastores."""
+        context = self.context_of(req)
+        policy.authorize_on_tenant(context, 'backup_policy:index')
+        everybody = strutils.bool_from_string(req.GET.get('all_projects'))
+        if everybody:
+            policy.authorize_on_tenant(context, 'backup_policy:index:all_projects')
+        projects = {context.project_id}
+        if boundary.is_allowed(context, _OPERATE):
+            projects.add(None)
+        with boundary.translated():
+            found = self._policies.all()
+        shown = [views.policy(one) for one in found if everybody or one.project_id in projects]
+        return wsgi.Result({'backup_policies': shown}, 200)
+
+    def show(self, req: Any, tenant_id: str, id: str) -> wsgi.Result:
+        """Show a policy, and what it last did."""
+        found = self._find(self.context_of(req), 'show', id)
+        with boundary.translated():
+            runs = self._policies.runs_of(id)
+        shown = views.policy(found) | {'runs': [views.run(one) for one in runs]}
+        return wsgi.Result({_KEY: shown}, 200)
+
+    def create(self, req: Any, tenant_id: str, body: Any = None) -> wsgi.Result:
+        """Create a policy."""
+        context = self.context_of(req)
+        wanted = dict(self.content_of(body, _KEY, schemas.POLICY))
+        scope, target = Scope(wanted.pop('scope')), wanted.pop('target')
+        if scope is Scope.INSTANCE:
+            target, project_id = _own_instance(context, target)
+        else:
+            policy.authorize_on_tenant(context, _OPERATE)
+            project_id = None
+        if scope is Scope.DATASTORE:
+            _check_datastore(target)
+        name, keep = wanted.pop('name'), Keep(**wanted.pop('keep'))
+        _check(wanted, keep)
+        with boundary.translated():
+            made = self._policies.add(
+                name, scope, target, project_id=project_id, keep=keep, **wanted
+            )
+        return wsgi.Result({_KEY: views.policy(made)}, 201)
+
+    def edit(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
+        """Change a policy: what is not named stays. The extensions' router calls PATCH so."""
+        context = self.context_of(req)
+        before = self._find(context, 'update', id)
+        changes = dict(self.content_of(body, _KEY, schemas.POLICY_CHANGES))
+        if 'keep' in changes:
+            changes['keep'] = dataclasses.replace(before.keep, **changes['keep'])
+        after = dataclasses.replace(before, **changes)
+        _check(dataclasses.asdict(after), after.keep)
+        with boundary.translated():
+            self._policies.change(id, **changes)
+            found = self._policies.find(id)
+        if found is None:
+            raise boundary.absent(f'backup policy {id}')
+        return wsgi.Result({_KEY: views.policy(found)}, 200)
+
+    def delete(self, req: Any, tenant_id: str, id: str) -> wsgi.Result:
+        """Delete a policy; the backups that it had taken stay."""
+        self._find(self.context_of(req), 'delete', id)
+        with boundary.translated():
+            self._policies.remove(id)
+        return wsgi.Result(None, 202)
+
+    def run(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
+        """Have backups be taken soon of all that a policy is for."""
+        found = self._find(self.context_of(req), 'run', id)
+        if not found.enabled:
+            raise webob.exc.HTTPConflict(f'backup policy {id} is disabled')
+        with boundary.translated():
+            self._policies.want_run(id)
+            shown = self._policies.find(id) or found
+        return wsgi.Result({_KEY: views.policy(shown)}, 202)
+
+    def _find(self, context: Any, verb: str, policy_id: str) -> Policy:
+        """Return a policy about which somebody may do something.
+
+        :raises HTTPNotFound: there is none, or none that they may know of
+        """
+        what = f'backup policy {policy_id}'
+        with boundary.translated():
+            found = self._policies.find(policy_id)
+        if found is None:
+            raise boundary.absent(what)
+        if found.project_id is not None:
+            boundary.authorize(context, f'{_KEY}:{verb}', what, found.project_id)
+        elif not boundary.is_allowed(context, _OPERATE):
+            raise boundary.absent(what)
+        return found
+
+
+def _own_instance(context: Any, instance_id: str) -> tuple[str, str]:
+    """Return an instance's id and project, if one may make a policy for it."""
+    what = f'instance {instance_id}'
+    found = instance_models.DBInstance.find_all(id=instance_id, deleted=False)
+    row = next(iter(found), None)
+    if row is None:
+        raise boundary.absent(what)
+    boundary.authorize(context, 'backup_policy:create', what, row.tenant_id)
+    return row.id, row.tenant_id
+
+
+def _check_datastore(target: str) -> None:
+    """Refuse what is no datastore or version of one by its name."""
+    name, _, version = target.partition('/')
+    try:
+        datastore = datastore_models.Datastore.load(name)
+        if version:
+            datastore_models.DatastoreVersion.load(datastore, version)
+    except trove_exceptions.NotFound as error:
+        raise _bad('target', f'{target!r} is no datastore: {error}') from error
+    if datastore.name != name:
+        raise _bad('target', f'must be the name {datastore.name} instead of an id')
+
+
+def _check(values: Mapping[str, Any], keep: Keep) -> None:
+    """Refuse values that do not fit each other."""
+    if not any(dataclasses.astuple(keep)):
+        raise _bad('keep', 'nothing would stay; say how many, for example {"last": 7}')
+    try:
+        schedule.zone(values.get('timezone', 'UTC'))
+    except ValueError as error:
+        raise _bad('timezone', f'{error}') from error
+    interval = values['interval_min']
+    if values.get('at') and interval > schedule.MINUTES_OF_DAY:
+        if interval % schedule.MINUTES_OF_DAY:
+            raise _bad(
+                'interval_min',
+                f'{interval} is no number of whole days, so it cannot be at a time of day',
+            )
+
+
+def _bad(key: str, what: str) -> trove_exceptions.BadRequest:
+    return trove_exceptions.BadRequest(message=f'{_KEY}.{key}: {what}')

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may do what: defaults, which operators change in Trove's policy file."""
+
+from oslo_policy import policy as oslo_policy
+
+_BASE = '/v1.0/{account_id}'
+PATH_DETAILS = f'{_BASE}/backup_details'
+PATH_POLICIES = f'{_BASE}/backup_policies'
+_OWNER = 'rule:admin_or_owner'
+_ADMIN = 'rule:admin'
+
+
+def _rule(
+    name: str, check: str, description: str, method: str, path: str
+) -> oslo_policy.DocumentedRuleDefault:
+    operations = [{'method': method, 'path': path}]
+    return oslo_policy.DocumentedRuleDefault(name, check, description, operations)
+
+
+def list_rules() -> list[oslo_policy.DocumentedRuleDefault]:
+    """Return the rules; those that they refer to are Trove's."""
+    detail, policy = f'{PATH_DETAILS}/{{backup}}', f'{PATH_POLICIES}/{{policy}}'
+    return [
+        _rule('backup_detail:index', _OWNER, 'List details of backups.', 'GET', PATH_DETAILS),
+        _rule(
+            'backup_detail:index:all_projects',
+            _ADMIN,
+            'List details of backups of all projects.',
+            'GET',
+            PATH_DETAILS,
+        ),
+        _rule('backup_detail:show', _OWNER, 'Show details of a backup.', 'GET', detail),
+        _rule(
+            'backup_detail:show:places',
+            _ADMIN,
+            'Show in which pools and images of Ceph a backup is.',
+            'GET',
+            detail,
+        ),
+        _rule(
+            'backup_detail:create',
+            _OWNER,
+            'Take a backup, and choose how the server is held.',
+            'POST',
+            PATH_DETAILS,
+        ),
+        _rule(
+            'backup_detail:copy',
+            _OWNER,
+            'Have a backup copied to the vault.',
+            'POST',
+            f'{detail}/copy',
+        ),
+        _rule(
+            'backup_detail:verify', _OWNER, 'Have a backup verified.', 'POST', f'{detail}/verify'
+        ),
+        _rule('backup_policy:index', _OWNER, 'List backup policies.', 'GET', PATH_POLICIES),
+        _rule(
+            'backup_policy:index:all_projects',
+            _ADMIN,
+            'List backup policies of all projects.',
+            'GET',
+            PATH_POLICIES,
+        ),
+        _rule('backup_policy:show', _OWNER, 'Show a backup policy.', 'GET', policy),
+        _rule(
+            'backup_policy:create',
+            _OWNER,
+            'Create a backup policy for an instance.',
+            'POST',
+            PATH_POLICIES,
+        ),
+        _rule(
+            'backup_policy:update',
+            _OWNER,
+            'Change a backup policy of an instance.',
+            'PATCH',
+            policy,
+        ),
+        _rule(
+            'backup_policy:delete',
+            _OWNER,
+            'Delete a backup policy of an instance.',
+            'DELETE',
+            policy,
+        ),
+        _rule(
+            'backup_policy:run',
+            _OWNER,
+            'Have a backup taken by the policy of an instance now.',
+            'POST',
+            f'{policy}/run',
+        ),
+        _rule(
+            'backup_policy:operate',
+            _ADMIN,
+            'See, create, change, delete and run backup policies for tiers and datastores.',
+            'POST',
+            PATH_POLICIES,
+        ),
+    ]
+
+
+def register() -> None:
+    """Have Trove know the rules; harmless when repeated."""
+    from trove.common import policy as trove_policy
+
+    enforcer = trove_policy.get_enforcer()
+    for rule in list_rules():
+        if rule.name not in enforcer.registered_rules:
+            enforcer.register_default(rule)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What requests may have; each ``description`` completes the sentence "must be …"."""
+
+from typing import Any
+
+from trove_ceph.db.policy_model import Scope
+from trove_ceph.strategies.backup.model import Level
+
+_ID = '^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}$'
+_MOST_KEPT = 1000
+_YEAR_MIN = 366 * 24 * 60
+
+
+def _count(most: int, least: int = 0) -> dict[str, Any]:
+    return {
+        'type': 'integer',
+        'minimum': least,
+        'maximum': most,
+        'description': f'a number from {least} to {most}',
+    }
+
+
+_LEVEL = {
+    'type': ['string', 'null'],
+    'pattern': f'^({"|".join(Level)})$',
+    'description': f'one of {", ".join(Level)}, or null',
+}
+_FLAG = {'type': 'boolean', 'description': 'true or false'}
+
+BACKUP: dict[str, Any] = {
+    'type': 'object',
+    'required': ['instance', 'name'],
+    'additionalProperties': False,
+    'properties': {
+        'instance': {'type': 'string', 'pattern': _ID, 'description': "an instance's id"},
+        'name': {
+            'type': 'string',
+            'pattern': r'^.{0,254}[0-9a-zA-Z].{0,254}$',
+            'maxLength': 255,
+            'description': 'a name with a letter or a digit',
+        },
+        'description': {'type': ['string', 'null'], 'description': 'some text'},
+        'quiesce': _LEVEL,
+        'copy': _FLAG,
+        'verify': _FLAG,
+    },
+}
+
+_PERIODS = ('last', 'hourly', 'daily', 'weekly', 'monthly')
+_CHANGEABLE: dict[str, Any] = {
+    'name': {
+        'type': 'string',
+        'pattern': '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
+        'description': 'up to 64 letters, digits and any of ._-',
+    },
+    'enabled': _FLAG,
+    'interval_min': _count(_YEAR_MIN, 1),
+    'at': {
+        'type': ['string', 'null'],
+        'pattern': '^([01][0-9]|2[0-3]):[0-5][0-9]$',
+        'description': 'a time of day such as 02:30',
+    },
+    'timezone': {
+        'type': 'string',
+        'maxLength': 64,
+        'pattern': '^[A-Za-z0-9/_+-]+$',
+        'description': 'the name of a time zone such as Europe/Berlin',
+    },
+    'keep': {
+        'type': 'object',
+        'additionalProperties': False,
+        'properties': {period: _count(_MOST_KEPT) for period in _PERIODS},
+        'description': f'an object with some of the keys {", ".join(_PERIODS)}',
+    },
+    'copy_every': _count(_MOST_KEPT),
+    'verify_every': _count(_MOST_KEPT),
+    'quiesce': _LEVEL,
+}
+
+POLICY_CHANGES: dict[str, Any] = {
+    'type': 'object',
+    'minProperties': 1,
+    'additionalProperties': False,
+    'properties': _CHANGEABLE,
+}
+
+POLICY: dict[str, Any] = {
+    'type': 'object',
+    'required': ['name', 'scope', 'target', 'interval_min', 'keep'],
+    'additionalProperties': False,
+    'properties': {
+        **_CHANGEABLE,
+        'scope': {'enum': [str(scope) for scope in Scope]},
+        'target': {
+            'type': 'string',
+            'pattern': r'^\S{1,255}$',
+            'description': "an instance's id, a datastore or datastore/version, or a tier's name",
+        },
+    },
+}

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What answers have."""
+
+import dataclasses
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from trove_ceph.db import model
+from trove_ceph.db.policy_model import Policy, Run
+
+#: Of our own record; what Trove shows already is left out.
+_PLAIN = (
+    'error',
+    'quiesce',
+    'quiesce_wanted',
+    'raised_from',
+    'raised_because',
+    'gtid_executed',
+    'size_bytes',
+    'used_bytes',
+    'moved_bytes',
+    'copy_base_id',
+    'copy_base_because',
+    'copy_error',
+    'verify_error',
+    'take_sec',
+    'quiesced_sec',
+    'copy_sec',
+    'verify_sec',
+)
+_MOMENTS = (
+    'snapshot_at',
+    'copied_at',
+    'verified_at',
+    'copy_wanted_at',
+    'verify_wanted_at',
+    'retry_at',
+)
+
+
+def detail(
+    row: Any, record: model.Backup | None, policy_id: str | None, with_places: bool
+) -> dict[str, Any]:
+    """Return a backup.
+
+    :param row: Trove's
+    :param record: ours; None of a backup that is none of ours, or that is not begun yet
+    :param policy_id: of the policy that had it taken
+    :param with_places: where in Ceph it is, too
+    """
+    shown: dict[str, Any] = {
+        'id': row.id,
+        'name': row.name,
+        'description': row.description,
+        'instance_id': row.instance_id,
+        'project_id': row.tenant_id,
+        'created': _moment(row.created),
+        'status': row.state,
+        'policy_id': policy_id,
+        'state': str(record.state) if record else None,
+        'parent_id': record.parent_id if record else row.parent_id,
+        'verification': dict(record.verification) if record and record.verification else None,
+    }
+    shown |= {name: getattr(record, name, None) for name in _PLAIN}
+    shown |= {name: _moment(getattr(record, name, None)) for name in _MOMENTS}
+    source = record.place if record and record.snapshot_at else None
+    vault = record.copy if record and record.copied_at else None
+    places = {'source': source, 'vault': vault}
+    shown['places'] = [name for name, place in places.items() if place is not None]
+    if with_places:
+        shown |= {f'{name}_place': place and str(place) for name, place in places.items()}
+    return shown
+
+
+def policy(policy: Policy) -> dict[str, Any]:
+    """Return a policy."""
+    shown = dataclasses.asdict(policy) | {'id': policy.policy_id, 'scope': str(policy.scope)}
+    del shown['policy_id']
+    moments = {name: _moment(shown[name]) for name in ('run_wanted_at', 'created_at', 'updated_at')}
+    return shown | moments
+
+
+def run(run: Run) -> Mapping[str, Any]:
+    """Return what a policy last did about an instance."""
+    return {
+        'instance_id': run.instance_id,
+        'state': str(run.state),
+        'due_at': _moment(run.due_at),
+        'backup_id': run.backup_id,
+        'backup_name': run.backup_name,
+        'attempts': run.attempts,
+        'retry_at': _moment(run.retry_at),
+        'error': run.error,
+        'count': run.count,
+    }
+
+
+def _moment(moment: datetime.datetime | None) -> str | None:
+    return moment and f'{moment.replace(tzinfo=None).isoformat()}Z'

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trove's real API with the extension in it, on Trove's tables and ours in SQLite.
+
+Nova, Neutron, the bus and keystonemiddleware are at its ends: the last one's headers are sent.
+"""
+
+import json
+import types
+import uuid
+
+import fixtures
+import webob
+from trove.common import api, auth, extensions, wsgi
+from trove.common import cfg as trove_cfg
+from trove.common import context as trove_context
+
+from trove_ceph.api import extension
+from trove_ceph.db import policies, records
+from trove_ceph.tests.unit.strategies import world as worlds
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+CONF = trove_cfg.CONF
+
+
+class World(fixtures.Fixture):
+    """An API, and two projects."""
+
+    def _setUp(self):
+        trove_database.path()
+        # Trove's policy is read from where its configuration is.
+        CONF([], project='trove', default_config_files=[])
+        self.addCleanup(CONF.clear)
+        facade = worlds._emptied()
+        self.records = records.Records(facade)
+        self.policies = policies.Policies(self.records._transactions)
+        self.project, self.other = (f'project-{uuid.uuid4()}' for _ in range(2))
+        # What the taskmanager is told, and listeners are.
+        self.casts, self.told = [], []
+        self._fake_clouds()
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.db.records.Records', lambda: self.records))
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.db.policies.Policies', lambda: self.policies)
+        )
+        self.app = _app()
+
+    def _fake_clouds(self):
+        server = types.SimpleNamespace(status='ACTIVE')
+        nova = types.SimpleNamespace(servers=types.SimpleNamespace(get=lambda _: server))
+        neutron = types.SimpleNamespace(list_ports=lambda **_: {'ports': []})
+        notifier = types.SimpleNamespace(
+            info=lambda context, event, payload: self.told.append((event, dict(payload)))
+        )
+        for name, value in (
+            ('trove.common.clients.create_nova_client', lambda *_, **__: nova),
+            ('trove.common.clients.create_neutron_client', lambda *_, **__: neutron),
+            ('trove.rpc.get_notifier', lambda **_: notifier),
+            ('trove.taskmanager.api.API.get_client', lambda *_, **__: Bus(self.casts)),
+        ):
+            self.useFixture(fixtures.MonkeyPatch(name, value))
+
+    def add_instance(self, project=None, **facts):
+        return trove_database.add_instance(project or self.project, str(uuid.uuid4()), **facts)
+
+    def add_backup(self, instance, state=None, **facts):
+        """Return a backup, which is as far as a state of ours says."""
+        row = trove_database.add_backup(instance, **facts)
+        if state is not None:
+            self.records.begin_taking(row.id, instance.id, instance.tenant_id, 'worker')
+        if state == 'taken':
+            self.records.note_taken(row.id, 'snapshot', 'cinder-id', 1.5)
+            row.update(state='COMPLETED')
+        return row
+
+    def ask(self, method, path, body=None, project=None, role='member'):
+        """Return status and content of an answer."""
+        project = project or self.project
+        request = webob.Request.blank(f'/v1.0/{project}{path}', method=method)
+        request.headers.update(headers(project, role))
+        if body is not None:
+            request.content_type = 'application/json'
+            request.body = json.dumps(body).encode()
+        response = self.serve(request)
+        return response.status_int, response.json if response.body else None
+
+    def serve(self, request):
+        # As Trove's map of URLs leaves it.
+        assert request.path_info_pop() == 'v1.0'
+        return request.get_response(self.app)
+
+
+class Bus:
+    """The bus to the taskmanager: what it is told crosses as JSON."""
+
+    def __init__(self, casts):
+        self._casts = casts
+
+    def prepare(self, **_options):
+        return self
+
+    def cast(self, context, method, **arguments):
+        crossed = trove_context.TroveContext.from_dict(json.loads(json.dumps(context.to_dict())))
+        self._casts.append((method, crossed, json.loads(json.dumps(arguments))))
+
+
+def headers(project, role):
+    """Return what keystonemiddleware makes of a token."""
+    return {
+        'X-Auth-Token': 'token',
+        'X-Tenant-Id': project,
+        'X-User-Id': 'user',
+        'X-Role': role,
+        'X-Roles': role,
+    }
+
+
+def _app():
+    manager = extensions.ExtensionManager()
+    ours = extension.BackupsOnCeph()
+    # As the entry point has it, which may be of an installation before this one.
+    manager.extensions[ours.get_alias()] = ours
+    app = extensions.TroveExtensionMiddleware(api.API(), manager)
+    app = wsgi.ContextMiddleware(app)
+    app = auth.AuthorizationMiddleware.factory({})(app)
+    return wsgi.FaultWrapper.factory({})(app)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a policy to its backups, through Trove's models, the bus and the taskmanager."""
+
+import datetime
+import types
+
+import fixtures
+from oslotest import base
+from trove.backup.state import BackupState
+from trove.common import cfg as trove_cfg
+
+from trove_ceph.db import policies, transactions
+from trove_ceph.db.model import State
+from trove_ceph.db.policy_model import Keep, RunState, Scope
+from trove_ceph.taskmanager import manager
+from trove_ceph.tests.unit.api import world as api_world
+from trove_ceph.tests.unit.strategies import world as worlds
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+CONF = trove_cfg.CONF
+TIERS = """
+tiers:
+  gold:
+    purpose: data
+    device_class: nvme
+    pool: volumes
+    copies: 2
+    placement_groups: {count: 32}
+    volume_type: {name: nvme, backend: nvme}
+"""
+
+
+class ManagerPoliciesTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = worlds.World()
+        self.told = []
+        server = types.SimpleNamespace(status='ACTIVE')
+        nova = types.SimpleNamespace(servers=types.SimpleNamespace(get=lambda _: server))
+        neutron = types.SimpleNamespace(list_ports=lambda **_: {'ports': []})
+        notifier = types.SimpleNamespace(info=lambda _context, event, _body: self.tell(event))
+        for name, value in (
+            ('trove_ceph.taskmanager.making.make_tools', lambda *_: self.world.tools()),
+            ('trove.common.clients.create_nova_client', lambda *_, **__: nova),
+            ('trove.common.clients.create_neutron_client', lambda *_, **__: neutron),
+            ('trove.rpc.get_notifier', lambda **_: notifier),
+            ('trove.taskmanager.api.API.get_client', lambda *_, **__: api_world.Bus(self)),
+        ):
+            self.useFixture(fixtures.MonkeyPatch(name, value))
+        self.manager = manager.Manager()
+        path = self.useFixture(fixtures.TempDir()).join('tiers.yaml')
+        with open(path, 'w') as tiers:
+            tiers.write(TIERS)
+        CONF.set_override('tiers_file', path, 'trove_ceph_backup')
+        self.addCleanup(CONF.clear_override, 'tiers_file', 'trove_ceph_backup')
+        # Other tests reset what was set when the database was made.
+        CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')
+        self.now = datetime.datetime(2026, 3, 1)
+        self.policies = policies.Policies(
+            transactions.Transactions(worlds._facade(), lambda: self.now)
+        )
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.db.policies.Policies', lambda: self.policies)
+        )
+
+    def tell(self, event):
+        self.told.append(event)
+
+    def append(self, cast):
+        """The other end of the bus."""
+        method, context, arguments = cast
+        getattr(self.manager, method)(context, **arguments)
+
+    def tick(self, minutes=1):
+        self.manager.run_backup_policies(None)
+        self.now += datetime.timedelta(minutes=minutes)
+
+    def test_from_a_policy_to_its_backups(self):
+        self.policies.add(
+            'hourly',
+            Scope.TIER,
+            'gold',
+            interval_min=60,
+            keep=Keep(last=1),
+            verify_every=2,
+            quiesce='ddl',
+        )
+        self.tick()
+        (first,) = self.world.records.of_project(self.world.project)
+        row = trove_database.backup(first.backup_id)
+        self.assertEqual((State.TAKEN, BackupState.COMPLETED), (first.state, row.state))
+        self.assertEqual(('ddl', 'ddl'), (first.quiesce, first.quiesce_wanted))
+        self.assertIsNotNone(first.verify_wanted_at)
+        self.assertIsNone(first.copy_wanted_at)
+        self.assertEqual(self.world.project, row.tenant_id)
+        self.assertEqual(['dbaas.backup_create.start', 'dbaas.backup_create.end'], self.told)
+        self.tick(60)
+        self.tick()
+        self.tick()
+        # The second one is there, and the first one is not kept.
+        (second,) = self.world.records.of_project(self.world.project)
+        self.assertNotEqual(first.backup_id, second.backup_id)
+        self.assertIsNone(second.verify_wanted_at)
+        self.assertTrue(trove_database.backup(first.backup_id).deleted)
+        self.assertEqual(1, len(self.world.snapshots()))
+        run = self.policies.runs()[self.world.instance.id]
+        self.assertEqual((RunState.DONE, 2), (run.state, run.count))
+        self.assertEqual('dbaas.backup_delete.end', self.told[-1])
+
+    def test_it_is_a_periodic_task(self):
+        self.assertIn('run_backup_policies', [name for name, _ in self.manager._periodic_tasks])

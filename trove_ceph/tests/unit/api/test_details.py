@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Details of backups through Trove's own router."""
+
+from oslotest import base
+from trove.common import cfg as trove_cfg
+
+from trove_ceph.strategies.backup.model import Level
+from trove_ceph.strategies.backup.request import Request
+from trove_ceph.taskmanager import trove_backups
+from trove_ceph.tests.unit.api import world
+
+CONF = trove_cfg.CONF
+
+
+class DetailsTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = self.useFixture(world.World())
+        self.instance = self.world.add_instance()
+        self.ask = self.world.ask
+
+    def show(self, backup, **options):
+        status, body = self.ask('GET', f'/backup_details/{backup.id}', **options)
+        self.assertEqual(200, status, body)
+        return body['backup_detail']
+
+    def test_extension_is_listed(self):
+        status, body = self.ask('GET', '/backup_details')
+        self.assertEqual((200, {'backup_details': []}), (status, body))
+
+    def test_backup(self):
+        backup = self.world.add_backup(self.instance, 'taken')
+        shown = self.show(backup)
+        self.assertEqual(
+            (backup.id, 'nightly', self.instance.id, 'COMPLETED', 'taken', 1.5),
+            tuple(
+                shown[name] for name in ('id', 'name', 'instance_id', 'status', 'state', 'take_sec')
+            ),
+        )
+        self.assertRegex(shown['created'], r'^20\d\d-\d\d-\d\dT.*Z$')
+        self.assertNotIn('source_place', shown)
+        self.assertIn('source_place', self.show(backup, role='admin'))
+
+    def test_backup_that_is_not_begun_or_not_ours(self):
+        shown = self.show(self.world.add_backup(self.instance))
+        self.assertEqual(('NEW', None, []), (shown['status'], shown['state'], shown['places']))
+
+    def test_where_and_what_it_is(self):
+        backup = self.world.add_backup(self.instance, 'taken')
+        kept = self.world.records
+        kept.note_level(backup.id, 'freeze', 'none', 'sync_binlog')
+        kept.copies.note_verified(backup.id, 'uuid:1-7', {'tables': 3}, 2.0, 4096)
+        shown = self.show(backup)
+        self.assertEqual('verified', shown['state'])
+        self.assertEqual(('freeze', 'none'), (shown['quiesce'], shown['raised_from']))
+        self.assertEqual(('uuid:1-7', 4096), (shown['gtid_executed'], shown['used_bytes']))
+        self.assertEqual(3, shown['verification']['tables'])
+
+    def test_nobody_sees_anothers(self):
+        backup = self.world.add_backup(self.instance, 'taken')
+        for method, path in (
+            ('GET', ''),
+            ('POST', '/copy'),
+            ('POST', '/verify'),
+        ):
+            path = f'/backup_details/{backup.id}{path}'
+            status, body = self.ask(method, path, project=self.world.other)
+            self.assertEqual(404, status)
+            _status, missing = self.ask(method, path.replace(backup.id, 'none'))
+            self.assertEqual(
+                body['itemNotFound']['message'].replace(backup.id, 'none'),
+                missing['itemNotFound']['message'],
+            )
+        self.assertIsNone(self.world.records.get(backup.id).copy_wanted_at)
+        _status, body = self.ask('GET', '/backup_details', project=self.world.other)
+        self.assertEqual([], body['backup_details'])
+        # Nor by the path of a project that is not one's own.
+        request_of_other = f'/../{self.world.other}/backup_details'
+        self.assertIn(self.ask('GET', request_of_other)[0], (403, 404))
+
+    def test_administrators_see_all(self):
+        mine = self.world.add_backup(self.instance, 'taken')
+        other = self.world.add_backup(self.world.add_instance(self.world.other), 'taken')
+        self.assertEqual('taken', self.show(other, role='admin')['state'])
+        status, body = self.ask('GET', '/backup_details?all_projects=1', role='admin')
+        listed = {one['id'] for one in body['backup_details']}
+        self.assertTrue({mine.id, other.id} <= listed)
+        status, body = self.ask('GET', '/backup_details?all_projects=1')
+        self.assertEqual(403, status)
+        self.assertIn('backup_detail:index:all_projects', body['forbidden']['message'])
+
+    def test_lists(self):
+        other = self.world.add_instance()
+        first, second, third = (
+            self.world.add_backup(one, state)
+            for one, state in ((self.instance, 'taken'), (other, 'taken'), (other, None))
+        )
+        for query, expected in (
+            ('', {first.id, second.id, third.id}),
+            (f'?instance_id={other.id}', {second.id, third.id}),
+            ('?state=taken', {first.id, second.id}),
+            ('?state=verified', set()),
+        ):
+            _status, body = self.ask('GET', f'/backup_details{query}')
+            self.assertEqual(expected, {one['id'] for one in body['backup_details']}, query)
+
+    def test_pages(self):
+        backups = {self.world.add_backup(self.instance, 'taken').id for _ in range(5)}
+        listed, path = [], '/backup_details?limit=2'
+        for expected in (2, 2, 1):
+            _status, body = self.ask('GET', path)
+            page = [one['id'] for one in body['backup_details']]
+            self.assertEqual(expected, len(page))
+            self.assertEqual(expected == 2, bool(body.get('links')))
+            listed += page
+            path = f'/backup_details?limit=2&marker={page[-1]}'
+        self.assertEqual(backups, set(listed))
+        for query in ('limit=0', 'limit=x', 'marker=none'):
+            status, body = self.ask('GET', f'/backup_details?{query}')
+            self.assertEqual(400, status)
+            self.assertIn(query.partition('=')[0], body['badRequest']['message'])
+
+    def test_copy_and_verification(self):
+        backup = self.world.add_backup(self.instance, 'taken')
+        for verb, column in (('copy', 'copy_wanted_at'), ('verify', 'verify_wanted_at')):
+            status, body = self.ask('POST', f'/backup_details/{backup.id}/{verb}', {})
+            self.assertEqual(202, status, body)
+            self.assertIsNotNone(body['backup_detail'][column])
+            self.assertIsNotNone(getattr(self.world.records.get(backup.id), column))
+
+    def test_what_cannot_be_copied_or_verified(self):
+        taking = self.world.add_backup(self.instance, 'taking')
+        failed = self.world.add_backup(self.instance, 'taking')
+        self.world.records.note_failed(failed.id, 'the guest agent is down')
+        foreign = self.world.add_backup(self.instance)
+        damaged = self.world.add_backup(self.instance, 'taken')
+        self.world.records.copies.note_damaged(damaged.id, {}, 1.0, 'corrupt')
+        for backup, reason in (
+            (taking, 'it is taking'),
+            (failed, 'it is failed: the guest agent is down'),
+            (foreign, 'not begun, or not on Ceph'),
+        ):
+            for verb in ('copy', 'verify'):
+                status, body = self.ask('POST', f'/backup_details/{backup.id}/{verb}')
+                self.assertEqual(409, status)
+                self.assertIn(reason, body['conflict']['message'])
+        self.assertEqual(409, self.ask('POST', f'/backup_details/{damaged.id}/copy')[0])
+        self.assertEqual(202, self.ask('POST', f'/backup_details/{damaged.id}/verify')[0])
+
+    def take(self, **wanted):
+        given = {'instance': self.instance.id, 'name': 'before-upgrade'} | wanted
+        return self.ask('POST', '/backup_details', {'backup_detail': given})
+
+    def test_what_is_asked_for_reaches_the_taskmanager(self):
+        status, body = self.take(quiesce='freeze', copy=True, description='it may go wrong')
+        self.assertEqual(202, status, body)
+        ((method, context, arguments),) = self.world.casts
+        self.assertEqual('create_backup', method)
+        self.assertEqual(body['backup_detail']['id'], arguments['backup_info']['id'])
+        self.assertEqual('cinder', arguments['backup_info']['storage_driver'])
+        self.assertEqual(Request(Level.FREEZE, copy=True), trove_backups.request_of(context))
+        self.assertEqual(self.world.project, context.project_id)
+        self.assertEqual(['dbaas.backup_create.start'], [event for event, _ in self.world.told])
+
+    def test_stock_requests_ask_for_nothing_besides(self):
+        wanted = {'backup': {'name': 'stock', 'instance': self.instance.id}}
+        wanted['backup']['storage_driver'] = 'cinder'
+        status, body = self.ask('POST', '/backups', wanted)
+        self.assertEqual(202, status, body)
+        ((_method, context, _arguments),) = self.world.casts
+        self.assertEqual(Request(), trove_backups.request_of(context))
+
+    def test_what_cannot_be_taken(self):
+        anothers = self.world.add_instance(self.world.other)
+        self.assertEqual(404, self.take(instance=anothers.id)[0])
+        for wanted, message in (
+            ({'quiesce': 'deep'}, 'backup_detail.quiesce: must be one of none, ddl, freeze'),
+            ({'instance': 'shop'}, "backup_detail.instance: must be an instance's id"),
+            ({'name': ''}, 'backup_detail.name'),
+            ({'copy': 'yes'}, 'backup_detail.copy: must be true or false'),
+            ({'quiece': 'ddl'}, 'did you mean quiesce?'),
+        ):
+            status, body = self.take(**wanted)
+            self.assertEqual(400, status, wanted)
+            self.assertIn(message, body['badRequest']['message'])
+        for body, message in (
+            (None, 'lacks backup_detail'),
+            ([], 'must be an object with the key backup_detail'),
+            ({'backup_detail': {}}, 'backup_detail: lacks instance, name'),
+        ):
+            status, answer = self.ask('POST', '/backup_details', body)
+            self.assertEqual(400, status, body)
+            self.assertIn(message, answer['badRequest']['message'])
+        self.assertEqual([], self.world.casts)
+
+    def test_database_without_our_tables(self):
+        def fail(*_arguments):
+            from trove_ceph import exceptions
+
+            raise exceptions.ServiceUnavailableError('table x: is not there; run "db sync"')
+
+        backup = self.world.add_backup(self.instance, 'taken')
+        self.world.records.find = fail
+        status, body = self.ask('GET', f'/backup_details/{backup.id}')
+        self.assertEqual(503, status)
+        self.assertIn('db sync', body['serviceUnavailable']['message'])

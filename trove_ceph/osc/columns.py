@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values that people read in another form than programs."""
+
+from typing import Any
+
+from cliff import columns
+
+_UNITS = ('B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB')
+
+
+class Bytes(columns.FormattableColumn):
+    """A number of bytes."""
+
+    def human_readable(self) -> str:
+        if self._value is None:
+            return ''
+        value, unit = float(self._value), 0
+        while value >= 1024 and unit < len(_UNITS) - 1:
+            value, unit = value / 1024, unit + 1
+        return f'{value:.4g} {_UNITS[unit]}'
+
+
+class Seconds(columns.FormattableColumn):
+    """A number of seconds."""
+
+    def human_readable(self) -> str:
+        return '' if self._value is None else f'{self._value:.3g} s'
+
+
+class Pairs(columns.FormattableColumn):
+    """A dictionary, of which what is 0 or missing says nothing."""
+
+    def human_readable(self) -> str:
+        shown = (f'{name}={value}' for name, value in (self._value or {}).items() if value)
+        return ', '.join(shown)
+
+
+class Words(columns.FormattableColumn):
+    """A list of words."""
+
+    def human_readable(self) -> str:
+        return ', '.join(self._value or ())
+
+
+class Runs(columns.FormattableColumn):
+    """What a policy did about its instances, a line for each."""
+
+    def human_readable(self) -> str:
+        lines = []
+        for run in self._value or ():
+            line = f'{run["instance_id"]} {run["state"]}, was due {run["due_at"]}'
+            if run['error']:
+                line += f', attempt {run["attempts"]}: {run["error"]}'
+            lines.append(line)
+        return '\n'.join(lines)
+
+
+class Minutes(columns.FormattableColumn):
+    """A number of minutes, in the largest unit that has it whole."""
+
+    def human_readable(self) -> str:
+        for length, unit in ((10080, 'w'), (1440, 'd'), (60, 'h')):
+            if self._value % length == 0:
+                return f'{self._value // length}{unit}'
+        return f'{self._value}m'
+
+
+def of(name: str, value: Any) -> Any:
+    """Return a value of an answer as a command shows it."""
+    if name.endswith('_bytes'):
+        return Bytes(value)
+    if name.endswith('_sec'):
+        return Seconds(value)
+    if name in ('keep', 'verification'):
+        return Pairs(value)
+    if name == 'interval_min':
+        return Minutes(value)
+    if name == 'runs':
+        return Runs(value)
+    return Words(value) if name == 'places' else value

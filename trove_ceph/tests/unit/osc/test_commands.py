@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands, through python-troveclient and Trove's real API."""
+
+import contextlib
+import io
+import json
+import logging
+import subprocess
+import sys
+import tomllib
+import types
+from importlib import metadata
+from pathlib import Path
+
+import fixtures
+import requests
+import webob
+from cliff import app as cliff_app
+from cliff import commandmanager
+from keystoneauth1 import plugin, session
+from osc_lib import exceptions
+from oslotest import base
+from troveclient.v1 import client as trove_client
+
+import trove_ceph
+from trove_ceph.db.policy_model import Keep
+from trove_ceph.osc import client, columns, policies
+from trove_ceph.tests.unit.api import world
+
+GROUP = 'openstack.database.v1'
+CHECKOUT = Path(trove_ceph.__file__).parent.parent
+
+WITHOUT_TROVE = """
+import sys
+for name in ('trove', 'sqlalchemy', 'oslo_config', 'oslo_db', 'oslo_messaging', 'jsonschema'):
+    sys.modules[name] = None
+import trove_ceph.osc.backups, trove_ceph.osc.policies
+print(*(name for name in sys.modules if name.startswith('trove_ceph.')))
+"""
+
+
+def entry_points():
+    """Return the entry points as they are installed from this checkout."""
+    project = tomllib.loads((CHECKOUT / 'pyproject.toml').read_text())['project']
+    return [
+        metadata.EntryPoint(name, value, group)
+        for group, points in project['entry-points'].items()
+        for name, value in points.items()
+    ]
+
+
+class Token(plugin.BaseAuthPlugin):
+    """What Keystone gives: a token, and where Trove is."""
+
+    def __init__(self, project):
+        super().__init__()
+        self._project = project
+
+    def get_headers(self, _session, **_options):
+        return {'X-Auth-Token': 'token'}
+
+    def get_endpoint(self, _session, **_options):
+        return f'http://trove/v1.0/{self._project}'
+
+
+class Adapter(requests.adapters.BaseAdapter):
+    """The network, keystonemiddleware at its end."""
+
+    def __init__(self, api, role):
+        super().__init__()
+        self._api, self._role = api, role
+
+    def send(self, request, **_options):
+        asked = webob.Request.blank(request.path_url, method=request.method)
+        asked.headers.update(request.headers)
+        project = request.path_url.split('/')[2]
+        asked.headers.update(world.headers(project, self._role))
+        if request.body:
+            asked.body = request.body if isinstance(request.body, bytes) else request.body.encode()
+        answer = self._api.serve(asked)
+        response = requests.Response()
+        response.status_code = answer.status_int
+        response.headers.update(answer.headers)
+        response.url, response.request = request.url, request
+        response.raw = io.BytesIO(answer.body)
+        return response
+
+    def close(self):
+        """Nothing is held."""
+
+
+class App(cliff_app.App):
+    """What python-openstackclient is to its commands."""
+
+    def __init__(self, database):
+        manager = commandmanager.CommandManager('none')
+        for point in entry_points():
+            if point.group == GROUP:
+                manager.add_command(point.name.replace('_', ' '), point.load())
+        super().__init__('', '1', manager, stdout=io.StringIO(), stderr=io.StringIO())
+        self.client_manager = types.SimpleNamespace(database=database)
+
+    def configure_logging(self):
+        """Nothing is to be seen of it."""
+
+
+class CommandsTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = self.useFixture(world.World())
+        self.instance = self.world.add_instance()
+
+    def app(self, project=None, role='member'):
+        http = requests.Session()
+        http.mount('http://', Adapter(self.world, role))
+        made = session.Session(Token(project or self.world.project), session=http)
+        return App(trove_client.Client(session=made))
+
+    def run_command(self, line, **options):
+        """Return the status and the output of a command."""
+        app = self.app(**options)
+        try:
+            with (
+                fixtures.FakeLogger('', level=logging.ERROR) as logged,
+                contextlib.redirect_stderr(io.StringIO()),
+            ):
+                status = app.run(['database', 'backup', *line.split()])
+        except SystemExit as ended:
+            # argparse's way to say that the line is wrong.
+            status = ended.code
+        return status, app.stdout.getvalue() + logged.output
+
+    def shown(self, line, **options):
+        status, output = self.run_command(f'{line} -f json', **options)
+        self.assertEqual(0, status, output)
+        return json.loads(output)
+
+    def test_details(self):
+        backup = self.world.add_backup(self.instance, 'taken')
+        (row,) = self.shown('detail list')
+        self.assertEqual((backup.id, 'taken'), (row['ID'], row['State']))
+        self.assertEqual([], self.shown('detail list --state verified'))
+        shown = self.shown(f'detail show {backup.id}')
+        self.assertEqual((1.5, None), (shown['take_sec'], shown['used_bytes']))
+        status, table = self.run_command(f'detail show {backup.id}')
+        self.assertEqual(0, status)
+        self.assertRegex(table, r'take_sec +\| 1.5 s')
+        (row,) = self.shown(f'detail list --long --instance {self.instance.id}')
+        self.assertEqual(self.world.project, row['Project ID'])
+
+    def test_more_than_a_page(self):
+        for _ in range(25):
+            self.world.add_backup(self.instance)
+        self.assertEqual(25, len(self.shown('detail list')))
+        self.assertEqual(22, len(self.shown('detail list --limit 22')))
+
+    def test_copy_and_verify(self):
+        backup = self.world.add_backup(self.instance, 'taken')
+        for verb, key in (('copy', 'copy_wanted_at'), ('verify', 'verify_wanted_at')):
+            self.assertIsNotNone(self.shown(f'{verb} {backup.id}')[key])
+
+    def test_errors_are_told(self):
+        backup = self.world.add_backup(self.instance, 'taking')
+        status, output = self.run_command(f'copy {backup.id}')
+        self.assertEqual(1, status)
+        self.assertIn('it is taking', output)
+        status, output = self.run_command(
+            f'policy create p --instance {self.instance.id} --every 1h'
+        )
+        self.assertEqual(1, status)
+        self.assertIn('keep: nothing would stay', output)
+
+    def test_take(self):
+        shown = self.shown(f'take before --instance {self.instance.id} --quiesce ddl --verify')
+        ((_method, context, _arguments),) = self.world.casts
+        asked = context.notification.payload['trove_ceph']
+        self.assertEqual({'quiesce': 'ddl', 'copy': False, 'verify': True}, asked)
+        self.assertEqual('NEW', shown['status'])
+
+    def test_policies(self):
+        made = self.shown(
+            f'policy create hourly --instance {self.instance.id} --every 6h --at 02:30 '
+            '--timezone Europe/Berlin --keep-last 4 --keep-monthly 12 --copy-every 1'
+        )
+        found = self.world.policies.find(made['id'])
+        self.assertEqual(
+            (360, '02:30', Keep(last=4, monthly=12), 1),
+            (found.interval_min, found.at, found.keep, found.copy_every),
+        )
+        status, table = self.run_command('policy list')
+        self.assertEqual(0, status)
+        self.assertIn('last=4, monthly=12', table)
+        self.assertRegex(table, r'\| 6h +\| 02:30')
+        self.shown('policy set hourly --no-at --keep-last 2 --disable --name other')
+        found = self.world.policies.find(made['id'])
+        self.assertEqual(
+            ('other', None, 2, 12, False),
+            (found.name, found.at, found.keep.last, found.keep.monthly, found.enabled),
+        )
+        self.shown('policy set other --enable')
+        self.assertIsNotNone(self.shown('policy run other')['run_wanted_at'])
+        self.assertEqual([], self.shown('policy show other')['runs'])
+        self.assertEqual((0, ''), self.run_command('policy delete other'))
+        self.assertEqual([], self.shown('policy list'))
+
+    def test_policies_of_operators(self):
+        target = f'tier-{self.world.project}'
+        self.shown(f'policy create p --tier {target} --every 1d --keep-daily 7', role='admin')
+        status, output = self.run_command(f'policy create p --tier {target} --every 1d')
+        self.assertEqual(1, status)
+        self.assertIn('backup_policy:operate', output)
+        status, _output = self.run_command('policy create p --every 1d', role='admin')
+        self.assertEqual(2, status)
+        self.shown('policy create p --datastore mysql --every 1d --keep-last 7', role='admin')
+        # Of two of one name, neither.
+        status, output = self.run_command('policy show p', role='admin')
+        self.assertEqual(1, status)
+        self.assertIn('2 backup policies are named p', output)
+
+    def test_several_are_deleted_as_far_as_it_goes(self):
+        self.shown(f'policy create p --instance {self.instance.id} --every 1h --keep-last 1')
+        status, output = self.run_command('policy delete gone p')
+        self.assertEqual(1, status)
+        self.assertIn('gone: no backup policy is named gone', output)
+        self.assertEqual([], self.world.policies.all())
+
+    def test_nothing_to_change(self):
+        status, output = self.run_command('policy set p')
+        self.assertEqual(1, status)
+        self.assertIn('nothing to change', output)
+
+    def test_help(self):
+        for point in entry_points():
+            if point.group == GROUP:
+                parser = point.load()(self.app(), None).get_parser('openstack x')
+                text = parser.format_help()
+                self.assertGreater(len(parser.description), 40, point.name)
+                self.assertNotIn('\\b', text)
+                for action in parser._actions:
+                    self.assertTrue(action.help, (point.name, action.dest))
+
+
+class WaitingTest(base.BaseTestCase):
+    """Waiting, for what others do meanwhile."""
+
+    def setUp(self):
+        super().setUp()
+        self.world = self.useFixture(world.World())
+        self.instance = self.world.add_instance()
+        self.backup = self.world.add_backup(self.instance, 'taken')
+        self.now = 0
+        self.later = []
+        clock = types.SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.osc.client.time', clock))
+        http = requests.Session()
+        http.mount('http://', Adapter(self.world, 'member'))
+        made = session.Session(Token(self.world.project), session=http)
+        self.api = client.Api(trove_client.Client(session=made))
+
+    def sleep(self, seconds):
+        self.now += seconds
+        if self.later:
+            self.later.pop(0)()
+
+    def failure(self, wait, timeout_sec=60):
+        error = self.assertRaises(exceptions.CommandError, wait, self.backup.id, timeout_sec)
+        return str(error)
+
+    def test_copies(self):
+        kept = self.world.records
+        self.api.copy(self.backup.id)
+        self.later = [lambda: None, lambda: kept.copies.note_copied(self.backup.id, 4096, 1.0)]
+        shown = self.api.wait_until_copied(self.backup.id, 60)
+        self.assertEqual(('copied', 4096), (shown['state'], shown['moved_bytes']))
+        # One that is there is not waited for.
+        self.assertEqual(10, self.now)
+        self.api.copy(self.backup.id)
+        self.api.wait_until_copied(self.backup.id, 0)
+
+    def test_copy_that_is_given_up(self):
+        self.api.copy(self.backup.id)
+        self.later = [lambda: self.world.records.wishes.want_no_copy(self.backup.id)]
+        self.assertIn('was not copied', self.failure(self.api.wait_until_copied))
+
+    def test_time_that_is_over(self):
+        self.api.copy(self.backup.id)
+        failure = self.failure(self.api.wait_until_copied)
+        self.assertIn('is still taken after 60 s', failure)
+        self.assertEqual(60, self.now)
+
+    def test_verifications(self):
+        copies = self.world.records.copies
+        for later, state in (
+            (lambda: copies.note_verified(self.backup.id, 'uuid:1-2', {}, 1.0), 'verified'),
+            (lambda: copies.note_damaged(self.backup.id, {}, 1.0, 'corrupt page'), 'damaged'),
+        ):
+            self.api.verify(self.backup.id)
+            self.later = [later]
+            if state == 'verified':
+                shown = self.api.wait_until_verified(self.backup.id, 60)
+                self.assertEqual('verified', shown['state'])
+            else:
+                failure = self.failure(self.api.wait_until_verified)
+                self.assertIn('is damaged: corrupt page', failure)
+
+    def test_backups(self):
+        row = self.world.add_backup(self.instance, 'taking')
+        self.backup = row
+        self.later = [lambda: row.update(state='COMPLETED')]
+        self.assertEqual('COMPLETED', self.api.wait_until_taken(row.id, 60)['status'])
+        row.update(state='FAILED')
+        self.world.records.note_failed(row.id, 'the guest agent is down')
+        self.assertIn('the guest agent is down', self.failure(self.api.wait_until_taken))
+
+
+class EntryPointsTest(base.BaseTestCase):
+    def test_all_can_be_loaded(self):
+        for point in entry_points():
+            if point.group in (GROUP, 'trove.api.extensions', 'oslo.policy.policies'):
+                self.assertTrue(callable(point.load()), point.name)
+
+    def test_none_is_a_command_of_others(self):
+        ours = {point.name for point in entry_points() if point.group == GROUP}
+        self.assertEqual(11, len(ours))
+        for point in metadata.entry_points(group=GROUP):
+            if not point.value.startswith('trove_ceph.'):
+                self.assertNotIn(point.name, ours)
+
+    def test_nothing_of_trove_is_needed(self):
+        """The commands are for machines of tenants."""
+        result = subprocess.run(
+            [sys.executable, '-W', 'ignore', '-c', WITHOUT_TROVE],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(0, result.returncode, result.stderr)
+        outside = [one for one in result.stdout.split() if not one.startswith('trove_ceph.osc')]
+        self.assertEqual([], outside)
+
+
+class ValuesTest(base.BaseTestCase):
+    def test_intervals(self):
+        for text, minutes in (('90', 90), ('15m', 15), ('6h', 360), ('1d', 1440), ('2w', 20160)):
+            self.assertEqual(minutes, policies.interval(text))
+            self.assertEqual(minutes, policies.interval(columns.Minutes(minutes).human_readable()))
+        for text in ('', 'h', '1y', '-1h', '1.5h'):
+            self.assertRaises(ValueError, policies.interval, text)
+
+    def test_what_people_read(self):
+        for value, text in (
+            (columns.Bytes(None), ''),
+            (columns.Bytes(512), '512 B'),
+            (columns.Bytes(1610612736), '1.5 GiB'),
+            (columns.Seconds(1.2345), '1.23 s'),
+            (columns.Pairs({'last': 3, 'daily': 0}), 'last=3'),
+            (columns.Words(['source', 'vault']), 'source, vault'),
+        ):
+            self.assertEqual(text, value.human_readable())

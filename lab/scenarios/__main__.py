@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 
-from scenarios import leftovers, report, selection, stream
+from scenarios import leftovers, nobody, report, selection, stream
 
 
 def main(argv=None) -> int:
@@ -53,7 +53,10 @@ def _scenarios(root, args):
         outcome.interrupted = True
     report.save(log, outcome)
     print(report.render(outcome, log))
-    return 0 if outcome.good() else 1
+    left = '' if outcome.interrupted else nobody.find(root)
+    if left:
+        print(f'scenario: this belongs to nobody:\n{left}', file=sys.stderr)
+    return 0 if outcome.good() and not left else 1
 
 
 def _run(command, workspace, environ, outcome, kept):

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a run of the scenarios leaves anything that belongs to nobody."""
+
+import fixtures
+from scenarios import nobody
+
+from trove_ceph.tests.unit.lab import test_scenarios
+
+# Finds something the first few times.
+_MANAGE = """#!/bin/sh
+echo "$*" >>{record}
+[ "$(wc -l <{record})" -gt {times} ] && exit 0
+echo image vault/x belongs to nobody
+exit 1
+"""
+
+
+class NobodyTest(test_scenarios.RunTestCase):
+    def setUp(self):
+        super().setUp()
+        self.record = self.root / 'record'
+        self.waited = 0
+
+    def install(self, times, manager='trove_ceph.taskmanager.manager.Manager'):
+        config = self.root / 'etc' / 'trove-taskmanager.conf'
+        config.write_text(f'[DEFAULT]\ntaskmanager_manager = {manager}\n')
+        program = self.root / 'venv' / 'bin' / 'trove-ceph-manage'
+        program.parent.mkdir(parents=True)
+        program.write_text(_MANAGE.format(record=self.record, times=times))
+        program.chmod(0o755)
+
+    def find(self):
+        def sleep(seconds):
+            self.waited += seconds
+
+        return nobody.find(self.root, sleep)
+
+    def test_nothing(self):
+        self.install(times=0)
+        self.assertEqual(('', 0), (self.find(), self.waited))
+        words = self.record.read_text().split()
+        self.assertEqual(['gc', 'list', '--min-age-hours=0'], words[:3])
+        self.assertIn(f'--config-file={self.root}/etc/trove/trove.conf', words)
+
+    def test_what_is_still_going_is_waited_for(self):
+        self.install(times=3)
+        self.assertEqual(('', 3 * nobody.POLL_SEC), (self.find(), self.waited))
+
+    def test_what_stays_is_told(self):
+        self.install(times=1000)
+        self.assertIn('vault/x belongs to nobody', self.find())
+        self.assertEqual(nobody.PATIENCE_SEC, self.waited)
+
+    def test_nobody_is_asked_where_somebody_else_takes_backups(self):
+        self.assertEqual('', self.find())
+        self.install(times=1000, manager='trove.taskmanager.manager.Manager')
+        self.assertEqual('', self.find())
+        self.assertFalse(self.record.exists())
+
+    def test_a_run_that_leaves_something_fails(self):
+        self.install(times=1000)
+        self.tempest('success')
+        find = nobody.find
+        patch = fixtures.MonkeyPatch(
+            'scenarios.nobody.find', lambda root: find(root, lambda seconds: None)
+        )
+        self.useFixture(patch)
+        code, output = self.run_scenarios()
+        self.assertEqual(1, code)
+        self.assertIn('vault/x belongs to nobody', output)

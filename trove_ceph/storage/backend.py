@@ -196,8 +196,6 @@ class Backend(abc.ABC):
             ends the work as ``cancel`` does. Called in any thread
         :param cancel: once set, the work ends soon
         :raises CanceledError: it was asked to end before it was done
-        :raises BusyError: an earlier attempt has to be mended first, and a client holds the image
-            exclusively
         """
 
     @abc.abstractmethod

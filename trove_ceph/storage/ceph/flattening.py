@@ -57,7 +57,6 @@ class Flattening:
         """Do it.
 
         :raises CanceledError: it was called off
-        :raises BusyError: it must be mended, and a client holds it exclusively
         """
         while True:
             self._is_silent = False

@@ -60,9 +60,12 @@ class DatabaseTest(base.BaseTroveTest):
         backup_id=None,
         replica_of=None,
         create_user=True,
-        volume_size_gib=None,
+        volume=None,
     ):
-        """Ask for an instance of this class's volume type; it is deleted with the class."""
+        """Ask for an instance of this class's volume type; it is deleted with the class.
+
+        :param volume: another ``size`` in GiB, or another ``type``
+        """
         body = {
             'name': name or cls.get_resource_name('instance'),
             'nics': [{'net-id': cls.private_network}],
@@ -71,7 +74,7 @@ class DatabaseTest(base.BaseTroveTest):
         if replica_of:
             body['replica_of'] = replica_of
         else:
-            body |= cls._what_to_create(datastore_version, volume_size_gib)
+            body |= cls._what_to_create(datastore_version, volume or {})
             if create_user:
                 schema = {'name': database}
                 user = {'name': username, 'password': password, 'databases': [schema]}
@@ -88,7 +91,7 @@ class DatabaseTest(base.BaseTroveTest):
         return instance
 
     @classmethod
-    def _what_to_create(cls, datastore_version, volume_size_gib):
+    def _what_to_create(cls, datastore_version, volume):
         options = CONF.trove_ceph
         version = datastore_version or CONF.database.default_datastore_versions.get(cls.datastore)
         datastore = {'type': cls.datastore}
@@ -97,10 +100,7 @@ class DatabaseTest(base.BaseTroveTest):
         return {
             'datastore': datastore,
             'flavorRef': options.flavor_id or CONF.database.flavor_id,
-            'volume': {
-                'size': volume_size_gib or options.volume_size_gib,
-                'type': cls.volume_type,
-            },
+            'volume': {'size': options.volume_size_gib, 'type': cls.volume_type} | volume,
         }
 
     def setUp(self):

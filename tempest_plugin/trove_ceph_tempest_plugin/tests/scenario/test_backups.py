@@ -6,6 +6,7 @@ import time
 from tempest import config
 from tempest.lib import decorators, exceptions
 
+from trove_ceph_tempest_plugin import placement, traces
 from trove_ceph_tempest_plugin.tests import base
 from trove_ceph_tempest_plugin.tests.scenario import backup
 
@@ -69,7 +70,7 @@ class TestBackups(backup.BackupTestCase):
         size = self._volume_of(self.instance_id)['size'] + 1
         total = self._volume_of(self.instance_id)['total']
 
-        restored_id = self._restore(taken, volume_size_gib=size)
+        restored_id = self._restore(taken, volume={'size': size})
 
         restored = self.database_of(restored_id)
         self.assertEqual(kept, self.rows(restored))
@@ -80,6 +81,30 @@ class TestBackups(backup.BackupTestCase):
         self.assertNotEqual(*uuids)
         self._delete_instance(restored_id)
         self.backups.delete(taken['id'])
+
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a018')
+    def test_restore_to_another_type(self):
+        """The restored volume is another back end's, and leaves nothing there."""
+        _, *others = CONF.trove_ceph.volume_types
+        if not others:
+            raise self.skipException('[trove_ceph] volume_types has one only')
+        kept = self.write_rows()
+        taken = self.take('to-move')
+
+        restored_id = self._restore(taken, volume={'type': others[0]})
+
+        self.assertEqual(kept, self.rows(self.database_of(restored_id)))
+        place = placement.parse(CONF.trove_ceph.placement).get(others[0])
+        pool = place.pool if place else ''
+        cluster = self.cluster if place else None
+        restored = traces.Traces(self.os_admin, self.admin_client, restored_id, cluster, pool)
+        if cluster:
+            self.assertIsNotNone(cluster.find_image(pool, f'volume-{restored.volume_id}'))
+        # It may be reading from the backup still.
+        self.backups.delete(taken['id'])
+        self.assertEqual(kept, self.rows(self.database_of(restored_id)))
+        self._delete_instance(restored_id)
+        self.assertEqual([], self._wait_until_gone(restored.left))
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a017')
     def test_survives_its_instance(self):

@@ -67,7 +67,8 @@ class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
         self.break_off(clone)
         self.storage.flatten(clone)
         self.assert_whole(clone)
-        self.assertTrue(self.content(clone.snapshot('before')) == self.expected)
+        is_same = self.content(clone.snapshot('before')) == self.expected
+        self.assertTrue(is_same, 'the snapshot has lost data')
 
     def test_librbd_alone_loses_it(self):
         """Also after the map was rebuilt, which leaves such marks."""

@@ -78,6 +78,42 @@ class Backups:
         )
         return self.details(backup_id)
 
+    def create_policy(self, name: str, instance_id: str, **wanted: Any) -> str:
+        """Have an instance backed up by a policy, and return the policy's id."""
+        body = {'name': name, 'scope': 'instance', 'target': instance_id, **wanted}
+        made = self._trove.create_resource(
+            'backup_policies', {'backup_policy': body}, expected_status_code=201
+        )
+        return made['backup_policy']['id']
+
+    def run_policy(self, policy_id: str) -> None:
+        """Have a policy take a backup now."""
+        path = f'backup_policies/{policy_id}/run'
+        self._trove.create_resource(path, {}, expected_status_code=202)
+
+    def delete_policy(self, policy_id: str) -> None:
+        """Delete a policy, if it is there; the backups stay."""
+        self._trove.delete_resource('backup_policies', policy_id, ignore_notfound=True)
+
+    def wait_for_one_of(self, policy_id: str, instance_id: str, but: str = '') -> str:
+        """Wait until a policy has taken a backup and keeps no other, and return its id.
+
+        :param but: a backup that it is not
+        """
+        found: list[str] = []
+
+        def is_kept() -> bool:
+            listed = self._trove.list_resources('backup_details', instance_id=instance_id)
+            found[:] = [
+                one['id']
+                for one in listed['backup_details']
+                if one['policy_id'] == policy_id and one['status'] == COMPLETED
+            ]
+            return len(found) == 1 and but not in found
+
+        self._wait(f'a backup by policy {policy_id}', is_kept)
+        return found[0]
+
     def delete(self, backup_id: str) -> None:
         """Delete a backup, if it is there, and wait until it is shown no more."""
         self._trove.delete_resource('backups', backup_id, ignore_notfound=True)

@@ -2,6 +2,7 @@
 """What a backup is for: copies that are known to restore, and databases made of them."""
 
 import time
+import uuid
 
 from tempest import config
 from tempest.lib import decorators, exceptions
@@ -60,6 +61,25 @@ class TestBackups(backup.BackupTestCase):
         self.assertEqual((True, 1), (bool(verified['gtid_executed']), is_part))
         figures = ('used_bytes', 'moved_bytes', 'copy_sec', 'verify_sec', 'verification')
         self.record(name, {figure: verified[figure] for figure in figures})
+
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a019')
+    def test_policy(self):
+        """A policy takes a backup at once, another when it is asked to, and keeps the last."""
+        self.require_backups(details=True)
+        policy_id = self.backups.create_policy(
+            f'policy-{uuid.uuid4().hex}', self.instance_id, interval_min=1440, keep={'last': 1}
+        )
+        self.addCleanup(self.backups.delete_policy, policy_id)
+        began = time.monotonic()
+        first = self.backups.wait_for_one_of(policy_id, self.instance_id)
+        took = round(time.monotonic() - began, 1)
+        self.backups.run_policy(policy_id)
+        second = self.backups.wait_for_one_of(policy_id, self.instance_id, but=first)
+        self.record('policy', {'seconds_to_first': took})
+        self.assertRaises(exceptions.NotFound, self.backups.show, first)
+
+        self.backups.delete_policy(policy_id)
+        self.backups.delete(second)
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a016')
     def test_restore_to_a_larger_volume(self):

@@ -26,9 +26,11 @@ class FakeTrove:
             return {'backup_detail': found}
         return {'backup': {'id': backup_id, 'status': found}}
 
-    def list_resources(self, kind, **filters):
+    def list_resources(self, kind, **_filters):
         if not self._has_extension:
             raise exceptions.NotFound(kind)
+        listed = self._details.pop(0) if len(self._details) > 1 else self._details[0]
+        return {kind: listed}
 
     def create_resource(self, path, body, expected_status_code):
         self.asked.append((path, body, expected_status_code))
@@ -80,6 +82,21 @@ class BackupsTest(base.BaseTestCase):
         self.assertEqual('b-1', made)
         body = {'backup_detail': {'instance': 'i-1', 'name': 'nightly', 'quiesce': 'ddl'}}
         self.assertEqual([('backup_details', body, 202)], trove.asked)
+
+    def test_what_a_policy_keeps_is_waited_for(self):
+        def taken(backup_id, policy_id='p-1', status='COMPLETED'):
+            return {'id': backup_id, 'policy_id': policy_id, 'status': status}
+
+        by_hand = taken('b-9', policy_id=None)
+        listed = [
+            [by_hand, taken('b-1')],
+            [by_hand, taken('b-1'), taken('b-2', status='BUILDING')],
+            [by_hand, taken('b-1'), taken('b-2')],
+            [by_hand, taken('b-2')],
+        ]
+        asked = backups.Backups(FakeTrove(details=listed), 60)
+        self.assertEqual('b-1', asked.wait_for_one_of('p-1', 'i-1'))
+        self.assertEqual('b-2', asked.wait_for_one_of('p-1', 'i-1', but='b-1'))
 
     def test_delete_waits_until_it_is_gone(self):
         trove = FakeTrove('DELETE_WAIT', 'DELETE_WAIT', None)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may do what: defaults, which operators change in Trove's policy file."""
 
+from typing import Any
+
 from oslo_policy import policy as oslo_policy
 
 _BASE = '/v1.0/{account_id}'
@@ -13,7 +15,7 @@ _ADMIN = 'rule:admin'
 def _rule(
     name: str, check: str, description: str, method: str, path: str
 ) -> oslo_policy.DocumentedRuleDefault:
-    operations = [{'method': method, 'path': path}]
+    operations: Any = [{'method': method, 'path': path}]
     return oslo_policy.DocumentedRuleDefault(name, check, description, operations)
 
 

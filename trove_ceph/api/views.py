@@ -97,4 +97,4 @@ def run(run: Run) -> Mapping[str, Any]:
 
 
 def _moment(moment: datetime.datetime | None) -> str | None:
-    return moment and f'{moment.replace(tzinfo=None).isoformat()}Z'
+    return None if moment is None else f'{moment.replace(tzinfo=None).isoformat()}Z'

@@ -119,7 +119,7 @@ class CreatePolicy(Teaching, command.ShowOne):
     """Create a policy: when backups are taken, and how many of them stay
 
     A policy deletes those backups that a policy had taken and none of its rules keeps, and no
-    others. The last good backup and the last verified one always stay.
+    others. The last good backup, the last copied and the last verified one always stay.
 
     An instance has one policy: its own, or else that of its version of the datastore, of its
     datastore, or of its tier. Policies for those three are for administrators.

@@ -38,7 +38,7 @@ class TierFinder:
             if tier.volume_type
         }
         types = {one.id: one.volume_id and self._type_of(one.volume_id) for one in instances}
-        return {one: names[found] for one, found in types.items() if found in names}
+        return {one: names[found] for one, found in types.items() if found and found in names}
 
     def _type_of(self, volume_id: str) -> str | None:
         now = self._clock()

@@ -20,8 +20,9 @@ class Candidate:
 
     :param number: grows from backup to backup
     :param taken_at: in UTC, and of no zone
-    :param is_under_way: it is being taken
+    :param is_under_way: it is being taken, copied or verified
     :param is_good: it is there, and nothing is known against it
+    :param is_copied: it is in the vault as well
     :param is_verified: a server was started from it
     """
 
@@ -30,6 +31,7 @@ class Candidate:
     taken_at: datetime.datetime
     is_under_way: bool = False
     is_good: bool = True
+    is_copied: bool = False
     is_verified: bool = False
 
 
@@ -38,8 +40,8 @@ def expired(
 ) -> list[str]:
     """Return which backups stay no longer, the oldest first.
 
-    What is never returned, whatever ``keep`` says: the last good backup, the last one that is
-    verified, any that is being taken, and the last one that has ended, however it did.
+    What is never returned, whatever ``keep`` says: the last good backup, the last ones that are
+    copied and verified, any that is worked on, and the last one that has ended, however it did.
 
     :param timezone: where days, weeks and months begin
     """
@@ -49,6 +51,7 @@ def expired(
     kept = [one for one in ordered if one.is_under_way]
     kept += ended[:1]
     kept += good[: max(1, keep.last)]
+    kept += [one for one in good if one.is_copied][:1]
     kept += [one for one in good if one.is_verified][:1]
     here = schedule.zone(timezone)
     for count, period in (
@@ -58,7 +61,7 @@ def expired(
         (keep.monthly, _month),
     ):
         # What a clock dated ahead belongs to the present, and takes no place of its own.
-        latest = {}
+        latest: dict[Hashable, Candidate] = {}
         for one in good:
             latest.setdefault(period(min(one.taken_at, now), here), one)
         kept += list(latest.values())[:count]

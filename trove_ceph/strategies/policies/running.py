@@ -8,7 +8,8 @@ anybody is asked for it: whatever is interrupted, the backup is found by its nam
 import dataclasses
 import datetime
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from oslo_log import log as logging
 
@@ -63,7 +64,13 @@ def _due(
         return None
 
 
-def _try(what, tools, policy, instance, *rest) -> None:
+def _try(
+    what: Callable[..., None],
+    tools: Tools,
+    policy: Policy | None,
+    instance: model.Instance,
+    *rest: Any,
+) -> None:
     try:
         what(tools, policy, instance, *rest)
     except Exception as error:
@@ -71,11 +78,11 @@ def _try(what, tools, policy, instance, *rest) -> None:
 
 
 def _choose(
-    tools: Tools, policies: Sequence[Policy], instances: Sequence[model.Instance]
+    tools: Tools, policies: Sequence[Policy], instances: Collection[model.Instance]
 ) -> Mapping[str, Policy]:
     """Return the policy of each instance that has one, by the instance's id."""
     by_target = choosing.index(policies)
-    tiers = {}
+    tiers: dict[str, str] = {}
     if any(one.scope is Scope.TIER for one in policies):
         tiers = tools.tiers(instances)
     chosen = {}
@@ -206,8 +213,10 @@ def _candidate(
         backup.backup_id,
         backup.number,
         backup.taken_at,
-        is_under_way=seen.is_running,
-        is_good=seen.is_completed and state is not None and state.is_complete,
+        # Whatever takes longer than the interval would never be done otherwise.
+        is_under_way=seen.is_running or (record is not None and record.worker is not None),
+        is_good=seen.is_completed and (state is None or state.is_complete),
+        is_copied=record is not None and record.copied_at is not None,
         is_verified=state is db_model.State.VERIFIED,
     )
 

@@ -26,21 +26,21 @@ def due(
 
     :param run: the last one
     """
+    if run is not None and run.state.is_under_way:
+        return None
     slot = _latest(policy, instance_id, now)
     wanted = policy.run_wanted_at
     if wanted is not None and wanted <= now:
         slot = max(slot, wanted)
-    if run is None:
-        # Whoever chose a time of day does not want the first backup at another.
-        return slot if policy.at is None or slot > policy.created_at else None
-    if run.state.is_under_way:
-        return None
-    if run.state is RunState.FAILED:
+    if run is not None and run.state is RunState.FAILED:
         was_asked_for = wanted is not None and run.due_at < wanted <= now
         return slot if was_asked_for or _may_retry(run, now) else None
+    if policy.at is not None and slot <= policy.created_at:
+        # Whoever chose a time of day does not want the first backup at another.
+        return None
     # What is due for a time that is far ahead was begun by a clock that was wrong.
-    is_wrong = run.due_at > now + max(policy.interval, DAY)
-    return slot if slot > run.due_at or is_wrong else None
+    is_new = run is None or run.due_at > now + max(policy.interval, DAY)
+    return slot if is_new or slot > run.due_at else None
 
 
 def retry_at(attempts: int, now: datetime.datetime) -> datetime.datetime:

@@ -83,6 +83,7 @@ class FakeTrove:
                 else:
                     one['state'] = 'COMPLETED'
                     kept.note_taken(backup_id, 's', 'c', 1.0)
+                kept.release(backup_id)
 
     def of(self, instance_id='one'):
         return [one for one in self.backups.values() if one['instance_id'] == instance_id]

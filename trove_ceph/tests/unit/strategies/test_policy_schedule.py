@@ -86,6 +86,12 @@ class ScheduleTest(base.BaseTestCase):
         wanted = policy(1440, at='02:30', created_at=made)
         self.assertEqual([at('2026-03-02T02:30')], run_through(wanted, made, made + DAY))
 
+    def test_other_policy_waits_for_its_time(self):
+        made = at('2026-03-01T12:00')
+        wanted = policy(1440, at='02:30', created_at=made)
+        run = done(made - 2 * DAY)
+        self.assertEqual([at('2026-03-02T02:30')], run_through(wanted, made, made + DAY, run=run))
+
     def test_several_times_a_day_from_a_time(self):
         wanted = policy(360, at='05:00')
         taken = run_through(wanted, at('2026-03-01T05:00'), at('2026-03-02T05:01'))

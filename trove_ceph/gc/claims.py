@@ -72,6 +72,11 @@ class Claims:
             or (backup is not None and not backup.is_deleted)
         )
 
+    def has_volume(self, instance_id: str) -> bool:
+        """Whether an instance has a volume, so that nobody is about to make it one."""
+        found = self._trove.find_instance(instance_id)
+        return found is not None and not found.is_deleted and found.volume_id is not None
+
     def is_known(self, owner_id: str) -> bool:
         """Whether our Trove has or had an instance or a backup of an id."""
         return owner_id in self.backups or any(self._find(owner_id))

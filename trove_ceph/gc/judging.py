@@ -124,6 +124,9 @@ class Judge:
     def _reason(self, name: names.Name) -> str | None:
         if name.kind == 'check':
             return _NO_INSPECTION
+        if name.kind == 'restore' and self._claims.has_volume(name.id):
+            # It would be Cinder's by now, by another name.
+            return f'instance {name.id} has another volume'
         if self._claims.is_alive(name.id):
             return None
         return f'there is no instance and no backup {name.id}'

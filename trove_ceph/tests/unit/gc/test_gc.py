@@ -96,6 +96,14 @@ class FindTest(base.BaseTestCase):
         self.world.storage.create_snapshot(left)
         self.assertEqual([(Kind.SNAPSHOT, str(left))], self.world.found())
 
+    def test_a_volume_that_is_being_made(self):
+        image = self.world.make_image('restore', self.world.instance.id)
+        self.assertEqual(
+            f'instance {self.world.instance.id} has another volume', self.only().reason
+        )
+        self.world.instance.update(volume_id=None)
+        self.assertEqual([], self.world.found(), image)
+
     def test_a_snapshot_that_was_made_twice(self):
         backup = self.world.take_backup()
         left = self.world.volume_image.snapshot(names.snapshot_name('backup', backup))

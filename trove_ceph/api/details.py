@@ -41,7 +41,7 @@ class DetailsController(boundary.Controller):
         filters = {'deleted': False} | ({} if everybody else {'tenant_id': context.project_id})
         if req.GET.get('instance_id'):
             filters['instance_id'] = req.GET['instance_id']
-        rows = sorted(
+        rows: Sequence[Any] = sorted(
             backup_models.DBBackup.find_all(**filters),
             key=lambda row: (row.created, row.id),
             reverse=True,

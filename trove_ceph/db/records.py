@@ -37,7 +37,7 @@ class Records:
     def find(self, backup_id: str) -> model.Backup | None:
         with self._transactions.reading() as session:
             row = session.get(tables.Backup, backup_id)
-            return row and row.as_model()
+            return None if row is None else row.as_model()
 
     def get(self, backup_id: str) -> model.Backup:
         """Return a backup.

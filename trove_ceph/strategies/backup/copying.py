@@ -85,7 +85,7 @@ class Copying:
         plan = _plan(self._tools, record)
         assert record.place is not None
         place = plan.image.snapshot(record.place.name)
-        base_id = plan.base and plan.base.backup_id
+        base_id = plan.base.backup_id if plan.base else None
         if (record.copy, record.copy_base_id) == (place, base_id):
             return
         (LOG.warning if plan.because else LOG.info)(
@@ -101,10 +101,8 @@ class Copying:
         if record.copied_at is not None:
             return
         assert record.place is not None and record.copy is not None
-        since = None
-        if record.copy_base_id is not None:
-            base = self._records.get(record.copy_base_id)
-            since = base.place and base.place.name
+        base = self._records.get(record.copy_base_id) if record.copy_base_id else None
+        since = base.place.name if base and base.place else None
         work = job.Copy(record.place, record.copy.of, since)
         try:
             self._report = jobs.run(self._tools, self._backup_id, 'copy', work)
@@ -211,7 +209,9 @@ def _find_obstacle(
     if own is None or found.snapshot_id > own.snapshot_id:
         return 'was taken later'
     facts = vault.find_facts(tools, base.copy.of)
-    origin = facts and storage_copying.complete_copies(facts).get(base.copy.name)
-    if not origin or (origin.image_id, origin.snapshot_id) != (source.image_id, found.snapshot_id):
+    complete = storage_copying.complete_copies(facts) if facts else {}
+    origin = complete.get(base.copy.name)
+    expected = source.image_id, found.snapshot_id
+    if origin is None or (origin.image_id, origin.snapshot_id) != expected:
         return 'has no complete copy any more'
     return None

@@ -270,6 +270,20 @@ class TakingTest(base.BaseTestCase):
         record = self.world.records.get(self.backup.id)
         self.assertEqual((State.TAKEN, None), (record.state, record.worker))
 
+    def test_killed_at_the_very_end(self):
+        """What Trove shows as complete is so in our record soon, and never the other way round."""
+        note = self.world.records.note_taken
+
+        def die(*_arguments, **_options):
+            raise interruption.Kill
+
+        self.world.records.note_taken = die
+        self.assertRaises(interruption.Kill, self.take)
+        self.world.records.note_taken = note
+        resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5))
+        self.assertEqual(State.TAKEN, self.world.records.get(self.backup.id).state)
+        self.assertEqual(BackupState.COMPLETED, trove_database.backup(self.backup.id).state)
+
     def test_instance_that_was_deleted_after_an_interruption(self):
         for event in ('cinder POST', 'storage create_snapshot'):
             backup = self.world.add_backup()

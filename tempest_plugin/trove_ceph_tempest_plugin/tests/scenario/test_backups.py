@@ -87,10 +87,14 @@ class TestBackups(backup.BackupTestCase):
         kept = self.write_rows()
         taken = self.take('to-restore')
         self.write_rows()
-        size = self._volume_of(self.instance_id)['size'] + 1
-        total = self._volume_of(self.instance_id)['total']
+        volume = self._volume_of(self.instance_id)
+        size, total = volume['size'] + 1, volume['total']
+        if volume['size'] > 1:
+            self.assertRaises(
+                exceptions.Forbidden, self._ask_for, taken, {'size': volume['size'] - 1}
+            )
 
-        restored_id = self._restore(taken, volume={'size': size})
+        restored_id = self._restore(taken, {'size': size})
 
         restored = self.database_of(restored_id)
         self.assertEqual(kept, self.rows(restored))
@@ -111,7 +115,7 @@ class TestBackups(backup.BackupTestCase):
         kept = self.write_rows()
         taken = self.take('to-move')
 
-        restored_id = self._restore(taken, volume={'type': others[0]})
+        restored_id = self._restore(taken, {'type': others[0]})
 
         self.assertEqual(kept, self.rows(self.database_of(restored_id)))
         place = placement.parse(CONF.trove_ceph.placement).get(others[0])
@@ -148,10 +152,13 @@ class TestBackups(backup.BackupTestCase):
         self.record('deletion', {'seconds': round(time.monotonic() - began, 1)})
         self.assertEqual([], left)
 
-    def _restore(self, taken, **wanted):
+    def _ask_for(self, taken, volume):
+        return self.create_instance(backup_id=taken['id'], create_user=False, volume=volume)
+
+    def _restore(self, taken, volume=None):
         """Make a database of a backup, which has the users of the backup, and return its id."""
         began = time.monotonic()
-        made = self.create_instance(backup_id=taken['id'], create_user=False, **wanted)
+        made = self._ask_for(taken, volume)
         self.wait_for_instance_status(
             made['id'],
             expected_op_status=['HEALTHY'],

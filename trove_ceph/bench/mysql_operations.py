@@ -175,7 +175,7 @@ class Operations:
     @contextlib.contextmanager
     def _cursor(self, user: str, password: str) -> Iterator[Any]:
         address = self._address
-        place = (
+        place: dict[str, Any] = (
             {'unix_socket': address.unix_socket}
             if address.unix_socket
             else {'host': address.host, 'port': address.port}

@@ -65,6 +65,10 @@ class Records:
         """List the backups of a volume, the latest first."""
         return self._list(tables.Backup.volume_id == volume_id)
 
+    def with_snapshot(self, cinder_snapshot_id: str) -> list[model.Backup]:
+        """List the backups that a snapshot of Cinder's is, or was: one at most."""
+        return self._list(tables.Backup.cinder_snapshot_id == cinder_snapshot_id)
+
     def in_vault(self, pool: str, image: str) -> list[model.Backup]:
         """List the backups with a copy in one image of a vault, the latest first."""
         return self._list(tables.Backup.vault_pool == pool, tables.Backup.vault_image == image)

@@ -56,7 +56,7 @@ class DetailsTest(base.BaseTestCase):
         self.assertEqual(('uuid:1-7', 4096), (shown['gtid_executed'], shown['used_bytes']))
         self.assertEqual(3, shown['verification']['tables'])
 
-    def test_nobody_sees_anothers(self):
+    def test_nobody_sees_foreign(self):
         backup = self.world.add_backup(self.instance, 'taken')
         for method, path in (
             ('GET', ''),
@@ -171,8 +171,8 @@ class DetailsTest(base.BaseTestCase):
         self.assertEqual(Request(), trove_backups.request_of(context))
 
     def test_what_cannot_be_taken(self):
-        anothers = self.world.add_instance(self.world.other)
-        self.assertEqual(404, self.take(instance=anothers.id)[0])
+        foreign = self.world.add_instance(self.world.other)
+        self.assertEqual(404, self.take(instance=foreign.id)[0])
         for wanted, message in (
             ({'quiesce': 'deep'}, 'backup_detail.quiesce: must be one of none, ddl, freeze'),
             ({'instance': 'shop'}, "backup_detail.instance: must be an instance's id"),

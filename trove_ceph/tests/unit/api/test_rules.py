@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may do what, as operators find it and change it."""
+
+from pathlib import Path
+
+from oslo_policy import policy as oslo_policy
+from oslotest import base
+from trove.common import policy as trove_policy
+
+import trove_ceph
+from trove_ceph.api import rules
+from trove_ceph.tests.unit.api import world
+
+PAGE = Path(trove_ceph.__file__).parent.parent / 'doc/source/admin/backup-policies.rst'
+
+
+class RulesTest(base.BaseTestCase):
+    def test_all_are_described(self):
+        page = PAGE.read_text()
+        for rule in rules.list_rules():
+            row = f'   * - ``{rule.name}``\n     - ``{rule.check_str}``\n     - '
+            self.assertIn(row, page)
+
+    def test_operators_change_them(self):
+        api = self.useFixture(world.World())
+        rules.register()
+        instance = api.add_instance()
+        enforcer = trove_policy.get_enforcer()
+        self.addCleanup(enforcer.clear)
+        wanted = {'backup_detail': {'instance': instance.id, 'name': 'frozen'}}
+        for check, expected in (('!', 403), ('rule:admin_or_owner', 202)):
+            changed = oslo_policy.Rules.from_dict({'backup_detail:create': check})
+            enforcer.set_rules(changed, overwrite=False)
+            status, body = api.ask('POST', '/backup_details', wanted)
+            self.assertEqual(expected, status, body)

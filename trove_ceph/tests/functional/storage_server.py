@@ -14,6 +14,7 @@ import threading
 import oslo_messaging as messaging
 from oslo_config import cfg
 
+from trove_ceph import exceptions
 from trove_ceph.cmd import storage as command
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import verification as verification_conf
@@ -27,7 +28,9 @@ def answer(endpoint, request):
         return {'result': wire.encode(getattr(endpoint, request['verb'])({}, **arguments))}
     except messaging.ExpectedException as expected:
         error = expected.exc_info[1]
-        return {'error': type(error).__name__, 'message': str(error)}
+    except exceptions.InvalidRequestError as refused:
+        error = refused
+    return {'error': type(error).__name__, 'message': str(error)}
 
 
 def listen(endpoint):

@@ -24,9 +24,12 @@ def object_name(image_id: str) -> str:
 
 
 def marked(data: bytes) -> Iterator[int]:
-    """List the numbers of the objects that exist as a map has it."""
-    *_, count = _HEADER.unpack_from(data)
-    for number in range(count):
+    """List the numbers of the objects that exist as a map has it.
+
+    One that is cut short has none beyond its end: librbd does not believe it at all.
+    """
+    count = _HEADER.unpack_from(data)[-1] if len(data) >= _HEADER.size else 0
+    for number in range(min(count, (len(data) - _HEADER.size) * _PER_BYTE)):
         at, place = divmod(number, _PER_BYTE)
         shift = (_PER_BYTE - 1 - place) * _BITS
         if data[_HEADER.size + at] >> shift & _MASK in _EXIST:

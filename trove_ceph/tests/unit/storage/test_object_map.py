@@ -17,5 +17,10 @@ class ObjectMapTest(base.BaseTestCase):
         self.assertEqual([0, 2, 3], list(object_map.marked(FOUR)))
         self.assertEqual([5], list(object_map.marked(SIX)))
 
+    def test_cut_short(self):
+        self.assertEqual([], list(object_map.marked(b'')))
+        self.assertEqual([], list(object_map.marked(FOUR[:17])))
+        self.assertEqual([], list(object_map.marked(SIX[:-1])))
+
     def test_its_name(self):
         self.assertEqual('rbd_object_map.1f9a', object_map.object_name('1f9a'))

@@ -6,8 +6,10 @@ from pathlib import Path
 import fixtures
 import jinja2
 from oslo_config import cfg
+from oslo_utils import importutils
 from oslotest import base
 
+from trove_ceph.api import cinder_client
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.conf import verification as verification_conf
@@ -55,6 +57,18 @@ class BackupSettingsTest(base.BaseTestCase):
         )
         stock = self.taskmanager(lab_backups='stock', lab_quiesce='none')
         self.assertEqual('trove.taskmanager.manager.Manager', stock.taskmanager_manager)
+
+    def test_api_has_our_client_of_cinder_or_troves(self):
+        def register(conf):
+            conf.register_opts([cfg.StrOpt('remote_cinder_client')])
+
+        for backups, expected in (
+            ('trove_ceph', cinder_client.cinder_client),
+            ('stock', None),
+        ):
+            told = self.read(self.render('trove/trove-api.conf.j2', lab_backups=backups), register)
+            named = told.remote_cinder_client
+            self.assertEqual(expected, named and importutils.import_class(named))
 
     def storage(self, **variables):
         text = self.render('storage_service/trove-ceph-storage.conf.j2', **variables)

@@ -84,7 +84,7 @@ class DetailsTest(base.BaseTestCase):
         self.assertEqual('taken', self.show(other, role='admin')['state'])
         status, body = self.ask('GET', '/backup_details?all_projects=1', role='admin')
         listed = {one['id'] for one in body['backup_details']}
-        self.assertTrue({mine.id, other.id} <= listed)
+        self.assertLessEqual({mine.id, other.id}, listed)
         status, body = self.ask('GET', '/backup_details?all_projects=1')
         self.assertEqual(403, status)
         self.assertIn('backup_detail:index:all_projects', body['forbidden']['message'])

@@ -50,7 +50,7 @@ class RetentionTest(base.BaseTestCase):
         ages = [(NOW - one.taken_at) // HOUR for one in reversed(stay)]
         self.assertEqual(list(range(24)), ages[:24])
         days = {one.taken_at.date() for one in stay}
-        self.assertTrue({(NOW - n * DAY).date() for n in range(7)} <= days)
+        self.assertLessEqual({(NOW - n * DAY).date() for n in range(7)}, days)
         months = {(one.taken_at.year, one.taken_at.month) for one in stay}
         self.assertEqual({(2026, month) for month in range(2, 8)}, months)
         # 24 hours, of which two are also the last of their days, 6 more days, weeks and months.
@@ -175,17 +175,17 @@ class RandomRetentionTest(base.BaseTestCase):
             good = [one for one in given if one.is_good and not one.is_under_way]
             self.assertEqual(good[-1:], [one for one in good if one in stay][-1:])
             verified = [one for one in good if one.is_verified]
-            self.assertTrue(set(verified[-1:]) <= set(stay))
+            self.assertLessEqual(set(verified[-1:]), set(stay))
             copied = [one for one in good if one.is_copied]
-            self.assertTrue(set(copied[-1:]) <= set(stay))
-            self.assertTrue({one for one in given if one.is_under_way} <= set(stay))
-            self.assertTrue(set(good[-keep.last :] if keep.last else ()) <= set(stay))
+            self.assertLessEqual(set(copied[-1:]), set(stay))
+            self.assertLessEqual({one for one in given if one.is_under_way}, set(stay))
+            self.assertLessEqual(set(good[-keep.last :] if keep.last else ()), set(stay))
             most = keep.last + keep.hourly + keep.daily + keep.weekly + keep.monthly
             self.assertLessEqual(len([one for one in stay if one in good]), most + 3)
             # Asked again there is nothing to do; whoever asks for more deletes no more.
             self.assertEqual([], retention.expired(stay, keep, NOW, zone))
             more = Keep(*(count + 1 for count in dataclasses.astuple(keep)))
-            self.assertTrue(set(retention.expired(given, more, NOW, zone)) <= set(gone))
+            self.assertLessEqual(set(retention.expired(given, more, NOW, zone)), set(gone))
 
     def test_order_of_the_list_does_not_matter(self):
         for _ in range(50):

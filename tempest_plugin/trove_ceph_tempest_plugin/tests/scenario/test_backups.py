@@ -7,6 +7,7 @@ import uuid
 from tempest import config
 from tempest.lib import decorators, exceptions
 
+from trove_ceph.cinder import model
 from trove_ceph_tempest_plugin import placement, traces
 from trove_ceph_tempest_plugin.tests import base
 from trove_ceph_tempest_plugin.tests.scenario import backup
@@ -80,6 +81,40 @@ class TestBackups(backup.BackupTestCase):
 
         self.backups.delete_policy(policy_id)
         self.backups.delete(second)
+
+    @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a020')
+    def test_restore_from_the_vault(self):
+        """The snapshot is lost: what is made of the copy is usable at once, and its own in time."""
+        self.require_backups(details=True)
+        kept, before = self.write_rows(), self.snapshots()
+        taken = self.take('to-lose')
+        (snapshot,) = self.snapshots() - before
+        self.backups.have_done('copy', taken['id'])
+        vault = self.backups_of_all.details(taken['id'])['vault_place']
+        self._lose(snapshot.removeprefix('snapshot-'))
+
+        try:
+            restored_id = self._restore(taken)
+        except exceptions.NotFound as error:
+            raise self.skipException('trove-api has no remote_cinder_client of ours') from error
+
+        self.assertEqual(kept, self.rows(self.database_of(restored_id)))
+        volume_id = self.traces_of(restored_id).volume_id
+        self.assertEqual([], self._wait_until_gone(lambda: self._dependence(volume_id)))
+        self.backups.delete(taken['id'])
+        self._assert_gone_from_ceph(vault.partition('@')[0])
+        self.assertEqual(kept, self.rows(self.database_of(restored_id)))
+        self._delete_instance(restored_id)
+
+    def _lose(self, snapshot_id):
+        client = self.os_admin.snapshots_client_latest
+        client.delete_snapshot(snapshot_id)
+        client.wait_for_resource_deletion(snapshot_id)
+
+    def _dependence(self, volume_id):
+        """Return what Cinder says of a volume that reads from another pool."""
+        volume = self.os_admin.volumes_client_latest.show_volume(volume_id)['volume']
+        return [name for name in volume['metadata'] if name == model.DEPENDENT_KEY]
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a016')
     def test_restore_to_a_larger_volume(self):

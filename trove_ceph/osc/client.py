@@ -105,12 +105,15 @@ class Api:
 
     def wait_until_verified(self, backup_id: str, timeout_sec: float) -> dict[str, Any]:
         def is_done(shown: Mapping[str, Any]) -> bool:
-            if shown['state'] in _ENDED_BADLY and shown['verify_wanted_at'] is None:
-                error = shown['verify_error'] or shown['error']
+            if shown['verify_wanted_at'] is not None:
+                return False
+            error = shown['verify_error'] or shown['error']
+            if shown['state'] in _ENDED_BADLY:
                 raise _failure(backup_id, f'is {shown["state"]}', error)
-            if shown['verify_wanted_at'] is None and shown['state'] != 'verified':
-                raise _failure(backup_id, 'was not verified', shown['verify_error'])
-            return shown['verify_wanted_at'] is None
+            # One that was verified before stays so, whatever became of this verification.
+            if shown['state'] != 'verified' or error:
+                raise _failure(backup_id, 'was not verified', error)
+            return True
 
         return self._wait(backup_id, is_done, 'verify_error', timeout_sec)
 

@@ -290,18 +290,19 @@ class WaitingTest(base.BaseTestCase):
 
     def test_verifications(self):
         copies = self.world.records.copies
-        for later, state in (
-            (lambda: copies.note_verified(self.backup.id, 'uuid:1-2', {}, 1.0), 'verified'),
-            (lambda: copies.note_damaged(self.backup.id, {}, 1.0, 'corrupt page'), 'damaged'),
+        self.api.verify(self.backup.id)
+        self.later = [lambda: copies.note_verified(self.backup.id, 'uuid:1-2', {}, 1.0)]
+        self.assertEqual('verified', self.api.wait_until_verified(self.backup.id, 60)['state'])
+        for later, message in (
+            (lambda: copies.note_unfinished(self.backup.id, {}, 1.0, 'no time'), 'no time'),
+            (
+                lambda: copies.note_damaged(self.backup.id, {}, 1.0, 'corrupt page'),
+                'is damaged: corrupt page',
+            ),
         ):
             self.api.verify(self.backup.id)
             self.later = [later]
-            if state == 'verified':
-                shown = self.api.wait_until_verified(self.backup.id, 60)
-                self.assertEqual('verified', shown['state'])
-            else:
-                failure = self.failure(self.api.wait_until_verified)
-                self.assertIn('is damaged: corrupt page', failure)
+            self.assertIn(message, self.failure(self.api.wait_until_verified))
 
     def test_backups(self):
         row = self.world.add_backup(self.instance, 'taking')

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime
+import uuid
 
 from oslotest import base
 
@@ -21,6 +22,18 @@ def take(world, **facts):
     backup = world.add_backup(**facts)
     taking.take(world.tools(), backup.id)
     return backup.id
+
+
+def snapshot(world):
+    """Return the id of a backup of which nobody but us knows, and that is to be copied."""
+    backup_id = str(uuid.uuid4())
+    place = world.volume_image.snapshot(names.snapshot_name('backup', backup_id))
+    world.storage.create_snapshot(place)
+    world.records.begin_taking(backup_id, world.instance.id, world.project, 'test')
+    world.records.note_place(backup_id, place, world.volume['id'], 16 * MIB)
+    world.records.note_taken(backup_id, place.name, 'cinder', 1.0, copy=True)
+    world.records.release(backup_id)
+    return backup_id
 
 
 def claim(world, backup_id):
@@ -60,11 +73,10 @@ class CopyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
     def make_world(self):
         world = worlds.World()
         write(world, 'abc')
-        world.first = take(world)
+        world.first = snapshot(world)
         copy(world, world.first)
         write(world, '-x')
-        world.backup = take(world)
-        world.records.wishes.want_copy(world.backup)
+        world.backup = snapshot(world)
         return world
 
     def make_operation(self, world, strike=None):
@@ -96,8 +108,7 @@ class FirstCopyInterruptionTest(interruption.InterruptionTests, base.BaseTestCas
     def make_world(self):
         world = worlds.World()
         write(world, 'abc')
-        world.backup = take(world)
-        world.records.wishes.want_copy(world.backup)
+        world.backup = snapshot(world)
         return world
 
     def make_operation(self, world):

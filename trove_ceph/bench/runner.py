@@ -73,7 +73,10 @@ class Runner(abc.ABC):
 
         The first Ctrl-C (or SIGTERM) ends the present run, whose part is kept. What follows,
         leaving the targets and the report, is then no longer interrupted.
+
+        :raises ModuleNotFoundError: something is not installed; nothing was begun
         """
+        report.prepare()
         with self._interruptions as interruptions:
             with self._keeping_failures(), contextlib.ExitStack() as stack:
                 with self._keeping_failures():

@@ -7,6 +7,15 @@ from pathlib import Path
 from trove_ceph.bench import results
 
 
+def prepare() -> None:
+    """Load what drawing takes, so that hours of work do not end without a report.
+
+    :raises ModuleNotFoundError: something is not installed
+    """
+    # Takes long, which no other command should wait for.
+    from trove_ceph.bench.report import page  # noqa: F401
+
+
 def write(store: results.Store, baseline: results.Store | None = None) -> Path:
     """Write the report into the folder and return the path of its page.
 
@@ -15,7 +24,7 @@ def write(store: results.Store, baseline: results.Store | None = None) -> Path:
     :param baseline: another folder to compare with
     :raises ResultsFormatError: a folder cannot be used
     """
-    # Drawing takes long to import, which no other command should wait for.
+    # As above.
     from trove_ceph.bench.report import model, page
 
     found = model.build(store, baseline)

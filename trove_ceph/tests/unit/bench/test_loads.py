@@ -94,6 +94,14 @@ class OrderTestCase(LoadRunnerTestCase):
         self.assertEqual((2, 0, False, []), self.summary(outcome))
         self.assertEqual(self.path / 'report' / 'index.html', outcome.report)
 
+    def test_nothing_is_begun_where_the_report_could_not_be_drawn(self):
+        missing = ModuleNotFoundError('no plots')
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.bench.report.prepare', mock.Mock(side_effect=missing))
+        )
+        self.assertRaises(ModuleNotFoundError, self.run_plan)
+        self.assertEqual([], self.notes)
+
     @staticmethod
     def summary(outcome):
         return outcome.measured, outcome.present, outcome.interrupted, outcome.failures

@@ -37,7 +37,7 @@ def stop(tools: Tools, volume_id: str) -> None:
     """Stop it for a volume that is to be deleted, which nobody may have open; nothing otherwise."""
     try:
         volume = tools.cinder.find_volume(volume_id)
-        facts = volume and _find_dependent(tools, volume)
+        facts = _find_dependent(tools, volume) if volume else None
         if facts:
             with contextlib.suppress(exceptions.NotFoundError):
                 tools.storage.cancel(_operation(facts))

@@ -89,7 +89,7 @@ def _find_source(
 ) -> storage_model.SnapshotRef:
     places = [record.place, record.copy if record.copied_at else None]
     problems = []
-    for place in filter(None, reversed(places) if prefer_copy else places):
+    for place in filter(None, places[::-1] if prefer_copy else places):
         try:
             facts = tools.storage.describe(place.of)
         except exceptions.StorageError as error:

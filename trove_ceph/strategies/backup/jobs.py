@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Having the storage service do what takes long, and being seen to wait for it."""
 
+import contextlib
 import hashlib
 from typing import Any
 
@@ -8,8 +9,8 @@ from trove_ceph import exceptions
 from trove_ceph.storage import job
 from trove_ceph.strategies.backup.tools import Tools
 
-#: After which a job is looked at again later; it goes on meanwhile.
-_TIMEOUT_SEC = 24 * 3600
+#: After which a service that does not answer is given up. A job may take as long as it wants.
+_PATIENCE_SEC = 300
 
 
 def worker(tools: Tools) -> str:
@@ -22,6 +23,7 @@ def run(tools: Tools, backup_id: str, name: str, work: job.Work) -> Any:
 
     :param name: what the operation is called, together with the backup and what is to be done
     :raises LockLostError: the backup was deleted, or taken over by somebody else, meanwhile
+    :raises ServiceUnavailableError: nobody answers
     """
 
     def note(found: job.Job) -> None:
@@ -30,4 +32,7 @@ def run(tools: Tools, backup_id: str, name: str, work: job.Work) -> Any:
 
     # Known by all that it is about: other work has another id.
     digest = hashlib.blake2b(repr(work).encode(), digest_size=6).hexdigest()
-    return tools.storage.run(f'{name}.{backup_id}.{digest}', work, _TIMEOUT_SEC, note)
+    operation_id = f'{name}.{backup_id}.{digest}'
+    while True:
+        with contextlib.suppress(exceptions.StillRunningError):
+            return tools.storage.run(operation_id, work, _PATIENCE_SEC, note)

@@ -2,6 +2,7 @@
 import datetime
 import uuid
 
+import oslo_messaging as messaging
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -389,6 +390,31 @@ class CopyingTest(base.BaseTestCase):
         self.assert_fails(exceptions.LockLostError, 'is somebody else')
         self.assertEqual(tools.worker, self.world.records.get(self.backup).worker)
         self.assertEqual(State.DELETING, self.world.records.get(self.backup).state)
+
+    def test_job_that_takes_long(self):
+        threads = worlds.service_world.Later()
+        self.world.served = self.world.service(threads=threads)
+        self.world.records.wishes.want_copy(self.backup)
+        began, asked = self.world.now, self.world.sleep
+
+        def sleep(seconds):
+            asked(seconds)
+            self.world.served.leases.renew_all()
+            if self.world.now > began + 1000:
+                threads.run_next()
+
+        self.world.sleep = sleep
+        self.assertEqual(State.COPIED, copy(self.world, self.backup).state)
+        self.assertGreater(self.world.now, began + 1000)
+
+    def test_service_that_does_not_answer(self):
+        def lose(_context, **_arguments):
+            raise messaging.MessagingTimeout
+
+        began = self.world.now
+        self.world.served.endpoint.start = lose
+        self.assert_fails(exceptions.ServiceUnavailableError, 'no answer to start')
+        self.assertLess(self.world.now, began + 600)
 
     def test_verified_once_it_is_copied(self):
         self.world.policy = backup_model.Policy(verify=backup_model.Verify.COPIED)

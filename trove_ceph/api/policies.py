@@ -30,9 +30,14 @@ class PoliciesController(boundary.Controller):
         self._policies = known
 
     def index(self, req: Any, tenant_id: str) -> wsgi.Result:
-        """List a project's policies, for operators also those of tiers and datastores."""
+        """List a project's policies, for operators also those of tiers and datastores.
+
+        Of an instance it is those that have to do with it, whosever they are.
+        """
         context = self.context_of(req)
         policy.authorize_on_tenant(context, 'backup_policy:index')
+        if instance_id := req.GET.get('instance_id'):
+            return wsgi.Result({'backup_policies': self._of_instance(context, instance_id)}, 200)
         everybody = strutils.bool_from_string(req.GET.get('all_projects'))
         if everybody:
             policy.authorize_on_tenant(context, 'backup_policy:index:all_projects')
@@ -58,7 +63,7 @@ class PoliciesController(boundary.Controller):
         wanted = dict(self.content_of(body, _KEY, schemas.POLICY))
         scope, target = Scope(wanted.pop('scope')), wanted.pop('target')
         if scope is Scope.INSTANCE:
-            target, project_id = _own_instance(context, target)
+            target, project_id = _own_instance(context, target, 'backup_policy:create')
         else:
             policy.authorize_on_tenant(context, _OPERATE)
             project_id = None
@@ -105,6 +110,18 @@ class PoliciesController(boundary.Controller):
             shown = self._policies.find(id) or found
         return wsgi.Result({_KEY: views.policy(shown)}, 202)
 
+    def _of_instance(self, context: Any, instance_id: str) -> list[dict[str, Any]]:
+        """Return an instance's own policy and the one that last ran, with what that did."""
+        _own_instance(context, instance_id, 'backup_policy:index')
+        with boundary.translated():
+            run, found = self._policies.find_run(instance_id), self._policies.all()
+        last = {run.policy_id: [views.run(run)]} if run else {}
+        return [
+            views.policy(one) | {'runs': last.get(one.policy_id, [])}
+            for one in found
+            if one.policy_id in last or (one.scope, one.target) == (Scope.INSTANCE, instance_id)
+        ]
+
     def _find(self, context: Any, verb: str, policy_id: str) -> Policy:
         """Return a policy about which somebody may do something.
 
@@ -122,14 +139,14 @@ class PoliciesController(boundary.Controller):
         return found
 
 
-def _own_instance(context: Any, instance_id: str) -> tuple[str, str]:
-    """Return an instance's id and project, if one may make a policy for it."""
+def _own_instance(context: Any, instance_id: str, rule: str) -> tuple[str, str]:
+    """Return an instance's id and project, if a rule allows it."""
     what = f'instance {instance_id}'
     found = instance_models.DBInstance.find_all(id=instance_id, deleted=False)
     row = next(iter(found), None)
     if row is None:
         raise boundary.absent(what)
-    boundary.authorize(context, 'backup_policy:create', what, row.tenant_id)
+    boundary.authorize(context, rule, what, row.tenant_id)
     return row.id, row.tenant_id
 
 

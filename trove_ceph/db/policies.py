@@ -100,6 +100,12 @@ class Policies:
             rows = session.scalars(sa.select(tables.PolicyRun))
             return {row.instance_id: _run(row) for row in rows}
 
+    def find_run(self, instance_id: str) -> Run | None:
+        """Return the last run of an instance."""
+        with self._transactions.reading() as session:
+            row = session.get(tables.PolicyRun, instance_id)
+            return None if row is None else _run(row)
+
     @retried
     def begin(
         self,

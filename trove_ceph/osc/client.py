@@ -40,7 +40,7 @@ class Api:
         """
         if uuidutils.is_uuid_like(name_or_id):
             return name_or_id
-        policies = self.list_policies(all_projects=False)
+        policies = self.list_policies()
         found = [one['id'] for one in policies if one['name'] == name_or_id]
         if not found:
             raise exceptions.CommandError(f'no backup policy is named {name_or_id}')
@@ -119,8 +119,9 @@ class Api:
 
     # Policies.
 
-    def list_policies(self, all_projects: bool) -> list[dict[str, Any]]:
-        return self._get('/backup_policies', all_projects=all_projects)['backup_policies']
+    def list_policies(self, **filters: Any) -> list[dict[str, Any]]:
+        """List policies; those of one instance have ``runs``."""
+        return self._get('/backup_policies', **filters)['backup_policies']
 
     def show_policy(self, policy_id: str) -> dict[str, Any]:
         return self._get(f'/backup_policies/{policy_id}')['backup_policy']

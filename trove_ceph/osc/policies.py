@@ -179,18 +179,27 @@ class CreatePolicy(Teaching, command.ShowOne):
 class ListPolicies(Teaching, command.Lister):
     """List backup policies
 
-    Of one's project, and for administrators those of datastores and tiers as well.
+    Of one's project, and for administrators those of datastores and tiers as well. With --instance
+    it is those that have to do with an instance, an operator's too, and what the last run did.
     """
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
-        parser.add_argument(
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument(
+            '--instance', metavar='<instance>', help='Those of an instance (name or ID)'
+        )
+        which.add_argument(
             '--all-projects', action='store_true', help='Those of all projects (administrators)'
         )
         return parser
 
     def take_action(self, parsed_args: Any) -> Any:
-        return listed(api_of(self).list_policies(parsed_args.all_projects), _COLUMNS)
+        api = api_of(self)
+        if parsed_args.instance:
+            found = api.list_policies(instance_id=api.instance_id(parsed_args.instance))
+            return listed(found, _COLUMNS | {'Last Run': 'runs'})
+        return listed(api.list_policies(all_projects=parsed_args.all_projects), _COLUMNS)
 
 
 class ShowPolicy(_Policy):

@@ -70,6 +70,24 @@ class PoliciesTest(base.BaseTestCase):
             tuple(shown[name] for name in ('instance_id', 'state', 'due_at', 'error', 'attempts')),
         )
 
+    def test_tenants_see_what_an_operators_policy_did(self):
+        target = self.world.project
+        made = self.made(scope='tier', target=target, role='admin')
+        path = f'/backup_policies?instance_id={self.instance.id}'
+        self.assertEqual((200, {'backup_policies': []}), self.ask('GET', path))
+        policy = self.world.policies.find(made['id'])
+        due_at = datetime.datetime(2026, 3, 1, 2, 30)
+        run = self.world.policies.begin(policy, self.instance.id, due_at, 'hourly-1', None)
+        self.world.policies.note_failed(run, 'no quota', due_at)
+        own = self.made(enabled=False)
+        _status, body = self.ask('GET', path)
+        shown = {one['id']: one['runs'] for one in body['backup_policies']}
+        self.assertEqual({made['id'], own['id']}, set(shown))
+        self.assertEqual([], shown[own['id']])
+        self.assertEqual('no quota', shown[made['id']][0]['error'])
+        self.assertEqual(404, self.ask('GET', f'/backup_policies/{made["id"]}')[0])
+        self.assertEqual(404, self.ask('GET', path, project=self.world.other)[0])
+
     def test_asked_for_now(self):
         made = self.made()
         status, body = self.ask('POST', f'/backup_policies/{made["id"]}/run', {})

@@ -198,8 +198,13 @@ class CommandsTest(base.BaseTestCase):
             (found.name, found.at, found.keep.last, found.keep.monthly, found.enabled),
         )
         self.shown('policy set other --enable')
+        self.world.policies.begin(found, self.instance.id, found.created_at, 'hourly-1', None)
+        status, table = self.run_command(f'policy list --instance {self.instance.id}')
+        self.assertEqual(0, status)
+        self.assertIn('begun, was due', table)
         self.assertIsNotNone(self.shown('policy run other')['run_wanted_at'])
-        self.assertEqual([], self.shown('policy show other')['runs'])
+        (run,) = self.shown('policy show other')['runs']
+        self.assertEqual('begun', run['state'])
         self.assertEqual((0, ''), self.run_command('policy delete other'))
         self.assertEqual([], self.shown('policy list'))
 

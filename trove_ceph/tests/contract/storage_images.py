@@ -236,6 +236,16 @@ class ImagesContract(storage.StorageContract):
         self.storage.purge(self.pool, trashed.image_id)
         self.assertNotIn(image.name, [one.name for one in self.storage.list_trash(self.pool)])
 
+    def test_a_purged_clone_takes_the_removed_snapshot_along_that_it_read(self):
+        image, clone = self.make_written(), self.ref('clone', self.second_pool)
+        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        self.storage.remove_snapshot(image.snapshot('s'))
+        trashed = self.storage.trash(clone)
+        self.assertEqual([True], [one.removed for one in self.storage.describe(image).snapshots])
+        self.storage.purge(clone.pool, trashed.image_id)
+        self.assertEqual((), self.storage.describe(image).snapshots)
+        self.storage.remove(image)
+
     def test_restored_from_the_trash(self):
         image = self.make_written()
         expected = self.storage.describe(image).image_id

@@ -83,6 +83,16 @@ class ReportTest(base.BaseTestCase):
         )
         self.assertEqual('tuning', json.loads(self._written('loads', 'json'))['plan']['name'])
 
+    def test_tables_of_markdown_are_in_one_piece(self):
+        for name in self.stores:
+            blocks = re.split(r'\n\s*\n', self._written(name, 'md'))
+            tables = [block.splitlines() for block in blocks if block.startswith('|')]
+            self.assertGreater(len(tables), 3)
+            for lines in tables:
+                self.assertGreater(len(lines), 2)
+                self.assertRegex(lines[1], r'^(\| -+:? )+\|$')
+                self.assertEqual({lines[0].count('|')}, {line.count(' |') + 1 for line in lines})
+
     def test_nothing_is_loaded_from_elsewhere(self):
         for name, page in self.pages.items():
             self.assertNotRegex(self.texts[name], r'(?i)(https?:)?//[a-z]')

@@ -2,6 +2,6 @@
 """What runs in trove-taskmanager.
 
 :mod:`manager` is named by Trove's option ``taskmanager_manager``, and delegates to the strategies.
-What differs from one version of Trove to the next is in :mod:`trove_tables`, :mod:`trove_backups`
-and :mod:`trove_instances`.
+What differs from one version of Trove to the next is in :mod:`trove_tables`, :mod:`trove_backups`,
+:mod:`trove_instances` and :mod:`restored_instances`.
 """

@@ -4,7 +4,6 @@ import threading
 
 from oslotest import base
 
-from trove_ceph.db import records
 from trove_ceph.db.model import State
 from trove_ceph.strategies.backup import deleting, fulfilling, jobs, model
 from trove_ceph.tests import interruption
@@ -35,14 +34,12 @@ class FulfillingTest(base.BaseTestCase):
         self.prepare()
 
     def prepare(self):
-        self.now = datetime.datetime(2026, 1, 1)
         self.world = test_verifying.World()
-        self.world.records = records.Records(worlds._facade(), lambda: self.now)
         test_copying.write(self.world, 'ab')
 
     def take(self, copy=False, verify=model.Verify.NEVER):
         self.world.policy = model.Policy(copy=copy, verify=verify)
-        self.now += MINUTE
+        self.world.date += MINUTE
         return test_copying.take(self.world)
 
     def fulfill(self, room=100):
@@ -82,7 +79,7 @@ class FulfillingTest(base.BaseTestCase):
     def test_oldest_first_and_no_more_than_there_is_room_for(self):
         first, second = self.take(), self.take()
         for backup in (second, first):
-            self.now += MINUTE
+            self.world.date += MINUTE
             self.world.records.wishes.want_verification(backup)
         self.fulfill(room=1)
         self.assertEqual(State.TAKEN, self.get(first).state)
@@ -103,7 +100,7 @@ class FulfillingTest(base.BaseTestCase):
         self.world.records.claim(first, 'another', SINCE)
         self.fulfill()
         self.assertEqual(State.TAKEN, self.get(second).state)
-        self.now += SINCE + MINUTE
+        self.world.date += SINCE + MINUTE
         self.fulfill()
         self.assertEqual(State.COPIED, self.get(first).state)
 
@@ -120,17 +117,17 @@ class FulfillingTest(base.BaseTestCase):
         for minutes in (1, 2, 4, 8):
             self.fulfill()
             record = self.get(backup)
-            self.assertEqual(datetime.timedelta(minutes=minutes), record.retry_at - self.now)
+            self.assertEqual(datetime.timedelta(minutes=minutes), record.retry_at - self.world.date)
             self.assertIn('vault', record.copy_error)
             self.assertIsNone(record.worker)
-            self.now = record.retry_at - datetime.timedelta(seconds=1)
+            self.world.date = record.retry_at - datetime.timedelta(seconds=1)
             self.assertEqual([], self.world.records.wishes.due(SINCE))
-            self.now = record.retry_at
+            self.world.date = record.retry_at
         for _again in range(30):
             self.world.records.claim(backup, 'w', SINCE)
             self.world.records.wishes.note_failure(backup, 'w', copy_error='full')
             self.world.records.wishes.release(backup, 'w')
-        self.assertEqual(datetime.timedelta(hours=6), self.get(backup).retry_at - self.now)
+        self.assertEqual(datetime.timedelta(hours=6), self.get(backup).retry_at - self.world.date)
         self.set_vault_bytes(1024**3)
         # Asked for anew, it does not wait.
         self.world.records.wishes.want_copy(backup)
@@ -149,13 +146,13 @@ class FulfillingTest(base.BaseTestCase):
         self.assertEqual((State.TAKEN, None), (record.state, record.verify_error))
         self.assertIsNotNone(record.verify_wanted_at)
         self.set_vault_bytes(1024**3)
-        self.now = record.retry_at
+        self.world.date = record.retry_at
         self.fulfill()
         record = self.get(backup)
         self.assertEqual((State.COPIED, None), (record.state, record.copy_wanted_at))
         self.assertEqual('no server', record.verify_error)
         self.world.servers.raises = {}
-        self.now = record.retry_at
+        self.world.date = record.retry_at
         self.fulfill()
         self.assertEqual(State.VERIFIED, self.get(backup).state)
 
@@ -181,7 +178,7 @@ class FulfillingTest(base.BaseTestCase):
                 # Nobody else has it until it was not seen for long.
                 self.fulfill()
                 self.assertNotEqual(State.VERIFIED, self.get(backup).state)
-                self.now += SINCE + MINUTE
+                self.world.date += SINCE + MINUTE
                 self.fulfill()
             record = self.get(backup)
             self.assertEqual((State.VERIFIED, None), (record.state, record.failures))

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+import datetime
+
 from oslotest import base
 
 from trove_ceph import exceptions
+from trove_ceph.db import records
 from trove_ceph.db.model import State
 from trove_ceph.strategies.backup import jobs, verifying
 from trove_ceph.tests.unit.strategies import test_copying
@@ -19,6 +22,8 @@ class World(worlds.World):
 
     def __init__(self):
         super().__init__()
+        self.date = datetime.datetime(2026, 1, 1)
+        self.records = records.Records(worlds._facade(), lambda: self.date)
         self.servers = servers.World()
         self.servers.storage = self.storage
         self.served = self.service(inspector=self._inspector)
@@ -34,6 +39,8 @@ class World(worlds.World):
 
 def verify(world, backup_id, strike=None):
     """Verify a backup, and return what is known of it then."""
+    # One wish is told from another one by its second.
+    world.date += datetime.timedelta(seconds=1)
     world.now += 1
     world.records.wishes.want_verification(backup_id)
     test_copying.claim(world, backup_id)

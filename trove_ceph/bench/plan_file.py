@@ -76,7 +76,8 @@ def _read(source: str) -> str:
     path = Path(source)
     entry = _SHIPPED / f'{source}.yaml'
     try:
-        if not path.exists() and '/' not in source and entry.is_file():
+        # Results lie in folders that are called like their plans.
+        if not path.is_file() and '/' not in source and entry.is_file():
             return entry.read_text(encoding='utf-8')
         return path.read_text(encoding='utf-8')
     except FileNotFoundError as error:

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import re
 import textwrap
 from pathlib import Path
@@ -116,6 +117,13 @@ class LoadTestCase(PlanFileTestCase):
         text = (CHECKOUT / 'doc' / 'source' / 'admin' / 'benchmark.rst').read_text()
         blocks = re.findall(r'\n    (name: .*?\n)\n(?=\S)', text, re.DOTALL)
         self.assertEqual(['flush', 'dumps'], [self.load(block_of(each)).name for each in blocks])
+
+    def test_a_folder_hides_no_plan_that_is_shipped(self):
+        folder = self.useFixture(fixtures.TempDir()).path
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder)
+        os.mkdir('tuning')
+        self.assertEqual('tuning', plan_file.load('tuning', NEEDED).name)
 
     def test_a_plan_that_is_not_there(self):
         with testtools.ExpectedException(exceptions.InvalidPlanError, '.*nowhere.*quick.*tuning'):

@@ -2,7 +2,9 @@
 """Sphinx configuration; the theme and the version come from openstackdocstheme."""
 
 import os
+import shutil
 import sys
+from pathlib import Path
 
 sys.path.insert(0, os.path.abspath('../../lab'))
 
@@ -24,3 +26,15 @@ html_theme_options = {'show_other_versions': False}
 
 pygments_style = 'native'
 autodoc_member_order = 'bysource'
+
+
+def _unpack_results(app, error):
+    """Put results of benchmarks beside the pages, each under its name."""
+    if error or app.builder.format != 'html':
+        return
+    for archive in sorted((Path(app.srcdir).parent / 'results').glob('*.tar.xz')):
+        shutil.unpack_archive(archive, Path(app.outdir) / 'raw')
+
+
+def setup(app):
+    app.connect('build-finished', _unpack_results)

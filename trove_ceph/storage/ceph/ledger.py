@@ -7,6 +7,7 @@ longer. Neither locks nor omap do once the object is there.
 """
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 
 import rados
@@ -66,7 +67,7 @@ class CephLedger(ledger.Ledger):
         flags: int = 0,
     ) -> None:
         # Python leaves the microseconds unset: a lock may last up to 4.3 seconds longer.
-        names = (OBJECT, lock.name, holder.cookie, holder.description)
+        names = (OBJECT, _name(lock), holder.cookie, holder.description)
         context.lock_exclusive(*names, duration=duration_sec, flags=flags)
 
     def release(self, lock: ledger.Lock, holder: ledger.Holder) -> None:
@@ -75,7 +76,7 @@ class CephLedger(ledger.Ledger):
             with contextlib.suppress(exceptions.LockLostError):
                 self._operate(
                     context,
-                    lambda request: request.rm_xattr(lock_class.attribute(lock.name)),
+                    lambda request: request.rm_xattr(lock_class.attribute(_name(lock))),
                     (lock, holder),
                 )
 
@@ -86,7 +87,7 @@ class CephLedger(ledger.Ledger):
     @staticmethod
     def _find_holder(context: rados.Ioctx, lock: ledger.Lock) -> ledger.Holder | None:
         try:
-            question = lock_class.get_info(lock.name)
+            question = lock_class.get_info(_name(lock))
             _, answer = context.execute(OBJECT, 'lock', 'get_info', question)
         except rados.ObjectNotFound:
             return None
@@ -144,7 +145,7 @@ class CephLedger(ledger.Ledger):
             if guard is not None:
                 lock, holder = guard
                 stack.enter_context(_lost(lock))
-                asserted = lock_class.assert_locked(lock.name, holder.cookie)
+                asserted = lock_class.assert_locked(_name(lock), holder.cookie)
                 request.execute('lock', 'assert_locked', asserted)
             if create:
                 request.new(rados.LIBRADOS_CREATE_IDEMPOTENT)
@@ -157,6 +158,14 @@ class CephLedger(ledger.Ledger):
             context.set_namespace(NAMESPACE)
             with self._link.translated(f'{subject} of pool {pool}', [pool]):
                 yield context
+
+
+def _name(lock: ledger.Lock) -> str:
+    """Name a lock of any length in an attribute, whose name may have 100 bytes in Ceph.
+
+    osd_max_attr_name_len; who holds it, and what for, is in the lock's description.
+    """
+    return hashlib.sha256(lock.name.encode()).hexdigest()
 
 
 @contextlib.contextmanager

@@ -43,7 +43,10 @@ class LedgerContract(storage.StorageContract):
 
     def test_locks_of_other_names_are_other_locks(self):
         self.take()
-        for name in (f'{self.lock.name}@s', f'{self.lock.name}/limits', f'{self.lock.name}ä'):
+        # An instance's volume and a backup have 100 characters together.
+        long = f'{self.lock.name}-{36 * "0"}@trove_ceph.backup.{36 * "0"}'
+        endings = ('@s', '/limits', 'ä')
+        for name in (*(self.lock.name + ending for ending in endings), long, f'{long}/limits'):
             lock = ledger.Lock(self.pool, name)
             self.assertIsNone(self.other_ledger.take(lock, self.theirs, DURATION_SEC))
             self.assertEqual(self.theirs, self.ledger.find_holder(lock))

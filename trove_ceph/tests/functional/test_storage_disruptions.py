@@ -60,6 +60,7 @@ class DisruptionsTest(contract.StorageContract, base.FunctionalTestCase):
         self.cluster = cluster()
         self.storage, self.other = (storage.connect(self, self.cluster) for _ in range(2))
         self.base = self.make_written()
+        self.storage.create_snapshot(self.base.snapshot('cloned'))
         self.expected = self.content(self.base.snapshot('s'))
 
     def serve(self, name):
@@ -114,7 +115,8 @@ class DisruptionsTest(contract.StorageContract, base.FunctionalTestCase):
         yield Deed(
             'clone',
             {
-                'snapshot': self.base.snapshot('s'),
+                # The other one is busy as long as it is copied.
+                'snapshot': self.base.snapshot('cloned'),
                 'image': cloned,
                 'qos': model.Qos(iops=300),
                 'options': None,
@@ -135,8 +137,15 @@ class DisruptionsTest(contract.StorageContract, base.FunctionalTestCase):
         yield Deed(
             'restore',
             {'pool': POOL, 'image_id': restored.image_id, 'name': again.name},
-            lambda: self.storage.describe(again).image_id == restored.image_id,
+            # Killed at the very end, it is an image again and still in the trash.
+            lambda: (
+                self.storage.describe(again).image_id == restored.image_id
+                and restored.image_id not in self.trashed_ids()
+            ),
         )
+
+    def trashed_ids(self):
+        return [one.image_id for one in self.storage.list_trash(POOL)]
 
     def _looks(self):
         for verb, arguments in (

@@ -155,6 +155,13 @@ class CephBackend(backend.Backend):
     def purge(self, pool: str, image_id: str) -> None:
         with self._pool(pool, f'purging image {image_id} of pool {pool}') as context:
             name = model.ImageRef(pool, self._rbd.trash_get(context, image_id)['name'])
+            if any(one['id'] == image_id for one in self._rbd.list2(context)):
+                # Whoever was to move it here, or to restore it, died at it: librbd would refuse,
+                # but only after its snapshots are gone.
+                raise exceptions.BusyError(
+                    f'{name} (in the trash, id {image_id}): is an image, too; trash or restore it '
+                    'by its name'
+                )
             with rbd.Image(context, image_id=image_id) as handle:
                 if children := description.children_of(handle):
                     raise exceptions.BusyError(

@@ -56,7 +56,11 @@ class _Interruption(worlds.RequestInterruptionTests):
                 'name': 'trove-instance',
                 'metadata': {'instance': 'i1', 'trove_ceph.operation': worlds.OPERATION},
             },
-            {key: value for key, value in volume.items() if key not in ('id', 'name_id')},
+            {
+                key: value
+                for key, value in volume.items()
+                if key not in ('id', 'name_id', 'created_at')
+            },
         )
         (child,) = world.storage.describe(world.image).children
         self.assertEqual(f'volume-{volume["id"]}', child.image.name)

@@ -3,6 +3,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from trove_ceph.bench import targets
 from trove_ceph.bench.targets import database
 from trove_ceph.sandbox import workspace
 from trove_ceph.tests.functional import base, ceph, mysqld
+from trove_ceph.tests.functional import workspace as workspace_of_tests
 
 POOL = 'volumes-nvme'
 SMALL = mysqld.SMALL
@@ -246,15 +248,28 @@ class ServerOnRbdTest(TargetsTestCase):
         self.assert_nothing_left()
 
 
-class DsnTest(TargetsTestCase):
+@functools.cache
+def listening_server():
+    """Return the address and the port of a server for all tests; it goes with the workspace."""
+    place = workspace_of_tests.shared() / 'listening'
+    disk = place / 'disk'
+    disk.mkdir(parents=True)
+    (port, _) = ceph.free_ports()
+    listen = {'skip_networking': 'OFF', 'port': port, 'bind_address': '127.0.0.1'}
+    source = {'rootfs': str(mysqld.rootfs())}
+    spec = {'mysqld': source, 'options': listen | SMALL, 'on': {'local': str(disk)}}
+    target = targets.make('t', {'server': spec}, targets.Settings(directory=place))
+    return target.__enter__().address, port
+
+
+class DsnTest(base.FunctionalTestCase):
     def setUp(self):
         super().setUp()
-        (port, _) = ceph.free_ports()
-        options = {'skip_networking': 'OFF', 'port': port, 'bind_address': '127.0.0.1', **SMALL}
-        server = self.enterContext(self.make(self.local(options=options)))
-        self.root = dataclasses.replace(server.address, database='mysql')
+        address, port = listening_server()
+        self.root = dataclasses.replace(address, database='mysql')
         self.dsn = f'mysql://tenant@127.0.0.1:{port}'
         run(self.root, "CREATE USER tenant IDENTIFIED BY 'right'")
+        self.addCleanup(run, self.root, 'DROP USER tenant')
 
     def tenant(self, password='right'):
         settings = targets.Settings(environment={'SECRET': password})

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A first start of the MySQL container that is interrupted anywhere ends as if it were not."""
 
+import concurrent.futures
 import os
 import random
 import subprocess
@@ -207,20 +208,42 @@ class LaterStartTest(EntrypointTestCase):
 class InterruptedFirstStartTest(EntrypointTestCase):
     """First starts that are killed at every step, and at any time between."""
 
+    def setUp(self):
+        super().setUp()
+        # Containers know nothing of each other, and mysqld starts on one processor.
+        self.pair = self.enterContext(concurrent.futures.ThreadPoolExecutor(2))
+
     def test_killed_before_each_command(self):
         reached = []
-        for number in range(1, MAX_COMMANDS):
-            box = self.make_container(f'c{number}')
-            box.start(halt_before=number)
-            halted_before = box.wait_until_halted()
-            if halted_before is None:
+        for number in range(1, MAX_COMMANDS, 2):
+            halts = list(self.pair.map(self.kill_before, (number, number + 1)))
+            reached += filter(None, halts)
+            if None in halts:
                 break
-            reached.append(halted_before)
-            self.assert_survives_kill(box)
         commands = {line.split()[0] for line in reached}
         self.assertEqual(
             {'chmod', 'mkdir', 'mv', 'openssl', 'rm', 'rmdir', 'sync', 'tar'}, commands
         )
+
+    def kill_before(self, number):
+        """Return the command before which a container was killed; None where it has no such."""
+        box = self.make_container(f'c{number}')
+        box.start(halt_before=number)
+        halted_before = box.wait_until_halted()
+        if halted_before is not None:
+            self.assert_survives_kill(box)
+        return halted_before
+
+    def kill_after(self, delays, **options):
+        """Kill containers so many seconds after their start."""
+
+        def kill(number, delay_sec):
+            box = self.make_container(f'c{number}', **options)
+            box.start()
+            time.sleep(delay_sec)
+            self.assert_survives_kill(box)
+
+        list(self.pair.map(kill, range(len(delays)), delays))
 
     def test_killed_again_and_again(self):
         box = self.make_container()
@@ -236,19 +259,11 @@ class InterruptedFirstStartTest(EntrypointTestCase):
 
     def test_killed_after_any_delay(self):
         # At another instant of each part of the start in each run.
-        for step in range(8):
-            box = self.make_container(f'c{step}')
-            box.start()
-            time.sleep(0.1 + (step + random.random()) * 0.3)
-            self.assert_survives_kill(box)
+        self.kill_after([0.1 + (step + random.random()) * 0.3 for step in range(8)])
 
     def test_killed_while_initialising(self):
-        options = ('--lower-case-table-names=1',)
-        for step in range(4):
-            box = self.make_container(f'c{step}', options=options)
-            box.start()
-            time.sleep(0.5 + step * 0.7)
-            self.assert_survives_kill(box)
+        delays = [0.5 + step * 0.7 for step in range(4)]
+        self.kill_after(delays, options=('--lower-case-table-names=1',))
 
     def test_killed_in_a_hook(self):
         box = self.make_container()

@@ -145,5 +145,6 @@ class StillRunningError(StorageError):
 def error_class(name: str) -> type[TroveCephError]:
     """Return the class that another process names; StorageError for one that is unknown here."""
     found = globals().get(name)
-    is_ours = isinstance(found, type) and issubclass(found, TroveCephError)
-    return found if is_ours else StorageError
+    if isinstance(found, type) and issubclass(found, TroveCephError):
+        return found
+    return StorageError

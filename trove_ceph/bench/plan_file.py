@@ -49,7 +49,7 @@ def load(
     """
     text = _read(source)
     try:
-        root = yaml_file.compose(text)
+        root: Any = yaml_file.compose(text)
         if root is None:
             raise exceptions.InvalidPlanError(
                 f'{source}: is not a plan, which has keys such as name and variants; '

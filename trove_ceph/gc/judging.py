@@ -159,7 +159,7 @@ class Judge:
             return None
         snapshots = [one for one in self._there.volume_snapshots if one.volume_id == volume.id]
         status = [] if volume.status in ('available', 'error') else [volume.status]
-        obstacles = {
+        obstacles: dict[str, Iterable[object]] = {
             'it is': status,
             'it has': snapshots,
             'it is read by': facts.children if facts else (),
@@ -191,7 +191,7 @@ class Judge:
             if child.snapshot == snapshot.rbd_name
         ]
         status = [snapshot.status] if snapshot.under_way else []
-        obstacles = {'it is': status, 'it is read by': clones}
+        obstacles: dict[str, Iterable[object]] = {'it is': status, 'it is read by': clones}
         return self._orphan(
             Kind.VOLUME_SNAPSHOT,
             snapshot,
@@ -216,12 +216,13 @@ class Judge:
             place.pool not in self._there.pools for place in places
         ):
             return None
-        is_there = [place for place in places if self._has(place)]
+        is_there: list[object] = [place for place in places if self._has(place)]
         is_there += [
             one for one in self._there.volume_snapshots if one.id == record.cinder_snapshot_id
         ]
         if not self._claims.shows_backup(record.backup_id):
-            reason, obstacles = 'Trove does not show the backup', {'there is': is_there}
+            reason = 'Trove does not show the backup'
+            obstacles: dict[str, list[object]] = {'there is': is_there}
         elif record.state is not db_model.State.FAILED and not is_there:
             reason = f'nothing of the backup is there, which is {record.state}'
             obstacles = {'Trove shows it to': [f'project {record.project_id}']}

@@ -201,8 +201,8 @@ class HostStorage:
             with its:
                 process = subprocess.Popen(
                     command + program,
-                    stdin=its,
-                    stdout=its,
+                    stdin=its.fileno(),
+                    stdout=its.fileno(),
                     stderr=subprocess.DEVNULL,
                     cwd='/',
                     start_new_session=True,

@@ -48,7 +48,7 @@ _WORKS = {
     'work.fence': job.Fence,
     'work.purge': job.Purge,
 }
-_BY_NAME = _DATACLASSES | _WORKS
+_BY_NAME: dict[str, Any] = _DATACLASSES | _WORKS
 _NAMES = {known: name for name, known in _BY_NAME.items()}
 _PLAIN = (str, int, float, bool, type(None))
 

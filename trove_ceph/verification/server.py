@@ -153,7 +153,10 @@ class Server:
             # Of the tables themselves: what was remembered of them may be old, and is not written.
             cursor.execute('SET SESSION information_schema_stats_expiry = 0')
             cursor.execute(_LISTED)
-            return [Table(*map(_text, row[:2]), int(row[2])) for row in cursor.fetchall()]
+            return [
+                Table(_text(schema), _text(name), int(size))
+                for schema, name, size in cursor.fetchall()
+            ]
 
     def check(self, table: Table) -> None:
         """Have the server read all of a table and its indexes, and hold them against each other."""

@@ -39,8 +39,9 @@ def due(
         # Whoever chose a time of day does not want the first backup at another.
         return None
     # What is due for a time that is far ahead was begun by a clock that was wrong.
-    is_new = run is None or run.due_at > now + max(policy.interval, DAY)
-    return slot if is_new or slot > run.due_at else None
+    if run is None or run.due_at > now + max(policy.interval, DAY):
+        return slot
+    return slot if slot > run.due_at else None
 
 
 def retry_at(attempts: int, now: datetime.datetime) -> datetime.datetime:

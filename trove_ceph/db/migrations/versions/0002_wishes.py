@@ -26,5 +26,5 @@ def upgrade():
         sa.Column('gtid_before', _text()),
     ):
         op.add_column('trove_ceph_backups', column)
-    for column in ('copy_wanted_at', 'verify_wanted_at'):
-        op.create_index(f'ix_trove_ceph_backups_{column}', 'trove_ceph_backups', [column])
+    for name in ('copy_wanted_at', 'verify_wanted_at'):
+        op.create_index(f'ix_trove_ceph_backups_{name}', 'trove_ceph_backups', [name])

@@ -4,6 +4,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import rados
@@ -13,6 +14,8 @@ from trove_ceph.tests.functional import base, ceph
 from trove_ceph.tiers import trove
 
 MIB = 1024**2
+# How long the manager may take to count what a new pool holds, on a busy machine.
+USAGE_SEC = 60
 
 
 class TiersTest(base.FunctionalTestCase):
@@ -206,10 +209,18 @@ class ApplyTest(base.FunctionalTestCase):
             check=True,
             capture_output=True,
         )
+        # Of a pool whose fill is not known yet nothing is lowered.
+        self._wait_for_usage('q')
         content['tiers']['replica'] = ceph.tier('replica', 'ssd', 'q', 1, 8)
         self.assertTrue(self.cluster.apply(content)['changed'])
         self.assertEqual(1, self._pool('q')['size'])
         self.assertEqual(0, self.cluster.tiers('check', content).returncode)
+
+    def _wait_for_usage(self, name):
+        deadline = time.monotonic() + USAGE_SEC
+        while name not in [one['name'] for one in self.cluster.mon_command('df')['pools']]:
+            self.assertLess(time.monotonic(), deadline, f'no usage of pool {name}')
+            time.sleep(0.2)
 
 
 class AssociationsTest(base.FunctionalTestCase):

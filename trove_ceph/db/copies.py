@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from trove_ceph.db import tables, transactions
+from trove_ceph.db import backup_rows, tables
 from trove_ceph.db.model import State
 from trove_ceph.db.transactions import retried
 
@@ -15,11 +15,8 @@ _Row = tables.Backup
 _NO_FAILURES = {'failures': None, 'retry_at': None}
 
 
-class Copies:
+class Copies(backup_rows.BackupRows):
     """What is known of them; each verb is one transaction, as those of Records."""
-
-    def __init__(self, database: transactions.Transactions):
-        self._transactions = database
 
     def begin_copying(
         self,
@@ -142,12 +139,4 @@ class Copies:
                 .where(_Row.backup_id == backup_id)
                 .where(_Row.state != str(State.DELETING))
                 .values(**found | _NO_FAILURES | values)
-            )
-
-    @retried
-    def _update(self, backup_id: str, **values: Any) -> None:
-        now = self._transactions.clock()
-        with self._transactions.writing() as session:
-            session.execute(
-                sa.update(_Row).where(_Row.backup_id == backup_id).values(**values, updated_at=now)
             )

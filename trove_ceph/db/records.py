@@ -8,12 +8,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from trove_ceph import exceptions
-from trove_ceph.db import copies, model, tables, transactions, wishes
+from trove_ceph.db import backup_rows, copies, model, tables, transactions, wishes
 from trove_ceph.db.model import State
 from trove_ceph.db.transactions import retried
 
 
-class Records:
+class Records(backup_rows.BackupRows):
     """What is known of backups; for several threads and processes.
 
     Each verb is one transaction, and raises ServiceUnavailableError when the database does not
@@ -25,7 +25,7 @@ class Records:
     def __init__(
         self, facade: Any = None, clock: Callable[[], datetime.datetime] = transactions.utcnow
     ):
-        self._transactions = transactions.Transactions(facade, clock)
+        super().__init__(transactions.Transactions(facade, clock))
         self._clock = clock
         #: Copies in the vault, and what verifications found.
         self.copies = copies.Copies(self._transactions)
@@ -305,12 +305,3 @@ class Records:
                 .order_by(tables.Backup.created_at.desc(), tables.Backup.backup_id)
             )
             return [row.as_model() for row in rows]
-
-    @retried
-    def _update(self, backup_id: str, **values: Any) -> None:
-        with self._transactions.writing() as session:
-            session.execute(
-                sa.update(tables.Backup)
-                .where(tables.Backup.backup_id == backup_id)
-                .values(**{'updated_at': self._clock()} | values)
-            )

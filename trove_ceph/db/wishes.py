@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from trove_ceph.db import model, tables, transactions
+from trove_ceph.db import backup_rows, model, tables
 from trove_ceph.db.model import State
 from trove_ceph.db.transactions import retried
 
@@ -22,11 +22,8 @@ _Row = tables.Backup
 _COMPLETE = [str(state) for state in State if state.is_complete]
 
 
-class Wishes:
+class Wishes(backup_rows.BackupRows):
     """What is wanted of backups; each verb is one transaction, as those of Records."""
-
-    def __init__(self, database: transactions.Transactions):
-        self._transactions = database
 
     # Wanting.
 
@@ -126,14 +123,6 @@ class Wishes:
                 sa.update(_Row)
                 .where(_Row.backup_id == backup_id, *conditions)
                 .values(**values, updated_at=now)
-            )
-
-    @retried
-    def _update(self, backup_id: str, **values: Any) -> None:
-        now = self._transactions.clock()
-        with self._transactions.writing() as session:
-            session.execute(
-                sa.update(_Row).where(_Row.backup_id == backup_id).values(**values, updated_at=now)
             )
 
     @retried

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``openstack database backup``: ``detail``, ``take``, ``copy`` and ``verify``."""
 
+import abc
 import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -192,40 +193,52 @@ class TakeBackup(Teaching, command.ShowOne):
         return one(shown)
 
 
-class CopyBackup(_Backup):
+class _Work(_Backup):
+    """A command that asks for something that takes long."""
+
+    @abc.abstractmethod
+    def ask(self, api: client.Api, backup_id: str) -> dict[str, Any]:
+        """Ask for it."""
+
+    @abc.abstractmethod
+    def wait(self, api: client.Api, backup_id: str, timeout_sec: float) -> dict[str, Any]:
+        """Return when it is done."""
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        add_wait(parser)
+        return parser
+
+    def take_action(self, parsed_args: Any) -> _Shown:
+        api = api_of(self)
+        shown = self.ask(api, api.backup_id(parsed_args.backup))
+        if parsed_args.wait:
+            shown = self.wait(api, shown['id'], parsed_args.timeout)
+        return one(shown)
+
+
+class CopyBackup(_Work):
     """Copy a backup to the vault
 
     The vault is other storage, from which a backup restores as well. The second and later copies
     of an instance move only what has changed. Nothing happens if there is a copy.
     """
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        add_wait(parser)
-        return parser
+    def ask(self, api: client.Api, backup_id: str) -> dict[str, Any]:
+        return api.copy(backup_id)
 
-    def take_action(self, parsed_args: Any) -> _Shown:
-        api = api_of(self)
-        shown = api.copy(api.backup_id(parsed_args.backup))
-        if parsed_args.wait:
-            shown = api.wait_until_copied(shown['id'], parsed_args.timeout)
-        return one(shown)
+    def wait(self, api: client.Api, backup_id: str, timeout_sec: float) -> dict[str, Any]:
+        return api.wait_until_copied(backup_id, timeout_sec)
 
 
-class VerifyBackup(_Backup):
+class VerifyBackup(_Work):
     """Verify a backup: start a MySQL server from a clone of it, recover and check it
 
     The backup stays as it is. A copy in the vault is what is verified, if there is one.
     """
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        add_wait(parser)
-        return parser
+    def ask(self, api: client.Api, backup_id: str) -> dict[str, Any]:
+        return api.verify(backup_id)
 
-    def take_action(self, parsed_args: Any) -> _Shown:
-        api = api_of(self)
-        shown = api.verify(api.backup_id(parsed_args.backup))
-        if parsed_args.wait:
-            shown = api.wait_until_verified(shown['id'], parsed_args.timeout)
-        return one(shown)
+    def wait(self, api: client.Api, backup_id: str, timeout_sec: float) -> dict[str, Any]:
+        return api.wait_until_verified(backup_id, timeout_sec)

@@ -2,11 +2,13 @@
 """Storage on a real Ceph, with the key that tiers make for the storage service."""
 
 import json
+import subprocess
+import sys
 import time
 
 from trove_ceph.storage import model
 from trove_ceph.storage.ceph import backend, connection
-from trove_ceph.tests.functional import base, ceph
+from trove_ceph.tests.functional import base, ceph, storage_client
 
 USER = 'client.trove-ceph-storage'
 # The monitors learn within seconds how full a pool is.
@@ -34,6 +36,20 @@ class CephStorageTestCase(base.FunctionalTestCase):
         super().setUp()
         self.cluster = ceph.shared_cluster()
         self.storage, self.other, self.third = (connect(self, self.cluster) for _ in range(3))
+
+    def start_writing(self, image):
+        """Start another process that writes to an image all the time; return it once it does."""
+        arguments = ('write', str(self.cluster.conf), USER, image.pool, image.name)
+        process = subprocess.Popen(
+            [sys.executable, storage_client.__file__, *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertEqual('writing\n', process.stdout.readline())
+        return process
 
     def fill(self, pool):
         """Have a pool take no more data, by a quota."""

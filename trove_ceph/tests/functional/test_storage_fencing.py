@@ -2,7 +2,6 @@
 """Fencing a process that writes without pause, as a hypervisor would."""
 
 import subprocess
-import sys
 
 from trove_ceph.storage import fencing
 from trove_ceph.storage.ceph import placement
@@ -13,8 +12,7 @@ from trove_ceph.tests.functional import storage, storage_client
 class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
     def test_nothing_is_written_after_the_proof(self):
         image = self.make(size_mib=8)
-        victim = self._start_writing(image)
-        self.assertEqual('writing\n', victim.stdout.readline())
+        victim = self.start_writing(image)
         proof = fencing.fence(self.storage, image)
         # From here on the image is constant.
         at_proof = self.content_now(image)
@@ -35,8 +33,7 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
     def test_a_stopped_process_is_fenced_before_it_goes_on(self):
         """Nobody can tell it from a host that lost its network."""
         image = self.make(size_mib=8)
-        victim = self._start_writing(image)
-        self.assertEqual('writing\n', victim.stdout.readline())
+        victim = self.start_writing(image)
         subprocess.run(['kill', '-STOP', str(victim.pid)], check=True)
         fencing.fence(self.storage, image)
         self.write(image, 0, b'a new owner', storage=self.other)
@@ -45,18 +42,6 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual('ConnectionShutdown', victim.stdout.readline().split()[0])
         self.assertEqual(expected, self.content_now(image))
         fencing.unfence(self.storage, image)
-
-    def _start_writing(self, image):
-        arguments = ('write', str(self.cluster.conf), storage.USER, image.pool, image.name)
-        victim = subprocess.Popen(
-            [sys.executable, storage_client.__file__, *arguments],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.addCleanup(victim.stdout.close)
-        self.addCleanup(victim.wait)
-        self.addCleanup(victim.kill)
-        return victim
 
     def test_each_placement_group_is_asked(self):
         for pool in self.cluster.mon_command('osd dump')['pools']:

@@ -10,7 +10,6 @@ import fixtures
 from oslotest import base
 from trove.backup.state import BackupState
 from trove.common import cfg as trove_cfg
-from trove.common import context as trove_context
 from trove.common import notification
 
 from trove_ceph import exceptions
@@ -19,12 +18,12 @@ from trove_ceph.strategies.backup import taking
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
-from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.tests.unit.taskmanager import contexts, trove_database
 
 CONF = trove_cfg.CONF
 
 
-class ManagerTest(base.BaseTestCase):
+class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = worlds.World()
@@ -45,18 +44,6 @@ class ManagerTest(base.BaseTestCase):
 
     def _record(self, verb):
         return lambda _manager, _context, *arguments: self.stock.append((verb, *arguments))
-
-    def context(self, kind):
-        made = trove_context.TroveContext(project_id=self.world.project, user_id='user')
-        made.notification = kind(
-            made,
-            request_id='request',
-            tenant_id=self.world.project,
-            client_ip='192.0.2.1',
-            server_ip='192.0.2.2',
-            server_type='taskmanager',
-        )
-        return made
 
     def create(self, backup, driver='cinder'):
         self.manager.create_backup(

@@ -7,7 +7,6 @@ import types
 import fixtures
 from oslotest import base
 from trove.common import cfg as trove_cfg
-from trove.common import context as trove_context
 from trove.common import notification
 from trove.instance.tasks import InstanceTasks
 from trove.taskmanager import api as trove_api
@@ -19,7 +18,7 @@ from trove_ceph.db import tables
 from trove_ceph.strategies.restore import planning, restoring
 from trove_ceph.taskmanager import manager, restored_instances
 from trove_ceph.tests.unit.strategies.test_restoring import make_world, wanted
-from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.tests.unit.taskmanager import contexts, trove_database
 
 CONF = trove_cfg.CONF
 
@@ -41,7 +40,7 @@ class StockCinder:
         return types.SimpleNamespace(id=volume_id, **{k: shown[k] for k in ('size', 'status')})
 
 
-class RestoredInstanceTest(base.BaseTestCase):
+class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = make_world()
@@ -82,18 +81,6 @@ class RestoredInstanceTest(base.BaseTestCase):
     def option(self, name, value):
         CONF.set_override(name, value, 'trove_ceph_backup')
         self.addCleanup(CONF.clear_override, name, 'trove_ceph_backup')
-
-    def context(self, kind):
-        made = trove_context.TroveContext(project_id=self.world.project, user_id='user')
-        made.notification = kind(
-            made,
-            request_id='request',
-            tenant_id=self.world.project,
-            client_ip='192.0.2.1',
-            server_ip='192.0.2.2',
-            server_type='taskmanager',
-        )
-        return made
 
     def create(self, **facts):
         asked = dict.fromkeys(

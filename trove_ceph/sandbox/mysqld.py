@@ -31,7 +31,8 @@ class Mysqld:
     """Runs a server on a volume while entered; the data directory is initialised when empty.
 
     A new server's root has no password and may log in from this host alone. The server listens on
-    its socket only, unless an option ``skip_networking`` says otherwise.
+    its socket only, unless an option ``skip_networking`` says otherwise; only its own user and root
+    reach the socket.
 
     :param volume: stands for /var/lib/mysql; the data directory is ``data`` in it
     :param directory: for the socket and the error log; made when missing. Its path should be short:
@@ -206,6 +207,8 @@ class Mysqld:
     def prepare_run(self) -> None:
         """Make the directory for the socket and the log, before the first start on old data."""
         self._run.mkdir(parents=True, exist_ok=True)
+        # Whoever reaches the socket may log in without a password.
+        self._run.chmod(0o700)
         self._own(self._run)
         if self._my_cnf:
             # It must be readable for the server's user, and seen from inside a root file system.

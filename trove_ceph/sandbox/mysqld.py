@@ -16,7 +16,8 @@ import pymysql
 from trove_ceph import exceptions
 from trove_ceph.sandbox import installation, processes
 
-START_TIMEOUT_SEC = 120
+#: For what hangs: on a busy host, initialising alone may take minutes.
+START_TIMEOUT_SEC = 300
 #: A clean end writes all changed pages of the buffer pool.
 STOP_TIMEOUT_SEC = 600
 _KILL_TIMEOUT_SEC = 20

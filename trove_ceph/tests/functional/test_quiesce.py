@@ -158,7 +158,8 @@ class QuiesceTest(base.FunctionalTestCase):
     def _assert_stalled(self, writer):
         before = writer.acknowledged
         time.sleep(0.5)
-        self.assertEqual(before, writer.acknowledged)
+        # The acknowledgement of a commit from before may have been on its way to the writer.
+        self.assertLessEqual(writer.acknowledged, before + 1)
 
     def _create_table(self, name):
         with self.server.connect() as connection, connection.cursor() as cursor:
@@ -226,17 +227,21 @@ class QuiesceTest(base.FunctionalTestCase):
             )
 
             self.assertIn(f'had not ended after {WAIT_SEC} s', str(error))
-            self.assertLess(time.monotonic() - began, WAIT_SEC + 5)
+            # Not as long as the lock was to be held, nor as the reader reads.
+            self.assertLess(time.monotonic() - began, LONG_SEC / 2)
         altering.join(TIMEOUT_SEC)
         self._create_table('one')
 
     def _wait_for_statement(self, pattern):
         deadline = time.monotonic() + TIMEOUT_SEC
-        while not self.server.query(
-            'SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE %s', pattern
+        while not (
+            found := self.server.query(
+                'SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE %s', pattern
+            )
         ):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
+        return found
 
     def test_killed_agent_holds_no_lock(self):
         self._serve()
@@ -263,7 +268,7 @@ class QuiesceTest(base.FunctionalTestCase):
         released = quiescer.release('b1')
 
         self.assertTrue(released['held'], released)
-        self.assertLess(time.monotonic() - began, 10)
+        self.assertLess(time.monotonic() - began, LONG_SEC / 2)
         self._assert_writes(writer)
         self._create_table('one')
         self.assertTrue((self.server.data / 'general.log').stat().st_size)
@@ -294,7 +299,7 @@ class QuiesceTest(base.FunctionalTestCase):
     def test_volume_thaws_at_the_limit_while_the_agent_hangs(self):
         self._serve(general_log='ON')
         writer = self._start_writer()
-        agent = self._start_agent('freeze', limit_sec=2)
+        agent = self._start_agent('freeze', limit_sec=10)
         agent.send_signal(signal.SIGSTOP)
 
         self._assert_stalled(writer)
@@ -379,10 +384,13 @@ class QuiesceTest(base.FunctionalTestCase):
         writer = self._start_writer()
         server.query('CREATE TABLE shop.visits (id INT) ENGINE = MyISAM')
         server.query('INSERT INTO shop.visits VALUES (1)')
-        reading = threading.Thread(target=server.query, args=('SELECT SLEEP(6) FROM shop.visits',))
+        select = f'SELECT SLEEP({LONG_SEC}) FROM shop.visits'
+        reading = threading.Thread(target=server.query, args=(select,))
         reading.start()
         self.addCleanup(reading.join, TIMEOUT_SEC)
-        self._wait_for_statement('SELECT SLEEP%')
+        ((reader,),) = self._wait_for_statement('SELECT SLEEP%')
+        # Which ends the sleep, and not the statement.
+        self.addCleanup(server.query, 'KILL QUERY %s', reader)
 
         self.assertRaises(
             exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 'freeze', LONG_SEC

@@ -277,8 +277,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         one = self.serve('one')
         work = self.work('backup', deep=True)
         one.ask('start', operation_id='verify', work=work)
-        self.wait_for(one, lambda found: found.phase == 'recovering')
-        time.sleep(1)
+        self.wait_for(one, lambda found: found.phase == 'recovering' and self.servers())
         one.kill()
         self.assertNotEqual([], workspace.mounts(self.inspections))
 
@@ -290,6 +289,9 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertEqual((job.State.DONE, 2), (done.state, done.attempt), done)
         self.assertTrue(done.result.ok, done.result)
         self.assert_nothing_left(work)
+
+    def servers(self):
+        return [pid for pid, name in workspace.members(self.inspections) if name == 'mysqld']
 
     def serve(self, name):
         """Start a copy of the service on this host."""

@@ -87,9 +87,7 @@ class StorageCommandTest(base.BaseTestCase):
                 lines.append(line)
                 if 'answers on topic trove-ceph-storage' in line:
                     break
-            began = time.monotonic()
             process.send_signal(number)
             lines.append(process.communicate(timeout=TIMEOUT_SEC)[0])
             self.assertEqual(0, process.returncode, lines)
             self.assertIn('has stopped', lines[-1])
-            self.assertLess(time.monotonic() - began, 15)

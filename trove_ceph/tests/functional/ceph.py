@@ -55,6 +55,7 @@ TIERS = {
     },
 }
 
+
 def free_ports():
     """Choose two ports that nothing listens on."""
     ports = []

@@ -146,8 +146,10 @@ class MysqlOnRbdTest(WritersTestCase):
 
         # The source goes on: what comes later must not be in the backup.
         self._await(
-            lambda: all(writer.acknowledged > after[writer.number] for writer in writers)
-            or any(writer.error for writer in writers)
+            lambda: (
+                all(writer.acknowledged > after[writer.number] for writer in writers)
+                or any(writer.error for writer in writers)
+            )
         )
         for writer in writers:
             writer.end()

@@ -64,7 +64,7 @@ class MysqldTest(base.BaseTestCase):
     def test_nobody_else_reaches_the_socket(self):
         """Whoever does could log in as root, without a password."""
         run, owned = self.place / 'deep' / 'run', []
-        # Since an earlier start; and when the permissions are given to the owner, nobody else is in.
+        # It is there since an earlier start; when it gets its owner, nobody else is in any more.
         run.mkdir(mode=0o777, parents=True)
         server = mysqld.Mysqld(FakeInstallation(''), self.place, run)
 

@@ -24,7 +24,7 @@ from trove_ceph.tests.functional import base, ceph, storage, test_storage_servic
 MIB = model.MIB
 POOL, OTHER_POOL = 'one', 'two'
 # The locks of one that was killed, the 30 s that Ceph remembers it, and the work.
-TIMEOUT_SEC = 180
+TIMEOUT_SEC = 600
 PAUSE_SEC = 3
 # Far below what an empty OSD has in use, and what they are else.
 RATIOS = {'nearfull': (0.0001, 0.85), 'backfillfull': (0.0002, 0.9), 'full': (0.0003, 0.95)}

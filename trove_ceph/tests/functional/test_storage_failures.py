@@ -14,7 +14,7 @@ MIB = model.MIB
 TIMEOUT_SEC = 5
 # Within which each piece of a copy succeeds on a busy machine, too.
 COPY_TIMEOUT_SEC = 20
-RECOVERY_SEC = 180
+RECOVERY_SEC = 400
 
 
 class FailuresTest(base.FunctionalTestCase):

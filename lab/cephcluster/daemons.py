@@ -18,6 +18,8 @@ from cephcluster.errors import DaemonError, UsageError
 
 PROC = Path('/proc')
 PROGRAMS = {'mon': 'ceph-mon', 'mgr': 'ceph-mgr', 'osd': 'ceph-osd'}
+# A killed process is gone when the disk has done what it was asked for.
+KILL_TIMEOUT_SEC = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +95,7 @@ def stop(settings, names=None, grace_sec=20):
             if process.name.startswith(kind + '.') and (names is None or process.name in names)
         ]
         left = _signal_and_wait(settings, processes, signal.SIGTERM, grace_sec)
-        left = _signal_and_wait(settings, left, signal.SIGKILL, grace_sec)
+        left = _signal_and_wait(settings, left, signal.SIGKILL, KILL_TIMEOUT_SEC)
         if left:
             raise DaemonError(f'cannot be killed: {", ".join(process.name for process in left)}')
         stopped += [process.name for process in processes]

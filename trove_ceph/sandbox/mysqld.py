@@ -16,7 +16,8 @@ import pymysql
 from trove_ceph import exceptions
 from trove_ceph.sandbox import installation, processes
 
-START_TIMEOUT_SEC = 120
+#: For what hangs: on a busy host, initialising alone may take minutes.
+START_TIMEOUT_SEC = 300
 #: A clean end writes all changed pages of the buffer pool.
 STOP_TIMEOUT_SEC = 600
 _KILL_TIMEOUT_SEC = 20
@@ -31,7 +32,8 @@ class Mysqld:
     """Runs a server on a volume while entered; the data directory is initialised when empty.
 
     A new server's root has no password and may log in from this host alone. The server listens on
-    its socket only, unless an option ``skip_networking`` says otherwise.
+    its socket only, unless an option ``skip_networking`` says otherwise; only its own user and root
+    reach the socket.
 
     :param volume: stands for /var/lib/mysql; the data directory is ``data`` in it
     :param directory: for the socket and the error log; made when missing. Its path should be short:
@@ -206,6 +208,8 @@ class Mysqld:
     def prepare_run(self) -> None:
         """Make the directory for the socket and the log, before the first start on old data."""
         self._run.mkdir(parents=True, exist_ok=True)
+        # Whoever reaches the socket may log in without a password.
+        self._run.chmod(0o700)
         self._own(self._run)
         if self._my_cnf:
             # It must be readable for the server's user, and seen from inside a root file system.

@@ -63,16 +63,15 @@ class Guard:
     def watching(self, end: Callable[[], None]) -> Iterator[None]:
         """Call ``end`` as soon as it must not go on, so that whatever it waits for fails.
 
-        What is raised then is the reason, as ``check`` raises it.
+        What fails once it must not go on fails because of that, whether it was ended here or saw
+        it by itself: the reason is raised then, as ``check`` raises it.
         """
         done = threading.Event()
         reasons: list[Exception] = []
 
         def watch() -> None:
             while not done.wait(_POLL_SEC):
-                try:
-                    self.check()
-                except (exceptions.CanceledError, model.Finding) as reason:
+                if reason := self._find_reason():
                     reasons.append(reason)
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         end()
@@ -82,9 +81,18 @@ class Guard:
         try:
             yield
         except Exception as error:
-            if reasons:
-                raise reasons[0] from error
+            # The watcher may not have looked since.
+            reason = reasons[0] if reasons else self._find_reason()
+            if reason:
+                raise reason from error
             raise
         finally:
             done.set()
             watcher.join()
+
+    def _find_reason(self) -> Exception | None:
+        try:
+            self.check()
+        except (exceptions.CanceledError, model.Finding) as reason:
+            return reason
+        return None

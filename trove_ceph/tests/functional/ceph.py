@@ -2,6 +2,7 @@
 """Real Ceph clusters for tests: a shared one for the whole run, and private ones to break."""
 
 import contextlib
+import functools
 import json
 import os
 import random
@@ -19,8 +20,10 @@ from trove_ceph.tests.functional import base, workspace
 TOOL = base.CHECKOUT / 'lab' / 'bin' / 'ceph-cluster'
 # Below the range from which the kernel takes ports for outgoing connections, above the servers'.
 PORTS = range(20000, 32000)
-# Each change is a few commands, of which each takes seconds on a busy machine.
-TIERS_TIMEOUT_SEC = 600
+# For what hangs. Each change is a few commands, of which each takes seconds on a busy machine.
+TOOL_TIMEOUT_SEC = 600
+START_TIMEOUT_SEC = 300
+COMMAND_TIMEOUT_SEC = 60
 
 MANAGE = 'import sys; from trove_ceph.cmd import manage; sys.exit(manage.main())'
 
@@ -52,18 +55,17 @@ TIERS = {
     },
 }
 
-_shared = None
-
 
 def free_ports():
     """Choose two ports that nothing listens on."""
     ports = []
-    while len(ports) < 2:
-        port = random.choice(PORTS)
+    for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(('127.0.0.1', port))
             ports.append(port)
-    return ports
+        if len(ports) == 2:
+            return ports
+    raise AssertionError(f'no two of {PORTS} are free')
 
 
 class Cluster:
@@ -86,22 +88,22 @@ class Cluster:
         """The command line of the tool for this cluster."""
         return [sys.executable, str(TOOL), '--root', str(self.root), *map(str, arguments)]
 
-    def tool(self, *arguments, timeout_sec=120):
+    def tool(self, *arguments):
         """Run the tool and return its standard output.
 
         :raises AssertionError: it failed; the message carries what it said.
         """
-        result = self.try_tool(*arguments, timeout_sec=timeout_sec)
+        result = self.try_tool(*arguments)
         if result.returncode != 0:
             raise AssertionError(f'ceph-cluster {arguments}: {result.returncode} {result.stderr}')
         return result.stdout
 
-    def try_tool(self, *arguments, timeout_sec=120):
+    def try_tool(self, *arguments):
         return subprocess.run(
             self.command(*arguments),
             capture_output=True,
             text=True,
-            timeout=timeout_sec,
+            timeout=TOOL_TIMEOUT_SEC,
             check=False,
         )
 
@@ -109,7 +111,7 @@ class Cluster:
         self.tool(*self.create_arguments)
 
     def start(self):
-        self.tool('start')
+        self.tool('start', '--timeout', START_TIMEOUT_SEC)
 
     def tiers(self, verb, content, *arguments):
         """Run ``trove-ceph-manage tiers`` on Ceph alone.
@@ -122,7 +124,7 @@ class Cluster:
         command = [sys.executable, '-W', 'ignore', '-c', MANAGE, 'tiers', verb, '--only', 'ceph']
         command += ['--file', path, '--ceph-conf', self.conf, '--format', 'json', *arguments]
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=TIERS_TIMEOUT_SEC, check=False
+            command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_SEC, check=False
         )
 
     def apply(self, content, *arguments):
@@ -150,7 +152,7 @@ class Cluster:
     def connection(self, user='client.admin'):
         """A librados connection; without keyring of its own a user is refused."""
         handle = rados.Rados(conffile=str(self.conf), name=user)
-        handle.connect(timeout=20)
+        handle.connect(timeout=COMMAND_TIMEOUT_SEC)
         try:
             yield handle
         finally:
@@ -165,7 +167,7 @@ class Cluster:
         """Ask the monitor and return the decoded answer."""
         with self.connection() as handle:
             request = json.dumps({'prefix': prefix, 'format': 'json', **arguments})
-            code, output, message = handle.mon_command(request, b'', timeout=20)
+            code, output, message = handle.mon_command(request, b'', timeout=COMMAND_TIMEOUT_SEC)
         if code != 0:
             raise AssertionError(f'{prefix} {arguments}: {code} {message}')
         return json.loads(output)
@@ -175,20 +177,23 @@ class Cluster:
             rbd.RBD().create(context, name, size_mib * 1024**2)
 
 
+@functools.cache
+def _shared():
+    """Return the shared cluster, to be made: the same one for whoever tries again."""
+    return Cluster(workspace.shared() / 'ceph', {'nvme': 2, 'hdd': 3}, osd_gib=8)
+
+
+@functools.cache
 def shared_cluster():
     """Return the cluster of this run with the tiers of TIERS, made at its first use.
 
     It goes with the workspace, at the end of the process.
     """
-    global _shared
-    if _shared is None:
-        root = workspace.shared() / 'ceph'
-        cluster = Cluster(root, {'nvme': 2, 'hdd': 3}, osd_gib=8)
-        cluster.create()
-        cluster.start()
-        cluster.apply(TIERS)
-        _shared = cluster
-    return _shared
+    cluster = _shared()
+    cluster.create()
+    cluster.start()
+    cluster.apply(TIERS)
+    return cluster
 
 
 def kill_all(pids):

@@ -20,7 +20,7 @@ from trove_ceph.sandbox import processes
 from trove_ceph.tests.functional import mysqld, workspace
 
 UID = 1001
-READY_TIMEOUT_SEC = 60
+READY_TIMEOUT_SEC = 240
 POLL_SEC = 0.02
 # What Trove mounts at /var/lib/mysql holds the data directory one level down.
 DATA = 'data'

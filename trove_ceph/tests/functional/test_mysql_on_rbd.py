@@ -18,7 +18,7 @@ IMAGE_MIB = 2048
 NEW = 'new'
 WRITERS = 4
 WARM_UP_COMMITS = 200
-TIMEOUT_SEC = 60
+TIMEOUT_SEC = 240
 
 
 class Writer(threading.Thread):
@@ -109,11 +109,14 @@ class WritersTestCase(base.FunctionalTestCase):
         for writer in writers:
             writer.start()
             self.addCleanup(writer.end)
+        self._await(lambda: sum(writer.acknowledged for writer in writers) >= WARM_UP_COMMITS)
+        return writers
+
+    def _await(self, condition):
         deadline = time.monotonic() + TIMEOUT_SEC
-        while sum(writer.acknowledged for writer in writers) < WARM_UP_COMMITS:
+        while not condition():
             self.assertLess(time.monotonic(), deadline, 'the writers are too slow')
             time.sleep(0.02)
-        return writers
 
 
 class MysqlOnRbdTest(WritersTestCase):
@@ -142,11 +145,15 @@ class MysqlOnRbdTest(WritersTestCase):
         after = [writer.acknowledged for writer in writers]
 
         # The source goes on: what comes later must not be in the backup.
-        time.sleep(0.5)
+        self._await(
+            lambda: (
+                all(writer.acknowledged > after[writer.number] for writer in writers)
+                or any(writer.error for writer in writers)
+            )
+        )
         for writer in writers:
             writer.end()
             self.assertIsNone(writer.error)
-            self.assertGreater(writer.acknowledged, after[writer.number])
 
         restored = self._restore('backup')
         found = dict(restored.query('SELECT writer, COUNT(*) FROM shop.orders GROUP BY writer'))
@@ -185,7 +192,8 @@ class MysqlOnRbdTest(WritersTestCase):
         writers = self._start_writers(source)
         source.kill()
         for writer in writers:
-            writer.end()
+            # Each ends by itself, at its next statement.
+            writer.join(TIMEOUT_SEC)
             self.assertIsNotNone(writer.error)
         acknowledged = [writer.acknowledged for writer in writers]
         # The file system is told nothing either: what it holds in memory never reaches the image.

@@ -111,7 +111,7 @@ class MySqlSettingsTest(base.FunctionalTestCase):
             cursor.execute('LOCK INSTANCE FOR BACKUP')
             began = time.monotonic()
             self.assertEqual(0, agent.purge_binary_logs(budget))
-            self.assertLess(time.monotonic() - began, 10)
+            self.assertLess(time.monotonic() - began, 60)
             self.assertEqual(len(sizes), len(mysqld_server.query('SHOW BINARY LOGS')))
 
         self.assertEqual(len(sizes) - 2, agent.purge_binary_logs(budget))

@@ -84,7 +84,9 @@ class Writer(threading.Thread):
         self.join(TIMEOUT_SEC)
 
 
-class QuiesceTest(base.FunctionalTestCase):
+class VolumeTestCase(base.FunctionalTestCase):
+    """A test with a volume, and a server on it."""
+
     def setUp(self):
         super().setUp()
         for program in ('mkfs.xfs', 'losetup', 'fsfreeze'):
@@ -100,8 +102,8 @@ class QuiesceTest(base.FunctionalTestCase):
         self.volume = self._attach(self.image, self.mount_point)
 
     def _attach(self, image, mount_point):
-        device = _run('losetup', '--find', '--show', str(image)).strip()
-        self.addCleanup(_run, 'losetup', '--detach', device)
+        device = run('losetup', '--find', '--show', str(image)).strip()
+        self.addCleanup(run, 'losetup', '--detach', device)
         fstab = self.directory / 'fstab'
         fstab.touch()
         volume = data_volume.DataVolume(device, mount_point, self.storage, fstab=str(fstab))
@@ -115,9 +117,9 @@ class QuiesceTest(base.FunctionalTestCase):
         server = mysqld.durable_server(self.mount_point, self.directory / 'run')
         if not seed.exists():
             server.ensure_initialised()
-            _run('cp', '-a', str(server.data), str(seed))
+            run('cp', '-a', str(server.data), str(seed))
         elif not server.data.exists():
-            _run('cp', '-a', str(seed), str(server.data))
+            run('cp', '-a', str(seed), str(server.data))
         server.options.update(options)
         self.enterContext(server)
         # A server that waits for the volume cannot be ended.
@@ -129,6 +131,11 @@ class QuiesceTest(base.FunctionalTestCase):
     def _connect(self, timeout_sec):
         return self.server.connect(read_timeout=timeout_sec)
 
+    def _check(self):
+        return backup_settings.check(self._connect, self.storage, self.mount_point)
+
+
+class QuiesceTest(VolumeTestCase):
     def _quiescer(self):
         return quiesce.Quiescer(
             lambda hold_sec: backup_lock.BackupLock(self._connect, WAIT_SEC, hold_sec),
@@ -158,7 +165,8 @@ class QuiesceTest(base.FunctionalTestCase):
     def _assert_stalled(self, writer):
         before = writer.acknowledged
         time.sleep(0.5)
-        self.assertEqual(before, writer.acknowledged)
+        # The acknowledgement of a commit from before may have been on its way to the writer.
+        self.assertLessEqual(writer.acknowledged, before + 1)
 
     def _create_table(self, name):
         with self.server.connect() as connection, connection.cursor() as cursor:
@@ -226,17 +234,21 @@ class QuiesceTest(base.FunctionalTestCase):
             )
 
             self.assertIn(f'had not ended after {WAIT_SEC} s', str(error))
-            self.assertLess(time.monotonic() - began, WAIT_SEC + 5)
+            # Not as long as the lock was to be held, nor as the reader reads.
+            self.assertLess(time.monotonic() - began, LONG_SEC / 2)
         altering.join(TIMEOUT_SEC)
         self._create_table('one')
 
     def _wait_for_statement(self, pattern):
         deadline = time.monotonic() + TIMEOUT_SEC
-        while not self.server.query(
-            'SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE %s', pattern
+        while not (
+            found := self.server.query(
+                'SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE %s', pattern
+            )
         ):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
+        return found
 
     def test_killed_agent_holds_no_lock(self):
         self._serve()
@@ -263,7 +275,7 @@ class QuiesceTest(base.FunctionalTestCase):
         released = quiescer.release('b1')
 
         self.assertTrue(released['held'], released)
-        self.assertLess(time.monotonic() - began, 10)
+        self.assertLess(time.monotonic() - began, LONG_SEC / 2)
         self._assert_writes(writer)
         self._create_table('one')
         self.assertTrue((self.server.data / 'general.log').stat().st_size)
@@ -294,7 +306,7 @@ class QuiesceTest(base.FunctionalTestCase):
     def test_volume_thaws_at_the_limit_while_the_agent_hangs(self):
         self._serve(general_log='ON')
         writer = self._start_writer()
-        agent = self._start_agent('freeze', limit_sec=2)
+        agent = self._start_agent('freeze', limit_sec=10)
         agent.send_signal(signal.SIGSTOP)
 
         self._assert_stalled(writer)
@@ -325,7 +337,7 @@ class QuiesceTest(base.FunctionalTestCase):
     def test_starting_agent_thaws_what_was_left_frozen(self):
         self._serve()
         writer = self._start_writer()
-        _run('fsfreeze', '--freeze', self.mount_point)
+        run('fsfreeze', '--freeze', self.mount_point)
         self._assert_stalled(writer)
         error = self.assertRaises(
             exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 'freeze', LONG_SEC
@@ -351,7 +363,7 @@ class QuiesceTest(base.FunctionalTestCase):
         answer = quiescer.quiesce('b1', 'freeze', LONG_SEC)
         acknowledged = [writer.acknowledged for writer in writers]
         copy = self.directory / 'copy.img'
-        _run('cp', '--sparse=always', str(self.image), str(copy))
+        run('cp', '--sparse=always', str(self.image), str(copy))
         self.assertTrue(quiescer.release('b1')['held'])
 
         self.assertEqual(1, answer['locked_tables'])
@@ -379,10 +391,13 @@ class QuiesceTest(base.FunctionalTestCase):
         writer = self._start_writer()
         server.query('CREATE TABLE shop.visits (id INT) ENGINE = MyISAM')
         server.query('INSERT INTO shop.visits VALUES (1)')
-        reading = threading.Thread(target=server.query, args=('SELECT SLEEP(6) FROM shop.visits',))
+        select = f'SELECT SLEEP({LONG_SEC}) FROM shop.visits'
+        reading = threading.Thread(target=server.query, args=(select,))
         reading.start()
         self.addCleanup(reading.join, TIMEOUT_SEC)
-        self._wait_for_statement('SELECT SLEEP%')
+        ((reader,),) = self._wait_for_statement('SELECT SLEEP%')
+        # Which ends the sleep, and not the statement.
+        self.addCleanup(server.query, 'KILL QUERY %s', reader)
 
         self.assertRaises(
             exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 'freeze', LONG_SEC
@@ -392,108 +407,8 @@ class QuiesceTest(base.FunctionalTestCase):
         self.assertTrue(reading.is_alive())
         self.assertFalse(self.storage.thaw(self.mount_point))
 
-    # settings
 
-    def _check(self):
-        return backup_settings.check(self._connect, self.storage, self.mount_point)
-
-    def _codes(self):
-        return [reason['code'] for reason in self._check()['reasons']]
-
-    def test_settings_of_a_running_server(self):
-        server = self._serve(innodb_directories='/tmp')
-        answer = self._check()
-        self.assertEqual([], answer['reasons'])
-        ((uuid, position),) = server.query('SELECT @@server_uuid, @@gtid_executed')
-        self.assertEqual((uuid, position), (answer['server_uuid'], answer['gtid_executed']))
-
-        for change, code, undo in (
-            ('SET GLOBAL innodb_flush_log_at_trx_commit = 2',)
-            + ('innodb-flush-log-at-trx-commit', 'SET GLOBAL innodb_flush_log_at_trx_commit = 1'),
-            ('SET GLOBAL sync_binlog = 0', 'sync-binlog', 'SET GLOBAL sync_binlog = 1'),
-            ('SET GLOBAL gtid_mode = ON_PERMISSIVE', 'gtid-mode', 'SET GLOBAL gtid_mode = ON'),
-            ('ALTER INSTANCE DISABLE INNODB REDO_LOG',)
-            + ('no-redo-log', 'ALTER INSTANCE ENABLE INNODB REDO_LOG'),
-            ('SET GLOBAL super_read_only = ON', 'read-only', 'SET GLOBAL read_only = OFF'),
-            ('CREATE TABLE shop.visits (id INT) ENGINE = MyISAM',)
-            + ('non-transactional-tables', 'DROP TABLE shop.visits'),
-            ("CREATE TABLE shop.far (id INT PRIMARY KEY) DATA DIRECTORY = '/tmp'",)
-            + ('outside-volume', 'DROP TABLE shop.far'),
-            ("CREATE TABLESPACE far ADD DATAFILE '/tmp/far.ibd'",)
-            + ('outside-volume', 'DROP TABLESPACE far'),
-            ("CREATE UNDO TABLESPACE far ADD DATAFILE '/tmp/far.ibu'", 'outside-volume', None),
-        ):
-            server.query(change)
-            self.assertEqual([code], self._codes(), change)
-            if undo:
-                server.query(undo)
-                self.assertEqual([], self._codes(), undo)
-
-    def test_settings_of_a_started_server(self):
-        server = self._serve()
-        durable = dict(server.options)
-        for options, codes in (
-            ({'innodb_doublewrite': 'OFF'}, {'innodb-doublewrite'}),
-            ({'innodb_flush_method': 'nosync'}, {'innodb-flush-method'}),
-            ({'log_bin': '/tmp/binlog'}, {'outside-volume'}),
-            ({'skip_log_bin': 'ON', 'gtid_mode': 'OFF', 'log_bin': None}, {'log-bin'}),
-        ):
-            changed = durable | options
-            server.options = {k: v for k, v in changed.items() if v is not None}
-            server.restart()
-            self.assertEqual(codes, set(self._codes()), options)
-
-    def test_links_out_of_the_volume(self):
-        server = self._serve()
-        (server.data / 'far').symlink_to('/srv/far')
-        (server.data / 'shop' / 'near.MYD').symlink_to('../near.MYD')
-        server.query('CREATE TABLE shop.visits (id INT) ENGINE = MyISAM')
-
-        answer = self._check()
-
-        self.assertEqual(
-            [
-                ('outside-volume', 'symbolic link: /var/lib/mysql/data/far -> /srv/far', False),
-                ('non-transactional-tables', '1 tables', True),
-            ],
-            [
-                (reason['code'], reason['object'], reason['freeze_suffices'])
-                for reason in answer['reasons']
-            ],
-        )
-        self.assertEqual({'count': 1, 'names': ['shop.visits']}, answer['non_transactional_tables'])
-
-    def test_full_volume_and_a_server_that_is_down(self):
-        server = self._serve()
-        free = self.storage.free_bytes(self.mount_point)
-        filler = pathlib.Path(self.mount_point) / 'filler'
-        _run('fallocate', '--length', str(free - 8 * data_volume.MIB), str(filler))
-        self.assertEqual(['volume-full'], self._codes())
-        filler.unlink()
-
-        server.stop()
-
-        answer = self._check()
-        self.assertEqual(['server-down'], [reason['code'] for reason in answer['reasons']])
-        self.assertIsNone(answer['server_uuid'])
-
-    def test_mounts_inside_and_missing_barriers(self):
-        ext4 = self.directory / 'ext4.img'
-        with open(ext4, 'wb') as image:
-            image.truncate(64 * data_volume.MIB)
-        _run('mkfs.ext4', '-q', str(ext4))
-        inside = pathlib.Path(self.mount_point) / 'inside'
-        inside.mkdir()
-        _run('mount', '-o', 'loop,barrier=0', str(ext4), str(inside))
-        self.addCleanup(_run, 'umount', str(inside))
-
-        self.assertEqual([str(inside)], self.storage.mounts_below(self.mount_point))
-        volume = backup_settings.read_volume(self.storage, str(inside), '', '/var/lib/mysql')
-        reasons = backup_settings.judge_volume(volume, '/var/lib/mysql')
-        self.assertEqual(['no-barriers'], [reason.code for reason in reasons])
-
-
-def _run(*command):
+def run(*command):
     return subprocess.run(
         command,
         check=True,

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -217,6 +218,37 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         found = self.inspect(self.work('backup', time_limit_sec=1))
         self.assertEqual(verification.UNFINISHED, found.verdict, found)
 
+    def test_nobody_else_reaches_its_server(self):
+        self.make_sound_backup()
+        # Down to the server's own directory, the way is open for everybody.
+        self.directory.chmod(0o711)
+        told = []
+
+        def note(phase, *_):
+            if phase == 'checking' and not told:
+                (place,) = self.inspections.iterdir()
+                run, data = place / 'run', place / 'volume' / 'data'
+                found, owner = run.stat(), data.stat()
+                told.append(stat.S_IMODE(found.st_mode))
+                told.append((found.st_uid, found.st_gid) == (owner.st_uid, owner.st_gid))
+                told.extend(map(self._look_as_nobody, (place, run / 'mysqld.sock')))
+
+        found = self.inspect(self.work('backup'), note=note)
+
+        self.assertTrue(found.ok, found)
+        self.assertEqual([0o700, True, 'seen', 'PermissionError'], told)
+
+    def _look_as_nobody(self, path):
+        """Return what any user of this host comes to who looks for a file."""
+        code = (
+            'import os, sys\n'
+            'try: os.stat(sys.argv[1]); print("seen")\n'
+            'except OSError as error: print(type(error).__name__)'
+        )
+        python = ['/usr/bin/python3', '-I', '-c', code, str(path)]
+        command = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', *python]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
     def test_killed_and_run_again(self):
         """At each phase; the last kill comes while a server runs."""
         self.make_sound_backup()
@@ -245,8 +277,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         one = self.serve('one')
         work = self.work('backup', deep=True)
         one.ask('start', operation_id='verify', work=work)
-        self.wait_for(one, lambda found: found.phase == 'recovering')
-        time.sleep(1)
+        self.wait_for(one, lambda found: found.phase == 'recovering' and self.servers())
         one.kill()
         self.assertNotEqual([], workspace.mounts(self.inspections))
 
@@ -258,6 +289,9 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertEqual((job.State.DONE, 2), (done.state, done.attempt), done)
         self.assertTrue(done.result.ok, done.result)
         self.assert_nothing_left(work)
+
+    def servers(self):
+        return [pid for pid, name in workspace.members(self.inspections) if name == 'mysqld']
 
     def serve(self, name):
         """Start a copy of the service on this host."""

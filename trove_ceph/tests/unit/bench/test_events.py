@@ -86,7 +86,7 @@ class EventsTest(base.BaseTestCase):
 
     def test_failure_is_told(self):
         first = model.Event(0, 'bad', 'echo no; exit 3')
-        after = model.Event(0.5, 'after', self.mark('done'))
+        after = model.Event(3, 'after', self.mark('done'))
 
         bad, good = self.run_until(self.has('done'), first, after)
 
@@ -106,7 +106,7 @@ class EventsTest(base.BaseTestCase):
     def test_what_a_command_left_in_the_background_is_ended_too(self):
         pids = self.directory / 'pids'
         command = f'sleep 1000 & echo $! > {pids}.new; mv {pids}.new {pids}'
-        after = model.Event(1, 'after', self.mark('done'))
+        after = model.Event(3, 'after', self.mark('done'))
 
         left, _ = self.run_until(self.has('done'), model.Event(0, 'left', command), after)
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import fixtures
 from oslotest import base
@@ -87,9 +86,7 @@ class StorageCommandTest(base.BaseTestCase):
                 lines.append(line)
                 if 'answers on topic trove-ceph-storage' in line:
                     break
-            began = time.monotonic()
             process.send_signal(number)
             lines.append(process.communicate(timeout=TIMEOUT_SEC)[0])
             self.assertEqual(0, process.returncode, lines)
             self.assertIn('has stopped', lines[-1])
-            self.assertLess(time.monotonic() - began, 15)

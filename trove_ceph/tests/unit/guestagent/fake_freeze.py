@@ -22,6 +22,7 @@ BROKEN = f'{STATE}.broken'
 
 def ioctl(_volume, request, _argument):
     if request == freeze_holder.FIFREEZE:
+        note('begin')
         while os.path.exists(SLOW):
             time.sleep(0.01)
         try:

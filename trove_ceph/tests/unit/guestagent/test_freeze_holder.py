@@ -12,7 +12,9 @@ from trove_ceph.guestagent import freeze_holder
 
 FAKE = os.path.join(os.path.dirname(__file__), 'fake_freeze.py')
 LONG_SEC = 60
-TIMEOUT_SEC = 30
+TIMEOUT_SEC = 60
+# Time enough to look, also on a busy machine.
+SHORT_SEC = 2
 
 
 class FreezeHolderTestCase(base.BaseTestCase):
@@ -51,6 +53,9 @@ class FreezeHolderTestCase(base.BaseTestCase):
     def done(self, word):
         with open(f'{self.state}.log', encoding='ascii') as log:
             return [int(line.split()[1]) for line in log if line.startswith(word)]
+
+    def begun(self):
+        return os.path.exists(f'{self.state}.log') and self.done('begin')
 
     def touch(self, suffix):
         path = self.state + suffix
@@ -120,7 +125,7 @@ class FreezeHolderTestCase(base.BaseTestCase):
         self.assertFalse(self.is_frozen())
 
     def test_thaws_at_the_limit_and_says_so_afterwards(self):
-        holder = self.freeze(limit_sec=0.3)
+        holder = self.freeze(SHORT_SEC)
 
         self.wait_until_thawed()
         holder.wait(TIMEOUT_SEC)
@@ -140,7 +145,7 @@ class FreezeHolderTestCase(base.BaseTestCase):
         self.wait_for(lambda: not self.is_alive(timer))
 
     def test_timer_thaws_at_the_limit_when_the_holder_hangs(self):
-        holder = self.freeze(limit_sec=0.5)
+        holder = self.freeze(SHORT_SEC)
         timer = self.timer_of(holder)
 
         holder.send_signal(signal.SIGSTOP)
@@ -176,7 +181,7 @@ class FreezeHolderTestCase(base.BaseTestCase):
         holder = self.start()
         slow = self.touch('.slow')
         holder.stdin.write('freeze\n')
-        time.sleep(0.2)
+        self.wait_for(self.begun)
 
         holder.terminate()
         time.sleep(0.2)
@@ -190,6 +195,7 @@ class FreezeHolderTestCase(base.BaseTestCase):
         holder = self.start(limit_sec=0.2)
         slow = self.touch('.slow')
         holder.stdin.write('freeze\n')
+        self.wait_for(self.begun)
         # The timer finds nothing to thaw, and must not leave it at that.
         time.sleep(0.6)
         os.unlink(slow)

@@ -100,7 +100,7 @@ class VolumeFreezeTestCase(base.BaseTestCase):
     def test_holder_that_does_not_end_is_left(self):
         self.useFixture(fixtures.MonkeyPatch(f'{volume_freeze.__name__}.END_TIMEOUT_SEC', 0.1))
         logger = self.useFixture(fixtures.FakeLogger())
-        holder = self.holder(ending='import time; time.sleep(1)')
+        holder = self.holder(ending='import time; time.sleep(10)')
         holder.wait_until_ready()
 
         holder.close()

@@ -5,6 +5,7 @@ import base64
 import configparser
 import io
 import os
+import signal
 from pathlib import Path
 from unittest import mock
 
@@ -146,6 +147,22 @@ class DaemonsTest(HostTestCase):
             left = daemons._signal_and_wait(self.settings, [gone], 15, timeout_sec=1)
         self.assertEqual([], left)
         send.assert_not_called()
+
+    def test_killed_daemon_may_wait_for_its_disk(self):
+        self._process(10, 'ceph-osd', '-i', '1', '-c', self.conf)
+        osd = daemons.Process(10, 'osd.1')
+        waits = []
+
+        def wait(settings, processes, number, timeout_sec):
+            waits.append((processes, number, timeout_sec))
+            return processes if number == signal.SIGTERM else []
+
+        with mock.patch('cephcluster.daemons._signal_and_wait', wait):
+            daemons.stop(self.settings, ['osd.1'], grace_sec=5)
+        self.assertEqual(
+            [([osd], signal.SIGTERM, 5), ([osd], signal.SIGKILL, daemons.KILL_TIMEOUT_SEC)],
+            [each for each in waits if each[0]],
+        )
 
     def test_unknown_daemon(self):
         error = self.assertRaises(UsageError, daemons.execute, self.settings, self.paths, 'osd.2')

@@ -432,4 +432,4 @@ class ReadyTest(SupervisedTestCase):
         probe = {'unix': str(self.home / 'run/full.sock')}
         answers = [supervised._connects(socket.AF_UNIX, probe['unix']) for _ in range(2)]
         self.assertTrue(answers[0])
-        self.assertLess(time.monotonic() - began, 10)
+        self.assertLess(time.monotonic() - began, 60)

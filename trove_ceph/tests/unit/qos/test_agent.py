@@ -16,7 +16,7 @@ from trove_ceph.storage import model
 from trove_ceph.tests.unit.qos import cloud_server, world
 from trove_ceph.tests.unit.tiers import sample
 
-TIMEOUT_SEC = 20
+TIMEOUT_SEC = 60
 
 
 class Listener:

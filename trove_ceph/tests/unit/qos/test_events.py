@@ -7,7 +7,7 @@ from oslotest import base
 
 from trove_ceph.qos import events
 
-TIMEOUT_SEC = 20
+TIMEOUT_SEC = 60
 
 
 class ListenerTestCase(base.BaseTestCase):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import pathlib
+import stat
 import subprocess
+from unittest import mock
 
 import fixtures
 from oslotest import base
@@ -58,6 +60,21 @@ class MysqldTest(base.BaseTestCase):
         self.assertLess(options.index('--skip-networking'), options.index('--skip_networking=OFF'))
         self.assertLess(options.index('--datadir=/x'), options.index('--datadir=/inside/data'))
         self.assertEqual('--initialize-insecure', options[-1])
+
+    def test_nobody_else_reaches_the_socket(self):
+        """Whoever does could log in as root, without a password."""
+        run, owned = self.place / 'deep' / 'run', []
+        # It is there since an earlier start; when it gets its owner, nobody else is in any more.
+        run.mkdir(mode=0o777, parents=True)
+        server = mysqld.Mysqld(FakeInstallation(''), self.place, run)
+
+        def own(path, uid, gid):
+            owned.append((path, uid, gid, stat.S_IMODE(path.stat().st_mode)))
+
+        with mock.patch('os.chown', own):
+            server.prepare_run()
+
+        self.assertEqual([(run, os.geteuid(), os.getegid(), 0o700)], owned)
 
     def test_data_that_is_there_is_not_initialised(self):
         server = self.server()

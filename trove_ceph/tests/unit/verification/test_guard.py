@@ -43,6 +43,40 @@ class GuardTest(base.BaseTestCase):
             (found.verdict, found.reason),
         )
 
+    def fail_at_once(self, watch):
+        """What fails of the end before anybody who watches has seen it."""
+        with watch.watching(lambda: None):
+            raise exceptions.ServerFailedError('mysqld does not answer after 60 s')
+
+    def test_the_server_notices_that_its_time_is_up_before_the_watcher(self):
+        times = [0.0]
+        watch = guard.Guard(60, clock=lambda: times[0])
+        times[0] = 60.0
+        found = self.assertRaises(model.Finding, self.fail_at_once, watch)
+        self.assertEqual(model.UNFINISHED, found.verdict)
+        self.assertIsInstance(found.__cause__, exceptions.ServerFailedError)
+
+    def test_the_server_ends_before_the_watcher_sees_that_it_was_canceled(self):
+        cancel = threading.Event()
+        watch = guard.Guard(60, cancel)
+        cancel.set()
+        self.assertRaises(exceptions.CanceledError, self.fail_at_once, watch)
+
+    def test_the_first_reason_is_told(self):
+        times = [0.0]
+        cancel = threading.Event()
+        watch = guard.Guard(60, cancel, clock=lambda: times[0])
+        times[0] = 61.0
+        ended = threading.Event()
+
+        def wait_and_cancel():
+            with watch.watching(ended.set):
+                ended.wait(WAIT_SEC)
+                cancel.set()
+                raise OSError('the server is gone')
+
+        self.assertRaises(model.Finding, wait_and_cancel)
+
     def test_an_error_of_its_own_stays_so(self):
         watch = guard.Guard(60)
         with self.assertRaisesRegex(OSError, 'disk'), watch.watching(self.fail):

@@ -171,6 +171,19 @@ class ImageFacts:
 
 
 @dataclasses.dataclass(frozen=True)
+class ImageHeader:
+    """What an image says of itself, without a look at its snapshots and relatives.
+
+    The members are those of :class:`ImageFacts`.
+    """
+
+    image: ImageRef
+    image_id: str
+    features: frozenset[str]
+    metadata: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class TrashedImage:
     """An image in the trash of its pool: its clones still read from it, nobody opens it by name.
 

@@ -16,6 +16,7 @@ from trove_ceph.storage.ceph import (
     connection,
     description,
     flattening,
+    metadata,
     objects,
     placement,
     streams,
@@ -93,9 +94,8 @@ class CephBackend(backend.Backend):
             names = (parent, snapshot.image, snapshot.name, child, image.name)
             self._rbd.clone(*names, **_options(options))
             # It has inherited its parent's limits, and what was remembered of the parent.
-            with rbd.Image(child, image.name) as handle:
-                for key, _ in list(handle.metadata_list()):
-                    handle.metadata_remove(key)
+            image_id = metadata.image_id(child, image.name)
+            metadata.change(child, image_id, dict.fromkeys(metadata.read(child, image_id)))
 
     def flatten(
         self,
@@ -181,14 +181,17 @@ class CephBackend(backend.Backend):
     def open_writer(self, image: model.ImageRef) -> streams.Writer:
         return streams.Writer(self._link, image)
 
+    def read_header(self, image: model.ImageRef) -> model.ImageHeader:
+        with self._image(image, 'reading the header of', read_only=True) as (handle, context):
+            return description.read_header(handle, image, context)
+
     def find_clients(self, image: model.ImageRef) -> model.Clients:
         with self._image(image, 'listing the clients of', read_only=True) as (handle, _):
             return description.clients_of(handle, self._link)
 
     def set_image_metadata(self, image: model.ImageRef, entries: Mapping[str, str | None]) -> None:
-        with self._image(image, 'changing metadata of') as (handle, _):
-            for key, value in entries.items():
-                streams.set_metadata(handle, key, value)
+        with self._pool(image.pool, f'changing metadata of {image}') as context:
+            metadata.change(context, metadata.image_id(context, image.name), entries)
 
     def blocklisted(self) -> frozenset[str]:
         return frozenset(entry['addr'] for entry in self._link.ask('osd blocklist ls') or ())

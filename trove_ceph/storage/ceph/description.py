@@ -9,7 +9,7 @@ import rados
 import rbd
 
 from trove_ceph.storage import model
-from trove_ceph.storage.ceph import connection
+from trove_ceph.storage.ceph import connection, metadata
 
 #: The field of model.Qos by the librbd option.
 QOS_OPTIONS = {
@@ -32,7 +32,7 @@ def describe(
 ) -> model.ImageFacts:
     """Gather the facts of an image, in half a dozen requests however many snapshots it has."""
     stat = handle.stat()
-    metadata = dict(handle.metadata_list())
+    entries = metadata.read(context, handle.id())
     parent = _parent_of(handle)
     clients = clients_of(handle, link)
     # Last: it looks at the snapshots one by one where there are clones.
@@ -49,21 +49,31 @@ def describe(
         children=children_of(handle),
         clients=tuple(sorted(clients.watchers)),
         lock_owner=clients.lock_owner,
-        qos=qos_of(metadata),
-        metadata={
-            key: value for key, value in metadata.items() if not key.startswith(_OPTION_PREFIX)
-        },
+        qos=qos_of(entries),
+        metadata=_without_options(entries),
         created_at=handle.create_timestamp().replace(tzinfo=datetime.UTC),
     )
 
 
-def qos_of(metadata: Mapping[str, str]) -> model.Qos:
+def read_header(
+    handle: rbd.Image, image: model.ImageRef, context: rados.Ioctx
+) -> model.ImageHeader:
+    """Read what the image's own header holds."""
+    entries = _without_options(metadata.read(context, handle.id()))
+    return model.ImageHeader(image, handle.id(), _features_of(handle), entries)
+
+
+def _without_options(entries: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in entries.items() if not key.startswith(_OPTION_PREFIX)}
+
+
+def qos_of(entries: Mapping[str, str]) -> model.Qos:
     """Read the limits from an image's metadata as librbd does, whoever set them.
 
     What librbd refuses is no limit: something that is no number, and a burst below its limit.
     """
     found = {
-        field: _number(metadata.get(_OPTION_PREFIX + key, '')) for key, field in QOS_OPTIONS.items()
+        field: _number(entries.get(_OPTION_PREFIX + key, '')) for key, field in QOS_OPTIONS.items()
     }
     for limit, burst in (('iops', 'iops_burst'), ('bytes_per_sec', 'bytes_per_sec_burst')):
         if found[burst] < found[limit]:

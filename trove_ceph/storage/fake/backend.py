@@ -205,6 +205,13 @@ class FakeBackend(backend.Backend):
                 raise exceptions.BusyError(f'{image} is held by {found.lock_owner}')
             return FakeWriter(self, found)
 
+    def read_header(self, image: model.ImageRef) -> model.ImageHeader:
+        with self._connected() as cluster:
+            found = cluster.get(image)
+            return model.ImageHeader(
+                image, found.image_id, found.options.features, dict(found.metadata)
+            )
+
     def find_clients(self, image: model.ImageRef) -> model.Clients:
         with self._connected() as cluster:
             return clients_of(cluster.get(image))

@@ -3,8 +3,11 @@
 
 import subprocess
 
+import rados
+
+from trove_ceph import exceptions
 from trove_ceph.storage import fencing
-from trove_ceph.storage.ceph import placement
+from trove_ceph.storage.ceph import metadata, placement
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage, storage_client
 
@@ -42,6 +45,35 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual('ConnectionShutdown', victim.stdout.readline().split()[0])
         self.assertEqual(expected, self.content_now(image))
         fencing.unfence(self.storage, image)
+
+    def test_a_stopped_holder_is_not_waited_for(self):
+        """librbd would ask it for the lock, and break that once Ceph has forgotten the client."""
+        image = self.make(size_mib=8)
+        victim = self.start_writing(image)
+        subprocess.run(['kill', '-STOP', str(victim.pid)], check=True)
+        held = self.storage.find_clients(image)
+        self.storage.set_image_metadata(image, {'trove_ceph.test': 'noted', 'missing': None})
+        self.assertEqual({'trove_ceph.test': 'noted'}, self.storage.read_header(image).metadata)
+        self.assertEqual(held.lock_owner, self.storage.find_clients(image).lock_owner)
+        self.assertEqual(frozenset(), held.addresses & self.storage.blocklisted())
+        proof = fencing.fence(self.storage, image)
+        self.assertEqual(held.addresses, proof.addresses)
+        self.assertEqual(held.addresses, fencing.recorded(self.storage.read_header(image)))
+        subprocess.run(['kill', '-CONT', str(victim.pid)], check=True)
+        self.assertEqual('ConnectionShutdown', victim.stdout.readline().split()[0])
+        fencing.unfence(self.storage, image)
+
+    def test_an_image_removed_meanwhile_stays_removed(self):
+        image = self.make(size_mib=8)
+        with self.cluster.pool(image.pool, storage.USER) as pool:
+            image_id = metadata.image_id(pool, image.name)
+            self.storage.remove(image)
+            for entries in ({'a': '1'}, {'a': None}, {}):
+                self.assertRaises(rados.ObjectNotFound, metadata.change, pool, image_id, entries)
+            self.assertRaises(rados.ObjectNotFound, pool.stat, f'rbd_header.{image_id}')
+        self.assertRaises(
+            exceptions.NotFoundError, self.storage.set_image_metadata, image, {'a': '1'}
+        )
 
     def test_each_placement_group_is_asked(self):
         for pool in self.cluster.mon_command('osd dump')['pools']:

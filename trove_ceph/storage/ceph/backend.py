@@ -16,6 +16,7 @@ from trove_ceph.storage.ceph import (
     connection,
     description,
     flattening,
+    limits,
     metadata,
     objects,
     placement,
@@ -107,9 +108,9 @@ class CephBackend(backend.Backend):
 
     def set_qos(self, image: model.ImageRef, qos: model.Qos) -> None:
         with self._image(image, 'limiting') as (handle, _):
-            for option, field in description.QOS_OPTIONS.items():
-                if value := getattr(qos, field):
-                    handle.config_set(option, str(value))
+            for option, value in limits.changes(qos):
+                if value is not None:
+                    handle.config_set(option, value)
                 else:
                     # What was not set answers ENOENT.
                     with contextlib.suppress(rbd.ImageNotFound, KeyError):

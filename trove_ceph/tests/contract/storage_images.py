@@ -201,6 +201,7 @@ class ImagesContract(storage.StorageContract):
         self.storage.clone(image.snapshot('s'), clone, model.ImageOptions(data_pool=self.data_pool))
         facts = self.storage.describe(clone)
         self.assertEqual((model.Qos(), {}), (facts.qos, facts.metadata))
+        self.assertTrue(facts.qos_is_whole)
         self.assertEqual(self.data_pool, facts.data_pool)
 
     def test_removal_names_what_stands_in_the_way(self):
@@ -267,6 +268,8 @@ class ImagesContract(storage.StorageContract):
         qos = model.Qos(iops=300, iops_burst=600, bytes_per_sec=50 * MIB)
         self.storage.set_qos(image, qos)
         self.assertEqual((qos, {}), self._limits_and_metadata(image))
+        self.storage.set_qos(image, qos)
+        self.assertEqual((qos, {}), self._limits_and_metadata(image))
         self.storage.set_qos(image, model.Qos(bytes_per_sec=MIB))
         self.assertEqual((model.Qos(bytes_per_sec=MIB), {}), self._limits_and_metadata(image))
         self.storage.set_qos(image, model.Qos())
@@ -274,6 +277,7 @@ class ImagesContract(storage.StorageContract):
 
     def _limits_and_metadata(self, image):
         facts = self.storage.describe(image)
+        self.assertTrue(facts.qos_is_whole)
         return facts.qos, facts.metadata
 
     def test_metadata(self):

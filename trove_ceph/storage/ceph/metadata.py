@@ -29,6 +29,11 @@ def image_id(context: rados.Ioctx, name: str) -> str:
     return encoding.Reader(context.read(f'rbd_id.{name}')).string()
 
 
+def header_of(image_id: str) -> str:
+    """Name the object that is an image's header."""
+    return f'rbd_header.{image_id}'
+
+
 def read(context: rados.Ioctx, image_id: str) -> dict[str, str]:
     """Return the metadata of an image, librbd's own options included.
 
@@ -39,7 +44,7 @@ def read(context: rados.Ioctx, image_id: str) -> dict[str, str]:
     while True:
         question = encoding.string(after) + encoding.long_number(_PAGE)
         _, answer = context.execute(
-            _header(image_id), 'rbd', 'metadata_list', question, _PAGE_BYTES
+            header_of(image_id), 'rbd', 'metadata_list', question, _PAGE_BYTES
         )
         page = encoding.Reader(answer).strings()
         found |= page
@@ -62,8 +67,4 @@ def change(context: rados.Ioctx, image_id: str, entries: Mapping[str, str | None
             request.execute('rbd', 'metadata_set', encoding.strings(kept))
         for key in entries.keys() - kept.keys():
             request.execute('rbd', 'metadata_remove', encoding.string(key))
-        context.operate_write_op(request, _header(image_id))
-
-
-def _header(image_id: str) -> str:
-    return f'rbd_header.{image_id}'
+        context.operate_write_op(request, header_of(image_id))

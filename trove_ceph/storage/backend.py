@@ -274,7 +274,10 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def blocklist(self, addresses: Iterable[str], expire_sec: int) -> None:
-        """Have the cluster take no more requests of these clients; entries are renewed."""
+        """Have the cluster take no more requests of these clients.
+
+        :param expire_sec: for how long; an entry that is there already ends when it would
+        """
 
     @abc.abstractmethod
     def unblocklist(self, addresses: Iterable[str]) -> None:

@@ -32,6 +32,7 @@ from trove_ceph.storage import backend, model
 LOG = logging.getLogger(__name__)
 
 #: How long entries stay by themselves: longer than any host stays paused or partitioned unnoticed.
+#: Those that librbd made before stay as long as mon_osd_blocklist_default_expire says.
 EXPIRE_SEC = 7 * 86400
 #: Where the addresses are remembered, in the metadata of the image.
 METADATA_KEY = 'trove_ceph.fenced'
@@ -78,7 +79,11 @@ def fence(
         if fenced != noted:
             _note(storage, header, fenced)
             noted = fenced
-        _cut_off(storage, image, fenced, clients.lock_owner)
+        # First, and for its own time: breaking the lock adds its owner for Ceph's default, and the
+        # older entry stays.
+        storage.blocklist(fenced, EXPIRE_SEC)
+        if clients.lock_owner is not None:
+            storage.break_lock(image, clients.lock_owner)
         storage.await_blocklist(image)
         left = storage.find_clients(image).addresses
         if not left:
@@ -118,16 +123,3 @@ def recorded(header: model.ImageHeader) -> frozenset[str]:
 def _note(storage: backend.Backend, header: model.ImageHeader, addresses: frozenset[str]) -> None:
     entry = json.dumps({'image_id': header.image_id, 'addresses': sorted(addresses)})
     storage.set_image_metadata(header.image, {METADATA_KEY: entry})
-
-
-def _cut_off(
-    storage: backend.Backend,
-    image: model.ImageRef,
-    addresses: frozenset[str],
-    lock_owner: str | None,
-) -> None:
-    storage.blocklist(addresses, EXPIRE_SEC)
-    if lock_owner is not None:
-        storage.break_lock(image, lock_owner)
-        # Breaking a lock blocklists its owner too, for an hour only.
-        storage.blocklist(addresses, EXPIRE_SEC)

@@ -5,6 +5,7 @@ The object map then has objects that were never written. That state is made here
 librbd's back, an object that it has copied from the parent.
 """
 
+import itertools
 import threading
 
 import rbd
@@ -21,7 +22,7 @@ OBJECT_BYTES = 4 * MIB
 
 class ObjectsTest(contract.StorageContract, storage.CephStorageTestCase):
     def test_those_that_are_absent(self):
-        """An image has millions of objects: names are taken one after another, as they are asked."""
+        """An image has millions of objects: names are taken as they are asked for."""
         taken, ahead = 0, []
 
         def names():
@@ -37,7 +38,7 @@ class ObjectsTest(contract.StorageContract, storage.CephStorageTestCase):
             for name in there:
                 pool.remove_object(name)
         self.assertEqual([one for one in names() if one not in there], found)
-        steps = [after - before for before, after in zip(ahead, ahead[1:], strict=False)]
+        steps = [after - before for before, after in itertools.pairwise(ahead)]
         self.assertEqual(ahead[0], steps[0])
         self.assertLess(max(steps), 500)
 

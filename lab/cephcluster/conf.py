@@ -107,6 +107,10 @@ def _mon(paths):
         'mon_osd_down_out_interval': 600,
         'mon_memory_autotune': 'false',
         'mon_rocksdb_options': MON_ROCKSDB,
+        # Clients that librbd itself fences stay so as long as those that the storage service does;
+        # an entry cannot be prolonged. Nobody may set rbd_blocklist_expire_seconds instead: no lock
+        # is broken then.
+        'mon_osd_blocklist_default_expire': 7 * 86400,
         'mon_osd_initial_require_min_compat_client': 'mimic',
         'mon_max_pg_per_osd': 500,
         'mon_allow_pool_size_one': 'true',

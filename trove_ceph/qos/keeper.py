@@ -181,7 +181,7 @@ def make_steps(storage: backend.Backend, change: planning.Change) -> list[steps.
         lambda _: storage.set_image_metadata(change.image, {mark.KEY: entry}),
         commits=True,
     )
-    if change.before == change.after:
+    if not change.limits_differ:
         return [marking]
     limiting = steps.Step[None](
         'set the limits', lambda _: storage.set_qos(change.image, change.after), commits=True

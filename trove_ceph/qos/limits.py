@@ -7,9 +7,10 @@ most, for gp2). Cinder computes its front-end limits alike (``total_iops_sec_per
 ``…_per_gb_min``, ``total_iops_sec_max``), so a tier may change from one kind to the other.
 
 librbd takes one token from a bucket for each request of the guest, whatever its size, reads and
-writes together; flushes are free. Tokens come every 50 ms, and the bucket holds those of one second
-(TokenBucketThrottle.cc, with no burst set): a volume that was idle may do one second's worth at
-once, and over any longer time not more than its rate. Bursts are left at that.
+writes together; flushes are free. Tokens come every 10 ms (``storage.ceph.limits``; librbd's own
+50 ms are too coarse), and the bucket holds those of one second (TokenBucketThrottle.cc, with no
+burst set): a volume that was idle may do one second's worth at once, and over any longer time not
+more than its rate. Bursts are left at that.
 """
 
 from trove_ceph.storage import model as storage_model

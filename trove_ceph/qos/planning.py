@@ -15,6 +15,8 @@ class Change:
 
     :param tier: the name of the tier that the volume's type belongs to, None for a type of none
     :param mark: what then says which limits are ours; None when none are
+    :param limits_differ: the limits themselves change, not only whose they are; they may say the
+        same and lack what is set with them
     """
 
     volume: resources.Volume
@@ -23,6 +25,7 @@ class Change:
     before: storage_model.Qos
     after: storage_model.Qos
     mark: mark.Mark | None
+    limits_differ: bool
 
     def __str__(self) -> str:
         return f'volume {self.volume.id} ({self.image}): {self.difference}'
@@ -30,6 +33,8 @@ class Change:
     @property
     def difference(self) -> str:
         """What changes, for a person to read."""
+        if self.before == self.after and self.limits_differ:
+            return f'{text(self.after)}, completed'
         if self.before == self.after:
             whose = 'taken over' if self.mark else 'left to whom they belong'
             return f'{text(self.after)}, {whose}'
@@ -72,18 +77,20 @@ def plan(
     ours are taken away.
     """
     tier = tier_of(content, volume)
-    name = tier.name if tier else None
     found = mark.read(image.metadata)
+    new: mark.Mark | None = None
     if tier and tier.qos is model.Qos.IMAGE:
         wanted = limits.of_volume(tier, volume.size_gib)
-        if image.qos == wanted and found and found.limits == wanted:
-            return None
-        before = found.ours(image.qos) if found else storage_model.Qos()
-        new = mark.Mark(wanted, before)
-        return Change(volume, image.image, name, image.qos, wanted, new)
-    if found is None:
+        new = mark.Mark(wanted, found.ours(image.qos) if found else storage_model.Qos())
+    elif found:
+        wanted = found.foreign(image.qos)
+    else:
         return None
-    return Change(volume, image.image, name, image.qos, found.foreign(image.qos), None)
+    limits_differ = image.qos != wanted or not image.qos_is_whole
+    if not limits_differ and found and new and found.limits == wanted:
+        return None
+    name = tier.name if tier else None
+    return Change(volume, image.image, name, image.qos, wanted, new, limits_differ)
 
 
 def text(qos: storage_model.Qos) -> str:

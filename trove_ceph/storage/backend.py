@@ -254,12 +254,19 @@ class Backend(abc.ABC):
     # What fencing.py is made of.
 
     @abc.abstractmethod
+    def read_header(self, image: model.ImageRef) -> model.ImageHeader:
+        """Read what an image says of itself; asks for no other image and no client."""
+
+    @abc.abstractmethod
     def find_clients(self, image: model.ImageRef) -> model.Clients:
         """Tell who holds an image, writers of this back end included."""
 
     @abc.abstractmethod
     def set_image_metadata(self, image: model.ImageRef, entries: Mapping[str, str | None]) -> None:
-        """Set entries of the metadata of an image that others may hold; None removes one."""
+        """Set entries of the metadata of an image, all or none of them; None removes one.
+
+        Others may hold the image, and are neither waited for nor told.
+        """
 
     @abc.abstractmethod
     def blocklisted(self) -> frozenset[str]:
@@ -267,7 +274,10 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def blocklist(self, addresses: Iterable[str], expire_sec: int) -> None:
-        """Have the cluster take no more requests of these clients; entries are renewed."""
+        """Have the cluster take no more requests of these clients.
+
+        :param expire_sec: for how long; an entry that is there already ends when it would
+        """
 
     @abc.abstractmethod
     def unblocklist(self, addresses: Iterable[str]) -> None:

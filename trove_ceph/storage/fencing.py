@@ -32,6 +32,7 @@ from trove_ceph.storage import backend, model
 LOG = logging.getLogger(__name__)
 
 #: How long entries stay by themselves: longer than any host stays paused or partitioned unnoticed.
+#: Those that librbd made before stay as long as mon_osd_blocklist_default_expire says.
 EXPIRE_SEC = 7 * 86400
 #: Where the addresses are remembered, in the metadata of the image.
 METADATA_KEY = 'trove_ceph.fenced'
@@ -65,16 +66,24 @@ def fence(
     :raises NotFencedError: there is no proof; what was blocklisted stays so
     """
     began = clock()
-    if 'exclusive-lock' not in storage.describe(image, with_usage=False).features:
+    header = storage.read_header(image)
+    if 'exclusive-lock' not in header.features:
         raise exceptions.NotFencedError(
             f'{image}: has no exclusive lock, so a client that was cut off for long enough cannot '
             'be told'
         )
-    fenced = recorded(storage, image)
+    fenced = noted = recorded(header)
     while True:
         clients = storage.find_clients(image)
         fenced |= clients.addresses
-        _cut_off(storage, image, fenced, clients.lock_owner)
+        if fenced != noted:
+            _note(storage, header, fenced)
+            noted = fenced
+        # First, and for its own time: breaking the lock adds its owner for Ceph's default, and the
+        # older entry stays.
+        storage.blocklist(fenced, EXPIRE_SEC)
+        if clients.lock_owner is not None:
+            storage.break_lock(image, clients.lock_owner)
         storage.await_blocklist(image)
         left = storage.find_clients(image).addresses
         if not left:
@@ -98,32 +107,19 @@ def unfence(storage: backend.Backend, image: model.ImageRef) -> None:
     writing where it stopped. Without it, entries go by themselves after EXPIRE_SEC. Needs the right
     to remove entries, which ``profile rbd`` does not include.
     """
-    fenced = recorded(storage, image)
+    fenced = recorded(storage.read_header(image))
     storage.unblocklist(fenced)
     storage.set_image_metadata(image, {METADATA_KEY: None})
     LOG.info('Unfenced %s: %s', image, ', '.join(sorted(fenced)) or 'no client')
 
 
-def recorded(storage: backend.Backend, image: model.ImageRef) -> frozenset[str]:
+def recorded(header: model.ImageHeader) -> frozenset[str]:
     """Return the addresses that were fenced off an image."""
-    facts = storage.describe(image, with_usage=False)
-    entry = json.loads(facts.metadata.get(METADATA_KEY, '{}'))
+    entry = json.loads(header.metadata.get(METADATA_KEY, '{}'))
     # A clone inherits the metadata: what it says then is of another image.
-    return frozenset(entry['addresses'] if entry.get('image_id') == facts.image_id else ())
+    return frozenset(entry['addresses'] if entry.get('image_id') == header.image_id else ())
 
 
-def _cut_off(
-    storage: backend.Backend,
-    image: model.ImageRef,
-    addresses: frozenset[str],
-    lock_owner: str | None,
-) -> None:
-    if addresses != recorded(storage, image):
-        image_id = storage.describe(image, with_usage=False).image_id
-        entry = json.dumps({'image_id': image_id, 'addresses': sorted(addresses)})
-        storage.set_image_metadata(image, {METADATA_KEY: entry})
-    storage.blocklist(addresses, EXPIRE_SEC)
-    if lock_owner is not None:
-        storage.break_lock(image, lock_owner)
-        # Breaking a lock blocklists its owner too, for an hour only.
-        storage.blocklist(addresses, EXPIRE_SEC)
+def _note(storage: backend.Backend, header: model.ImageHeader, addresses: frozenset[str]) -> None:
+    entry = json.dumps({'image_id': header.image_id, 'addresses': sorted(addresses)})
+    storage.set_image_metadata(header.image, {METADATA_KEY: entry})

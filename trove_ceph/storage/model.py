@@ -137,6 +137,8 @@ class ImageFacts:
     :param lock_owner: the address that holds the exclusive lock
     :param metadata: without limits and other librbd options, which are in ``qos``
     :param created_at: None where nobody noted it
+    :param qos_is_whole: False where limits lack what ``set_qos`` sets with them, or that is there
+        without limits
     """
 
     image: ImageRef
@@ -154,6 +156,7 @@ class ImageFacts:
     metadata: Mapping[str, str]
     used_bytes: int | None = None
     created_at: datetime.datetime | None = None
+    qos_is_whole: bool = True
 
     def find_snapshot(self, name: str) -> SnapshotFacts | None:
         return next((one for one in self.snapshots if one.name == name), None)
@@ -168,6 +171,19 @@ class ImageFacts:
         return '; '.join(
             f'{kind} {", ".join(map(str, these))}' for kind, these in found.items() if these
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageHeader:
+    """What an image says of itself, without a look at its snapshots and relatives.
+
+    The members are those of :class:`ImageFacts`.
+    """
+
+    image: ImageRef
+    image_id: str
+    features: frozenset[str]
+    metadata: Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True)

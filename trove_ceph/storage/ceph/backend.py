@@ -16,8 +16,11 @@ from trove_ceph.storage.ceph import (
     connection,
     description,
     flattening,
+    limits,
+    metadata,
     objects,
     placement,
+    remains,
     streams,
 )
 
@@ -37,7 +40,11 @@ class CephBackend(backend.Backend):
         self, image: model.ImageRef, size_bytes: int, options: model.ImageOptions
     ) -> None:
         with self._pool(image.pool, f'making {image}', options.data_pool) as context:
-            self._rbd.create(context, image.name, size_bytes, old_format=False, **_options(options))
+            names = (context, image.name, size_bytes)
+            remains.make(
+                *(context, image.name),
+                lambda: self._rbd.create(*names, old_format=False, **_options(options)),
+            )
 
     def list_images(
         self, pool: str, prefix: str = '', after: str = '', limit: int = 1000
@@ -91,11 +98,10 @@ class CephBackend(backend.Backend):
             self._pool(image.pool, verb, options.data_pool) as child,
         ):
             names = (parent, snapshot.image, snapshot.name, child, image.name)
-            self._rbd.clone(*names, **_options(options))
+            remains.make(child, image.name, lambda: self._rbd.clone(*names, **_options(options)))
             # It has inherited its parent's limits, and what was remembered of the parent.
-            with rbd.Image(child, image.name) as handle:
-                for key, _ in list(handle.metadata_list()):
-                    handle.metadata_remove(key)
+            image_id = metadata.image_id(child, image.name)
+            metadata.change(child, image_id, dict.fromkeys(metadata.read(child, image_id)))
 
     def flatten(
         self,
@@ -107,9 +113,9 @@ class CephBackend(backend.Backend):
 
     def set_qos(self, image: model.ImageRef, qos: model.Qos) -> None:
         with self._image(image, 'limiting') as (handle, _):
-            for option, field in description.QOS_OPTIONS.items():
-                if value := getattr(qos, field):
-                    handle.config_set(option, str(value))
+            for option, value in limits.changes(qos):
+                if value is not None:
+                    handle.config_set(option, value)
                 else:
                     # What was not set answers ENOENT.
                     with contextlib.suppress(rbd.ImageNotFound, KeyError):
@@ -118,35 +124,47 @@ class CephBackend(backend.Backend):
     def remove(self, image: model.ImageRef) -> None:
         try:
             with self._pool(image.pool, f'removing {image}') as context:
-                self._rbd.remove(context, image.name)
+                if not remains.clear(context, image.name):
+                    self._rbd.remove(context, image.name)
         except exceptions.BusyError as error:
             raise self._why_busy(image, error) from error
 
     def trash(self, image: model.ImageRef) -> model.TrashedImage:
         try:
             with self._pool(image.pool, f'moving {image} to the trash') as context:
-                with rbd.Image(context, image.name, read_only=True) as handle:
-                    image_id = handle.id()
+                # librbd would move even this.
+                remains.clear(context, image.name)
+                image_id = remains.find_id(context, image.name)
                 self._rbd.trash_move(context, image.name)
+                if image_id is None:
+                    # It has completed what was cut off at its end.
+                    entries = self._rbd.trash_list(context)
+                    moved = [one for one in entries if one['name'] == image.name]
+                    image_id = max(moved, key=lambda one: one['deletion_time'])['id']
         except exceptions.BusyError as error:
             raise self._why_busy(image, error) from error
-        (trashed,) = [one for one in self.list_trash(image.pool) if one.image_id == image_id]
-        return trashed
+        return self._describe_trashed(image.pool, image_id)
 
     def list_trash(self, pool: str) -> list[model.TrashedImage]:
         with self._pool(pool, f'listing the trash of pool {pool}') as context:
             entries = list(self._rbd.trash_list(context))
         found = []
         for entry in entries:
-            name = model.ImageRef(pool, entry['name'])
             with contextlib.suppress(exceptions.NotFoundError):
-                with self._image(name, 'describing', entry['id'], read_only=True) as (handle, _):
-                    children = description.children_of(handle)
-                trashed_at = entry['deletion_time'].replace(tzinfo=datetime.UTC)
-                found.append(
-                    model.TrashedImage(pool, entry['id'], entry['name'], trashed_at, children)
-                )
+                found.append(self._describe_trashed(pool, entry['id']))
         return found
+
+    def _describe_trashed(self, pool: str, image_id: str) -> model.TrashedImage:
+        """Describe an image in the trash, also where whoever purged it left its entry alone."""
+        subject = f'describing image {image_id} in the trash of pool {pool}'
+        with self._pool(pool, subject) as context:
+            children: tuple[model.Child, ...] = ()
+            entry = self._rbd.trash_get(context, image_id)
+            if remains.has_header(context, image_id):
+                with rbd.Image(context, image_id=image_id, read_only=True) as handle:
+                    children = description.children_of(handle)
+        trashed_at = entry['deletion_time'].replace(tzinfo=datetime.UTC)
+        return model.TrashedImage(pool, image_id, entry['name'], trashed_at, children)
 
     def restore(self, pool: str, image_id: str, name: str) -> None:
         with self._pool(pool, f'restoring image {image_id} as {pool}/{name}') as context:
@@ -162,15 +180,21 @@ class CephBackend(backend.Backend):
                     f'{name} (in the trash, id {image_id}): is an image, too; trash or restore it '
                     'by its name'
                 )
-            with rbd.Image(context, image_id=image_id) as handle:
-                if children := description.children_of(handle):
-                    raise exceptions.BusyError(
-                        f'{name} (in the trash, id {image_id}): has the children '
-                        f'{", ".join(map(str, children))}'
-                    )
-                for snapshot in list(handle.list_snaps()):
-                    handle.remove_snap_by_id(snapshot['id'])
+            # Without a header whoever purged it before died at the end of it.
+            if remains.has_header(context, image_id):
+                self._remove_snapshots(context, name, image_id)
             self._rbd.trash_remove(context, image_id, force=True)
+
+    @staticmethod
+    def _remove_snapshots(context: rados.Ioctx, name: model.ImageRef, image_id: str) -> None:
+        with rbd.Image(context, image_id=image_id) as handle:
+            if children := description.children_of(handle):
+                raise exceptions.BusyError(
+                    f'{name} (in the trash, id {image_id}): has the children '
+                    f'{", ".join(map(str, children))}'
+                )
+            for snapshot in list(handle.list_snaps()):
+                handle.remove_snap_by_id(snapshot['id'])
 
     def usage(self, pool: str) -> model.PoolUsage:
         return self._link.usage(pool)
@@ -181,14 +205,17 @@ class CephBackend(backend.Backend):
     def open_writer(self, image: model.ImageRef) -> streams.Writer:
         return streams.Writer(self._link, image)
 
+    def read_header(self, image: model.ImageRef) -> model.ImageHeader:
+        with self._image(image, 'reading the header of', read_only=True) as (handle, context):
+            return description.read_header(handle, image, context)
+
     def find_clients(self, image: model.ImageRef) -> model.Clients:
         with self._image(image, 'listing the clients of', read_only=True) as (handle, _):
             return description.clients_of(handle, self._link)
 
     def set_image_metadata(self, image: model.ImageRef, entries: Mapping[str, str | None]) -> None:
-        with self._image(image, 'changing metadata of') as (handle, _):
-            for key, value in entries.items():
-                streams.set_metadata(handle, key, value)
+        with self._pool(image.pool, f'changing metadata of {image}') as context:
+            metadata.change(context, metadata.image_id(context, image.name), entries)
 
     def blocklisted(self) -> frozenset[str]:
         return frozenset(entry['addr'] for entry in self._link.ask('osd blocklist ls') or ())

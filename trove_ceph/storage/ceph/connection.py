@@ -64,6 +64,8 @@ class Connection:
             'rbd_default_clone_format': '2',
             # Deletes what it is told to, whatever the file says.
             'rbd_move_to_trash_on_remove': 'false',
+            # Ceph 16.2 answers EINVAL to each lock that is to be broken if this is set.
+            'rbd_blocklist_expire_seconds': '0',
         }
         self._lock = threading.Lock()
         self._cluster: rados.Rados | None = None

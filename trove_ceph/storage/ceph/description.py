@@ -2,26 +2,13 @@
 """What an open image tells of itself."""
 
 import datetime
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import rados
 import rbd
 
 from trove_ceph.storage import model
-from trove_ceph.storage.ceph import connection
-
-#: The field of model.Qos by the librbd option.
-QOS_OPTIONS = {
-    'rbd_qos_iops_limit': 'iops',
-    'rbd_qos_iops_burst': 'iops_burst',
-    'rbd_qos_bps_limit': 'bytes_per_sec',
-    'rbd_qos_bps_burst': 'bytes_per_sec_burst',
-}
-# Where librbd keeps an image's own options in its metadata.
-_OPTION_PREFIX = 'conf_'
-# As Ceph reads the numbers of its configuration: 4K is 4096.
-_NUMBER = re.compile(r'(\d+)(?:([KMGTPE])i?)?')
+from trove_ceph.storage.ceph import connection, limits, metadata
 
 
 def describe(
@@ -32,7 +19,7 @@ def describe(
 ) -> model.ImageFacts:
     """Gather the facts of an image, in half a dozen requests however many snapshots it has."""
     stat = handle.stat()
-    metadata = dict(handle.metadata_list())
+    entries = metadata.read(context, handle.id())
     parent = _parent_of(handle)
     clients = clients_of(handle, link)
     # Last: it looks at the snapshots one by one where there are clones.
@@ -49,31 +36,19 @@ def describe(
         children=children_of(handle),
         clients=tuple(sorted(clients.watchers)),
         lock_owner=clients.lock_owner,
-        qos=qos_of(metadata),
-        metadata={
-            key: value for key, value in metadata.items() if not key.startswith(_OPTION_PREFIX)
-        },
+        qos=limits.read(entries),
+        metadata=limits.without_options(entries),
         created_at=handle.create_timestamp().replace(tzinfo=datetime.UTC),
+        qos_is_whole=limits.is_whole(entries),
     )
 
 
-def qos_of(metadata: Mapping[str, str]) -> model.Qos:
-    """Read the limits from an image's metadata as librbd does, whoever set them.
-
-    What librbd refuses is no limit: something that is no number, and a burst below its limit.
-    """
-    found = {
-        field: _number(metadata.get(_OPTION_PREFIX + key, '')) for key, field in QOS_OPTIONS.items()
-    }
-    for limit, burst in (('iops', 'iops_burst'), ('bytes_per_sec', 'bytes_per_sec_burst')):
-        if found[burst] < found[limit]:
-            found[burst] = 0
-    return model.Qos(**found)
-
-
-def _number(text: str) -> int:
-    match = _NUMBER.fullmatch(text)
-    return int(match[1]) << 10 * ' KMGTPE'.index(match[2] or ' ') if match else 0
+def read_header(
+    handle: rbd.Image, image: model.ImageRef, context: rados.Ioctx
+) -> model.ImageHeader:
+    """Read what the image's own header holds."""
+    entries = limits.without_options(metadata.read(context, handle.id()))
+    return model.ImageHeader(image, handle.id(), _features_of(handle), entries)
 
 
 def used_bytes(handle: rbd.Image) -> int:

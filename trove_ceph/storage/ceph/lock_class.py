@@ -9,6 +9,7 @@ holds it to Python.
 import struct
 
 from trove_ceph.storage import ledger
+from trove_ceph.storage.ceph import encoding
 
 _EXCLUSIVE = 1
 # Expiry, as seconds and nanoseconds.
@@ -23,17 +24,22 @@ def attribute(lock_name: str) -> str:
 def assert_locked(lock_name: str, cookie: str) -> bytes:
     """Return the argument of ``assert_locked``, which answers EBUSY where the lock is not ours."""
     tag = ''
-    return _versioned(_string(lock_name) + bytes([_EXCLUSIVE]) + _string(cookie) + _string(tag))
+    return encoding.versioned(
+        encoding.string(lock_name)
+        + bytes([_EXCLUSIVE])
+        + encoding.string(cookie)
+        + encoding.string(tag)
+    )
 
 
 def get_info(lock_name: str) -> bytes:
     """Return the argument of ``get_info``."""
-    return _versioned(_string(lock_name))
+    return encoding.versioned(encoding.string(lock_name))
 
 
 def read_holder(answer: bytes) -> ledger.Holder | None:
     """Read the answer of ``get_info``, which leaves out who let the lock expire."""
-    reader = _Reader(answer)
+    reader = encoding.Reader(answer)
     reader.skip_header()
     if reader.number() == 0:
         return None
@@ -47,44 +53,3 @@ def read_holder(answer: bytes) -> ledger.Holder | None:
     reader.skip(1)
     reader.skip_structure()
     return ledger.Holder(cookie, reader.string())
-
-
-class _Reader:
-    """Ceph's encoding: little-endian numbers, and lengths before what has one."""
-
-    _HEADER_BYTES = 1 + 1 + 4
-
-    def __init__(self, data: bytes):
-        self._data = data
-        self._at = 0
-
-    def skip(self, count: int) -> None:
-        self._at += count
-
-    def skip_header(self) -> None:
-        """Enter a structure, which begins with its version, the oldest it fits, and its length."""
-        self.skip(self._HEADER_BYTES)
-
-    def skip_structure(self) -> None:
-        self.skip(1 + 1)
-        self.skip(self.number())
-
-    def number(self) -> int:
-        (found,) = struct.unpack_from('<I', self._data, self._at)
-        self.skip(4)
-        return found
-
-    def string(self) -> str:
-        length = self.number()
-        found = self._data[self._at : self._at + length]
-        self.skip(length)
-        return found.decode()
-
-
-def _versioned(content: bytes) -> bytes:
-    return struct.pack('<BBI', 1, 1, len(content)) + content
-
-
-def _string(text: str) -> bytes:
-    data = text.encode()
-    return struct.pack('<I', len(data)) + data

@@ -2,6 +2,7 @@
 """The objects of a pool, one by one."""
 
 import errno
+import itertools
 from collections.abc import Callable, Iterable
 
 import rados
@@ -17,11 +18,10 @@ def absent(
 
     :param go_on: called before each hundred or so; it may raise what ends it
     """
-    rest = list(names)
+    rest = iter(names)
     found: list[str] = []
-    while rest:
+    while batch := list(itertools.islice(rest, _BATCH)):
         go_on()
-        batch, rest = rest[:_BATCH], rest[_BATCH:]
         pending = [
             (name, context.aio_stat(name, lambda _completion, _size, _time: None)) for name in batch
         ]

@@ -168,7 +168,12 @@ class Writer(_Opened, backend.ImageWriter):
 
     def set_metadata(self, key: str, value: str | None) -> None:
         with self._translated('changing metadata of'):
-            set_metadata(self.handle, key, value)
+            if value is not None:
+                self.handle.metadata_set(key, value)
+            else:
+                # What was not set.
+                with contextlib.suppress(KeyError):
+                    self.handle.metadata_remove(key)
 
     def create_snapshot(self, name: str) -> None:
         with self._translated(f'making snapshot {name} of'):
@@ -184,12 +189,3 @@ class Writer(_Opened, backend.ImageWriter):
 
     def _translated(self, verb: str) -> contextlib.AbstractContextManager[None]:
         return self._link.translated(f'{verb} {self._image}', self._pools)
-
-
-def set_metadata(handle: rbd.Image, key: str, value: str | None) -> None:
-    """Set an entry of an open image's metadata; None removes it if it is there."""
-    if value is not None:
-        handle.metadata_set(key, value)
-    else:
-        with contextlib.suppress(KeyError):
-            handle.metadata_remove(key)

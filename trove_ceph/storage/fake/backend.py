@@ -89,6 +89,7 @@ class FakeBackend(backend.Backend):
             metadata=dict(image.metadata),
             used_bytes=sum(used.values()) if with_usage else None,
             created_at=image.created_at,
+            qos_is_whole=image.qos_is_whole,
         )
 
     def create_snapshot(self, snapshot: model.SnapshotRef) -> None:
@@ -139,7 +140,8 @@ class FakeBackend(backend.Backend):
 
     def set_qos(self, image: model.ImageRef, qos: model.Qos) -> None:
         with self._connected() as cluster:
-            cluster.get(image).qos = qos
+            found = cluster.get(image)
+            found.qos, found.qos_is_whole = qos, True
 
     def remove(self, image: model.ImageRef) -> None:
         with self._connected() as cluster:
@@ -204,6 +206,13 @@ class FakeBackend(backend.Backend):
             if found.lock_owner not in (None, *cluster.blocklist):
                 raise exceptions.BusyError(f'{image} is held by {found.lock_owner}')
             return FakeWriter(self, found)
+
+    def read_header(self, image: model.ImageRef) -> model.ImageHeader:
+        with self._connected() as cluster:
+            found = cluster.get(image)
+            return model.ImageHeader(
+                image, found.image_id, found.options.features, dict(found.metadata)
+            )
 
     def find_clients(self, image: model.ImageRef) -> model.Clients:
         with self._connected() as cluster:

@@ -54,6 +54,7 @@ class Image:
         self.snapshots: list[Snapshot] = []
         self.metadata: dict[str, str] = {}
         self.qos = model.Qos()
+        self.qos_is_whole = True
         self.watchers: set[str] = set()
         self.lock_owner: str | None = None
         self.created_at = datetime.datetime.now(datetime.UTC)

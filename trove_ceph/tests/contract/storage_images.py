@@ -24,6 +24,9 @@ class ImagesContract(storage.StorageContract):
         self.assertEqual((None, None, 0), nothing)
         self.assertEqual(((), (), ()), (facts.snapshots, facts.children, facts.clients))
         self.assertEqual(({}, model.Qos()), (facts.metadata, facts.qos))
+        header = self.storage.read_header(image)
+        self.assertEqual(facts.image_id, header.image_id)
+        self.assertEqual((facts.features, {}), (header.features, header.metadata))
         age = datetime.datetime.now(datetime.UTC) - facts.created_at
         self.assertLess(abs(age), datetime.timedelta(minutes=1))
 
@@ -33,6 +36,8 @@ class ImagesContract(storage.StorageContract):
         for verb, arguments, missing in (
             ('describe', (nothing,), nothing),
             ('describe', (nowhere,), nowhere.pool),
+            ('read_header', (nothing,), nothing),
+            ('set_image_metadata', (nothing, {'a': '1'}), nothing),
             ('list_images', ('no-such-pool',), 'no-such-pool'),
             ('create_image', (nowhere, MIB, model.ImageOptions()), nowhere.pool),
             ('create_snapshot', (nothing.snapshot('s'),), nothing),
@@ -196,6 +201,7 @@ class ImagesContract(storage.StorageContract):
         self.storage.clone(image.snapshot('s'), clone, model.ImageOptions(data_pool=self.data_pool))
         facts = self.storage.describe(clone)
         self.assertEqual((model.Qos(), {}), (facts.qos, facts.metadata))
+        self.assertTrue(facts.qos_is_whole)
         self.assertEqual(self.data_pool, facts.data_pool)
 
     def test_removal_names_what_stands_in_the_way(self):
@@ -262,6 +268,8 @@ class ImagesContract(storage.StorageContract):
         qos = model.Qos(iops=300, iops_burst=600, bytes_per_sec=50 * MIB)
         self.storage.set_qos(image, qos)
         self.assertEqual((qos, {}), self._limits_and_metadata(image))
+        self.storage.set_qos(image, qos)
+        self.assertEqual((qos, {}), self._limits_and_metadata(image))
         self.storage.set_qos(image, model.Qos(bytes_per_sec=MIB))
         self.assertEqual((model.Qos(bytes_per_sec=MIB), {}), self._limits_and_metadata(image))
         self.storage.set_qos(image, model.Qos())
@@ -269,6 +277,7 @@ class ImagesContract(storage.StorageContract):
 
     def _limits_and_metadata(self, image):
         facts = self.storage.describe(image)
+        self.assertTrue(facts.qos_is_whole)
         return facts.qos, facts.metadata
 
     def test_metadata(self):
@@ -279,6 +288,17 @@ class ImagesContract(storage.StorageContract):
             self.assertEqual({'b': '3'}, writer.facts().metadata)
             writer.set_metadata('b', None)
         self.assertEqual({}, self.storage.describe(image).metadata)
+
+    def test_much_metadata(self):
+        image, clone = self.make_written(), self.ref('clone')
+        entries = {f'{number}': 'ä' * number for number in range(200)}
+        self.storage.set_image_metadata(image, entries)
+        self.storage.set_qos(image, model.Qos(iops=500))
+        self.assertEqual(entries, self.storage.read_header(image).metadata)
+        self.assertEqual(entries, self.storage.describe(image).metadata)
+        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        self.assertEqual({}, self.storage.read_header(clone).metadata)
+        self.assertEqual(model.Qos(), self.storage.describe(clone).qos)
 
     def test_a_pool_is_described_in_one_sweep(self):
         parent = self.make_written()

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 
+import rbd
 from testtools.content import json_content
 
 from trove_ceph.qos import keeper, mark
@@ -29,6 +30,7 @@ PLATEAU_SEC = 12
 FREE_SEC = 3
 FIO_SEC = 120
 SIZE_MIB = 64
+TICK = 'conf_rbd_qos_schedule_tick_min'
 
 
 def tiers(**promise):
@@ -77,8 +79,6 @@ class Fio:
 class QosTest(contract.StorageContract, storage.CephStorageTestCase):
     def setUp(self):
         super().setUp()
-        if shutil.which('fio') is None:
-            self.skipTest('needs fio')
         self.cloud = fake_cloud.FakeCinder()
         self.volume = self.cloud.add_volume(self.pool, 10, backend=self.pool, id=self.prefix)
         self.image = model.ImageRef(self.pool, f'volume-{self.prefix}')
@@ -91,12 +91,36 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         theirs = {'iops_limit': '4K', 'iops_burst': '10'}
         entries = {f'conf_rbd_qos_{key}': value for key, value in theirs.items()}
         self.storage.set_image_metadata(self.image, entries)
-        self.assertEqual(model.Qos(iops=4096), self.storage.describe(self.image).qos)
+        facts = self.storage.describe(self.image)
+        self.assertEqual((model.Qos(iops=4096), False), (facts.qos, facts.qos_is_whole))
+
+    def test_a_tick_that_is_lost_is_set_again(self):
+        keeper = self._keeper(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
+        keeper.sweep()
+        self.assertEqual('10', self._tick())
+        self.storage.set_image_metadata(self.image, {TICK: None})
+        self.assertEqual(1, len(keeper.plan().changes))
+        keeper.sweep()
+        self.assertEqual('10', self._tick())
+        self.assertEqual((), keeper.plan().changes)
+        self.volume['volume_type'] = 'of no tier'
+        keeper.sweep()
+        self.assertIsNone(self._tick())
+
+    def _tick(self):
+        """What librbd in a hypervisor would go by."""
+        with (
+            self.cluster.pool(self.image.pool) as pool,
+            rbd.Image(pool, self.image.name, read_only=True) as handle,
+        ):
+            return dict(handle.metadata_list()).get(TICK)
 
     def _keeper(self, **promise):
         return keeper.Keeper(lambda: tiers(**promise), cinder.Cinder(self.cloud), self.storage)
 
     def _fio(self, *options):
+        if shutil.which('fio') is None:
+            self.skipTest('needs fio')
         fio = Fio(self.directory, self.cluster.conf, self.image, *options)
         self.addCleanup(fio.kill)
         return fio

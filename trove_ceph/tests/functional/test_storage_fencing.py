@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fencing a process that writes without pause, as a hypervisor would."""
 
+import datetime
 import subprocess
 
+import rados
+
+from trove_ceph import exceptions
 from trove_ceph.storage import fencing
-from trove_ceph.storage.ceph import placement
+from trove_ceph.storage.ceph import backend, connection, metadata, placement
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage, storage_client
 
@@ -42,6 +46,83 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual('ConnectionShutdown', victim.stdout.readline().split()[0])
         self.assertEqual(expected, self.content_now(image))
         fencing.unfence(self.storage, image)
+
+    def test_a_stopped_holder_is_not_waited_for(self):
+        """librbd would ask it for the lock, and break that once Ceph has forgotten the client."""
+        image = self.make(size_mib=8)
+        victim = self.start_writing(image)
+        subprocess.run(['kill', '-STOP', str(victim.pid)], check=True)
+        held = self.storage.find_clients(image)
+        self.storage.set_image_metadata(image, {'trove_ceph.test': 'noted', 'missing': None})
+        self.assertEqual({'trove_ceph.test': 'noted'}, self.storage.read_header(image).metadata)
+        self.assertEqual(held.lock_owner, self.storage.find_clients(image).lock_owner)
+        self.assertEqual(frozenset(), held.addresses & self.storage.blocklisted())
+        proof = fencing.fence(self.storage, image)
+        self.assertEqual(held.addresses, proof.addresses)
+        self.assertEqual(held.addresses, fencing.recorded(self.storage.read_header(image)))
+        subprocess.run(['kill', '-CONT', str(victim.pid)], check=True)
+        self.assertEqual('ConnectionShutdown', victim.stdout.readline().split()[0])
+        fencing.unfence(self.storage, image)
+
+    def test_what_librbd_fences_by_itself_stays_as_long(self):
+        """The older entry of two for one address stays; librbd lets it last for Ceph's default."""
+        image = self.make(size_mib=8)
+        owner = self._break_lock(image, self.storage)
+        self.storage.blocklist([owner], fencing.EXPIRE_SEC)
+        (until,) = self._expiries(owner)
+        self.assertGreater(until, self._now() + datetime.timedelta(days=6))
+        self.storage.unblocklist([owner])
+        # It stays as it is, however long the next is to last.
+        self.storage.blocklist([owner], 3600)
+        self.storage.blocklist([owner], fencing.EXPIRE_SEC)
+        (until,) = self._expiries(owner)
+        self.assertLess(until, self._now() + datetime.timedelta(days=1))
+        self.storage.unblocklist([owner])
+
+    def test_locks_are_broken_whatever_the_file_says(self):
+        """Ceph 16.2 breaks no lock for which it is told how long its holder is fenced."""
+        conf = self.directory / 'ceph.conf'
+        conf.write_text(
+            self.cluster.conf.read_text().replace(
+                '[client]\n', '[client]\nrbd_blocklist_expire_seconds = 3600\n'
+            )
+        )
+        image = self.make(size_mib=8)
+        with_option = connection.Connection(str(conf), storage.USER)
+        self.addCleanup(with_option.close)
+        owner = self._break_lock(image, backend.CephBackend(with_option))
+        self.assertIsNone(self.storage.find_clients(image).lock_owner)
+        self.storage.unblocklist([owner])
+
+    def _break_lock(self, image, breaker):
+        """Have a client lose an image as somebody else needs it; return its address."""
+        victim = self.start_writing(image)
+        owner = self.storage.find_clients(image).lock_owner
+        breaker.break_lock(image, owner)
+        self.assertEqual('ConnectionShutdown', victim.stdout.readline().split()[0])
+        return owner
+
+    def _expiries(self, address):
+        listed = storage.link(self, self.cluster).ask('osd blocklist ls')
+        for entry in listed:
+            if entry['addr'] == address:
+                yield datetime.datetime.fromisoformat(entry['until'])
+
+    @staticmethod
+    def _now():
+        return datetime.datetime.now(datetime.UTC)
+
+    def test_an_image_removed_meanwhile_stays_removed(self):
+        image = self.make(size_mib=8)
+        with self.cluster.pool(image.pool, storage.USER) as pool:
+            image_id = metadata.image_id(pool, image.name)
+            self.storage.remove(image)
+            for entries in ({'a': '1'}, {'a': None}, {}):
+                self.assertRaises(rados.ObjectNotFound, metadata.change, pool, image_id, entries)
+            self.assertRaises(rados.ObjectNotFound, pool.stat, f'rbd_header.{image_id}')
+        self.assertRaises(
+            exceptions.NotFoundError, self.storage.set_image_metadata, image, {'a': '1'}
+        )
 
     def test_each_placement_group_is_asked(self):
         for pool in self.cluster.mon_command('osd dump')['pools']:

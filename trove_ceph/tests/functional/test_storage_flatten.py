@@ -5,17 +5,42 @@ The object map then has objects that were never written. That state is made here
 librbd's back, an object that it has copied from the parent.
 """
 
+import itertools
 import threading
 
 import rbd
 from testtools.content import text_content
 
 from trove_ceph.storage import model
+from trove_ceph.storage.ceph import objects
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage
 
 MIB = model.MIB
 OBJECT_BYTES = 4 * MIB
+
+
+class ObjectsTest(contract.StorageContract, storage.CephStorageTestCase):
+    def test_those_that_are_absent(self):
+        """An image has millions of objects: names are taken as they are asked for."""
+        taken, ahead = 0, []
+
+        def names():
+            nonlocal taken
+            for taken in range(1, 1001):
+                yield f'{self.prefix}-{taken}'
+
+        there = {f'{self.prefix}-{number}' for number in (1, 128, 129, 1000)}
+        with self.cluster.pool(self.pool) as pool:
+            for name in there:
+                pool.write_full(name, b'there')
+            found = objects.absent(pool, names(), lambda: ahead.append(taken))
+            for name in there:
+                pool.remove_object(name)
+        self.assertEqual([one for one in names() if one not in there], found)
+        steps = [after - before for before, after in itertools.pairwise(ahead)]
+        self.assertEqual(ahead[0], steps[0])
+        self.assertLess(max(steps), 500)
 
 
 class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):

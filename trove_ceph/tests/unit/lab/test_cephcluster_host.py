@@ -91,6 +91,12 @@ class ConfTest(HostTestCase):
         self.assertEqual('2', rendered['global']['rbd_default_clone_format'])
         self.assertEqual(str(3 * 1024**3), rendered['osd']['bluestore_block_size'])
 
+    def test_fenced_clients_stay_so_for_a_week(self):
+        rendered = self._render()
+        self.assertEqual('604800', rendered['mon']['mon_osd_blocklist_default_expire'])
+        for section in rendered.sections():
+            self.assertNotIn('rbd_blocklist_expire_seconds', rendered[section])
+
     def test_discard_option_of_each_release(self):
         expected = {16: (True, False), 18: (True, True), 19: (False, True)}
         for release, present in expected.items():

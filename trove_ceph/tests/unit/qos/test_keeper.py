@@ -94,6 +94,17 @@ class SweepTestCase(KeeperTestCase):
         self.assert_kept(image, Qos(iops=9000, bytes_per_sec=500 * MIB))
         self.assert_settled()
 
+    def test_limits_that_lack_their_tick(self):
+        """As they were set before there was one, or by somebody else."""
+        _, image = self.world.add()
+        self.world.limited(image, world.LIMITS)
+        self.world.cluster.get(image).qos_is_whole = False
+        (change,) = self._sweep().changes
+        self.assertEqual('6000 IOPS, 500 MiB/s, completed', change.difference)
+        self.assertTrue(self.storage.describe(image).qos_is_whole)
+        self.assert_kept(image)
+        self.assert_settled()
+
     def test_mark_says_what_was_ours_before(self):
         _, image = self.world.add()
         self.world.limited(image, Qos(iops=3000))
@@ -327,6 +338,7 @@ class InterruptionTests(interruption.InterruptionTests):
         them.keeper().sweep()
         found = them.limits(self.image), them.marked(self.image)
         self.assertEqual(self.expected, (found[0], found[1] and found[1].limits))
+        self.assertTrue(them.cluster.get(self.image).qos_is_whole)
         # Whatever happened, what goes away in the end is all that is ours.
         self._retype(them)
         them.keeper().sweep()
@@ -335,6 +347,17 @@ class InterruptionTests(interruption.InterruptionTests):
     def _retype(self, them):
         (volume,) = them.cinder.volumes
         volume['volume_type'] = 'slow'
+
+    def test_killed_at_each_instant(self):
+        for number in itertools.count():
+            them = self.make_world()
+            try:
+                them.keeper(DyingBackend(them.cluster, number)).sweep()
+            except interruption.Kill:
+                self.check_done(them)
+            else:
+                break
+        self.assertGreater(number, 1)
 
     def test_retyped_after_each_instant(self):
         """Nobody takes the change up: the volume has another type by then."""
@@ -351,6 +374,7 @@ class InterruptionTests(interruption.InterruptionTests):
             them.keeper().sweep()
             found = them.limits(self.image), them.marked(self.image)
             self.assertEqual((self.left_after_retype, None), found, f'killed at {number}')
+            self.assertTrue(them.cluster.get(self.image).qos_is_whole, f'killed at {number}')
         self.assertGreater(number, 1)
 
     left_after_retype = Qos()
@@ -372,6 +396,7 @@ class DyingBackend(backend.FakeBackend):
         found = self.cluster.get(image)
         for name in ('iops', 'bytes_per_sec'):
             self._tick()
+            found.qos_is_whole = False
             found.qos = dataclasses.replace(found.qos, **{name: getattr(qos, name)})
         self._tick()
         super().set_qos(image, qos)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fencing when the cluster does not do at once what it is told."""
 
+from unittest import mock
+
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -79,14 +81,23 @@ class FencingTest(base.BaseTestCase):
         (address,) = self.cluster.blocklist
         self.assertIn(f'{IMAGE}: still held by {address}', str(error))
 
+    def test_relatives_are_not_asked_for(self):
+        """To find the clones of an image takes a look at every pool."""
+        with mock.patch.object(backend.FakeBackend, 'describe', side_effect=AssertionError):
+            storage = backend.FakeBackend(self.cluster)
+            (address,) = self._fence(storage).addresses
+            fencing.unfence(storage, IMAGE)
+        self.assertEqual(({}, set()), (self.cluster.get(IMAGE).metadata, self.cluster.blocklist))
+        self.assertTrue(address)
+
     def test_remembered_before_it_acts_and_proved_last(self):
         storage = LazyBackend(self.cluster)
         self._fence(storage)
-        expected = ['remember', 'blocklist', 'break_lock', 'blocklist', 'await_blocklist']
+        expected = ['remember', 'blocklist', 'break_lock', 'await_blocklist']
         self.assertEqual(expected, storage.verbs)
 
     def test_killed_anywhere_and_run_again(self):
-        for killed_at in range(5):
+        for killed_at in range(4):
             self._begin()
             storage = LazyBackend(self.cluster)
             storage.killed_at = killed_at

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ceph's encoding: little-endian numbers, and lengths before what has one.
+
+For what Python has to say to object classes itself (src/include/encoding.h in Ceph's source).
+"""
+
+import struct
+from collections.abc import Mapping
+
+
+class Reader:
+    """An answer, read from its beginning on."""
+
+    _HEADER_BYTES = 1 + 1 + 4
+
+    def __init__(self, data: bytes):
+        self._data = data
+        self._at = 0
+
+    def skip(self, count: int) -> None:
+        self._at += count
+
+    def skip_header(self) -> None:
+        """Enter a structure, which begins with its version, the oldest it fits, and its length."""
+        self.skip(self._HEADER_BYTES)
+
+    def skip_structure(self) -> None:
+        self.skip(1 + 1)
+        self.skip(self.number())
+
+    def number(self) -> int:
+        (found,) = struct.unpack_from('<I', self._data, self._at)
+        self.skip(4)
+        return found
+
+    def string(self) -> str:
+        length = self.number()
+        found = self._data[self._at : self._at + length]
+        self.skip(length)
+        return found.decode()
+
+    def strings(self) -> dict[str, str]:
+        return {self.string(): self.string() for _ in range(self.number())}
+
+
+def versioned(content: bytes) -> bytes:
+    """Encode a structure of the first version."""
+    return struct.pack('<BBI', 1, 1, len(content)) + content
+
+
+def long_number(number: int) -> bytes:
+    return struct.pack('<Q', number)
+
+
+def string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack('<I', len(data)) + data
+
+
+def strings(entries: Mapping[str, str]) -> bytes:
+    """Encode a map of strings."""
+    pairs = [string(key) + string(value) for key, value in entries.items()]
+    return struct.pack('<I', len(pairs)) + b''.join(pairs)

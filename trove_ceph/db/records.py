@@ -197,7 +197,9 @@ class Records(backup_rows.BackupRows):
         copy: bool = False,
         verify: bool = False,
     ) -> None:
-        """Write down that a backup is there, and what is wanted of it from now on.
+        """Write down that a backup is there, which nobody works on, and what is wanted of it now.
+
+        Nothing of one that is not being taken, such as since its deletion has begun.
 
         :param snapshot: its name in Ceph, which is Cinder's now
         :param copy: a copy of it in the vault
@@ -207,17 +209,20 @@ class Records(backup_rows.BackupRows):
         values = {'snapshot': snapshot, 'cinder_snapshot_id': cinder_id, 'take_sec': take_sec}
         with self._transactions.writing() as session:
             row = session.get(tables.Backup, backup_id)
-            if row is None:
+            if row is None or row.state != State.TAKING:
                 return
-            row.set(values | {'state': str(State.TAKEN), 'updated_at': now})
+            row.set(values | {'state': str(State.TAKEN), 'worker': None, 'updated_at': now})
             if copy:
                 row.copy_wanted_at = row.copy_wanted_at or now
             if verify:
                 row.verify_wanted_at = row.verify_wanted_at or now
 
     def note_failed(self, backup_id: str, error: str) -> None:
-        """Write down why there is no backup."""
-        self._update(backup_id, state=str(State.FAILED), error=error, worker=None)
+        """Write down why there is no backup; nothing of one that is being deleted."""
+        is_not_deleted = tables.Backup.state != str(State.DELETING)
+        self._update(
+            backup_id, is_not_deleted, state=str(State.FAILED), error=error, worker=None
+        )
 
     # Deleting.
 

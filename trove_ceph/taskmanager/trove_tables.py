@@ -19,6 +19,9 @@ from trove.quota import quota
 from trove_ceph import exceptions
 from trove_ceph.strategies.backup import model
 
+#: Before the id of Cinder's snapshot.
+_LOCATION = 'cinder://'
+
 
 class TroveTables:
     """The tables of the database that Trove is configured with."""
@@ -67,6 +70,7 @@ class TroveTables:
             bool(row.deleted),
             datastore,
             version,
+            _snapshot_of(row),
         )
 
     def begin_backup(self, backup_id: str) -> None:
@@ -89,7 +93,7 @@ class TroveTables:
             backup_id,
             state=BackupState.COMPLETED,
             size=float(size_gib),
-            location=f'cinder://{snapshot_id}',
+            location=f'{_LOCATION}{snapshot_id}',
             checksum=None,
         )
 
@@ -144,6 +148,12 @@ def _instance(row: Any, datastore: str, version: str) -> model.Instance:
         is_deleting=row.task_status == InstanceTasks.DELETING,
         is_deleted=bool(row.deleted),
     )
+
+
+def _snapshot_of(row: Any) -> str | None:
+    if row.state == BackupState.COMPLETED and row.is_snapshot:
+        return row.location.removeprefix(_LOCATION)
+    return None
 
 
 def _datastore_of(version_id: str | None) -> tuple[str, str]:

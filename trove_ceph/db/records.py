@@ -220,9 +220,7 @@ class Records(backup_rows.BackupRows):
     def note_failed(self, backup_id: str, error: str) -> None:
         """Write down why there is no backup; nothing of one that is being deleted."""
         is_not_deleted = tables.Backup.state != str(State.DELETING)
-        self._update(
-            backup_id, is_not_deleted, state=str(State.FAILED), error=error, worker=None
-        )
+        self._update(backup_id, is_not_deleted, state=str(State.FAILED), error=error, worker=None)
 
     # Deleting.
 

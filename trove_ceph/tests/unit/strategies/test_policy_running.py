@@ -170,7 +170,9 @@ class World:
             self.now += step
 
 
-class RunningTest(base.BaseTestCase):
+class PolicyTest(base.BaseTestCase):
+    """Has a world with one instance."""
+
     def setUp(self):
         super().setUp()
         self.world = self.make_world()
@@ -190,6 +192,8 @@ class RunningTest(base.BaseTestCase):
     def names(self, of='one'):
         return [one['name'] for one in self.trove.of(of)]
 
+
+class RunningTest(PolicyTest):
     def test_nothing_without_policies(self):
         self.trove.instances = None
         self.world.tick()

@@ -100,9 +100,9 @@ class Records(backup_rows.BackupRows):
             )
             return bool(done.rowcount)
 
-    def beat(self, backup_id: str) -> None:
-        """Show that it is being carried on with."""
-        self._update(backup_id, seen_at=self._clock())
+    def beat(self, backup_id: str, worker: str) -> None:
+        """Show that it is being carried on with; nothing if it is somebody else's."""
+        self._update(backup_id, tables.Backup.worker == worker, seen_at=self._clock())
 
     def release(self, backup_id: str) -> None:
         """Let whoever asks next carry on; nothing if it is forgotten."""
@@ -224,14 +224,35 @@ class Records(backup_rows.BackupRows):
 
     # Deleting.
 
-    def begin_deleting(self, backup_id: str, worker: str) -> None:
-        """Begin to delete a backup, or carry on with it."""
-        now = self._clock()
-        self._update(backup_id, state=str(State.DELETING), error=None, worker=worker, seen_at=now)
+    @retried
+    def begin_deleting(self, backup_id: str, worker: str, since: datetime.timedelta) -> bool:
+        """Begin to delete a backup, or carry on with it: nobody begins anything with it any more.
+
+        :param since: whoever copies or verifies it, and was not seen for so long, does so no more
+        :returns: whether nobody does; otherwise it is to be asked for again, until they let go
+        """
+        row, now = tables.Backup, self._clock()
+        this = sa.update(row).where(row.backup_id == backup_id)
+        is_free = sa.or_(
+            row.worker.is_(None),
+            sa.not_(row.worker.endswith(wishes.WORKER_SUFFIX)),
+            row.seen_at <= now - since,
+        )
+        with self._transactions.writing() as session:
+            session.execute(this.values(state=str(State.DELETING), error=None, updated_at=now))
+            done = session.connection().execute(
+                this.where(is_free).values(worker=worker, seen_at=now)
+            )
+            return bool(done.rowcount)
 
     def note_not_deleted(self, backup_id: str, error: str) -> None:
-        """Write down why it could not be deleted; it is tried again."""
-        self._update(backup_id, error=error, worker=None)
+        """Write down why it could not be deleted; it is tried again.
+
+        Whoever copies or verifies it still has to let go by himself.
+        """
+        worker = tables.Backup.worker
+        left = sa.case((worker.endswith(wishes.WORKER_SUFFIX), worker), else_=None)
+        self._update(backup_id, error=error, worker=left)
 
     @retried
     def forget(self, backup_id: str) -> None:

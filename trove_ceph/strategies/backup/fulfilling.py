@@ -71,7 +71,7 @@ def fulfill_one(tools: Tools, backup_id: str, since: datetime.timedelta) -> None
             work(tools, tools.records.get(backup_id))
         except exceptions.LockLostError as error:
             LOG.info('%s', error)
-            return
+            break
         except Exception as error:
             is_known = isinstance(error, exceptions.TroveCephError)
             LOG.warning('Backup %s: %s', backup_id, error, exc_info=not is_known)

@@ -40,7 +40,7 @@ def take(tools: Tools, backup_id: str, asked: request.Request | None = None) -> 
             f'backup {backup_id}',
             taking.steps(),
             None,
-            note=lambda *_: tools.records.beat(backup_id),
+            note=lambda *_: tools.records.beat(backup_id, tools.worker),
         )
     except Exception as error:
         if taking.may_be_shown:

@@ -327,7 +327,7 @@ class TakingTest(base.BaseTestCase):
 
         def shown(*arguments):
             complete(*arguments)
-            self.world.records.begin_deleting(self.backup.id, 'another')
+            self.world.records.begin_deleting(self.backup.id, 'another', datetime.timedelta(0))
 
         self.world.trove.complete_backup = shown
         record = self.take()

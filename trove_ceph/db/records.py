@@ -5,6 +5,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
+import oslo_db.exception
 import sqlalchemy as sa
 
 from trove_ceph import exceptions
@@ -133,6 +134,34 @@ class Records(backup_rows.BackupRows):
             times = {'seen_at': now, 'updated_at': now}
             known = {'parent_id': parent_id} if parent_id else {}
             row.set(values | times | known | {'state': str(State.TAKING), 'error': None})
+
+    @retried
+    def note_never_begun(
+        self, backup_id: str, instance_id: str, project_id: str, error: str
+    ) -> bool:
+        """Write down why there is no backup of which nothing was recorded so far.
+
+        :returns: whether that is so; nothing is written about one that was begun
+        """
+        now = self._clock()
+        with self._transactions.writing() as session:
+            session.add(
+                tables.Backup(
+                    backup_id=backup_id,
+                    instance_id=instance_id,
+                    project_id=project_id,
+                    state=str(State.FAILED),
+                    error=error,
+                    created_at=now,
+                    updated_at=now,
+                )
+            )
+            try:
+                session.flush()
+            except oslo_db.exception.DBDuplicateEntry:
+                session.rollback()
+                return False
+        return True
 
     def want_level(self, backup_id: str, level: str) -> None:
         """Write down how the server is to be held, unlike what is configured."""

@@ -158,9 +158,6 @@ def _look_at(tools: Tools, policy: Policy | None, instance: model.Instance, run:
         has_ended = _note_failed(tools, run, error)
     else:
         has_ended = False
-        if record is None and _is_older(seen.created_at, tools.patience, tools):
-            LOG.warning('Backup %s of instance %s: was never begun', run.backup_id, instance.id)
-            tools.trove.give_up(run.backup_id)
     if has_ended and policy is not None:
         _retain(tools, policy, instance)
 

@@ -13,7 +13,7 @@ from oslo_log import log as logging
 from trove_ceph import exceptions, steps
 from trove_ceph.db import model
 from trove_ceph.storage import job
-from trove_ceph.strategies.backup import reclaiming, taking, vault
+from trove_ceph.strategies.backup import reasons, reclaiming, taking, vault
 from trove_ceph.strategies.backup.tools import Tools
 
 LOG = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def delete(tools: Tools, backup_id: str) -> None:
 
 def _note(tools: Tools, backup_id: str, error: Exception) -> None:
     try:
-        tools.records.note_not_deleted(backup_id, str(error) or type(error).__name__)
+        tools.records.note_not_deleted(backup_id, reasons.plain(error))
         tools.trove.fail_deletion(backup_id)
     except Exception:
         LOG.exception('Backup %s was not deleted, which could not be written down', backup_id)

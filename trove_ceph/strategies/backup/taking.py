@@ -18,9 +18,10 @@ from oslo_utils import units
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import model as cinder_model
 from trove_ceph.cinder import snapshots
+from trove_ceph.db.model import State
 from trove_ceph.storage import model as storage_model
 from trove_ceph.storage import names
-from trove_ceph.strategies.backup import holding, levels, model, request
+from trove_ceph.strategies.backup import holding, levels, model, reasons, request
 from trove_ceph.strategies.backup.model import Level, Verify
 from trove_ceph.strategies.backup.tools import Tools
 
@@ -53,9 +54,8 @@ def take(tools: Tools, backup_id: str, asked: request.Request | None = None) -> 
 
 def fail(tools: Tools, backup_id: str, error: Exception) -> None:
     """Write down why a backup could not be taken."""
-    reasons = [str(error) or type(error).__name__, *getattr(error, '__notes__', ())]
     try:
-        tools.records.note_failed(backup_id, '; '.join(reasons))
+        tools.records.note_failed(backup_id, reasons.plain(error))
         tools.trove.fail_backup(backup_id)
     except Exception:
         LOG.exception('Backup %s failed, which could not be written down', backup_id)
@@ -137,6 +137,9 @@ class Taking:
         found = self._tools.trove.find_backup(self._backup_id)
         if found is None or found.is_deleted:
             raise self._refuse('was deleted')
+        record = self._records.find(found.id)
+        if record is not None and record.state is State.FAILED:
+            raise self._refuse(f'was given up: {record.error}')
         self._wanted = found
         self._records.begin_taking(
             found.id, found.instance_id, found.project_id, self._tools.worker, found.parent_id

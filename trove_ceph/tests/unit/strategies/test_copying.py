@@ -295,7 +295,7 @@ class BasesTest(base.BaseTestCase):
         elsewhere = model.SnapshotRef('vault-old', record.copy.image, record.copy.name)
         self.world.records.copies.begin_copying(first, elsewhere)
         because = copying._plan(self.world.tools(), self.world.records.get(second)).because
-        self.assertEqual(f'backup {first} has its copy in pool vault-old', because)
+        self.assertEqual(f'backup {first} has its copy in another vault', because)
 
     def test_verified_backup_stays_so(self):
         first = self.take()

@@ -225,7 +225,13 @@ class TakingTest(base.BaseTestCase):
 
     def test_volume_elsewhere(self):
         self.world.volume['host'] = worlds.OTHER
-        self.assert_fails(exceptions.NotAdoptableError, worlds.OTHER, 'in none of the tiers')
+        error = self.assertRaises(exceptions.NotAdoptableError, self.take)
+        self.assertIn(f'lies on {worlds.OTHER}, which is in none of the tiers', str(error))
+        # Tenants are not told where anything lies.
+        record = self.world.records.get(self.backup.id)
+        self.assertEqual(State.FAILED, record.state)
+        self.assertIn('cannot be backed up like this', record.error)
+        self.assertNotIn(worlds.OTHER, record.error)
 
     def test_volume_that_is_gone(self):
         del self.world.cinder.volumes[self.world.volume['id']]

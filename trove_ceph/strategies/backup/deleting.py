@@ -80,15 +80,18 @@ class Deleting:
             steps.Step('forget the backup', lambda _: self._records.forget(self._backup_id)),
         ]
 
-    def _begin(self) -> bool:
-        """Have nobody begin anything with it; return whether nobody who has is still at it."""
+    def _begin(self) -> None:
+        self._is_left_alone()
+
+    def _is_left_alone(self) -> bool:
+        """Have nobody begin anything with it; tell whether nobody who has is still at it."""
         return self._records.begin_deleting(self._backup_id, self._tools.worker, _SILENCE)
 
     def _stop_jobs(self) -> None:
         deadline = self._tools.clock() + _CANCEL_TIMEOUT_SEC
         while True:
             # First, since whoever has let go has written down before what is to be stopped.
-            is_free = self._begin()
+            is_free = self._is_left_alone()
             record = self._records.find(self._backup_id)
             if record is None:
                 return

@@ -117,7 +117,9 @@ class Taking:
 
     def steps(self) -> list[steps.Step[Any]]:
         """Return the steps that are left, which take no notice of their context."""
-        last = steps.Step('write down the backup', lambda _: self._note(), commits=True)
+        last: steps.Step[Any] = steps.Step(
+            'write down the backup', lambda _: self._note(), commits=True
+        )
         if self._is_shown():
             return [last]
         return [

@@ -15,7 +15,7 @@ from trove_ceph.api import boundary, schemas, views
 from trove_ceph.db import model, policies, records
 from trove_ceph.strategies.backup.model import Level
 from trove_ceph.strategies.backup.request import Request
-from trove_ceph.taskmanager import trove_backups
+from trove_ceph.taskmanager import nudging, trove_backups
 
 CONF = cfg.CONF
 _KEY = 'backup_detail'
@@ -95,6 +95,7 @@ class DetailsController(boundary.Controller):
         self._check(id, {state for state in model.State if state.is_complete}, 'copied')
         with boundary.translated():
             self._records.wishes.want_copy(id)
+        nudging.about_wishes(context)
         return wsgi.Result({_KEY: self._shown(context, row)}, 202)
 
     def verify(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
@@ -105,6 +106,7 @@ class DetailsController(boundary.Controller):
         self._check(id, able, 'verified')
         with boundary.translated():
             self._records.wishes.want_verification(id)
+        nudging.about_wishes(context)
         return wsgi.Result({_KEY: self._shown(context, row)}, 202)
 
     def _of(self, context: Any, filters: dict[str, Any]) -> list[model.Backup]:

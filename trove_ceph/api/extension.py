@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What trove-api loads, by the entry point group ``trove.api.extensions``."""
 
-from trove.common import extensions
+from trove.common import cfg, extensions
 
 from trove_ceph.api import details, policies, rules
+from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.db import policies as db_policies
 from trove_ceph.db import records
+
+CONF = cfg.CONF
 
 
 class BackupsOnCeph(extensions.ExtensionDescriptor):
@@ -29,6 +32,7 @@ class BackupsOnCeph(extensions.ExtensionDescriptor):
     def get_resources(self) -> list[extensions.ResourceExtension]:
         # Here and not on import, since Trove's configuration is read by now.
         rules.register()
+        taskmanager_conf.register(CONF)
         kept, known = records.Records(), db_policies.Policies()
         return [
             extensions.ResourceExtension(
@@ -38,7 +42,7 @@ class BackupsOnCeph(extensions.ExtensionDescriptor):
             ),
             extensions.ResourceExtension(
                 '{tenant_id}/backup_policies',
-                policies.PoliciesController(known),
+                policies.PoliciesController(known, CONF.trove_ceph_backup.tiers_file),
                 member_actions={'run': 'POST'},
             ),
         ]

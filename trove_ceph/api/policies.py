@@ -8,26 +8,36 @@ from collections.abc import Mapping
 from typing import Any
 
 import webob.exc
+from oslo_log import log as logging
 from oslo_utils import strutils
 from trove.common import exception as trove_exceptions
 from trove.common import policy, wsgi
 from trove.datastore import models as datastore_models
 from trove.instance import models as instance_models
 
+from trove_ceph import exceptions
 from trove_ceph.api import boundary, schemas, views
 from trove_ceph.db import policies
 from trove_ceph.db.policy_model import Keep, Policy, Scope
 from trove_ceph.strategies.policies import schedule
+from trove_ceph.taskmanager import nudging
+from trove_ceph.tiers import tiers_file
+
+LOG = logging.getLogger(__name__)
 
 _KEY = 'backup_policy'
 _OPERATE = 'backup_policy:operate'
 
 
 class PoliciesController(boundary.Controller):
-    """Backup policies."""
+    """Backup policies.
 
-    def __init__(self, known: policies.Policies):
+    :param tiers_file: the path of the file that has the names of tiers, where there is one
+    """
+
+    def __init__(self, known: policies.Policies, tiers_file: str):
         self._policies = known
+        self._tiers_file = tiers_file
 
     def index(self, req: Any, tenant_id: str) -> wsgi.Result:
         """List a project's policies, for operators also those of tiers and datastores.
@@ -69,6 +79,8 @@ class PoliciesController(boundary.Controller):
             project_id = None
         if scope is Scope.DATASTORE:
             _check_datastore(target)
+        if scope is Scope.TIER:
+            _check_tier(self._tiers_file, target)
         name, keep = wanted.pop('name'), Keep(**wanted.pop('keep'))
         _check(wanted, keep)
         with boundary.translated():
@@ -102,12 +114,14 @@ class PoliciesController(boundary.Controller):
 
     def run(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
         """Have backups be taken soon of all that a policy is for."""
-        found = self._find(self.context_of(req), 'run', id)
+        context = self.context_of(req)
+        found = self._find(context, 'run', id)
         if not found.enabled:
             raise webob.exc.HTTPConflict(f'backup policy {id} is disabled')
         with boundary.translated():
             self._policies.want_run(id)
             shown = self._policies.find(id) or found
+        nudging.about_policies(context)
         return wsgi.Result({_KEY: views.policy(shown)}, 202)
 
     def _of_instance(self, context: Any, instance_id: str) -> list[dict[str, Any]]:
@@ -161,6 +175,18 @@ def _check_datastore(target: str) -> None:
         raise _bad('target', f'{target!r} is no datastore: {error}') from error
     if datastore.name != name:
         raise _bad('target', f'must be the name {datastore.name} instead of an id')
+
+
+def _check_tier(path: str, target: str) -> None:
+    """Refuse what is no tier that instances are on, where it is known which there are."""
+    try:
+        tiers = tiers_file.load(path).tiers.values()
+    except exceptions.InvalidTiersError as error:
+        LOG.warning('Whether there is a tier %s is not known here: %s', target, error)
+        return
+    names = [one.name for one in tiers if one.volume_type]
+    if target not in names:
+        raise _bad('target', f'{target!r} is no tier of volumes; there are {", ".join(names)}')
 
 
 def _check(values: Mapping[str, Any], keep: Keep) -> None:

@@ -68,6 +68,11 @@ class Volume(_Resource):
         return self.size_gib > 0 and not self.under_way and not self.failed
 
 
+def rbd_name(snapshot_id: str) -> str:
+    """Return the name in Ceph of a snapshot of Cinder's."""
+    return f'snapshot-{snapshot_id}'
+
+
 @dataclasses.dataclass(frozen=True)
 class Snapshot(_Resource):
     """A snapshot as Cinder lists it."""
@@ -86,7 +91,7 @@ class Snapshot(_Resource):
 
     @property
     def rbd_name(self) -> str:
-        return f'snapshot-{self.id}'
+        return rbd_name(self.id)
 
 
 @dataclasses.dataclass(frozen=True)

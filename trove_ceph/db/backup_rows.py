@@ -18,12 +18,16 @@ class BackupRows:
         self._transactions = database
 
     @transactions.retried
-    def _update(self, backup_id: str, **values: Any) -> None:
-        """Set columns of a backup, and when that was, unless it is given; nothing without a row."""
+    def _update(self, backup_id: str, *conditions: Any, **values: Any) -> bool:
+        """Set columns of a backup, and when that was, unless it is given.
+
+        :returns: whether there is a row that meets the conditions
+        """
         now = self._transactions.clock()
         with self._transactions.writing() as session:
-            session.execute(
+            done = session.connection().execute(
                 sa.update(tables.Backup)
-                .where(tables.Backup.backup_id == backup_id)
+                .where(tables.Backup.backup_id == backup_id, *conditions)
                 .values(**{'updated_at': now} | values)
             )
+            return bool(done.rowcount)

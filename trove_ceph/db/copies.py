@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from trove_ceph import exceptions
 from trove_ceph.db import backup_rows, tables
 from trove_ceph.db.model import State
 from trove_ceph.db.transactions import retried
@@ -27,18 +28,26 @@ class Copies(backup_rows.BackupRows):
     ) -> None:
         """Write down where a copy will be, before anything is made there.
 
+        From then on whoever deletes the backup knows of it. Once that has begun no copy can be.
+
         :param copy: the snapshot that it will be
         :param base_id: the backup on whose copy it is built; None where it is built on none
         :param because: why that is not the one that it was to be built on
+        :raises LockLostError: the backup is being deleted, or is none that is complete
         """
-        self._update(
+        has_begun = self._update(
             backup_id,
+            _Row.state.in_([str(state) for state in State if state.is_complete]),
             vault_pool=copy.pool,
             vault_image=copy.image,
             vault_snapshot=copy.name,
             copy_base_id=base_id,
             copy_base_because=because,
         )
+        if not has_begun:
+            raise exceptions.LockLostError(
+                f'backup {backup_id}: is not copied to {copy}, since it is being deleted or damaged'
+            )
 
     @retried
     def note_copied(

@@ -5,6 +5,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
+import oslo_db.exception
 import sqlalchemy as sa
 
 from trove_ceph import exceptions
@@ -100,9 +101,9 @@ class Records(backup_rows.BackupRows):
             )
             return bool(done.rowcount)
 
-    def beat(self, backup_id: str) -> None:
-        """Show that it is being carried on with."""
-        self._update(backup_id, seen_at=self._clock())
+    def beat(self, backup_id: str, worker: str) -> None:
+        """Show that it is being carried on with; nothing if it is somebody else's."""
+        self._update(backup_id, tables.Backup.worker == worker, seen_at=self._clock())
 
     def release(self, backup_id: str) -> None:
         """Let whoever asks next carry on; nothing if it is forgotten."""
@@ -133,6 +134,34 @@ class Records(backup_rows.BackupRows):
             times = {'seen_at': now, 'updated_at': now}
             known = {'parent_id': parent_id} if parent_id else {}
             row.set(values | times | known | {'state': str(State.TAKING), 'error': None})
+
+    @retried
+    def note_never_begun(
+        self, backup_id: str, instance_id: str, project_id: str, error: str
+    ) -> bool:
+        """Write down why there is no backup of which nothing was recorded so far.
+
+        :returns: whether that is so; nothing is written about one that was begun
+        """
+        now = self._clock()
+        with self._transactions.writing() as session:
+            session.add(
+                tables.Backup(
+                    backup_id=backup_id,
+                    instance_id=instance_id,
+                    project_id=project_id,
+                    state=str(State.FAILED),
+                    error=error,
+                    created_at=now,
+                    updated_at=now,
+                )
+            )
+            try:
+                session.flush()
+            except oslo_db.exception.DBDuplicateEntry:
+                session.rollback()
+                return False
+        return True
 
     def want_level(self, backup_id: str, level: str) -> None:
         """Write down how the server is to be held, unlike what is configured."""
@@ -197,7 +226,9 @@ class Records(backup_rows.BackupRows):
         copy: bool = False,
         verify: bool = False,
     ) -> None:
-        """Write down that a backup is there, and what is wanted of it from now on.
+        """Write down that a backup is there, which nobody works on, and what is wanted of it now.
+
+        Nothing of one that is not being taken, such as since its deletion has begun.
 
         :param snapshot: its name in Ceph, which is Cinder's now
         :param copy: a copy of it in the vault
@@ -207,28 +238,50 @@ class Records(backup_rows.BackupRows):
         values = {'snapshot': snapshot, 'cinder_snapshot_id': cinder_id, 'take_sec': take_sec}
         with self._transactions.writing() as session:
             row = session.get(tables.Backup, backup_id)
-            if row is None:
+            if row is None or row.state != State.TAKING:
                 return
-            row.set(values | {'state': str(State.TAKEN), 'updated_at': now})
+            row.set(values | {'state': str(State.TAKEN), 'worker': None, 'updated_at': now})
             if copy:
                 row.copy_wanted_at = row.copy_wanted_at or now
             if verify:
                 row.verify_wanted_at = row.verify_wanted_at or now
 
     def note_failed(self, backup_id: str, error: str) -> None:
-        """Write down why there is no backup."""
-        self._update(backup_id, state=str(State.FAILED), error=error, worker=None)
+        """Write down why there is no backup; nothing of one that is being deleted."""
+        is_not_deleted = tables.Backup.state != str(State.DELETING)
+        self._update(backup_id, is_not_deleted, state=str(State.FAILED), error=error, worker=None)
 
     # Deleting.
 
-    def begin_deleting(self, backup_id: str, worker: str) -> None:
-        """Begin to delete a backup, or carry on with it."""
-        now = self._clock()
-        self._update(backup_id, state=str(State.DELETING), error=None, worker=worker, seen_at=now)
+    @retried
+    def begin_deleting(self, backup_id: str, worker: str, since: datetime.timedelta) -> bool:
+        """Begin to delete a backup, or carry on with it: nobody begins anything with it any more.
+
+        :param since: whoever copies or verifies it, and was not seen for so long, does so no more
+        :returns: whether nobody does; otherwise it is to be asked for again, until they let go
+        """
+        row, now = tables.Backup, self._clock()
+        this = sa.update(row).where(row.backup_id == backup_id)
+        is_free = sa.or_(
+            row.worker.is_(None),
+            sa.not_(row.worker.endswith(wishes.WORKER_SUFFIX)),
+            row.seen_at <= now - since,
+        )
+        with self._transactions.writing() as session:
+            session.execute(this.values(state=str(State.DELETING), error=None, updated_at=now))
+            done = session.connection().execute(
+                this.where(is_free).values(worker=worker, seen_at=now)
+            )
+            return bool(done.rowcount)
 
     def note_not_deleted(self, backup_id: str, error: str) -> None:
-        """Write down why it could not be deleted; it is tried again."""
-        self._update(backup_id, error=error, worker=None)
+        """Write down why it could not be deleted; it is tried again.
+
+        Whoever copies or verifies it still has to let go by himself.
+        """
+        worker = tables.Backup.worker
+        left = sa.case((worker.endswith(wishes.WORKER_SUFFIX), worker), else_=None)
+        self._update(backup_id, error=error, worker=left)
 
     @retried
     def forget(self, backup_id: str) -> None:

@@ -18,8 +18,16 @@ from trove_ceph.db.transactions import retried
 _FIRST_RETRY = datetime.timedelta(minutes=1)
 _LONGEST_RETRY = datetime.timedelta(hours=6)
 
+#: Of those who work on what is wanted, which those who take and delete backups are not.
+WORKER_SUFFIX = ':wishes'
+
 _Row = tables.Backup
 _COMPLETE = [str(state) for state in State if state.is_complete]
+
+
+def worker(process: str) -> str:
+    """Return who works on what is wanted of backups in a process."""
+    return f'{process}{WORKER_SUFFIX}'
 
 
 class Wishes(backup_rows.BackupRows):
@@ -87,8 +95,13 @@ class Wishes(backup_rows.BackupRows):
             return bool(found)
 
     def beat(self, backup_id: str, worker: str) -> bool:
-        """Show that it is being carried on with; return whether it is still this worker's."""
-        return self._update_own(backup_id, worker, seen_at=self._transactions.clock())
+        """Show that it is being carried on with.
+
+        :returns: whether it may be: it is still this worker's, and nobody wants to delete it
+        """
+        is_not_deleted = _Row.state != str(State.DELETING)
+        now = self._transactions.clock()
+        return self._update_own(backup_id, worker, is_not_deleted, seen_at=now)
 
     def release(self, backup_id: str, worker: str) -> None:
         """Let whoever asks next carry on; nothing if it is somebody else's."""
@@ -126,11 +139,11 @@ class Wishes(backup_rows.BackupRows):
             )
 
     @retried
-    def _update_own(self, backup_id: str, owner: str, **values: Any) -> bool:
+    def _update_own(self, backup_id: str, owner: str, *conditions: Any, **values: Any) -> bool:
         with self._transactions.writing() as session:
             done = session.connection().execute(
                 sa.update(_Row)
-                .where(_Row.backup_id == backup_id, _Row.worker == owner)
+                .where(_Row.backup_id == backup_id, _Row.worker == owner, *conditions)
                 .values(**values)
             )
             return bool(done.rowcount)

@@ -52,6 +52,10 @@ class Claims:
             for one in self.backups.values()
         )
 
+    def has_copy_at(self, place: storage_model.SnapshotRef) -> bool:
+        """Whether a snapshot is, or is to be, the copy of a backup."""
+        return any(one.copy == place for one in self.backups.values())
+
     def find_backup_at(self, backup_id: str, place: storage_model.SnapshotRef) -> str | None:
         """Say why a snapshot is not that of a backup; None when it is."""
         record = self.backups.get(backup_id)

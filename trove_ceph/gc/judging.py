@@ -2,11 +2,13 @@
 """What belongs to nobody, and why.
 
 Ours is what its name says: ``trove_ceph.<kind>.<id>`` in Ceph; in Cinder the name that Trove's
-things have, with the id of the operation that is in the metadata of our own project. Nothing else
+things have, with the id of the operation that is in the metadata of our own project. So are the
+copies in an image that is a vault, which are named as the snapshots that they are of. Nothing else
 is ever listed.
 """
 
 import datetime
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -20,6 +22,8 @@ from trove_ceph.storage import job, names
 from trove_ceph.storage import model as storage_model
 from trove_ceph.strategies.backup.tools import Tools
 
+#: What Cinder names a snapshot, and so its copy is named.
+_OF_CINDER = re.compile('snapshot-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 _NO_INSPECTION = 'no inspection is under way'
 
 
@@ -92,7 +96,9 @@ class Judge:
         if reason is None:
             return None
         others = [
-            one.name for one in facts.snapshots if not one.removed and not names.parse(one.name)
+            one.name
+            for one in facts.snapshots
+            if not one.removed and not names.parse(one.name) and not _is_copy(facts, one)
         ]
         obstacles = {
             'it is read by': facts.children,
@@ -104,13 +110,19 @@ class Judge:
         )
 
     def _snapshot(self, placed: PlacedSnapshot) -> Orphan | None:
-        name = names.parse(placed.snapshot.name)
+        is_copy = _is_copy(placed.image, placed.snapshot)
+        # A copy that Cinder named is known by the instance, or the backup, that the vault is of.
+        name = names.parse(placed.snapshot.name) or (
+            names.parse(placed.image.image.name) if is_copy else None
+        )
         if name is None or self._claims.is_worked_on(placed.place):
             return None
         if self._image(placed.image):
             # It goes with its image.
             return None
-        if name.kind == 'backup':
+        if is_copy:
+            reason = None if self._claims.has_copy_at(placed.place) else 'no backup has this copy'
+        elif name.kind == 'backup':
             reason = self._claims.find_backup_at(name.id, placed.place)
         else:
             reason = self._reason(name)
@@ -279,6 +291,14 @@ class Judge:
         is_known = owner_id is None or self._claims.is_known(owner_id)
         unknown_id = None if is_known else owner_id
         return Orphan(kind, target, str(name), since, reason, tuple(texts), unknown_id)
+
+
+def _is_copy(image: storage_model.ImageFacts, snapshot: storage_model.SnapshotFacts) -> bool:
+    """Tell whether a snapshot is one of a vault, which has copies of backups and nothing else."""
+    vault, own = names.parse(image.image.name), names.parse(snapshot.name)
+    if vault is None or vault.kind != 'vault':
+        return False
+    return bool(_OF_CINDER.fullmatch(snapshot.name)) or (own is not None and own.kind == 'backup')
 
 
 def _operation_of(

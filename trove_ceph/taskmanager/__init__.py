@@ -3,5 +3,5 @@
 
 :mod:`manager` is named by Trove's option ``taskmanager_manager``, and delegates to the strategies.
 What differs from one version of Trove to the next is in :mod:`trove_tables`, :mod:`trove_backups`,
-:mod:`trove_instances` and :mod:`restored_instances`.
+:mod:`trove_instances`, :mod:`restored_instances` and :mod:`nudging`.
 """

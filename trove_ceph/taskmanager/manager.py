@@ -21,6 +21,7 @@ from trove_ceph.db.model import State
 from trove_ceph.strategies.backup import (
     deleting,
     fulfilling,
+    giving_up,
     instance_deletion,
     reclaiming,
     resuming,
@@ -122,9 +123,14 @@ class Manager(manager.Manager):
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def carry_on_with_backups(self, context):
-        """Carry on with backups that are neither there nor gone because a process ended."""
+        """Carry on with backups that are neither there nor gone because a process ended.
+
+        Those of which nobody was told are given up.
+        """
+        giving_up.give_up(self._tools(), giving_up.PATIENCE)
         resuming.carry_on(self._tools(), self._interrupted_after)
 
+    # The API asks for this one and for the policies' as well (nudging).
     @periodic_task.periodic_task(spacing=_WISHES_SPACING_SEC)
     def copy_and_verify_backups(self, context):
         """Begin to copy and verify those of which that is wanted."""

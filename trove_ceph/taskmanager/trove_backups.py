@@ -84,7 +84,7 @@ class TroveBackups:
         context, facts = _in_the_name_of(project_id)
         context.notification = notification.DBaaSBackupDelete(context, **facts)
         with _translated(f'the deletion of backup {backup_id}'):
-            if again:
+            if again and self.find(backup_id) is not None:
                 # It was counted as gone then.
                 self._tables.count_backup(project_id)
             with contextlib.suppress(trove_exceptions.NotFound):

@@ -5,6 +5,7 @@ They are written here and not through trove-conductor, which drops what has an o
 guest agent's last word: two clocks.
 """
 
+import datetime
 from typing import Any
 
 from trove.backup import models as backup_models
@@ -18,6 +19,9 @@ from trove.quota import quota
 
 from trove_ceph import exceptions
 from trove_ceph.strategies.backup import model
+
+#: Before the id of Cinder's snapshot.
+_LOCATION = 'cinder://'
 
 
 class TroveTables:
@@ -54,20 +58,15 @@ class TroveTables:
     def find_backup(self, backup_id: str) -> model.TroveBackup | None:
         """Return a backup, a deleted one too."""
         row = _find(backup_models.DBBackup, backup_id)
-        if row is None:
-            return None
-        datastore, version = _datastore_of(row.datastore_version_id)
-        return model.TroveBackup(
-            row.id,
-            row.tenant_id,
-            row.instance_id,
-            row.name,
-            row.description or '',
-            row.parent_id,
-            bool(row.deleted),
-            datastore,
-            version,
+        return None if row is None else _backup(row)
+
+    def list_new_backups(self, since: datetime.timedelta) -> list[model.TroveBackup]:
+        """List what was asked for so long ago, and is not shown as being taken."""
+        before = timeutils.utcnow() - since
+        rows = backup_models.DBBackup.find_all(
+            state=BackupState.NEW, storage_driver='cinder', deleted=False
         )
+        return [_backup(row) for row in rows if row.created.replace(tzinfo=None) < before]
 
     def begin_backup(self, backup_id: str) -> None:
         """Show it as being taken, complete by itself.
@@ -89,7 +88,7 @@ class TroveTables:
             backup_id,
             state=BackupState.COMPLETED,
             size=float(size_gib),
-            location=f'cinder://{snapshot_id}',
+            location=f'{_LOCATION}{snapshot_id}',
             checksum=None,
         )
 
@@ -108,11 +107,14 @@ class TroveTables:
         )
 
     def count_backup(self, project_id: str) -> None:
-        """Count one more backup against a project's quota.
+        """Count one more backup against a project's quota, also where that is used up.
 
-        Trove's API counts one less each time it is asked to delete one.
+        Trove's API counts one less each time it is asked to delete one, though it is still there.
         """
-        quota.run_with_quotas(project_id, {'backups': 1}, lambda: None)
+        limit = quota.QUOTAS.get_quota_by_tenant(project_id, 'backups')
+        usage = quota.QUOTAS.get_quota_usage(limit)
+        usage.in_use += 1
+        usage.save()
 
     def _update(self, backup_id: str, **values: Any) -> None:
         row = _find(backup_models.DBBackup, backup_id)
@@ -144,6 +146,28 @@ def _instance(row: Any, datastore: str, version: str) -> model.Instance:
         is_deleting=row.task_status == InstanceTasks.DELETING,
         is_deleted=bool(row.deleted),
     )
+
+
+def _backup(row: Any) -> model.TroveBackup:
+    datastore, version = _datastore_of(row.datastore_version_id)
+    return model.TroveBackup(
+        row.id,
+        row.tenant_id,
+        row.instance_id,
+        row.name,
+        row.description or '',
+        row.parent_id,
+        bool(row.deleted),
+        datastore,
+        version,
+        _snapshot_of(row),
+    )
+
+
+def _snapshot_of(row: Any) -> str | None:
+    if row.state == BackupState.COMPLETED and row.is_snapshot:
+        return row.location.removeprefix(_LOCATION)
+    return None
 
 
 def _datastore_of(version_id: str | None) -> tuple[str, str]:

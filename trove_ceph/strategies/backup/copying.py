@@ -200,7 +200,11 @@ def _find_obstacle(
     if base.copied_at is None or base.copy is None:
         return 'is not in the vault'
     if base.copy.pool != pool:
-        return f'has its copy in pool {base.copy.pool}'
+        LOG.info(
+            'Backup %s: the copy of backup %s is in pool %s, and not in %s',
+            *(record.backup_id, base.backup_id, base.copy.pool, pool),
+        )
+        return 'has its copy in another vault'
     if base.place is None or record.place is None or base.place.of != record.place.of:
         return 'was taken of another volume'
     found, own = (source.find_snapshot(one.name) for one in (base.place, record.place))

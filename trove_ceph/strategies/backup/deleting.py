@@ -5,13 +5,15 @@ A backup is complete by itself: what was taken after it, or was made from it, do
 """
 
 import contextlib
+import datetime
 from typing import Any
 
 from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
+from trove_ceph.db import model
 from trove_ceph.storage import job
-from trove_ceph.strategies.backup import reclaiming, taking, vault
+from trove_ceph.strategies.backup import reasons, reclaiming, taking, vault
 from trove_ceph.strategies.backup.tools import Tools
 
 LOG = logging.getLogger(__name__)
@@ -19,6 +21,8 @@ LOG = logging.getLogger(__name__)
 #: A copy ends at its next piece.
 _CANCEL_TIMEOUT_SEC = 60
 _POLL_SEC = 0.5
+#: After which a worker that was to be seen every few seconds has died.
+_SILENCE = datetime.timedelta(seconds=60)
 
 
 def delete(tools: Tools, backup_id: str) -> None:
@@ -32,7 +36,7 @@ def delete(tools: Tools, backup_id: str) -> None:
             f'deletion of backup {backup_id}',
             Deleting(tools, backup_id).steps(),
             None,
-            note=lambda *_: tools.records.beat(backup_id),
+            note=lambda *_: tools.records.beat(backup_id, tools.worker),
         )
     except Exception as error:
         _note(tools, backup_id, error)
@@ -44,7 +48,7 @@ def delete(tools: Tools, backup_id: str) -> None:
 
 def _note(tools: Tools, backup_id: str, error: Exception) -> None:
     try:
-        tools.records.note_not_deleted(backup_id, str(error) or type(error).__name__)
+        tools.records.note_not_deleted(backup_id, reasons.plain(error))
         tools.trove.fail_deletion(backup_id)
     except Exception:
         LOG.exception('Backup %s was not deleted, which could not be written down', backup_id)
@@ -61,12 +65,8 @@ class Deleting:
     def steps(self) -> list[steps.Step[Any]]:
         """Return the steps, which take no notice of their context; all roll forward."""
         return [
-            steps.Step(
-                'begin the deletion',
-                lambda _: self._records.begin_deleting(self._backup_id, self._tools.worker),
-                commits=True,
-            ),
-            steps.Step('stop what reads the backup', lambda _: self._stop_jobs()),
+            steps.Step('begin the deletion', lambda _: self._begin(), commits=True),
+            steps.Step('stop what works on the backup', lambda _: self._stop_jobs()),
             steps.Step('delete the copy in the vault', lambda _: self._delete_copy()),
             steps.Step(
                 'delete the snapshot',
@@ -80,24 +80,36 @@ class Deleting:
             steps.Step('forget the backup', lambda _: self._records.forget(self._backup_id)),
         ]
 
+    def _begin(self) -> None:
+        self._is_left_alone()
+
+    def _is_left_alone(self) -> bool:
+        """Have nobody begin anything with it; tell whether nobody who has is still at it."""
+        return self._records.begin_deleting(self._backup_id, self._tools.worker, _SILENCE)
+
     def _stop_jobs(self) -> None:
-        record = self._records.find(self._backup_id)
-        if record is None:
-            return
-        places = filter(None, (record.place, record.copy))
-        locks = {job.snapshot_lock(place) for place in places}
         deadline = self._tools.clock() + _CANCEL_TIMEOUT_SEC
-        while active := self._active_jobs(locks):
+        while True:
+            # First, since whoever has let go has written down before what is to be stopped.
+            is_free = self._is_left_alone()
+            record = self._records.find(self._backup_id)
+            if record is None:
+                return
+            active = self._active_jobs(record)
+            if is_free and not active:
+                return
             if self._tools.clock() >= deadline:
+                busy = ', '.join(map(str, active)) or record.worker
                 raise exceptions.BusyError(
-                    f'backup {self._backup_id}: is still read by {", ".join(map(str, active))}'
+                    f'backup {self._backup_id}: is still worked on by {busy}'
                 )
             for one in active:
                 with contextlib.suppress(exceptions.NotFoundError):
                     self._tools.storage.cancel(one.operation_id)
             self._tools.sleep(_POLL_SEC)
 
-    def _active_jobs(self, locks: set[Any]) -> list[job.Job]:
+    def _active_jobs(self, record: model.Backup) -> list[job.Job]:
+        locks = {job.snapshot_lock(place) for place in (record.place, record.copy) if place}
         return [
             one
             for one in self._tools.storage.list_jobs()

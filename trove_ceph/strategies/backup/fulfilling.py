@@ -10,7 +10,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.db import model
-from trove_ceph.strategies.backup import copying, jobs, vault, verifying
+from trove_ceph.strategies.backup import copying, jobs, reasons, vault, verifying
 from trove_ceph.strategies.backup.tools import Tools
 
 LOG = logging.getLogger(__name__)
@@ -71,12 +71,11 @@ def fulfill_one(tools: Tools, backup_id: str, since: datetime.timedelta) -> None
             work(tools, tools.records.get(backup_id))
         except exceptions.LockLostError as error:
             LOG.info('%s', error)
-            return
+            break
         except Exception as error:
             is_known = isinstance(error, exceptions.TroveCephError)
-            LOG.warning('Backup %s: %s', backup_id, error, exc_info=not is_known)
-            reasons = [str(error) or type(error).__name__, *getattr(error, '__notes__', ())]
-            told = {error_field: '; '.join(reasons)}
+            LOG.warning('Backup %s: %s', backup_id, reasons.full(error), exc_info=not is_known)
+            told = {error_field: reasons.plain(error)}
             tools.records.wishes.note_failure(backup_id, worker, **told)
             break
     tools.records.wishes.release(backup_id, worker)

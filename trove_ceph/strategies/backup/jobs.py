@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 from trove_ceph import exceptions
+from trove_ceph.db import wishes
 from trove_ceph.storage import job
 from trove_ceph.strategies.backup.tools import Tools
 
@@ -15,7 +16,7 @@ _PATIENCE_SEC = 300
 
 def worker(tools: Tools) -> str:
     """Return who works on what is wanted of backups, which those who delete them are not."""
-    return f'{tools.worker}:wishes'
+    return wishes.worker(tools.worker)
 
 
 def run(tools: Tools, backup_id: str, name: str, work: job.Work) -> Any:
@@ -26,13 +27,14 @@ def run(tools: Tools, backup_id: str, name: str, work: job.Work) -> Any:
     :raises ServiceUnavailableError: nobody answers
     """
 
-    def note(found: job.Job) -> None:
+    def note(found: job.Job | job.Work) -> None:
         if not tools.records.wishes.beat(backup_id, worker(tools)):
             raise exceptions.LockLostError(f'{found}: backup {backup_id} is somebody else\'s now')
 
     # Known by all that it is about: other work has another id.
     digest = hashlib.blake2b(repr(work).encode(), digest_size=6).hexdigest()
     operation_id = f'{name}.{backup_id}.{digest}'
+    note(work)
     while True:
         with contextlib.suppress(exceptions.StillRunningError):
             return tools.storage.run(operation_id, work, _PATIENCE_SEC, note)

@@ -55,6 +55,7 @@ class TroveBackup:
     :param parent_id: which was asked for; of one that was begun it is in our own record
     :param is_deleted: tenants do not see it any more
     :param datastore: the name of the datastore that it is of, with ``version``
+    :param snapshot_id: Cinder's, which tenants are shown that it is; None: it is not complete
     """
 
     id: str
@@ -66,6 +67,12 @@ class TroveBackup:
     is_deleted: bool = False
     datastore: str = ''
     version: str = ''
+    snapshot_id: str | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether tenants see it as complete."""
+        return self.snapshot_id is not None and not self.is_deleted
 
 
 @dataclasses.dataclass(frozen=True)

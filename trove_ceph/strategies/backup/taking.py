@@ -4,6 +4,8 @@
 The snapshot counts only once it is written down that the server was held as promised until it was
 made. One that is found without that, after an interruption, is removed and made again; one with it
 is kept, since what was true when it was made cannot be made true later.
+
+Once Trove shows the backup as complete nothing of it is undone, by whomever and whatever fails.
 """
 
 import contextlib
@@ -16,9 +18,10 @@ from oslo_utils import units
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import model as cinder_model
 from trove_ceph.cinder import snapshots
+from trove_ceph.db.model import State
 from trove_ceph.storage import model as storage_model
 from trove_ceph.storage import names
-from trove_ceph.strategies.backup import holding, levels, model, request
+from trove_ceph.strategies.backup import holding, levels, model, reasons, request
 from trove_ceph.strategies.backup.model import Level, Verify
 from trove_ceph.strategies.backup.tools import Tools
 
@@ -29,26 +32,30 @@ def take(tools: Tools, backup_id: str, asked: request.Request | None = None) -> 
     """Take a backup that Trove knows of, or carry on with it; tenants see how it ended.
 
     :param asked: what was asked for with it; of one that is carried on with it is in the record
-    :raises TroveCephError: it failed; nothing is left of it but the reason, in its record
+    :raises TroveCephError: it failed; nothing is left of it but the reason, in its record. One that
+        is shown already is left as it is, and carried on with
     """
+    taking = Taking(tools, backup_id, asked)
     try:
         steps.run(
             f'backup {backup_id}',
-            Taking(tools, backup_id, asked).steps(),
+            taking.steps(),
             None,
-            note=lambda *_: tools.records.beat(backup_id),
+            note=lambda *_: tools.records.beat(backup_id, tools.worker),
         )
     except Exception as error:
-        fail(tools, backup_id, error)
+        if taking.may_be_shown:
+            LOG.warning('Backup %s may be shown already: %s', backup_id, error)
+            tools.records.release(backup_id)
+        else:
+            fail(tools, backup_id, error)
         raise
-    tools.records.release(backup_id)
 
 
 def fail(tools: Tools, backup_id: str, error: Exception) -> None:
     """Write down why a backup could not be taken."""
-    reasons = [str(error) or type(error).__name__, *getattr(error, '__notes__', ())]
     try:
-        tools.records.note_failed(backup_id, '; '.join(reasons))
+        tools.records.note_failed(backup_id, reasons.plain(error))
         tools.trove.fail_backup(backup_id)
     except Exception:
         LOG.exception('Backup %s failed, which could not be written down', backup_id)
@@ -104,36 +111,53 @@ class Taking:
         self._instance: model.Instance
         self._image: storage_model.ImageRef
         self._adoption: snapshots.SnapshotAdoption
+        self._snapshot: cinder_model.Snapshot
+        #: False once it was found not to be, until it is to be shown by this one.
+        self.may_be_shown = True
 
     def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context."""
+        """Return the steps that are left, which take no notice of their context."""
+        last: steps.Step[Any] = steps.Step(
+            'write down the backup', lambda _: self._note(), commits=True
+        )
+        if self._is_shown():
+            return [last]
         return [
-            steps.Step(
-                'begin the backup',
-                lambda _: self._begin(),
-                undo=lambda _: remove_snapshot(self._tools, self._backup_id),
-            ),
+            steps.Step('begin the backup', lambda _: self._begin(), undo=lambda _: self._undo()),
             steps.Step('find the volume', lambda _: self._find_volume()),
             steps.Step('check the parent', lambda _: self._check_parent()),
             steps.Step('check the volume', lambda _: self._check(None)),
             steps.Step('check the settings of the server', lambda _: self._check_settings()),
             steps.Step('take the snapshot', lambda _: self._take()),
             steps.Step('make the snapshot known to Cinder', lambda _: self._manage(None)),
-            steps.Step(
-                'complete the backup', lambda _: self._complete(), undo=lambda _: self._begin()
-            ),
+            steps.Step('look at the snapshot in Cinder', lambda _: self._look()),
+            steps.Step('show the backup as complete', lambda _: self._show(), commits=True),
+            last,
         ]
 
     def _begin(self) -> None:
         found = self._tools.trove.find_backup(self._backup_id)
         if found is None or found.is_deleted:
             raise self._refuse('was deleted')
+        record = self._records.find(found.id)
+        if record is not None and record.state is State.FAILED:
+            raise self._refuse(f'was given up: {record.error}')
         self._wanted = found
         self._records.begin_taking(
             found.id, found.instance_id, found.project_id, self._tools.worker, found.parent_id
         )
         self._asked.note(self._records, found.id)
         self._tools.trove.begin_backup(found.id)
+
+    def _undo(self) -> None:
+        if not self._is_shown():
+            remove_snapshot(self._tools, self._backup_id)
+
+    def _is_shown(self) -> bool:
+        self.may_be_shown = True
+        found = self._tools.trove.find_backup(self._backup_id)
+        self.may_be_shown = found is not None and found.is_shown
+        return self.may_be_shown
 
     def _find_volume(self) -> None:
         instance = self._tools.trove.find_instance(self._wanted.instance_id)
@@ -228,17 +252,28 @@ class Taking:
             facts = self._tools.storage.create_snapshot(self._image.snapshot(self._name))
         self._records.note_snapshot(self._backup_id, facts.size_bytes, hold.seconds)
 
-    def _complete(self) -> None:
+    def _look(self) -> None:
         cinder_id = self._adoption.snapshot_id
         snapshot = self._tools.cinder.find_snapshot(cinder_id)
         if snapshot is None:
             raise exceptions.NotFoundError(f'backup {self._backup_id}: no snapshot {cinder_id}')
+        self._snapshot = snapshot
+
+    def _show(self) -> None:
+        self.may_be_shown = True
+        self._tools.trove.complete_backup(
+            self._backup_id, self._snapshot.id, self._snapshot.size_gib
+        )
+
+    def _note(self) -> None:
         # Our record last: what it says is being taken is carried on with after a crash.
-        self._tools.trove.complete_backup(self._backup_id, cinder_id, snapshot.size_gib)
+        shown = self._tools.trove.find_backup(self._backup_id)
+        if shown is None or shown.snapshot_id is None:
+            raise self._refuse('was deleted')
         self._records.note_taken(
             self._backup_id,
-            snapshot.rbd_name,
-            cinder_id,
+            cinder_model.rbd_name(shown.snapshot_id),
+            shown.snapshot_id,
             self._tools.clock() - self._began,
             copy=self._tools.policy.copy,
             verify=self._tools.policy.verify is Verify.ALWAYS,

@@ -2,6 +2,7 @@
 """What the operations on backups ask of others."""
 
 import dataclasses
+import datetime
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -25,6 +26,9 @@ class Trove(Protocol):
 
     def find_backup(self, backup_id: str) -> model.TroveBackup | None:
         """Return a backup, a deleted one too."""
+
+    def list_new_backups(self, since: datetime.timedelta) -> list[model.TroveBackup]:
+        """List what was asked for so long ago, and is not shown as being taken."""
 
     def begin_backup(self, backup_id: str) -> None:
         """Show it as being taken, complete by itself: deleting its parent must not delete it.

@@ -36,7 +36,12 @@ class Candidate:
 
 
 def expired(
-    candidates: Iterable[Candidate], keep: Keep, now: datetime.datetime, timezone: str = 'UTC'
+    candidates: Iterable[Candidate],
+    keep: Keep,
+    now: datetime.datetime,
+    timezone: str = 'UTC',
+    *,
+    is_full: bool = False,
 ) -> list[str]:
     """Return which backups stay no longer, the oldest first.
 
@@ -44,12 +49,13 @@ def expired(
     copied and verified, any that is worked on, and the last one that has ended, however it did.
 
     :param timezone: where days, weeks and months begin
+    :param is_full: there is no room for another one, so that a last one that is no good goes, too
     """
     ordered = sorted(candidates, key=lambda one: one.number, reverse=True)
     ended = [one for one in ordered if not one.is_under_way]
     good = [one for one in ended if one.is_good]
     kept = [one for one in ordered if one.is_under_way]
-    kept += ended[:1]
+    kept += [] if is_full else ended[:1]
     kept += good[: max(1, keep.last)]
     kept += [one for one in good if one.is_copied][:1]
     kept += [one for one in good if one.is_verified][:1]

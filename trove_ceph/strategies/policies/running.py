@@ -45,13 +45,22 @@ def run(tools: Tools) -> None:
             _try(_look_at, tools, chosen.get(one.instance_id), instances[one.instance_id], one)
     if under_way:
         runs = tools.policies.runs()
-    begun = 0
+    for instance_id, due_at in _waiting(chosen, runs, tools.policies.clock())[:MOST_AT_ONCE]:
+        before = runs.get(instance_id)
+        _try(_begin, tools, chosen[instance_id], instances[instance_id], before, due_at)
+
+
+def _waiting(
+    chosen: Mapping[str, Policy], runs: Mapping[str, Run], now: datetime.datetime
+) -> list[tuple[str, datetime.datetime]]:
+    """List what backups are due of, and for what, those that wait longest at the front."""
+    since = {}
     for instance_id, policy in chosen.items():
         before = runs.get(instance_id)
-        due_at = _due(policy, instance_id, before, tools.policies.clock())
-        if due_at is not None and begun < MOST_AT_ONCE:
-            begun += 1
-            _try(_begin, tools, policy, instances[instance_id], before, due_at)
+        if (due_at := _due(policy, instance_id, before, now)) is not None:
+            waited = schedule.waiting_since(policy, before, due_at, now)
+            since[instance_id, due_at] = waited, instance_id
+    return sorted(since, key=lambda one: since[one])
 
 
 def _due(
@@ -117,7 +126,10 @@ def _begin(
             tools.trove.give_up(seen.backup_id)
             tools.policies.note_asked(begun, seen.backup_id)
             begun = dataclasses.replace(begun, state=RunState.ASKED)
-        _note_failed(tools, begun, str(error))
+        if _note_failed(tools, begun, str(error)):
+            # What is kept no longer is in the way of those that are to come.
+            is_full = isinstance(error, exceptions.QuotaExceededError)
+            _try(_retain, tools, policy, instance, is_full)
         raise
     tools.policies.note_asked(begun, backup_id)
 
@@ -146,9 +158,6 @@ def _look_at(tools: Tools, policy: Policy | None, instance: model.Instance, run:
         has_ended = _note_failed(tools, run, error)
     else:
         has_ended = False
-        if record is None and _is_older(seen.created_at, tools.patience, tools):
-            LOG.warning('Backup %s of instance %s: was never begun', run.backup_id, instance.id)
-            tools.trove.give_up(run.backup_id)
     if has_ended and policy is not None:
         _retain(tools, policy, instance)
 
@@ -176,8 +185,11 @@ def _note_failed(tools: Tools, run: Run, error: str) -> bool:
     return is_ours
 
 
-def _retain(tools: Tools, policy: Policy, instance: model.Instance) -> None:
-    """Have those backups be deleted that the policy keeps no longer."""
+def _retain(tools: Tools, policy: Policy, instance: model.Instance, is_full: bool = False) -> None:
+    """Have those backups be deleted that the policy keeps no longer.
+
+    :param is_full: the quota is used up
+    """
     records = {one.backup_id: one for one in tools.records.of_instance(instance.id)}
     candidates, asked_before = [], set()
     for one in tools.policies.backups_of(instance.id):
@@ -187,12 +199,18 @@ def _retain(tools: Tools, policy: Policy, instance: model.Instance) -> None:
             if one.removal_wanted_at is not None:
                 asked_before.add(one.backup_id)
     now = tools.policies.clock()
-    for backup_id in retention.expired(candidates, policy.keep, now, policy.timezone):
-        LOG.info('Instance %s, %s: backup %s is kept no longer', instance.id, policy, backup_id)
-        tools.trove.ask_for_deletion(
-            backup_id, instance.project_id, again=backup_id in asked_before
-        )
-        tools.policies.want_removal(backup_id)
+    for backup_id in retention.expired(
+        candidates, policy.keep, now, policy.timezone, is_full=is_full
+    ):
+        _try(_remove, tools, policy, instance, backup_id, backup_id in asked_before)
+
+
+def _remove(
+    tools: Tools, policy: Policy | None, instance: model.Instance, backup_id: str, again: bool
+) -> None:
+    LOG.info('Instance %s, %s: backup %s is kept no longer', instance.id, policy, backup_id)
+    tools.trove.ask_for_deletion(backup_id, instance.project_id, again=again)
+    tools.policies.want_removal(backup_id)
 
 
 def _candidate(
@@ -214,11 +232,18 @@ def _candidate(
         backup.number,
         backup.taken_at,
         # Whatever takes longer than the interval would never be done otherwise.
-        is_under_way=seen.is_running or (record is not None and record.worker is not None),
+        is_under_way=seen.is_running or _is_worked_on(tools, record),
         is_good=seen.is_completed and (state is None or state.is_complete),
         is_copied=record is not None and record.copied_at is not None,
         is_verified=state is db_model.State.VERIFIED,
     )
+
+
+def _is_worked_on(tools: Tools, record: db_model.Backup | None) -> bool:
+    """Tell whether somebody works on a backup, of whom something was seen lately."""
+    if record is None or record.worker is None or record.seen_at is None:
+        return False
+    return not _is_older(record.seen_at, tools.patience, tools)
 
 
 def _forget(

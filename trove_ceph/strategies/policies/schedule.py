@@ -44,6 +44,23 @@ def due(
     return slot if slot > run.due_at else None
 
 
+def waiting_since(
+    policy: Policy, run: Run | None, due_at: datetime.datetime, now: datetime.datetime
+) -> datetime.datetime:
+    """Return since when a backup waits that is due: who waits longest comes first.
+
+    One that failed waits since it may be tried again, so that it is in nobody's way.
+
+    :param run: the last one
+    :param due_at: what :func:`due` says
+    """
+    if run is None:
+        return min(due_at, policy.created_at)
+    if run.state is RunState.FAILED and run.retry_at is not None and run.retry_at <= now:
+        return run.retry_at
+    return min(due_at, run.due_at + policy.interval)
+
+
 def retry_at(attempts: int, now: datetime.datetime) -> datetime.datetime:
     """Return when it is tried again after so many attempts have failed."""
     # Beyond the tenth the limit holds anyway.

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Details of backups through Trove's own router."""
 
+import fixtures
 from oslotest import base
 from trove.common import cfg as trove_cfg
 
 from trove_ceph.strategies.backup.model import Level
 from trove_ceph.strategies.backup.request import Request
-from trove_ceph.taskmanager import trove_backups
+from trove_ceph.taskmanager import manager, trove_backups
 from trove_ceph.tests.unit.api import world
 
 CONF = trove_cfg.CONF
@@ -127,6 +128,36 @@ class DetailsTest(base.BaseTestCase):
             self.assertEqual(202, status, body)
             self.assertIsNotNone(body['backup_detail'][column])
             self.assertIsNotNone(getattr(self.world.records.get(backup.id), column))
+        # A taskmanager begins at once.
+        self.assertEqual(
+            [('copy_and_verify_backups', {})] * 2,
+            [(method, arguments) for method, _context, arguments in self.world.casts],
+        )
+        self.assertTrue(callable(manager.Manager.copy_and_verify_backups))
+
+    def test_bus_that_is_down(self):
+        """Nothing is lost by that: a taskmanager looks every minute."""
+
+        def fail(*_arguments, **_options):
+            raise RuntimeError('no broker')
+
+        self.useFixture(fixtures.MonkeyPatch('trove.taskmanager.api.API.get_client', fail))
+        backup = self.world.add_backup(self.instance, 'taken')
+        self.assertEqual(202, self.ask('POST', f'/backup_details/{backup.id}/copy', {})[0])
+        self.assertIsNotNone(self.world.records.get(backup.id).copy_wanted_at)
+
+    def test_bus_is_not_waited_for(self):
+        asked = []
+        prepare = world.Bus.prepare
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                f'{world.__name__}.Bus.prepare',
+                lambda bus, **options: asked.append(options) or prepare(bus),
+            )
+        )
+        backup = self.world.add_backup(self.instance, 'taken')
+        self.ask('POST', f'/backup_details/{backup.id}/verify', {})
+        self.assertEqual([{'version': '1.0', 'retry': 1}], asked)
 
     def test_what_cannot_be_copied_or_verified(self):
         taking = self.world.add_backup(self.instance, 'taking')

@@ -3,10 +3,31 @@
 
 import datetime
 
+import fixtures
 from oslotest import base
+from trove.common import cfg as trove_cfg
 
 from trove_ceph.db.policy_model import Keep
+from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.api import world
+
+CONF = trove_cfg.CONF
+TIERS = """
+tiers:
+  gold:
+    purpose: data
+    device_class: nvme
+    pool: volumes
+    copies: 2
+    placement_groups: {count: 32}
+    volume_type: {name: nvme, backend: nvme}
+  archive:
+    purpose: vault
+    device_class: hdd
+    pool: vault
+    copies: 2
+    placement_groups: {count: 32}
+"""
 
 
 class PoliciesTest(base.BaseTestCase):
@@ -93,8 +114,27 @@ class PoliciesTest(base.BaseTestCase):
         status, body = self.ask('POST', f'/backup_policies/{made["id"]}/run', {})
         self.assertEqual(202, status, body)
         self.assertIsNotNone(body['backup_policy']['run_wanted_at'])
+        # A taskmanager looks at once.
+        ((method, _context, arguments),) = self.world.casts
+        self.assertEqual(('run_backup_policies', {}), (method, arguments))
+        self.assertTrue(callable(manager.Manager.run_backup_policies))
         self.world.policies.change(made['id'], enabled=False)
         self.refused(self.ask('POST', f'/backup_policies/{made["id"]}/run'), 409, 'disabled')
+
+    def test_tiers_that_there_are_not(self):
+        tier = {'role': 'admin', 'scope': 'tier'}
+        # Without the file nobody knows.
+        self.assertEqual(201, self.create(target='unknown', **tier)[0])
+        path = self.useFixture(fixtures.TempDir()).join('tiers.yaml')
+        with open(path, 'w') as tiers:
+            tiers.write(TIERS)
+        CONF.set_override('tiers_file', path, 'trove_ceph_backup')
+        self.addCleanup(CONF.clear_override, 'tiers_file', 'trove_ceph_backup')
+        self.world.app = world._app()
+        for target in ('glod', 'archive'):
+            answer = self.create(target=target, **tier)
+            self.refused(answer, 400, f"target: '{target}' is no tier of volumes; there are gold")
+        self.assertEqual(201, self.create(target='gold', **tier)[0])
 
     def test_one_for_each_target(self):
         self.made()

@@ -88,7 +88,9 @@ class RecordsTest(base.BaseTestCase):
         self.assertFalse(self.records.claim('b', 'three', LONG))
         self.assertEqual([], self.records.interrupted(LONG))
         self.now += LONG
-        self.records.beat('b')
+        self.records.beat('b', 'another')
+        self.assertEqual(['b'], [one.backup_id for one in self.records.interrupted(LONG / 2)])
+        self.records.beat('b', 'two')
         self.now += LONG
         self.assertFalse(self.records.claim('b', 'three', LONG))
         self.records.release('b')
@@ -99,7 +101,7 @@ class RecordsTest(base.BaseTestCase):
         self.records.note_taken('b', 'snapshot-c', 'c', 1.0)
         self.now += LONG + LONG
         self.assertEqual([], self.records.interrupted(LONG))
-        self.records.begin_deleting('b', 'one')
+        self.records.begin_deleting('b', 'one', LONG)
         self.now += LONG + LONG
         self.assertEqual(['b'], [one.backup_id for one in self.records.interrupted(LONG)])
 

@@ -4,7 +4,8 @@ import datetime
 import fixtures
 from oslotest import base
 
-from trove_ceph.db import records
+from trove_ceph import exceptions
+from trove_ceph.db import records, wishes
 from trove_ceph.db.model import State
 from trove_ceph.storage import model as storage_model
 from trove_ceph.tests.unit.db import database
@@ -90,13 +91,32 @@ class WishesTest(base.BaseTestCase):
             ('two', None), (self.records.get('a').worker, self.records.get('a').failures)
         )
 
+    def test_deletion_takes_no_backup_from_who_works_on_it(self):
+        self.take('a', copy=True)
+        worker = wishes.worker('one')
+        self.records.claim('a', worker, LONG)
+        self.assertFalse(self.records.begin_deleting('a', 'two', MINUTE))
+        found = self.records.get('a')
+        self.assertEqual((State.DELETING, worker), (found.state, found.worker))
+        # That one finds it out, and begins nothing any more.
+        self.assertFalse(self.wishes.beat('a', worker))
+        begin = self.records.copies.begin_copying
+        error = self.assertRaises(exceptions.LockLostError, begin, 'a', COPY)
+        self.assertIn('being deleted', str(error))
+        self.assertIsNone(self.records.get('a').copy)
+        self.now += 2 * MINUTE
+        self.assertTrue(self.records.begin_deleting('a', 'two', MINUTE))
+        self.assertEqual('two', self.records.get('a').worker)
+        # Of those who delete it, who comes last has it.
+        self.assertTrue(self.records.begin_deleting('a', 'three', MINUTE))
+
     def test_states_in_which_nothing_is_due(self):
         self.take('a', copy=True, verify=True)
         self.records.note_failed('a', 'why')
         self.assertEqual([], self.due())
         self.take('a')
         self.assertEqual(['a'], self.due())
-        self.records.begin_deleting('a', 'deleter')
+        self.records.begin_deleting('a', 'deleter', MINUTE)
         self.records.note_not_deleted('a', 'why')
         self.assertEqual([], self.due())
 

@@ -96,6 +96,36 @@ class FindTest(base.BaseTestCase):
         self.world.storage.create_snapshot(left)
         self.assertEqual([(Kind.SNAPSHOT, str(left))], self.world.found())
 
+    def test_copies_that_no_backup_has(self):
+        """Copies have the names that Cinder gave to the snapshots that they are of."""
+        backup = self.world.take_backup()
+        vault = self.world.make_image('vault', self.world.instance.id, 'vault')
+        copy = vault.snapshot(self.world.records.get(backup).place.name)
+        left, manual = (vault.snapshot(one) for one in (f'snapshot-{uuid.uuid4()}', 'by-hand'))
+        for one in (copy, left, manual):
+            self.world.storage.create_snapshot(one)
+        self.world.records.copies.begin_copying(backup, copy)
+        found = self.only()
+        self.assertEqual((Kind.SNAPSHOT, str(left)), (found.kind, found.name))
+        self.assertEqual('no backup has this copy', found.reason)
+        self.assertIsNone(found.stays_because())
+        collector = self.world.collector()
+        collector.remove(collector.find()[0])
+        self.assertEqual({copy.name, 'by-hand'}, set(self.world.snapshots(vault)))
+        # Snapshots of volumes that Cinder lists are looked at there, and nowhere else.
+        self.world.storage.create_snapshot(self.world.volume_image.snapshot(left.name))
+        self.assertEqual([], self.world.found())
+
+    def test_a_vault_with_copies_that_no_backup_has(self):
+        vault = self.world.make_image('vault', self.world.instance.id, 'vault')
+        left = vault.snapshot(f'snapshot-{uuid.uuid4()}')
+        self.world.storage.create_snapshot(left)
+        found = self.only()
+        self.assertEqual((Kind.IMAGE, None), (found.kind, found.stays_because()))
+        self.world.storage.create_snapshot(vault.snapshot('by-hand'))
+        self.assertIn('by-hand', self.only().stays_because())
+        self.assertNotIn(left.name, self.only().stays_because())
+
     def test_a_volume_that_is_being_made(self):
         image = self.world.make_image('restore', self.world.instance.id)
         self.assertEqual(

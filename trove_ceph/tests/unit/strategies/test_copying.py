@@ -295,7 +295,7 @@ class BasesTest(base.BaseTestCase):
         elsewhere = model.SnapshotRef('vault-old', record.copy.image, record.copy.name)
         self.world.records.copies.begin_copying(first, elsewhere)
         because = copying._plan(self.world.tools(), self.world.records.get(second)).because
-        self.assertEqual(f'backup {first} has its copy in pool vault-old', because)
+        self.assertEqual(f'backup {first} has its copy in another vault', because)
 
     def test_verified_backup_stays_so(self):
         first = self.take()
@@ -374,7 +374,7 @@ class CopyingTest(base.BaseTestCase):
     def test_backups_that_are_not_copied(self):
         self.world.records.copies.note_damaged(self.backup, {}, 1.0, 'pages are corrupt')
         self.assert_fails(exceptions.InvalidBackupError, 'is damaged')
-        self.world.records.begin_deleting(self.backup, 'other')
+        self.world.records.begin_deleting(self.backup, 'other', AT_ONCE)
         self.assert_fails(exceptions.InvalidBackupError, 'is deleting')
 
     def test_deleted_meanwhile(self):
@@ -383,7 +383,7 @@ class CopyingTest(base.BaseTestCase):
         tools = self.world.tools()
 
         def start(context, **arguments):
-            self.world.records.begin_deleting(self.backup, tools.worker)
+            self.world.records.begin_deleting(self.backup, tools.worker, AT_ONCE)
             return asked(context, **arguments)
 
         self.world.served.endpoint.start = start

@@ -4,8 +4,9 @@ import threading
 
 from oslotest import base
 
+from trove_ceph import exceptions
 from trove_ceph.db.model import State
-from trove_ceph.strategies.backup import deleting, fulfilling, jobs, model
+from trove_ceph.strategies.backup import copying, deleting, fulfilling, jobs, model
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import test_copying, test_verifying
 from trove_ceph.tests.unit.strategies import world as worlds
@@ -118,7 +119,8 @@ class FulfillingTest(base.BaseTestCase):
             self.fulfill()
             record = self.get(backup)
             self.assertEqual(datetime.timedelta(minutes=minutes), record.retry_at - self.world.date)
-            self.assertIn('vault', record.copy_error)
+            self.assertIn('there is no room for it', record.copy_error)
+            self.assertNotIn('vault', record.copy_error)
             self.assertIsNone(record.worker)
             self.world.date = record.retry_at - datetime.timedelta(seconds=1)
             self.assertEqual([], self.world.records.wishes.due(SINCE))
@@ -150,7 +152,7 @@ class FulfillingTest(base.BaseTestCase):
         self.fulfill()
         record = self.get(backup)
         self.assertEqual((State.COPIED, None), (record.state, record.copy_wanted_at))
-        self.assertEqual('no server', record.verify_error)
+        self.assertIn('there is no server that can open it', record.verify_error)
         self.world.servers.raises = {}
         self.world.date = record.retry_at
         self.fulfill()
@@ -203,10 +205,54 @@ class FulfillingTest(base.BaseTestCase):
         self.assertNotIn(test_copying.vault(self.world).name, self.world.images('vault'))
         self.fulfill()
 
-    def test_backup_that_is_deleted_meanwhile(self):
+    def test_deletion_waits_for_the_worker(self):
+        """Whatever the worker is about to begin, it finds that the deletion has begun."""
+        backup = self.take(copy=True)
+        tools = self.world.tools()
+        worker = jobs.worker(tools)
+        self.world.records.claim(backup, worker, SINCE)
+        asked, seen = self.world.sleep, []
+
+        def sleep(seconds):
+            asked(seconds)
+            if not seen:
+                seen.append(self.world.snapshots())
+                self.assertRaises(exceptions.InvalidBackupError, copying.copy, tools, backup)
+                place = test_copying.vault(self.world).snapshot('s')
+                copies = self.world.records.copies
+                self.assertRaises(exceptions.LockLostError, copies.begin_copying, backup, place)
+                self.world.records.wishes.release(backup, worker)
+
+        self.world.sleep = sleep
+        deleting.delete(self.world.tools(), backup)
+        # Nothing of it was touched while somebody was working on it.
+        self.assertEqual([1], [len(one) for one in seen])
+        self.assertIsNone(self.world.records.find(backup))
+
+    def test_deletion_that_begins_while_a_copy_does(self):
+        """The worker has looked at the backup, and has not yet written down where it copies to."""
+        backup = self.take(copy=True)
+        begin, begun = self.world.records.copies.begin_copying, []
+
+        def begin_later(*arguments, **named):
+            self.world.records.begin_deleting(backup, 'another', MINUTE)
+            begun.append(True)
+            begin(*arguments, **named)
+
+        self.world.records.copies.begin_copying = begin_later
+        self.fulfill()
+        self.assertEqual([True], begun)
+        record = self.get(backup)
+        self.assertEqual((State.DELETING, None, None), (record.state, record.copy, record.worker))
+        self.assertEqual(set(), self.world.images('vault') - {'copy'})
+        deleting.delete(self.world.tools(), backup)
+        self.assertIsNone(self.world.records.find(backup))
+
+    def test_deletion_waits_for_no_dead_worker(self):
         backup = self.take(copy=True)
         tools = self.world.tools()
         self.world.records.claim(backup, jobs.worker(tools), SINCE)
+        self.world.date += 2 * MINUTE
         deleting.delete(self.world.tools(), backup)
         self.assertIsNone(self.world.records.find(backup))
         fulfilling.fulfill_one(tools, backup, SINCE)
@@ -220,7 +266,7 @@ class FulfillingTest(base.BaseTestCase):
         fulfilling.fulfill(tools, SINCE, AtOnce())
         record = self.get(backup)
         self.assertEqual((1, None), (record.failures, record.worker))
-        self.assertIn('division', record.copy_error)
+        self.assertIn('nobody thought of', record.copy_error)
 
 
 class ThreadsTest(base.BaseTestCase):

@@ -17,7 +17,7 @@ from trove_ceph import exceptions
 from trove_ceph.db import policies, records, transactions
 from trove_ceph.db.model import State
 from trove_ceph.db.policy_model import Keep, RunState, Scope
-from trove_ceph.strategies.backup import model
+from trove_ceph.strategies.backup import giving_up, model
 from trove_ceph.strategies.backup.request import Request
 from trove_ceph.strategies.policies import running, tools
 from trove_ceph.tests import interruption
@@ -75,7 +75,12 @@ class FakeTrove:
             if one['state'] == 'DELETING':
                 del self.backups[backup_id]
                 kept.forget(backup_id)
-            elif one['state'] == 'NEW' and not self.loses_calls:
+            elif one['state'] == 'NEW' and self.loses_calls:
+                if self._world.now - one['created_at'] > giving_up.PATIENCE:
+                    # As the taskmanager's other task has it.
+                    kept.note_never_begun(backup_id, one['instance_id'], PROJECT, 'never begun')
+                    self.give_up(backup_id)
+            elif one['state'] == 'NEW':
                 kept.begin_taking(backup_id, one['instance_id'], PROJECT, 'worker')
                 if self.fails:
                     one['state'] = 'FAILED'
@@ -170,7 +175,9 @@ class World:
             self.now += step
 
 
-class RunningTest(base.BaseTestCase):
+class PolicyTest(base.BaseTestCase):
+    """Has a world with one instance."""
+
     def setUp(self):
         super().setUp()
         self.world = self.make_world()
@@ -190,6 +197,8 @@ class RunningTest(base.BaseTestCase):
     def names(self, of='one'):
         return [one['name'] for one in self.trove.of(of)]
 
+
+class RunningTest(PolicyTest):
     def test_nothing_without_policies(self):
         self.trove.instances = None
         self.world.tick()
@@ -316,10 +325,13 @@ class RunningTest(base.BaseTestCase):
         """The taskmanager never hears of a backup, which would block all others for days."""
         self.add()
         self.trove.loses_calls = True
-        self.world.tick(20)
+        self.world.tick(8)
         self.assertEqual(['NEW'], [one['state'] for one in self.trove.of()])
-        self.world.tick(15)
+        self.world.tick(5)
         self.assertIn('FAILED', [one['state'] for one in self.trove.of()])
+        self.assertEqual(
+            (RunState.FAILED, 'never begun'), (self.run_of().state, self.run_of().error)
+        )
         self.trove.loses_calls = False
         self.world.tick(45, 2 * MINUTE)
         self.assertEqual(RunState.DONE, self.run_of().state)

@@ -12,6 +12,7 @@ from trove_ceph.strategies.policies import schedule
 
 INSTANCE = '5f0c1d2e-0000-0000-0000-000000000001'
 BERLIN = 'Europe/Berlin'
+NOW = datetime.datetime(2026, 3, 1, 6, 30)
 MINUTE, HOUR, DAY = (datetime.timedelta(minutes=count) for count in (1, 60, 1440))
 
 
@@ -39,6 +40,35 @@ def run_through(wanted, begin, end, step=MINUTE, run=None):
             run = done(slot)
         now += step
     return taken
+
+
+class WaitingTest(base.BaseTestCase):
+    """Since when a backup waits that is due at six."""
+
+    def since(self, run, wanted=None):
+        return schedule.waiting_since(wanted or policy(), run, at('2026-03-01T06:00'), NOW)
+
+    def test_first_one_waits_since_its_policy_is_there(self):
+        self.assertEqual(policy().created_at, self.since(None))
+        later = policy(created_at=at('2026-03-01T06:20'))
+        self.assertEqual(at('2026-03-01T06:00'), self.since(None, later))
+
+    def test_those_that_were_missed_count(self):
+        self.assertEqual(at('2026-03-01T03:00'), self.since(done(at('2026-03-01T02:00'))))
+
+    def test_asked_for_besides_the_schedule(self):
+        self.assertEqual(at('2026-03-01T06:00'), self.since(done(at('2026-03-01T05:40'))))
+
+    def test_clock_that_was_wrong(self):
+        self.assertEqual(at('2026-03-01T06:00'), self.since(done(at('2027-03-01'))))
+
+    def test_those_that_fail_go_to_the_end(self):
+        for retry_at, since in (
+            ('2026-03-01T06:29', '2026-03-01T06:29'),
+            ('2026-03-01T06:40', '2026-03-01T06:00'),
+        ):
+            failed = done(at('2026-03-01T06:00'), RunState.FAILED, retry_at=at(retry_at))
+            self.assertEqual(at(since), self.since(failed))
 
 
 class ScheduleTest(base.BaseTestCase):

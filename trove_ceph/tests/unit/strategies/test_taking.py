@@ -225,7 +225,13 @@ class TakingTest(base.BaseTestCase):
 
     def test_volume_elsewhere(self):
         self.world.volume['host'] = worlds.OTHER
-        self.assert_fails(exceptions.NotAdoptableError, worlds.OTHER, 'in none of the tiers')
+        error = self.assertRaises(exceptions.NotAdoptableError, self.take)
+        self.assertIn(f'lies on {worlds.OTHER}, which is in none of the tiers', str(error))
+        # Tenants are not told where anything lies.
+        record = self.world.records.get(self.backup.id)
+        self.assertEqual(State.FAILED, record.state)
+        self.assertIn('cannot be backed up like this', record.error)
+        self.assertNotIn(worlds.OTHER, record.error)
 
     def test_volume_that_is_gone(self):
         del self.world.cinder.volumes[self.world.volume['id']]
@@ -283,6 +289,55 @@ class TakingTest(base.BaseTestCase):
         resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5))
         self.assertEqual(State.TAKEN, self.world.records.get(self.backup.id).state)
         self.assertEqual(BackupState.COMPLETED, trove_database.backup(self.backup.id).state)
+
+    def lose_our_record(self, error):
+        """Have a backup be taken up to where Trove shows it, which our record does not say."""
+
+        def fail(*_arguments, **_options):
+            raise error
+
+        note, self.world.records.note_taken = self.world.records.note_taken, fail
+        self.assertRaises(type(error), self.take)
+        self.world.records.note_taken = note
+        self.assert_is_there(State.TAKING)
+
+    def assert_is_there(self, state):
+        record = self.world.records.get(self.backup.id)
+        self.assertEqual((state, None), (record.state, record.error))
+        self.assertEqual(BackupState.COMPLETED, trove_database.backup(self.backup.id).state)
+        (snapshot,) = self.world.cinder.snapshots.values()
+        self.assertEqual([f'snapshot-{snapshot["id"]}'], self.world.snapshots())
+
+    def test_what_is_shown_is_not_undone(self):
+        """Whatever happened to its instance meanwhile: nothing of it is needed any more."""
+        self.lose_our_record(interruption.Kill())
+        trove_database.instance(self.world.instance.id).update(deleted=True)
+        self.world.guest.is_down = True
+        self.world.events.clear()
+        resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5))
+        self.assert_is_there(State.TAKEN)
+        self.assertEqual([], self.world.events)
+        record = self.world.records.get(self.backup.id)
+        (snapshot,) = self.world.cinder.snapshots
+        self.assertEqual((snapshot, None), (record.cinder_snapshot_id, record.worker))
+
+    def test_failure_after_it_was_shown(self):
+        self.lose_our_record(exceptions.ServiceUnavailableError('the database failed'))
+        self.assertIsNone(self.world.records.get(self.backup.id).worker)
+        resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5))
+        self.assert_is_there(State.TAKEN)
+
+    def test_deleted_as_soon_as_it_was_shown(self):
+        """A deletion that has begun is not ended by who still writes down that it was taken."""
+        complete = self.world.trove.complete_backup
+
+        def shown(*arguments):
+            complete(*arguments)
+            self.world.records.begin_deleting(self.backup.id, 'another', datetime.timedelta(0))
+
+        self.world.trove.complete_backup = shown
+        record = self.take()
+        self.assertEqual((State.DELETING, 'another'), (record.state, record.worker))
 
     def test_instance_that_was_deleted_after_an_interruption(self):
         for event in ('cinder POST', 'storage create_snapshot'):

@@ -184,7 +184,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual([], self.world.inspections())
         trove_database.backup(self.backup).update(datastore_version_id=None)
         self.assertRaisesRegex(exceptions.InvalidBackupError, 'version', self.verify)
-        self.world.records.begin_deleting(self.backup, 'other')
+        self.world.records.begin_deleting(self.backup, 'other', datetime.timedelta(0))
         self.assertRaisesRegex(exceptions.InvalidBackupError, 'is deleting', self.verify)
 
     def test_deleted_meanwhile(self):
@@ -192,7 +192,7 @@ class VerifyingTest(base.BaseTestCase):
 
         def start(context, **arguments):
             answer = asked(context, **arguments)
-            self.world.records.begin_deleting(self.backup, 'other')
+            self.world.records.begin_deleting(self.backup, 'other', datetime.timedelta(0))
             return answer
 
         self.world.served.endpoint.start = start

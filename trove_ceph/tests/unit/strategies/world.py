@@ -309,12 +309,18 @@ class RequestInterruptionTests(interruption.InterruptionTests):
             strike = Strike(number, after, lost)
             operation, context = self.make_operation(world, strike)
             asked = len(world.events) + number
+            begun = []
             with self._told_of(f'lost={lost} at request {number}, after={after}'):
                 try:
-                    steps.run('operation under test', operation, context)
+                    steps.run(
+                        'operation under test',
+                        operation,
+                        context,
+                        note=lambda _name, step, _count, begun=begun: begun.append(step),
+                    )
                 except expected:
                     self.assertTrue(strike.struck)
-                    if lost and not any(step.commits for step in operation):
+                    if lost and not any(step.commits for step in operation[: len(begun)]):
                         self.check_undone(world)
                 if not strike.struck:
                     self.assertGreater(number, 0)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is ours and what is Trove's, and what Trove's listeners are told."""
 
+import datetime
 import inspect
 import threading
 import time
@@ -153,6 +154,13 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager.carry_on_with_backups(None)
         self.assertEqual(State.TAKING, self.world.records.get(backup.id).state)
         self.manager.reclaim_space(None)
+
+    def test_backup_that_nobody_was_told_of(self):
+        backup = self.world.add_backup()
+        trove_database.backup(backup.id).update(created=datetime.datetime(2026, 1, 1))
+        self.manager.carry_on_with_backups(None)
+        self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
+        self.assertIn('never begun', self.world.records.get(backup.id).error)
 
     def test_copies_that_are_wanted(self):
         backup = self.world.add_backup()

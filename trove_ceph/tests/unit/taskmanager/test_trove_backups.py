@@ -124,8 +124,22 @@ class TroveBackupsTest(base.BaseTestCase):
         self.trove.ask_for_deletion(backup_id, self.instance.project_id, again=True)
         self.assertEqual(0, self.used_quota())
         trove_database.backup(backup_id).update(deleted=True)
+        for again in (False, True):
+            self.trove.ask_for_deletion(backup_id, self.instance.project_id, again)
+            self.assertEqual(0, self.used_quota())
+
+    def test_deletion_where_the_quota_is_used_up(self):
+        """The room that it once had was given to another one since."""
+        CONF.set_override('max_backups_per_tenant', 1)
+        self.addCleanup(CONF.clear_override, 'max_backups_per_tenant')
+        backup_id = self.ask()
+        self.complete(backup_id)
         self.trove.ask_for_deletion(backup_id, self.instance.project_id)
-        self.assertEqual(0, self.used_quota())
+        self.ask('hourly-2')
+        self.world.casts.clear()
+        self.trove.ask_for_deletion(backup_id, self.instance.project_id, again=True)
+        self.assertEqual(['delete_backup'], [method for method, *_ in self.world.casts])
+        self.assertEqual(1, self.used_quota())
 
 
 class TierFinderTest(base.BaseTestCase):

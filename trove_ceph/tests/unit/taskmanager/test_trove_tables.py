@@ -7,6 +7,7 @@ import fixtures
 from oslotest import base
 from trove.backup import models as backup_models
 from trove.backup.state import BackupState
+from trove.common import cfg as trove_cfg
 from trove.common import context as trove_context
 from trove.common import exception as trove_exceptions
 from trove.conductor import manager as conductor_manager
@@ -16,6 +17,8 @@ from trove.quota.quota import QUOTAS
 from trove_ceph import exceptions
 from trove_ceph.taskmanager import trove_tables
 from trove_ceph.tests.unit.taskmanager import trove_database
+
+CONF = trove_cfg.CONF
 
 
 class TroveTablesTest(base.BaseTestCase):
@@ -132,3 +135,10 @@ class TroveTablesTest(base.BaseTestCase):
         self.delete(backup)
         self.tables.count_backup(self.project)
         self.assertEqual(1, self.used_quota())
+
+    def test_deletion_is_counted_where_the_quota_is_used_up(self):
+        CONF.set_override('max_backups_per_tenant', 1)
+        self.addCleanup(CONF.clear_override, 'max_backups_per_tenant')
+        for count in (1, 2):
+            self.tables.count_backup(self.project)
+            self.assertEqual(count, self.used_quota())

@@ -3,11 +3,15 @@
 
 import argparse
 import json
+import subprocess
 from unittest import mock
 
+import jinja2
+import yaml
 from driver import bench, instruments
 from driver.errors import LabError
 
+from trove_ceph.tests.unit.lab import LAB
 from trove_ceph.tests.unit.lab.test_driver_up import UpTestCase
 
 
@@ -41,6 +45,32 @@ class InstallTest(InstrumentsTestCase):
         error = self.assertRaises(LabError, instruments.install, self.settings)
         self.assertIn('no cloud yet', str(error))
         self.assertFalse(self.playbook.exists())
+
+
+class BindingsTest(UpTestCase):
+    """Plans about storage speak to Ceph through the distribution's modules."""
+
+    def environment_after(self, role):
+        """Return an environment after the commands of a role's first task that link into it."""
+        made = self.root / role
+        (made / 'lib/python3.11/site-packages').mkdir(parents=True)
+        task = yaml.safe_load((LAB / f'roles/{role}/tasks/main.yml').read_text())[0]
+        text = yaml.safe_load((LAB / 'group_vars/all.yml').read_text())['link_bindings']
+        names = {'venv': str(made), 'instruments': str(made)}
+        names['linked_into'] = self.render(task.get('vars', {}).get('linked_into', ''), names)
+        names['link_bindings'] = self.render(text, names)
+        for command in task['once']['commands']:
+            if command[0] == '/bin/sh':
+                subprocess.run([self.render(each, names) for each in command], check=True)
+        return made / 'lib/python3.11/site-packages'
+
+    def render(self, text, names):
+        return jinja2.Template(text).render(names)
+
+    def test_ceph_can_be_imported_in_every_environment(self):
+        for role in ('python_env', 'instruments'):
+            linked = {link.name.partition('.')[0] for link in self.environment_after(role).iterdir()}
+            self.assertLessEqual({'rados', 'rbd'}, linked, role)
 
 
 class BenchTest(InstrumentsTestCase):

@@ -182,6 +182,7 @@ class OperationsPlan:
     """Operations against their rivals, at several sizes of data.
 
     :param settle_sec: how long the committer runs alone before and after each operation
+    :param cleanup: is run once when all is done or has failed, for what contenders share
     """
 
     name: str
@@ -192,6 +193,7 @@ class OperationsPlan:
     repeats: int = 3
     committer: bool = True
     settle_sec: int = 10
+    cleanup: str | None = None
 
     def attempts(self, only: Sequence[str] = ()) -> Iterator[Attempt]:
         """Yield all measurements in their order: small data first, contenders alternating."""

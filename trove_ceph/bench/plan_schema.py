@@ -119,6 +119,7 @@ def operations_plan() -> dict[str, Any]:
             'repeats': _count(1, 'repeats'),
             'committer': _FLAG,
             'settle_sec': _count(0, 'seconds'),
+            'cleanup': _COMMAND,
             'contenders': _list_of(contender),
         },
         'required': ['sizes_mib', 'contenders'],

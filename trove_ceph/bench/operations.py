@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trove_ceph import exceptions
 from trove_ceph.bench import (
     committer,
     dataset,
@@ -52,7 +51,7 @@ class OperationsRunner(runner.Runner):
     def measure_all(self, stack: contextlib.ExitStack) -> None:
         missing = self._missing()
         if missing and self._plan.cleanup:
-            stack.callback(self._clean_up, self._plan.cleanup)
+            stack.callback(self.call, 'cleanup', self._plan.cleanup)
         # All of them first: a server that cannot be used is told before hours of work.
         used = [
             self.enter(stack, each.contender.name, each.contender.target)
@@ -64,18 +63,6 @@ class OperationsRunner(runner.Runner):
             if target:
                 self._fill(target, attempt.size_mib)
             self._measure(number, attempt, config, target)
-
-    def _clean_up(self, command: str) -> None:
-        """Remove what contenders have shared.
-
-        :raises LoadFailedError: something may be left
-        """
-        log = self.store.path / 'cleanup.log'
-        result = shell.run(command, {}, log, CLEANUP_TIMEOUT_SEC)
-        if not result.succeeded:
-            raise exceptions.LoadFailedError(
-                f'cleanup of the plan failed: {result.failure()}; {log} has its output'
-            )
 
     def _missing(self) -> list[tuple[int, plan.Attempt, dict[str, Any]]]:
         missing = []

@@ -44,6 +44,7 @@ class LoadPlan:
     :param fio: jobs that are run on the volume below before a variant's first run in each repeat
     :param threads: empty means that each workload's own number is used
     :param text: the plan to be kept with the results
+    :param prepare: is run once before everything, unless nothing is to be measured
     """
 
     name: str
@@ -64,6 +65,7 @@ class LoadPlan:
     restart: bool = False
     fio: Sequence[str] = ()
     events: Sequence[model.Event] = ()
+    prepare: str | None = None
 
     def cells(self, only: Sequence[str] = ()) -> Iterator[Cell]:
         """Yield all measurements in their order: variants alternate innermost (ABAB).

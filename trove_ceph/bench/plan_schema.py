@@ -63,6 +63,7 @@ def load_plan() -> dict[str, Any]:
     properties = {
         'name': _NAME,
         'description': _TEXT,
+        'prepare': _COMMAND,
         'variants': _list_of(variant),
         'reference': _NAME,
         'workloads': _list_of({'enum': list(workloads.names())}),

@@ -131,7 +131,9 @@ class Operations:
         wanted = {model.ImageRef(image.pool, name) for name in names}
         kept, surplus = set(), []
         for facts in self._found([model.ImageRef(image.pool, f'{image.name}-')]):
-            as_wanted = facts.size_bytes == size_mib * model.MIB and len(facts.snapshots) == snapshots
+            as_wanted = (
+                facts.size_bytes == size_mib * model.MIB and len(facts.snapshots) == snapshots
+            )
             if facts.image in wanted and as_wanted:
                 kept.add(facts.image)
             else:

@@ -134,9 +134,7 @@ class VerbsTest(OperationsTestCase):
         self.storage.remove_snapshot(model.SnapshotRef('vault', 'bench-many-00001', 's1'))
         mended = populate(3)
         self.assertEqual(sorted(few), sorted(mended))
-        self.assertEqual(
-            {'bench-many-00001'}, {name for name in few if few[name] != mended[name]}
-        )
+        self.assertEqual({'bench-many-00001'}, {name for name in few if few[name] != mended[name]})
         self.assertIn(str(other), self.names())
 
     def test_used(self):

@@ -70,7 +70,9 @@ class BindingsTest(UpTestCase):
 
     def test_ceph_can_be_imported_in_every_environment(self):
         for role in ('python_env', 'instruments'):
-            linked = {link.name.partition('.')[0] for link in self.environment_after(role).iterdir()}
+            linked = {
+                link.name.partition('.')[0] for link in self.environment_after(role).iterdir()
+            }
             self.assertLessEqual({'rados', 'rbd'}, linked, role)
 
 

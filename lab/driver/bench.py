@@ -28,6 +28,24 @@ def add_arguments(parser) -> None:
         'beside the first (default: admin)',
     )
     parser.add_argument('--results', help='folder of the results; one of an earlier run is resumed')
+    parser.add_argument(
+        '--set',
+        action='append',
+        default=[],
+        metavar='KEY=VALUE',
+        help='replace a value of the plan, such as operations.repeats=5 or '
+        "'operations.sizes_mib=[64, 256]'; may be repeated",
+    )
+    parser.add_argument(
+        '--only-variant',
+        action='append',
+        default=[],
+        metavar='NAME',
+        help='measure this variant or contender only; may be repeated',
+    )
+    parser.add_argument(
+        '--dry-run', action='store_true', help='show what would be measured, and how long it takes'
+    )
 
 
 def run(settings, args) -> int:
@@ -43,7 +61,16 @@ def run(settings, args) -> int:
         'TROVE_CEPH_CACHE': str(settings.cache),
         **_first_database(settings),
     }
-    command = [str(programs / 'trove-ceph-bench'), 'run', plan, '-d', results]
+    command = [
+        str(programs / 'trove-ceph-bench'),
+        'run',
+        plan,
+        '-d',
+        results,
+        *(f'--set={each}' for each in args.set),
+        *(f'--only-variant={each}' for each in args.only_variant),
+        *(['--dry-run'] if args.dry_run else []),
+    ]
     return up.call(command, os.environ | variables)
 
 

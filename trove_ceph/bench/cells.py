@@ -160,6 +160,18 @@ class Cell:
         is_median = METRICS[metric].center == 'median'
         return stats.plain(self.spread(metric) if is_median else self.estimate(metric))
 
+    def phases(self) -> dict[str, dict[str, Any] | None]:
+        """Return the seconds of each part of an operation, in order, as JSON data.
+
+        Parts of one name within a repeat are added up; repeats that lack one do not count.
+        """
+        found: dict[str, dict[int, float]] = {}
+        for key, run in self.counted.items():
+            for each in run.run.get('phases') or ():
+                repeats = found.setdefault(each['name'], {})
+                repeats[key] = repeats.get(key, 0.0) + each['seconds']
+        return {name: stats.plain(stats.mean(list(each.values()))) for name, each in found.items()}
+
 
 @dataclasses.dataclass(frozen=True)
 class Group:

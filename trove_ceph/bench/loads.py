@@ -40,6 +40,9 @@ class LoadRunner(runner.Runner):
         missing = self._missing(self._datasets(stack))
         if not missing:
             return
+        if self._plan.prepare:
+            with self.progress.step('prepare', 'preparing', 1):
+                self.call('prepare', self._plan.prepare)
         by_variant = self._enter_all(stack, missing)
         filled: set[tuple[str, str]] = set()
         iteration: tuple[str, int] | None = None

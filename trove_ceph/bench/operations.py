@@ -50,6 +50,8 @@ class OperationsRunner(runner.Runner):
 
     def measure_all(self, stack: contextlib.ExitStack) -> None:
         missing = self._missing()
+        if missing and self._plan.cleanup:
+            stack.callback(self.call, 'cleanup', self._plan.cleanup)
         # All of them first: a server that cannot be used is told before hours of work.
         used = [
             self.enter(stack, each.contender.name, each.contender.target)

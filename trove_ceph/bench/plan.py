@@ -44,6 +44,7 @@ class LoadPlan:
     :param fio: jobs that are run on the volume below before a variant's first run in each repeat
     :param threads: empty means that each workload's own number is used
     :param text: the plan to be kept with the results
+    :param prepare: is run once before everything, unless nothing is to be measured
     """
 
     name: str
@@ -64,6 +65,7 @@ class LoadPlan:
     restart: bool = False
     fio: Sequence[str] = ()
     events: Sequence[model.Event] = ()
+    prepare: str | None = None
 
     def cells(self, only: Sequence[str] = ()) -> Iterator[Cell]:
         """Yield all measurements in their order: variants alternate innermost (ABAB).
@@ -182,6 +184,7 @@ class OperationsPlan:
     """Operations against their rivals, at several sizes of data.
 
     :param settle_sec: how long the committer runs alone before and after each operation
+    :param cleanup: is run once when all is done or has failed, for what contenders share
     """
 
     name: str
@@ -192,6 +195,7 @@ class OperationsPlan:
     repeats: int = 3
     committer: bool = True
     settle_sec: int = 10
+    cleanup: str | None = None
 
     def attempts(self, only: Sequence[str] = ()) -> Iterator[Attempt]:
         """Yield all measurements in their order: small data first, contenders alternating."""

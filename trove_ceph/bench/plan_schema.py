@@ -63,6 +63,7 @@ def load_plan() -> dict[str, Any]:
     properties = {
         'name': _NAME,
         'description': _TEXT,
+        'prepare': _COMMAND,
         'variants': _list_of(variant),
         'reference': _NAME,
         'workloads': _list_of({'enum': list(workloads.names())}),
@@ -119,6 +120,7 @@ def operations_plan() -> dict[str, Any]:
             'repeats': _count(1, 'repeats'),
             'committer': _FLAG,
             'settle_sec': _count(0, 'seconds'),
+            'cleanup': _COMMAND,
             'contenders': _list_of(contender),
         },
         'required': ['sizes_mib', 'contenders'],

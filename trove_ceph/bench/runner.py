@@ -18,12 +18,14 @@ from typing import Any
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.bench import disclosure, model, progress, report, results, targets
+from trove_ceph.bench import disclosure, model, progress, report, results, shell, targets
 
 LOG = logging.getLogger(__name__)
 
 #: Why a run is not complete when the user ended it.
 INTERRUPTED = 'interrupted'
+#: Of what a plan does once, before everything or after it.
+COMMAND_TIMEOUT_SEC = 1800
 
 
 @dataclasses.dataclass
@@ -155,6 +157,18 @@ class Runner(abc.ABC):
                     self._told.add(warning)
         if run['reason'] == INTERRUPTED:
             raise KeyboardInterrupt
+
+    def call(self, name: str, command: str) -> None:
+        """Run a command that belongs to the plan as a whole; NAME.log has its output.
+
+        :raises LoadFailedError: it failed
+        """
+        log = self.store.path / f'{name}.log'
+        result = shell.run(command, {}, log, COMMAND_TIMEOUT_SEC)
+        if not result.succeeded:
+            raise exceptions.LoadFailedError(
+                f'{name} of the plan failed: {result.failure()}; {log} has its output'
+            )
 
     def _write_report(self) -> None:
         if self.store.runs():

@@ -123,15 +123,30 @@ class Operations:
     def populate(
         self, image: model.ImageRef, images: int, snapshots: int, size_mib: int, at_once: int
     ) -> None:
-        """Make many empty images with snapshots; their names are numbered."""
+        """Have exactly so many empty images with so many snapshots; their names are numbered.
 
-        def make(number: int) -> None:
-            made = model.ImageRef(image.pool, f'{image.name}-{number:05}')
+        Those that are there stay, so that a larger number costs its difference alone.
+        """
+        names = [f'{image.name}-{number:05}' for number in range(images)]
+        wanted = {model.ImageRef(image.pool, name) for name in names}
+        kept, surplus = set(), []
+        for facts in self._found([model.ImageRef(image.pool, f'{image.name}-')]):
+            as_wanted = (
+                facts.size_bytes == size_mib * model.MIB and len(facts.snapshots) == snapshots
+            )
+            if facts.image in wanted and as_wanted:
+                kept.add(facts.image)
+            else:
+                surplus.append(facts)
+
+        def make(made: model.ImageRef) -> None:
             self._storage.create_image(made, size_mib * model.MIB, model.ImageOptions())
-            for other in range(snapshots):
-                self._storage.create_snapshot(made.snapshot(f's{other}'))
+            with self._storage.open_writer(made) as writer:
+                for number in range(snapshots):
+                    writer.create_snapshot(f's{number}')
 
-        _at_once(make, range(images), at_once)
+        _at_once(self._remove, surplus, at_once)
+        _at_once(make, sorted(wanted - kept), at_once)
 
     def describe_pool(self, pool: str) -> None:
         """Describe all images of a pool in one sweep, and keep what was found until its end."""
@@ -151,6 +166,13 @@ class Operations:
 
     def remove(self, images: Iterable[model.ImageRef], at_once: int) -> None:
         """Remove all images whose names begin with those given, clones first; none is fine."""
+        found = self._found(images)
+        for is_clone in (True, False):
+            chosen = [facts for facts in found if bool(facts.parent) == is_clone]
+            _at_once(self._remove, chosen, at_once)
+
+    def _found(self, images: Iterable[model.ImageRef]) -> list[model.ImageFacts]:
+        """Return all images whose names begin with those given."""
         # The places may be the same, or overlap.
         found = {
             facts.image: facts
@@ -158,9 +180,7 @@ class Operations:
             for facts in self._storage.describe_pool(image.pool)
             if facts.image.name.startswith(image.name)
         }
-        for is_clone in (True, False):
-            chosen = [facts for facts in found.values() if bool(facts.parent) == is_clone]
-            _at_once(self._remove, chosen, at_once)
+        return list(found.values())
 
     def _remove(self, facts: model.ImageFacts) -> None:
         for snapshot in facts.snapshots:
@@ -248,7 +268,7 @@ _VERBS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
         {'snapshot': {'type': _snapshot}, 'image': {'type': _image}, '--count': _COUNT},
     ),
     'populate': (
-        'make many empty images with snapshots',
+        'have exactly so many empty images with snapshots: make what lacks, remove the others',
         {
             'image': {'type': _image},
             '--images': _COUNT,

@@ -9,6 +9,8 @@ prints a line ``phase NAME`` when a part of it is done.
 import argparse
 import functools
 import os
+import shlex
+import subprocess
 import time
 from collections.abc import Callable
 from concurrent import futures
@@ -26,6 +28,11 @@ POLL_SEC = 0.5
 # An instance's answer may wait for its guest agent; it is asked less often.
 INSTANCE_POLL_SEC = 2
 
+#: Who takes backups, as the command of BENCH_BACKUPS calls Trove's own driver.
+STOCK = 'stock'
+#: A backup that is not timed.
+FIRST_BACKUP = 'bench-first'
+
 
 class Operations:
     """Verbs on instances and backups, each of which waits for its end.
@@ -35,6 +42,7 @@ class Operations:
     :param timeout_sec: of every wait
     :param took: called with the name of a part and the seconds that the cloud says it took
     :param keep: called with the name of a figure and the figure
+    :param choose: has the cloud take backups as a word says
     """
 
     def __init__(
@@ -44,12 +52,14 @@ class Operations:
         timeout_sec: float = 1800,
         took: Callable[[str, float], None] = lambda name, seconds: None,
         keep: Callable[[str, int], None] = lambda name, figure: None,
+        choose: Callable[[str], None] = lambda who: None,
     ):
         self._trove = trove
         self._phase = phase
         self._timeout_sec = timeout_sec
         self._took = took
         self._keep = keep
+        self._choose = choose
 
     def backup(self, instance: str, name: str, parent: str | None = None) -> str:
         """Back an instance up and return the backup's id once it is COMPLETED.
@@ -63,7 +73,36 @@ class Operations:
         self._phase('request')
         self._wait(f'backup {name}', lambda: self._backup_state(made.id), POLL_SEC)
         self._phase('completed')
+        self._tell_parts(made.id)
         return made.id
+
+    def _tell_parts(self, backup_id: str) -> None:
+        """Tell what the cloud knows of a backup's parts, which is nothing of those of stock."""
+        try:
+            shown = self._trove.client.get(f'/backup_details/{backup_id}')[1]['backup_detail']
+        except troveclient.exceptions.NotFound:
+            return
+        for name, key in (('taking', 'take_sec'), ('quiesced', 'quiesced_sec')):
+            if shown[key] is not None:
+                self._took(name, shown[key])
+
+    def choose_backups(self, instance: str, who: str, keep: str | None = None) -> None:
+        """Have backups taken as a word says, and take the first one, so that all is up and running.
+
+        Where stock's agent holds several connections, its first backup leaves the server locked,
+        and so do all later ones until MySQL's restart ends those connections.
+
+        :param keep: the name of that backup; without one it is deleted
+        :raises LoadFailedError: nobody can choose, or the backup failed
+        """
+        self._choose(who)
+        name = keep or FIRST_BACKUP
+        self.delete_backup(name)
+        self.backup(instance, name)
+        if not keep:
+            self.delete_backup(name)
+        if who == STOCK:
+            self.restart(instance)
 
     def copy(self, backup: str) -> None:
         """Have a backup copied to the vault, and wait until it is.
@@ -218,6 +257,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
     for verb, names, text in (
         ('backup', ('instance', 'name'), 'back an instance up, until COMPLETED'),
+        ('choose-backups', ('instance', 'who'), 'choose who takes backups, and take a first one'),
         ('copy', ('backup',), 'have a backup copied to the vault, until it is'),
         ('verify', ('backup',), 'have a backup verified, until it is'),
         ('restore', ('backup', 'name'), 'make an instance of a backup, until HEALTHY'),
@@ -232,6 +272,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             command.add_argument(name, metavar=name.upper())
         if verb == 'backup':
             command.add_argument('--parent', help='the backup that this one is an increment to')
+        if verb == 'choose-backups':
+            command.add_argument('--keep', metavar='NAME', help='keep the first backup as NAME')
         if verb == 'list-databases':
             command.add_argument('--at-once', type=int, default=8, help='(default: %(default)s)')
 
@@ -244,7 +286,7 @@ def main(arguments: argparse.Namespace) -> None:
     """
     given = vars(arguments)
     verb = given['verb'].replace('-', '_')
-    accepted = ('instance', 'backup', 'name', 'parent', 'at_once')
+    accepted = ('instance', 'backup', 'name', 'parent', 'at_once', 'who', 'keep')
     parameters = {key: given[key] for key in accepted if given.get(key) is not None}
     _, trove = cloud.clients()
     operations = Operations(
@@ -253,6 +295,7 @@ def main(arguments: argparse.Namespace) -> None:
         arguments.timeout,
         lambda name, seconds: print(f'took {name} {seconds}', flush=True),
         functools.partial(storage_operations.keep, _directory()),
+        _choose,
     )
     try:
         getattr(operations, verb)(**parameters)
@@ -263,6 +306,16 @@ def main(arguments: argparse.Namespace) -> None:
 def _directory() -> Path | None:
     found = os.environ.get('BENCH_DIRECTORY')
     return Path(found) if found else None
+
+
+def _choose(who: str) -> None:
+    command = shlex.split(os.environ.get('BENCH_BACKUPS', ''))
+    if not command:
+        raise exceptions.LoadFailedError(
+            'BENCH_BACKUPS names no command that chooses who takes backups'
+        )
+    if status := subprocess.run([*command, who], stdin=subprocess.DEVNULL).returncode:
+        raise exceptions.LoadFailedError(f'{shlex.join(command)} {who}: exit status {status}')
 
 
 def _print_phase(name: str) -> None:

@@ -104,6 +104,7 @@ def _variant(cell: cells.Cell, base: cells.Cell | None) -> dict[str, Any]:
         'repeats': len(cell.runs),
         'counted': len(cell.counted),
         'figures': {metric: cell.figure(metric) for metric in _SHOWN[kind]},
+        'phases': cell.phases(),
         'ratios': {metric: stats.plain(ratio) for metric, ratio in ratios.items()},
         'verdicts': {metric: cells.verdict(metric, ratio) for metric, ratio in ratios.items()},
     }

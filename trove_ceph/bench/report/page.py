@@ -134,7 +134,7 @@ def _sections(model: Data, palette: svg.Palette | None) -> list[Section]:
             'operations',
             'Operations against data size',
             'What copies by reference costs the same at every size; what copies bytes does not.',
-            [tables.operations(model)],
+            [tables.operations(model), tables.phases(model)],
             _size_plots(model, palette) if palette else (),
         ),
         Section(

@@ -150,6 +150,21 @@ def operations(model: Data) -> Table:
     )
 
 
+def phases(model: Data) -> Table:
+    """Return what part of an operation took how long."""
+    blocks = []
+    for group in model['operations']:
+        rows = [
+            [_variant(each['variant']), Text(name), Text(numbers.figure(figure, 's'))]
+            for each in group['variants']
+            for name, figure in each['phases'].items()
+        ]
+        if rows:
+            blocks.append(Block(_head(group['label']), rows))
+    columns = ['Conditions', 'Variant', 'Phase', 'Time, s']
+    return Table('phases', 'Phases of operations', columns, blocks, frozenset((3,)))
+
+
 def instances(model: Data) -> Table:
     """Return throughput over the number of instances, in total and for each."""
     sweeps = model['instance_sweeps']

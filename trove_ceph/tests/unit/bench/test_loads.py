@@ -73,6 +73,19 @@ class LoadRunnerTestCase(base.BaseTestCase):
         return results.Store(self.path).runs()
 
 
+class PrepareTestCase(LoadRunnerTestCase):
+    def test_once_before_everything(self):
+        trace = self.path.parent / 'trace'
+        for _ in range(2):
+            self.run_plan(repeats=2, prepare=f'echo done >> {trace}')
+        self.assertEqual('done\n', trace.read_text())
+
+    def test_its_failure_is_told_and_nothing_is_measured(self):
+        outcome = self.run_plan(prepare='echo no such command; exit 3')
+        self.assertRegex(outcome.failures[0], 'prepare of the plan failed: exit code 3')
+        self.assertEqual([], self.notes)
+
+
 class OrderTestCase(LoadRunnerTestCase):
     def test_enter_fill_measure_in_turn_leave_report(self):
         outcome = self.run_plan(repeats=1, threads=[4], workloads=[test_plan.workloads.get('read')])

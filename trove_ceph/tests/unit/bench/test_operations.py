@@ -2,10 +2,12 @@
 import io
 import time
 from pathlib import Path
+from unittest import mock
 
 import fixtures
 from oslotest import base
 
+from trove_ceph import exceptions
 from trove_ceph.bench import committer, model, operations, plan, progress, results, shell, targets
 from trove_ceph.tests.unit.bench import fakes
 
@@ -259,6 +261,49 @@ class FailureTestCase(OperationsTestCase):
         self.assertEqual((False, 'interrupted'), (run['complete'], run['reason']))
         self.assertTrue(gone.exists())
         self.assertEqual(('leave', 'a'), self.notes[-1])
+
+
+class PlanCleanupTestCase(OperationsTestCase):
+    def setUp(self):
+        super().setUp()
+        self.trace = self.path / 'trace'
+
+    def write(self, word):
+        return f'echo {word} >> {self.trace}'
+
+    def lines(self):
+        return self.trace.read_text().split() if self.trace.exists() else []
+
+    def test_once_at_the_end(self):
+        contender = self.contender(run=self.write('run'), cleanup=self.write('removed'))
+        outcome = self.run_plan(contender, repeats=2, cleanup=self.write('all'))
+        self.assertEqual([], outcome.failures)
+        self.assertEqual('run removed run removed all'.split(), self.lines())
+        self.run_plan(contender, repeats=2, cleanup=self.write('again'))
+        self.assertNotIn('again', self.lines())
+
+    def test_after_a_failure_that_ends_the_plan(self):
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph.bench.targets.make',
+                mock.Mock(side_effect=exceptions.TargetUnavailableError('gone')),
+            )
+        )
+        outcome = self.run_plan(self.contender(), cleanup=self.write('all'))
+        self.assertEqual(['gone'], outcome.failures)
+        self.assertEqual(['all'], self.lines())
+
+    def test_after_an_interruption(self):
+        outcome = self.run_plan(
+            self.contender(run='kill -INT $PPID; sleep 60'), cleanup=self.write('all')
+        )
+        self.assertTrue(outcome.interrupted)
+        self.assertEqual(['all'], self.lines())
+
+    def test_its_failure_is_told(self):
+        outcome = self.run_plan(self.contender(), cleanup='echo busy; exit 4')
+        self.assertEqual(1, outcome.measured)
+        self.assertRegex(outcome.failures[0], '^cleanup of the plan failed: exit code 4.*busy')
 
 
 class DataTestCase(OperationsTestCase):

@@ -116,6 +116,27 @@ class VerbsTest(OperationsTestCase):
         self.assertEqual((20, 60), (self.figures['images'], self.figures['snapshots']))
         self.assertEqual(['connected', 'described'], self.phases)
 
+    def test_populate_adds_and_removes_what_differs(self):
+        many, other = (model.ImageRef('vault', name) for name in ('bench-many', 'bench-manyfold'))
+        self.storage.create_image(other, MIB, model.ImageOptions())
+
+        def populate(images, snapshots=2):
+            self.operations.populate(many, images, snapshots, size_mib=1, at_once=4)
+            found = [one for one in self.storage.describe_pool('vault') if one.image != other]
+            self.assertEqual({snapshots}, {len(one.snapshots) for one in found})
+            return {one.image.name: one.image_id for one in found}
+
+        few = populate(3)
+        more = populate(5)
+        self.assertEqual([f'bench-many-{number:05}' for number in range(5)], sorted(more))
+        self.assertEqual(few, {name: more[name] for name in few})
+        # One that was cut off in the middle.
+        self.storage.remove_snapshot(model.SnapshotRef('vault', 'bench-many-00001', 's1'))
+        mended = populate(3)
+        self.assertEqual(sorted(few), sorted(mended))
+        self.assertEqual({'bench-many-00001'}, {name for name in few if few[name] != mended[name]})
+        self.assertIn(str(other), self.names())
+
     def test_used(self):
         with contextlib.redirect_stdout(io.StringIO()) as shown:
             self.operations.used(SOURCE)
@@ -177,9 +198,10 @@ class WordsTest(base.BaseTestCase):
     def test_plans_use_words_that_exist(self):
         pools = ('${BENCH_POOL:-volumes-nvme}', 'volumes'), ('${BENCH_VAULT_POOL:-vault}', 'vault')
         for name in ('storage-copy', 'storage-increment', 'storage-clone', 'storage-sweep'):
-            for contender in plan_file.load(name, {}).contenders:
-                texts = [contender.prepare, contender.run, contender.cleanup]
-                for text in [*texts, *contender.cost.values()]:
+            loaded = plan_file.load(name, {})
+            for contender in loaded.contenders:
+                texts = [contender.prepare, contender.run, contender.cleanup, loaded.cleanup]
+                for text in filter(None, [*texts, *contender.cost.values()]):
                     for value, plain in pools:
                         text = text.replace(value, plain)
                     self.check(text.replace('$source', 'volumes/bench-source'))

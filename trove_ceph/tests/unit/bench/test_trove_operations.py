@@ -2,7 +2,9 @@
 """Tests of the commands that wait for Trove's operations."""
 
 import argparse
+import shlex
 import types
+from pathlib import Path
 from unittest import mock
 
 import fixtures
@@ -10,7 +12,7 @@ import troveclient.exceptions
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import trove_operations
+from trove_ceph.bench import arguments, plan_file, trove_operations
 
 SOURCE = {
     'id': 'i-1',
@@ -85,12 +87,14 @@ class OperationsTest(base.BaseTestCase):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def operations(self, instances=None, backups=None, timeout_sec=60):
+    def operations(self, instances=None, backups=None, timeout_sec=60, **more):
         self.phases = []
         trove = types.SimpleNamespace(
-            instances=instances or Manager(SOURCE), backups=backups or Manager()
+            instances=instances or Manager(SOURCE),
+            backups=backups or Manager(),
+            client=mock.Mock(get=mock.Mock(side_effect=troveclient.exceptions.NotFound)),
         )
-        return trove_operations.Operations(trove, self.phases.append, timeout_sec)
+        return trove_operations.Operations(trove, self.phases.append, timeout_sec, **more)
 
     def test_backup_ends_when_it_is_completed(self):
         backups = Manager(
@@ -101,6 +105,40 @@ class OperationsTest(base.BaseTestCase):
         self.assertEqual([(('x', 'i-1'), {'parent_id': None})], backups.created)
         self.assertEqual(['request', 'completed'], self.phases)
         self.assertEqual(2 * trove_operations.POLL_SEC, self.clock)
+
+    def test_backup_tells_its_parts_where_the_cloud_knows_them(self):
+        told = []
+        for known in (
+            {'take_sec': 4.5, 'quiesced_sec': 0.25},
+            dict.fromkeys(('take_sec', 'quiesced_sec')),
+        ):
+            backups = Manager(made={'id': 'b-1', 'name': 'x', 'status': 'COMPLETED'})
+            operations = self.operations(backups=backups, took=lambda *each: told.append(each))
+            operations._trove.client.get = mock.Mock(return_value=(None, {'backup_detail': known}))
+            operations.backup('shop', 'x')
+            operations._trove.client.get.assert_called_once_with('/backup_details/b-1')
+        self.assertEqual([('taking', 4.5), ('quiesced', 0.25)], told)
+
+    def choose(self, who, **more):
+        """Return who was chosen, what is called with what afterwards, and the backups left."""
+        chosen, instances = [], Manager(SOURCE)
+        backups = Manager(
+            {'id': 'b-0', 'name': 'bench-first', 'status': 'COMPLETED', 'instance_id': 'i-1'},
+            made={'id': 'b-1', 'name': more.get('keep', 'bench-first'), 'status': 'COMPLETED'},
+        )
+        operations = self.operations(instances, backups, choose=chosen.append)
+        operations.choose_backups('shop', who, **more)
+        self.assertEqual([who], chosen)
+        return instances.restarted, backups.deleted
+
+    def test_choosing_who_takes_backups_takes_the_first(self):
+        self.assertEqual(([], ['b-0', 'b-1']), self.choose('ddl'))
+
+    def test_first_backup_may_be_kept(self):
+        self.assertEqual(([], []), self.choose('none', keep='bench-backup'))
+
+    def test_connections_of_stock_end_after_its_first_backup(self):
+        self.assertEqual((['i-1'], ['b-0', 'b-1']), self.choose('stock'))
 
     def test_failed_backup_is_an_error(self):
         backups = Manager(
@@ -237,7 +275,10 @@ class CommandTest(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.trove = types.SimpleNamespace(instances=Manager(SOURCE), backups=Manager())
+        details = mock.Mock(get=mock.Mock(side_effect=troveclient.exceptions.NotFound))
+        self.trove = types.SimpleNamespace(
+            instances=Manager(SOURCE), backups=Manager(), client=details
+        )
         patch = mock.patch(
             'trove_ceph.bench.targets.cloud.clients', return_value=(None, self.trove)
         )
@@ -252,6 +293,24 @@ class CommandTest(base.BaseTestCase):
         output.seek(0)
         self.assertEqual('phase request\nphase completed\n', output.read())
 
+    def test_backups_are_chosen_by_the_command_that_is_named(self):
+        self.trove.backups.made = {'id': 'b-1', 'name': 'first', 'status': 'COMPLETED'}
+        chosen = Path(self.useFixture(fixtures.TempDir()).path) / 'chosen'
+        words = ('choose-backups', 'shop', 'ddl', '--keep', 'first')
+        for command, message in (
+            ('', 'BENCH_BACKUPS names no command'),
+            ("sh -c 'exit 3'", 'ddl: exit status 3'),
+        ):
+            self.useFixture(fixtures.EnvironmentVariable('BENCH_BACKUPS', command))
+            error = self.assertRaises(exceptions.LoadFailedError, self.call, *words)
+            self.assertIn(message, str(error))
+        self.assertEqual([], self.trove.backups.created)
+        command = f"sh -c 'echo $0 > {chosen}'"
+        self.useFixture(fixtures.EnvironmentVariable('BENCH_BACKUPS', command))
+        self.call(*words)
+        self.assertEqual('ddl\n', chosen.read_text())
+        self.assertEqual(1, len(self.trove.backups.created))
+
     def test_delete_by_the_command_line(self):
         self.call('delete-instance', 'shop')
         self.assertEqual(['i-1'], self.trove.instances.deleted)
@@ -262,3 +321,24 @@ class CommandTest(base.BaseTestCase):
         )
         error = self.assertRaises(exceptions.LoadFailedError, self.call, 'delete-instance', 'shop')
         self.assertIn('refused delete-instance: not yours', str(error))
+
+
+class PlansTest(base.BaseTestCase):
+    def test_plans_choose_who_takes_backups_by_words_that_exist(self):
+        chosen = {}
+        for name in ('backup-stall', 'backup-time', 'backup-increment', 'backup-tps'):
+            loaded = plan_file.load(name, {'BENCH_INSTANCE_IMAGE': 'pool/volume-1'})
+            for each in getattr(loaded, 'contenders', [loaded]):
+                for line in (each.prepare or '').splitlines():
+                    if 'choose-backups' in line:
+                        parsed = arguments.parse(shlex.split(line)[1:])
+                        chosen.setdefault(name, set()).add((parsed.who, parsed.keep))
+        self.assertEqual(
+            {
+                'backup-stall': {('$BENCH_VARIANT', None)},
+                'backup-time': {('$who', None), ('$who', 'bench-backup'), ('none', 'bench-backup')},
+                'backup-increment': {('none', 'bench-first')},
+                'backup-tps': {('${BENCH_QUIESCE:-none}', None)},
+            },
+            chosen,
+        )

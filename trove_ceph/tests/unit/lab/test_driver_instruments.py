@@ -3,11 +3,16 @@
 
 import argparse
 import json
+import subprocess
 from unittest import mock
 
+import jinja2
+import yaml
 from driver import bench, instruments
 from driver.errors import LabError
 
+from trove_ceph.bench import arguments as bench_arguments
+from trove_ceph.tests.unit.lab import LAB
 from trove_ceph.tests.unit.lab.test_driver_up import UpTestCase
 
 
@@ -43,6 +48,34 @@ class InstallTest(InstrumentsTestCase):
         self.assertFalse(self.playbook.exists())
 
 
+class BindingsTest(UpTestCase):
+    """Plans about storage speak to Ceph through the distribution's modules."""
+
+    def environment_after(self, role):
+        """Return an environment after the commands of a role's first task that link into it."""
+        made = self.root / role
+        (made / 'lib/python3.11/site-packages').mkdir(parents=True)
+        task = yaml.safe_load((LAB / f'roles/{role}/tasks/main.yml').read_text())[0]
+        text = yaml.safe_load((LAB / 'group_vars/all.yml').read_text())['link_bindings']
+        names = {'venv': str(made), 'instruments': str(made)}
+        names['linked_into'] = self.render(task.get('vars', {}).get('linked_into', ''), names)
+        names['link_bindings'] = self.render(text, names)
+        for command in task['once']['commands']:
+            if command[0] == '/bin/sh':
+                subprocess.run([self.render(each, names) for each in command], check=True)
+        return made / 'lib/python3.11/site-packages'
+
+    def render(self, text, names):
+        return jinja2.Template(text).render(names)
+
+    def test_ceph_can_be_imported_in_every_environment(self):
+        for role in ('python_env', 'instruments'):
+            linked = {
+                link.name.partition('.')[0] for link in self.environment_after(role).iterdir()
+            }
+            self.assertLessEqual({'rados', 'rbd'}, linked, role)
+
+
 class BenchTest(InstrumentsTestCase):
     def setUp(self):
         super().setUp()
@@ -50,9 +83,10 @@ class BenchTest(InstrumentsTestCase):
         identities = {'admin': {'OS_USERNAME': 'admin'}, 'tenant': {'OS_USERNAME': 'tenant'}}
         self.write('etc/credentials.json', json.dumps(identities))
 
-    def run_bench(self, plan=bench.QUICK, results=None, identity='admin'):
-        arguments = argparse.Namespace(plan=plan, results=results, identity=identity)
-        code = bench.run(self.settings, arguments)
+    def run_bench(self, *words):
+        parser = argparse.ArgumentParser()
+        bench.add_arguments(parser)
+        code = bench.run(self.settings, parser.parse_args(words))
         return code, json.loads(self.record.read_text())
 
     def test_plan_runs_as_administrator_in_a_new_folder(self):
@@ -68,7 +102,7 @@ class BenchTest(InstrumentsTestCase):
     def test_plan_is_about_the_first_database(self):
         report = {'instance': {'id': 'i-1'}, 'placement': {'pool': 'p', 'image': 'volume-1'}}
         self.write('report.json', json.dumps(report))
-        _, run = self.run_bench(identity='tenant')
+        _, run = self.run_bench('--as', 'tenant')
         self.assertEqual('tenant', run['environment']['OS_USERNAME'])
         self.assertEqual('i-1', run['environment']['BENCH_INSTANCE'])
         self.assertEqual('p/volume-1', run['environment']['BENCH_INSTANCE_IMAGE'])
@@ -76,5 +110,14 @@ class BenchTest(InstrumentsTestCase):
     def test_files_are_found_from_where_the_user_is(self):
         plan = self.directory / 'mine.yaml'
         plan.touch()
-        _, run = self.run_bench(str(plan), results=str(self.directory / 'results'))
+        _, run = self.run_bench(str(plan), '--results', str(self.directory / 'results'))
         self.assertEqual(['run', str(plan), '-d', f'{self.directory}/results'], run['arguments'])
+
+    def test_changes_of_the_plan_are_handed_on(self):
+        words = ['--set', 'operations.repeats=5', '--set', 'operations.sizes_mib=[64, 256]']
+        words += ['--only-variant', 'ours', '--only-variant', 'rbd', '--dry-run']
+        _, run = self.run_bench('storage-copy', *words)
+        parsed = bench_arguments.parse(run['arguments'])
+        self.assertEqual(['operations.repeats=5', 'operations.sizes_mib=[64, 256]'], parsed.set)
+        self.assertEqual(['ours', 'rbd'], parsed.only_variant)
+        self.assertTrue(parsed.dry_run)

@@ -56,6 +56,20 @@ class ModelTest(base.BaseTestCase):
             ['ours: faster than stock in 3 of 3 operations'], self.operations['summary']
         )
 
+    def test_phases_are_those_of_repeats_that_succeeded(self):
+        path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
+        store = results.Store(path).create('name: sample\n')
+        config = sample.operation_config()
+        for iteration, (code, seconds) in enumerate(((0, 1.0), (0, 2.0), (1, 9.0))):
+            parts = [('request', seconds), ('copying', 0.5), ('copying', 0.25)]
+            told = [{'name': name, 'seconds': each} for name, each in parts]
+            run = sample.operation_run(config, random.Random(iteration))
+            run |= {'exit_code': code, 'phases': told}
+            store.write(iteration, config, sample.disclosure('ours'), run)
+        (variant,) = model.build(store)['operations'][0]['variants']
+        found = {name: (each['value'], each['n']) for name, each in variant['phases'].items()}
+        self.assertEqual({'request': (1.5, 2), 'copying': (0.75, 2)}, found)
+
     def test_sweeps(self):
         sweeps = {sweep['label']: sweep for sweep in self.loads['thread_sweeps']}
         self.assertEqual({'read', 'write', 'mixed-70-30'}, set(sweeps))

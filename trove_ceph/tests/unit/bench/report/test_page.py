@@ -164,6 +164,13 @@ class ReportTest(base.BaseTestCase):
         self.assertRegex(text, r'<td class="n better up">1\.\d\d <small>1\.\d+ to 1\.\d+, faster')
         self.assertRegex(self.texts['operations'], r'<td class="n better down">0\.\d+')
 
+    def test_phases_of_operations(self):
+        self.assertRegex(
+            self.texts['operations'],
+            r'(?s)<caption id="table-phases-caption">.*>request</td>\s*<td class="n[^>]*>0\.8',
+        )
+        self.assertNotIn('table-phases', self.texts['loads'])
+
     def test_sections_are_there_only_when_they_have_content(self):
         headings = {name: re.findall(r'<h2>(.*?)</h2>', text) for name, text in self.texts.items()}
         loads = [

@@ -101,6 +101,10 @@ class Jobs:
         found = self._find_same(operation_id, work)
         if found is not None and _stands(found):
             return self._as_seen_here(found)
+        if found is None and not isinstance(work, job.Fence):
+            # A fence may not have to wait for any other pool.
+            elsewhere = self._records.find_elsewhere(_pool_of(work), operation_id)
+            _check_same(elsewhere, work)
         if isinstance(work, job.Purge):
             self._check_purge(work, is_new=found is None)
         source_id = self._find_source_id(work)
@@ -204,7 +208,9 @@ class Jobs:
 
     def _end_for_the_dead(self, record: records.Record) -> job.Job:
         with self._under_its_lock(record) as lease:
-            latest = self._get(record.job.operation_id)
+            latest = self._records.find_in(record.lock.pool, record.job.operation_id)
+            if latest is None:
+                raise _none(record.job.operation_id)
             if latest.cookie == record.cookie:
                 ended = dataclasses.replace(
                     latest.job, state=State.CANCELED, updated_at=self._now()
@@ -219,15 +225,12 @@ class Jobs:
     def _get(self, operation_id: str) -> records.Record:
         found = self._records.find(operation_id)
         if found is None:
-            raise exceptions.NotFoundError(f'job {operation_id}: there is none')
+            raise _none(operation_id)
         return found
 
     def _find_same(self, operation_id: str, work: job.Work) -> records.Record | None:
-        found = self._records.find(operation_id)
-        if found is not None and found.job.work != work:
-            raise exceptions.InvalidRequestError(
-                f'operation {operation_id}: is known for other work: {found.job.work}, not {work}'
-            )
+        found = self._records.find_in(_pool_of(work), operation_id)
+        _check_same(found, work)
         return found
 
     def _as_seen_here(self, record: records.Record) -> job.Job:
@@ -238,7 +241,8 @@ class Jobs:
     def _check_purge(self, purge: job.Purge, is_new: bool) -> None:
         """Refuse to purge what is not there, unless an earlier attempt was, and what is read.
 
-        Whoever reads it opened it before it was moved to the trash, so there will be no more.
+        Whoever reads it opened it before it was moved to the trash, so there will be no more. They
+        may be kept in any pool, so all pools must answer.
         """
         trashed = self._tools.storage.list_trash(purge.pool) if is_new else []
         if is_new and purge.image_id not in [one.image_id for one in trashed]:
@@ -290,7 +294,8 @@ class Jobs:
     def _make_way(self, fence: job.Fence) -> None:
         """End other work on an image that is to be fenced; it would be a client to be cut off."""
         lock = job.image_lock(fence.image)
-        for record in self._records.all():
+        # What holds this lock has it first, and is kept beside it.
+        for record in self._records.all_in(lock.pool):
             if lock in record.job.work.locks and record.job.state.is_active:
                 LOG.warning('%s: ends for the fencing of %s', record.job, fence.image)
                 self.cancel(record.job.operation_id)
@@ -331,13 +336,14 @@ class Jobs:
 
     # What is done every few seconds.
 
-    def beat(self) -> None:
-        """Write down how far all is, and see who is to be canceled."""
+    def beat(self, pool: str) -> None:
+        """Write down how far all is that a pool keeps, and see who is to be canceled.
+
+        This is also how a pool is noticed that does not answer, or does again.
+        """
+        canceled = self._records.asked_to_cancel(pool)
         with self._mutex:
-            mine = list(self._running.values())
-        if not mine:
-            return
-        canceled = self._records.asked_to_cancel()
+            mine = [one for one in self._running.values() if one.record.lock.pool == pool]
         for running in mine:
             if running.record.cookie in canceled:
                 running.end(State.CANCELED)
@@ -346,15 +352,15 @@ class Jobs:
             except exceptions.LockLostError:
                 running.lease.lose()
 
-    def forget_old(self) -> None:
-        """Remove what is remembered of jobs that ended long ago, or whose holder died then."""
+    def forget_old(self, pool: str) -> None:
+        """Remove what a pool keeps of jobs that ended long ago, or whose holder died then."""
         oldest = self._now() - self._retention
-        for record in self._records.all():
+        for record in self._records.all_in(pool):
             if record.job.state.is_active or record.job.updated_at > oldest:
                 continue
             try:
                 with self._under_its_lock(record) as lease:
-                    latest = self._records.find(record.job.operation_id)
+                    latest = self._records.find_in(pool, record.job.operation_id)
                     if latest is not None and latest.cookie == record.cookie:
                         self._records.forget(record, lease.guard)
                         LOG.info('%s: forgotten', record.job)
@@ -372,6 +378,23 @@ class Jobs:
         begun = [running.future for running in mine if running.future]
         ended = concurrent.futures.wait(begun, timeout_sec)
         return not ended.not_done
+
+
+def _pool_of(work: job.Work) -> str:
+    """Return the pool where the job of some work is kept."""
+    return work.locks[0].pool
+
+
+def _check_same(found: records.Record | None, work: job.Work) -> None:
+    if found is not None and found.job.work != work:
+        raise exceptions.InvalidRequestError(
+            f'operation {found.job.operation_id}: is known for other work: {found.job.work}, '
+            f'not {work}'
+        )
+
+
+def _none(operation_id: str) -> exceptions.NotFoundError:
+    return exceptions.NotFoundError(f'job {operation_id}: there is none')
 
 
 def _stands(record: records.Record) -> bool:

@@ -67,7 +67,7 @@ class Service:
     """One copy of the service, without the bus.
 
     :param storage: does the work
-    :param entries: a client of its own
+    :param entries: clients of their own
     :param inspector: None where nothing is inspected
     """
 
@@ -82,7 +82,6 @@ class Service:
     ):
         self.name = name or f'{socket.gethostname()}:{os.getpid()}'
         self._ledger = entries
-        self._pools = ours
         self._inspector = inspector
         self._stop_timeout_sec = options.stop_timeout_sec
         self._renew_sec = options.lock_duration_sec / _RENEWALS
@@ -104,9 +103,11 @@ class Service:
         )
         self.endpoint = endpoint.Endpoint(storage, ours, self._leases, self._jobs)
         self._ending = threading.Event()
+        # Of each pool its own, so that one that does not answer holds up no other.
         self._keeping = [
-            threading.Thread(target=self._keep_leases, name='leases', daemon=True),
-            threading.Thread(target=self._keep_jobs, name='jobs', daemon=True),
+            threading.Thread(target=keep, name=f'{name}-{pool}', args=[pool], daemon=True)
+            for pool in ours.images
+            for name, keep in (('leases', self._keep_leases), ('jobs', self._keep_jobs))
         ]
 
     def start(self) -> None:
@@ -126,22 +127,23 @@ class Service:
             executor.shutdown(wait=False)
         return ended
 
-    def _keep_leases(self) -> None:
+    def _keep_leases(self, pool: str) -> None:
         while not self._ending.wait(self._renew_sec):
-            self._leases.renew_all()
+            self._leases.renew(pool)
 
-    def _keep_jobs(self) -> None:
-        unprepared = set(self._pools.images)
+    def _keep_jobs(self, pool: str) -> None:
+        is_prepared = False
         forget_at = time.monotonic()
         while True:
             try:
-                for pool in sorted(unprepared):
+                # First, as it notices whether the pool answers.
+                self._jobs.beat(pool)
+                if not is_prepared:
                     self._ledger.prepare(pool)
-                    unprepared.discard(pool)
-                self._jobs.beat()
+                    is_prepared = True
                 if time.monotonic() >= forget_at:
                     forget_at = time.monotonic() + _FORGET_EVERY_SEC
-                    self._jobs.forget_old()
+                    self._jobs.forget_old(pool)
             except exceptions.StorageError as error:
                 LOG.warning('Will try again: %s', error)
             if self._ending.wait(_BEAT_SEC):

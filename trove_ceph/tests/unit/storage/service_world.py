@@ -78,7 +78,7 @@ class Service:
         self.storage = storage
         self.ledger = entries
         self.leases = leases.Leases(entries, name, DURATION_SEC, lambda: world.now, world.sleep)
-        self.records = records.Records(entries, POOLS.images)
+        self.records = records.Records(entries, POOLS.images, lambda: world.now)
         self.jobs = jobs.Jobs(
             works.Tools(storage, POOLS, works.Limits(8 * MIB), inspector),
             self.records,

@@ -55,7 +55,7 @@ class GivenUpTest(SilentPoolTestCase):
 
     def setUp(self):
         super().setUp()
-        self.asked, self.is_silent = set(), False
+        self.asked, self.is_silent = [], False
         self.later = service_world.Later()
         self.one, self.waiting = self.service(), self.service(self.later)
 
@@ -64,8 +64,8 @@ class GivenUpTest(SilentPoolTestCase):
         made.ledger._inner = Ledger(self.world.cluster, self.before)
         return made
 
-    def before(self, _verb, pool):
-        self.asked.add(pool)
+    def before(self, verb, pool):
+        self.asked.append((verb, pool))
         if self.is_silent and pool == SILENT:
             raise exceptions.CephUnreachableError(f'asking {pool}: timed out')
 
@@ -76,17 +76,25 @@ class GivenUpTest(SilentPoolTestCase):
         self.world.now += 30
         self.asked.clear()
 
+    def assert_asked_only(self, expected):
+        self.assertEqual({expected}, {pool for _verb, pool in self.asked})
+
     def test_a_fence_asks_no_other_pool(self):
         self.is_silent = True
         self.one.jobs.start('fence', job.Fence(self.clone))
-        self.assertEqual({'vault'}, self.asked)
+        self.assert_asked_only('vault')
         self.assertEqual(State.DONE, self.one.jobs.find('fence').state)
 
     def test_work_elsewhere_begins_and_is_found_once_the_silence_is_noticed(self):
         self.notice()
         self.one.jobs.start('flatten', job.Flatten(self.clone))
         self.assertEqual(State.DONE, self.one.jobs.find('flatten').state)
-        self.assertEqual({'vault'}, self.asked)
+        self.assert_asked_only('vault')
+
+    def test_each_pool_is_asked_once_whether_it_knows_an_id(self):
+        self.one.jobs.start('flatten', job.Flatten(self.clone))
+        first = self.asked[: self.asked.index(('take', 'vault'))]
+        self.assertEqual([('read', 'vault'), ('read', 'volumes')], first)
 
     def test_what_it_keeps_is_not_said_to_be_nothing(self):
         self.one.jobs.start('flatten', job.Flatten(self.world.image))

@@ -13,7 +13,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.storage import api, backend, ledger, model, wire
-from trove_ceph.storage.service import endpoint, jobs, leases, pools, records, works
+from trove_ceph.storage.service import endpoint, jobs, keeping, leases, pools, records, works
 from trove_ceph.tiers import tiers_file
 from trove_ceph.verification import inspection
 
@@ -93,13 +93,11 @@ class Service:
             options.copy_in_flight_mib * model.MIB,
             options.copy_mib_per_sec * model.MIB or None,
         )
+        tools = works.Tools(storage, ours, limits, inspector)
+        kept = records.Records(entries, ours.images)
+        self._keeper = keeping.Keeper(tools, kept, self._leases, threads, urgent)
         self._jobs = jobs.Jobs(
-            works.Tools(storage, ours, limits, inspector),
-            records.Records(entries, ours.images),
-            self._leases,
-            threads,
-            urgent,
-            options.job_retention_hours * 3600,
+            tools, kept, self._leases, self._keeper, options.job_retention_hours * 3600
         )
         self.endpoint = endpoint.Endpoint(storage, ours, self._leases, self._jobs)
         self._ending = threading.Event()
@@ -119,7 +117,7 @@ class Service:
 
     def stop(self) -> bool:
         """Have jobs stop where they can be taken up again; return whether all did in time."""
-        ended = self._jobs.stop(self._stop_timeout_sec)
+        ended = self._keeper.stop(self._stop_timeout_sec)
         self._ending.set()
         for thread in self._keeping:
             thread.join()
@@ -137,7 +135,7 @@ class Service:
         while True:
             try:
                 # First, as it notices whether the pool answers.
-                self._jobs.beat(pool)
+                self._keeper.beat(pool)
                 if not is_prepared:
                     self._ledger.prepare(pool)
                     is_prepared = True

@@ -72,7 +72,7 @@ class GivenUpTest(SilentPoolTestCase):
     def notice(self):
         """Do what is done every few seconds, until the silence has lasted."""
         self.is_silent = True
-        self.assertRaises(exceptions.CephUnreachableError, self.one.jobs.beat, SILENT)
+        self.assertRaises(exceptions.CephUnreachableError, self.one.keeper.beat, SILENT)
         self.world.now += 30
         self.asked.clear()
 
@@ -109,7 +109,7 @@ class GivenUpTest(SilentPoolTestCase):
         self.one.jobs.start('op', job.Flatten(self.world.image))
         self.notice()
         self.is_silent = False
-        self.one.jobs.beat(SILENT)
+        self.one.keeper.beat(SILENT)
         other = job.Flatten(self.clone)
         self.assertRaises(exceptions.InvalidRequestError, self.one.jobs.start, 'op', other)
 
@@ -134,7 +134,7 @@ class GivenUpTest(SilentPoolTestCase):
         self.waiting.jobs.start('flatten', job.Flatten(self.clone))
         self.notice()
         self.one.jobs.cancel('flatten')
-        self.waiting.jobs.beat('vault')
+        self.waiting.keeper.beat('vault')
         self.later.run_next()
         self.assertEqual(State.CANCELED, self.one.jobs.find('flatten').state)
         self.world.now += service_world.RETENTION_SEC

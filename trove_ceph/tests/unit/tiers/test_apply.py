@@ -62,6 +62,29 @@ class ApplyTestCase(base.BaseTestCase):
         self.assertEqual('pool volumes-fast: size 2 -> 3', str(change))
         self.assertEqual(1, self.world.ceph.pools['volumes-fast']['min_size'])
 
+    def test_more_copies_are_there_before_more_are_needed(self):
+        self.world.apply(self.content)
+        self.world.ceph.pools['volumes-fast'] |= {'size': 1, 'min_size': 1}
+        self.world.ceph.copies['volumes-fast'] = 1
+        content = sample.read({'tiers/fast/copies': 3, 'tiers/fast/min_size': 2})
+        moves = frozenset([Risk.MOVES_DATA])
+        for expected in (['pool volumes-fast: size 1 -> 3'], []):
+            self.assertEqual(expected, [str(one) for one in self.world.apply(content, moves)])
+            pool = self.world.ceph.pools['volumes-fast']
+            self.assertEqual((3, 1), (pool['size'], pool['min_size']))
+        # As recovery makes them.
+        self.world.ceph.copies['volumes-fast'] = 2
+        self.assertEqual(1, len(self.world.apply(content)))
+        self.assertEqual(2, self.world.ceph.pools['volumes-fast']['min_size'])
+
+    def test_more_copies_are_needed_at_once_when_that_is_agreed_to(self):
+        self.world.apply(self.content)
+        self.world.ceph.copies['volumes-fast'] = 1
+        content = sample.read({'tiers/fast/min_size': 2})
+        self.assertEqual([], self.world.apply(content))
+        self.assertEqual(1, len(self.world.apply(content, frozenset([Risk.PAUSES_IO]))))
+        self.assertEqual(2, self.world.ceph.pools['volumes-fast']['min_size'])
+
     def test_change_without_effect_is_an_error(self):
         """trove-manage says in prose that it failed, and ends well."""
         self.world.apply(self.content)

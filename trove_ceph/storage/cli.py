@@ -31,8 +31,9 @@ DEFAULT_CONFIG = '/etc/trove-ceph/trove-ceph-storage.conf'
 _EXIT_CODES = """\
 exit status:
   0  it answers, and no job has failed or lies interrupted (status); it is done (all others)
-  1  a job has failed or lies interrupted (status), the job is not there (cancel), the image was
-     not flattened, or not within --wait (flatten), or an image was not unfenced (unfence)
+  1  a pool does not answer (status, jobs), a job has failed or lies interrupted (status), the job
+     is not there (cancel), the image was not flattened, or not within --wait (flatten), or an image
+     was not unfenced (unfence)
   2  the command line is wrong, or the consequence was not agreed to (unfence); nothing was changed
   3  nobody answered, or the configuration file is wrong
 """
@@ -124,17 +125,18 @@ def add_commands(areas: Any) -> None:
 
 def _status(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
-    found = _connect(arguments).list_jobs()
+    found, silent = _connect(arguments).survey_jobs()
     took_ms = round((time.monotonic() - began) * 1000)
     counts = collections.Counter(str(one.state) for one in found)
     bad = [one for one in found if one.state in (State.FAILED, State.INTERRUPTED)]
-    status = 'trouble' if bad else 'ok'
+    status = 'trouble' if bad or silent else 'ok'
     if arguments.format == 'json':
         content = {
             'status': status,
             'answer_ms': took_ms,
             'jobs': {str(state): counts[state] for state in State},
             'bad': [as_document(one) for one in bad],
+            'silent_pools': silent,
         }
         print(json.dumps(content, indent=2))
     else:
@@ -142,18 +144,26 @@ def _status(arguments: argparse.Namespace) -> int:
         print(f'{status}: answered in {took_ms} ms; jobs: {jobs}')
         for one in bad:
             print(f'  {one} {one.state}: {one.message or f"was on {one.holder}"}')
-    return TROUBLE if bad else OK
+        for pool in silent:
+            print(f'  {_silent_text(pool)}')
+    return TROUBLE if bad or silent else OK
 
 
 def _jobs(arguments: argparse.Namespace) -> int:
-    found = _connect(arguments).list_jobs()
+    found, silent = _connect(arguments).survey_jobs()
     if arguments.format == 'json':
         print(json.dumps([as_document(one) for one in found], indent=2))
     elif found:
         print(table_text(found))
     else:
         print('No jobs.')
-    return OK
+    for pool in silent:
+        print(_silent_text(pool), file=sys.stderr)
+    return TROUBLE if silent else OK
+
+
+def _silent_text(pool: str) -> str:
+    return f'pool {pool}: does not answer'
 
 
 def _cancel(arguments: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@
 import dataclasses
 import datetime
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from oslo_log import log as logging
@@ -133,9 +133,17 @@ class Jobs:
         return self._keeper.as_seen_here(self._get(operation_id))
 
     def all(self) -> list[job.Job]:
-        """Return all jobs, the latest first."""
-        found = [self._keeper.as_seen_here(record) for record in self._records.all()]
-        return sorted(found, key=lambda one: one.started_at, reverse=True)
+        """Return all jobs, the latest first; all pools must answer."""
+        return self._latest_first(self._records.all())
+
+    def survey(self) -> tuple[list[job.Job], list[str]]:
+        """Return the jobs of all pools that answer, the latest first, and the pools that do not."""
+        found, silent = self._records.survey()
+        return self._latest_first(found), silent
+
+    def _latest_first(self, found: Iterable[records.Record]) -> list[job.Job]:
+        seen = [self._keeper.as_seen_here(record) for record in found]
+        return sorted(seen, key=lambda one: one.started_at, reverse=True)
 
     def cancel(self, operation_id: str) -> job.Job:
         """Have a job end at its next piece; nothing if it has ended.

@@ -98,6 +98,22 @@ class Records:
         for pool in self._pools:
             yield from self.all_in(pool)
 
+    def survey(self) -> tuple[list[Record], list[str]]:
+        """Return the records of all pools that answer, and the pools that do not."""
+        found: list[Record] = []
+        silent = []
+        for pool in self._pools:
+            try:
+                # One that is known to be silent is not waited for.
+                if self._is_silent(pool):
+                    silent.append(pool)
+                else:
+                    found += self.all_in(pool)
+            except exceptions.StorageError as error:
+                LOG.warning('The jobs of pool %s are left out: %s', pool, error)
+                silent.append(pool)
+        return found, silent
+
     def all_in(self, pool: str) -> Iterator[Record]:
         """Return each of those that are kept in a pool."""
         for key, text in self._read(pool, _JOB).items():

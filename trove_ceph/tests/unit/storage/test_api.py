@@ -215,9 +215,32 @@ class CommandTest(BusTestCase):
         self.assertEqual(([address], True), (found['clients'], found['unfenced']))
         self.assertEqual(frozenset(), self.world.storage.blocklisted())
 
+    def test_a_pool_that_does_not_answer_is_named(self):
+        self.serve('one')
+        self.api.run('copy', job.Copy(self.image.snapshot('s'), self.vault), TIMEOUT_SEC)
+        read = ledger.FakeLedger.read
+
+        def read_or_fail(entries, pool, prefix):
+            if pool == 'volumes':
+                raise exceptions.CephUnreachableError('reading the ledger: timed out')
+            return read(entries, pool, prefix)
+
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.storage.fake.ledger.FakeLedger.read', read_or_fail)
+        )
+        status, text = self.command('status')
+        self.assertEqual(1, status)
+        self.assertRegex(text, '^trouble: .*; jobs: 1 done\n  pool volumes: does not answer\n$')
+        found = json.loads(self.command('status', '--format', 'json')[1])
+        self.assertEqual(['volumes'], found['silent_pools'])
+        status, text = self.command('jobs')
+        self.assertEqual(1, status)
+        self.assertIn('| done', text)
+        self.assertIn('pool volumes: does not answer', self.err.getvalue())
+
     def test_nobody_answers(self):
         self.assertEqual(3, self.command('status', '--timeout', '0.2')[0])
-        self.assertIn('no answer to list_jobs', self.err.getvalue())
+        self.assertIn('no answer to survey_jobs', self.err.getvalue())
         self.config = '/nowhere.conf'
         self.assertEqual(3, self.command('status')[0])
         self.assertIn('/nowhere.conf', self.err.getvalue())
@@ -293,6 +316,7 @@ class VerbsTest(BusTestCase):
         self.assertEqual(
             ['purge', 'flatten', 'fence', 'verify', 'copy'], [one.operation_id for one in listed]
         )
+        self.assertEqual((listed, []), self.api.survey_jobs())
         self.assertEqual(job.State.DONE, self.api.find_job('copy').state)
         self.assertEqual(job.State.DONE, self.api.cancel('copy').state)
 

@@ -105,6 +105,22 @@ class GivenUpTest(SilentPoolTestCase):
         self.is_silent = False
         self.assertEqual(State.DONE, self.one.jobs.find('flatten').state)
 
+    def test_the_jobs_of_the_others_are_listed(self):
+        self.one.jobs.start('there', job.Flatten(self.world.image))
+        self.one.jobs.start('here', job.Flatten(self.clone))
+        self.assertEqual(2, len(self.one.jobs.survey()[0]))
+        # Given up, and then not even asked.
+        self.is_silent = True
+        for _ in range(2):
+            found, silent = self.one.jobs.survey()
+            self.assertEqual((['here'], [SILENT]), ([one.operation_id for one in found], silent))
+            self.world.now += 30
+            self.asked.clear()
+        self.one.jobs.survey()
+        self.assert_asked_only('vault')
+        # Whoever acts on what there is has to know all.
+        self.assertRaises(exceptions.CephUnreachableError, self.one.jobs.all)
+
     def test_when_it_answers_again_it_is_asked_again(self):
         self.one.jobs.start('op', job.Flatten(self.world.image))
         self.notice()

@@ -178,9 +178,9 @@ class ApplyTest(base.FunctionalTestCase):
             self.assertEqual((copies, min_size, pg_num), self._shape('p'))
 
     def test_more_copies_are_needed_once_they_are_there(self):
-        self.cluster.apply({'tiers': {'data': ceph.tier('data', 'ssd', 'w', 1, 8)}})
+        self.cluster.apply({'tiers': {'data': ceph.tier('replica', 'ssd', 'w', 1, 8)}})
         self.cluster.create_image('w', 'image', 8)
-        content = {'tiers': {'data': ceph.tier('data', 'ssd', 'w', 3, 8, min_size=2)}}
+        content = {'tiers': {'data': ceph.tier('replica', 'ssd', 'w', 3, 8, min_size=2)}}
         first = self.cluster.tiers('apply', content, '--yes-move-data')
         self.assertEqual(1, first.returncode, first.stderr)
         (waiting,) = json.loads(first.stdout)['waiting']

@@ -85,6 +85,19 @@ class ApplyTestCase(base.BaseTestCase):
         self.assertEqual(1, len(self.world.apply(content, frozenset([Risk.PAUSES_IO]))))
         self.assertEqual(2, self.world.ceph.pools['volumes-fast']['min_size'])
 
+    def test_chunks_that_are_missing_are_no_copies(self):
+        self.world.apply(self.content)
+        self.world.ceph.pools['vault-data']['min_size'] = 1
+        for there, expected in ((1, (Risk.PAUSES_IO,)), (2, ())):
+            self.world.ceph.copies['vault-data'] = there
+            (change,) = self.world.plan(self.content).changes
+            self.assertEqual(('min_size', expected), (change.attribute, change.risks))
+        # An unfinished pool that holds nothing has nothing to pause.
+        self.world.ceph.copies['vault-data'] = 0
+        self.world.ceph.pools['vault-data']['application_metadata'] = {}
+        found = self.world.plan(self.content).changes
+        self.assertEqual([('min_size', ()), ('rbd', ())], [(e.attribute, e.risks) for e in found])
+
     def test_change_without_effect_is_an_error(self):
         """trove-manage says in prose that it failed, and ends well."""
         self.world.apply(self.content)

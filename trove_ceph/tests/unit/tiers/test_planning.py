@@ -6,22 +6,11 @@ from trove_ceph.tests.unit.tiers import sample, world
 from trove_ceph.tiers import planning, render, resources
 
 MOVES, LOWERS, REVOKES = '--yes-move-data', '--yes-lower-redundancy', '--yes-revoke-access'
-PAUSES = '--yes-pause-io'
 
 
 def pool(name, **values):
     def arrange(them):
         them.ceph.pools[name] |= values
-
-    return arrange
-
-
-def degraded(name, copies, **values):
-    """Let a pool have fewer copies than it should have."""
-
-    def arrange(them):
-        them.ceph.pools[name] |= values
-        them.ceph.copies[name] = copies
 
     return arrange
 
@@ -110,24 +99,6 @@ class ChangesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
                 'more copies needed for a write',
                 pool('vault-data', min_size=1),
                 [('pool vault-data: min_size 1 -> 2', [])],
-            ),
-            (
-                'more copies needed for a write than are there',
-                degraded('vault-data', 1, min_size=1),
-                [('pool vault-data: min_size 1 -> 2', [PAUSES])],
-            ),
-            (
-                'as many copies needed for a write as are there',
-                degraded('vault-data', 2, min_size=1),
-                [('pool vault-data: min_size 1 -> 2', [])],
-            ),
-            (
-                'more copies needed for a write of an unfinished pool that holds nothing',
-                degraded('vault-data', 0, min_size=1, application_metadata={}),
-                [
-                    ('pool vault-data: min_size 1 -> 2', []),
-                    ('pool vault-data: rbd no -> yes', []),
-                ],
             ),
             (
                 'other number of placement groups',

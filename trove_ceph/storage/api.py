@@ -176,8 +176,15 @@ class StorageAPI:
         return self._ask('find_job', operation_id=operation_id)
 
     def list_jobs(self) -> list[job.Job]:
-        """Return all jobs that are remembered, the latest first."""
+        """Return all jobs that are remembered, the latest first.
+
+        :raises CephUnreachableError: a pool does not answer, in which there may be others
+        """
         return self._ask('list_jobs')
+
+    def survey_jobs(self) -> tuple[list[job.Job], list[str]]:
+        """Return the jobs of all pools that answer, the latest first, and the pools that do not."""
+        return self._ask('survey_jobs')
 
     def cancel(self, operation_id: str) -> job.Job:
         """Have a job end soon; it may be done before it hears of that."""

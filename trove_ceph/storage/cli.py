@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``trove-ceph-manage storage``: look at the storage service and its images, cancel its jobs."""
+"""``trove-ceph-manage storage``: look at the storage service, its jobs and images; mend those."""
 
 import argparse
 import collections
 import json
+import math
+import sys
 import time
 import warnings
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ from oslo_utils import units
 
 from trove_ceph import exceptions
 from trove_ceph.cmd.areas import Area, add_format
-from trove_ceph.storage import job
+from trove_ceph.storage import fencing, job, model
 from trove_ceph.storage.job import State
 
 if TYPE_CHECKING:
@@ -23,12 +25,16 @@ if TYPE_CHECKING:
 
 OK = 0
 TROUBLE = 1
+DISAGREED = 2
 DEFAULT_CONFIG = '/etc/trove-ceph/trove-ceph-storage.conf'
 
 _EXIT_CODES = """\
 exit status:
-  0  it answers, and no job has failed or lies interrupted
-  1  a job has failed or lies interrupted (status), or the job is not there (cancel)
+  0  it answers, and no job has failed or lies interrupted (status); it is done (all others)
+  1  a pool does not answer (status, jobs), a job has failed or lies interrupted (status), the job
+     is not there (cancel), the image was not flattened, or not within --wait (flatten), or an image
+     was not unfenced (unfence)
+  2  the command line is wrong, or the consequence was not agreed to (unfence); nothing was changed
   3  nobody answered, or the configuration file is wrong
 """
 _OVERVIEW = """\
@@ -46,6 +52,14 @@ examples:
 
   List the images that trove_ceph has made in a pool, and that Cinder does not know:
     trove-ceph-manage storage images vault --prefix trove_ceph.
+
+  Part a clone from its parent, so that the parent can be deleted; may be broken off and run again:
+    trove-ceph-manage storage flatten volumes/volume-3d1c
+
+  After a failover, when the failed host was switched off and on again: see which clients are fenced
+  off an image, and let their addresses in again before the blocklist does so by itself, in a week:
+    trove-ceph-manage storage unfence volumes/volume-3d1c
+    trove-ceph-manage storage unfence volumes/volume-3d1c --yes-clients-are-dead
 
 A job that was canceled, has failed or was interrupted is carried on with, from where it was, when
 the operation in Trove to which it belongs is run again.
@@ -74,7 +88,29 @@ def add_commands(areas: Any) -> None:
     images.add_argument(
         '--prefix', default='', metavar='TEXT', help='only those whose names begin so'
     )
-    for verb in (status, jobs, cancel, images):
+    flatten = area.add_verb(
+        'flatten', _flatten, 'copy into a clone all that it reads from its parent, and part them'
+    )
+    flatten.add_argument('image', type=_image, metavar='POOL/IMAGE', help='it may be attached')
+    flatten.add_argument(
+        '--wait',
+        type=float,
+        default=math.inf,
+        metavar='SEC',
+        help='for its end; the work goes on afterwards, as it does after Ctrl-C; 0 only begins it '
+        '(default: as long as it takes)',
+    )
+    unfence = area.add_verb(
+        'unfence', _unfence, 'let clients in again that were fenced off images; or list them'
+    )
+    unfence.add_argument('images', type=_image, nargs='+', metavar='POOL/IMAGE')
+    unfence.add_argument(
+        '--yes-clients-are-dead',
+        action='store_true',
+        help='agree that their processes have ended: one that was only cut off or paused would go '
+        'on writing where it stopped, beside the new server, and destroy the data',
+    )
+    for verb in (status, jobs, cancel, images, flatten, unfence):
         add_format(verb)
         verb.add_argument(
             '--config-file',
@@ -89,17 +125,18 @@ def add_commands(areas: Any) -> None:
 
 def _status(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
-    found = _connect(arguments).list_jobs()
+    found, silent = _connect(arguments).survey_jobs()
     took_ms = round((time.monotonic() - began) * 1000)
     counts = collections.Counter(str(one.state) for one in found)
     bad = [one for one in found if one.state in (State.FAILED, State.INTERRUPTED)]
-    status = 'trouble' if bad else 'ok'
+    status = 'trouble' if bad or silent else 'ok'
     if arguments.format == 'json':
         content = {
             'status': status,
             'answer_ms': took_ms,
             'jobs': {str(state): counts[state] for state in State},
             'bad': [as_document(one) for one in bad],
+            'silent_pools': silent,
         }
         print(json.dumps(content, indent=2))
     else:
@@ -107,18 +144,26 @@ def _status(arguments: argparse.Namespace) -> int:
         print(f'{status}: answered in {took_ms} ms; jobs: {jobs}')
         for one in bad:
             print(f'  {one} {one.state}: {one.message or f"was on {one.holder}"}')
-    return TROUBLE if bad else OK
+        for pool in silent:
+            print(f'  {_silent_text(pool)}')
+    return TROUBLE if bad or silent else OK
 
 
 def _jobs(arguments: argparse.Namespace) -> int:
-    found = _connect(arguments).list_jobs()
+    found, silent = _connect(arguments).survey_jobs()
     if arguments.format == 'json':
         print(json.dumps([as_document(one) for one in found], indent=2))
     elif found:
         print(table_text(found))
     else:
         print('No jobs.')
-    return OK
+    for pool in silent:
+        print(_silent_text(pool), file=sys.stderr)
+    return TROUBLE if silent else OK
+
+
+def _silent_text(pool: str) -> str:
+    return f'pool {pool}: does not answer'
 
 
 def _cancel(arguments: argparse.Namespace) -> int:
@@ -146,6 +191,98 @@ def _images(arguments: argparse.Namespace) -> int:
         for one in listed:
             print(f'{one.image.name} (id {one.image_id})')
     return OK
+
+
+def _flatten(arguments: argparse.Namespace) -> int:
+    storage, image, progress = _connect(arguments), arguments.image, _Progress()
+    status, text = OK, f'{image}: parted from its parent'
+    try:
+        facts = storage.describe(image)
+        if facts.parent is None:
+            text = f'{image}: has no parent'
+        else:
+            # Names get used again, ids of images do not: the same id is the same work.
+            operation_id = f'flatten:{facts.image_id}'
+            storage.run(operation_id, job.Flatten(image), arguments.wait, progress.note)
+    except exceptions.StillRunningError as error:
+        status, text = TROUBLE if arguments.wait else OK, f'{error}; it goes on, see "jobs"'
+    except exceptions.CephUnreachableError:
+        raise
+    except exceptions.StorageError as error:
+        status, text = TROUBLE, str(error)
+    if arguments.format == 'json':
+        content = {'text': text, 'job': as_document(progress.last) if progress.last else None}
+        print(json.dumps(content, indent=2))
+    else:
+        print(text)
+    return status
+
+
+class _Progress:
+    """Shows how far a job is, where somebody may be watching; keeps out of the output."""
+
+    def __init__(self) -> None:
+        self.last: job.Job | None = None
+        self._shown = ''
+
+    def note(self, found: job.Job) -> None:
+        self.last = found
+        done = f'{found.done_bytes / found.total_bytes:.0%}' if found.total_bytes else ''
+        text = ' '.join(filter(None, [found.state, found.phase, done]))
+        if text != self._shown:
+            left = f'; {found.left_sec:.0f} s left' if found.left_sec else ''
+            print(text + left, file=sys.stderr, flush=True)
+            self._shown = text
+
+
+def _unfence(arguments: argparse.Namespace) -> int:
+    # It describes images as a backend does.
+    storage: Any = _connect(arguments)
+    is_agreed = arguments.yes_clients_are_dead
+    rows: list[dict[str, Any]] = []
+    for image in arguments.images:
+        row = {'image': str(image), 'clients': [], 'unfenced': False, 'error': None}
+        rows.append(row)
+        try:
+            row['clients'] = sorted(fencing.recorded(storage, image))
+            if row['clients'] and is_agreed:
+                storage.unfence(image)
+                row['unfenced'] = True
+        except exceptions.StorageError as error:
+            # The others may be all right.
+            row['error'] = str(error)
+    if arguments.format == 'json':
+        print(json.dumps(rows, indent=2))
+    else:
+        for row in rows:
+            print(_unfenced_text(row))
+    if any(row['error'] for row in rows):
+        return TROUBLE
+    if is_agreed or not any(row['clients'] for row in rows):
+        return OK
+    print(
+        'Nothing was changed. If the processes of all these clients have ended, add '
+        '--yes-clients-are-dead.',
+        file=sys.stderr,
+    )
+    return DISAGREED
+
+
+def _unfenced_text(row: dict[str, Any]) -> str:
+    if row['error']:
+        return row['error']
+    if not row['clients']:
+        return f'{row["image"]}: no client is fenced'
+    return (
+        f'{row["image"]}: {"unfenced" if row["unfenced"] else "fenced"} {" ".join(row["clients"])}'
+    )
+
+
+def _image(text: str) -> model.ImageRef:
+    pool, slash, name = text.partition('/')
+    if not (pool and slash and name):
+        raise argparse.ArgumentTypeError(f'{text!r} is not POOL/IMAGE')
+    return model.ImageRef(pool, name)
 
 
 def _connect(arguments: argparse.Namespace) -> 'api.StorageAPI':

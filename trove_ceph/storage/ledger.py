@@ -35,10 +35,11 @@ class Holder:
 
 
 class Ledger(abc.ABC):
-    """Locks and entries of one cluster, through one client.
+    """Locks and entries of one cluster, through one client for each pool.
 
-    A lock belongs to the client and the cookie that took it. It ends by itself when it is not
-    renewed in time, by the clock of the cluster; never before its time, and seconds after it.
+    What is asked of one pool waits for no other. A lock belongs to the client and the cookie that
+    took it. It ends by itself when it is not renewed in time, by the clock of the cluster; never
+    before its time, and seconds after it.
     """
 
     @abc.abstractmethod

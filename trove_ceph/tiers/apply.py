@@ -5,6 +5,7 @@ There is no way back and none is needed: each change is safe by itself, and runn
 interruption plans what is left.
 """
 
+import dataclasses
 from collections.abc import Callable
 
 from trove_ceph import exceptions, steps
@@ -62,7 +63,7 @@ def run(
     accepted: frozenset[Risk],
     note: Callable[[Change], None],
 ) -> Plan:
-    """Make everything match, and return the plan that was carried out.
+    """Make everything match, but for what waits, and return the plan.
 
     :param accepted: the consequences that were agreed to
     :raises InvalidTiersError: the tiers do not fit; nothing was done
@@ -73,9 +74,13 @@ def run(
     plan = planning.plan(content, observed)
     if plan.problems:
         raise exceptions.InvalidTiersError('; '.join(plan.problems))
-    _check_risks(plan, accepted)
+    waiting = plan.waiting(accepted)
+    due = dataclasses.replace(
+        plan, changes=tuple(change for change in plan.changes if change not in waiting)
+    )
+    _check_risks(due, accepted)
     application = Application(content, targets, observed, note)
-    steps.run('tiers apply', make_steps(plan), application)
+    steps.run('tiers apply', make_steps(due), application)
     return plan
 
 

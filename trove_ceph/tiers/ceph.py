@@ -13,6 +13,8 @@ from trove_ceph.tiers import crush, resources
 
 _CONNECT_TIMEOUT_SEC = 30
 _REPLICATED = 1
+# CRUSH_ITEM_NONE: in place of a chunk that is not there.
+_NO_OSD = 2**31 - 1
 
 
 class Ceph:
@@ -44,6 +46,7 @@ class Ceph:
             pools=self._pools(dump, rules, with_data_pool),
             usage=self.usage(),
             users=self.users(),
+            copies=self._copies(dump),
             max_pgs_per_osd=self._max_pgs_per_osd(),
         )
 
@@ -119,7 +122,10 @@ class Ceph:
         self._enable_rbd(pool.name, bool(pool.profile))
 
     def set_size(self, name: str, size: int, min_size: int) -> None:
-        """Set the copies of a replicated pool; Ceph then chooses min_size, so it is set as well."""
+        """Set the copies of a replicated pool; Ceph then chooses min_size, so it is set as well.
+
+        Between the two, for about a second, Ceph's choice holds.
+        """
         # The monitor takes a size of one only by an explicit second step.
         confirmation = ('--yes-i-really-mean-it',) if size == 1 else ()
         self._tell('osd', 'pool', 'set', name, 'size', size, *confirmation)
@@ -180,6 +186,20 @@ class Ceph:
             if row['name'] == 'rbd_default_data_pool' and row['source'] == 'pool':
                 return row['value'] or None
         return None
+
+    def _copies(self, dump: Mapping[str, Any]) -> dict[str, int]:
+        """Return how many copies each placement group of a pool has at least; lags by seconds.
+
+        What min_size is compared with: OSDs that are still to be filled do not act yet.
+        """
+        names = {pool['pool']: pool['pool_name'] for pool in dump['pools']}
+        found: dict[str, int] = {}
+        for group in self._ask('pg', 'dump', 'pgs_brief')['pg_stats']:
+            # A pool may have been made since.
+            if name := names.get(int(group['pgid'].partition('.')[0])):
+                acting = sum(osd != _NO_OSD for osd in group['acting'])
+                found[name] = min(acting, found.get(name, acting))
+        return found
 
     def _max_pgs_per_osd(self) -> int:
         """Return the limit of a running monitor, which may have it from its own ceph.conf."""

@@ -12,6 +12,7 @@ class Risk(enum.Enum):
     MOVES_DATA = 'moves data'
     LOWERS_REDUNDANCY = 'lowers redundancy'
     REVOKES_ACCESS = 'revokes access'
+    PAUSES_IO = 'pauses I/O'
 
     @property
     def flag(self) -> str:
@@ -20,6 +21,7 @@ class Risk(enum.Enum):
             Risk.MOVES_DATA: '--yes-move-data',
             Risk.LOWERS_REDUNDANCY: '--yes-lower-redundancy',
             Risk.REVOKES_ACCESS: '--yes-revoke-access',
+            Risk.PAUSES_IO: '--yes-pause-io',
         }[self]
 
 
@@ -105,6 +107,10 @@ class Plan:
     changes: tuple[Change, ...]
     problems: tuple[str, ...]
     notes: tuple[str, ...]
+
+    def waiting(self, accepted: frozenset[Risk]) -> list[Change]:
+        """Return the changes that wait until they pause nothing, as that is not accepted."""
+        return [change for change in self.changes if Risk.PAUSES_IO in set(change.risks) - accepted]
 
     def risky(self, accepted: frozenset[Risk] = frozenset()) -> list[Change]:
         """Return the changes with consequences that are not accepted."""

@@ -33,7 +33,7 @@ _SYSTEMS = ('ceph', 'cinder', 'trove')
 _EXIT_CODES = """\
 exit status:
   0  everything matches, or was made to match
-  1  something differs (check), or a change could not be made; run apply again
+  1  something differs (check), or a change could not be made or waits; run apply again
   2  the command line or the tiers file is wrong, the tiers do not fit the cluster, or
      consequences were not agreed to; nothing was changed
   3  Ceph, Cinder or Trove could not be asked
@@ -52,7 +52,8 @@ examples:
   Ceph only, before there is an OpenStack:
     trove-ceph-manage tiers apply --only ceph
 
-  Go from two copies to three, after reading the plan:
+  Go from two copies to three, after reading the plan; again, when the copies are there, for what
+  had to wait for them:
     trove-ceph-manage tiers apply --yes-move-data
 
   For a monitoring system:
@@ -125,7 +126,9 @@ def _plan(arguments: argparse.Namespace) -> int:
 def _apply(arguments: argparse.Namespace) -> int:
     content, targets = _read(arguments)
     as_json = arguments.format == 'json'
+    accepted = frozenset(arguments.accepted or ())
     made: list[Change] = []
+    waiting: list[Change] = []
 
     def note(change: Change) -> None:
         made.append(change)
@@ -133,17 +136,26 @@ def _apply(arguments: argparse.Namespace) -> int:
             print(f'done: {change}', flush=True)
 
     try:
-        plan = apply.run(content, targets, frozenset(arguments.accepted or ()), note)
+        plan = apply.run(content, targets, accepted, note)
+        waiting = plan.waiting(accepted)
     finally:
         # What was made is told also when the next change failed.
         if as_json:
-            _print_json({'changed': bool(made), 'changes': [one.as_document() for one in made]})
+            _print_json(
+                {
+                    'changed': bool(made),
+                    'changes': [one.as_document() for one in made],
+                    'waiting': [one.as_document() for one in waiting],
+                }
+            )
     if not as_json:
         for text in plan.notes:
             print(f'note: {text}')
-        if not made:
+        for change in waiting:
+            print(f'waits: {change}; it pauses I/O, so it {render.UNTIL}')
+        if not made and not waiting:
             print('Everything matched the tiers file; nothing was changed.')
-    return OK
+    return DRIFT if waiting else OK
 
 
 def _show(arguments: argparse.Namespace) -> int:

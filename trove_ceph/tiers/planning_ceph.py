@@ -131,7 +131,8 @@ def _pool_changes(
     elif pool.size < found.size:
         yield change('size', Risk.LOWERS_REDUNDANCY)
     if pool.min_size > found.min_size:
-        yield change('min_size')
+        pauses = pool.min_size > ceph.copies.get(pool.name, 0)
+        yield change('min_size', *([Risk.PAUSES_IO] if pauses else []))
     elif pool.min_size < found.min_size:
         yield change('min_size', Risk.LOWERS_REDUNDANCY)
     if pool.autoscale != found.autoscale:

@@ -8,6 +8,8 @@ from typing import Any
 from trove_ceph.tiers import resources
 from trove_ceph.tiers.changes import Change, Kind, Plan, Risk, difference
 
+#: How long a change waits.
+UNTIL = f'waits until the copies are there; to have it at once, add {Risk.PAUSES_IO.flag}'
 _GREEN, _YELLOW, _RED, _BOLD = '32', '33', '31', '1'
 
 
@@ -74,7 +76,9 @@ def _summary(plan: Plan) -> str:
     removed = sum(change.removes for change in plan.changes)
     changed = len(plan.changes) - made - removed
     risks = {risk for change in plan.changes for risk in change.risks}
-    flags = ' '.join(risk.flag for risk in Risk if risk in risks)
+    flags = ' '.join(risk.flag for risk in Risk if risk in risks - {Risk.PAUSES_IO})
     needs = f' To apply it, add {flags}.' if flags else ''
+    if Risk.PAUSES_IO in risks:
+        needs += f' What pauses I/O {UNTIL}.'
     removals = f', {removed} to remove' if removed else ''
     return f'{made} to create, {changed} to change{removals}.{needs}'

@@ -172,6 +172,8 @@ class CephState:
     """What Ceph has; all by name.
 
     :param profiles: None for one that tiers could not have made
+    :param copies: the least number of copies, or chunks, that any placement group of a pool has;
+        while they are being made, those that are complete
     """
 
     osds: tuple[Osd, ...]
@@ -180,6 +182,7 @@ class CephState:
     pools: Mapping[str, Pool]
     usage: Mapping[str, Usage]
     users: Mapping[str, User]
+    copies: Mapping[str, int]
     max_pgs_per_osd: int
 
     def serving(self, placement: Placement) -> list[Osd]:

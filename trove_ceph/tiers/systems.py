@@ -61,7 +61,7 @@ class Systems:
         by_kind: Mapping[Kind, Callable[[], None]] = {
             Kind.PROFILE: lambda: self._ceph_().create_profile(change.after),
             Kind.RULE: lambda: self._ceph_().create_rule(change.after),
-            Kind.POOL: lambda: self._change_pool(change, wanted),
+            Kind.POOL: lambda: self._change_pool(change, wanted, known),
             Kind.USER: lambda: self._change_user(change, wanted),
             Kind.QOS: lambda: self._change_qos(change),
             Kind.TYPE: lambda: self._change_type(change),
@@ -69,13 +69,18 @@ class Systems:
         }
         by_kind[change.kind]()
 
-    def _change_pool(self, change: Change, wanted: resources.Desired) -> None:
+    def _change_pool(
+        self, change: Change, wanted: resources.Desired, known: resources.Observed
+    ) -> None:
         if change.creates:
             self._ceph_().create_pool(change.after)
             return
         (pool,) = [pool for pool in wanted.pools if pool.name == change.name]
         if change.attribute == 'size':
-            self._ceph_().set_size(pool.name, pool.size, pool.min_size)
+            # To raise it is a change of its own, which may have to wait for the copies.
+            assert known.ceph
+            min_size = min(pool.min_size, known.ceph.pools[pool.name].min_size)
+            self._ceph_().set_size(pool.name, pool.size, min_size)
         else:
             assert change.attribute
             self._ceph_().set_pool(pool.name, change.attribute, change.after, bool(pool.profile))

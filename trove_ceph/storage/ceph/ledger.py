@@ -8,6 +8,7 @@ longer. Neither locks nor omap do once the object is there.
 
 import contextlib
 import hashlib
+import threading
 from collections.abc import Callable, Iterator, Mapping
 
 import rados
@@ -26,13 +27,19 @@ _PAGE = 1024
 
 
 class CephLedger(ledger.Ledger):
-    """The ledger of a cluster through a connection of its own.
+    """The ledger of a cluster through a connection of its own for each pool.
 
-    :param link: opens no image, so nobody fences it; its requests give up long before a lock ends
+    Locks belong to the client that took them, and a request that gets no answer makes its
+    connection begin anew. So no pool may share one with another, whose locks would go with it.
+
+    :param connect: makes a connection; it opens no image, so nobody fences it, and its requests
+        give up long before a lock ends
     """
 
-    def __init__(self, link: connection.Connection):
-        self._link = link
+    def __init__(self, connect: Callable[[], connection.Connection]):
+        self._connect = connect
+        self._links: dict[str, connection.Connection] = {}
+        self._mutex = threading.Lock()
 
     def prepare(self, pool: str) -> None:
         with self._pool(pool, 'preparing the ledger') as context:
@@ -154,9 +161,13 @@ class CephLedger(ledger.Ledger):
 
     @contextlib.contextmanager
     def _pool(self, pool: str, subject: str) -> Iterator[rados.Ioctx]:
-        with self._link.pool(pool) as context:
+        with self._mutex:
+            if pool not in self._links:
+                self._links[pool] = self._connect()
+            link = self._links[pool]
+        with link.pool(pool) as context:
             context.set_namespace(NAMESPACE)
-            with self._link.translated(f'{subject} of pool {pool}', [pool]):
+            with link.translated(f'{subject} of pool {pool}', [pool]):
                 yield context
 
 

@@ -20,7 +20,7 @@ Answer = TypeVar('Answer')
 
 #: The first number changes when old callers are not understood any more, and ``api.VERSION`` with
 #: it; the second one with each verb that is added.
-VERSION = '1.1'
+VERSION = '1.2'
 
 
 def _verb(method: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -190,6 +190,10 @@ class Endpoint:
     @_verb
     def list_jobs(self) -> list[job.Job]:
         return self._jobs.all()
+
+    @_verb
+    def survey_jobs(self) -> tuple[list[job.Job], list[str]]:
+        return self._jobs.survey()
 
     @_verb
     def cancel(self, operation_id: str) -> job.Job:

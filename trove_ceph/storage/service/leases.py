@@ -4,6 +4,9 @@
 A lease is good until a time of our own clock, which is before the cluster's clock ends it: counted
 from before the request that took or renewed it, and less a tenth. Whoever works under a lease asks
 it before each piece; a process that was paused for longer finds it expired before it goes on.
+
+Each pool is renewed by itself: one that does not answer costs the leases that have locks in it, and
+no others.
 """
 
 import contextlib
@@ -41,7 +44,7 @@ class Lease:
         self.holder = holder
         self._clock = clock
         self._on_loss = on_loss
-        self._good_until = 0.0
+        self._good_until: dict[str, float] = {}
         self._lost = threading.Event()
 
     @property
@@ -51,12 +54,16 @@ class Lease:
 
     def is_good(self) -> bool:
         """Whether nobody else can have any of the locks."""
-        if not self._lost.is_set() and self._clock() >= self._good_until:
+        if not self._lost.is_set() and self._clock() >= min(self._good_until.values()):
             self.lose()
         return not self._lost.is_set()
 
-    def extend(self, until: float) -> None:
-        self._good_until = until
+    def locks_in(self, pool: str) -> list[ledger.Lock]:
+        return [lock for lock in self.locks if lock.pool == pool]
+
+    def extend(self, pool: str, until: float) -> None:
+        """Note until when the locks in a pool are good."""
+        self._good_until[pool] = until
 
     def lose(self) -> None:
         """Note that a lock is gone."""
@@ -117,7 +124,8 @@ class Leases:
         except exceptions.StorageError:
             self._release(taken, holder)
             raise
-        lease.extend(self._good_until(asked_at))
+        for lock in locks:
+            lease.extend(lock.pool, self._good_until(asked_at))
         with self._mutex:
             self._held.add(lease)
         return lease
@@ -148,19 +156,20 @@ class Leases:
         finally:
             self.release(lease)
 
-    def renew_all(self) -> None:
-        """Renew what is held; to be called several times within the duration."""
+    def renew(self, pool: str) -> None:
+        """Renew what is held in a pool; to be called several times within the duration."""
         with self._mutex:
-            held = list(self._held)
+            held = [lease for lease in self._held if lease.locks_in(pool)]
         for lease in held:
-            self._renew(lease)
+            self._renew(lease, pool)
 
-    def _renew(self, lease: Lease) -> None:
+    def _renew(self, lease: Lease, pool: str) -> None:
         if not lease.is_good():
             return
         asked_at = self._clock()
+        locks = lease.locks_in(pool)
         try:
-            for lock in lease.locks:
+            for lock in locks:
                 self._ledger.renew(lock, lease.holder, self.duration_sec)
         except exceptions.LockLostError:
             # Given back meanwhile, it is not there either.
@@ -170,10 +179,10 @@ class Leases:
                 lease.lose()
         except exceptions.StorageError as error:
             # It may be good for a while yet, and the next attempt may do.
-            LOG.warning('Could not renew %s: %s', ', '.join(map(str, lease.locks)), error)
+            LOG.warning('Could not renew %s: %s', ', '.join(map(str, locks)), error)
             lease.is_good()
         else:
-            lease.extend(self._good_until(asked_at))
+            lease.extend(pool, self._good_until(asked_at))
 
     def _good_until(self, asked_at: float) -> float:
         return asked_at + self.duration_sec * SAFE_PART

@@ -25,7 +25,7 @@ def make(
     ledger_timeout_sec = server.ledger_timeout_sec(options.lock_duration_sec)
     return server.Service(
         storage(options),
-        ledger.CephLedger(_connection(options, ledger_timeout_sec)),
+        ledger.CephLedger(lambda: _connection(options, ledger_timeout_sec)),
         server.find_pools(options),
         options,
         name,

@@ -8,7 +8,8 @@ while nobody holds the lock with the record's cookie is that of a job whose hold
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 from oslo_log import log as logging
 
@@ -19,6 +20,8 @@ LOG = logging.getLogger(__name__)
 
 _JOB = 'job/'
 _CANCEL = 'cancel/'
+#: How long an answer of a pool may take before others are not held up by it.
+SILENT_SEC = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,27 +48,89 @@ class Records:
     :param pools: all in which there may be some
     """
 
-    def __init__(self, entries: ledger.Ledger, pools: Sequence[str]):
+    def __init__(
+        self,
+        entries: ledger.Ledger,
+        pools: Sequence[str],
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self._ledger = entries
         self._pools = pools
+        self._clock = clock
+        # Since when those have been asked that have not answered yet.
+        self._asked_at: dict[str, float] = {}
 
     def find(self, operation_id: str) -> Record | None:
-        """Return the record of an operation, wherever it is kept."""
-        for pool in self._pools:
-            key = _JOB + operation_id
-            found = self._ledger.read(pool, key).get(key)
-            if found is not None:
-                return self._as_it_is(_load(found))
+        """Return the record of an operation, wherever it is kept.
+
+        :raises StorageError: it is nowhere else, and a pool does not answer
+        """
+        failure = None
+        for pool in sorted(self._pools, key=self._is_silent):
+            try:
+                found = self.find_in(pool, operation_id)
+            except exceptions.StorageError as error:
+                failure = error
+            else:
+                if found is not None:
+                    return found
+        if failure is not None:
+            raise failure
+        return None
+
+    def find_in(self, pool: str, operation_id: str) -> Record | None:
+        """Return the record of an operation, if it is kept in this pool."""
+        key = _JOB + operation_id
+        found = self._read(pool, key).get(key)
+        return self._as_it_is(_load(found)) if found is not None else None
+
+    def find_elsewhere(self, pool: str, operation_id: str) -> Record | None:
+        """Return the record of an operation, if another pool keeps it; silent ones are left out."""
+        for other in self._pools:
+            if other != pool and not self._is_silent(other):
+                found = self.find_in(other, operation_id)
+                if found is not None:
+                    return found
         return None
 
     def all(self) -> Iterator[Record]:
         """Return each of them."""
         for pool in self._pools:
-            for key, text in self._ledger.read(pool, _JOB).items():
-                try:
-                    yield self._as_it_is(_load(text))
-                except exceptions.InvalidRequestError as error:
-                    LOG.warning('%s of pool %s is left out: %s', key, pool, error)
+            yield from self.all_in(pool)
+
+    def survey(self) -> tuple[list[Record], list[str]]:
+        """Return the records of all pools that answer, and the pools that do not."""
+        found: list[Record] = []
+        silent = []
+        for pool in self._pools:
+            try:
+                # One that is known to be silent is not waited for.
+                if self._is_silent(pool):
+                    silent.append(pool)
+                else:
+                    found += self.all_in(pool)
+            except exceptions.StorageError as error:
+                LOG.warning('The jobs of pool %s are left out: %s', pool, error)
+                silent.append(pool)
+        return found, silent
+
+    def all_in(self, pool: str) -> Iterator[Record]:
+        """Return each of those that are kept in a pool."""
+        for key, text in self._read(pool, _JOB).items():
+            try:
+                yield self._as_it_is(_load(text))
+            except exceptions.InvalidRequestError as error:
+                LOG.warning('%s of pool %s is left out: %s', key, pool, error)
+
+    def _read(self, pool: str, prefix: str) -> dict[str, str]:
+        self._asked_at.setdefault(pool, self._clock())
+        found = self._ledger.read(pool, prefix)
+        self._asked_at.pop(pool, None)
+        return found
+
+    def _is_silent(self, pool: str) -> bool:
+        now = self._clock()
+        return now - self._asked_at.get(pool, now) >= SILENT_SEC
 
     def _as_it_is(self, record: Record) -> Record:
         """Tell of a job whose holder died that it is interrupted."""
@@ -73,7 +138,7 @@ class Records:
             return record
         # It may have ended, or been taken up, between the two looks.
         key = _JOB + record.job.operation_id
-        again = self._ledger.read(record.lock.pool, key).get(key)
+        again = self._read(record.lock.pool, key).get(key)
         if again is None:
             return _interrupted(record)
         latest = _load(again)
@@ -106,11 +171,9 @@ class Records:
         key = _CANCEL + record.job.operation_id
         self._ledger.write(record.lock.pool, {key: record.cookie})
 
-    def asked_to_cancel(self) -> frozenset[str]:
-        """Return the cookies of the jobs that are to be canceled."""
-        return frozenset(
-            cookie for pool in self._pools for cookie in self._ledger.read(pool, _CANCEL).values()
-        )
+    def asked_to_cancel(self, pool: str) -> frozenset[str]:
+        """Return the cookies of the jobs that are to be canceled, of those kept in a pool."""
+        return frozenset(self._read(pool, _CANCEL).values())
 
 
 def _dump(record: Record) -> str:

@@ -13,7 +13,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.storage import api, backend, ledger, model, wire
-from trove_ceph.storage.service import endpoint, jobs, leases, pools, records, works
+from trove_ceph.storage.service import endpoint, jobs, keeping, leases, pools, records, works
 from trove_ceph.tiers import tiers_file
 from trove_ceph.verification import inspection
 
@@ -67,7 +67,7 @@ class Service:
     """One copy of the service, without the bus.
 
     :param storage: does the work
-    :param entries: a client of its own
+    :param entries: clients of their own
     :param inspector: None where nothing is inspected
     """
 
@@ -82,7 +82,6 @@ class Service:
     ):
         self.name = name or f'{socket.gethostname()}:{os.getpid()}'
         self._ledger = entries
-        self._pools = ours
         self._inspector = inspector
         self._stop_timeout_sec = options.stop_timeout_sec
         self._renew_sec = options.lock_duration_sec / _RENEWALS
@@ -94,19 +93,19 @@ class Service:
             options.copy_in_flight_mib * model.MIB,
             options.copy_mib_per_sec * model.MIB or None,
         )
+        tools = works.Tools(storage, ours, limits, inspector)
+        kept = records.Records(entries, ours.images)
+        self._keeper = keeping.Keeper(tools, kept, self._leases, threads, urgent)
         self._jobs = jobs.Jobs(
-            works.Tools(storage, ours, limits, inspector),
-            records.Records(entries, ours.images),
-            self._leases,
-            threads,
-            urgent,
-            options.job_retention_hours * 3600,
+            tools, kept, self._leases, self._keeper, options.job_retention_hours * 3600
         )
         self.endpoint = endpoint.Endpoint(storage, ours, self._leases, self._jobs)
         self._ending = threading.Event()
+        # Of each pool its own, so that one that does not answer holds up no other.
         self._keeping = [
-            threading.Thread(target=self._keep_leases, name='leases', daemon=True),
-            threading.Thread(target=self._keep_jobs, name='jobs', daemon=True),
+            threading.Thread(target=keep, name=f'{name}-{pool}', args=[pool], daemon=True)
+            for pool in ours.images
+            for name, keep in (('leases', self._keep_leases), ('jobs', self._keep_jobs))
         ]
 
     def start(self) -> None:
@@ -118,7 +117,7 @@ class Service:
 
     def stop(self) -> bool:
         """Have jobs stop where they can be taken up again; return whether all did in time."""
-        ended = self._jobs.stop(self._stop_timeout_sec)
+        ended = self._keeper.stop(self._stop_timeout_sec)
         self._ending.set()
         for thread in self._keeping:
             thread.join()
@@ -126,22 +125,23 @@ class Service:
             executor.shutdown(wait=False)
         return ended
 
-    def _keep_leases(self) -> None:
+    def _keep_leases(self, pool: str) -> None:
         while not self._ending.wait(self._renew_sec):
-            self._leases.renew_all()
+            self._leases.renew(pool)
 
-    def _keep_jobs(self) -> None:
-        unprepared = set(self._pools.images)
+    def _keep_jobs(self, pool: str) -> None:
+        is_prepared = False
         forget_at = time.monotonic()
         while True:
             try:
-                for pool in sorted(unprepared):
+                # First, as it notices whether the pool answers.
+                self._keeper.beat(pool)
+                if not is_prepared:
                     self._ledger.prepare(pool)
-                    unprepared.discard(pool)
-                self._jobs.beat()
+                    is_prepared = True
                 if time.monotonic() >= forget_at:
                     forget_at = time.monotonic() + _FORGET_EVERY_SEC
-                    self._jobs.forget_old()
+                    self._jobs.forget_old(pool)
             except exceptions.StorageError as error:
                 LOG.warning('Will try again: %s', error)
             if self._ending.wait(_BEAT_SEC):

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Ceph keeps the contract of storage."""
 
+import json
 import time
 
+from trove_ceph import exceptions
 from trove_ceph.storage.ceph import ledger
 from trove_ceph.tests.contract import (
     storage_copies,
@@ -11,6 +13,12 @@ from trove_ceph.tests.contract import (
     storage_ledger,
 )
 from trove_ceph.tests.functional import storage
+
+
+DURATION_SEC = 60
+# Less is never enough to find an OSD at its new address.
+REQUEST_SEC = 11
+TIMEOUT_SEC = 120
 
 
 class ImagesTest(storage_images.ImagesContract, storage.CephStorageTestCase):
@@ -30,8 +38,50 @@ class LedgerTest(storage_ledger.LedgerContract, storage.CephStorageTestCase):
         super().setUp()
         self.ledger, self.other_ledger = (self._ledger() for _ in range(2))
 
-    def _ledger(self):
-        return ledger.CephLedger(storage.link(self, self.cluster))
+    def _ledger(self, **options):
+        return ledger.CephLedger(lambda: storage.link(self, self.cluster, **options))
 
     def let_expire(self, seconds):
         time.sleep(seconds)
+
+    def test_a_silent_pool_costs_no_lock_of_another(self):
+        entries = self._ledger(operation_timeout_sec=REQUEST_SEC)
+        self.assertIsNone(entries.take(self.lock, self.mine, DURATION_SEC))
+        self._silence(self.second_pool)
+        self._await_answer(False)
+        self.assertRaises(exceptions.CephUnreachableError, entries.read, self.second_pool, '')
+        # By the client that has it, as nobody else may.
+        entries.renew(self.lock, self.mine, DURATION_SEC)
+        entries.write(self.pool, {}, (self.lock, self.mine))
+        entries.release(self.lock, self.mine)
+
+    def _silence(self, pool):
+        """Demand of a pool more copies than there are OSDs for."""
+        (found,) = [
+            one
+            for one in self.cluster.mon_command('osd pool ls', detail='detail')
+            if one['pool_name'] == pool
+        ]
+        self.addCleanup(self._await_answer, True)
+        self.addCleanup(self._set, pool, size=found['size'], min_size=found['min_size'])
+        self._set(pool, size=4, min_size=4)
+
+    def _set(self, pool, **values):
+        with self.cluster.connection() as handle:
+            for name, value in values.items():
+                request = {'prefix': 'osd pool set', 'pool': pool, 'var': name, 'val': str(value)}
+                code, _, message = handle.mon_command(json.dumps(request), b'')
+                self.assertEqual(0, code, message)
+
+    def _await_answer(self, expected):
+        deadline = time.monotonic() + TIMEOUT_SEC
+        asking = self._ledger(operation_timeout_sec=REQUEST_SEC)
+        while True:
+            try:
+                asking.read(self.second_pool, '')
+                answers = True
+            except exceptions.CephUnreachableError:
+                answers = False
+            if answers is expected:
+                return
+            self.assertLess(time.monotonic(), deadline, f'{self.second_pool}: {answers=}')

@@ -284,6 +284,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         work = job.Copy(self.make_written().snapshot('s'), self.vault)
         one.ask('start', operation_id=self.operation, work=work)
         self.wait_for(one, lambda found: not found.state.is_active)
-        written = ledger.CephLedger(storage.link(self, self.cluster)).read(self.second_pool, '')
+        entries = ledger.CephLedger(lambda: storage.link(self, self.cluster))
+        written = entries.read(self.second_pool, '')
         self.assertIn(self.operation, ' '.join(written))
         self.assertNotIn(key, json.dumps(written))

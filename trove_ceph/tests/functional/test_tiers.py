@@ -13,6 +13,9 @@ import rbd
 from trove_ceph.tests.functional import base, ceph
 from trove_ceph.tiers import trove
 
+# For copies of next to nothing, on a busy machine.
+TIMEOUT_SEC = 180
+
 MIB = 1024**2
 # How long the manager may take to count what a new pool holds, on a busy machine.
 USAGE_SEC = 300
@@ -138,7 +141,8 @@ class ApplyTest(base.FunctionalTestCase):
         check = self.cluster.tiers('check', content)
         self.assertEqual((0, 'ok'), (check.returncode, json.loads(check.stdout)['status']))
         before = self.cluster.mon_command('osd dump')['pools']
-        self.assertEqual({'changed': False, 'changes': []}, self.cluster.apply(content))
+        expected = {'changed': False, 'changes': [], 'waiting': []}
+        self.assertEqual(expected, self.cluster.apply(content))
         self.assertEqual(before, self.cluster.mon_command('osd dump')['pools'])
 
         shapes = {name: self._pool(name) for name in ('data', 'replica', 'images', 'vault-data')}
@@ -172,6 +176,21 @@ class ApplyTest(base.FunctionalTestCase):
             self.assertEqual(before, self._shape('p'))
             self.cluster.apply({'tiers': {'data': described}}, flag)
             self.assertEqual((copies, min_size, pg_num), self._shape('p'))
+
+    def test_more_copies_are_needed_once_they_are_there(self):
+        self.cluster.apply({'tiers': {'data': ceph.tier('replica', 'ssd', 'w', 1, 8)}})
+        self.cluster.create_image('w', 'image', 8)
+        content = {'tiers': {'data': ceph.tier('replica', 'ssd', 'w', 3, 8, min_size=2)}}
+        first = self.cluster.tiers('apply', content, '--yes-move-data')
+        self.assertEqual(1, first.returncode, first.stderr)
+        (waiting,) = json.loads(first.stdout)['waiting']
+        self.assertEqual(('min_size', 1, 2), tuple(waiting[k] for k in ('attribute', 'from', 'to')))
+        self.assertEqual((3, 1, 8), self._shape('w'))
+        deadline = time.monotonic() + TIMEOUT_SEC
+        while self.cluster.tiers('apply', content).returncode:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(1)
+        self.assertEqual((3, 2, 8), self._shape('w'))
 
     def test_problems_change_nothing(self):
         tiers = {

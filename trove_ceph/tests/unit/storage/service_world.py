@@ -6,7 +6,7 @@ import datetime
 
 from trove_ceph.storage import model
 from trove_ceph.storage.fake import backend, cluster, ledger
-from trove_ceph.storage.service import endpoint, jobs, leases, pools, records, works
+from trove_ceph.storage.service import endpoint, jobs, keeping, leases, pools, records, works
 from trove_ceph.tests import interruption
 
 MIB = model.MIB
@@ -78,18 +78,16 @@ class Service:
         self.storage = storage
         self.ledger = entries
         self.leases = leases.Leases(entries, name, DURATION_SEC, lambda: world.now, world.sleep)
-        self.records = records.Records(entries, POOLS.images)
-        self.jobs = jobs.Jobs(
-            works.Tools(storage, POOLS, works.Limits(8 * MIB), inspector),
-            self.records,
-            self.leases,
-            threads or AtOnce(),
-            AtOnce(),
-            RETENTION_SEC,
+        self.records = records.Records(entries, POOLS.images, lambda: world.now)
+        tools = works.Tools(storage, POOLS, works.Limits(8 * MIB), inspector)
+        times = (
             lambda: world.now,
             world.sleep,
             lambda: datetime.datetime.fromtimestamp(world.now, datetime.UTC),
         )
+        shared = (tools, self.records, self.leases)
+        self.keeper = keeping.Keeper(*shared, threads or AtOnce(), AtOnce(), *times)
+        self.jobs = jobs.Jobs(*shared, self.keeper, RETENTION_SEC, *times)
         self.endpoint = endpoint.Endpoint(storage, POOLS, self.leases, self.jobs)
 
 

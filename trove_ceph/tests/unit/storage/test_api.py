@@ -140,9 +140,107 @@ class CommandTest(BusTestCase):
         self.assertEqual(3, self.command('images', 'elsewhere')[0])
         self.assertIn('pool elsewhere: is none of those', self.err.getvalue())
 
+    def clone(self):
+        clone = model.ImageRef('vault', 'clone')
+        self.world.storage.clone(self.image.snapshot('s'), clone, model.ImageOptions())
+        return clone
+
+    def test_flatten(self):
+        self.serve('one')
+        clone = self.clone()
+        expected = f'{clone}: parted from its parent\n'
+        self.assertEqual((0, expected), self.command('flatten', str(clone)))
+        self.assertIn('done flattening 100%', self.err.getvalue())
+        self.assertIsNone(self.api.describe(clone).parent)
+        self.assertEqual((0, f'{clone}: has no parent\n'), self.command('flatten', str(clone)))
+        # Another image of that name is other work.
+        self.world.storage.trash(clone)
+        self.clone()
+        _status, text = self.command('flatten', str(clone), '--format', 'json')
+        self.assertEqual('done', json.loads(text)['job']['state'])
+        self.assertIsNone(self.api.describe(clone).parent)
+
+    def test_flatten_that_takes_long(self):
+        self.serve('one')
+        clone = self.clone()
+        go_on = threading.Event()
+        self.addCleanup(go_on.set)
+        flatten = backend.FakeBackend.flatten
+
+        def slow_flatten(*arguments):
+            go_on.wait(TIMEOUT_SEC)
+            flatten(*arguments)
+
+        self.useFixture(fixtures.MonkeyPatch(f'{FAKE}.flatten', slow_flatten))
+        for wait_sec, expected in (('0', 0), ('0.1', 1)):
+            status, text = self.command('flatten', str(clone), '--wait', wait_sec)
+            self.assertEqual(expected, status)
+            self.assertRegex(text, f'flatten {clone}.*: not done .*it goes on, see "jobs"')
+        self.assertRegex(self.err.getvalue(), '^(waiting|running)')
+        go_on.set()
+        self.assertEqual(0, self.command('flatten', str(clone))[0])
+        (found,) = self.api.list_jobs()
+        self.assertEqual(1, found.attempt)
+
+    def test_flatten_what_cannot_be(self):
+        self.serve('one')
+        clone = self.clone()
+        self.world.service('other').leases.take([job.image_lock(clone)], 'op', 'copy it')
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage.service.jobs.PATIENCE_SEC', 0))
+        expected = f'{clone}: held by other for copy it, operation op\n'
+        self.assertEqual((1, expected), self.command('flatten', str(clone)))
+        self.assertEqual((1, 'vault/x: there is none\n'), self.command('flatten', 'vault/x'))
+        for wrong in ('vault', 'vault/', '/clone'):
+            self.assertRaises(SystemExit, self.command, 'flatten', wrong)
+            self.assertIn(f"'{wrong}' is not POOL/IMAGE", self.err.getvalue())
+
+    def test_unfence(self):
+        self.serve('one')
+        expected = f'{self.image}: no client is fenced\n'
+        self.assertEqual((0, expected), self.command('unfence', str(self.image)))
+        writer = self.world.storage.open_writer(self.image)
+        self.addCleanup(writer.close)
+        (address,) = self.api.run('fence', job.Fence(self.image), TIMEOUT_SEC).addresses
+        expected = f'{self.image}: fenced {address}\n'
+        self.assertEqual((2, expected), self.command('unfence', str(self.image)))
+        self.assertIn('Nothing was changed', self.err.getvalue())
+        self.assertEqual({address}, self.world.storage.blocklisted())
+        # One that fails does not keep the others fenced.
+        status, text = self.command(
+            'unfence', 'volumes/x', str(self.image), '--yes-clients-are-dead', '--format', 'json'
+        )
+        self.assertEqual(1, status)
+        missing, found = json.loads(text)
+        self.assertEqual('volumes/x: there is none', missing['error'])
+        self.assertEqual(([address], True), (found['clients'], found['unfenced']))
+        self.assertEqual(frozenset(), self.world.storage.blocklisted())
+
+    def test_a_pool_that_does_not_answer_is_named(self):
+        self.serve('one')
+        self.api.run('copy', job.Copy(self.image.snapshot('s'), self.vault), TIMEOUT_SEC)
+        read = ledger.FakeLedger.read
+
+        def read_or_fail(entries, pool, prefix):
+            if pool == 'volumes':
+                raise exceptions.CephUnreachableError('reading the ledger: timed out')
+            return read(entries, pool, prefix)
+
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.storage.fake.ledger.FakeLedger.read', read_or_fail)
+        )
+        status, text = self.command('status')
+        self.assertEqual(1, status)
+        self.assertRegex(text, '^trouble: .*; jobs: 1 done\n  pool volumes: does not answer\n$')
+        found = json.loads(self.command('status', '--format', 'json')[1])
+        self.assertEqual(['volumes'], found['silent_pools'])
+        status, text = self.command('jobs')
+        self.assertEqual(1, status)
+        self.assertIn('| done', text)
+        self.assertIn('pool volumes: does not answer', self.err.getvalue())
+
     def test_nobody_answers(self):
         self.assertEqual(3, self.command('status', '--timeout', '0.2')[0])
-        self.assertIn('no answer to list_jobs', self.err.getvalue())
+        self.assertIn('no answer to survey_jobs', self.err.getvalue())
         self.config = '/nowhere.conf'
         self.assertEqual(3, self.command('status')[0])
         self.assertIn('/nowhere.conf', self.err.getvalue())
@@ -219,6 +317,7 @@ class VerbsTest(BusTestCase):
         self.assertEqual(
             ['purge', 'flatten', 'fence', 'verify', 'copy'], [one.operation_id for one in listed]
         )
+        self.assertEqual((listed, []), self.api.survey_jobs())
         self.assertEqual(job.State.DONE, self.api.find_job('copy').state)
         self.assertEqual(job.State.DONE, self.api.cancel('copy').state)
 

@@ -6,7 +6,7 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.storage import copying, job, model
 from trove_ceph.storage.job import State
-from trove_ceph.storage.service import jobs
+from trove_ceph.storage.service import keeping
 from trove_ceph.tests.unit.storage import service_world
 from trove_ceph.tests.unit.storage.service_world import MIB
 
@@ -110,7 +110,7 @@ class StartTest(JobsTestCase):
         self.assertEqual((2, 1), (found.attempt, len(found.result.addresses)))
 
     def test_nothing_is_begun_while_stopping(self):
-        self.assertTrue(self.one.jobs.stop(0))
+        self.assertTrue(self.one.keeper.stop(0))
         self.assertRaises(exceptions.ServiceUnavailableError, self.one.jobs.start, 'op', self.copy)
 
 
@@ -121,7 +121,7 @@ class ProgressTest(JobsTestCase):
         class Slow(service_world.backend.FakeReader):
             def read(reader, offset, length):
                 self.world.now += 2
-                self.one.jobs.beat()
+                self.one.keeper.beat('vault')
                 seen.append(self.other.jobs.find('op'))
                 return super().read(offset, length)
 
@@ -163,13 +163,13 @@ class CancelTest(JobsTestCase):
     def test_by_another_copy_of_the_service(self):
         self.one.jobs.start('op', self.copy)
         self.assertEqual(State.WAITING, self.other.jobs.cancel('op').state)
-        self.one.jobs.beat()
+        self.one.keeper.beat('vault')
         self.later.run_next()
         self.assertEqual(State.CANCELED, self.other.jobs.find('op').state)
         # Nobody who takes it up later is concerned.
         self.assertEqual({}, self.one.ledger.read('vault', 'cancel/'))
         self.assertEqual(State.WAITING, self.one.jobs.start('op', self.copy).state)
-        self.one.jobs.beat()
+        self.one.keeper.beat('vault')
         self.later.run_next()
         self.assertEqual(State.DONE, self.other.jobs.find('op').state)
 
@@ -227,7 +227,7 @@ class DeathTest(JobsTestCase):
         expected = self.other.jobs.find('op')
         self.assertEqual((State.DONE, 'other'), (expected.state, expected.holder))
         facts = self.world.storage.describe(self.vault)
-        self.one.jobs.beat()
+        self.one.keeper.beat('vault')
         self.later.run_next()
         self.assertEqual(expected, self.one.jobs.find('op'))
         self.assertEqual(facts, self.world.storage.describe(self.vault))
@@ -240,7 +240,7 @@ class DeathTest(JobsTestCase):
             def note(done, total):
                 if done:
                     self.world.cluster.locks.clear()
-                    self.one.leases.renew_all()
+                    self.one.leases.renew('vault')
                 progress(done, total)
 
             flatten(image, note, cancel)
@@ -254,7 +254,7 @@ class DeathTest(JobsTestCase):
 
     def test_stopped_it_can_be_taken_up_at_once(self):
         self.one.jobs.start('op', self.copy)
-        self.one.jobs.stop(0)
+        self.one.keeper.stop(0)
         self.later.run_next()
         self.assertEqual(State.INTERRUPTED, self.other.jobs.find('op').state)
         self.assertEqual([], self.world.held_locks())
@@ -285,14 +285,14 @@ class ForgetTest(JobsTestCase):
         self.world.bury()
         self.world.now += service_world.RETENTION_SEC
         self.one.jobs.start('running', job.Flatten(self.image))
-        self.other.jobs.forget_old()
+        self.other.jobs.forget_old('vault')
         self.assertEqual(['running'], [found.operation_id for found in self.other.jobs.all()])
         self.assertEqual(1, len(self.world.held_locks()))
 
     def test_not_before_its_time(self):
         self.other.jobs.start('done', self.copy)
         self.world.now += service_world.RETENTION_SEC - 1
-        self.other.jobs.forget_old()
+        self.other.jobs.forget_old('vault')
         self.assertEqual(State.DONE, self.one.jobs.find('done').state)
 
 
@@ -342,11 +342,11 @@ class WorksTest(JobsTestCase):
 
         def sleep_while_the_other_ends(seconds):
             sleep(seconds)
-            self.one.jobs.beat()
+            self.one.keeper.beat('vault')
             if self.later.waiting:
                 self.later.run_next()
 
-        self.other.jobs._sleep = sleep_while_the_other_ends
+        self.other.keeper._sleep = sleep_while_the_other_ends
         began = self.world.now
         self.other.jobs.start('fence', job.Fence(clone))
         self.assertEqual(State.DONE, self.one.jobs.find('fence').state)
@@ -359,4 +359,4 @@ class WorksTest(JobsTestCase):
         began = self.world.now
         self.other.jobs.start('fence', job.Fence(clone))
         self.assertEqual(State.DONE, self.other.jobs.find('fence').state)
-        self.assertLessEqual(self.world.now, began + jobs.MAKE_WAY_SEC + 1)
+        self.assertLessEqual(self.world.now, began + keeping.MAKE_WAY_SEC + 1)

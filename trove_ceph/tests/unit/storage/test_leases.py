@@ -29,6 +29,10 @@ class LeasesTest(base.BaseTestCase):
     def _take(self, held, *locks):
         return held.take(locks, 'operation-1', 'copy it', lambda: self.losses.append(held.name))
 
+    def _renew(self):
+        for pool in self.cluster.capacities:
+            self.one.renew(pool)
+
     def test_who_is_busy_is_named(self):
         lease = self._take(self.one, A)
         error = self.assertRaises(exceptions.BusyError, self._take, self.other, A)
@@ -50,7 +54,7 @@ class LeasesTest(base.BaseTestCase):
         lease = self._take(self.one, A, B)
         for _ in range(10):
             self.now += DURATION_SEC / 4
-            self.one.renew_all()
+            self._renew()
         self.assertTrue(lease.is_good())
         self.assertRaises(exceptions.BusyError, self._take, self.other, B)
         self.assertEqual([], self.losses)
@@ -63,14 +67,25 @@ class LeasesTest(base.BaseTestCase):
         self.assertRaises(exceptions.BusyError, self._take, self.other, A)
         self.assertEqual(['one'], self.losses)
         # Once lost it stays so, even if nobody took it.
-        self.one.renew_all()
+        self._renew()
         self.assertFalse(lease.is_good())
         self.assertEqual(['one'], self.losses)
+
+    def test_each_pool_is_renewed_by_itself(self):
+        """As when one of them does not answer: who needs both has neither."""
+        near, far = self._take(self.one, B), self._take(self.one, A)
+        both = self._take(self.one, ledger.Lock('vault', 'c'), ledger.Lock('volumes', 'd'))
+        for _ in range(4):
+            self.now += DURATION_SEC / 4
+            self.one.renew('vault')
+        self.assertTrue(near.is_good())
+        for lease in (far, both):
+            self.assertFalse(lease.is_good())
 
     def test_lost_in_the_cluster(self):
         lease = self._take(self.one, A, B)
         del self.cluster.locks[B]
-        self.one.renew_all()
+        self._renew()
         self.assertFalse(lease.is_good())
         self.assertEqual(['one'], self.losses)
         self.one.release(lease)
@@ -90,16 +105,16 @@ class LeasesTest(base.BaseTestCase):
         lease = self._take(one, A)
         entries.deaf = True
         self.now += 30
-        one.renew_all()
+        one.renew('volumes')
         self.assertTrue(lease.is_good())
         entries.deaf = False
-        one.renew_all()
+        one.renew('volumes')
         entries.deaf = True
         self.now += 50
-        one.renew_all()
+        one.renew('volumes')
         self.assertTrue(lease.is_good())
         self.now += 5
-        one.renew_all()
+        one.renew('volumes')
         self.assertEqual(['one'], self.losses)
 
     def test_short_verbs_wait_for_each_other(self):

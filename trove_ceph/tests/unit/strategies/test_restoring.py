@@ -225,7 +225,7 @@ class IndependenceTest(base.BaseTestCase):
     def test_copying_is_stopped(self):
         independence.stop(self.world.tools(), self.volume['id'])
         self.assertEqual([], self.jobs())
-        self.world.served.jobs._threads = waiting = worlds.service_world.Later()
+        self.world.served.keeper._threads = waiting = worlds.service_world.Later()
         independence.carry_on(self.world.tools())
         independence.stop(self.world.tools(), self.volume['id'])
         waiting.run_next()

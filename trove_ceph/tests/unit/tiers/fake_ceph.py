@@ -26,6 +26,8 @@ class FakeCeph:
         self.profiles = {'default': {'k': '2', 'm': '2', 'plugin': 'jerasure', 'technique': 'x'}}
         self.pools = {}
         self.objects = {}
+        #: The copies of each pool that are there.
+        self.copies = {}
         self.users = {'client.admin': {'mon': 'allow *', 'osd': 'allow *'}}
         self.changes = []
         for number in range(hosts):
@@ -72,6 +74,9 @@ class FakeCeph:
                 'pools': list(self.pools.values()),
                 'erasure_code_profiles': self.profiles,
             },
+            'pg dump pgs_brief': lambda: {
+                'pg_stats': [group for name in self.pools for group in self._groups(name)]
+            },
             'df': lambda: {'pools': [self._usage(name) for name in self.pools]},
             'auth ls': lambda: {
                 'auth_dump': [
@@ -85,6 +90,14 @@ class FakeCeph:
             },
         }
         return answers[' '.join(words)]()
+
+    def _groups(self, name):
+        pool = self.pools[name]
+        there = [*range(min(self.copies[name], pool['size']))]
+        # Of a code, chunks that are missing have their place.
+        missing = [2**31 - 1] * (pool['size'] - len(there)) if pool['type'] == 3 else []
+        for number, acting in enumerate(([*range(pool['size'])], there + missing)):
+            yield {'pgid': f'{pool["pool"]}.{number:x}', 'state': 'active', 'acting': acting}
 
     def _usage(self, name):
         objects = self.objects.get(name, 0)
@@ -152,7 +165,9 @@ class FakeCeph:
         code = self.profiles[profile] if profile else {}
         k, m = int(code.get('k', 0)), int(code.get('m', 0))
         size = k + m if profile else int(options.get('--size', 3))
+        self.copies[name] = size
         self.pools[name] = {
+            'pool': len(self.pools) + 1,
             'pool_name': name,
             'type': 3 if profile else 1,
             'crush_rule': rule,

@@ -62,6 +62,42 @@ class ApplyTestCase(base.BaseTestCase):
         self.assertEqual('pool volumes-fast: size 2 -> 3', str(change))
         self.assertEqual(1, self.world.ceph.pools['volumes-fast']['min_size'])
 
+    def test_more_copies_are_there_before_more_are_needed(self):
+        self.world.apply(self.content)
+        self.world.ceph.pools['volumes-fast'] |= {'size': 1, 'min_size': 1}
+        self.world.ceph.copies['volumes-fast'] = 1
+        content = sample.read({'tiers/fast/copies': 3, 'tiers/fast/min_size': 2})
+        moves = frozenset([Risk.MOVES_DATA])
+        for expected in (['pool volumes-fast: size 1 -> 3'], []):
+            self.assertEqual(expected, [str(one) for one in self.world.apply(content, moves)])
+            pool = self.world.ceph.pools['volumes-fast']
+            self.assertEqual((3, 1), (pool['size'], pool['min_size']))
+        # As recovery makes them.
+        self.world.ceph.copies['volumes-fast'] = 2
+        self.assertEqual(1, len(self.world.apply(content)))
+        self.assertEqual(2, self.world.ceph.pools['volumes-fast']['min_size'])
+
+    def test_more_copies_are_needed_at_once_when_that_is_agreed_to(self):
+        self.world.apply(self.content)
+        self.world.ceph.copies['volumes-fast'] = 1
+        content = sample.read({'tiers/fast/min_size': 2})
+        self.assertEqual([], self.world.apply(content))
+        self.assertEqual(1, len(self.world.apply(content, frozenset([Risk.PAUSES_IO]))))
+        self.assertEqual(2, self.world.ceph.pools['volumes-fast']['min_size'])
+
+    def test_chunks_that_are_missing_are_no_copies(self):
+        self.world.apply(self.content)
+        self.world.ceph.pools['vault-data']['min_size'] = 1
+        for there, expected in ((1, (Risk.PAUSES_IO,)), (2, ())):
+            self.world.ceph.copies['vault-data'] = there
+            (change,) = self.world.plan(self.content).changes
+            self.assertEqual(('min_size', expected), (change.attribute, change.risks))
+        # An unfinished pool that holds nothing has nothing to pause.
+        self.world.ceph.copies['vault-data'] = 0
+        self.world.ceph.pools['vault-data']['application_metadata'] = {}
+        found = self.world.plan(self.content).changes
+        self.assertEqual([('min_size', ()), ('rbd', ())], [(e.attribute, e.risks) for e in found])
+
     def test_change_without_effect_is_an_error(self):
         """trove-manage says in prose that it failed, and ends well."""
         self.world.apply(self.content)

@@ -92,6 +92,26 @@ class CliTestCase(base.BaseTestCase):
         self._run('apply', '--yes-move-data')
         self._run('check')
 
+    def test_what_waits_is_told(self):
+        self._run('apply')
+        self.world.ceph.copies['volumes-fast'] = 1
+        self._write({'tiers/fast/min_size': 2})
+        out, _ = self._run('plan')
+        self.assertIn('  ~ pool volumes-fast: min_size  ! pauses I/O (--yes-pause-io)\n', out)
+        self.assertIn('waits until the copies are there', out)
+        before = self.world.state()
+        out, _ = self._run('apply', status=1)
+        self.assertIn('waits: pool volumes-fast: min_size 1 -> 2', out)
+        self.assertIn('to have it at once, add --yes-pause-io', out)
+        self.assertNotIn('Everything matched', out)
+        out, _ = self._run('apply', '--format', 'json', status=1)
+        document = json.loads(out)
+        self.assertEqual((False, []), (document['changed'], document['changes']))
+        self.assertEqual(['pauses I/O'], document['waiting'][0]['risks'])
+        self.assertEqual(before, self.world.state())
+        self._run('apply', '--yes-pause-io')
+        self._run('check')
+
     def test_problem(self):
         self._write({'tiers/fast/device_class': 'ssd'})
         out, _ = self._run('plan', status=2)
@@ -132,7 +152,7 @@ class CliTestCase(base.BaseTestCase):
         done = json.loads(self._run('apply', '--format', 'json')[0])
         self.assertEqual((True, document['changes']), (done['changed'], done['changes']))
         again = json.loads(self._run('apply', '--format', 'json')[0])
-        self.assertEqual({'changed': False, 'changes': []}, again)
+        self.assertEqual({'changed': False, 'changes': [], 'waiting': []}, again)
         self.assertEqual('ok', json.loads(self._run('check', '--format', 'json')[0])['status'])
 
     def test_show(self):

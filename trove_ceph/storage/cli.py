@@ -236,15 +236,14 @@ class _Progress:
 
 
 def _unfence(arguments: argparse.Namespace) -> int:
-    # It describes images as a backend does.
-    storage: Any = _connect(arguments)
+    storage = _connect(arguments)
     is_agreed = arguments.yes_clients_are_dead
     rows: list[dict[str, Any]] = []
     for image in arguments.images:
         row = {'image': str(image), 'clients': [], 'unfenced': False, 'error': None}
         rows.append(row)
         try:
-            row['clients'] = sorted(fencing.recorded(storage, image))
+            row['clients'] = sorted(fencing.recorded(storage.describe(image)))
             if row['clients'] and is_agreed:
                 storage.unfence(image)
                 row['unfenced'] = True

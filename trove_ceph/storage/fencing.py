@@ -113,7 +113,7 @@ def unfence(storage: backend.Backend, image: model.ImageRef) -> None:
     LOG.info('Unfenced %s: %s', image, ', '.join(sorted(fenced)) or 'no client')
 
 
-def recorded(header: model.ImageHeader) -> frozenset[str]:
+def recorded(header: model.ImageHeader | model.ImageFacts) -> frozenset[str]:
     """Return the addresses that were fenced off an image."""
     entry = json.loads(header.metadata.get(METADATA_KEY, '{}'))
     # A clone inherits the metadata: what it says then is of another image.

@@ -14,7 +14,6 @@ from trove_ceph.tests.contract import (
 )
 from trove_ceph.tests.functional import storage
 
-
 DURATION_SEC = 60
 # Less is never enough to find an OSD at its new address.
 REQUEST_SEC = 11

@@ -160,6 +160,10 @@ class Operations:
         self._keep('snapshots', sum(len(facts.snapshots) for facts in found))
         self._keep('memory_bytes', _peak_bytes() - before_bytes)
 
+    def limit(self, image: model.ImageRef, iops: int) -> None:
+        """Limit an image as a tier does whose limits are the image's."""
+        self._storage.set_qos(image, model.Qos(iops=iops))
+
     def used(self, image: model.ImageRef) -> None:
         """Print how many bytes an image occupies with its snapshots."""
         print(self._storage.describe(image).used_bytes)
@@ -278,6 +282,10 @@ _VERBS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
         },
     ),
     'describe-pool': ('describe all images of a pool in one sweep', {'pool': {}}),
+    'limit': (
+        'limit how many requests a second an image takes, as a tier of "qos: image" does',
+        {'image': {'type': _image}, '--iops': _COUNT},
+    ),
     'used': ('print how many bytes an image occupies', {'image': {'type': _image}}),
     'remove': (
         'remove all images whose names begin with these',

@@ -137,6 +137,10 @@ class VerbsTest(OperationsTestCase):
         self.assertEqual({'bench-many-00001'}, {name for name in few if few[name] != mended[name]})
         self.assertIn(str(other), self.names())
 
+    def test_limit(self):
+        self.operations.limit(SOURCE, iops=200)
+        self.assertEqual(model.Qos(iops=200), self.storage.describe(SOURCE).qos)
+
     def test_used(self):
         with contextlib.redirect_stdout(io.StringIO()) as shown:
             self.operations.used(SOURCE)

@@ -3,31 +3,11 @@
 
 import datetime
 
-import fixtures
 from oslotest import base
-from trove.common import cfg as trove_cfg
 
 from trove_ceph.db.policy_model import Keep
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.api import world
-
-CONF = trove_cfg.CONF
-TIERS = """
-tiers:
-  gold:
-    purpose: data
-    device_class: nvme
-    pool: volumes
-    copies: 2
-    placement_groups: {count: 32}
-    volume_type: {name: nvme, backend: nvme}
-  archive:
-    purpose: vault
-    device_class: hdd
-    pool: vault
-    copies: 2
-    placement_groups: {count: 32}
-"""
 
 
 class PoliciesTest(base.BaseTestCase):
@@ -125,11 +105,7 @@ class PoliciesTest(base.BaseTestCase):
         tier = {'role': 'admin', 'scope': 'tier'}
         # Without the file nobody knows.
         self.assertEqual(201, self.create(target='unknown', **tier)[0])
-        path = self.useFixture(fixtures.TempDir()).join('tiers.yaml')
-        with open(path, 'w') as tiers:
-            tiers.write(TIERS)
-        CONF.set_override('tiers_file', path, 'trove_ceph_backup')
-        self.addCleanup(CONF.clear_override, 'tiers_file', 'trove_ceph_backup')
+        self.useFixture(world.TiersFile())
         self.world.app = world._app()
         for target in ('glod', 'archive'):
             answer = self.create(target=target, **tier)

@@ -20,6 +20,33 @@ from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
 CONF = trove_cfg.CONF
+TIERS = """
+tiers:
+  gold:
+    purpose: data
+    device_class: nvme
+    pool: volumes
+    copies: 2
+    placement_groups: {count: 32}
+    volume_type: {name: nvme, backend: nvme}
+  archive:
+    purpose: vault
+    device_class: hdd
+    pool: vault
+    copies: 2
+    placement_groups: {count: 32}
+"""
+
+
+class TiersFile(fixtures.Fixture):
+    """A file of tiers that Trove's configuration names: gold is for data, archive a vault."""
+
+    def _setUp(self):
+        path = self.useFixture(fixtures.TempDir()).join('tiers.yaml')
+        with open(path, 'w') as tiers:
+            tiers.write(TIERS)
+        CONF.set_override('tiers_file', path, 'trove_ceph_backup')
+        self.addCleanup(CONF.clear_override, 'tiers_file', 'trove_ceph_backup')
 
 
 class World(fixtures.Fixture):

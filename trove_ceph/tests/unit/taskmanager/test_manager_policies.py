@@ -18,16 +18,6 @@ from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
 CONF = trove_cfg.CONF
-TIERS = """
-tiers:
-  gold:
-    purpose: data
-    device_class: nvme
-    pool: volumes
-    copies: 2
-    placement_groups: {count: 32}
-    volume_type: {name: nvme, backend: nvme}
-"""
 
 
 class ManagerPoliciesTest(base.BaseTestCase):
@@ -48,11 +38,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
         ):
             self.useFixture(fixtures.MonkeyPatch(name, value))
         self.manager = manager.Manager()
-        path = self.useFixture(fixtures.TempDir()).join('tiers.yaml')
-        with open(path, 'w') as tiers:
-            tiers.write(TIERS)
-        CONF.set_override('tiers_file', path, 'trove_ceph_backup')
-        self.addCleanup(CONF.clear_override, 'tiers_file', 'trove_ceph_backup')
+        self.useFixture(api_world.TiersFile())
         # Other tests reset what was set when the database was made.
         CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')
         self.now = datetime.datetime(2026, 3, 1)

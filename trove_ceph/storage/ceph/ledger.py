@@ -20,8 +20,6 @@ from trove_ceph.storage.ceph import connection, lock_class
 #: Neither librbd nor ``rados ls`` look into it.
 NAMESPACE = 'trove_ceph'
 OBJECT = 'ledger'
-# librados.h; Python has no name for it.
-_MUST_RENEW = 2
 # What OSDs give in one answer (osd_max_omap_entries_per_request).
 _PAGE = 1024
 
@@ -63,19 +61,18 @@ class CephLedger(ledger.Ledger):
 
     def renew(self, lock: ledger.Lock, holder: ledger.Holder, duration_sec: int) -> None:
         with self._pool(lock.pool, f'renewing the lock {lock}') as context, _lost(lock):
-            self._lock(context, lock, holder, duration_sec, flags=_MUST_RENEW)
+            self._lock(context, lock, holder, duration_sec, must_renew=True)
 
-    @staticmethod
     def _lock(
+        self,
         context: rados.Ioctx,
         lock: ledger.Lock,
         holder: ledger.Holder,
         duration_sec: int,
-        flags: int = 0,
+        must_renew: bool = False,
     ) -> None:
-        # Python leaves the microseconds unset: a lock may last up to 4.3 seconds longer.
-        names = (OBJECT, _name(lock), holder.cookie, holder.description)
-        context.lock_exclusive(*names, duration=duration_sec, flags=flags)
+        wanted = lock_class.lock(_name(lock), holder, duration_sec, must_renew)
+        self._operate(context, lambda request: request.execute('lock', 'lock', wanted))
 
     def release(self, lock: ledger.Lock, holder: ledger.Holder) -> None:
         # Unlocking would leave the attribute behind, one for each image that ever was.

@@ -2,8 +2,9 @@
 """What librados does not offer of the OSDs' advisory locks, in their own encoding.
 
 A lock is an attribute of an object, which the object class ``lock`` keeps (src/cls/lock in Ceph's
-source). librados takes and renews locks, but cannot make a request depend on one, nor tell who
-holds it to Python.
+source). librados cannot make a request depend on a lock, nor tell who holds it to Python, and what
+it takes for Python has a random duration: the binding leaves the microseconds unset, which are up
+to 4.3 seconds.
 """
 
 import struct
@@ -12,6 +13,8 @@ from trove_ceph.storage import ledger
 from trove_ceph.storage.ceph import encoding
 
 _EXCLUSIVE = 1
+_TAG = ''
+_MUST_RENEW = 2
 # Expiry, as seconds and nanoseconds.
 _TIME = struct.Struct('<II')
 
@@ -21,14 +24,33 @@ def attribute(lock_name: str) -> str:
     return f'lock.{lock_name}'
 
 
+def lock(
+    lock_name: str, holder: ledger.Holder, duration_sec: int, must_renew: bool = False
+) -> bytes:
+    """Return the argument of ``lock``, which takes a lock or renews it.
+
+    It answers EBUSY where the lock is somebody else's. Where it is ours already it answers EEXIST;
+    with ``must_renew`` it prolongs that, and answers ENOENT where it is not.
+    """
+    return encoding.versioned(
+        _identity(lock_name, holder.cookie)
+        + encoding.string(holder.description)
+        + _TIME.pack(duration_sec, 0)
+        + bytes([_MUST_RENEW if must_renew else 0])
+    )
+
+
 def assert_locked(lock_name: str, cookie: str) -> bytes:
     """Return the argument of ``assert_locked``, which answers EBUSY where the lock is not ours."""
-    tag = ''
-    return encoding.versioned(
+    return encoding.versioned(_identity(lock_name, cookie))
+
+
+def _identity(lock_name: str, cookie: str) -> bytes:
+    return (
         encoding.string(lock_name)
         + bytes([_EXCLUSIVE])
         + encoding.string(cookie)
-        + encoding.string(tag)
+        + encoding.string(_TAG)
     )
 
 

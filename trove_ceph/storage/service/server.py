@@ -40,6 +40,11 @@ def ledger_timeout_sec(lock_duration_sec: int) -> int:
     return max(_LEAST_LEDGER_SEC, int(lock_duration_sec * usable))
 
 
+def time_to_next(interval_sec: float, passed_sec: float) -> float:
+    """Return the seconds until a whole number of intervals will have passed."""
+    return interval_sec - passed_sec % interval_sec
+
+
 def find_pools(options: cfg.ConfigOpts.GroupAttr) -> pools.Pools:
     """Return the pools that the configuration lets the service work on.
 
@@ -101,6 +106,7 @@ class Service:
         )
         self.endpoint = endpoint.Endpoint(storage, ours, self._leases, self._jobs)
         self._ending = threading.Event()
+        self._made_at = time.monotonic()
         # Of each pool its own, so that one that does not answer holds up no other.
         self._keeping = [
             threading.Thread(target=keep, name=f'{name}-{pool}', args=[pool], daemon=True)
@@ -126,7 +132,12 @@ class Service:
         return ended
 
     def _keep_leases(self, pool: str) -> None:
-        while not self._ending.wait(self._renew_sec):
+        # All pools at the same instants: of one that died, all locks end together, and whoever sees
+        # one of them end can take the others too.
+        while True:
+            passed_sec = time.monotonic() - self._made_at
+            if self._ending.wait(time_to_next(self._renew_sec, passed_sec)):
+                return
             self._leases.renew(pool)
 
     def _keep_jobs(self, pool: str) -> None:

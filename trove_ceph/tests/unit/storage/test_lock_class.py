@@ -23,6 +23,16 @@ class LockClassTest(base.BaseTestCase):
         )
         self.assertIsNone(lock_class.read_holder(FREE))
 
+    def test_a_lock_lasts_as_long_as_asked_for(self):
+        holder = ledger.Holder('c', 'who')
+        asked = b'\x01\x00\x00\x00a\x01\x01\x00\x00\x00c\x00\x00\x00\x00\x03\x00\x00\x00who'
+        duration = b'\x3c\x00\x00\x00\x00\x00\x00\x00'
+        for must_renew, flags in ((False, b'\x00'), (True, b'\x02')):
+            self.assertEqual(
+                b'\x01\x01\x1f\x00\x00\x00' + asked + duration + flags,
+                lock_class.lock('a', holder, 60, must_renew),
+            )
+
     def test_what_is_asked(self):
         self.assertEqual(
             b'\x01\x01\x08\x00\x00\x00\x04\x00\x00\x00a@\xc3\xa4', lock_class.get_info('a@ä')

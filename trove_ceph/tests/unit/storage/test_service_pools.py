@@ -39,6 +39,15 @@ users:
 """
 
 
+class RenewalTest(base.BaseTestCase):
+    def test_all_pools_at_the_same_instants_however_long_each_takes(self):
+        for passed_sec in (0, 0.5, 3.7, 3.75, 14.9, 1000.1):
+            waits_sec = server.time_to_next(3.75, passed_sec)
+            self.assertTrue(0 < waits_sec <= 3.75, waits_sec)
+            intervals = (passed_sec + waits_sec) / 3.75
+            self.assertAlmostEqual(round(intervals), intervals)
+
+
 class CheckTest(base.BaseTestCase):
     def test_what_is_ours(self):
         OURS.check(

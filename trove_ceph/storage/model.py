@@ -3,7 +3,7 @@
 
 import dataclasses
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 MIB = 1024**2
 
@@ -161,12 +161,18 @@ class ImageFacts:
     def find_snapshot(self, name: str) -> SnapshotFacts | None:
         return next((one for one in self.snapshots if one.name == name), None)
 
-    def obstacles(self) -> str:
-        """Name what stands in the way of removing the image; empty when nothing does."""
+    def obstacles(self, cut_off: Collection[str] = ()) -> str:
+        """Name what stands in the way of removing the image; empty when nothing does.
+
+        :param cut_off: the addresses of clients that are on the blocklist
+        """
         found = {
             'children': self.children,
             'snapshots': [one.name for one in self.snapshots if not one.removed],
-            'clients': self.clients,
+            'clients': [one for one in self.clients if one not in cut_off],
+            f'on rbd_header.{self.image_id} still listed, but cut off,': [
+                one for one in self.clients if one in cut_off
+            ],
         }
         return '; '.join(
             f'{kind} {", ".join(map(str, these))}' for kind, these in found.items() if these

@@ -272,7 +272,8 @@ class CephBackend(backend.Backend):
             yield handle, context
 
     def _why_busy(self, image: model.ImageRef, error: exceptions.BusyError) -> exceptions.BusyError:
-        obstacles = self.describe(image, with_usage=False).obstacles()
+        facts = self.describe(image, with_usage=False)
+        obstacles = facts.obstacles(self.blocklisted())
         return exceptions.BusyError(f'{error}: it has {obstacles}' if obstacles else str(error))
 
 

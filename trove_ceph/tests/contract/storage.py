@@ -3,7 +3,8 @@
 
 A concrete test class inherits a contract and a test case that sets, in ``setUp``, ``storage``; the
 clients ``other`` and ``third`` of the same cluster; ``pool``, ``second_pool`` and ``data_pool``;
-and offers ``fill(pool)``, after which the pool takes no more data.
+and offers ``fill(pool)``, after which the pool takes no more data, and
+``await_dead_clients(error)``, which raises a busy error or returns when it may be over.
 """
 
 import random
@@ -66,6 +67,13 @@ class StorageContract:
 
     def remove_all(self):
         """Remove what this test made, clones first."""
+        while True:
+            try:
+                return self._remove_all()
+            except exceptions.BusyError as error:
+                self.await_dead_clients(error)
+
+    def _remove_all(self):
         pools = [self.pool, self.second_pool]
         for pool in pools:
             for trashed in self.storage.list_trash(pool):

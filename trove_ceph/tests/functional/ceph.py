@@ -170,7 +170,14 @@ class Cluster:
             code, output, message = handle.mon_command(request, b'', timeout=COMMAND_TIMEOUT_SEC)
         if code != 0:
             raise AssertionError(f'{prefix} {arguments}: {code} {message}')
-        return json.loads(output)
+        return json.loads(output) if output else None
+
+    def repeer(self, *pools):
+        """Have all placement groups of pools look again who watches their objects."""
+        for pool in self.mon_command('osd dump')['pools']:
+            if pool['pool_name'] in pools:
+                for number in range(pool['pg_num']):
+                    self.mon_command('pg repeer', pgid=f'{pool["pool"]}.{number:x}')
 
     def create_image(self, pool, name, size_mib):
         with self.pool(pool) as context:

@@ -52,7 +52,7 @@ class Deed:
     is_done: Callable[[], bool]
 
 
-class DisruptionsTest(contract.StorageContract, base.FunctionalTestCase):
+class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.FunctionalTestCase):
     pool, second_pool = POOL, OTHER_POOL
 
     def setUp(self):
@@ -62,16 +62,6 @@ class DisruptionsTest(contract.StorageContract, base.FunctionalTestCase):
         self.base = self.make_written()
         self.storage.create_snapshot(self.base.snapshot('cloned'))
         self.expected = self.content(self.base.snapshot('s'))
-
-    def remove_all(self):
-        """Remove all as soon as Ceph has forgotten the clients that were killed."""
-        deadline = time.monotonic() + TIMEOUT_SEC
-        while True:
-            try:
-                return super().remove_all()
-            except exceptions.BusyError as error:
-                self.assertLess(time.monotonic(), deadline, error)
-                time.sleep(1)
 
     def serve(self, name):
         config = self.directory / f'{name}.conf'
@@ -216,8 +206,10 @@ class DisruptionsTest(contract.StorageContract, base.FunctionalTestCase):
                 self.assertLess(time.monotonic(), deadline, deed)
                 try:
                     self.served.ask(deed.verb, **deed.arguments)
-                except PASSING:
+                except exceptions.CephUnreachableError:
                     pass
+                except exceptions.BusyError as error:
+                    self.await_dead_clients(error)
                 except exceptions.TroveCephError:
                     # Such as that it exists: the first attempt made it after all.
                     if not self._is_done(deed):

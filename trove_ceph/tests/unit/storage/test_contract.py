@@ -23,6 +23,9 @@ class FakeStorageTestCase(base.BaseTestCase):
         self.cluster = cluster.Cluster(dict.fromkeys(pools, 1024 * model.MIB), lambda: self.now)
         self.storage, self.other, self.third = (backend.FakeBackend(self.cluster) for _ in range(3))
 
+    def await_dead_clients(self, error):
+        raise error
+
     def fill(self, pool):
         self.cluster.capacities[pool] = self.storage.usage(pool).stored_bytes
 

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+
+from oslotest import base
+
+from trove_ceph.storage import model
+from trove_ceph.storage.fake import backend, cluster
+
+DEAD, ALIVE = '10.0.4.17:0/1', '10.0.4.18:0/2'
+
+
+class ObstaclesTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        storage = backend.FakeBackend(cluster.Cluster({'volumes': 64 * model.MIB}, lambda: 0.0))
+        self.image = model.ImageRef('volumes', 'image')
+        storage.create_image(self.image, model.MIB, model.ImageOptions())
+        self.facts = storage.describe(self.image)
+
+    def used_by(self, *clients):
+        return dataclasses.replace(self.facts, clients=clients).obstacles({DEAD})
+
+    def test_clients_are_told_from_what_is_left_of_them(self):
+        left = f'on rbd_header.{self.facts.image_id} still listed, but cut off, {DEAD}'
+        self.assertEqual(f'clients {ALIVE}', self.used_by(ALIVE))
+        self.assertEqual(left, self.used_by(DEAD))
+        self.assertEqual(f'clients {ALIVE}; {left}', self.used_by(DEAD, ALIVE))
+        self.assertEqual('', self.used_by())

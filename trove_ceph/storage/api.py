@@ -132,7 +132,8 @@ class StorageAPI:
     ) -> None:
         """Make a clone, in any of the service's pools, and set its limits.
 
-        Again after it was interrupted, sets the limits of the clone that is there.
+        Again after it was interrupted, it sets the limits of the clone that is there, and makes
+        anew what was not written to.
 
         :param options: how it is made; None: as its pool's tier says
         :raises AlreadyExistsError: something else has the name

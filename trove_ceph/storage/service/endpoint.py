@@ -12,7 +12,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.storage import backend, fencing, job, ledger, model, wire
-from trove_ceph.storage.service import jobs, leases, pools
+from trove_ceph.storage.service import cloning, jobs, leases, pools
 
 LOG = logging.getLogger(__name__)
 
@@ -136,13 +136,9 @@ class Endpoint:
     ) -> None:
         self._pools.check(snapshot, image, options)
         with self._changing('clone', image, job.image_lock(image)):
-            try:
-                how = self._pools.options_for(image, options)
-                self._storage.clone(snapshot, image, how)
-            except exceptions.AlreadyExistsError:
-                # An earlier attempt may have made it, and not come to the limits.
-                if self._storage.describe(image, with_usage=False).parent != snapshot:
-                    raise
+            how = self._pools.options_for(image, options)
+            cloning.clone(self._storage, snapshot, image, how)
+            # An earlier attempt may have made it, and not come to the limits.
             self._storage.set_qos(image, qos)
 
     @_verb

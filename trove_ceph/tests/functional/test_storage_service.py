@@ -9,7 +9,7 @@ import time
 
 from trove_ceph import exceptions
 from trove_ceph.storage import copying, job, model, transfer, wire
-from trove_ceph.storage.ceph import ledger
+from trove_ceph.storage.ceph import encoding, ledger, metadata
 from trove_ceph.storage.job import State
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage, storage_server
@@ -255,6 +255,39 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertTrue(is_same, 'the clone has lost data')
         # Whoever called it off still works.
         self.assertEqual(clone, one.ask('describe', image=clone, with_usage=False).image)
+
+    def test_a_clone_that_was_cut_off_is_made_anew(self):
+        one, image = self.serve('one'), self.make_written()
+        expected = self.content(image.snapshot('s'))
+        whole, blank, unknown = (self.ref(name) for name in ('whole', 'blank', 'unknown'))
+        # As librbd leaves them: the image alone, and the parent without word of its child.
+        self.make('blank')
+        self.storage.clone(image.snapshot('s'), unknown, model.ImageOptions())
+        child_id = self.storage.describe(unknown).image_id
+        self._part(image, 's', child_id)
+        self.assertEqual((), self.storage.describe(image).children)
+        self.assertEqual(image.snapshot('s'), self.storage.describe(unknown).parent)
+        for clone in (whole, blank, unknown):
+            asked = {'snapshot': image.snapshot('s'), 'image': clone, 'options': None}
+            one.ask('clone', qos=model.Qos(iops=500), **asked)
+            # Not by assertEqual, which would print both.
+            self.assertTrue(expected == self.content_now(clone), f'{clone} has not the same data')
+        children = {child.image for child in self.storage.describe(image).children}
+        self.assertEqual({whole, blank, unknown}, children)
+
+    def _part(self, parent, snapshot, child_id):
+        """Have a parent not know a clone of the same pool."""
+        facts = self.storage.describe(parent)
+        with self.cluster.pool(parent.pool) as context:
+            namespace = ''
+            child = encoding.versioned(
+                encoding.long_number(context.get_pool_id())
+                + encoding.string(namespace)
+                + encoding.string(child_id)
+            )
+            snapshot_id = encoding.long_number(facts.find_snapshot(snapshot).snapshot_id)
+            header = metadata.header_of(facts.image_id)
+            context.execute(header, 'rbd', 'child_detach', snapshot_id + child)
 
     def test_a_fence_goes_before_other_work(self):
         one, other = self.serve('one'), self.serve('other')

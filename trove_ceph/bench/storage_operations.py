@@ -21,7 +21,7 @@ from typing import Any
 
 from trove_ceph import exceptions
 from trove_ceph.bench.targets import specification
-from trove_ceph.storage import backend, copying, flow, model
+from trove_ceph.storage import backend, copying, flow, heap, model
 
 PREFIX = 'bench-'
 #: How much a change writes at once: a page of InnoDB.
@@ -330,6 +330,7 @@ def main(arguments: argparse.Namespace) -> None:
     from trove_ceph.storage.ceph import backend as ceph_backend
     from trove_ceph.storage.ceph import connection
 
+    heap.share()
     link = connection.Connection(arguments.conf, f'client.{arguments.user}')
     operations = Operations(
         ceph_backend.CephBackend(link), _print_phase, functools.partial(keep, arguments.figures)

@@ -17,6 +17,7 @@ from trove_ceph import exceptions
 from trove_ceph.conf import qos as qos_conf
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import verification as verification_conf
+from trove_ceph.storage import heap
 
 LOG = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ def main() -> int:
     """Serve until told to end; return the exit status."""
     # oslo.messaging imports eventlet, which tells so, and uses threads all the same.
     warnings.filterwarnings('ignore', message=r'\s*Eventlet is deprecated')
+    heap.share()
     try:
         return run(sys.argv[1:])
     except ModuleNotFoundError as error:

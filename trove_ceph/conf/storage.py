@@ -3,6 +3,8 @@
 
 from oslo_config import cfg
 
+from trove_ceph.storage import flow, model
+
 GROUP = cfg.OptGroup(
     'trove_ceph_storage',
     title='Storage service',
@@ -53,11 +55,12 @@ OPTS = [
     ),
     cfg.IntOpt(
         'copy_in_flight_mib',
-        default=64,
+        default=flow.IN_FLIGHT_BYTES // model.MIB,
         min=8,
         max=1024,
-        help='MiB that one copy or verification holds in memory, read and not yet written or '
-        'compared. Higher values hide the latency of slow disks.',
+        help='MiB that one copy or verification has under way, read and not yet written or '
+        'compared. Higher values hide the latency of slow disks. The process takes about three '
+        'times as much memory for each job.',
     ),
     cfg.IntOpt(
         'copy_mib_per_sec',

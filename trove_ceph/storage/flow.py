@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from trove_ceph import exceptions
 from trove_ceph.storage import model
 
-#: Enough to keep OSDs busy. With what librbd holds of it, and what malloc keeps of what was freed, a
-#: process takes about three times as much.
+#: Enough to keep OSDs busy. A process takes about three times as much, for what librbd holds of it
+#: and malloc keeps of what was freed.
 IN_FLIGHT_BYTES = 24 * model.MIB
 #: Requests are no larger, and never cross this boundary, so that each concerns one object.
 PIECE_BYTES = 4 * model.MIB

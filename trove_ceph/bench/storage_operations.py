@@ -91,6 +91,10 @@ class Operations:
         self, snapshot: model.SnapshotRef, image: model.ImageRef, since: str | None = None
     ) -> None:
         """Copy a snapshot as the storage service does; its parts are moving and verifying."""
+        # The service runs already, and is connected.
+        self._storage.describe(snapshot.of, with_usage=False)
+        self._phase('connected')
+        before_bytes = _peak_bytes()
         phases = ['copying']
 
         def note(progress: flow.Progress) -> None:
@@ -105,7 +109,7 @@ class Operations:
         self._phase(phases[-1])
         self._keep('moved_bytes', report.copied_bytes)
         self._keep('compared_bytes', report.compared_bytes)
-        self._keep('memory_bytes', _peak_bytes())
+        self._keep('memory_bytes', _peak_bytes() - before_bytes)
 
     def snapshot(self, image: model.ImageRef, count: int) -> None:
         """Make so many snapshots of an image, one after another."""

@@ -94,7 +94,7 @@ class VerbsTest(OperationsTestCase):
     def test_copy(self):
         self.operations.copy(SOURCE.snapshot('s'), COPY)
         self.operations.change(SOURCE, writes=3, overlapping=False, snapshot='t')
-        self.assertEqual(['copying', 'verifying'], self.phases)
+        self.assertEqual(['connected', 'copying', 'verifying'], self.phases)
         self.assertEqual(16 * MIB, self.figures['moved_bytes'])
         self.operations.copy(SOURCE.snapshot('t'), COPY, since='s')
         self.assertEqual(self.figures['changed_bytes'], self.figures['moved_bytes'])

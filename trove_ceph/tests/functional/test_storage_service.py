@@ -279,12 +279,8 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         """Have a parent not know a clone of the same pool."""
         facts = self.storage.describe(parent)
         with self.cluster.pool(parent.pool) as context:
-            namespace = ''
-            child = encoding.versioned(
-                encoding.long_number(context.get_pool_id())
-                + encoding.string(namespace)
-                + encoding.string(child_id)
-            )
+            pool_id = encoding.long_number(context.get_pool_id())
+            child = encoding.versioned(pool_id + encoding.string(child_id))
             snapshot_id = encoding.long_number(facts.find_snapshot(snapshot).snapshot_id)
             header = metadata.header_of(facts.image_id)
             context.execute(header, 'rbd', 'child_detach', snapshot_id + child)

@@ -8,6 +8,8 @@ it. None of that can be told from a clone that is whole and was not used yet, so
 is made anew.
 """
 
+import dataclasses
+
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
@@ -25,6 +27,7 @@ def clone(
     """Make a clone, or leave one alone that is there and was used.
 
     :raises AlreadyExistsError: something else has the name
+    :raises BusyError: it is there, was not used, and is open, perhaps at a client that died
     """
     try:
         storage.clone(snapshot, image, options)
@@ -34,11 +37,16 @@ def clone(
             if facts.parent != snapshot:
                 raise
             return
+        if facts.clients:
+            raise exceptions.BusyError(
+                f'{image}: is there, and open at {", ".join(facts.clients)}'
+            ) from None
         LOG.warning('%s: is there and was not used, so it is made anew', image)
         storage.remove(image)
         storage.clone(snapshot, image, options)
 
 
 def _is_unused(facts: model.ImageFacts, snapshot: model.SnapshotRef) -> bool:
-    has_parent = facts.parent in (None, snapshot)
-    return has_parent and not facts.used_bytes and not facts.obstacles()
+    is_of_it = facts.parent in (None, snapshot)
+    is_needed = dataclasses.replace(facts, clients=()).obstacles()
+    return is_of_it and not facts.used_bytes and not is_needed

@@ -43,10 +43,13 @@ class CloningTest(base.BaseTestCase):
         self.use()
         self.assertEqual(before.image_id, self.clone().image_id)
 
-    def test_one_that_is_in_use_stays(self):
+    def test_one_that_is_open_is_waited_for(self):
         before = self.clone()
         with self.storage.open_writer(CLONE):
-            self.assertEqual(before.image_id, self.clone().image_id)
+            (client,) = self.storage.describe(CLONE).clients
+            error = self.assertRaises(exceptions.BusyError, self.clone)
+            self.assertIn(client, str(error))
+        self.assertEqual(before, self.storage.describe(CLONE))
 
     def test_something_else_stays(self):
         self.storage.create_image(CLONE, model.MIB, OPTIONS)

@@ -137,6 +137,7 @@ class StorageAPI:
 
         :param options: how it is made; None: as its pool's tier says
         :raises AlreadyExistsError: something else has the name
+        :raises BusyError: it is there and was not used, and is open, perhaps at a client that died
         """
         self._ask('clone', snapshot=snapshot, image=image, qos=qos, options=options)
 

@@ -33,18 +33,19 @@ def connect(case, cluster, user=USER, **options):
 class DeadClients:
     """A test that kills clients of its cluster, which Ceph remembers for a while."""
 
-    waits_since = None
+    gives_up_at = repeers_at = None
 
     def await_dead_clients(self, error):
         """Give Ceph time to forget them, and see to it that it does."""
-        if self.waits_since is None:
-            self.waits_since = time.monotonic()
-        waited_sec = time.monotonic() - self.waits_since
-        self.assertLess(waited_sec, FORGOTTEN_SEC, error)
-        if waited_sec > WATCH_SEC:
+        now = time.monotonic()
+        if self.gives_up_at is None:
+            self.gives_up_at, self.repeers_at = now + FORGOTTEN_SEC, now + WATCH_SEC
+        self.assertLess(now, self.gives_up_at, error)
+        if now > self.repeers_at:
             # Who is put on the blocklist at the very moment that its watch ends may be listed as a
-            # watcher until the object is looked at anew.
+            # watcher until the object is looked at anew. That lets all watches begin anew.
             self.cluster.repeer(self.pool, self.second_pool)
+            self.repeers_at = time.monotonic() + WATCH_SEC
         time.sleep(1)
 
 

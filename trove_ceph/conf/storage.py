@@ -59,8 +59,8 @@ OPTS = [
         min=8,
         max=1024,
         help='MiB that one copy or verification has under way, read and not yet written or '
-        'compared. Higher values hide the latency of slow disks. The process takes about three '
-        'times as much memory for each job.',
+        'compared. Higher values hide the latency of slow disks. The process takes three to '
+        'six times as much memory for each job.',
     ),
     cfg.IntOpt(
         'copy_mib_per_sec',

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from trove_ceph import exceptions
 from trove_ceph.storage import model
 
-#: Enough to keep OSDs busy. A process takes about three times as much, for what librbd holds of it
+#: Enough to keep OSDs busy. A process takes three to six times as much, for what librbd holds of it
 #: and malloc keeps of what was freed.
 IN_FLIGHT_BYTES = 24 * model.MIB
 #: Requests are no larger, and never cross this boundary, so that each concerns one object.

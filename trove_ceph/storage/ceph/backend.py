@@ -273,7 +273,8 @@ class CephBackend(backend.Backend):
 
     def _why_busy(self, image: model.ImageRef, error: exceptions.BusyError) -> exceptions.BusyError:
         facts = self.describe(image, with_usage=False)
-        obstacles = facts.obstacles(self.blocklisted())
+        # Only where it matters: it is one more request, and not every key may ask.
+        obstacles = facts.obstacles(self.blocklisted() if facts.clients else ())
         return exceptions.BusyError(f'{error}: it has {obstacles}' if obstacles else str(error))
 
 

@@ -28,8 +28,6 @@ POLL_SEC = 0.5
 # An instance's answer may wait for its guest agent; it is asked less often.
 INSTANCE_POLL_SEC = 2
 
-#: Who takes backups, as the command of BENCH_BACKUPS calls Trove's own driver.
-STOCK = 'stock'
 #: A backup that is not timed.
 FIRST_BACKUP = 'bench-first'
 
@@ -89,8 +87,8 @@ class Operations:
     def choose_backups(self, instance: str, who: str, keep: str | None = None) -> None:
         """Have backups taken as a word says, and take the first one, so that all is up and running.
 
-        Where stock's agent holds several connections, its first backup leaves the server locked,
-        and so do all later ones until MySQL's restart ends those connections.
+        Stock's backup leaves the server locked where its agent holds several connections to it.
+        Who chooses it sees to it that agents are new (``BENCH_BACKUPS``).
 
         :param keep: the name of that backup; without one it is deleted
         :raises LoadFailedError: nobody can choose, or the backup failed
@@ -101,8 +99,6 @@ class Operations:
         self.backup(instance, name)
         if not keep:
             self.delete_backup(name)
-        if who == STOCK:
-            self.restart(instance)
 
     def copy(self, backup: str) -> None:
         """Have a backup copied to the vault, and wait until it is.

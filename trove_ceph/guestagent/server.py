@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The MySQL server of the instance: Trove's application object with our configuration."""
 
+import contextlib
 import os
 
 import docker
 import pymysql
 from oslo_log import log as logging
-from sqlalchemy import exc, text
+from sqlalchemy import exc
 from trove.common import cfg
 from trove.guestagent.common import configuration, operating_system
 from trove.guestagent.datastore import service as base_service
@@ -18,6 +19,8 @@ from trove_ceph.guestagent import server_config, tuning
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
+
+_PURGE_TIMEOUT_SEC = 60
 
 
 class MySqlServer(service.MySqlApp):
@@ -130,15 +133,21 @@ class MySqlServer(service.MySqlApp):
         a connected replica still reads; the log being written always stays. While a session holds
         LOCK INSTANCE FOR BACKUP the server refuses, and the work is left to the next call.
         """
-        with self.get_engine().connect() as connection:
-            logs = [(row[0], int(row[1])) for row in connection.execute(text('SHOW BINARY LOGS'))]
+        # Trove's pool keeps a connection for each that was ever needed at once, and where it has
+        # several, Trove's own backups leave the server locked.
+        with (
+            contextlib.closing(self.connect_alone(_PURGE_TIMEOUT_SEC)) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute('SHOW BINARY LOGS')
+            logs = [(row[0], int(row[1])) for row in cursor.fetchall()]
             keep = _first_to_keep([size for _, size in logs], budget_bytes)
             if keep == 0:
                 return 0
             try:
-                connection.execute(text(f"PURGE BINARY LOGS TO '{logs[keep][0]}'"))
-            except exc.OperationalError as error:
-                LOG.warning('Binary logs exceed %s bytes and stay: %s', budget_bytes, error.orig)
+                cursor.execute('PURGE BINARY LOGS TO %s', (logs[keep][0],))
+            except pymysql.OperationalError as error:
+                LOG.warning('Binary logs exceed %s bytes and stay: %s', budget_bytes, error)
                 return 0
         LOG.warning(
             'Purged %s binary logs up to %s: together they exceeded %s bytes',

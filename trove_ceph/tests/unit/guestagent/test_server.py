@@ -3,6 +3,7 @@ import urllib.parse
 from unittest import mock
 
 import fixtures
+import pymysql
 import sqlalchemy
 from oslotest import base
 from sqlalchemy import exc
@@ -52,13 +53,18 @@ class FakeConnection:
         return False
 
 
+def _refuse(statement, failing):
+    if statement.startswith(tuple(failing)):
+        raise pymysql.OperationalError(1205, 'Lock wait timeout exceeded')
+
+
 class MySqlServerTestCase(base.BaseTestCase):
     def server(self, answers=(), failing=()):
         self.connection = FakeConnection(dict(answers), failing)
         result = server.MySqlServer(mock.Mock(), mock.Mock(), lambda *_: MACHINE, 77)
-        engine = mock.Mock()
-        engine.connect.return_value = self.connection
-        result.get_engine = lambda: engine
+        self.engine = mock.Mock()
+        self.engine.connect.return_value = self.connection
+        result.get_engine = lambda: self.engine
         result._configuration_manager = mock.Mock()
         result._configuration_manager.has_system_override.return_value = False
         return result
@@ -84,21 +90,28 @@ class MySqlServerTestCase(base.BaseTestCase):
 
     def purge(self, sizes, budget, failing=()):
         rows = [(f'mysql-bin.{n:06}', size, 'No') for n, size in enumerate(sizes, 1)]
-        purged = self.server({'SHOW BINARY LOGS': rows}, failing).purge_binary_logs(budget)
-        return purged, [s for s in self.connection.statements if s.startswith('PURGE')]
+        subject = self.server()
+        cursor = mock.MagicMock()
+        cursor.fetchall.return_value = rows
+        cursor.execute.side_effect = lambda statement, *_arguments: _refuse(statement, failing)
+        connection = mock.MagicMock()
+        connection.cursor.return_value.__enter__.return_value = cursor
+        with mock.patch.object(subject, 'connect_alone', return_value=connection):
+            purged = subject.purge_binary_logs(budget)
+        connection.close.assert_called_once_with()
+        # Of Trove's pool, it would be one more of those among which stock's backup loses its lock.
+        self.engine.connect.assert_not_called()
+        statements = [call.args for call in cursor.execute.call_args_list]
+        return purged, [arguments for verb, *arguments in statements if verb.startswith('PURGE')]
 
     def test_logs_within_the_budget_stay(self):
         self.assertEqual((0, []), self.purge([10, 10, 10], 30))
 
     def test_oldest_logs_go_first(self):
-        self.assertEqual(
-            (2, ["PURGE BINARY LOGS TO 'mysql-bin.000003'"]), self.purge([10, 10, 10, 10], 25)
-        )
+        self.assertEqual((2, [[('mysql-bin.000003',)]]), self.purge([10, 10, 10, 10], 25))
 
     def test_the_log_being_written_stays(self):
-        self.assertEqual(
-            (1, ["PURGE BINARY LOGS TO 'mysql-bin.000002'"]), self.purge([10, 100], 25)
-        )
+        self.assertEqual((1, [[('mysql-bin.000002',)]]), self.purge([10, 100], 25))
         self.assertEqual((0, []), self.purge([100], 25))
         self.assertEqual((0, []), self.purge([], 25))
 

@@ -92,7 +92,7 @@ OPTS = [
     cfg.IntOpt(
         'interrupted_after_min',
         default=30,
-        min=10,
+        min=15,
         max=1440,
         help='Minutes without a sign of life after which a backup that is being taken, copied, '
         'verified or deleted is taken over by another taskmanager. Must be longer than any single '

@@ -14,6 +14,14 @@ from trove_ceph.db.transactions import retried
 _Row = tables.Backup
 #: What is forgotten when what was wanted is there.
 _NO_FAILURES = {'failures': None, 'retry_at': None}
+#: What is known of a backup that is in its pool alone.
+_NO_COPY = {
+    'vault_pool': None,
+    'vault_image': None,
+    'vault_snapshot': None,
+    'copied_at': None,
+    'copy_base_id': None,
+}
 
 
 class Copies(backup_rows.BackupRows):
@@ -80,14 +88,20 @@ class Copies(backup_rows.BackupRows):
 
     def forget_copy(self, backup_id: str) -> None:
         """Write down that there is no copy any more."""
+        self._update(backup_id, **_NO_COPY, copy_base_because=None)
+
+    def replace_copy(self, backup_id: str, because: str) -> None:
+        """Write down that a copy is no more, and another one is wanted, built on no other.
+
+        :param because: what was wrong
+        """
         self._update(
             backup_id,
-            vault_pool=None,
-            vault_image=None,
-            vault_snapshot=None,
-            copied_at=None,
-            copy_base_id=None,
-            copy_base_because=None,
+            _Row.state != str(State.DELETING),
+            **_NO_COPY,
+            copy_base_because=because,
+            copy_wanted_at=self._transactions.clock(),
+            state=sa.case((_Row.state == str(State.COPIED), str(State.TAKEN)), else_=_Row.state),
         )
 
     def note_verified(

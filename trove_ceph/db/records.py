@@ -13,6 +13,14 @@ from trove_ceph.db import backup_rows, copies, model, tables, transactions, wish
 from trove_ceph.db.model import State
 from trove_ceph.db.transactions import retried
 
+#: Of those who take backups, which those who delete them are not.
+TAKER_SUFFIX = ':taking'
+
+
+def taker(process: str) -> str:
+    """Return who takes backups in a process."""
+    return f'{process}{TAKER_SUFFIX}'
+
 
 class Records(backup_rows.BackupRows):
     """What is known of backups; for several threads and processes.
@@ -81,33 +89,49 @@ class Records(backup_rows.BackupRows):
             tables.Backup.seen_at < self._clock() - since,
         )
 
+    def with_remains(self) -> list[model.Backup]:
+        """List what could not be taken, and could not be undone at once."""
+        return self._list(
+            tables.Backup.state == str(State.FAILED), tables.Backup.snapshot.isnot(None)
+        )
+
     # Working.
 
     @retried
-    def claim(self, backup_id: str, worker: str, since: datetime.timedelta) -> bool:
+    def claim(
+        self, backup_id: str, worker: str, since: datetime.timedelta, state: State | None = None
+    ) -> bool:
         """Take over a backup that nobody has carried on with for so long.
 
+        :param state: in which it was found, and has to be still
         :returns: whether it is ours; of several that try, of one alone
         """
         now = self._clock()
+        is_as_found = sa.true() if state is None else tables.Backup.state == str(state)
         with self._transactions.writing() as session:
             done = session.connection().execute(
                 sa.update(tables.Backup)
                 .where(
                     tables.Backup.backup_id == backup_id,
+                    is_as_found,
                     sa.or_(tables.Backup.worker.is_(None), tables.Backup.seen_at < now - since),
                 )
                 .values(worker=worker, seen_at=now)
             )
             return bool(done.rowcount)
 
-    def beat(self, backup_id: str, worker: str) -> None:
-        """Show that it is being carried on with; nothing if it is somebody else's."""
-        self._update(backup_id, tables.Backup.worker == worker, seen_at=self._clock())
+    def beat(self, backup_id: str, worker: str, state: State) -> bool:
+        """Show that it is being carried on with.
 
-    def release(self, backup_id: str) -> None:
-        """Let whoever asks next carry on; nothing if it is forgotten."""
-        self._update(backup_id, worker=None)
+        :returns: whether it may be: it is still this worker's, and in this state
+        """
+        row = tables.Backup
+        is_ours = row.worker == worker, row.state == str(state)
+        return self._update(backup_id, *is_ours, seen_at=self._clock())
+
+    def release(self, backup_id: str, worker: str) -> None:
+        """Let whoever asks next carry on; nothing if it is somebody else's."""
+        self._update(backup_id, tables.Backup.worker == worker, worker=None)
 
     # Taking.
 
@@ -119,10 +143,16 @@ class Records(backup_rows.BackupRows):
         project_id: str,
         worker: str,
         parent_id: str | None = None,
+        quiesce: str | None = None,
+        copy: bool = False,
+        verify: bool = False,
     ) -> None:
         """Begin to take a backup, or carry on with it: then what is known of it stays.
 
         :param parent_id: None where Trove does not say, or not any more
+        :param quiesce: how the server is to be held, unlike what is configured
+        :param copy: a copy of it in the vault is wanted
+        :param verify: its verification is wanted
         """
         now = self._clock()
         with self._transactions.writing() as session:
@@ -133,7 +163,10 @@ class Records(backup_rows.BackupRows):
             values = {'instance_id': instance_id, 'project_id': project_id, 'worker': worker}
             times = {'seen_at': now, 'updated_at': now}
             known = {'parent_id': parent_id} if parent_id else {}
+            if quiesce is not None:
+                known['quiesce_wanted'] = str(quiesce)
             row.set(values | times | known | {'state': str(State.TAKING), 'error': None})
+            row.want(now, copy=copy, verify=verify)
 
     @retried
     def note_never_begun(
@@ -162,10 +195,6 @@ class Records(backup_rows.BackupRows):
                 session.rollback()
                 return False
         return True
-
-    def want_level(self, backup_id: str, level: str) -> None:
-        """Write down how the server is to be held, unlike what is configured."""
-        self._update(backup_id, quiesce_wanted=str(level))
 
     def note_place(self, backup_id: str, place: Any, volume_id: str, size_bytes: int) -> None:
         """Write down where its snapshot will be, before it is made.
@@ -241,31 +270,44 @@ class Records(backup_rows.BackupRows):
             if row is None or row.state != State.TAKING:
                 return
             row.set(values | {'state': str(State.TAKEN), 'worker': None, 'updated_at': now})
-            if copy:
-                row.copy_wanted_at = row.copy_wanted_at or now
-            if verify:
-                row.verify_wanted_at = row.verify_wanted_at or now
+            row.want(now, copy=copy, verify=verify)
 
-    def note_failed(self, backup_id: str, error: str) -> None:
-        """Write down why there is no backup; nothing of one that is being deleted."""
-        is_not_deleted = tables.Backup.state != str(State.DELETING)
-        self._update(backup_id, is_not_deleted, state=str(State.FAILED), error=error, worker=None)
+    def note_failed(self, backup_id: str, worker: str, error: str) -> bool:
+        """Write down why there is no backup.
+
+        :returns: whether it was this worker who took it; otherwise nothing is written down
+        """
+        row = tables.Backup
+        is_ours = row.worker == worker, row.state == str(State.TAKING)
+        return self._update(backup_id, *is_ours, state=str(State.FAILED), error=error, worker=None)
+
+    def forget_place(self, backup_id: str) -> None:
+        """Write down that nothing is left of one that could not be taken."""
+        self._update(backup_id, snapshot=None, cinder_snapshot_id=None)
 
     # Deleting.
 
     @retried
-    def begin_deleting(self, backup_id: str, worker: str, since: datetime.timedelta) -> bool:
+    def begin_deleting(
+        self,
+        backup_id: str,
+        worker: str,
+        since: datetime.timedelta,
+        since_taking: datetime.timedelta,
+    ) -> bool:
         """Begin to delete a backup, or carry on with it: nobody begins anything with it any more.
 
         :param since: whoever copies or verifies it, and was not seen for so long, does so no more
+        :param since_taking: whoever takes it, likewise
         :returns: whether nobody does; otherwise it is to be asked for again, until they let go
         """
         row, now = tables.Backup, self._clock()
         this = sa.update(row).where(row.backup_id == backup_id)
+        is_taken = row.worker.endswith(TAKER_SUFFIX)
         is_free = sa.or_(
             row.worker.is_(None),
-            sa.not_(row.worker.endswith(wishes.WORKER_SUFFIX)),
-            row.seen_at <= now - since,
+            sa.not_(sa.or_(is_taken, row.worker.endswith(wishes.WORKER_SUFFIX))),
+            row.seen_at <= sa.case((is_taken, now - since_taking), else_=now - since),
         )
         with self._transactions.writing() as session:
             session.execute(this.values(state=str(State.DELETING), error=None, updated_at=now))
@@ -277,10 +319,11 @@ class Records(backup_rows.BackupRows):
     def note_not_deleted(self, backup_id: str, error: str) -> None:
         """Write down why it could not be deleted; it is tried again.
 
-        Whoever copies or verifies it still has to let go by himself.
+        Whoever takes, copies or verifies it still has to let go by himself.
         """
         worker = tables.Backup.worker
-        left = sa.case((worker.endswith(wishes.WORKER_SUFFIX), worker), else_=None)
+        others = sa.or_(worker.endswith(TAKER_SUFFIX), worker.endswith(wishes.WORKER_SUFFIX))
+        left = sa.case((others, worker), else_=None)
         self._update(backup_id, error=error, worker=left)
 
     @retried

@@ -2,6 +2,7 @@
 """The tables, as SQLAlchemy knows them; :mod:`migration` makes them."""
 
 import dataclasses
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,6 +84,13 @@ class Backup(Base):
         """Write several columns."""
         for name, value in values.items():
             setattr(self, name, value)
+
+    def want(self, now: datetime.datetime, *, copy: bool, verify: bool) -> None:
+        """Want what is asked for, unless it is wanted already."""
+        if copy:
+            self.copy_wanted_at = self.copy_wanted_at or now
+        if verify:
+            self.verify_wanted_at = self.verify_wanted_at or now
 
     def as_model(self) -> model.Backup:
         """Return what it says, for those who know no database."""

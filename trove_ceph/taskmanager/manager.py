@@ -27,6 +27,7 @@ from trove_ceph.strategies.backup import (
     resuming,
     taking,
 )
+from trove_ceph.strategies.backup import model as backup_model
 from trove_ceph.strategies.policies import running
 from trove_ceph.strategies.restore import independence, planning, restoring
 from trove_ceph.strategies.restore import model as restore_model
@@ -60,7 +61,9 @@ class Manager(manager.Manager):
             functools.partial(making.make_tools, CONF, self.admin_context)
         )
         self._policy_tools = functools.cache(lambda: making.make_policy_tools(CONF, self._tools()))
+        # Nothing that takes long may keep policies waiting, which are next in the same loop.
         self._threads = fulfilling.Threads(CONF.trove_ceph_backup.jobs_at_once)
+        self._resuming = fulfilling.Threads(CONF.trove_ceph_backup.jobs_at_once)
 
     def create_instance(self, context, instance_id, **asked):
         """Make an instance; from a backup of ours in a time that does not depend on its size."""
@@ -109,7 +112,7 @@ class Manager(manager.Manager):
         found = trove_tables.TroveTables().find_instance(instance_id)
         if found is None or found.volume_id is None or not self._is_ours(instance_id):
             if found is not None and found.volume_id is None:
-                self._clean_up_restore(instance_id)
+                self._clean_up_restore(found)
             super().delete_instance(context, instance_id)
             return
         with notification.EndNotification(context):
@@ -128,7 +131,7 @@ class Manager(manager.Manager):
         Those of which nobody was told are given up.
         """
         giving_up.give_up(self._tools(), giving_up.PATIENCE)
-        resuming.carry_on(self._tools(), self._interrupted_after)
+        resuming.carry_on(self._tools(), self._interrupted_after, self._resuming)
 
     # The API asks for this one and for the policies' as well (nudging).
     @periodic_task.periodic_task(spacing=_WISHES_SPACING_SEC)
@@ -171,11 +174,11 @@ class Manager(manager.Manager):
             restoring.restore(self._tools(), wanted, plan)
         return True
 
-    def _clean_up_restore(self, instance_id: str) -> None:
+    def _clean_up_restore(self, instance: backup_model.Instance) -> None:
         try:
-            restoring.clean_up(self._tools(), instance_id)
+            restoring.clean_up(self._tools(), instance)
         except exceptions.TroveCephError as error:
-            LOG.warning('What may be left of instance %s in Ceph: %s', instance_id, error)
+            LOG.warning('What may be left of instance %s in Ceph: %s', instance.id, error)
 
     def _is_ours(self, instance_id: str) -> bool:
         """Tell whether an instance's volume is one of the tiers'.

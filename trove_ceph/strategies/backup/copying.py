@@ -98,14 +98,17 @@ class Copying:
 
     def _copy(self) -> None:
         record = self._records.get(self._backup_id)
-        if record.copied_at is not None:
+        if record.copied_at is not None or record.copy_wanted_at is None:
             return
         assert record.place is not None and record.copy is not None
         base = self._records.get(record.copy_base_id) if record.copy_base_id else None
         since = base.place.name if base and base.place else None
         work = job.Copy(record.place, record.copy.of, since)
         try:
-            self._report = jobs.run(self._tools, self._backup_id, 'copy', work)
+            # Each wish is fulfilled by a job of its own: of what was removed since, an earlier one
+            # would say that it is there.
+            name = f'copy.{record.copy_wanted_at:%Y%m%dT%H%M%S}'
+            self._report = jobs.run(self._tools, self._backup_id, name, work)
         except (exceptions.NoSpaceError, exceptions.AlreadyExistsError) as error:
             self._give_up(record.copy, error)
             raise
@@ -147,6 +150,9 @@ def _plan(tools: Tools, record: model.Backup) -> Plan:
         if record.copy.name in complete or (record.copy_base_id is None and not complete):
             base = tools.records.find(record.copy_base_id) if record.copy_base_id else None
             return Plan(record.copy.of, base, record.copy_base_because)
+    if record.copy is None and record.copy_base_because:
+        # Nothing that lies beside a copy that was damaged.
+        return Plan(vault.place_for_first(tools, record, pool), None, record.copy_base_because)
     because = None
     others = [
         one

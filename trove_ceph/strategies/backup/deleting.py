@@ -23,6 +23,8 @@ _CANCEL_TIMEOUT_SEC = 60
 _POLL_SEC = 0.5
 #: After which a worker that was to be seen every few seconds has died.
 _SILENCE = datetime.timedelta(seconds=60)
+#: The same of one that was to be seen at each step of taking a backup, none of which takes longer.
+_TAKER_SILENCE = datetime.timedelta(minutes=15)
 
 
 def delete(tools: Tools, backup_id: str) -> None:
@@ -36,7 +38,7 @@ def delete(tools: Tools, backup_id: str) -> None:
             f'deletion of backup {backup_id}',
             Deleting(tools, backup_id).steps(),
             None,
-            note=lambda *_: tools.records.beat(backup_id, tools.worker),
+            note=lambda *_: tools.records.beat(backup_id, tools.worker, model.State.DELETING),
         )
     except Exception as error:
         _note(tools, backup_id, error)
@@ -85,7 +87,9 @@ class Deleting:
 
     def _is_left_alone(self) -> bool:
         """Have nobody begin anything with it; tell whether nobody who has is still at it."""
-        return self._records.begin_deleting(self._backup_id, self._tools.worker, _SILENCE)
+        return self._records.begin_deleting(
+            self._backup_id, self._tools.worker, _SILENCE, _TAKER_SILENCE
+        )
 
     def _stop_jobs(self) -> None:
         deadline = self._tools.clock() + _CANCEL_TIMEOUT_SEC

@@ -23,8 +23,6 @@ from trove_ceph.strategies.backup.tools import Tools
 
 LOG = logging.getLogger(__name__)
 
-_PURGE_TIMEOUT_SEC = 600
-
 
 def reclaim(tools: Tools) -> None:
     """Give back all that nothing needs any more; for several processes at once."""
@@ -34,7 +32,7 @@ def reclaim(tools: Tools) -> None:
 
 
 def purge_trashed(tools: Tools) -> None:
-    """Delete for good what lies in the trash and nothing reads from any more."""
+    """Have deleted for good what lies in the trash and nothing reads from; returns soon."""
     for image in tools.records.trashed_images():
         try:
             _purge(tools, image)
@@ -54,10 +52,23 @@ def reclaim_volume(tools: Tools, volume_id: str) -> bool:
     try:
         if reason := _find_need(tools, kept):
             LOG.info('%s stays: %s', subject, reason)
-        else:
-            steps.run(subject, VolumeReclaiming(tools, volume_id).steps(), None)
+            return True
     except Exception as error:
         LOG.warning('%s stays for now: %s', subject, error)
+        return False
+    return delete_volume(tools, volume_id)
+
+
+def delete_volume(tools: Tools, volume_id: str) -> bool:
+    """Delete a volume that is kept, and that nothing needs.
+
+    :returns: False where another attempt may do what this one could not
+    """
+    subject = f'deletion of volume {volume_id}'
+    try:
+        steps.run(subject, VolumeReclaiming(tools, volume_id).steps(), None)
+    except Exception as error:
+        LOG.warning('%s failed for now: %s', subject, error)
         return False
     return True
 
@@ -147,11 +158,12 @@ def _purge(tools: Tools, image: model.TrashedImage) -> None:
             if trashed.children:
                 LOG.info('%s stays: %s read from it', image, ', '.join(map(str, trashed.children)))
                 return
-            tools.storage.run(
-                f'purge.{image.image_id}',
-                job.Purge(image.pool, image.image_id),
-                _PURGE_TIMEOUT_SEC,
+            found = tools.storage.start(
+                f'purge.{image.image_id}', job.Purge(image.pool, image.image_id)
             )
+            if found.state is not job.State.DONE:
+                # Whoever looks next finds it gone.
+                return
     if _is_there(tools, image):
         # Somebody is just about to move it there.
         return

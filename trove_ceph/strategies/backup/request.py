@@ -5,7 +5,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from trove_ceph.db import records
 from trove_ceph.strategies.backup.model import Level
 
 
@@ -36,15 +35,3 @@ class Request:
             bool(document.get('copy')),
             bool(document.get('verify')),
         )
-
-    def note(self, kept: records.Records, backup_id: str) -> None:
-        """Write it down, where it is found when the backup is carried on with.
-
-        :param backup_id: of a backup that was begun
-        """
-        if self.quiesce is not None:
-            kept.want_level(backup_id, self.quiesce)
-        if self.copy:
-            kept.wishes.want_copy(backup_id)
-        if self.verify:
-            kept.wishes.want_verification(backup_id)

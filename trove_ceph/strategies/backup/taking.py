@@ -8,7 +8,7 @@ is kept, since what was true when it was made cannot be made true later.
 Once Trove shows the backup as complete nothing of it is undone, by whomever and whatever fails.
 """
 
-import contextlib
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +18,7 @@ from oslo_utils import units
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import model as cinder_model
 from trove_ceph.cinder import snapshots
+from trove_ceph.db import records
 from trove_ceph.db.model import State
 from trove_ceph.storage import model as storage_model
 from trove_ceph.storage import names
@@ -31,6 +32,8 @@ LOG = logging.getLogger(__name__)
 def take(tools: Tools, backup_id: str, asked: request.Request | None = None) -> None:
     """Take a backup that Trove knows of, or carry on with it; tenants see how it ended.
 
+    One that is deleted meanwhile, or was taken over by somebody else, is left to those.
+
     :param asked: what was asked for with it; of one that is carried on with it is in the record
     :raises TroveCephError: it failed; nothing is left of it but the reason, in its record. One that
         is shown already is left as it is, and carried on with
@@ -41,24 +44,44 @@ def take(tools: Tools, backup_id: str, asked: request.Request | None = None) -> 
             f'backup {backup_id}',
             taking.steps(),
             None,
-            note=lambda *_: tools.records.beat(backup_id, tools.worker),
+            note=lambda _name, number, _count: taking.show_life(number),
         )
+    except _LostError as error:
+        LOG.info('%s', error)
+        tools.records.release(backup_id, worker(tools))
     except Exception as error:
         if taking.may_be_shown:
             LOG.warning('Backup %s may be shown already: %s', backup_id, error)
-            tools.records.release(backup_id)
+            tools.records.release(backup_id, worker(tools))
         else:
-            fail(tools, backup_id, error)
+            _fail(tools, backup_id, error)
         raise
 
 
-def fail(tools: Tools, backup_id: str, error: Exception) -> None:
-    """Write down why a backup could not be taken."""
+def worker(tools: Tools) -> str:
+    """Return who takes backups, whom those who delete them wait for."""
+    return records.taker(tools.worker)
+
+
+class _LostError(exceptions.LockLostError):
+    """What is being taken is somebody else's now."""
+
+
+def _fail(tools: Tools, backup_id: str, error: Exception) -> None:
     try:
-        tools.records.note_failed(backup_id, reasons.plain(error))
-        tools.trove.fail_backup(backup_id)
+        is_ours = tools.records.note_failed(backup_id, worker(tools), reasons.plain(error))
+        if is_ours or tools.records.find(backup_id) is None:
+            tools.trove.fail_backup(backup_id)
+        else:
+            tools.records.release(backup_id, worker(tools))
     except Exception:
         LOG.exception('Backup %s failed, which could not be written down', backup_id)
+
+
+def clear(tools: Tools, backup_id: str) -> None:
+    """Have nothing be there of a backup that could not be taken; harmless when repeated."""
+    remove_snapshot(tools, backup_id)
+    tools.records.forget_place(backup_id)
 
 
 def remove_snapshot(tools: Tools, backup_id: str) -> None:
@@ -107,6 +130,7 @@ class Taking:
         self._asked = asked or request.Request()
         self._began = tools.clock()
         self._backup_id = backup_id
+        self._is_carried_on = False
         self._wanted: model.TroveBackup
         self._instance: model.Instance
         self._image: storage_model.ImageRef
@@ -143,15 +167,34 @@ class Taking:
         if record is not None and record.state is State.FAILED:
             raise self._refuse(f'was given up: {record.error}')
         self._wanted = found
+        self._is_carried_on = record is not None
+        # What is asked for with it at once: nobody else will know.
         self._records.begin_taking(
-            found.id, found.instance_id, found.project_id, self._tools.worker, found.parent_id
+            found.id,
+            found.instance_id,
+            found.project_id,
+            worker(self._tools),
+            found.parent_id,
+            **dataclasses.asdict(self._asked),
         )
-        self._asked.note(self._records, found.id)
         self._tools.trove.begin_backup(found.id)
 
+    def show_life(self, number: int) -> None:
+        """Show before each step that it is being taken.
+
+        :param number: of the step, whose first one writes down by whom
+        :raises LockLostError: it is not to be taken any more, or by somebody else
+        """
+        if number > 1 and not self._is_ours():
+            raise _LostError(f'backup {self._backup_id}: is not ours any more, and left as it is')
+
+    def _is_ours(self) -> bool:
+        return self._records.beat(self._backup_id, worker(self._tools), State.TAKING)
+
     def _undo(self) -> None:
-        if not self._is_shown():
-            remove_snapshot(self._tools, self._backup_id)
+        # Whoever has taken it over works on the same snapshot.
+        if self._is_ours() and not self._is_shown():
+            clear(self._tools, self._backup_id)
 
     def _is_shown(self) -> bool:
         self.may_be_shown = True
@@ -235,9 +278,9 @@ class Taking:
         return Level(wanted) if wanted else self._tools.policy.level_of(self._instance)
 
     def _take(self) -> None:
-        if not self._is_proved():
-            with contextlib.suppress(exceptions.NotFoundError):
-                self._tools.storage.remove_snapshot(self._image.snapshot(self._name))
+        if self._is_carried_on and not self._is_proved():
+            # Cinder may have it already, from one whose undoing was cut off.
+            remove_snapshot(self._tools, self._backup_id)
         self._make_missing(None)
 
     def _make(self) -> None:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verifying a backup: a real server is started from a clone of it, and asked.
 
-What it finds is told of the backup, whose copy in the vault holds byte for byte what its snapshot
-does. A backup that was found damaged is called sound again only by a verification of all of it.
+Of one that is in the vault the copy is looked at, which held byte for byte what its snapshot does
+when it was made. Where that is damaged and the snapshot is not, the backup is sound: the copy is
+removed, and made again, whole and elsewhere. A backup that was found damaged is called sound again
+only by a verification of all of it.
 """
 
 import dataclasses
@@ -14,7 +16,8 @@ from trove_ceph import exceptions, steps
 from trove_ceph.db import model
 from trove_ceph.db.model import State
 from trove_ceph.storage import job
-from trove_ceph.strategies.backup import jobs
+from trove_ceph.storage import model as storage_model
+from trove_ceph.strategies.backup import jobs, vault
 from trove_ceph.strategies.backup.tools import Tools
 from trove_ceph.verification import model as verification
 
@@ -39,12 +42,15 @@ class Verifying:
         self._records = tools.records
         self._backup_id = backup_id
         self._found: verification.Inspection | None = None
+        # Of a copy: what was found, and why it cannot stay, where the snapshot was looked at.
+        self._of_copy: verification.Inspection | None = None
+        self._fault: str | None = None
 
     def steps(self) -> list[steps.Step[Any]]:
         """Return the steps, which take no notice of their context; the clone is the service's."""
         return [
             steps.Step('check the backup', lambda _: self._check()),
-            steps.Step('inspect', lambda _: self._inspect()),
+            steps.Step('inspect', lambda _: self._inspect_places()),
             steps.Step('write down what was found', lambda _: self._note(), commits=True),
         ]
 
@@ -55,17 +61,40 @@ class Verifying:
                 f'backup {self._backup_id}: is {record.state}, and not verified'
             )
 
-    def _inspect(self) -> None:
+    def _inspect_places(self) -> None:
         record = self._records.get(self._backup_id)
         if record.verify_wanted_at is None:
             return
+        assert record.place is not None
+        if record.copied_at is None or record.copy is None:
+            self._found = self._inspect(record, record.place)
+            return
+        if not self._is_there(record.place):
+            self._found = self._inspect(record, record.copy)
+            return
+        if not self._is_there(record.copy):
+            self._fault = 'it is not there any more'
+        else:
+            found = self._inspect(record, record.copy)
+            if not _is_damaged(found):
+                self._found = found
+                return
+            self._of_copy, self._fault = found, f'it was damaged: {_text(found)}'
+        self._found = self._inspect(record, record.place)
+
+    def _is_there(self, snapshot: storage_model.SnapshotRef) -> bool:
+        facts = vault.find_facts(self._tools, snapshot.of)
+        found = facts.find_snapshot(snapshot.name) if facts else None
+        return found is not None and not found.removed
+
+    def _inspect(
+        self, record: model.Backup, place: storage_model.SnapshotRef
+    ) -> verification.Inspection:
         backup = self._tools.trove.find_backup(self._backup_id)
         if backup is None or not backup.version:
             raise exceptions.InvalidBackupError(
                 f'backup {self._backup_id}: its version of the datastore is not known any more'
             )
-        place = record.copy if record.copied_at else record.place
-        assert place is not None
         is_known = record.gtid_executed is not None
         work = job.Inspect(
             place,
@@ -77,16 +106,19 @@ class Verifying:
         )
         # Each wish is fulfilled by a job of its own, whoever carries on with it.
         name = f'verify.{record.verify_wanted_at:%Y%m%dT%H%M%S}'
-        self._found = jobs.run(self._tools, self._backup_id, name, work)
+        return jobs.run(self._tools, self._backup_id, name, work)
 
     def _note(self) -> None:
         found = self._found
         record = self._records.find(self._backup_id)
         if found is None or record is None:
             return
-        document = _document(record, found)
+        is_of_copy = record.copied_at is not None and self._fault is None
+        document = _document(record, found, is_of_copy, self._of_copy)
         took_sec = sum(found.seconds.values())
         subject = f'Backup {self._backup_id} of instance {record.instance_id}'
+        if self._fault and not _is_damaged(found):
+            self._replace_copy(record, self._fault)
         if found.ok:
             LOG.info('%s: %s', subject, found)
             self._records.copies.note_verified(
@@ -104,16 +136,37 @@ class Verifying:
             LOG.error('%s does not restore: %s', subject, error)
             self._records.copies.note_damaged(self._backup_id, document, took_sec, error)
 
+    def _replace_copy(self, record: model.Backup, reason: str) -> None:
+        """Have the copy be made again; nothing of what lies beside it may be built upon."""
+        assert record.copy is not None
+        LOG.error('The copy of backup %s is made again, since %s', self._backup_id, reason)
+        vault.remove(self._tools, self._backup_id, record.copy)
+        self._records.copies.replace_copy(self._backup_id, reason)
+
+
+def _is_damaged(found: verification.Inspection) -> bool:
+    return not found.ok and found.verdict != verification.UNFINISHED
+
 
 def _text(found: verification.Inspection) -> str:
     return f'{found.verdict}: {"; ".join(found.reasons) or "no reason was given"}'
 
 
-def _document(record: model.Backup, found: verification.Inspection) -> dict[str, Any]:
+def _document(
+    record: model.Backup,
+    found: verification.Inspection,
+    is_of_copy: bool,
+    of_copy: verification.Inspection | None,
+) -> dict[str, Any]:
     """Return what is told of a verification; what an earlier one found to be wrong stays in it."""
-    document = dataclasses.asdict(found)
-    document['reasons'] = list(found.reasons)
-    document['of'] = 'copy' if record.copied_at else 'snapshot'
+    document = _plain(found)
+    document['of'] = 'copy' if is_of_copy else 'snapshot'
+    if of_copy is not None:
+        document['copy'] = _plain(of_copy)
     if record.state is State.DAMAGED and record.verification:
         document['before'] = dict(record.verification)
     return document
+
+
+def _plain(found: verification.Inspection) -> dict[str, Any]:
+    return dataclasses.asdict(found) | {'reasons': list(found.reasons)}

@@ -4,6 +4,7 @@
 from trove_ceph import exceptions
 from trove_ceph.cinder import model as cinder_model
 from trove_ceph.db import model as db_model
+from trove_ceph.storage import copying
 from trove_ceph.storage import model as storage_model
 from trove_ceph.strategies.backup.tools import Tools
 from trove_ceph.strategies.restore.model import Plan, Wanted
@@ -97,9 +98,12 @@ def _find_source(
             problems.append(f'{place}: {error}')
             continue
         found = facts.find_snapshot(place.name)
-        if found is not None and not found.removed:
+        if found is None or found.removed:
+            problems.append(f'{place}: is gone')
+        elif place == record.copy and place.name not in copying.complete_copies(facts):
+            problems.append(f'{place}: is not complete')
+        else:
             return place
-        problems.append(f'{place}: is gone')
     raise exceptions.InvalidBackupError(
         f'backup {record.backup_id}: is in no place: {"; ".join(problems) or "none is known"}'
     )

@@ -13,8 +13,10 @@ from trove_ceph.cinder import model as cinder_model
 from trove_ceph.cinder import volumes
 from trove_ceph.storage import model as storage_model
 from trove_ceph.storage import names
+from trove_ceph.strategies.backup import model as backup_model
 from trove_ceph.strategies.backup import reclaiming
 from trove_ceph.strategies.backup.tools import Tools
+from trove_ceph.strategies.restore import independence
 from trove_ceph.strategies.restore.model import Plan, Wanted
 
 
@@ -26,10 +28,21 @@ def restore(tools: Tools, wanted: Wanted, plan: Plan) -> None:
     steps.run(str(wanted), Restoring(tools, wanted, plan).steps(), None)
 
 
-def clean_up(tools: Tools, instance_id: str) -> None:
-    """Remove what an interrupted restore left in Ceph, before it was a volume; often nothing."""
+def clean_up(tools: Tools, instance: backup_model.Instance) -> None:
+    """Remove what an interrupted restore left of an instance that has no volume; often nothing.
+
+    What cannot be removed now is once the instance is deleted.
+    """
+    for volume in tools.cinder.find_volumes(instance.id):
+        if volume.project_id != tools.cinder.project_id:
+            # Tenants may write down what they like about theirs.
+            continue
+        # Cinder itself could not delete one that still reads from the vault.
+        tools.records.keep_volume(volume.id, instance.id, instance.project_id)
+        independence.stop(tools, volume.id)
+        reclaiming.delete_volume(tools, volume.id)
     for pool in {backend.pool for backend in tools.cinder.list_backends()}:
-        _remove(tools, _image(pool, instance_id))
+        _remove(tools, _image(pool, instance.id))
 
 
 class Restoring:

@@ -88,7 +88,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         self.records.begin_taking(backup_id, self.instance, 'project', 'one')
         self.records.note_place(backup_id, place, 'volume', 32 * MIB)
         self.records.note_taken(backup_id, place.name, 'cinder', 1.0, copy=True)
-        self.records.release(backup_id)
+        self.records.release(backup_id, 'one')
         self.backups.append(backup_id)
         return backup_id
 

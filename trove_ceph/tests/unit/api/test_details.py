@@ -162,7 +162,7 @@ class DetailsTest(base.BaseTestCase):
     def test_what_cannot_be_copied_or_verified(self):
         taking = self.world.add_backup(self.instance, 'taking')
         failed = self.world.add_backup(self.instance, 'taking')
-        self.world.records.note_failed(failed.id, 'the guest agent is down')
+        self.world.records.note_failed(failed.id, 'worker', 'the guest agent is down')
         foreign = self.world.add_backup(self.instance)
         damaged = self.world.add_backup(self.instance, 'taken')
         self.world.records.copies.note_damaged(damaged.id, {}, 1.0, 'corrupt')

@@ -59,7 +59,7 @@ class RecordsTest(base.BaseTestCase):
     def test_carrying_on_keeps_what_is_known(self):
         self.begin('b', parent_id='p')
         self.records.note_snapshot('b', 1024, None)
-        self.records.note_failed('b', 'why')
+        self.records.note_failed('b', 'worker', 'why')
         self.records.begin_taking('b', INSTANCE, PROJECT, 'other')
         found = self.records.get('b')
         self.assertEqual(
@@ -88,20 +88,48 @@ class RecordsTest(base.BaseTestCase):
         self.assertFalse(self.records.claim('b', 'three', LONG))
         self.assertEqual([], self.records.interrupted(LONG))
         self.now += LONG
-        self.records.beat('b', 'another')
+        taking = model.State.TAKING
+        self.assertFalse(self.records.beat('b', 'another', taking))
         self.assertEqual(['b'], [one.backup_id for one in self.records.interrupted(LONG / 2)])
-        self.records.beat('b', 'two')
+        self.assertFalse(self.records.beat('b', 'two', model.State.DELETING))
+        self.assertTrue(self.records.beat('b', 'two', taking))
         self.now += LONG
         self.assertFalse(self.records.claim('b', 'three', LONG))
-        self.records.release('b')
-        self.assertTrue(self.records.claim('b', 'three', LONG))
+        self.records.release('b', 'another')
+        self.assertFalse(self.records.claim('b', 'three', LONG))
+        self.records.release('b', 'two')
+        self.assertFalse(self.records.claim('b', 'three', LONG, model.State.DELETING))
+        self.assertTrue(self.records.claim('b', 'three', LONG, taking))
+        self.assertFalse(self.records.note_failed('b', 'two', 'why'))
+        self.assertEqual((taking, None), (self.records.get('b').state, self.records.get('b').error))
+
+    def test_what_is_left_of_one_that_failed(self):
+        self.begin('b')
+        self.assertEqual([], self.records.with_remains())
+        self.assertTrue(self.records.note_failed('b', 'worker', 'why'))
+        self.assertEqual(['b'], [one.backup_id for one in self.records.with_remains()])
+        self.records.forget_place('b')
+        self.assertEqual([], self.records.with_remains())
+        self.assertIsNone(self.records.get('b').place)
+
+    def test_copy_that_is_replaced(self):
+        self.begin('b')
+        self.records.note_taken('b', 'snapshot-c', 'c', 1.0)
+        self.records.copies.begin_copying('b', storage_model.SnapshotRef('vault', 'i', 's'), 'a')
+        self.records.copies.note_copied('b', 4096, 2.5)
+        self.records.copies.replace_copy('b', 'it was damaged')
+        found = self.records.get('b')
+        self.assertEqual(model.State.TAKEN, found.state)
+        self.assertEqual((None, None, None), (found.copy, found.copied_at, found.copy_base_id))
+        self.assertEqual('it was damaged', found.copy_base_because)
+        self.assertIsNotNone(found.copy_wanted_at)
 
     def test_what_is_complete_is_not_carried_on_with(self):
         self.begin('b')
         self.records.note_taken('b', 'snapshot-c', 'c', 1.0)
         self.now += LONG + LONG
         self.assertEqual([], self.records.interrupted(LONG))
-        self.records.begin_deleting('b', 'one', LONG)
+        self.records.begin_deleting('b', 'one', LONG, LONG)
         self.now += LONG + LONG
         self.assertEqual(['b'], [one.backup_id for one in self.records.interrupted(LONG)])
 

@@ -27,7 +27,7 @@ class WishesTest(base.BaseTestCase):
         self.now += MINUTE
         self.records.begin_taking(backup_id, 'instance', 'project', 'taker')
         self.records.note_taken(backup_id, 's', 'c', 1.0, **wanted)
-        self.records.release(backup_id)
+        self.records.release(backup_id, 'taker')
 
     def due(self):
         return [one.backup_id for one in self.wishes.due(LONG)]
@@ -95,7 +95,7 @@ class WishesTest(base.BaseTestCase):
         self.take('a', copy=True)
         worker = wishes.worker('one')
         self.records.claim('a', worker, LONG)
-        self.assertFalse(self.records.begin_deleting('a', 'two', MINUTE))
+        self.assertFalse(self.records.begin_deleting('a', 'two', MINUTE, LONG))
         found = self.records.get('a')
         self.assertEqual((State.DELETING, worker), (found.state, found.worker))
         # That one finds it out, and begins nothing any more.
@@ -105,18 +105,36 @@ class WishesTest(base.BaseTestCase):
         self.assertIn('being deleted', str(error))
         self.assertIsNone(self.records.get('a').copy)
         self.now += 2 * MINUTE
-        self.assertTrue(self.records.begin_deleting('a', 'two', MINUTE))
+        self.assertTrue(self.records.begin_deleting('a', 'two', MINUTE, LONG))
         self.assertEqual('two', self.records.get('a').worker)
         # Of those who delete it, who comes last has it.
-        self.assertTrue(self.records.begin_deleting('a', 'three', MINUTE))
+        self.assertTrue(self.records.begin_deleting('a', 'three', MINUTE, LONG))
+
+    def test_deletion_takes_no_backup_from_who_takes_it(self):
+        """He says so less often than one who copies, whose silence is told by another measure."""
+        taker = records.taker('one')
+        self.records.begin_taking('a', 'instance', 'project', taker)
+        self.now += 2 * MINUTE
+        self.assertFalse(self.records.begin_deleting('a', 'two', MINUTE, LONG))
+        self.assertFalse(self.records.beat('a', taker, State.TAKING))
+        self.assertFalse(self.records.note_failed('a', taker, 'why'))
+        self.records.note_not_deleted('a', 'taken by one')
+        found = self.records.get('a')
+        self.assertEqual((State.DELETING, taker), (found.state, found.worker))
+        self.records.release('a', taker)
+        self.assertTrue(self.records.begin_deleting('a', 'two', MINUTE, LONG))
+        self.records.begin_taking('b', 'instance', 'project', taker)
+        self.now += LONG
+        self.assertTrue(self.records.begin_deleting('b', 'two', MINUTE, LONG))
 
     def test_states_in_which_nothing_is_due(self):
         self.take('a', copy=True, verify=True)
-        self.records.note_failed('a', 'why')
+        self.records.begin_taking('a', 'instance', 'project', 'taker')
+        self.assertTrue(self.records.note_failed('a', 'taker', 'why'))
         self.assertEqual([], self.due())
         self.take('a')
         self.assertEqual(['a'], self.due())
-        self.records.begin_deleting('a', 'deleter', MINUTE)
+        self.records.begin_deleting('a', 'deleter', MINUTE, LONG)
         self.records.note_not_deleted('a', 'why')
         self.assertEqual([], self.due())
 

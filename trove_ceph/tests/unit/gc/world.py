@@ -76,7 +76,7 @@ class World(worlds.World):
 
     def leave_record(self):
         self.records.begin_taking(self.gone_backup, self.instance.id, self.project, 'test')
-        self.records.note_failed(self.gone_backup, 'of a reason')
+        self.records.note_failed(self.gone_backup, 'test', 'of a reason')
         return self.gone_backup
 
     def leave_volume_record(self):

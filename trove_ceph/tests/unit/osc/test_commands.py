@@ -315,7 +315,7 @@ class WaitingTest(base.BaseTestCase):
         self.later = [lambda: row.update(state='COMPLETED')]
         self.assertEqual('COMPLETED', self.api.wait_until_taken(row.id, 60)['status'])
         row.update(state='FAILED')
-        self.world.records.note_failed(row.id, 'the guest agent is down')
+        self.world.records.note_failed(row.id, 'worker', 'the guest agent is down')
         self.assertIn('the guest agent is down', self.failure(self.api.wait_until_taken))
 
 

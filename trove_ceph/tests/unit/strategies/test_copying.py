@@ -33,7 +33,7 @@ def snapshot(world):
     world.records.begin_taking(backup_id, world.instance.id, world.project, 'test')
     world.records.note_place(backup_id, place, world.volume['id'], 16 * MIB)
     world.records.note_taken(backup_id, place.name, 'cinder', 1.0, copy=True)
-    world.records.release(backup_id)
+    world.records.release(backup_id, 'test')
     return backup_id
 
 
@@ -374,7 +374,7 @@ class CopyingTest(base.BaseTestCase):
     def test_backups_that_are_not_copied(self):
         self.world.records.copies.note_damaged(self.backup, {}, 1.0, 'pages are corrupt')
         self.assert_fails(exceptions.InvalidBackupError, 'is damaged')
-        self.world.records.begin_deleting(self.backup, 'other', AT_ONCE)
+        self.world.records.begin_deleting(self.backup, 'other', AT_ONCE, AT_ONCE)
         self.assert_fails(exceptions.InvalidBackupError, 'is deleting')
 
     def test_deleted_meanwhile(self):
@@ -383,7 +383,7 @@ class CopyingTest(base.BaseTestCase):
         tools = self.world.tools()
 
         def start(context, **arguments):
-            self.world.records.begin_deleting(self.backup, tools.worker, AT_ONCE)
+            self.world.records.begin_deleting(self.backup, tools.worker, AT_ONCE, AT_ONCE)
             return asked(context, **arguments)
 
         self.world.served.endpoint.start = start

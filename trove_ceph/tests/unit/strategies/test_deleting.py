@@ -118,7 +118,7 @@ class DeletingTest(base.BaseTestCase):
         self.assertEqual((State.DELETING, None), (record.state, record.worker))
         self.assertEqual(str(error), record.error)
         snapshot['status'] = 'available'
-        resuming.carry_on(self.world.tools(), AT_ONCE)
+        resuming.carry_on(self.world.tools(), AT_ONCE, worlds.AtOnce())
         self.assertTrue(trove_database.backup(backup).deleted)
         self.assertEqual([], self.world.snapshots())
 
@@ -159,7 +159,7 @@ class DeletingTest(base.BaseTestCase):
         self.world.events.clear()
         strike = worlds.Strike(3)
         self.assertRaises(interruption.Kill, self.delete, backup, strike)
-        resuming.carry_on(self.world.tools(), AT_ONCE)
+        resuming.carry_on(self.world.tools(), AT_ONCE, worlds.AtOnce())
         self.assertTrue(trove_database.backup(backup).deleted)
         self.assertIsNone(self.world.records.find(backup))
 

@@ -16,19 +16,6 @@ SINCE = datetime.timedelta(minutes=30)
 MINUTE = datetime.timedelta(minutes=1)
 
 
-class AtOnce:
-    """Does at once what threads would do, as far as there is room."""
-
-    def __init__(self, room=100):
-        self.room = room
-
-    def start(self, function):
-        self.room -= 1
-        if self.room >= 0:
-            function()
-        return self.room >= 0
-
-
 class FulfillingTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
@@ -44,7 +31,7 @@ class FulfillingTest(base.BaseTestCase):
         return test_copying.take(self.world)
 
     def fulfill(self, room=100):
-        fulfilling.fulfill(self.world.tools(), SINCE, AtOnce(room))
+        fulfilling.fulfill(self.world.tools(), SINCE, worlds.AtOnce(room))
 
     def set_vault_bytes(self, count):
         for pool in ('vault', 'vault-data'):
@@ -175,7 +162,7 @@ class FulfillingTest(base.BaseTestCase):
             backup = self.take(copy=True, verify=model.Verify.ALWAYS)
             strike = worlds.Strike(number, after=True)
             try:
-                fulfilling.fulfill(self.world.tools(strike), SINCE, AtOnce())
+                fulfilling.fulfill(self.world.tools(strike), SINCE, worlds.AtOnce())
             except interruption.Kill:
                 # Nobody else has it until it was not seen for long.
                 self.fulfill()
@@ -198,7 +185,7 @@ class FulfillingTest(base.BaseTestCase):
         self.world.storage.create_image(
             self.get(backup).copy.of, 1024**2, test_copying.model.ImageOptions()
         )
-        self.world.records.release(backup)
+        self.world.records.release(backup, jobs.worker(self.world.tools()))
         self.world.records.wishes.want_no_copy(backup)
         self.fulfill()
         self.assertEqual((State.TAKEN, None), (self.get(backup).state, self.get(backup).copy))
@@ -235,7 +222,7 @@ class FulfillingTest(base.BaseTestCase):
         begin, begun = self.world.records.copies.begin_copying, []
 
         def begin_later(*arguments, **named):
-            self.world.records.begin_deleting(backup, 'another', MINUTE)
+            self.world.records.begin_deleting(backup, 'another', MINUTE, MINUTE)
             begun.append(True)
             begin(*arguments, **named)
 
@@ -263,7 +250,7 @@ class FulfillingTest(base.BaseTestCase):
         backup = self.take(copy=True)
         tools = self.world.tools()
         object.__setattr__(tools, 'vault', lambda: 1 // 0)
-        fulfilling.fulfill(tools, SINCE, AtOnce())
+        fulfilling.fulfill(tools, SINCE, worlds.AtOnce())
         record = self.get(backup)
         self.assertEqual((1, None), (record.failures, record.worker))
         self.assertIn('nobody thought of', record.copy_error)

@@ -84,11 +84,11 @@ class FakeTrove:
                 kept.begin_taking(backup_id, one['instance_id'], PROJECT, 'worker')
                 if self.fails:
                     one['state'] = 'FAILED'
-                    kept.note_failed(backup_id, 'the guest agent did not answer')
+                    kept.note_failed(backup_id, 'worker', 'the guest agent did not answer')
                 else:
                     one['state'] = 'COMPLETED'
                     kept.note_taken(backup_id, 's', 'c', 1.0)
-                kept.release(backup_id)
+                kept.release(backup_id, 'worker')
 
     def of(self, instance_id='one'):
         return [one for one in self.backups.values() if one['instance_id'] == instance_id]
@@ -449,14 +449,14 @@ class RequestTest(base.BaseTestCase):
     def test_written_down_with_its_backup(self):
         path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
         kept = records.Records(database.with_tables(path))
-        kept.begin_taking('b', 'one', PROJECT, 'worker')
-        Request().note(kept, 'b')
+        begin = functools.partial(kept.begin_taking, 'b', 'one', PROJECT, 'worker')
+        begin(**dataclasses.asdict(Request()))
         plain = kept.get('b')
         self.assertEqual(
             (None, None, None),
             (plain.quiesce_wanted, plain.copy_wanted_at, plain.verify_wanted_at),
         )
-        Request(model.Level.DDL, copy=True, verify=True).note(kept, 'b')
+        begin(**dataclasses.asdict(Request(model.Level.DDL, copy=True, verify=True)))
         found = kept.get('b')
         self.assertEqual('ddl', found.quiesce_wanted)
         self.assertIsNotNone(found.copy_wanted_at)

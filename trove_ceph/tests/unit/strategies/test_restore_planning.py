@@ -68,6 +68,14 @@ class PlanningTest(base.BaseTestCase):
         self.note(vault_image=None)
         self.assertEqual(self.place, self.plan(prefer_copy=True).source)
 
+    def test_copy_that_is_not_complete(self):
+        """Whatever our own table says of it."""
+        metadata = self.world.storage.describe(self.world.copy.of).metadata
+        self.world.storage.set_image_metadata(self.world.copy.of, dict.fromkeys(metadata))
+        self.assertEqual(self.place, self.plan(prefer_copy=True).source)
+        self.world.storage.remove_snapshot(self.place)
+        self.assertIn(f'{self.world.copy}: is not complete', self.refused())
+
     def test_neither_is_there(self):
         self.world.storage.remove_snapshot(self.place)
         self.world.storage.remove_snapshot(self.world.copy)

@@ -5,12 +5,13 @@ from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
 from trove_ceph.cinder import model as cinder_model
-from trove_ceph.storage import job, names
-from trove_ceph.storage.model import ImageOptions, ImageRef
+from trove_ceph.storage import job
+from trove_ceph.storage.model import ImageRef
 from trove_ceph.strategies.backup import deleting, reclaiming
 from trove_ceph.strategies.restore import independence, model, planning, restoring
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
+from trove_ceph.tests.unit.strategies.test_deleting import copy
 from trove_ceph.tests.unit.taskmanager import trove_database
 
 GIB = 1024**3
@@ -31,12 +32,7 @@ def make_world():
     records.begin_taking(world.backup, world.instance.id, world.project, 'test')
     records.note_place(world.backup, place, world.volume['id'], GIB)
     records.note_taken(world.backup, place.name, snapshot_id, 1.0)
-    vault = ImageRef('vault', names.image_name('vault', world.instance.id))
-    world.copy = vault.snapshot(place.name)
-    world.storage.create_image(vault, GIB, ImageOptions())
-    world.storage.create_snapshot(world.copy)
-    records.copies.begin_copying(world.backup, world.copy)
-    records.copies.note_copied(world.backup, 4096, 1.0)
+    world.copy = copy(world, world.backup)
     world.restored = trove_database.add_instance(
         world.project, None, server_id=None, task_status=InstanceTasks.BUILDING
     )
@@ -143,14 +139,34 @@ class RestoringTest(base.BaseTestCase):
         self.assertEqual((set(), []), self.left())
 
     def test_cleaning_up_after_a_process_that_ended(self):
-        asked = wanted(self.world)
-        plan = planning.plan(self.world.tools(), asked, prefer_copy=True)
-        for step in restoring.Restoring(self.world.tools(), asked, plan).steps()[:2]:
-            step.do(None)
-        self.assertEqual({names.image_name('restore', self.world.restored.id)}, self.left()[0])
-        restoring.clean_up(self.world.tools(), self.world.restored.id)
-        self.assertEqual((set(), []), self.left())
-        restoring.clean_up(self.world.tools(), self.world.restored.id)
+        """Defect 7: what an instance without a volume has left is nobody's."""
+        asked = wanted(self.world, size_gib=2)
+        tools = self.world.tools()
+        plan = planning.plan(tools, asked, prefer_copy=True)
+        count = len(restoring.Restoring(tools, asked, plan).steps()) - 1
+        made = set()
+        for number in range(count + 1):
+            for step in restoring.Restoring(tools, asked, plan).steps()[:number]:
+                step.do(None)
+            made.add((len(self.world.cinder.volumes), bool(self.left()[0])))
+            # Its volume may be read for already, and is not the instance's yet.
+            independence.carry_on(tools)
+            instance = self.world.trove.find_instance(self.world.restored.id)
+            for _ in range(2):
+                restoring.clean_up(tools, instance)
+                self.world.cinder.work()
+                self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
+                self.assertEqual((set(), []), self.left())
+            self.assertEqual([], self.world.records.kept_volumes())
+        self.assertEqual({(1, False), (1, True), (2, False)}, made)
+
+    def test_volumes_of_others_are_not_cleaned_up(self):
+        volume = self.world.cinder.add_volume('of-somebody-else', worlds.NVME)
+        volume['metadata'] = {cinder_model.OPERATION_KEY: self.world.restored.id}
+        instance = self.world.trove.find_instance(self.world.restored.id)
+        restoring.clean_up(self.world.tools(), instance)
+        self.assertIn(volume['id'], self.world.cinder.volumes)
+        self.assertEqual([], self.world.records.kept_volumes())
 
 
 class IndependenceTest(base.BaseTestCase):

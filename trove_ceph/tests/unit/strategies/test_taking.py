@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
 import datetime
+import functools
 
 from oslotest import base
 from trove.backup.state import BackupState
 
 from trove_ceph import exceptions
 from trove_ceph.db.model import State
-from trove_ceph.strategies.backup import model, resuming, taking
+from trove_ceph.strategies.backup import deleting, model, request, resuming, taking
 from trove_ceph.strategies.backup.model import Level, UnsafeAction
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
@@ -24,6 +26,41 @@ OUTSIDE = {
     'remedy': 'move it to the data volume',
     'freeze_suffices': False,
 }
+
+
+HOUR = datetime.timedelta(hours=1)
+
+
+class Outage(worlds.Strike):
+    """From one request on nobody answers any more."""
+
+    def around(self, request, unavailable):
+        self.struck = self.struck or next(self._numbers) == self._number
+        if self.struck:
+            raise unavailable
+        return request()
+
+
+class Pause(worlds.Strike):
+    """Something happens between a request and its answer, which then comes late or never."""
+
+    def __init__(self, number, happen, lost):
+        super().__init__(number, lost=lost)
+        self._happen = happen
+
+    def around(self, request, unavailable):
+        if next(self._numbers) != self._number:
+            return request()
+        self.struck = True
+        answer = request()
+        self._happen()
+        if self._lost:
+            raise unavailable
+        return answer
+
+
+def _die(*_arguments, **_options):
+    raise interruption.Kill
 
 
 class TakingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
@@ -270,9 +307,9 @@ class TakingTest(base.BaseTestCase):
         managing = self._number_of('cinder POST')
         self.assertRaises(interruption.Kill, self.take, worlds.Strike(managing))
         since = datetime.timedelta(seconds=-5)
-        resuming.carry_on(self.world.tools(), datetime.timedelta(hours=1))
+        resuming.carry_on(self.world.tools(), datetime.timedelta(hours=1), worlds.AtOnce())
         self.assertEqual(State.TAKING, self.world.records.get(self.backup.id).state)
-        resuming.carry_on(self.world.tools(), since)
+        resuming.carry_on(self.world.tools(), since, worlds.AtOnce())
         record = self.world.records.get(self.backup.id)
         self.assertEqual((State.TAKEN, None), (record.state, record.worker))
 
@@ -280,13 +317,10 @@ class TakingTest(base.BaseTestCase):
         """What Trove shows as complete is so in our record soon, and never the other way round."""
         note = self.world.records.note_taken
 
-        def die(*_arguments, **_options):
-            raise interruption.Kill
-
-        self.world.records.note_taken = die
+        self.world.records.note_taken = _die
         self.assertRaises(interruption.Kill, self.take)
         self.world.records.note_taken = note
-        resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5))
+        resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5), worlds.AtOnce())
         self.assertEqual(State.TAKEN, self.world.records.get(self.backup.id).state)
         self.assertEqual(BackupState.COMPLETED, trove_database.backup(self.backup.id).state)
 
@@ -314,7 +348,7 @@ class TakingTest(base.BaseTestCase):
         trove_database.instance(self.world.instance.id).update(deleted=True)
         self.world.guest.is_down = True
         self.world.events.clear()
-        resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5))
+        resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5), worlds.AtOnce())
         self.assert_is_there(State.TAKEN)
         self.assertEqual([], self.world.events)
         record = self.world.records.get(self.backup.id)
@@ -324,7 +358,7 @@ class TakingTest(base.BaseTestCase):
     def test_failure_after_it_was_shown(self):
         self.lose_our_record(exceptions.ServiceUnavailableError('the database failed'))
         self.assertIsNone(self.world.records.get(self.backup.id).worker)
-        resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5))
+        resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5), worlds.AtOnce())
         self.assert_is_there(State.TAKEN)
 
     def test_deleted_as_soon_as_it_was_shown(self):
@@ -333,11 +367,109 @@ class TakingTest(base.BaseTestCase):
 
         def shown(*arguments):
             complete(*arguments)
-            self.world.records.begin_deleting(self.backup.id, 'another', datetime.timedelta(0))
+            self.world.records.begin_deleting(
+                self.backup.id, 'another', *[datetime.timedelta(0)] * 2
+            )
 
         self.world.trove.complete_backup = shown
         record = self.take()
         self.assertEqual((State.DELETING, 'another'), (record.state, record.worker))
+
+    def test_undoing_that_was_cut_off_is_gone_on_with(self):
+        """Cinder's snapshot, of which it is not known any more what it holds, does not count."""
+        looking = self._number_of('guest check_backup_settings')
+        managed = self._number_of('cinder POST')
+        self.assertRaises(interruption.Kill, self.take, worlds.Strike(managed, after=True))
+        self.world.records.forget_snapshot(self.backup.id)
+        (lost,) = self.world.cinder.snapshots
+        record = self.take()
+        self.world.cinder.work()
+        (found,) = self.world.cinder.snapshots
+        self.assertNotEqual(lost, found)
+        self.assertEqual([f'snapshot-{found}'], self.world.snapshots())
+        self.assertIsNotNone(record.snapshot_at)
+        self.assertGreater(managed, looking)
+
+    def test_what_could_not_be_undone_is_later(self):
+        """Defect 5: what is left of it while Cinder is down is nobody's."""
+        managed = self._number_of('cinder POST')
+        outage = Outage(managed)
+        self.assertRaises(exceptions.ServiceUnavailableError, self.take, outage)
+        record = self.world.records.get(self.backup.id)
+        self.assertEqual(State.FAILED, record.state)
+        self.assertEqual(BackupState.FAILED, trove_database.backup(self.backup.id).state)
+        self.assertEqual(1, len(self.world.snapshots()))
+        resuming.carry_on(self.world.tools(outage), HOUR, worlds.AtOnce())
+        self.assertEqual(1, len(self.world.snapshots()))
+        resuming.carry_on(self.world.tools(), HOUR, worlds.AtOnce())
+        self.assertEqual(([], {}), (self.world.snapshots(), self.world.cinder.snapshots))
+        record = self.world.records.get(self.backup.id)
+        self.assertEqual((State.FAILED, None), (record.state, record.place))
+        asked = len(self.world.events)
+        resuming.carry_on(self.world.tools(), HOUR, worlds.AtOnce())
+        self.assertEqual(asked, len(self.world.events))
+
+    def test_taken_over_by_another_taskmanager(self):
+        """One that was paused for long undoes nothing of what is another's now."""
+        for event in ('guest check_backup_settings', 'storage create_snapshot', 'cinder POST'):
+            for is_lost in (False, True):
+                self.backup = self.world.add_backup()
+                pause = Pause(self._number_of(event), self._take_over, is_lost)
+                take = functools.partial(taking.take, self.world.tools(pause), self.backup.id)
+                if is_lost:
+                    self.assertRaises(exceptions.TroveCephError, take)
+                else:
+                    take()
+                self.assertTrue(pause.struck)
+                record = self.world.records.get(self.backup.id)
+                self.assertEqual((State.TAKEN, None), (record.state, record.error))
+                self.assertIn(record.place.name, self.world.snapshots())
+                row = trove_database.backup(self.backup.id)
+                self.assertEqual(BackupState.COMPLETED, row.state)
+        self.world.cinder.work()
+        self.assertEqual(len(self.world.cinder.snapshots), len(self.world.snapshots()))
+
+    def _take_over(self):
+        other = dataclasses.replace(self.world.tools(), worker='another')
+        resuming.carry_on(other, datetime.timedelta(seconds=-5), worlds.AtOnce())
+
+    def test_deleted_while_it_is_taken(self):
+        """Trove's API has it deleted where somebody reset its instance: nothing is left of it."""
+        for event in ('guest check_backup_settings', 'storage create_snapshot', 'cinder POST'):
+            for is_lost in (False, True):
+                self.backup = self.world.add_backup()
+                pause = Pause(self._number_of(event), self._delete_by_another, is_lost)
+                take = functools.partial(taking.take, self.world.tools(pause), self.backup.id)
+                if is_lost:
+                    self.assertRaises(exceptions.TroveCephError, take)
+                else:
+                    take()
+                self.assertTrue(pause.struck)
+                self.assertFalse(trove_database.backup(self.backup.id).deleted)
+                # That one did not wait for longer, and is told to others.
+                resuming.carry_on(
+                    self.world.tools(), datetime.timedelta(seconds=-5), worlds.AtOnce()
+                )
+                self.assertTrue(trove_database.backup(self.backup.id).deleted)
+                self.assertIsNone(self.world.records.find(self.backup.id))
+                self.world.cinder.work()
+                self.assertEqual(([], {}), (self.world.snapshots(), self.world.cinder.snapshots))
+
+    def _delete_by_another(self):
+        other = dataclasses.replace(self.world.tools(), worker='another')
+        error = self.assertRaises(exceptions.BusyError, deleting.delete, other, self.backup.id)
+        self.assertIn('still worked on by test:taking', str(error))
+
+    def test_what_was_asked_for_survives_the_first_step(self):
+        asked = request.Request(Level.FREEZE, copy=True, verify=True)
+        begin, self.world.trove.begin_backup = self.world.trove.begin_backup, _die
+        tools = self.world.tools()
+        self.assertRaises(interruption.Kill, taking.take, tools, self.backup.id, asked)
+        self.world.trove.begin_backup = begin
+        record = self.take()
+        self.assertEqual(Level.FREEZE, record.quiesce)
+        self.assertIsNotNone(record.copy_wanted_at)
+        self.assertIsNotNone(record.verify_wanted_at)
 
     def test_instance_that_was_deleted_after_an_interruption(self):
         for event in ('cinder POST', 'storage create_snapshot'):

@@ -155,6 +155,51 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual((State.DAMAGED, verified_at), (record.state, record.verified_at))
         self.assertEqual(servers.POSITION, record.gtid_executed)
 
+    def copy(self):
+        """Have the backup be in the vault, too, and its copy not be what it was."""
+        self.verify()
+        return test_copying.copy(self.world, self.backup).copy
+
+    def test_damaged_copy_of_a_sound_snapshot(self):
+        """What restores is not given up, nor built upon what lies beside the damage."""
+        damaged = self.copy()
+        self.find(start=[servers.corrupt('redo'), None])
+        record = self.verify()
+        self.assertEqual((State.VERIFIED, None), (record.state, record.verify_error))
+        self.assertEqual('snapshot', record.verification['of'])
+        self.assertEqual(['redo'], record.verification['copy']['reasons'])
+        self.assertIsNone(record.copy)
+        self.assertIn('it was damaged: corrupt: redo', record.copy_base_because)
+        self.assertNotIn(damaged.image, self.world.images('vault'))
+        record = test_copying.copy(self.world, self.backup)
+        self.assertEqual((State.VERIFIED, None), (record.state, record.copy_base_id))
+        self.assertIn('it was damaged', record.copy_base_because)
+        self.assertEqual('copy', self.verify().verification['of'])
+
+    def test_both_are_damaged(self):
+        copy = self.copy()
+        self.find(start=[servers.corrupt('redo'), servers.corrupt('redo')])
+        record = self.verify()
+        self.assertEqual((State.DAMAGED, copy), (record.state, record.copy))
+        self.assertEqual('snapshot', record.verification['of'])
+        self.assertEqual('corrupt', record.verification['copy']['verdict'])
+
+    def test_damaged_copy_without_a_snapshot(self):
+        copy = self.copy()
+        self.world.storage.remove_snapshot(self.world.records.get(self.backup).place)
+        self.find(start=servers.corrupt('redo'))
+        record = self.verify()
+        self.assertEqual((State.DAMAGED, copy), (record.state, record.copy))
+        self.assertEqual('copy', record.verification['of'])
+
+    def test_copy_that_is_gone(self):
+        copy = self.copy()
+        self.world.storage.remove_snapshot(copy)
+        record = self.verify()
+        self.assertEqual((State.VERIFIED, None), (record.state, record.copy))
+        self.assertEqual('it is not there any more', record.copy_base_because)
+        self.assertIsNotNone(record.copy_wanted_at)
+
     def test_unfinished_is_neither(self):
         self.find(start=UNFINISHED)
         record = self.verify()
@@ -184,7 +229,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual([], self.world.inspections())
         trove_database.backup(self.backup).update(datastore_version_id=None)
         self.assertRaisesRegex(exceptions.InvalidBackupError, 'version', self.verify)
-        self.world.records.begin_deleting(self.backup, 'other', datetime.timedelta(0))
+        self.world.records.begin_deleting(self.backup, 'other', *[test_copying.AT_ONCE] * 2)
         self.assertRaisesRegex(exceptions.InvalidBackupError, 'is deleting', self.verify)
 
     def test_deleted_meanwhile(self):
@@ -192,7 +237,7 @@ class VerifyingTest(base.BaseTestCase):
 
         def start(context, **arguments):
             answer = asked(context, **arguments)
-            self.world.records.begin_deleting(self.backup, 'other', datetime.timedelta(0))
+            self.world.records.begin_deleting(self.backup, 'other', *[test_copying.AT_ONCE] * 2)
             return answer
 
         self.world.served.endpoint.start = start

@@ -195,6 +195,19 @@ class Servers:
         self.kept.append((server_id, volume_id))
 
 
+class AtOnce:
+    """Does at once what threads would do, as far as there is room."""
+
+    def __init__(self, room=100):
+        self.room = room
+
+    def start(self, function):
+        self.room -= 1
+        if self.room >= 0:
+            function()
+        return self.room >= 0
+
+
 class Strike:
     """Ends a taskmanager, or loses an answer, at one of its requests.
 

@@ -38,6 +38,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         for verb in ('create_backup', 'delete_backup', 'delete_instance'):
             self.patch(f'trove.taskmanager.manager.Manager.{verb}', self._record(verb))
         self.manager = manager.Manager()
+        self.manager._resuming = worlds.AtOnce()
         self.addCleanup(CONF.clear_override, 'quiesce', 'trove_ceph_backup')
 
     def patch(self, name, value):
@@ -90,6 +91,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
 
         self.patch('trove_ceph.taskmanager.making.make_tools', fail)
         self.manager = manager.Manager()
+        self.manager._resuming = worlds.AtOnce()
         backup = self.world.add_backup()
         self.assertRaises(exceptions.ServiceUnavailableError, self.create, backup)
         self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)

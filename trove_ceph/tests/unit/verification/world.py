@@ -35,7 +35,7 @@ class World:
         self.storage.create_snapshot(image.snapshot('s'))
         self.work = job.Inspect(image.snapshot('s'), CHECK_ID, '9.7.4')
         self.hosts = {}
-        #: What a method of the server raises, by its name.
+        #: What a method of the server raises, by its name; of a list, one after the other.
         self.raises = {}
         self.checked = []
 
@@ -90,7 +90,10 @@ class FakeServer:
         self._world = world
 
     def _do(self, name):
-        if error := self._world.raises.get(name):
+        error = self._world.raises.get(name)
+        if isinstance(error, list):
+            error = error.pop(0) if error else None
+        if error:
             raise error
 
     def start(self, timeout_sec):

@@ -89,6 +89,7 @@ class MySqlSettingsTest(base.FunctionalTestCase):
             self.assertEqual(((larger[name],),), server.query(f'SELECT @@GLOBAL.{name}'), name)
 
     def test_agent_finds_a_source_and_bounds_the_binary_logs(self):
+        """Defect 9: the first replica restarts its source."""
         mysqld_server = self._serve(TINY)
         engine = sqlalchemy.create_engine(
             f"mysql+pymysql://root@localhost/?unix_socket={self.directory / 'run' / 'mysqld.sock'}"

@@ -262,6 +262,7 @@ class QuiesceTest(VolumeTestCase):
     # freeze
 
     def test_freeze_stalls_writers_until_the_release_even_with_the_general_log(self):
+        """Defect 3: stock unlocks before it thaws, and waits for a log on the frozen volume."""
         self._serve(general_log='ON', general_log_file='/var/lib/mysql/data/general.log')
         writer = self._start_writer()
         quiescer = self._quiescer()

@@ -112,6 +112,7 @@ class RestoredServerTest(base.FunctionalTestCase):
         self.assertEqual(((3,),), rows)
 
     def test_identity_is_new_and_all_else_is_kept(self):
+        """Defect 11: root's password comes with the volume."""
         # A statement that fails ends the file and not the server.
         with self._first_start(['CREATE NONSENSE', *restored_server.statements(NEW)]):
             self.assertTrue(self._is_denied('os_admin', NEW.admin))

@@ -71,8 +71,8 @@ class World(fixtures.Fixture):
         self.app = _app()
 
     def _fake_clouds(self):
-        server = types.SimpleNamespace(status='ACTIVE')
-        nova = types.SimpleNamespace(servers=types.SimpleNamespace(get=lambda _: server))
+        self.server = types.SimpleNamespace(status='ACTIVE')
+        nova = types.SimpleNamespace(servers=types.SimpleNamespace(get=lambda _: self.server))
         neutron = types.SimpleNamespace(list_ports=lambda **_: {'ports': []})
         notifier = types.SimpleNamespace(
             info=lambda context, event, payload: self.told.append((event, dict(payload)))

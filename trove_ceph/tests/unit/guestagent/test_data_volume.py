@@ -222,6 +222,7 @@ class DataVolumeTestCase(base.BaseTestCase):
         self.assertGreaterEqual(self.clock.now, 120)
 
     def test_restored_volume_is_grown_at_its_first_mount(self):
+        """Defect 10: a file system that is restored to a larger volume stays as small as it was."""
         self.storage.signature, self.storage.fs_mib = 'xfs', 512
 
         self.prepare()
@@ -269,6 +270,7 @@ class DataVolumeTestCase(base.BaseTestCase):
         self.assertEqual(1, self.storage.done.count('unmount'))
 
     def test_growing_waits_for_the_new_size(self):
+        """Defect 15: the file system may be grown before the guest knows of its larger disk."""
         self.prepare()
         self.storage.sizes_to_come = [1024, 1024, 1024, 2048]
 

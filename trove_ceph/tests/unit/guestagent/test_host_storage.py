@@ -135,6 +135,7 @@ class HostStorageTestCase(base.BaseTestCase):
         )
 
     def test_xfs_grows_by_mount_point_and_is_never_repaired(self):
+        """Defect 14: stock repairs a file system that is mounted."""
         self.storage().grow_filesystem('/dev/vdb', '/var/lib/mysql', 'xfs')
 
         self.assertEqual([('xfs_growfs', '-d', '/var/lib/mysql')], self.execute.commands)

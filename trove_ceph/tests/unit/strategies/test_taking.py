@@ -3,6 +3,7 @@ import dataclasses
 import datetime
 import functools
 
+import fixtures
 from oslotest import base
 from trove.backup.state import BackupState
 
@@ -199,7 +200,7 @@ class TakingTest(base.BaseTestCase):
     # Defects of Trove's own driver.
 
     def test_no_lock_leaks_when_the_taskmanager_dies(self):
-        """Defects 1 to 4: nothing thaws, and the lock stays with a pooled connection."""
+        """Defects 2 and 3: nothing thaws, and the lock stays with a pooled connection."""
         self.set_policy(level=Level.FREEZE)
         strike = worlds.Strike(self._number_of('storage create_snapshot'), after=True)
         self.assertRaises(interruption.Kill, self.take, strike)
@@ -249,6 +250,25 @@ class TakingTest(base.BaseTestCase):
         self.assert_fails(exceptions.QuotaExceededError, 'Quota exceeded for snapshots')
 
     # Bad input.
+
+    def test_volumes_that_make_no_backup(self):
+        """No level of quiescing makes them safe, and nobody is held while that is found out."""
+        self.set_policy(level=Level.FREEZE, unsafe_action=UnsafeAction.RAISE)
+        for code, word in (('volume-full', '0 MiB free'), ('server-down', 'does not answer')):
+            reason = {'code': code, 'object': word, 'remedy': 'do', 'freeze_suffices': False}
+            self.world.guest.reasons = [reason]
+            self.assert_fails(exceptions.UnsafeSettingsError, word, backup=self.world.add_backup())
+        self.assertNotIn('guest quiesce_for_backup', self.world.events)
+
+    def test_volume_that_somebody_else_has_frozen(self):
+        """It is thawed by whoever froze it: the hold fails, and lets go of what it has."""
+        self.set_policy(level=Level.FREEZE)
+
+        def freeze(_self):
+            raise exceptions.NotQuiescedError('the volume is frozen already')
+
+        self.useFixture(fixtures.MonkeyPatch(f'{worlds.__name__}.Pretended.freeze', freeze))
+        self.assert_fails(exceptions.ServiceUnavailableError, 'is frozen already')
 
     def test_parent_of_another_instance(self):
         other = trove_database.add_instance(self.world.project, None)

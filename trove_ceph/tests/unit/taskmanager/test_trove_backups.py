@@ -5,6 +5,7 @@ import fixtures
 from oslotest import base
 from trove.backup.state import BackupState
 from trove.common import cfg as trove_cfg
+from trove.instance.tasks import InstanceTasks
 from trove.quota.quota import QUOTAS
 
 from trove_ceph import exceptions
@@ -95,7 +96,30 @@ class TroveBackupsTest(base.BaseTestCase):
         self.assertIsNone(self.trove.find_named(self.instance.id, 'hourly-2'))
         self.assertEqual(1, self.used_quota())
 
+    def test_instances_of_which_none_can_be_taken(self):
+        """Nothing is recorded, nor counted, of what Trove's API refuses.
+
+        It lets pass those whose server is stopped; the guest agent tells the taskmanager of that.
+        """
+        server = self.world.server
+        for facts, server_status, word in (
+            ({'task_status': InstanceTasks.BUILDING}, 'ACTIVE', 'BUILDING'),
+            ({'task_status': InstanceTasks.DELETING}, 'ACTIVE', 'DELETING'),
+            ({}, 'SHUTOFF', 'SHUTOFF'),
+        ):
+            row = self.world.add_instance(**facts)
+            server.status = server_status
+            self.instance = self.trove._tables.find_instance(row.id)
+            error = self.assertRaises(exceptions.ServiceUnavailableError, self.ask)
+            self.assertIn(row.id, str(error))
+            self.assertIn(word, str(error))
+            self.assertEqual([], self.world.casts)
+            self.assertEqual(
+                (0, None), (self.used_quota(), self.trove.find_named(row.id, 'hourly-1'))
+            )
+
     def test_quota(self):
+        """Defect 12: each project has one of its own for backups; stock's share a single one."""
         CONF.set_override('max_backups_per_tenant', 1)
         self.addCleanup(CONF.clear_override, 'max_backups_per_tenant')
         self.complete(self.ask())

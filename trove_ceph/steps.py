@@ -41,7 +41,7 @@ def run(
     operation: str,
     steps: Sequence[Step[Context]],
     context: Context,
-    note: Callable[[str, int, int], None] | None = None,
+    note: Callable[[str, int, int], object] | None = None,
 ) -> None:
     """Run the steps in order; when one fails, undo it and those before it, the last one first.
 

@@ -494,23 +494,31 @@ class TakingTest(base.BaseTestCase):
         resuming.carry_on(self.world.tools(), HOUR, worlds.AtOnce())
         self.assertEqual(asked, len(self.world.events))
 
-    def test_taken_over_by_another_taskmanager(self):
-        """One that was paused for long undoes nothing of what is another's now."""
+    def _paused(self, happen):
+        """Have something happen before the answer of a request, which comes late or never.
+
+        Yields after each backup that this happened to.
+        """
         for event in ('guest check_backup_settings', 'storage create_snapshot', 'cinder POST'):
             for is_lost in (False, True):
                 self.backup = self.world.add_backup()
-                pause = Pause(self._number_of(event), self._take_over, is_lost)
+                pause = Pause(self._number_of(event), happen, is_lost)
                 take = functools.partial(taking.take, self.world.tools(pause), self.backup.id)
                 if is_lost:
                     self.assertRaises(exceptions.TroveCephError, take)
                 else:
                     take()
                 self.assertTrue(pause.struck)
-                record = self.world.records.get(self.backup.id)
-                self.assertEqual((State.TAKEN, None), (record.state, record.error))
-                self.assertIn(record.place.name, self.world.snapshots())
-                row = trove_database.backup(self.backup.id)
-                self.assertEqual(BackupState.COMPLETED, row.state)
+                yield
+
+    def test_taken_over_by_another_taskmanager(self):
+        """One that was paused for long undoes nothing of what is another's now."""
+        for _ in self._paused(self._take_over):
+            record = self.world.records.get(self.backup.id)
+            self.assertEqual((State.TAKEN, None), (record.state, record.error))
+            self.assertIn(record.place.name, self.world.snapshots())
+            row = trove_database.backup(self.backup.id)
+            self.assertEqual(BackupState.COMPLETED, row.state)
         self.world.cinder.work()
         self.assertEqual(len(self.world.cinder.snapshots), len(self.world.snapshots()))
 
@@ -520,25 +528,14 @@ class TakingTest(base.BaseTestCase):
 
     def test_deleted_while_it_is_taken(self):
         """Trove's API has it deleted where somebody reset its instance: nothing is left of it."""
-        for event in ('guest check_backup_settings', 'storage create_snapshot', 'cinder POST'):
-            for is_lost in (False, True):
-                self.backup = self.world.add_backup()
-                pause = Pause(self._number_of(event), self._delete_by_another, is_lost)
-                take = functools.partial(taking.take, self.world.tools(pause), self.backup.id)
-                if is_lost:
-                    self.assertRaises(exceptions.TroveCephError, take)
-                else:
-                    take()
-                self.assertTrue(pause.struck)
-                self.assertFalse(trove_database.backup(self.backup.id).deleted)
-                # That one did not wait for longer, and is told to others.
-                resuming.carry_on(
-                    self.world.tools(), datetime.timedelta(seconds=-5), worlds.AtOnce()
-                )
-                self.assertTrue(trove_database.backup(self.backup.id).deleted)
-                self.assertIsNone(self.world.records.find(self.backup.id))
-                self.world.cinder.work()
-                self.assertEqual(([], {}), (self.world.snapshots(), self.world.cinder.snapshots))
+        for _ in self._paused(self._delete_by_another):
+            self.assertFalse(trove_database.backup(self.backup.id).deleted)
+            # That one did not wait for longer, and is told to others.
+            resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5), worlds.AtOnce())
+            self.assertTrue(trove_database.backup(self.backup.id).deleted)
+            self.assertIsNone(self.world.records.find(self.backup.id))
+            self.world.cinder.work()
+            self.assertEqual(([], {}), (self.world.snapshots(), self.world.cinder.snapshots))
 
     def _delete_by_another(self):
         other = dataclasses.replace(self.world.tools(), worker='another')

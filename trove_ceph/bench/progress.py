@@ -4,6 +4,7 @@
 import collections
 import contextlib
 import shutil
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
@@ -20,58 +21,69 @@ class Estimate:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
-        self._left: dict[str, float] = collections.defaultdict(float)
-        self._expected: dict[str, float] = collections.defaultdict(float)
-        self._taken: dict[str, float] = collections.defaultdict(float)
+        self._left: dict[str, list[float]] = collections.defaultdict(list)
+        self._done: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
         self._running: tuple[str, float, float] | None = None
         self._unknown: set[str] = set()
 
     def plan(self, kind: str, expected_sec: float, known: bool = True) -> None:
         """Count a step that is to come.
 
-        :param known: False means that the seconds only say how long it is beside others of its
-            kind; then nothing is estimated until the first of them is done
+        :param known: False means that instead of seconds it is a size, by which steps of a kind may
+            differ; then nothing is estimated until the first of them is done
         """
-        self._left[kind] += expected_sec
+        self._left[kind].append(expected_sec)
         if not known:
             self._unknown.add(kind)
 
     def start(self, kind: str, expected_sec: float) -> None:
-        """Begin a step that was planned."""
-        self._left[kind] -= expected_sec
+        """Begin a step, which may have been planned."""
+        if expected_sec in self._left[kind]:
+            self._left[kind].remove(expected_sec)
         self._running = (kind, expected_sec, self._clock())
 
     def finish(self) -> None:
         """End the present step."""
         if self._running:
             kind, expected_sec, began = self._running
-            self._expected[kind] += expected_sec
-            self._taken[kind] += self._clock() - began
+            self._done[kind].append((expected_sec, self._clock() - began))
             self._running = None
 
     def left_sec(self) -> float | None:
         """Return the seconds until everything planned is done; None while there is no telling."""
         left = 0.0
-        for kind, expected_sec in self._left.items():
-            if expected_sec <= 0:
-                continue
-            if not self._is_known(kind):
-                return None
-            left += expected_sec * self._factor(kind)
+        for kind, steps in self._left.items():
+            for expected_sec in steps:
+                if not self._is_known(kind):
+                    return None
+                left += self._predict(kind, expected_sec)
         if self._running:
             kind, expected_sec, began = self._running
             if not self._is_known(kind):
                 return None
-            left += max(0.0, expected_sec * self._factor(kind) - (self._clock() - began))
+            left += max(0.0, self._predict(kind, expected_sec) - (self._clock() - began))
         return left
 
     def _is_known(self, kind: str) -> bool:
-        return kind not in self._unknown or self._expected[kind] > 0
+        return kind not in self._unknown or bool(self._done[kind])
 
-    def _factor(self, kind: str) -> float:
-        if not self._expected[kind]:
-            return 1.0
-        return self._taken[kind] / self._expected[kind]
+    def _predict(self, kind: str, expected: float) -> float:
+        done = self._done[kind]
+        if kind in self._unknown:
+            return _fit(done, expected)
+        if not sum(one for one, _ in done):
+            return expected
+        return expected * sum(taken for _, taken in done) / sum(one for one, _ in done)
+
+
+def _fit(done: list[tuple[float, float]], size: float) -> float:
+    """Return what a step of a size takes: as long as any other, unless larger ones took longer."""
+    sizes, seconds = zip(*done, strict=True)
+    mean = statistics.fmean(seconds)
+    if len(set(sizes)) < 2:
+        return mean
+    slope, start = statistics.linear_regression(sizes, seconds)
+    return max(0.0, start + slope * size) if slope > 0 else mean
 
 
 class Progress:

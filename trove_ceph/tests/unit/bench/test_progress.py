@@ -57,7 +57,17 @@ class EstimateTestCase(base.BaseTestCase):
         self.assertIsNone(self.estimate.left_sec())
         self.clock.now += 8
         self.estimate.finish()
-        self.assertEqual(8 + 32, self.estimate.left_sec())
+        self.assertEqual(8 + 8, self.estimate.left_sec())
+
+    def test_sizes_tell_once_there_are_two(self):
+        """A virtual machine's boot takes as long for 256 MiB as for 16, and a copy does not."""
+        for size in (16, 64, 256):
+            for kind in ('restore', 'copy'):
+                self.estimate.plan(kind, size, known=False)
+        for size in (16, 64):
+            self.do('restore', size, 315)
+            self.do('copy', size, 2 + size)
+        self.assertAlmostEqual(315 + 258, self.estimate.left_sec())
 
     def test_a_step_that_was_not_planned(self):
         self.do('enter', 1, 20)

@@ -188,7 +188,8 @@ def value_axis(ax: axes.Axes, known: Sequence[float]) -> None:
             ax.yaxis.set_major_locator(_log_locator(positive))
         ax.yaxis.set_minor_locator(ticker.NullLocator())
     else:
-        ax.set_ylim(bottom=0)
+        # What was left above is a share of the values' range, which without 0 may be small.
+        ax.set_ylim(0, 1.05 * ax.get_ylim()[1])
     ax.yaxis.set_major_formatter(_plain_number)
 
 

@@ -186,7 +186,7 @@ class Taking:
         :raises LockLostError: it is not to be taken any more, or by somebody else
         """
         if number > 1 and not self._is_ours():
-            raise _LostError(f'backup {self._backup_id}: is not ours any more, and left as it is')
+            raise _LostError(f'backup {self._backup_id}: is deleted, or taken by somebody else now')
 
     def _is_ours(self) -> bool:
         return self._records.beat(self._backup_id, worker(self._tools), State.TAKING)

@@ -7,6 +7,7 @@ removed, and made again, whole and elsewhere. A backup that was found damaged is
 only by a verification of all of it.
 """
 
+import contextlib
 import dataclasses
 from typing import Any
 
@@ -69,18 +70,21 @@ class Verifying:
         if record.copied_at is None or record.copy is None:
             self._found = self._inspect(record, record.place)
             return
-        if not self._is_there(record.place):
-            self._found = self._inspect(record, record.copy)
-            return
-        if not self._is_there(record.copy):
-            self._fault = 'it is not there any more'
-        else:
+        if self._is_there(record.copy):
             found = self._inspect(record, record.copy)
-            if not _is_damaged(found):
+            if not (_is_damaged(found) and self._is_at_hand(record.place)):
                 self._found = found
                 return
             self._of_copy, self._fault = found, f'it was damaged: {_text(found)}'
+        else:
+            self._fault = 'it is not there any more'
         self._found = self._inspect(record, record.place)
+
+    def _is_at_hand(self, snapshot: storage_model.SnapshotRef) -> bool:
+        """Tell whether a snapshot can be looked at; its pool may be lost."""
+        with contextlib.suppress(exceptions.StorageError):
+            return self._is_there(snapshot)
+        return False
 
     def _is_there(self, snapshot: storage_model.SnapshotRef) -> bool:
         facts = vault.find_facts(self._tools, snapshot.of)

@@ -157,7 +157,7 @@ class TakeBackup(Teaching, command.ShowOne):
     As "database backup create", with what that has no option for.
 
     Example: a backup before an upgrade that is known to restore when the command ends
-      openstack database backup take before-upgrade --instance shop --copy --verify --wait
+      openstack database backup take before-upgrade --instance shop --copy --with-verification --wait
     """
 
     def get_parser(self, prog_name: str) -> Any:
@@ -169,7 +169,10 @@ class TakeBackup(Teaching, command.ShowOne):
         parser.add_argument('--description', metavar='<text>', help='What it is for')
         parser.add_argument('--quiesce', choices=LEVELS, help=LEVELS_HELP)
         parser.add_argument('--copy', action='store_true', help='Copy it to the vault, too')
-        parser.add_argument('--verify', action='store_true', help='Verify it, too')
+        # The client itself has a --verify, of certificates, and takes it wherever it stands.
+        parser.add_argument(
+            '--with-verification', dest='verify', action='store_true', help='Verify it, too'
+        )
         add_wait(parser)
         return parser
 

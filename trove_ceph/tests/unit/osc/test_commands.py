@@ -171,7 +171,9 @@ class CommandsTest(base.BaseTestCase):
         self.assertIn('keep: nothing would stay', output)
 
     def test_take(self):
-        shown = self.shown(f'take before --instance {self.instance.id} --quiesce ddl --verify')
+        shown = self.shown(
+            f'take before --instance {self.instance.id} --quiesce ddl --with-verification'
+        )
         ((_method, context, _arguments),) = self.world.casts
         asked = context.notification.payload['trove_ceph']
         self.assertEqual({'quiesce': 'ddl', 'copy': False, 'verify': True}, asked)

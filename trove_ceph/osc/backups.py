@@ -157,7 +157,7 @@ class TakeBackup(Teaching, command.ShowOne):
     As "database backup create", with what that has no option for.
 
     Example: a backup before an upgrade that is known to restore when the command ends
-      openstack database backup take before-upgrade --instance shop --copy --with-verification --wait
+      openstack database backup take before --instance shop --copy --with-verification --wait
     """
 
     def get_parser(self, prog_name: str) -> Any:

@@ -116,7 +116,7 @@ class SnapshotAdoption:
         """The names of the image's snapshots; an image that is gone has none."""
         with contextlib.suppress(exceptions.NotFoundError):
             facts = self._storage.describe(self._wanted.snapshot.of, with_usage=False)
-            return {one.name for one in facts.snapshots if not one.removed}
+            return set(facts.snapshot_names)
         return set()
 
     def _delete(self, records: list[model.Snapshot]) -> None:

@@ -158,6 +158,11 @@ class ImageFacts:
     created_at: datetime.datetime | None = None
     qos_is_whole: bool = True
 
+    @property
+    def snapshot_names(self) -> list[str]:
+        """Its snapshots, oldest first, without those that were removed and their clones keep."""
+        return [one.name for one in self.snapshots if not one.removed]
+
     def find_snapshot(self, name: str) -> SnapshotFacts | None:
         return next((one for one in self.snapshots if one.name == name), None)
 
@@ -168,7 +173,7 @@ class ImageFacts:
         """
         found = {
             'children': self.children,
-            'snapshots': [one.name for one in self.snapshots if not one.removed],
+            'snapshots': self.snapshot_names,
             'clients': [one for one in self.clients if one not in cut_off],
             f'on rbd_header.{self.image_id} still listed, but cut off,': [
                 one for one in self.clients if one in cut_off

@@ -121,7 +121,7 @@ class VolumeReclaiming:
         if image is None:
             return
         facts = self._describe(image)
-        if facts is None or _own_snapshots(facts):
+        if facts is None or facts.snapshot_names:
             return
         if facts.children or (facts.parent and facts.parent.pool != image.pool):
             trash(self._tools, image, facts.image_id)
@@ -146,10 +146,6 @@ class VolumeReclaiming:
         with contextlib.suppress(exceptions.NotFoundError):
             return self._tools.storage.describe(image)
         return None
-
-
-def _own_snapshots(facts: storage_model.ImageFacts) -> list[str]:
-    return [one.name for one in facts.snapshots if not one.removed]
 
 
 def _purge(tools: Tools, image: model.TrashedImage) -> None:

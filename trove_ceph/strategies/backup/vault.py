@@ -34,8 +34,7 @@ def place_for_first(tools: Tools, record: model.Backup, pool: str) -> storage_mo
     if facts is None:
         return shared
     begun = {one.vault_snapshot for one in tools.records.in_vault(pool, shared.name)}
-    there = {one.name for one in facts.snapshots if not one.removed}
-    if there <= begun and not storage_copying.complete_copies(facts):
+    if begun.issuperset(facts.snapshot_names) and not storage_copying.complete_copies(facts):
         return shared
     return storage_model.ImageRef(pool, names.image_name('vault', record.backup_id))
 
@@ -57,8 +56,8 @@ def remove(tools: Tools, backup_id: str, copy: storage_model.SnapshotRef) -> Non
         for one in tools.records.in_vault(copy.pool, copy.image)
         if one.backup_id != backup_id
     }
-    if left := {one.name for one in facts.snapshots if not one.removed}:
-        if unknown := left - others:
+    if facts.snapshot_names:
+        if unknown := set(facts.snapshot_names) - others:
             LOG.warning('%s: has %s, of no known backup', copy.of, ', '.join(sorted(unknown)))
         return
     try:

@@ -88,8 +88,7 @@ class Verifying:
 
     def _is_there(self, snapshot: storage_model.SnapshotRef) -> bool:
         facts = vault.find_facts(self._tools, snapshot.of)
-        found = facts.find_snapshot(snapshot.name) if facts else None
-        return found is not None and not found.removed
+        return facts is not None and snapshot.name in facts.snapshot_names
 
     def _inspect(
         self, record: model.Backup, place: storage_model.SnapshotRef

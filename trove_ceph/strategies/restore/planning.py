@@ -97,8 +97,7 @@ def _find_source(
             # The other place is there for this.
             problems.append(f'{place}: {error}')
             continue
-        found = facts.find_snapshot(place.name)
-        if found is None or found.removed:
+        if place.name not in facts.snapshot_names:
             problems.append(f'{place}: is gone')
         elif place == record.copy and place.name not in copying.complete_copies(facts):
             problems.append(f'{place}: is not complete')

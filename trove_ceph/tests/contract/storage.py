@@ -63,7 +63,7 @@ class StorageContract:
             self.storage.remove_snapshot(snapshot)
 
     def snapshot_names(self, image):
-        return [one.name for one in self.storage.describe(image).snapshots if not one.removed]
+        return self.storage.describe(image).snapshot_names
 
     def remove_all(self):
         """Remove what this test made, clones first."""

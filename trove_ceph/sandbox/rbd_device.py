@@ -15,6 +15,8 @@ from trove_ceph.guestagent import data_volume, host_storage
 from trove_ceph.sandbox import commands, processes
 
 TIMEOUT_SEC = 60
+#: In the export's directory.
+PID_FILE = 'qemu-storage-daemon.pid'
 
 
 class RbdDevice:
@@ -71,7 +73,7 @@ class RbdDevice:
         self._directory.mkdir(parents=True)
         export = self._directory / 'disk'
         export.touch()
-        pid_file = self._directory / 'qemu-storage-daemon.pid'
+        pid_file = self._directory / PID_FILE
         shown = {
             'type': 'fuse',
             'id': 'disk',

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inspections as the storage service makes them, with its key."""
 
+import pymysql
+
 from trove_ceph.storage.ceph import backend, connection
 from trove_ceph.tests.functional import mysqld, storage
 from trove_ceph.verification import inspection, model, on_host
@@ -25,3 +27,30 @@ def inspector(conf, directory):
         lambda: on_host.HostSandbox(str(conf), storage.USER, settings),
         settings,
     )
+
+
+def inspect(inspector, work, options, directory, look):
+    """Inspect a backup, and look at its content meanwhile.
+
+    :param directory: of the inspector
+    :param look: called once, with what runs a statement and returns its rows
+    :returns: the inspection, and what ``look`` returned; None where no server came up
+    """
+    seen = []
+
+    def note(phase, *_):
+        if phase != 'checking' or seen:
+            return
+        (socket,) = directory.glob('*/run/mysqld.sock')
+        with (
+            pymysql.connect(unix_socket=str(socket), user='root') as connection,
+            connection.cursor() as cursor,
+        ):
+
+            def query(statement):
+                cursor.execute(statement)
+                return cursor.fetchall()
+
+            seen.append(look(query))
+
+    return inspector.inspect(work, options, note=note), seen[0] if seen else None

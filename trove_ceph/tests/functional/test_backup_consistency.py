@@ -185,14 +185,13 @@ class BackupConsistencyTest(test_mysql_on_rbd.WritersTestCase):
         else:
             place, options = snapshot, model.ImageOptions()
         work = job.Inspect(place, backup_id, inspecting.VERSION, expected_gtid=gtid_before)
-        found = []
-        inspection = self.inspector.inspect(
-            work, options, note=lambda phase, *_: found or self._look(phase, found)
+        inspection, content = inspecting.inspect(
+            self.inspector, work, options, self.inspections, history.content_of
         )
         if not is_copied:
             self.storage.remove_snapshot(snapshot)
         self.assertEqual([], list(self.inspections.iterdir()))
-        return Backup(level, acknowledged, gtid_before, inspection, found[0] if found else None)
+        return Backup(level, acknowledged, gtid_before, inspection, content)
 
     def copy(self, snapshot):
         """Copy what changed since the last copy to the vault, and forget the last backup."""
@@ -205,21 +204,6 @@ class BackupConsistencyTest(test_mysql_on_rbd.WritersTestCase):
             self.storage.remove_snapshot(self.vault.snapshot(since))
         self.copied = snapshot
         return self.vault.snapshot(snapshot.name)
-
-    def _look(self, phase, found):
-        if phase != 'checking':
-            return
-        for socket in self.inspections.glob('*/run/mysqld.sock'):
-            with (
-                pymysql.connect(unix_socket=str(socket), user='root') as connection,
-                connection.cursor() as cursor,
-            ):
-
-                def query(statement):
-                    cursor.execute(statement)
-                    return cursor.fetchall()
-
-                found.append(history.content_of(query))
 
     def test_each_holds_exactly_what_its_position_says(self):
         self.start_clients()

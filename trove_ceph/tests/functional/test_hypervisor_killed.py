@@ -31,6 +31,7 @@ class HypervisorKilledTest(storage.DeadClients, test_mysql_on_rbd.WritersTestCas
         self.addCleanup(subprocess.run, ['umount', '--lazy', str(export / 'disk')], check=True)
         self.source = self._serve(self.image)
         self.hypervisor = int((export / rbd_device.PID_FILE).read_text())
+        self.source.prepare_run()
         self.source.start()
         self.addCleanup(self.source.kill)
         self.writers = self._start_writers(self.source)

@@ -35,6 +35,22 @@ class Pairs(columns.FormattableColumn):
         return ', '.join(shown)
 
 
+class Findings(columns.FormattableColumn):
+    """What a verification found, a line for each."""
+
+    def human_readable(self) -> str:
+        lines = []
+        for name, value in (self._value or {}).items():
+            if isinstance(value, dict):
+                value = Pairs(value)
+            shown = of(name, value)
+            if isinstance(shown, columns.FormattableColumn):
+                shown = shown.human_readable()
+            if shown:
+                lines.append(f'{name}: {shown}')
+        return '\n'.join(lines)
+
+
 class Words(columns.FormattableColumn):
     """A list of words."""
 
@@ -71,8 +87,10 @@ def of(name: str, value: Any) -> Any:
         return Bytes(value)
     if name.endswith('_sec'):
         return Seconds(value)
-    if name in ('keep', 'verification'):
+    if name == 'keep':
         return Pairs(value)
+    if name == 'verification':
+        return Findings(value)
     if name == 'interval_min':
         return Minutes(value)
     if name == 'runs':

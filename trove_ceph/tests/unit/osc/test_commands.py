@@ -363,5 +363,18 @@ class ValuesTest(base.BaseTestCase):
             (columns.Seconds(1.2345), '1.23 s'),
             (columns.Pairs({'last': 3, 'daily': 0}), 'last=3'),
             (columns.Words(['source', 'vault']), 'source, vault'),
+            (columns.Findings(None), ''),
+            (
+                columns.of(
+                    'verification',
+                    {
+                        'verdict': 'sound',
+                        'recovery_sec': 1.7163,
+                        'reasons': [],
+                        'seconds': {'clearing': 0, 'cloning': 0.092},
+                    },
+                ),
+                'verdict: sound\nrecovery_sec: 1.72 s\nseconds: cloning=0.092',
+            ),
         ):
             self.assertEqual(text, value.human_readable())

@@ -66,6 +66,10 @@ class ServiceUnavailableError(TroveCephError):
     """An OpenStack service refused a request or did not answer; a later retry may succeed."""
 
 
+class GuestUnavailableError(ServiceUnavailableError):
+    """The guest agent of an instance refused a request, failed at it, or did not answer."""
+
+
 class ChangeNotSeenError(TroveCephError):
     """A change was made without an error, and cannot be seen; running it again is safe."""
 

@@ -170,11 +170,16 @@ def _check_datastore(target: str) -> None:
     try:
         datastore = datastore_models.Datastore.load(name)
         if version:
-            datastore_models.DatastoreVersion.load(datastore, version)
+            found = datastore_models.DatastoreVersion.load(datastore, version)
     except trove_exceptions.NotFound as error:
         raise _bad('target', f'{target!r} is no datastore: {error}') from error
+    except trove_exceptions.DatastoreVersionsNoUniqueMatch as error:
+        raise _bad('target', f'{target!r} is several versions: {error}') from error
+    # Instances are found by names.
     if datastore.name != name:
         raise _bad('target', f'must be the name {datastore.name} instead of an id')
+    if version and found.name != version:
+        raise _bad('target', f'must be the name {found.name} instead of an id')
 
 
 def _check_tier(path: str, target: str) -> None:

@@ -12,7 +12,7 @@ from trove_ceph import exceptions
 class API(api.API):
     """The guest agent of one instance, with the calls of :mod:`trove_ceph.guestagent.manager`.
 
-    Those raise ServiceUnavailableError with the agent's reason, or when it does not answer. All are
+    Those raise GuestUnavailableError with the agent's reason, or when it does not answer. All are
     safe to be repeated; what they do belongs to a backup, by its id.
     """
 
@@ -36,6 +36,6 @@ class API(api.API):
                 method, self.agent_high_timeout, version=self.API_BASE_VERSION, **arguments
             )
         except (trove_exceptions.GuestError, trove_exceptions.GuestTimeout) as error:
-            raise exceptions.ServiceUnavailableError(
+            raise exceptions.GuestUnavailableError(
                 f'guest agent of instance {self.id}: {method}: {error}'
             ) from error

@@ -3,6 +3,7 @@
 
 import abc
 import argparse
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -76,7 +77,9 @@ def listed(things: Iterable[dict[str, Any]], shown: dict[str, str]) -> _Shown:
 def add_wait(parser: Any) -> None:
     """Have a command wait when it is asked to."""
     parser.add_argument(
-        '--wait', action='store_true', help='Wait until it is done; an error if it fails'
+        '--wait',
+        action='store_true',
+        help='Wait until it is done; an error if it fails, though it is tried again later',
     )
     parser.add_argument(
         '--timeout',
@@ -188,11 +191,12 @@ class TakeBackup(Teaching, command.ShowOne):
         }
         shown = api.take(**{name: value for name, value in wanted.items() if value is not None})
         if parsed_args.wait:
+            deadline = time.monotonic() + parsed_args.timeout
             shown = api.wait_until_taken(shown['id'], parsed_args.timeout)
             if parsed_args.copy:
-                shown = api.wait_until_copied(shown['id'], parsed_args.timeout)
+                shown = api.wait_until_copied(shown['id'], deadline - time.monotonic())
             if parsed_args.verify:
-                shown = api.wait_until_verified(shown['id'], parsed_args.timeout)
+                shown = api.wait_until_verified(shown['id'], deadline - time.monotonic())
         return one(shown)
 
 

@@ -11,6 +11,7 @@ from oslo_utils import uuidutils
 
 _POLL_SEC = 5.0
 _ENDED_BADLY = ('failed', 'damaged', 'deleting')
+_PARTICIPLES = {'copy': 'copied', 'verify': 'verified'}
 
 
 class Api:
@@ -84,7 +85,8 @@ class Api:
     def wait_until_taken(self, backup_id: str, timeout_sec: float) -> dict[str, Any]:
         """Wait for a backup that was asked for; the other two waits are alike.
 
-        :raises CommandError: it failed, or did not end in time; both with the reason
+        :raises CommandError: it failed, also where it is tried again later, or did not end in time;
+            all with the reason
         """
 
         def is_done(shown: Mapping[str, Any]) -> bool:
@@ -99,6 +101,7 @@ class Api:
             if shown['copied_at'] is None and shown['copy_wanted_at'] is None:
                 error = shown['copy_error'] or shown['verify_error'] or shown['error']
                 raise _failure(backup_id, 'was not copied', error)
+            _check_not_put_off(shown, 'copy')
             return shown['copied_at'] is not None
 
         return self._wait(backup_id, is_done, 'copy_error', timeout_sec)
@@ -106,6 +109,7 @@ class Api:
     def wait_until_verified(self, backup_id: str, timeout_sec: float) -> dict[str, Any]:
         def is_done(shown: Mapping[str, Any]) -> bool:
             if shown['verify_wanted_at'] is not None:
+                _check_not_put_off(shown, 'verify')
                 return False
             error = shown['verify_error'] or shown['error']
             if shown['state'] in _ENDED_BADLY:
@@ -175,6 +179,14 @@ def _id_of(manager: Any, name_or_id: str) -> str:
     if uuidutils.is_uuid_like(name_or_id):
         return name_or_id
     return utils.find_resource(manager, name_or_id).id
+
+
+def _check_not_put_off(shown: Mapping[str, Any], verb: str) -> None:
+    """Refuse to wait for another attempt, which may be hours away."""
+    error = shown[f'{verb}_error']
+    if shown[f'{verb}_wanted_at'] and shown['retry_at'] and error:
+        what = f'could not be {_PARTICIPLES[verb]}, and is tried again at {shown["retry_at"]}'
+        raise _failure(shown['id'], what, error)
 
 
 def _failure(backup_id: str, what: str, reason: str | None) -> exceptions.CommandError:

@@ -67,6 +67,8 @@ class Runs(columns.FormattableColumn):
             line = f'{run["instance_id"]} {run["state"]}, was due {run["due_at"]}'
             if run['error']:
                 line += f', attempt {run["attempts"]}: {run["error"]}'
+            if run['retry_at']:
+                line += f'; not tried again before {run["retry_at"]}'
             lines.append(line)
         return '\n'.join(lines)
 

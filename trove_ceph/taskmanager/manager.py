@@ -23,6 +23,7 @@ from trove_ceph.strategies.backup import (
     fulfilling,
     giving_up,
     instance_deletion,
+    reasons,
     reclaiming,
     resuming,
     taking,
@@ -72,8 +73,9 @@ class Manager(manager.Manager):
             return
         with notification.EndNotification(context, instance_id=instance_id):
             try:
-                is_ours = self._restore_volume(instance_id, asked)
-            except Exception:
+                with reasons.told(f'instance {instance_id}'):
+                    is_ours = self._restore_volume(instance_id, asked)
+            except exceptions.TroveCephError:
                 trove_tables.TroveTables().fail_volume(instance_id)
                 raise
             if is_ours:
@@ -87,13 +89,17 @@ class Manager(manager.Manager):
         if backup_info.get('storage_driver') != 'cinder' or not self._is_ours(instance_id):
             super().create_backup(context, backup_info, instance_id)
             return
-        with notification.EndNotification(context, backup_id=backup_info['id']):
+        backup_id = backup_info['id']
+        with (
+            notification.EndNotification(context, backup_id=backup_id),
+            reasons.told(f'backup {backup_id}'),
+        ):
             try:
                 asked = self._tools()
             except exceptions.TroveCephError:
-                trove_tables.TroveTables().fail_backup(backup_info['id'])
+                trove_tables.TroveTables().fail_backup(backup_id)
                 raise
-            taking.take(asked, backup_info['id'], trove_backups.request_of(context))
+            taking.take(asked, backup_id, trove_backups.request_of(context))
 
     def delete_backup(self, context, backup_id):
         """Delete a backup, and nothing that is complete without it."""
@@ -101,7 +107,7 @@ class Manager(manager.Manager):
         if record is None:
             super().delete_backup(context, backup_id)
             return
-        with notification.EndNotification(context):
+        with notification.EndNotification(context), reasons.told(f'backup {backup_id}'):
             if record.state is State.DELETING:
                 # It was counted as gone when it was first asked for.
                 self._tools().trove.count_backup(record.project_id)
@@ -115,7 +121,7 @@ class Manager(manager.Manager):
                 self._clean_up_restore(found)
             super().delete_instance(context, instance_id)
             return
-        with notification.EndNotification(context):
+        with notification.EndNotification(context), reasons.told(f'instance {instance_id}'):
             independence.stop(self._tools(), found.volume_id)
             deletion = instance_deletion.InstanceDeletion(
                 self._tools(),

@@ -115,9 +115,12 @@ class HostSandbox:
     @staticmethod
     def _mount(stack: contextlib.ExitStack, device: str, mount_point: Path) -> None:
         signature = host_storage.HostStorage().find_signature(device)
-        if signature is None or signature.kind != 'xfs':
-            kind = signature.kind if signature else 'nothing'
-            raise model.Finding(model.INCOMPLETE, f'the image holds {kind}, expected XFS')
+        if signature is None:
+            raise model.Finding(model.INCOMPLETE, 'the image holds nothing, expected XFS')
+        if signature.kind != 'xfs':
+            raise exceptions.NotInspectableError(
+                f'the image holds {signature.kind}, and only XFS is inspected'
+            )
         try:
             stack.enter_context(rbd_device.Filesystem(device, mount_point))
         except exceptions.StorageCommandError as error:

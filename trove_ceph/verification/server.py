@@ -170,7 +170,7 @@ class Server:
         if last_kind == 'status' and last_text != 'OK':
             problems.append(last_text)
         if problems:
-            raise model.Finding(model.CORRUPT, f'table {table}: {"; ".join(problems)}')
+            raise _judged(f'table {table}', '; '.join(problems))
 
     def _row(self, statement: str, *arguments: str) -> tuple:
         with self._asking('reading the position') as cursor:
@@ -192,9 +192,7 @@ class Server:
             if error.args[0] in _LOST and not self._mysqld.has_ended(_GRACE_SEC):
                 raise exceptions.ServerFailedError(f'{what}: the server does not answer') from error
             if not self._mysqld.has_ended(within_sec=0):
-                raise model.Finding(
-                    model.CORRUPT, f'{what}: {error_log.censor(str(error.args[-1]))}'
-                ) from error
+                raise _judged(what, error_log.censor(str(error.args[-1]))) from error
             raise self._why(what) from error
 
     def _why(self, what: str) -> Exception:
@@ -213,6 +211,13 @@ class Server:
 
     def _messages(self) -> list[error_log.Message]:
         return error_log.read(_beginning(self._mysqld.log))
+
+
+def _judged(what: str, told: str) -> Exception:
+    """Return what it comes to that a server which goes on tells of an error."""
+    if _NOT_FOR_THIS_SERVER.search(told):
+        return exceptions.NotInspectableError(f'{what}: {told}')
+    return model.Finding(model.CORRUPT, f'{what}: {told}')
 
 
 def _beginning(log: Path) -> str:

@@ -15,6 +15,9 @@ from trove_ceph.strategies.backup.tools import Tools
 
 LOG = logging.getLogger(__name__)
 
+#: Of a verification.
+_WAITS = 'it waits for the copy of the backup, which could not be made yet'
+
 
 class Threads:
     """So many threads at once, which end with the process: what they do is made for that.
@@ -67,8 +70,9 @@ def fulfill_one(tools: Tools, backup_id: str, since: datetime.timedelta) -> None
     if not tools.records.claim(backup_id, worker, since):
         return
     for error_field, work in (('copy_error', _copy), ('verify_error', _verify)):
+        record = tools.records.get(backup_id)
         try:
-            work(tools, tools.records.get(backup_id))
+            work(tools, record)
         except exceptions.LockLostError as error:
             LOG.info('%s', error)
             break
@@ -76,6 +80,8 @@ def fulfill_one(tools: Tools, backup_id: str, since: datetime.timedelta) -> None
             is_known = isinstance(error, exceptions.TroveCephError)
             LOG.warning('Backup %s: %s', backup_id, reasons.full(error), exc_info=not is_known)
             told = {error_field: reasons.plain(error)}
+            if work is _copy and record.verify_wanted_at is not None:
+                told['verify_error'] = _WAITS
             tools.records.wishes.note_failure(backup_id, worker, **told)
             break
     tools.records.wishes.release(backup_id, worker)

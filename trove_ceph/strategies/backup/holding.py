@@ -30,7 +30,7 @@ def held(
     Whatever happens the server is let go, by us or, after ``limit_sec``, by itself.
 
     :raises NotQuiescedError: it went on before the block had ended
-    :raises ServiceUnavailableError: the guest agent does not answer
+    :raises GuestUnavailableError: the guest agent does not answer
     """
     hold = Hold()
     if level is Level.NONE:

@@ -4,7 +4,24 @@
 What they can do something about they are told as it is. All else is in the operator's log.
 """
 
+import contextlib
+from collections.abc import Iterator
+
+from oslo_log import log as logging
+
 from trove_ceph import exceptions
+
+LOG = logging.getLogger(__name__)
+
+#: Those of which tenants are told as they are.
+TOLD = (
+    exceptions.FlavorTooSmallError,
+    exceptions.GuestUnavailableError,
+    exceptions.InvalidBackupError,
+    exceptions.NotQuiescedError,
+    exceptions.UnsafeSettingsError,
+    exceptions.VolumeTooSmallError,
+)
 
 #: By class, the more specific ones first.
 _PLAIN: list[tuple[type[Exception], str]] = [
@@ -15,9 +32,12 @@ _PLAIN: list[tuple[type[Exception], str]] = [
     (exceptions.CephUnreachableError, 'the storage did not answer'),
     (exceptions.NotInspectableError, 'there is no server that can open it'),
     (exceptions.StorageError, 'the storage failed'),
-    (exceptions.NotAdoptableError, 'its volume is of a kind that cannot be backed up like this'),
+    (exceptions.NotAdoptableError, 'its volume is not fit for it, or not at present'),
+    (exceptions.AdoptionFailedError, 'Cinder did not take it over'),
+    (exceptions.QuotaExceededError, 'the quota of who holds all volumes does not allow it'),
     (exceptions.InvalidTiersError, 'the storage is not set up for it'),
-    (exceptions.TroveCephError, ''),
+    (exceptions.ServiceUnavailableError, 'a service that it needs did not answer'),
+    (exceptions.ServerFailedError, 'no server could be started for it'),
     (Exception, 'it failed in a way that nobody thought of'),
 ]
 _LOGGED = 'the log of trove-taskmanager has the details'
@@ -25,8 +45,25 @@ _LOGGED = 'the log of trove-taskmanager has the details'
 
 def plain(error: Exception) -> str:
     """Return why something failed, as tenants see it."""
+    if isinstance(error, TOLD):
+        return _text(error)
     text = next(text for kind, text in _PLAIN if isinstance(error, kind))
-    return f'{text}; {_LOGGED}' if text else _text(error)
+    return f'{text}; {_LOGGED}'
+
+
+@contextlib.contextmanager
+def told(what: str) -> Iterator[None]:
+    """Log an error as operators see it, and raise it as tenants do.
+
+    For what Trove shows tenants as it is raised, such as the fault of an instance.
+
+    :raises TroveCephError: whatever was raised
+    """
+    try:
+        yield
+    except Exception as error:
+        LOG.error('%s: %s', what, full(error), exc_info=not isinstance(error, TOLD))
+        raise exceptions.TroveCephError(f'{what}: {plain(error)}') from error
 
 
 def full(error: Exception) -> str:

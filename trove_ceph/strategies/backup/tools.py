@@ -56,7 +56,7 @@ class Trove(Protocol):
 
 
 class Guest(Protocol):
-    """The guest agent of one instance; each raises ServiceUnavailableError when it fails."""
+    """The guest agent of one instance; each raises GuestUnavailableError when it fails."""
 
     def check_backup_settings(self) -> Mapping[str, Any]: ...
 

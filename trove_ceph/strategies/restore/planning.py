@@ -73,8 +73,7 @@ def _find_backends(tools: Tools, wanted: Wanted) -> list[cinder_model.StorageBac
     ]
     if not found:
         raise exceptions.InvalidBackupError(
-            f'{wanted}: volume type {wanted.volume_type} is of back end '
-            f'{volume_type.backend_name}, which is none of Ceph that is up'
+            f'{wanted}: volume type {wanted.volume_type} is on no tier that is up'
         )
     return found
 
@@ -89,20 +88,20 @@ def _find_source(
     tools: Tools, record: db_model.Backup, prefer_copy: bool
 ) -> storage_model.SnapshotRef:
     places = [record.place, record.copy if record.copied_at else None]
-    problems = []
+    problem = exceptions.InvalidBackupError(
+        f'backup {record.backup_id}: neither its snapshot nor a complete copy of it can be read'
+    )
     for place in filter(None, places[::-1] if prefer_copy else places):
         try:
             facts = tools.storage.describe(place.of)
         except exceptions.StorageError as error:
             # The other place is there for this.
-            problems.append(f'{place}: {error}')
+            problem.add_note(f'{place}: {error}')
             continue
         if place.name not in facts.snapshot_names:
-            problems.append(f'{place}: is gone')
+            problem.add_note(f'{place}: is gone')
         elif place == record.copy and place.name not in copying.complete_copies(facts):
-            problems.append(f'{place}: is not complete')
+            problem.add_note(f'{place}: is not complete')
         else:
             return place
-    raise exceptions.InvalidBackupError(
-        f'backup {record.backup_id}: is in no place: {"; ".join(problems) or "none is known"}'
-    )
+    raise problem

@@ -8,6 +8,7 @@ from oslotest import base
 from trove_ceph.db.policy_model import Keep
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.api import world
+from trove_ceph.tests.unit.taskmanager import trove_database
 
 
 class PoliciesTest(base.BaseTestCase):
@@ -161,6 +162,9 @@ class PoliciesTest(base.BaseTestCase):
         for target in ('oracle', 'mysql/1.0'):
             answer = self.create(scope='datastore', target=target, role='admin')
             self.refused(answer, 400, f"target: '{target}' is no datastore")
+        target = f'mysql/{trove_database.datastore_version()}'
+        answer = self.create(scope='datastore', target=target, role='admin')
+        self.refused(answer, 400, 'target: must be the name 9.7 instead of an id')
 
     def test_values_that_are_wrong(self):
         for wanted, message in (

@@ -2,6 +2,7 @@
 """The commands, through python-troveclient and Trove's real API."""
 
 import contextlib
+import datetime
 import io
 import json
 import logging
@@ -288,6 +289,29 @@ class WaitingTest(base.BaseTestCase):
         self.api.copy(self.backup.id)
         self.later = [lambda: self.world.records.wishes.want_no_copy(self.backup.id)]
         self.assertIn('was not copied', self.failure(self.api.wait_until_copied))
+
+    def test_what_is_put_off(self):
+        """Who waits is told, instead of waiting for an attempt that may be hours away."""
+        kept = self.world.records
+        self.api.copy(self.backup.id)
+        self.api.verify(self.backup.id)
+
+        def fail():
+            kept.claim(self.backup.id, 'worker', datetime.timedelta(minutes=15))
+            told = {'copy_error': 'no room', 'verify_error': 'no copy'}
+            kept.wishes.note_failure(self.backup.id, 'worker', **told)
+            kept.wishes.release(self.backup.id, 'worker')
+
+        self.later = [fail]
+        self.assertRegex(
+            self.failure(self.api.wait_until_copied),
+            'could not be copied, and is tried again at .*: no room$',
+        )
+        self.assertEqual(5, self.now)
+        self.assertIn('no copy', self.failure(self.api.wait_until_verified))
+        # Who asks again is not told of the last attempt.
+        self.api.copy(self.backup.id)
+        self.assertIn('after 60 s', self.failure(self.api.wait_until_copied))
 
     def test_time_that_is_over(self):
         self.api.copy(self.backup.id)

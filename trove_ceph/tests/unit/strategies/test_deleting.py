@@ -7,7 +7,7 @@ from trove.backup.state import BackupState
 from trove_ceph import exceptions
 from trove_ceph.db.model import State
 from trove_ceph.storage import job, model, names
-from trove_ceph.strategies.backup import deleting, reclaiming, resuming, taking
+from trove_ceph.strategies.backup import deleting, reasons, reclaiming, resuming, taking
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
@@ -116,7 +116,7 @@ class DeletingTest(base.BaseTestCase):
         self.assertEqual((BackupState.DELETE_FAILED, False), (row.state, bool(row.deleted)))
         record = self.world.records.get(backup)
         self.assertEqual((State.DELETING, None), (record.state, record.worker))
-        self.assertEqual(str(error), record.error)
+        self.assertEqual(reasons.plain(error), record.error)
         snapshot['status'] = 'available'
         resuming.carry_on(self.world.tools(), AT_ONCE, worlds.AtOnce())
         self.assertTrue(trove_database.backup(backup).deleted)

@@ -185,9 +185,10 @@ class TakingTest(base.BaseTestCase):
     def test_failure_is_told_and_leaves_nothing(self):
         """Defect 5: it ends in backup_create.end, and Cinder's snapshot stays."""
         for self.world.cinder.failing in ('before', 'after'):
-            self.assert_fails(
-                exceptions.AdoptionFailedError, 'ended in error', backup=self.world.add_backup()
-            )
+            backup = self.world.add_backup()
+            self.assert_fails(exceptions.AdoptionFailedError, backup=backup)
+            told = self.world.records.get(backup.id).error
+            self.assertIn('Cinder did not take it over', told)
 
     def test_cinder_that_is_slow_holds_nobody(self):
         """Defect 1: the file system stays frozen while Cinder is polled."""
@@ -200,7 +201,9 @@ class TakingTest(base.BaseTestCase):
     def test_quota_of_snapshots(self):
         """Defect 12: the service's project has one; it is named, and nothing is left."""
         self.world.cinder.limits[worlds.SERVICE, 'snapshots'] = 0
-        self.assert_fails(exceptions.QuotaExceededError, 'Quota exceeded for snapshots')
+        self.assert_fails(exceptions.QuotaExceededError)
+        told = self.world.records.get(self.backup.id).error
+        self.assertIn('the quota of who holds all volumes', told)
 
     # Bad input.
 
@@ -240,7 +243,7 @@ class TakingTest(base.BaseTestCase):
         # Tenants are not told where anything lies.
         record = self.world.records.get(self.backup.id)
         self.assertEqual(State.FAILED, record.state)
-        self.assertIn('cannot be backed up like this', record.error)
+        self.assertIn('is not fit for it', record.error)
         self.assertNotIn(worlds.OTHER, record.error)
 
     def test_volume_that_is_gone(self):

@@ -283,7 +283,7 @@ class RemoteGuest:
     def __getattr__(self, verb):
         def ask(*arguments):
             self._world.events.append(f'guest {verb}')
-            lost = exceptions.ServiceUnavailableError('guest agent: no answer')
+            lost = exceptions.GuestUnavailableError('guest agent: no answer')
             return self._strike.around(lambda: self._serve(verb, arguments), lost)
 
         return ask
@@ -291,11 +291,11 @@ class RemoteGuest:
     def _serve(self, verb, arguments):
         guest = self._world.guest
         if guest.is_down:
-            raise exceptions.ServiceUnavailableError('guest agent: no answer')
+            raise exceptions.GuestUnavailableError('guest agent: no answer')
         try:
             return json.loads(json.dumps(getattr(guest, verb)(*arguments)))
         except exceptions.NotQuiescedError as error:
-            raise exceptions.ServiceUnavailableError(f'guest agent: {error}') from error
+            raise exceptions.GuestUnavailableError(f'guest agent: {error}') from error
 
 
 class RequestInterruptionTests(interruption.InterruptionTests):

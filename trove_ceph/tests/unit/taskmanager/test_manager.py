@@ -79,7 +79,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         """Defect 5: a backup that failed is told of as one that was taken."""
         self.world.guest.is_down = True
         backup = self.world.add_backup()
-        self.assertRaises(exceptions.ServiceUnavailableError, self.create, backup)
+        self.assertRaises(exceptions.TroveCephError, self.create, backup)
         self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
         ((event, payload),) = self.told
         self.assertEqual('dbaas.backup_create.error', event)
@@ -93,9 +93,22 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager = manager.Manager()
         self.manager._resuming = worlds.AtOnce()
         backup = self.world.add_backup()
-        self.assertRaises(exceptions.ServiceUnavailableError, self.create, backup)
+        self.assertRaises(exceptions.TroveCephError, self.create, backup)
         self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
         self.assertEqual(['dbaas.backup_create.error'], [event for event, _ in self.told])
+
+    def test_tenants_are_told_nothing_of_the_storage(self):
+        """Trove shows them the message, as the fault of the instance."""
+
+        def fail(*_arguments):
+            raise exceptions.NoSpaceError('volumes-nvme/volume-1: the pool is full')
+
+        self.patch('trove_ceph.strategies.backup.taking.take', fail)
+        error = self.assertRaises(exceptions.TroveCephError, self.create, self.world.add_backup())
+        ((_event, payload),) = self.told
+        self.assertEqual(str(error), payload['message'])
+        self.assertIn('there is no room for it', payload['message'])
+        self.assertNotIn('volumes-nvme', payload['message'])
 
     def test_backups_that_are_not_ours(self):
         backup = self.world.add_backup()
@@ -115,7 +128,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         snapshot['status'] = 'backing-up'
         counted = []
         self.world.trove.count_backup = counted.append
-        self.assertRaises(exceptions.ServiceUnavailableError, self.delete, backup)
+        self.assertRaises(exceptions.TroveCephError, self.delete, backup)
         self.assertEqual([], counted)
         snapshot['status'] = 'available'
         self.delete(backup)

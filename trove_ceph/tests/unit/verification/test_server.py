@@ -125,6 +125,17 @@ class ServerTest(base.BaseTestCase):
             found = self.assertRaises(model.Finding, self.server.check, TABLE)
             self.assertEqual((model.CORRUPT, expected), (found.verdict, found.reason))
 
+    def test_table_whose_key_is_elsewhere(self):
+        """That is no fault of the backup's."""
+        told = "Can't find master key from keyring, please check in the server log"
+        for answer in (
+            [('t', 'check', 'error', told), ('t', 'check', 'status', 'Operation failed')],
+            pymysql.err.OperationalError(3185, told),
+        ):
+            self.mysqld.answer = answer
+            error = self.assertRaises(exceptions.NotInspectableError, self.server.check, TABLE)
+            self.assertIn('master key', str(error))
+
     def test_it_dies_of_what_it_is_asked(self):
         self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection')
         self.mysqld.exit_code = 2

@@ -114,7 +114,8 @@ class TestBackups(backup.BackupTestCase):
     def _dependence(self, volume_id):
         """Return what Cinder says of a volume that reads from another pool."""
         volume = self.os_admin.volumes_client_latest.show_volume(volume_id)['volume']
-        return [name for name in volume['metadata'] if name == model.DEPENDENT_KEY]
+        is_dependent = volume['metadata'].get(model.DEPENDENT_KEY) == model.DEPENDENT
+        return [volume_id] if is_dependent else []
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a016')
     def test_restore_to_a_larger_volume(self):

@@ -75,7 +75,7 @@ class Manager(manager.Manager):
             try:
                 with reasons.told(f'instance {instance_id}'):
                     is_ours = self._restore_volume(instance_id, asked)
-            except exceptions.TroveCephError:
+            except Exception:
                 trove_tables.TroveTables().fail_volume(instance_id)
                 raise
             if is_ours:

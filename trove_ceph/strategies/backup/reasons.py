@@ -53,15 +53,16 @@ def plain(error: Exception) -> str:
 
 @contextlib.contextmanager
 def told(what: str) -> Iterator[None]:
-    """Log an error as operators see it, and raise it as tenants do.
+    """Log an error of ours as operators see it, and raise it as tenants do.
 
-    For what Trove shows tenants as it is raised, such as the fault of an instance.
+    For what Trove shows tenants as it is raised, such as the fault of an instance. What Trove and
+    its clients raise stays as it is.
 
-    :raises TroveCephError: whatever was raised
+    :raises TroveCephError: one was raised
     """
     try:
         yield
-    except Exception as error:
+    except exceptions.TroveCephError as error:
         LOG.error('%s: %s', what, full(error), exc_info=not isinstance(error, TOLD))
         raise exceptions.TroveCephError(f'{what}: {plain(error)}') from error
 

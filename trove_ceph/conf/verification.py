@@ -53,15 +53,24 @@ OPTS = [
     cfg.BoolOpt(
         'deep',
         default=False,
-        help='Check all tables instead of a sample. Reads all of the backup.',
+        help='Check all tables instead of a sample. Reads all of the backup, however large.',
     ),
     cfg.IntOpt(
         'sample_tables',
         default=10,
         min=1,
         max=100000,
-        help="How many of a tenant's tables are checked, chosen anew for each backup; the server's "
-        'own tables are always. A table is read as a whole, so large ones take their time.',
+        help="How many of a tenant's tables are in a sample, chosen anew for each backup; the "
+        "server's own tables always are.",
+    ),
+    cfg.IntOpt(
+        'sample_mib',
+        default=256,
+        min=1,
+        max=1048576,
+        help="MiB that a sample reads of a tenant's tables, so that an inspection takes the same "
+        'time at any size of the backup. Tables that fit into their share are checked as a whole; '
+        'of larger ones both ends of each index are read.',
     ),
 ]
 

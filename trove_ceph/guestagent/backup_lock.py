@@ -8,7 +8,7 @@ import pymysql
 from pymysql.constants import ER
 from trove.common import exception as trove_exceptions
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, sql
 
 Connect = collections.abc.Callable[[int], pymysql.connections.Connection]
 
@@ -68,7 +68,7 @@ class BackupLock:
         with self._translated(), self._connection.cursor() as cursor:
             tables = non_transactional_tables(cursor)
             if tables:
-                names = ', '.join(f'{_quoted(schema)}.{_quoted(name)}' for schema, name in tables)
+                names = ', '.join(sql.quoted(*table) for table in tables)
                 cursor.execute(f'FLUSH TABLES {names} WITH READ LOCK')
         return len(tables)
 
@@ -126,7 +126,3 @@ def non_transactional_tables(cursor: pymysql.cursors.Cursor) -> list[tuple[str, 
         (engines, _OWN_SCHEMAS),
     )
     return list(cursor.fetchall())
-
-
-def _quoted(name: str) -> str:
-    return '`' + name.replace('`', '``') + '`'

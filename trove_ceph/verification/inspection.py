@@ -119,6 +119,7 @@ class Context:
         self._recovery_sec: float | None = None
         self._tables: list[server.Table] = []
         self._checked = 0
+        self._in_part = 0
 
     # The clone.
 
@@ -193,31 +194,42 @@ class Context:
     def check(self) -> None:
         running = self._running
         chosen = self._choose()
-        total = sum(table.bytes for table in chosen)
+        total = sum(chosen.values())
         done = 0
         with self._guard.watching(running.kill):
-            for table in chosen:
+            for table, size in sorted(chosen.items()):
                 self._note(self._phase, done, total)
                 self._guard.check()
-                running.check(table)
-                self._checked += 1
-                done += table.bytes
+                if size < table.bytes:
+                    running.read_ends(table, size)
+                    self._in_part += 1
+                else:
+                    running.check(table)
+                    self._checked += 1
+                done += size
             now = running.gtid_executed()
         if now != self._gtid_executed:
             raise exceptions.ServerFailedError(
                 f'{self._work}: the server wrote transactions of its own: {now}'
             )
 
-    def _choose(self) -> list[server.Table]:
-        """Choose what is checked: each backup of an instance has another sample."""
+    def _choose(self) -> dict[server.Table, int]:
+        """Choose what is read and how many bytes of each: each backup has another sample."""
         deep = self._settings.deep if self._work.deep is None else self._work.deep
         if deep:
-            return self._tables
+            return {table: table.bytes for table in self._tables}
         own = [table for table in self._tables if table.schema == server.SYSTEM_SCHEMA]
         others = [table for table in self._tables if table.schema != server.SYSTEM_SCHEMA]
         count = self._work.sample_tables or self._settings.sample_tables
-        chosen = random.Random(self._work.check_id).sample(others, min(count, len(others)))
-        return sorted(own + chosen)
+        drawn = random.Random(self._work.check_id).sample(others, min(count, len(others)))
+        chosen = {table: table.bytes for table in own}
+        left = self._settings.sample_bytes
+        # What small tables leave of their shares is for the larger ones.
+        drawn.sort(key=lambda table: table.bytes)
+        for position, table in enumerate(drawn):
+            chosen[table] = min(table.bytes, left // (len(drawn) - position))
+            left -= chosen[table]
+        return chosen
 
     @property
     def _running(self) -> server.Server:
@@ -245,6 +257,7 @@ class Context:
             mysql_version=self._mysql_version,
             data_version=self._data_version,
             tables_checked=self._checked,
+            tables_in_part=self._in_part,
             tables=len(self._tables),
             bytes=sum(table.bytes for table in self._tables),
             recovery_sec=self._recovery_sec,

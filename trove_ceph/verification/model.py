@@ -27,7 +27,8 @@ class Inspection:
         logged no GTIDs, None when it was not come to
     :param mysql_version: of the server that opened it
     :param data_version: of the server that wrote it last
-    :param tables_checked: with CHECK TABLE
+    :param tables_checked: as a whole, with CHECK TABLE
+    :param tables_in_part: of which only some was read, for they are large
     :param tables: how many there are
     :param bytes: of all tables and indexes
     :param recovery_sec: how long InnoDB took until it was ready, redo and rollback included
@@ -40,6 +41,7 @@ class Inspection:
     mysql_version: str | None = None
     data_version: str | None = None
     tables_checked: int = 0
+    tables_in_part: int = 0
     tables: int = 0
     bytes: int = 0
     recovery_sec: float | None = None
@@ -52,6 +54,8 @@ class Inspection:
 
     def __str__(self) -> str:
         checked = f'{self.tables_checked} of {self.tables} tables checked'
+        if self.tables_in_part:
+            checked += f' and {self.tables_in_part} in part'
         return f'{self.verdict}, {checked}, {sum(self.seconds.values()):.1f} s'
 
 
@@ -74,7 +78,8 @@ class Settings:
     :param bytes_per_sec: what it may read and write; 0 is no limit
     :param time_limit_sec: for one inspection as a whole
     :param deep: check all tables, not a sample
-    :param sample_tables: how many tables a sample has
+    :param sample_tables: how many tables of the tenant's a sample has
+    :param sample_bytes: what a sample reads of them in all
     """
 
     roots: Mapping[str, Path]
@@ -84,6 +89,7 @@ class Settings:
     time_limit_sec: int
     deep: bool
     sample_tables: int
+    sample_bytes: int
 
     def root_for(self, version: str) -> Path:
         """Return the root file system for a datastore version, that of its series if need be.

@@ -7,14 +7,15 @@ scheduled, and no statement can write. Nobody's password is needed.
 
 import contextlib
 import dataclasses
+import itertools
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pymysql
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, sql
 from trove_ceph.sandbox import mysqld
 from trove_ceph.verification import data_directory, error_log, model
 
@@ -35,12 +36,21 @@ _LOST = (0, 2003, 2006, 2013)
 #: A crash takes its time to end.
 _GRACE_SEC = 10
 _LISTED = """
-    SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(DATA_LENGTH, 0) + COALESCE(INDEX_LENGTH, 0)
+    SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(DATA_LENGTH, 0) + COALESCE(INDEX_LENGTH, 0),
+           COALESCE(AVG_ROW_LENGTH, 0)
     FROM information_schema.TABLES
     WHERE TABLE_TYPE = 'BASE TABLE'
       AND TABLE_SCHEMA NOT IN ('information_schema', 'performance_schema', 'sys')
     ORDER BY TABLE_SCHEMA, TABLE_NAME
 """
+_PARTS_OF_INDEXES = """
+    SELECT INDEX_NAME, COLUMN_NAME, COLLATION,
+           INDEX_TYPE = 'BTREE' AND IS_VISIBLE = 'YES' AND SUB_PART IS NULL
+    FROM information_schema.STATISTICS
+    WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
+    ORDER BY INDEX_NAME, SEQ_IN_INDEX
+"""
+_LEAST_ROW_BYTES = 64
 #: Of the server itself: what it needs to start, and what it knows of its position.
 SYSTEM_SCHEMA = 'mysql'
 
@@ -50,13 +60,14 @@ class Table:
     schema: str
     name: str
     bytes: int = 0
+    row_bytes: int = 0
 
     def __str__(self) -> str:
         return f'{self.schema}.{self.name}'
 
     @property
     def quoted(self) -> str:
-        return '.'.join('`{}`'.format(part.replace('`', '``')) for part in (self.schema, self.name))
+        return sql.quoted(self.schema, self.name)
 
 
 def options(found: data_directory.DataDirectory, memory_bytes: int) -> mysqld.Options:
@@ -154,8 +165,8 @@ class Server:
             cursor.execute('SET SESSION information_schema_stats_expiry = 0')
             cursor.execute(_LISTED)
             return [
-                Table(_text(schema), _text(name), int(size))
-                for schema, name, size in cursor.fetchall()
+                Table(_text(schema), _text(name), int(size), int(row_size))
+                for schema, name, size, row_size in cursor.fetchall()
             ]
 
     def check(self, table: Table) -> None:
@@ -171,6 +182,26 @@ class Server:
             problems.append(last_text)
         if problems:
             raise _judged(f'table {table}', '; '.join(problems))
+
+    def read_ends(self, table: Table, limit_bytes: int) -> None:
+        """Have the server read some rows at both ends of each index of a table.
+
+        The last ones of the primary key are the newest in most tables. A page that is damaged is
+        found by its checksum; what does not fit together is not.
+
+        :param limit_bytes: for all indexes together, about
+        """
+        with self._asking(f'table {table}') as cursor:
+            cursor.execute(_PARTS_OF_INDEXES, (table.schema, table.name))
+            orders = _orders(cursor.fetchall())
+            row_bytes = max(table.row_bytes, _LEAST_ROW_BYTES)
+            rows = max(1, limit_bytes // row_bytes // len(orders))
+            for order in orders:
+                # Nothing but entries of the index is read, and none is sent.
+                cursor.execute(
+                    f'SELECT COUNT(*) FROM (SELECT 1 FROM {table.quoted}{order} LIMIT {rows}) AS e'
+                )
+                cursor.fetchall()
 
     def _row(self, statement: str, *arguments: str) -> tuple:
         with self._asking('reading the position') as cursor:
@@ -211,6 +242,25 @@ class Server:
 
     def _messages(self) -> list[error_log.Message]:
         return error_log.read(_beginning(self._mysqld.log))
+
+
+def _orders(parts: Sequence[tuple]) -> list[str]:
+    """Return how a table is read from either end of each index, whatever its size.
+
+    An index of the beginnings of columns, or of expressions, gives no order to read by; a table
+    without any other is read in the order that it is in.
+    """
+    orders = []
+    for index, group in itertools.groupby(parts, key=lambda part: part[0]):
+        columns = list(group)
+        if all(usable and column is not None for _, column, _, usable in columns):
+            for direction in ('A', 'D'):
+                keys = ', '.join(
+                    sql.quoted(_text(column)) + (' ASC' if _text(way) == direction else ' DESC')
+                    for _, column, way, _ in columns
+                )
+                orders.append(f' FORCE INDEX ({sql.quoted(_text(index))}) ORDER BY {keys}')
+    return orders or ['']
 
 
 def _judged(what: str, told: str) -> Exception:

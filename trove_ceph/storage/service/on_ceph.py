@@ -51,6 +51,7 @@ def _inspector(
         time_limit_sec=verification.time_limit_sec,
         deep=verification.deep,
         sample_tables=verification.sample_tables,
+        sample_bytes=verification.sample_mib * model.MIB,
     )
     return inspection.Inspector(
         storage(options),

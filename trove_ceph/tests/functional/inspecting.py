@@ -12,7 +12,7 @@ MEMORY_BYTES = 640 * 1024**2
 TIME_LIMIT_SEC = 300
 
 
-def inspector(conf, directory):
+def inspector(conf, directory, sample_bytes=1024**3):
     settings = model.Settings(
         roots={'9.7': mysqld.rootfs()},
         directory=directory,
@@ -21,6 +21,7 @@ def inspector(conf, directory):
         time_limit_sec=TIME_LIMIT_SEC,
         deep=True,
         sample_tables=5,
+        sample_bytes=sample_bytes,
     )
     return inspection.Inspector(
         backend.CephBackend(connection.Connection(str(conf), storage.USER)),

@@ -35,6 +35,14 @@ SOUND_IMAGE = 'sound-database'
 _made = set()
 
 
+def overwrite_orders(data):
+    path = data / 'shop' / 'orders.ibd'
+    with path.open('r+b') as table:
+        for page in range(4, path.stat().st_size // PAGE_BYTES):
+            table.seek(page * PAGE_BYTES + 1000)
+            table.write(os.urandom(500))
+
+
 class VerificationTest(test_mysql_on_rbd.WritersTestCase):
     def setUp(self):
         super().setUp()
@@ -121,25 +129,18 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         )
         self.assert_nothing_left(self.work('backup'))
 
-    def damage(self, how):
-        """Change the volume of a stopped database, and make a snapshot of it."""
+    def damage(self, how, **options):
+        """Change the volume of a stopped database, and inspect a snapshot of it."""
         place = self.directory / 'damage'
         with test_mysql_on_rbd.mounted(self.cluster, self.image, place) as volume:
             how(volume / 'data')
         self.snapshot('damaged')
-        return self.inspect(self.work('damaged'))
+        return self.inspect(self.work('damaged', **options))
 
     def test_overwritten_table(self):
         self.make_sound_backup()
 
-        def overwrite(data):
-            path = data / 'shop' / 'orders.ibd'
-            with path.open('r+b') as table:
-                for page in range(4, path.stat().st_size // PAGE_BYTES):
-                    table.seek(page * PAGE_BYTES + 1000)
-                    table.write(os.urandom(500))
-
-        found = self.damage(overwrite)
+        found = self.damage(overwrite_orders)
 
         self.assertEqual(verification.CORRUPT, found.verdict, found)
         self.assertIn('table shop.orders', found.reasons[0])
@@ -147,6 +148,21 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertNotIn('xxxx', found.reasons[0])
         self.assertIsNotNone(found.gtid_executed)
         self.assertLess(found.tables_checked, found.tables)
+
+    def test_overwritten_table_that_is_too_large_for_a_sample(self):
+        self.make_sound_backup()
+        self.inspector = inspecting.inspector(
+            self.cluster.conf, self.inspections, sample_bytes=9000
+        )
+        sound = self.inspect(self.work('backup', deep=False))
+        self.assertTrue(sound.ok, sound)
+        self.assertGreater(sound.tables_in_part, 0)
+
+        found = self.damage(overwrite_orders, deep=False)
+
+        self.assertEqual(verification.CORRUPT, found.verdict, found)
+        self.assertIn('table shop.orders', found.reasons[0])
+        self.assertNotIn('xxxx', found.reasons[0])
 
     def test_overwritten_redo(self):
         with self.serving() as source:

@@ -8,7 +8,7 @@ from trove_ceph import exceptions
 from trove_ceph.storage import model
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.verification import world
-from trove_ceph.verification import guard, inspection
+from trove_ceph.verification import guard, inspection, server
 from trove_ceph.verification import model as verification
 
 OPTIONS = model.ImageOptions()
@@ -68,6 +68,32 @@ class InspectionTest(base.BaseTestCase):
         self.assertEqual(6, self.inspect(deep=True).tables_checked)
         self.assertEqual(2, self.inspect(sample_tables=1).tables_checked)
         self.assertEqual(6, self.inspect(sample_tables=50).tables_checked)
+
+    def test_a_sample_reads_so_much_of_all_tables_however_large(self):
+        small, middle, large, huge = (
+            server.Table('shop', name, size)
+            for name, size in (('a', 40), ('b', 150), ('c', 700), ('d', 10**15))
+        )
+        self.world.tables = [world.TABLES[0], huge, small, large, middle]
+
+        found = self.inspect(sample_tables=4)
+
+        # A share of 125 each, and what smaller ones leave.
+        self.assertEqual([world.TABLES[0], small, middle], self.world.checked)
+        self.assertEqual({'c': 155, 'd': 155}, self.world.read_in_part)
+        self.assertEqual((3, 2, 5), (found.tables_checked, found.tables_in_part, found.tables))
+        self.assertIn('3 of 5 tables checked and 2 in part', str(found))
+        self.assertTrue(found.ok)
+
+    def test_deep_checks_large_tables_too(self):
+        self.world.tables = [world.TABLES[0], server.Table('shop', 'd', 10**15)]
+        found = self.inspect(deep=True)
+        self.assertEqual((2, 0), (found.tables_checked, found.tables_in_part))
+
+    def test_damage_in_what_is_read_of_a_large_table(self):
+        self.world.tables = [server.Table('shop', 'd', 10**15)]
+        self.world.raises = {'read_ends shop.d': world.corrupt('a page')}
+        self.assert_found(verification.CORRUPT, 'a page')
 
     def test_position(self):
         source = world.SOURCE

@@ -125,6 +125,48 @@ class ServerTest(base.BaseTestCase):
             found = self.assertRaises(model.Finding, self.server.check, TABLE)
             self.assertEqual((model.CORRUPT, expected), (found.verdict, found.reason))
 
+    def test_both_ends_of_each_index_are_read(self):
+        # One after the other: what the indexes are of, and what is counted.
+        self.mysqld.answer = [
+            ('PRIMARY', 'id', 'A', 1),
+            ('begins', 'note', 'A', 0),
+            ('by_day', 'day', 'D', 1),
+            ('by_day', 'odd`', b'A', 1),
+            ('by_sum', None, 'A', 1),
+            ('words', 'note', None, 0),
+        ]
+        table = server.Table('shop', 'odd`name', 10**15, 200)
+
+        self.server.read_ends(table, 800_000)
+
+        self.assertEqual(
+            [
+                f'SELECT COUNT(*) FROM (SELECT 1 FROM `shop`.`odd``name` {how} LIMIT 1000) AS e'
+                for how in (
+                    'FORCE INDEX (`PRIMARY`) ORDER BY `id` ASC',
+                    'FORCE INDEX (`PRIMARY`) ORDER BY `id` DESC',
+                    'FORCE INDEX (`by_day`) ORDER BY `day` DESC, `odd``` ASC',
+                    'FORCE INDEX (`by_day`) ORDER BY `day` ASC, `odd``` DESC',
+                )
+            ],
+            self.mysqld.statements[1:],
+        )
+
+    def test_table_without_an_order_to_read_by(self):
+        for parts in ([], [('words', 'note', None, 0)]):
+            self.mysqld.answer = parts
+            self.mysqld.statements.clear()
+            self.server.read_ends(server.Table('shop', 'log', 10**9), 64 * 50)
+            self.assertEqual(
+                ['SELECT COUNT(*) FROM (SELECT 1 FROM `shop`.`log` LIMIT 50) AS e'],
+                self.mysqld.statements[1:],
+            )
+
+    def test_damage_at_an_end(self):
+        self.mysqld.answer = pymysql.err.InternalError(1712, 'Index orders is corrupted')
+        found = self.assertRaises(model.Finding, self.server.read_ends, TABLE, 100)
+        self.assertEqual(model.CORRUPT, found.verdict)
+
     def test_table_whose_key_is_elsewhere(self):
         """That is no fault of the backup's."""
         told = "Can't find master key from keyring, please check in the server log"

@@ -18,6 +18,7 @@ SETTINGS = verification.Settings(
     time_limit_sec=60,
     deep=False,
     sample_tables=2,
+    sample_bytes=500,
 )
 TABLES = [
     server.Table('mysql', 'user', 10),
@@ -38,9 +39,13 @@ class World:
         #: What a method of the server raises, by its name; of a list, one after the other.
         self.raises = {}
         self.checked = []
+        #: Bytes that were read, by table.
+        self.read_in_part = {}
+        self.tables = TABLES
+        self.settings = SETTINGS
 
     def inspector(self, host='one'):
-        return inspection.Inspector(self.storage, lambda: self.sandbox(host), SETTINGS)
+        return inspection.Inspector(self.storage, lambda: self.sandbox(host), self.settings)
 
     def sandbox(self, host='one'):
         return FakeSandbox(self, self.hosts.setdefault(host, []))
@@ -117,11 +122,15 @@ class FakeServer:
         )
 
     def tables(self):
-        return TABLES
+        return self._world.tables
 
     def check(self, table):
         self._do(f'check {table}')
         self._world.checked.append(table)
+
+    def read_ends(self, table, limit_bytes):
+        self._do(f'read_ends {table}')
+        self._world.read_in_part[table.name] = limit_bytes
 
 
 def corrupt(reason):

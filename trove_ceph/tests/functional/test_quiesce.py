@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real MySQL on a real XFS volume is brought to rest for backups, and always runs on."""
 
-import contextlib
 import os
 import pathlib
 import shutil
@@ -68,16 +67,16 @@ class Writer(threading.Thread):
         self._table = table
         self._ended = threading.Event()
         self.acknowledged = 0
+        self.error = None
 
     def run(self):
-        with (
-            contextlib.suppress(pymysql.MySQLError),
-            self._server.connect() as connection,
-            connection.cursor() as cursor,
-        ):
-            while not self._ended.is_set():
-                cursor.execute(f"INSERT INTO {self._table} (note) VALUES (REPEAT('x', 500))")
-                self.acknowledged += 1
+        try:
+            with self._server.connect() as connection, connection.cursor() as cursor:
+                while not self._ended.is_set():
+                    cursor.execute(f"INSERT INTO {self._table} (note) VALUES (REPEAT('x', 500))")
+                    self.acknowledged += 1
+        except pymysql.MySQLError as error:
+            self.error = error
 
     def end(self):
         self._ended.set()
@@ -159,6 +158,7 @@ class QuiesceTest(VolumeTestCase):
     def _assert_writes(self, writer):
         before, deadline = writer.acknowledged, time.monotonic() + TIMEOUT_SEC
         while writer.acknowledged < before + 5:
+            self.assertIsNone(writer.error)
             self.assertLess(time.monotonic(), deadline, 'the writer waits for ever')
             time.sleep(0.01)
 

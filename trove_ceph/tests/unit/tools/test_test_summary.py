@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+import importlib.machinery
+import importlib.util
+import io
+import pathlib
+
+import subunit
+import testtools
+from oslotest import base
+
+SUMMARY = pathlib.Path(__file__).resolve().parents[4] / 'tools' / 'test-summary'
+
+
+def load():
+    loader = importlib.machinery.SourceFileLoader('test_summary', str(SUMMARY))
+    spec = importlib.util.spec_from_loader('test_summary', loader)
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+class Sample(testtools.TestCase):
+    def passes(self):
+        pass
+
+    def skips(self):
+        self.skipTest('not here')
+
+    def fails(self):
+        self.addDetail('mysqld.log', testtools.content.text_content('long\n' * 1000))
+        self.assertEqual(1, len('ab'), 'the server')
+
+
+class SummaryTest(base.BaseTestCase):
+    def test_what_failed_is_told_with_its_reason_and_place(self):
+        stream = io.BytesIO()
+        result = testtools.ExtendedToStreamDecorator(subunit.StreamResultToBytes(stream))
+        result.startTestRun()
+        for name in ('passes', 'skips', 'fails'):
+            Sample(name).run(result)
+        result.stopTestRun()
+
+        outcomes, failed = load().count(stream.getvalue())
+
+        self.assertEqual({'passed': 1, 'skipped': 1, 'failed': 1}, dict(outcomes))
+        (line,) = failed
+        self.assertIn('Sample.fails: testtools.matchers', line)
+        self.assertIn('1 != 2: the server', line)
+        self.assertIn('test_test_summary.py", line', line)
+        self.assertNotIn('\n', line)

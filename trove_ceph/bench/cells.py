@@ -100,6 +100,7 @@ METRICS = {
         _operation('data_bytes', 'Data', 'bytes', ('data_bytes',), None),
         _operation('space_bytes', 'Space', 'bytes', ('cost', 'space_bytes')),
         _operation('moved_bytes', 'Data moved', 'bytes', ('cost', 'moved_bytes')),
+        _operation('changed_bytes', 'Data changed', 'bytes', ('cost', 'changed_bytes'), None),
         _operation('writer_before', 'Commits before', '1/s', ('writer_tps', 'before'), True),
         _operation('writer_during', 'Commits during', '1/s', ('writer_tps', 'during'), True),
     )

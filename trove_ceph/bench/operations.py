@@ -154,7 +154,7 @@ class Operation:
             'phases': [],
             'committer': None,
             'writer_tps': None,
-            'cost': {'space_bytes': None, 'moved_bytes': None},
+            'cost': dict.fromkeys(plan.COSTS),
             'output': '',
             'warnings': [],
         }

@@ -12,6 +12,9 @@ from trove_ceph.bench import model
 
 #: When neither the plan nor the workload names a number.
 DEFAULT_THREADS = 16
+#: What an operation may cost besides its time: kept for good, transferred, and how much of the data
+#: was changed that it was about.
+COSTS = ('space_bytes', 'moved_bytes', 'changed_bytes')
 
 
 @dataclasses.dataclass(frozen=True)

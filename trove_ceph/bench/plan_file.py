@@ -21,9 +21,7 @@ from trove_ceph.yaml_file import Problem
 _SHIPPED = importlib.resources.files('trove_ceph.bench') / 'plans'
 _VARIABLE = re.compile(r'\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}')
 #: The shell replaces the variables in these.
-_COMMANDS = frozenset(
-    ('command', 'prepare', 'run', 'check', 'cleanup', 'space_bytes', 'moved_bytes')
-)
+_COMMANDS = frozenset(('command', 'prepare', 'run', 'check', 'cleanup', *plan.COSTS))
 
 
 def shipped() -> dict[str, str]:

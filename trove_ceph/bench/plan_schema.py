@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trove_ceph.bench import fio, targets, workloads
+from trove_ceph.bench import fio, plan, targets, workloads
 
 _NAME = {
     'type': 'string',
@@ -104,7 +104,7 @@ def operations_plan() -> dict[str, Any]:
             'cleanup': _COMMAND,
             'cost': {
                 'type': 'object',
-                'properties': {'space_bytes': _COMMAND, 'moved_bytes': _COMMAND},
+                'properties': dict.fromkeys(plan.COSTS, _COMMAND),
                 'additionalProperties': False,
             },
             'timeout_sec': _count(1, 'seconds'),

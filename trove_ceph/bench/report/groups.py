@@ -48,6 +48,7 @@ _SHOWN = {
         'gap_max_ms',
         'space_bytes',
         'moved_bytes',
+        'changed_bytes',
         'writer_before',
         'writer_during',
     ),

@@ -13,7 +13,7 @@ from trove_ceph.bench.report.tables import Table
 
 Data = Mapping[str, Any]
 
-_SIZE_METRICS = ('seconds', 'gap_max_ms', 'space_bytes', 'moved_bytes')
+_SIZE_METRICS = ('seconds', 'gap_max_ms', 'space_bytes', 'moved_bytes', 'changed_bytes')
 
 _TEMPLATES = jinja2.PackageLoader(__package__)
 _ENVIRONMENT = jinja2.Environment(

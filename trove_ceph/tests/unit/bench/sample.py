@@ -181,6 +181,7 @@ def operation_run(config, dice):
         'cost': {
             'space_bytes': data_mib * 2**20 if copies else 3 * 2**20,
             'moved_bytes': data_mib * 2**20 if copies else 0,
+            'changed_bytes': 2 * 2**20,
         },
         'output': 'done',
         'warnings': [],

@@ -11,7 +11,7 @@ from pathlib import Path
 import fixtures
 from oslotest import base
 
-from trove_ceph.bench import report, results
+from trove_ceph.bench import plan, report, results
 from trove_ceph.tests.unit.bench import sample
 
 VOID = {'meta', 'br', 'link', 'img', 'hr', 'input'}
@@ -262,7 +262,7 @@ class OddResultsTest(base.BaseTestCase):
         store = results.Store(self.path).create('name: x\n')
         for size in (1, 2):
             config = sample.operation_config(data_mib=size)
-            bare = {'cost': {'space_bytes': None, 'moved_bytes': None}, 'writer_tps': None}
+            bare = {'cost': dict.fromkeys(plan.COSTS), 'writer_tps': None}
             run = sample.operation_run(config, random.Random(0)) | bare | {'committer': None}
             store.write(0, config, {}, run)
         text, _ = self._page(store)

@@ -8,20 +8,28 @@ files of its directory, one for each.
 
 import argparse
 import collections
+import dataclasses
 import functools
 import os
 import random
 import re
 import resource
+import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from concurrent import futures
 from pathlib import Path
 from typing import Any
 
+from oslo_config import cfg
+
 from trove_ceph import exceptions
 from trove_ceph.bench.targets import specification
-from trove_ceph.storage import backend, copying, flow, heap, model
+from trove_ceph.conf import verification
+from trove_ceph.sandbox import installation
+from trove_ceph.storage import backend, copying, flow, heap, job, model
+from trove_ceph.verification import inspection, on_host
 
 PREFIX = 'bench-'
 #: How much a change writes at once: a page of InnoDB.
@@ -31,10 +39,13 @@ _STEP_BYTES = 4096
 # What stands for data that lies here and there, one to each object or fewer.
 _CRUMB_BYTES = 64 * 1024
 _WRITES_AT_ONCE = 16
+#: Of a datastore that has one server, whatever its version is.
+VERSION = '0.0.0'
 #: A client that was killed counts as one for 30 s.
 BUSY_TIMEOUT_SEC = 45
 _POLL_SEC = 1
 
+_ANY_SNAPSHOT = re.compile(r'([^/@]+)/([^/@]+)@([^/@]+)')
 _PLACE = re.compile(rf'(?P<pool>[^/@]+)/(?P<image>{PREFIX}[^/@]*)(@(?P<snapshot>[^/@]+))?')
 
 
@@ -43,6 +54,7 @@ class Operations:
 
     :param phase: called with the name of each part when it is done
     :param keep: called with the name of a figure and the figure
+    :param inspector: given a root file system with a mysqld, and whether to check all tables
     """
 
     def __init__(
@@ -50,10 +62,12 @@ class Operations:
         storage: backend.Backend,
         phase: Callable[[str], None],
         keep: Callable[[str, int], None],
+        inspector: Callable[[Path | None, bool], inspection.Inspector],
     ):
         self._storage = storage
         self._phase = phase
         self._keep = keep
+        self._inspector = inspector
 
     def make(self, image: model.ImageRef, size_mib: int, data_mib: int, snapshot: str) -> None:
         """Make an image with data that is always the same, and a snapshot of it.
@@ -95,21 +109,32 @@ class Operations:
         self._storage.describe(snapshot.of, with_usage=False)
         self._phase('connected')
         before_bytes = _peak_bytes()
-        phases = ['copying']
-
-        def note(progress: flow.Progress) -> None:
-            if progress.phase != phases[-1]:
-                self._phase(phases[-1])
-                phases.append(progress.phase)
-
-        limits = flow.Flow(progress=note)
+        phases = _Phases(self._phase, 'copying')
+        limits = flow.Flow(progress=lambda progress: phases.begin(progress.phase))
         report = copying.copy(
             self._storage, snapshot, self._storage, image, since=since, limits=limits
         )
-        self._phase(phases[-1])
+        phases.end()
         self._keep('moved_bytes', report.copied_bytes)
         self._keep('compared_bytes', report.compared_bytes)
         self._keep('memory_bytes', _peak_bytes() - before_bytes)
+
+    def verify(self, snapshot: model.SnapshotRef, root: Path | None, deep: bool) -> None:
+        """Verify a backup as the storage service does; its parts are those of an inspection.
+
+        :raises LoadFailedError: it is not sound
+        """
+        phases = _Phases(self._phase, inspection.STEPS[0].name)
+        found = self._inspector(root, deep).inspect(
+            job.Inspect(snapshot, str(uuid.uuid4()), VERSION),
+            model.ImageOptions(),
+            note=lambda phase, *_: phases.begin(phase),
+        )
+        phases.end()
+        self._keep('tables_checked', found.tables_checked)
+        self._keep('tables_in_part', found.tables_in_part)
+        if not found.ok:
+            raise exceptions.LoadFailedError(f'{snapshot} is {found}: {"; ".join(found.reasons)}')
 
     def snapshot(self, image: model.ImageRef, count: int) -> None:
         """Make so many snapshots of an image, one after another."""
@@ -205,6 +230,22 @@ class Operations:
                 time.sleep(_POLL_SEC)
 
 
+class _Phases:
+    """Tells of parts at their ends, by those who tell when they begin."""
+
+    def __init__(self, tell: Callable[[str], None], first: str):
+        self._tell = tell
+        self._current = first
+
+    def begin(self, name: str) -> None:
+        if name != self._current:
+            self.end()
+            self._current = name
+
+    def end(self) -> None:
+        self._tell(self._current)
+
+
 def _write(writer: backend.ImageWriter, offsets: Iterable[int], length: int) -> None:
     """Write data that cannot be compressed, the same at the same place."""
     begun: collections.deque[futures.Future[None]] = collections.deque()
@@ -240,6 +281,13 @@ def _snapshot(text: str) -> model.SnapshotRef:
     return model.SnapshotRef(found['pool'], found['image'], found['snapshot'])
 
 
+def _any_snapshot(text: str) -> model.SnapshotRef:
+    found = _ANY_SNAPSHOT.fullmatch(text)
+    if not found:
+        raise argparse.ArgumentTypeError(f'{text!r} is not POOL/IMAGE@SNAPSHOT')
+    return model.SnapshotRef(*found.groups())
+
+
 _COUNT = {'type': int, 'required': True, 'metavar': 'N'}
 _AT_ONCE = {'type': int, 'default': 16, 'metavar': 'N', 'help': 'in parallel (%(default)s)'}
 _SNAPSHOT_NAME = {'default': 's', 'help': 'its name (%(default)s)'}
@@ -266,6 +314,18 @@ _VERBS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     'copy': (
         'copy a snapshot, or what changed after another, and verify the copy',
         {'snapshot': {'type': _snapshot}, 'image': {'type': _image}, '--since': {}},
+    ),
+    'verify': (
+        'have a mysqld start on a clone of a snapshot, and check its tables',
+        {
+            'snapshot': {'type': _any_snapshot},
+            '--root': {
+                'type': Path,
+                'metavar': 'DIR',
+                'help': 'with a mysqld (the newest one in TROVE_CEPH_CACHE)',
+            },
+            '--deep': {'action': 'store_true', 'help': 'all tables, not a sample'},
+        },
     ),
     'snapshot': (
         'make snapshots one after another',
@@ -336,14 +396,42 @@ def main(arguments: argparse.Namespace) -> None:
 
     heap.share()
     link = connection.Connection(arguments.conf, f'client.{arguments.user}')
+    storage = ceph_backend.CephBackend(link)
     operations = Operations(
-        ceph_backend.CephBackend(link), _print_phase, functools.partial(keep, arguments.figures)
+        storage,
+        _print_phase,
+        functools.partial(keep, arguments.figures),
+        functools.partial(_inspector, storage, arguments.conf, arguments.user),
     )
     verb = getattr(operations, arguments.verb.replace('-', '_'))
     try:
         verb(**{name: getattr(arguments, name) for name in arguments.parameters})
     finally:
         link.close()
+
+
+def _inspector(
+    storage: backend.Backend, ceph_conf: str, ceph_user: str, root: Path | None, deep: bool
+) -> inspection.Inspector:
+    """Return an inspector with the service's own defaults.
+
+    :raises NotInspectableError: there is no mysqld
+    """
+    root = root or installation.find_newest_rootfs(specification.Settings().cache)
+    if root is None:
+        raise exceptions.NotInspectableError('TROVE_CEPH_CACHE has no MySQL root file system')
+    options = cfg.ConfigOpts()
+    verification.register(options)
+    options([])
+    settings = dataclasses.replace(
+        verification.settings(options.trove_ceph_verification),
+        roots={VERSION: root},
+        directory=Path(tempfile.gettempdir()) / 'trove-ceph-bench-verify',
+        deep=deep,
+    )
+    return inspection.Inspector(
+        storage, lambda: on_host.HostSandbox(ceph_conf, ceph_user, settings), settings
+    )
 
 
 def _print_phase(name: str) -> None:

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The service on a real cluster."""
 
-from pathlib import Path
-
 from oslo_config import cfg
 
-from trove_ceph.storage import model
+from trove_ceph.conf import verification as verification_conf
 from trove_ceph.storage.ceph import backend, connection, ledger
 from trove_ceph.storage.service import server
 from trove_ceph.verification import inspection, on_host
-from trove_ceph.verification import model as verification_model
 
 
 def make(
@@ -43,16 +40,7 @@ def _inspector(
 ) -> inspection.Inspector | None:
     if not verification.mysqld_roots:
         return None
-    settings = verification_model.Settings(
-        roots={version: Path(path) for version, path in verification.mysqld_roots.items()},
-        directory=Path(verification.directory),
-        memory_bytes=verification.memory_mib * model.MIB,
-        bytes_per_sec=verification.mib_per_sec * model.MIB,
-        time_limit_sec=verification.time_limit_sec,
-        deep=verification.deep,
-        sample_tables=verification.sample_tables,
-        sample_bytes=verification.sample_mib * model.MIB,
-    )
+    settings = verification_conf.settings(verification)
     return inspection.Inspector(
         storage(options),
         lambda: on_host.HostSandbox(options.ceph_conf, options.ceph_user, settings),

@@ -14,6 +14,8 @@ from trove_ceph import exceptions
 from trove_ceph.bench import arguments, plan_file, storage_operations
 from trove_ceph.storage import copying, difference, model
 from trove_ceph.storage.fake import backend, cluster
+from trove_ceph.tests.unit.verification import world
+from trove_ceph.verification import inspection
 
 MIB = model.MIB
 _VARIABLE = re.compile(r'\$\(\(.*?\)\)|\$\w+')
@@ -27,7 +29,7 @@ class OperationsTestCase(base.BaseTestCase):
         self.storage = backend.FakeBackend(self.cluster)
         self.phases, self.figures = [], {}
         self.operations = storage_operations.Operations(
-            self.storage, self.phases.append, self.figures.__setitem__
+            self.storage, self.phases.append, self.figures.__setitem__, inspector=self.fail
         )
 
     def extents(self, snapshot, since=None):
@@ -84,6 +86,37 @@ class ChangeTest(OperationsTestCase):
         self.assertEqual(sum(extent.length for extent in extents), self.figures['changed_bytes'])
         self.assertLess(self.figures['changed_bytes'], 0.8 * 600 * 16384)
         self.assertLess(extents[-1].end, 4 * MIB + 16384)
+
+
+class VerifyTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = world.World()
+        self.phases, self.figures, self.chosen = [], {}, []
+
+        def choose(*how):
+            self.chosen.append(how)
+            return self.world.inspector()
+
+        self.operations = storage_operations.Operations(
+            self.world.storage, self.phases.append, self.figures.__setitem__, choose
+        )
+
+    def verify(self):
+        self.operations.verify(self.world.work.snapshot, Path('/srv/mysql'), deep=True)
+
+    def test_sound(self):
+        self.verify()
+        self.assertEqual([(Path('/srv/mysql'), True)], self.chosen)
+        self.assertEqual([step.name for step in inspection.STEPS], self.phases)
+        self.assertEqual({'tables_checked': 3, 'tables_in_part': 0}, self.figures)
+        self.assertEqual([], self.world.clones())
+
+    def test_damaged(self):
+        self.world.raises = {'start': world.corrupt('the redo')}
+        error = self.assertRaises(exceptions.LoadFailedError, self.verify)
+        self.assertIn('corrupt, 0 of 0 tables checked', str(error))
+        self.assertIn('the redo', str(error))
 
 
 class VerbsTest(OperationsTestCase):
@@ -201,7 +234,13 @@ class WordsTest(base.BaseTestCase):
 
     def test_plans_use_words_that_exist(self):
         pools = ('${BENCH_POOL:-volumes-nvme}', 'volumes'), ('${BENCH_VAULT_POOL:-vault}', 'vault')
-        for name in ('storage-copy', 'storage-increment', 'storage-clone', 'storage-sweep'):
+        for name in (
+            'storage-copy',
+            'storage-increment',
+            'storage-clone',
+            'storage-sweep',
+            'storage-verify',
+        ):
             loaded = plan_file.load(name, {})
             for contender in loaded.contenders:
                 texts = [contender.prepare, contender.run, contender.cleanup, loaded.cleanup]

@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trove_ceph.bench import cells, stats
+from trove_ceph.bench import cells, plan, stats
 
 #: Figures that are set in proportion to the baseline's.
 _COMPARED = {
@@ -46,9 +46,7 @@ _SHOWN = {
         'seconds',
         'data_bytes',
         'gap_max_ms',
-        'space_bytes',
-        'moved_bytes',
-        'changed_bytes',
+        *plan.COSTS,
         'writer_before',
         'writer_during',
     ),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trove_ceph.bench import cells, compare, model, results
+from trove_ceph.bench.plan import COSTS
 from trove_ceph.bench.report import caveats, groups, references, series, settings
 
 
@@ -55,14 +56,7 @@ def build(store: results.Store, baseline: results.Store | None = None) -> dict[s
             operations,
             variants,
             'data_mib',
-            (
-                'data_bytes',
-                'seconds',
-                'gap_max_ms',
-                'space_bytes',
-                'moved_bytes',
-                'changed_bytes',
-            ),
+            ('data_bytes', 'seconds', 'gap_max_ms', *COSTS),
             label,
         ),
         'volumes': _volumes(loads, variants),

@@ -7,13 +7,13 @@ from typing import Any
 
 import jinja2
 
-from trove_ceph.bench import numbers
+from trove_ceph.bench import numbers, plan
 from trove_ceph.bench.report import plots, reference_tables, svg, tables, timeline
 from trove_ceph.bench.report.tables import Table
 
 Data = Mapping[str, Any]
 
-_SIZE_METRICS = ('seconds', 'gap_max_ms', 'space_bytes', 'moved_bytes', 'changed_bytes')
+_SIZE_METRICS = ('seconds', 'gap_max_ms', *plan.COSTS)
 
 _TEMPLATES = jinja2.PackageLoader(__package__)
 _ENVIRONMENT = jinja2.Environment(

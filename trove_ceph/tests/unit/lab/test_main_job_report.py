@@ -2,8 +2,6 @@
 """The report of the main job, and what it says while it works."""
 
 import contextlib
-import importlib.machinery
-import importlib.util
 import io
 import json
 import os
@@ -14,7 +12,7 @@ import fixtures
 from main_job import progress, report
 from oslotest import base
 
-from trove_ceph.tests.unit.lab import LAB
+from trove_ceph.tests.unit import tools
 
 REPORT = {
     'instance': {
@@ -90,11 +88,7 @@ class ReportTest(base.BaseTestCase):
         self.assertEqual(REPORT, report.load(self.path))
 
     def test_the_gate_can_read_it(self):
-        path = str(LAB.parent / 'tools' / 'check-lab-report')
-        loader = importlib.machinery.SourceFileLoader('check_lab_report', path)
-        spec = importlib.util.spec_from_loader('check_lab_report', loader)
-        gate = importlib.util.module_from_spec(spec)
-        loader.exec_module(gate)
+        gate = tools.load('check-lab-report')
         report.save(self.path, REPORT)
         with contextlib.redirect_stdout(io.StringIO()):
             self.assertEqual(0, gate.main([str(self.path)]))

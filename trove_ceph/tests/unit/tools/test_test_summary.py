@@ -1,22 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-import importlib.machinery
-import importlib.util
 import io
-import pathlib
 
 import subunit
 import testtools
 from oslotest import base
 
-SUMMARY = pathlib.Path(__file__).resolve().parents[4] / 'tools' / 'test-summary'
-
-
-def load():
-    loader = importlib.machinery.SourceFileLoader('test_summary', str(SUMMARY))
-    spec = importlib.util.spec_from_loader('test_summary', loader)
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+from trove_ceph.tests.unit import tools
 
 
 class Sample(testtools.TestCase):
@@ -40,7 +29,7 @@ class SummaryTest(base.BaseTestCase):
             Sample(name).run(result)
         result.stopTestRun()
 
-        outcomes, failed = load().count(stream.getvalue())
+        outcomes, failed = tools.load('test-summary').count(stream.getvalue())
 
         self.assertEqual({'passed': 1, 'skipped': 1, 'failed': 1}, dict(outcomes))
         (line,) = failed

@@ -42,10 +42,9 @@ class World:
         #: Bytes that were read, by table.
         self.read_in_part = {}
         self.tables = TABLES
-        self.settings = SETTINGS
 
     def inspector(self, host='one'):
-        return inspection.Inspector(self.storage, lambda: self.sandbox(host), self.settings)
+        return inspection.Inspector(self.storage, lambda: self.sandbox(host), SETTINGS)
 
     def sandbox(self, host='one'):
         return FakeSandbox(self, self.hosts.setdefault(host, []))

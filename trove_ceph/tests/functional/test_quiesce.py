@@ -134,6 +134,7 @@ class VolumeTestCase(base.FunctionalTestCase):
         return backup_settings.check(self._connect, self.storage, self.mount_point)
 
 
+@base.serial
 class QuiesceTest(VolumeTestCase):
     def _quiescer(self):
         return quiesce.Quiescer(

@@ -18,10 +18,15 @@ run_functional = tools.load('run-functional')
 
 PREFIX = run_functional.PREFIX
 SHORT = [f'{PREFIX}test_{module}.SomeTest.test_{name}' for module in 'abcde' for name in 'xyz']
-LONG = [f'{PREFIX}test_{module}.SomeTest.test_{number}[long]' for module in 'fgh' for number in '12']
-SERIAL = [f'{PREFIX}test_a.OtherTest.test_x[serial]', f'{PREFIX}test_f.SomeTest.test_3[long,serial]']
+LONG = [f'{PREFIX}test_{name}.SomeTest.test_{number}[long]' for name in 'fgh' for number in '12']
+SERIAL = [
+    f'{PREFIX}test_a.OtherTest.test_x[serial]',
+    f'{PREFIX}test_f.SomeTest.test_3[long,serial]',
+]
 TESTS = SHORT + LONG + SERIAL
-DURATIONS = {'test_a.SomeTest.test_x': 90, 'test_b.SomeTest.test_x': 50, 'test_c.SomeTest.test_x': 30}
+DURATIONS = {
+    f'test_{name}.SomeTest.test_x': sec for name, sec in zip('abc', (90, 50, 30), strict=True)
+}
 
 
 class TagsTest(base.BaseTestCase):
@@ -102,7 +107,9 @@ class ChooseTest(base.BaseTestCase):
 
     def test_by_regular_expressions(self):
         self.assertEqual(SHORT[:3], self.choose('all', r'test_a\.Some'))
-        self.assertEqual([SHORT[0], LONG[0]], self.choose('all', r'a\.SomeTest\.test_x', r'test_f.*_1'))
+        self.assertEqual(
+            [SHORT[0], LONG[0]], self.choose('all', r'a\.SomeTest\.test_x', r'test_f.*_1')
+        )
         self.assertEqual([], self.choose('all', 'nothing'))
 
 

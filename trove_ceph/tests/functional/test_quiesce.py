@@ -22,7 +22,7 @@ from trove_ceph.guestagent import (
     quiesce,
     volume_freeze,
 )
-from trove_ceph.tests.functional import base, mysqld, workspace
+from trove_ceph.tests.functional import base, mysqld
 
 VOLUME_MIB = 1024
 WAIT_SEC = 2
@@ -111,14 +111,8 @@ class VolumeTestCase(base.FunctionalTestCase):
         return volume
 
     def _serve(self, **options):
-        """Start a server on the volume; data directories are initialised once in a run."""
-        seed = workspace.shared() / 'quiesce-data'
+        """Start a server on the volume."""
         server = mysqld.durable_server(self.mount_point, self.directory / 'run')
-        if not seed.exists():
-            server.ensure_initialised()
-            run('cp', '-a', str(server.data), str(seed))
-        elif not server.data.exists():
-            run('cp', '-a', str(seed), str(server.data))
         server.options.update(options)
         self.enterContext(server)
         # A server that waits for the volume cannot be ended.

@@ -6,7 +6,9 @@ import sys
 
 from trove_ceph.tests.functional import base, ceph, mysqld
 
-RESERVE = 'import sys; from trove_ceph.tests.functional import ceph; ceph._reserve(int(sys.argv[1]))'
+RESERVE = (
+    'import sys; from trove_ceph.tests.functional import ceph; ceph._reserve(int(sys.argv[1]))'
+)
 
 
 class PortsTest(base.FunctionalTestCase):

@@ -3,8 +3,11 @@ import argparse
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import fixtures
@@ -180,6 +183,26 @@ class RunTest(FakeStestr):
     def test_failure_is_told(self):
         self.ends_with(1)
         self.assertEqual(1, self.stestr.run([SERIAL]))
+
+    def test_workers_are_interrupted_once_and_waited_for(self):
+        started, cleared = self.directory / 'started', self.directory / 'cleared'
+        (self.directory / 'stestr').write_text(
+            '#!/bin/sh\n'
+            f"(trap 'sleep 0.5; touch {cleared}; exit' TERM; touch {started}; sleep 60) &\n"
+            'wait\n'
+        )
+
+        def interrupt():
+            while not started.exists():
+                time.sleep(0.01)
+            self.stestr._interrupt(signal.SIGTERM, None)
+            self.stestr._interrupt(signal.SIGTERM, None)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        self.assertEqual(-signal.SIGTERM, self.stestr.run([SERIAL]))
+        thread.join()
+        self.assertTrue(cleared.exists())
 
     def test_nothing_more_runs_after_an_interruption(self):
         self.stestr._interrupt(15, None)

@@ -38,11 +38,8 @@ def _tagged(test, tag):
     return test
 
 
-class FunctionalTestCase(testtools.TestCase):
-    """A test with a directory of its own, whose logs are kept with its failure.
-
-    Its id ends in its tags, as in ``test_module.SomeTest.test_something[long]``.
-    """
+class TaggedTestCase(testtools.TestCase):
+    """A test whose id ends in its tags, as in ``test_module.SomeTest.test_something[long]``."""
 
     tags = frozenset()
 
@@ -50,6 +47,10 @@ class FunctionalTestCase(testtools.TestCase):
         method = getattr(self, self._testMethodName)
         tags = self.tags | getattr(method, 'tags', frozenset())
         return f'{super().id()}[{",".join(sorted(tags))}]' if tags else super().id()
+
+
+class FunctionalTestCase(TaggedTestCase):
+    """A test with a directory of its own, whose logs are kept with its failure."""
 
     def setUp(self):
         super().setUp()

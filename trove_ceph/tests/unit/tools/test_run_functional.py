@@ -13,6 +13,7 @@ from pathlib import Path
 import fixtures
 import yaml
 from oslotest import base
+from testtools.content import text_content
 
 from trove_ceph.tests.functional import base as functional
 from trove_ceph.tests.unit import tools
@@ -208,6 +209,80 @@ class RunTest(FakeStestr):
         self.stestr._interrupt(15, None)
         self.assertEqual(0, self.stestr.run([SERIAL]))
         self.assertFalse(self.log.exists())
+
+
+class WholeRunTest(base.BaseTestCase):
+    """With stestr, on tests that do nothing."""
+
+    # The program, with another place of the tests.
+    PROGRAM = """
+import pathlib, sys
+from trove_ceph.tests.unit import tools
+program, root = tools.load('run-functional'), pathlib.Path(sys.argv[1])
+program.ROOT, program.TESTS, program.PREFIX = root, root / 'sample_tests', 'sample_tests.'
+program.DURATIONS, program.SHORT_SEC = root / 'durations.json', 0
+sys.path.insert(0, str(root))
+sys.exit(program.main(['--repository', str(root), '--workers', '2', *sys.argv[2:]]))
+"""
+    MODULE = """
+import os, pathlib
+from trove_ceph.tests.functional import base
+
+class {name}Test(base.TaggedTestCase):
+    def test_one(self):
+        note = pathlib.Path({log!r}, self.id())
+        note.write_text(str(os.getpid()))
+
+    def test_two(self):
+        self.assertTrue({passes})
+
+    @base.long
+    def test_three(self):
+        self.test_one()
+
+    @base.serial
+    def test_four(self):
+        self.test_one()
+"""
+
+    def setUp(self):
+        super().setUp()
+        self.root = Path(self.useFixture(fixtures.TempDir()).path)
+        self.log = self.root / 'log'
+        self.log.mkdir()
+        tests = self.root / 'sample_tests'
+        tests.mkdir()
+        (tests / '__init__.py').touch()
+        for name in ('First', 'Second', 'Third'):
+            text = self.MODULE.format(name=name, log=str(self.log), passes=name != 'Third')
+            (tests / f'test_{name.lower()}.py').write_text(text)
+
+    def run_tests(self, *arguments):
+        command = [sys.executable, '-W', 'ignore', '-c', self.PROGRAM, str(self.root), *arguments]
+        ended = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)
+        self.addDetail('output', text_content(ended.stdout + ended.stderr))
+        summary = tools.load('test-summary')
+        outcomes, failed = summary.count(summary.last_run(str(self.root)))
+        return ended.returncode, dict(outcomes), failed
+
+    def test_all_in_one_run_of_the_repository(self):
+        status, outcomes, (failed,) = self.run_tests('--suite', 'all', '--record')
+        self.assertEqual((1, {'passed': 11, 'failed': 1}), (status, outcomes))
+        self.assertIn('sample_tests.test_third.ThirdTest.test_two', failed)
+        processes = {}
+        for note in self.log.iterdir():
+            processes.setdefault(note.name.rpartition('.')[2], set()).add(note.read_text())
+        self.assertEqual(2, len(processes['test_one']))
+        self.assertEqual(processes['test_one'], processes['test_three[long]'])
+        self.assertEqual(1, len(processes['test_four[serial]']))
+        self.assertEqual(set(), processes['test_four[serial]'] & processes['test_one'])
+        recorded = json.loads((self.root / 'durations.json').read_text())
+        self.assertEqual(11, len(recorded))
+        self.assertIn('test_first.FirstTest.test_three', recorded)
+
+    def test_one_by_its_name(self):
+        status, outcomes, _failed = self.run_tests('First.*test_one')
+        self.assertEqual((0, {'passed': 1}), (status, outcomes))
 
 
 class MeasuredTest(base.BaseTestCase):

@@ -109,6 +109,7 @@ class LoadPlanTestCase(BenchRunTestCase):
             **changes,
         }
 
+    @base.long
     def test_interrupted_and_resumed(self):
         # The second run is so long that the interruption falls into it.
         long = self.plan(measure_sec=10, repeats=1)
@@ -152,6 +153,7 @@ class LoadPlanTestCase(BenchRunTestCase):
             time.sleep(0.2)
         raise AssertionError(f'ended with {process.returncode}: {process.stderr.read()}')
 
+    @base.long
     def test_data_is_of_the_size_that_was_asked_for(self):
         status, _, errors = self.run_plan('run', self.plan(datasets=['1:2'], repeats=1))
         self.assertEqual(0, status, errors)
@@ -189,6 +191,7 @@ class LoadPlanTestCase(BenchRunTestCase):
 
 
 class OperationsPlanTestCase(BenchRunTestCase):
+    @base.long
     def test_two_sizes_and_a_contender_that_fails(self):
         dump = self.directory / 'dump'
         gone = self.directory / 'gone'

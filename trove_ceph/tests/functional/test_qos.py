@@ -17,7 +17,7 @@ from testtools.content import json_content
 
 from trove_ceph.storage import image_types
 from trove_ceph.tests.contract import storage as contract
-from trove_ceph.tests.functional import ceph, storage
+from trove_ceph.tests.functional import base, ceph, storage
 from trove_ceph.tests.unit.tiers import fake_cloud
 from trove_ceph.tiers import cinder, tiers_file
 from trove_ceph.tiers.qos import ownership, reconciler
@@ -76,6 +76,7 @@ class Fio:
         self._process.wait()
 
 
+@base.serial
 class QosTest(contract.StorageContract, storage.CephStorageTestCase):
     def setUp(self):
         super().setUp()
@@ -150,6 +151,7 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
     def assert_held(self, limit, rate):
         self.assertLess(abs(rate - limit), limit * TOLERANCE, f'{rate} per second, not {limit}')
 
+    @base.long
     def test_iops_hold_and_follow_a_resize(self):
         keeper = self._keeper(iops={'per_gib': 2, 'floor': 12, 'cap': 50}, qos='image')
         fio = self._fio('--bs=4k', '--iodepth=16')

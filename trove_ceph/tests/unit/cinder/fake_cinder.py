@@ -337,7 +337,10 @@ class FakeCinder:
 
     def list_types(self, caller, query, body):
         assert query['is_public'] == 'None', query
-        return {'volume_types': list(self.types.values())}
+        listed = list(self.types.values())
+        if 'marker' in query:
+            listed = listed[[one['id'] for one in listed].index(query['marker']) + 1 :]
+        return {'volume_types': listed}
 
     def show_encryption(self, caller, type_id, query, body):
         return next(one['encryption'] for one in self.types.values() if one['id'] == type_id)

@@ -34,7 +34,7 @@ class World:
     def keeper(self, storage=None):
         """Return the keeper of a new process."""
         return keeper.Keeper(
-            lambda: self.content, cinder.Cinder(self.cinder), storage or self.storage
+            lambda: self.content, cinder.Cinder(self.cinder.client()), storage or self.storage
         )
 
     def add(self, volume_type='fast', size=200, backend='fast', **attributes):

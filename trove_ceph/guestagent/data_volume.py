@@ -18,7 +18,7 @@ FSTAB = '/etc/fstab'
 
 #: By file system type. XFS: Seagate, "OLTP-Level Performance Using NVMe SSDs with MySQL and Ceph"
 #: (2017). Barriers are not an option any more: XFS and ext4 always flush. No online ``discard``:
-#: one dropped table would send thousands of requests; fstrim gives the space back in its own time.
+#: one dropped table would send thousands of requests; :mod:`volume_trim` does it in its own time.
 MOUNT_OPTIONS = {'xfs': 'noatime,inode64', 'ext4': 'noatime', 'ext3': 'noatime'}
 
 # The kernel reports a device that is a few sectors larger than the file system as growable.
@@ -197,6 +197,33 @@ class DataVolume:
     def size_mib(self) -> int:
         """Return the size of the device in MiB."""
         return self._storage.size_bytes(self.device) // MIB
+
+    def filesystem_bytes(self) -> int:
+        """Return the size of the mounted file system.
+
+        :raises VolumeNotReadyError: the volume is not mounted
+        """
+        return self._storage.filesystem_bytes(
+            self.device, self.mount_point, self._mounted_fstype()
+        )
+
+    def trim(self, offset: int, length: int, minimum: int) -> int:
+        """Discard the free blocks within a range, in bytes, and return how many bytes those are.
+
+        :param minimum: free extents with fewer bytes are left out
+        :raises VolumeNotReadyError: the volume is not mounted; what is there instead is left alone
+        :raises StorageCommandError: the device does not support it
+        """
+        self._mounted_fstype()
+        return self._storage.trim(self.mount_point, offset, length, minimum)
+
+    def _mounted_fstype(self) -> str:
+        mounted = self._storage.find_mount(self.mount_point)
+        if mounted is None or os.path.realpath(mounted[0]) != os.path.realpath(self.device):
+            raise exceptions.VolumeNotReadyError(
+                f'The data volume {self.device} is not mounted at {self.mount_point}.'
+            )
+        return mounted[1]
 
     def _wait_for_device(self, timeout_sec: int) -> None:
         started = self._clock()

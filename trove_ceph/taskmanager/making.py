@@ -17,6 +17,9 @@ from trove_ceph.strategies.backup import model, tools
 from trove_ceph.strategies.policies import tools as policy_tools
 from trove_ceph.taskmanager import nova, places, tier_finder, trove_backups, trove_tables
 
+# Longer than the scheduler of policies goes on asking.
+_TRIM_MAX_AGE_SEC = 900
+
 
 def make_tools(conf: cfg.ConfigOpts, context: Any) -> tools.Tools:
     """Return what works as the user of ``[service_credentials]``, who is an administrator.
@@ -51,6 +54,7 @@ def make_policy_tools(conf: cfg.ConfigOpts, asked: tools.Tools) -> policy_tools.
         records=asked.records,
         trove=trove_backups.TroveBackups(),
         tiers=tier_finder.TierFinder(asked.cinder, conf.trove_ceph_backup.tiers_file).find,
+        trim=lambda instance_id: asked.guest(instance_id).trim_volume(_TRIM_MAX_AGE_SEC),
         patience=datetime.timedelta(minutes=conf.trove_ceph_backup.interrupted_after_min),
     )
 

@@ -66,6 +66,8 @@ class Guest(Protocol):
 
     def release_after_backup(self, backup_id: str) -> Mapping[str, Any]: ...
 
+    def trim_volume(self, max_age_sec: int) -> None: ...
+
 
 class Servers(Protocol):
     """Nova."""

@@ -52,6 +52,30 @@ class HostStorageTestCase(base.BaseTestCase):
         self.execute = FakeExecute(**answers)
         return host_storage.HostStorage(execute=self.execute)
 
+    def test_trim_of_a_range(self):
+        storage = self.storage(fstrim='/mnt: 1.5 MiB (1572864 bytes) trimmed\n')
+
+        self.assertEqual(1572864, storage.trim('/mnt', 4096, 8192, 65536))
+
+        options = ('--offset', '4096', '--length', '8192', '--minimum', '65536')
+        self.assertEqual([('fstrim', '--verbose', *options, '/mnt')], self.execute.commands)
+
+    def test_device_that_cannot_discard(self):
+        message = 'fstrim: /mnt: the discard operation is not supported'
+        storage = self.storage(fstrim=failed(1, message))
+
+        error = self.assertRaises(
+            exceptions.StorageCommandError, storage.trim, '/mnt', 0, 8192, 65536
+        )
+
+        self.assertIn(message, str(error))
+
+    def test_used_bytes(self):
+        stats = mock.Mock(f_blocks=1000, f_bfree=900, f_bavail=800, f_frsize=4096, f_bsize=65536)
+        self.useFixture(fixtures.MockPatch('os.statvfs', return_value=stats))
+
+        self.assertEqual(100 * 4096, self.storage().used_bytes('/mnt'))
+
     def test_signature_of_a_file_system(self):
         storage = self.storage(blkid='DEVNAME=/dev/vdb\nUUID=1\nTYPE=xfs\nUSAGE=filesystem\n')
 

@@ -7,7 +7,7 @@ import time
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.guestagent import host_storage
 
 LOG = logging.getLogger(__name__)
@@ -160,16 +160,15 @@ class DataVolume:
         """
         fstype = self.ensure_mounted()
         before = self._storage.filesystem_bytes(self.device, self.mount_point, fstype)
-        started = self._clock()
+        deadline = self._deadline(timeout_sec)
         while not self._has_room(before):
-            if self._clock() - started >= timeout_sec:
+            self._storage.rescan(self.device)
+            if not deadline.pause(_POLL_SEC):
                 raise exceptions.VolumeNotReadyError(
                     f'{self.device} still has {self._storage.size_bytes(self.device) // MIB} MiB '
                     f'after {timeout_sec} s, as much as its file system '
                     f'({before // MIB} MiB): the new size has not reached this machine.'
                 )
-            self._storage.rescan(self.device)
-            self._sleep(_POLL_SEC)
         return self._grow(fstype, before)
 
     def configure_queue(self, read_ahead_kib: int) -> None:
@@ -203,9 +202,7 @@ class DataVolume:
 
         :raises VolumeNotReadyError: the volume is not mounted
         """
-        return self._storage.filesystem_bytes(
-            self.device, self.mount_point, self._mounted_fstype()
-        )
+        return self._storage.filesystem_bytes(self.device, self.mount_point, self._mounted_fstype())
 
     def trim(self, offset: int, length: int, minimum: int) -> int:
         """Discard the free blocks within a range, in bytes, and return how many bytes those are.
@@ -226,18 +223,21 @@ class DataVolume:
         return mounted[1]
 
     def _wait_for_device(self, timeout_sec: int) -> None:
-        started = self._clock()
-        while True:
-            try:
-                if self._storage.size_bytes(self.device) > 0:
-                    return
-            except exceptions.VolumeNotReadyError:
-                LOG.debug('Waiting for %s', self.device)
-            if self._clock() - started >= timeout_sec:
+        deadline = self._deadline(timeout_sec)
+        while not self._is_there():
+            if not deadline.pause(_POLL_SEC):
                 raise exceptions.VolumeNotReadyError(
                     f'The data volume {self.device} did not appear within {timeout_sec} s.'
                 )
-            self._sleep(_POLL_SEC)
+
+    def _is_there(self) -> bool:
+        try:
+            return self._storage.size_bytes(self.device) > 0
+        except exceptions.VolumeNotReadyError:
+            return False
+
+    def _deadline(self, timeout_sec: float) -> waiting.Deadline:
+        return waiting.Deadline(timeout_sec, self._clock, self._sleep)
 
     def _has_room(self, filesystem_bytes: int) -> bool:
         size = self._storage.size_bytes(self.device)

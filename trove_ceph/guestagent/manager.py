@@ -62,9 +62,7 @@ class Manager(mysql_manager.Manager):
         self._quiescer = quiesce.Quiescer(
             self._open_lock, self._open_freeze, CONF.trove_ceph.quiesce_max_sec
         )
-        self._trimmer = volume_trim.VolumeTrimmer(
-            self._volume, CONF.trove_ceph.trim_interval_sec
-        )
+        self._trimmer = volume_trim.VolumeTrimmer(self._volume, CONF.trove_ceph.trim_interval_sec)
 
     def do_prepare(self, context, *arguments, **options):
         """Prepare the instance, as Trove does unless its volume has a backup's data.

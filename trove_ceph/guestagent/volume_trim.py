@@ -135,7 +135,7 @@ class VolumeTrimmer:
 
     def _run(self) -> None:
         try:
-            report = self._trim()
+            report = self.trim()
             self._ended_at = self._clock()
             LOG.info(
                 'Trimmed the data volume: %d MiB in %d ranges, %.1f s, the longest %.3f s',
@@ -149,8 +149,8 @@ class VolumeTrimmer:
         finally:
             self._running.release()
 
-    def _trim(self) -> Report:
-        """Trim the whole volume; blocks for as long as that takes.
+    def trim(self) -> Report:
+        """Trim the whole volume; blocks until that is done.
 
         :raises StorageCommandError: the volume does not support it, or fstrim failed
         :raises VolumeNotReadyError: the volume is not mounted, or not any more

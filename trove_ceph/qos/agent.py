@@ -16,10 +16,10 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
+from trove_ceph.cinder import connection
 from trove_ceph.conf import qos as qos_conf
 from trove_ceph.qos import events, keeper
 from trove_ceph.storage import backend
-from trove_ceph.cinder import connection
 from trove_ceph.tiers import cinder, tiers_file
 
 LOG = logging.getLogger(__name__)

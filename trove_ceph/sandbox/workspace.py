@@ -17,13 +17,12 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.sandbox import outside, processes
 
 LOG = logging.getLogger(__name__)
@@ -169,11 +168,8 @@ def _alive(directory: Path, keep: tuple[str, ...]) -> list[int]:
 
 
 def _kill_all(directory: Path, keep: tuple[str, ...] = ()) -> None:
-    deadline = time.monotonic() + KILL_TIMEOUT_SEC
-    while time.monotonic() < deadline:
-        alive = _alive(directory, keep)
-        if not alive:
-            return
+    deadline = waiting.Deadline(KILL_TIMEOUT_SEC)
+    while deadline.left_sec and (alive := _alive(directory, keep)):
         for pid in alive:
             processes.kill(pid, timeout_sec=5)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.storage import job
 from trove_ceph.storage.job import State
 from trove_ceph.storage.service import leases, records, works
@@ -179,9 +179,9 @@ class Keeper:
             if lock in record.job.work.locks and record.job.state.is_active:
                 LOG.warning('%s: ends for the fencing of %s', record.job, fence.image)
                 self.cancel(record)
-                deadline = self._clock() + MAKE_WAY_SEC
-                while self._records.is_held(record) and self._clock() < deadline:
-                    self._sleep(_POLL_SEC)
+                deadline = waiting.Deadline(MAKE_WAY_SEC, self._clock, self._sleep)
+                while self._records.is_held(record) and deadline.pause(_POLL_SEC):
+                    pass
 
     def _end(self, running: Running, **changes: Any) -> None:
         """Remember what it came to, as long as that is ours to say, and let go."""

@@ -92,7 +92,7 @@ class Deleting:
         )
 
     def _stop_jobs(self) -> None:
-        deadline = self._tools.clock() + _CANCEL_TIMEOUT_SEC
+        deadline = self._tools.deadline(_CANCEL_TIMEOUT_SEC)
         while True:
             # First, since whoever has let go has written down before what is to be stopped.
             is_free = self._is_left_alone()
@@ -102,15 +102,14 @@ class Deleting:
             active = self._active_jobs(record)
             if is_free and not active:
                 return
-            if self._tools.clock() >= deadline:
+            for one in active:
+                with contextlib.suppress(exceptions.NotFoundError):
+                    self._tools.storage.cancel(one.operation_id)
+            if not deadline.pause(_POLL_SEC):
                 busy = ', '.join(map(str, active)) or record.worker
                 raise exceptions.BusyError(
                     f'backup {self._backup_id}: is still worked on by {busy}'
                 )
-            for one in active:
-                with contextlib.suppress(exceptions.NotFoundError):
-                    self._tools.storage.cancel(one.operation_id)
-            self._tools.sleep(_POLL_SEC)
 
     def _active_jobs(self, record: model.Backup) -> list[job.Job]:
         locks = {job.snapshot_lock(place) for place in (record.place, record.copy) if place}

@@ -65,9 +65,8 @@ class InstanceDeletion:
 
     def _reclaim(self) -> None:
         assert self._instance.volume_id is not None
-        deadline = self._tools.clock() + _CLOSING_SEC
+        deadline = self._tools.deadline(_CLOSING_SEC)
         while not reclaiming.reclaim_volume(self._tools, self._instance.volume_id):
-            if self._tools.clock() >= deadline:
+            if not deadline.pause(_POLL_SEC):
                 # The periodic task carries on.
                 return
-            self._tools.sleep(_POLL_SEC)

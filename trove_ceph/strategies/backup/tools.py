@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from trove_ceph import waiting
 from trove_ceph.cinder import client, settling
 from trove_ceph.cinder import model as cinder_model
 from trove_ceph.db import records
@@ -102,3 +103,7 @@ class Tools:
     patience: settling.Patience = dataclasses.field(default_factory=settling.Patience)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+
+    def deadline(self, timeout_sec: float) -> waiting.Deadline:
+        """Return the end of a wait that begins now."""
+        return waiting.Deadline(timeout_sec, self.clock, self.sleep)

@@ -116,7 +116,9 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
             return dict(handle.metadata_list()).get(TICK)
 
     def _keeper(self, **promise):
-        return keeper.Keeper(lambda: tiers(**promise), cinder.Cinder(self.cloud.client()), self.storage)
+        return keeper.Keeper(
+            lambda: tiers(**promise), cinder.Cinder(self.cloud.client()), self.storage
+        )
 
     def _fio(self, *options):
         if shutil.which('fio') is None:

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import itertools
 import threading
 
 from oslo_utils import units
@@ -60,7 +61,9 @@ class VolumeTrimTestCase(base.BaseTestCase):
         )
 
     def ranges(self):
-        return [(offset // units.Mi, length // units.Mi) for _, offset, length in self.volume.trimmed]
+        return [
+            (offset // units.Mi, length // units.Mi) for _, offset, length in self.volume.trimmed
+        ]
 
     def test_whole_volume_in_ranges_with_pauses(self):
         self.make().trim_unless_recent(0)
@@ -89,7 +92,7 @@ class VolumeTrimTestCase(base.BaseTestCase):
         # 300 s after the start, and later by a tenth of an hour at most.
         self.assertEqual(1300, at[0])
         self.assertEqual(3, len(at))
-        for before, after in zip(at, at[1:], strict=False):
+        for before, after in itertools.pairwise(at):
             self.assertLess(abs(after - before - 1.1 * HOUR), 120)
 
     def test_first_start_of_a_database_brings_it_forward(self):

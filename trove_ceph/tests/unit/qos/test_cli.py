@@ -33,7 +33,10 @@ class CliTestCase(base.BaseTestCase):
         self.file = Path(self.useFixture(fixtures.TempDir()).path) / 'tiers.yaml'
         self.file.write_text(yaml.safe_dump(sample.changed(world.TIERS), sort_keys=False))
         for name, replacement in (
-            ('tiers.cinder.Cinder.of_environment', lambda *_: cinder.Cinder(self.world.cinder.client())),
+            (
+                'tiers.cinder.Cinder.of_environment',
+                lambda *_: cinder.Cinder(self.world.cinder.client()),
+            ),
             ('qos.cli._storage', lambda arguments: self.world.storage),
         ):
             self.useFixture(fixtures.MonkeyPatch(f'trove_ceph.{name}', replacement))

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import typing
 
+import psutil
 from oslo_concurrency import processutils
 
 from trove_ceph import exceptions
@@ -22,7 +23,6 @@ BLANK_PROBE_BYTES = 4 * 1024 * 1024
 _COMMAND_TIMEOUT_SEC = 60
 # Of a first trim on slow disks; the command cannot be ended while the kernel waits for a discard.
 _TRIM_TIMEOUT_SEC = 600
-_MOUNTS = '/proc/self/mounts'
 # sd_booted(3)
 _SYSTEMD = '/run/systemd/system'
 
@@ -340,10 +340,8 @@ def _kernel_name(device: str) -> str:
 
 def _mounts() -> collections.abc.Iterator[tuple[str, str, str, str]]:
     """Give device, mount point, file system type and options of all mounts, the oldest first."""
-    with open(_MOUNTS, encoding='utf-8') as mounts:
-        for line in mounts:
-            device, point, fstype, options = line.split()[:4]
-            yield device, point.encode().decode('unicode_escape'), fstype, options
+    for mount in psutil.disk_partitions(all=True):
+        yield mount.device, mount.mountpoint, mount.fstype, mount.opts
 
 
 def _absolute(program: str) -> str:

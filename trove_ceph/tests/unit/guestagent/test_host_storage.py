@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import subprocess
 import sys
 from unittest import mock
 
 import fixtures
+import psutil
 from oslo_concurrency import processutils
 from oslotest import base
 
@@ -207,10 +209,12 @@ class HostStorageTestCase(base.BaseTestCase):
         self.assertRaises(exceptions.StorageCommandError, storage.thaw, '/mnt')
 
     def mounts(self, text):
-        path = self.useFixture(fixtures.TempDir()).join('mounts')
-        with open(path, 'w') as mounts:
+        """Have psutil read another table of mounts."""
+        path = self.useFixture(fixtures.TempDir()).path
+        os.mkdir(f'{path}/self')
+        with open(f'{path}/self/mounts', 'w') as mounts:
             mounts.write(text)
-        self.useFixture(fixtures.MonkeyPatch(f'{host_storage.__name__}._MOUNTS', path))
+        self.patch(psutil, 'PROCFS_PATH', path)
 
     def test_mounts(self):
         self.mounts(

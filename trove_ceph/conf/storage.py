@@ -2,8 +2,9 @@
 """Options of the storage service, which it reads from a configuration file of its own."""
 
 from oslo_config import cfg
+from oslo_utils import units
 
-from trove_ceph.storage import flow, model
+from trove_ceph.storage import flow
 
 GROUP = cfg.OptGroup(
     'trove_ceph_storage',
@@ -55,7 +56,7 @@ OPTS = [
     ),
     cfg.IntOpt(
         'copy_in_flight_mib',
-        default=flow.IN_FLIGHT_BYTES // model.MIB,
+        default=flow.IN_FLIGHT_BYTES // units.Mi,
         min=8,
         max=1024,
         help='MiB that one copy or verification has under way, read and not yet written or '

@@ -4,10 +4,9 @@
 from pathlib import Path
 
 from oslo_config import cfg
+from oslo_utils import units
 
 from trove_ceph.verification import model
-
-_MIB = 1024**2
 
 GROUP = cfg.OptGroup(
     'trove_ceph_verification',
@@ -86,12 +85,12 @@ def settings(group: cfg.ConfigOpts.GroupAttr) -> model.Settings:
     return model.Settings(
         roots={version: Path(path) for version, path in group.mysqld_roots.items()},
         directory=Path(group.directory),
-        memory_bytes=group.memory_mib * _MIB,
-        bytes_per_sec=group.mib_per_sec * _MIB,
+        memory_bytes=group.memory_mib * units.Mi,
+        bytes_per_sec=group.mib_per_sec * units.Mi,
         time_limit_sec=group.time_limit_sec,
         deep=group.deep,
         sample_tables=group.sample_tables,
-        sample_bytes=group.sample_mib * _MIB,
+        sample_bytes=group.sample_mib * units.Mi,
     )
 
 

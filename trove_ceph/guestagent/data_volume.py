@@ -6,13 +6,13 @@ import os
 import time
 
 from oslo_log import log as logging
+from oslo_utils import units
 
 from trove_ceph import exceptions, waiting
 from trove_ceph.guestagent import host_storage
 
 LOG = logging.getLogger(__name__)
 
-MIB = 1024 * 1024
 LABEL = 'trove-data'
 FSTAB = '/etc/fstab'
 
@@ -22,7 +22,7 @@ FSTAB = '/etc/fstab'
 MOUNT_OPTIONS = {'xfs': 'noatime,inode64', 'ext4': 'noatime', 'ext3': 'noatime'}
 
 # The kernel reports a device that is a few sectors larger than the file system as growable.
-_GROWTH_STEP_BYTES = MIB
+_GROWTH_STEP_BYTES = units.Mi
 _POLL_SEC = 0.5
 
 
@@ -88,9 +88,10 @@ class DataVolume:
         signature = self._storage.find_signature(self.device)
         if signature is None:
             if not self._storage.is_zeroed(self.device):
+                probed_mib = host_storage.BLANK_PROBE_BYTES // units.Mi
                 raise exceptions.VolumeHasDataError(
                     f'{self.device} carries no known file system but is not blank: its first '
-                    f'{host_storage.BLANK_PROBE_BYTES // MIB} MiB are not all zero. Not formatting.'
+                    f'{probed_mib} MiB are not all zero. Not formatting.'
                 )
         elif signature.kind == 'xfs' and self._storage.is_unfinished_xfs(self.device):
             LOG.warning('An earlier format of %s was interrupted, starting over', self.device)
@@ -165,9 +166,9 @@ class DataVolume:
             self._storage.rescan(self.device)
             if not deadline.pause(_POLL_SEC):
                 raise exceptions.VolumeNotReadyError(
-                    f'{self.device} still has {self._storage.size_bytes(self.device) // MIB} MiB '
+                    f'{self.device} still has {self.size_mib()} MiB '
                     f'after {timeout_sec} s, as much as its file system '
-                    f'({before // MIB} MiB): the new size has not reached this machine.'
+                    f'({before // units.Mi} MiB): the new size has not reached this machine.'
                 )
         return self._grow(fstype, before)
 
@@ -195,7 +196,7 @@ class DataVolume:
 
     def size_mib(self) -> int:
         """Return the size of the device in MiB."""
-        return self._storage.size_bytes(self.device) // MIB
+        return self._storage.size_bytes(self.device) // units.Mi
 
     def filesystem_bytes(self) -> int:
         """Return the size of the mounted file system.
@@ -257,11 +258,11 @@ class DataVolume:
             'Grew the %s file system at %s from %s to %s MiB in %.1f s',
             fstype,
             self.mount_point,
-            before // MIB,
-            after // MIB,
+            before // units.Mi,
+            after // units.Mi,
             self._clock() - started,
         )
-        return (after - before) // MIB
+        return (after - before) // units.Mi
 
     def _ensure_owner(self, uid: int, gid: int) -> None:
         # A recursive change on every start would touch each file of a large database for nothing.

@@ -11,6 +11,7 @@ import os
 
 from oslo_log import log as logging
 from oslo_service import periodic_task
+from oslo_utils import units
 from trove.common import cfg
 from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql import manager as mysql_manager
@@ -155,7 +156,7 @@ class Manager(mysql_manager.Manager):
         if not self.status.is_installed or not self.status.is_running:
             return
         size_mib = self._volume().size_mib()
-        self.app.purge_binary_logs(tuning.binlog_budget_mib(size_mib) * tuning.MIB)
+        self.app.purge_binary_logs(tuning.binlog_budget_mib(size_mib) * units.Mi)
 
     def _volume(
         self, device_path: str | None = None, mount_point: str | None = None
@@ -197,4 +198,4 @@ def configured_volume(
 
 
 def _installed_ram_mib() -> int:
-    return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // tuning.MIB
+    return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // units.Mi

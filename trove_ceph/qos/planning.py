@@ -4,6 +4,8 @@
 import dataclasses
 from typing import Any
 
+from oslo_utils import units
+
 from trove_ceph.qos import limits, mark
 from trove_ceph.storage import model as storage_model
 from trove_ceph.tiers import model, resources
@@ -105,4 +107,4 @@ def text(qos: storage_model.Qos) -> str:
 
 
 def _mib(count: int) -> str:
-    return f'{count / storage_model.MIB:.6g}' if count else ''
+    return f'{count / units.Mi:.6g}' if count else ''

@@ -10,9 +10,10 @@ import time
 import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log as logging
+from oslo_utils import units
 
 from trove_ceph import exceptions
-from trove_ceph.storage import api, backend, ledger, model, wire
+from trove_ceph.storage import api, backend, ledger, wire
 from trove_ceph.storage.service import endpoint, jobs, keeping, leases, pools, records, works
 from trove_ceph.tiers import tiers_file
 from trove_ceph.verification import inspection
@@ -95,8 +96,8 @@ class Service:
         urgent = concurrent.futures.ThreadPoolExecutor(_FENCES, 'fence')
         self._executors = (threads, urgent)
         limits = works.Limits(
-            options.copy_in_flight_mib * model.MIB,
-            options.copy_mib_per_sec * model.MIB or None,
+            options.copy_in_flight_mib * units.Mi,
+            options.copy_mib_per_sec * units.Mi or None,
         )
         tools = works.Tools(storage, ours, limits, inspector)
         kept = records.Records(entries, ours.images)

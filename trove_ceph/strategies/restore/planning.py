@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a volume is restored from and to, and what is refused; nothing is changed."""
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.cinder import model as cinder_model
 from trove_ceph.db import model as db_model
@@ -53,7 +55,7 @@ def _check_version(tools: Tools, wanted: Wanted) -> None:
 
 
 def _check_size(record: db_model.Backup, wanted: Wanted) -> None:
-    needed_gib = -(-(record.size_bytes or 0) // cinder_model.GIB)
+    needed_gib = -(-(record.size_bytes or 0) // units.Gi)
     if wanted.size_gib < needed_gib:
         raise exceptions.VolumeTooSmallError(
             f'backup {record.backup_id}: needs a volume of {needed_gib} GiB, not {wanted.size_gib}'

@@ -10,10 +10,12 @@ and offers ``fill(pool)``, after which the pool takes no more data, and
 import random
 import uuid
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import model
 
-MIB = model.MIB
+MIB = units.Mi
 
 
 class StorageContract:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import copying, job, model, transfer, wire
 from trove_ceph.storage.ceph import encoding, ledger, metadata
@@ -14,7 +16,7 @@ from trove_ceph.storage.job import State
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage, storage_server
 
-MIB = model.MIB
+MIB = units.Mi
 LOCK_SEC = 15
 # More than one mark and a half of a copy: it can be killed after the first.
 LARGE_MIB = 448

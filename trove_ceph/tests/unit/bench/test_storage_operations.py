@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 import fixtures
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -17,7 +18,7 @@ from trove_ceph.storage.fake import backend, cluster
 from trove_ceph.tests.unit.verification import world
 from trove_ceph.verification import inspection
 
-MIB = model.MIB
+MIB = units.Mi
 _VARIABLE = re.compile(r'\$\(\(.*?\)\)|\$\w+')
 SOURCE, COPY = model.ImageRef('volumes', 'bench-a'), model.ImageRef('vault', 'bench-b')
 

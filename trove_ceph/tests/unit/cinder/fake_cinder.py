@@ -16,12 +16,13 @@ import uuid
 
 import requests
 from keystoneauth1 import plugin, session
+from oslo_utils import units
 
 from trove_ceph.cinder import client
 from trove_ceph.storage import model
 from trove_ceph.storage.fake import backend
 
-GIB = 1024**3
+GIB = units.Gi
 _SHOWN = {'managing': 'creating', 'error_managing': 'error', 'error_managing_deleting': 'deleting'}
 _DELETABLE = ('available', 'error', 'error_restoring', 'error_extending', 'error_managing')
 

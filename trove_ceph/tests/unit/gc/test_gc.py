@@ -6,6 +6,7 @@ import json
 import uuid
 
 import fixtures
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions, steps
@@ -57,9 +58,9 @@ class FindTest(base.BaseTestCase):
         self.world.storage.create_snapshot(self.world.volume_image.snapshot('by hand'))
         for name in ('trove_ceph', 'trove_ceph.vault', 'trove_ceph.x.y', 'volume-x', 'trove-1'):
             image = model.ImageRef('volumes', name)
-            self.world.storage.create_image(image, model.MIB, model.ImageOptions())
+            self.world.storage.create_image(image, units.Mi, model.ImageOptions())
         trashed = model.ImageRef('volumes', f'volume-{uuid.uuid4()}')
-        self.world.storage.create_image(trashed, model.MIB, model.ImageOptions())
+        self.world.storage.create_image(trashed, units.Mi, model.ImageOptions())
         self.world.storage.trash(trashed)
         self.world.add_volume(self.world.gone_instance, name='mine')
         self.world.add_volume_snapshot(self.world.gone_backup, name='mine')

@@ -4,6 +4,8 @@
 import datetime
 import uuid
 
+from oslo_utils import units
+
 from trove_ceph.cinder import model as cinder_model
 from trove_ceph.gc import removing
 from trove_ceph.gc.model import Kind
@@ -48,7 +50,7 @@ class World(worlds.World):
 
     def make_image(self, kind, owner_id, pool='volumes'):
         image = model.ImageRef(pool, names.image_name(kind, owner_id))
-        self.storage.create_image(image, 4 * model.MIB, model.ImageOptions())
+        self.storage.create_image(image, 4 * units.Mi, model.ImageOptions())
         return image
 
     def litter(self, *kinds):

@@ -2,12 +2,13 @@
 import os
 import tempfile
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.guestagent import data_volume, host_storage
 
-MIB = data_volume.MIB
+MIB = units.Mi
 DEVICE = '/dev/fake-volume'
 MOUNT_POINT = '/var/lib/mysql'
 

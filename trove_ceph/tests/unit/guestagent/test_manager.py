@@ -4,7 +4,7 @@ from unittest import mock
 
 import fixtures
 from oslo_config import cfg as oslo_cfg
-from oslo_utils import importutils
+from oslo_utils import importutils, units
 from oslotest import base
 from trove.common import cfg
 from trove.guestagent import dbaas
@@ -218,7 +218,7 @@ class ManagerTestCase(base.BaseTestCase):
 
     def test_binary_logs_are_bounded_by_the_volume(self):
         self.bound(True, service_status.ServiceStatuses.HEALTHY).assert_called_once_with(
-            15 * GIB_MIB * tuning.MIB
+            15 * GIB_MIB * units.Mi
         )
 
     def test_no_purging_without_a_running_server(self):

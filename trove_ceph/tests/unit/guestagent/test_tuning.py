@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import itertools
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -176,7 +177,7 @@ class PropertyTestCase(base.BaseTestCase):
     def test_binlog_files_are_multiples_of_the_servers_unit(self):
         for given in every_machine():
             result = tuning.tune(given)
-            self.assertEqual(0, result.binlog_file_mib * tuning.MIB % 4096, given)
+            self.assertEqual(0, result.binlog_file_mib * units.Mi % 4096, given)
             self.assertLessEqual(result.binlog_file_mib, 1024, given)
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cinder and Ceph in memory, with volumes on two tiers whose limits are the images' own."""
 
+from oslo_utils import units
+
 from trove_ceph.qos import keeper, mark
 from trove_ceph.storage import model
 from trove_ceph.storage.fake import backend, cluster
@@ -17,7 +19,7 @@ SLOW = {
 }
 #: fast has limits of images, slow has none.
 TIERS = {'tiers/fast/qos': 'image', 'tiers/slow': SLOW}
-MIB = model.MIB
+MIB = units.Mi
 #: What the tier fast promises to a volume of 200 GiB.
 LIMITS = model.Qos(iops=6000, bytes_per_sec=500 * MIB)
 

@@ -4,12 +4,14 @@
 import concurrent.futures
 import datetime
 
+from oslo_utils import units
+
 from trove_ceph.storage import model
 from trove_ceph.storage.fake import backend, cluster, ledger
 from trove_ceph.storage.service import endpoint, jobs, keeping, leases, pools, records, works
 from trove_ceph.tests import interruption
 
-MIB = model.MIB
+MIB = units.Mi
 DURATION_SEC = 60
 RETENTION_SEC = 3600
 POOLS = pools.Pools(

@@ -2,12 +2,13 @@
 import itertools
 import random
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph.storage import difference, model
 from trove_ceph.storage.fake import backend, cluster
 
-MIB = model.MIB
+MIB = units.Mi
 KIB = 1024
 IMAGES = [model.ImageRef('volumes', name) for name in ('image', 'copy')]
 

@@ -3,6 +3,7 @@
 
 from unittest import mock
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -10,7 +11,7 @@ from trove_ceph.storage import fencing, model
 from trove_ceph.storage.fake import backend, cluster
 from trove_ceph.tests import interruption
 
-MIB = model.MIB
+MIB = units.Mi
 IMAGE = model.ImageRef('volumes', 'image')
 
 

@@ -3,6 +3,7 @@
 
 import itertools
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph.storage import model
@@ -13,7 +14,7 @@ STATES = (
     model.Qos(),
     model.Qos(iops=300),
     model.Qos(iops=300, iops_burst=600, bytes_per_sec=5, bytes_per_sec_burst=7),
-    model.Qos(bytes_per_sec=model.MIB),
+    model.Qos(bytes_per_sec=units.Mi),
 )
 
 

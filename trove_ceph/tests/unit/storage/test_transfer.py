@@ -4,13 +4,14 @@
 import concurrent.futures
 import threading
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph.storage import copying, flow, model, transfer, verify
 from trove_ceph.storage.fake import backend, cluster
 from trove_ceph.tests import interruption
 
-MIB = model.MIB
+MIB = units.Mi
 
 
 class CopyTestCase(base.BaseTestCase):

@@ -3,6 +3,7 @@ import dataclasses
 import datetime
 import json
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -16,7 +17,7 @@ FACTS = model.ImageFacts(
     image=IMAGE,
     image_id='1f',
     size_bytes=2**40,
-    object_bytes=4 * model.MIB,
+    object_bytes=4 * units.Mi,
     features=model.DEFAULT_FEATURES,
     data_pool=None,
     parent=IMAGE.snapshot('before'),

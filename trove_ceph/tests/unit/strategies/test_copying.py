@@ -3,6 +3,7 @@ import datetime
 import uuid
 
 import oslo_messaging as messaging
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -14,7 +15,7 @@ from trove_ceph.strategies.backup import model as backup_model
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
 
-MIB = model.MIB
+MIB = units.Mi
 AT_ONCE = datetime.timedelta(seconds=-5)
 
 

@@ -228,14 +228,6 @@ def memory_mib(machine: Machine, tuning: Tuning) -> float:
     )
 
 
-def log_space_mib(tuning: Tuning) -> int:
-    """Return the space in MiB that redo and binary logs take at most.
-
-    Binary logs exceed their budget by the file that is being written.
-    """
-    return tuning.redo_log_mib + tuning.binlog_budget_mib + tuning.binlog_file_mib
-
-
 def smallest_ram_mib() -> int:
     """Return the least flavor memory, in MiB and in steps of 32, for which :func:`tune` works."""
     ram = 32

@@ -192,8 +192,3 @@ class Leases:
                 self._ledger.release(lock, holder)
             except exceptions.StorageError as error:
                 LOG.warning('Could not release %s, it ends by itself: %s', lock, error)
-
-
-def operation_of(holder: ledger.Holder) -> str:
-    """Return the id of the operation for which a lock is held."""
-    return holder.cookie.rpartition('/')[0]

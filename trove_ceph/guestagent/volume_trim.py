@@ -9,6 +9,10 @@ and a commit that needs space from it waits. So the file system is trimmed in ra
 after each that is as long as the range took. Only the first trim has much to discard: of blocks
 that are discarded already, nothing reaches Ceph.
 
+XFS of older kernels (Linux 6.1 among them) discards each free extent as a whole of which a part is
+in the range, and says so by the number of bytes, which is more than the range has. Small ranges
+would discard the same extents again and again there, so they become larger.
+
 A trim stays out of the way of backups: no range is begun while a backup holds the instance, or
 within the time in which a snapshot may be made. That is for speed alone. What a snapshot holds is
 the same with a trim beside it, since a discard touches nothing but free blocks.
@@ -49,13 +53,11 @@ Clock = collections.abc.Callable[[], float]
 class Report:
     """What one trim did.
 
-    :param trimmed_bytes: free blocks that were discarded, for the first time or again
     :param ranges: how many FITRIMs it was
     :param seconds: how long it took, pauses included
     :param longest_sec: the longest FITRIM, which is as long as a commit may have waited
     """
 
-    trimmed_bytes: int
     ranges: int
     seconds: float
     longest_sec: float
@@ -138,8 +140,7 @@ class VolumeTrimmer:
             report = self.trim()
             self._ended_at = self._clock()
             LOG.info(
-                'Trimmed the data volume: %d MiB in %d ranges, %.1f s, the longest %.3f s',
-                report.trimmed_bytes // units.Mi,
+                'Trimmed the data volume: %d ranges, %.1f s, the longest %.3f s',
                 *(report.ranges, report.seconds, report.longest_sec),
             )
         except exceptions.TroveCephError as error:
@@ -159,13 +160,16 @@ class VolumeTrimmer:
         size_bytes = volume.filesystem_bytes()
         length = max(RANGE_BYTES, -(-size_bytes // MAX_RANGES))
         began = self._clock()
-        trimmed, longest_sec, offsets = 0, 0.0, range(0, size_bytes, length)
-        for offset in offsets:
-            found, took_sec = self._trim_range(volume, offset, length)
-            trimmed += found
+        ranges, offset, longest_sec = 0, 0, 0.0
+        while offset < size_bytes:
+            trimmed_bytes, took_sec = self._trim_range(volume, offset, length)
+            ranges += 1
+            offset += length
+            if trimmed_bytes > length:
+                length *= 2
             longest_sec = max(longest_sec, took_sec)
             self._sleep(took_sec)
-        return Report(trimmed, len(offsets), self._clock() - began, longest_sec)
+        return Report(ranges, self._clock() - began, longest_sec)
 
     def _trim_range(
         self, volume: data_volume.DataVolume, offset: int, length: int

@@ -19,6 +19,7 @@ class FakeVolume:
         self.size_bytes = size_bytes
         self.trimmed = []
         self.during = lambda: None
+        self.whole_extents = False
 
     def filesystem_bytes(self):
         return self.size_bytes
@@ -27,7 +28,7 @@ class FakeVolume:
         self.during()
         self.trimmed.append((self.clock.now, offset, length))
         self.clock.now += 1
-        return 10
+        return self.size_bytes if self.whole_extents else length
 
 
 class FakeClock:
@@ -78,6 +79,17 @@ class VolumeTrimTestCase(base.BaseTestCase):
         self.make().trim_unless_recent(0)
 
         self.assertLessEqual(len(self.volume.trimmed), volume_trim.MAX_RANGES)
+        _, offset, length = self.volume.trimmed[-1]
+        self.assertGreaterEqual(offset + length, self.volume.size_bytes)
+
+    def test_kernel_that_discards_whole_extents_is_not_asked_for_the_same_again_and_again(self):
+        self.volume.size_bytes = 100 * units.Gi
+        self.volume.whole_extents = True
+
+        self.make().trim_unless_recent(0)
+
+        self.assertEqual([(0, 256), (256, 512), (768, 1024)], self.ranges()[:3])
+        self.assertLess(len(self.volume.trimmed), 10)
         _, offset, length = self.volume.trimmed[-1]
         self.assertGreaterEqual(offset + length, self.volume.size_bytes)
 

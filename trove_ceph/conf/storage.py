@@ -4,7 +4,7 @@
 from oslo_config import cfg
 from oslo_utils import units
 
-from trove_ceph.storage import flow
+from trove_ceph.storage import throttle
 
 GROUP = cfg.OptGroup(
     'trove_ceph_storage',
@@ -56,7 +56,7 @@ OPTS = [
     ),
     cfg.IntOpt(
         'copy_in_flight_mib',
-        default=flow.IN_FLIGHT_BYTES // units.Mi,
+        default=throttle.IN_FLIGHT_BYTES // units.Mi,
         min=8,
         max=1024,
         help='MiB that one copy or verification has under way, read and not yet written or '

@@ -6,7 +6,7 @@ from pathlib import Path
 from oslo_config import cfg
 from oslo_utils import units
 
-from trove_ceph.verification import model
+from trove_ceph.verification import report
 
 GROUP = cfg.OptGroup(
     'trove_ceph_verification',
@@ -80,9 +80,9 @@ OPTS = [
 ]
 
 
-def settings(group: cfg.ConfigOpts.GroupAttr) -> model.Settings:
+def settings(group: cfg.ConfigOpts.GroupAttr) -> report.InspectionSettings:
     """Return what the options say."""
-    return model.Settings(
+    return report.InspectionSettings(
         roots={version: Path(path) for version, path in group.mysqld_roots.items()},
         directory=Path(group.directory),
         memory_bytes=group.memory_mib * units.Mi,

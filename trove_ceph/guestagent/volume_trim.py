@@ -28,7 +28,7 @@ from oslo_log import log as logging
 from oslo_utils import units
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import data_volume
+from trove_ceph.host import data_volume
 
 LOG = logging.getLogger(__name__)
 

@@ -58,13 +58,13 @@ class Cinder:
             backends=known.backends if known else self._backends(),
         )
 
-    def volumes(self) -> list[resources.Volume]:
+    def volumes(self) -> list[resources.VolumeOfTier]:
         """Return the volumes of all projects."""
         with _translated('listing the volumes of all projects'):
             found = self._client.volumes.list(search_opts={'all_tenants': 1})
         return [_volume(each) for each in found]
 
-    def find_volume(self, volume_id: str) -> resources.Volume | None:
+    def find_volume(self, volume_id: str) -> resources.VolumeOfTier | None:
         """Return a volume of any project, None if it is gone."""
         with _translated(f'showing volume {volume_id}'):
             try:
@@ -165,11 +165,11 @@ class Cinder:
         raise exceptions.ServiceUnavailableError(f'{kind} {name} is gone from Cinder')
 
 
-def _volume(found: Any) -> resources.Volume:
+def _volume(found: Any) -> resources.VolumeOfTier:
     facts = found.to_dict()
     # host@back end#pool, where the RBD driver's only pool has the back end's name
     _, _, backend = (facts.get('os-vol-host-attr:host') or '').partition('#')
-    return resources.Volume(
+    return resources.VolumeOfTier(
         id=facts['id'],
         name_id=facts.get('os-vol-mig-status-attr:name_id') or facts['id'],
         backend=backend or None,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from oslo_utils import units
 
-from trove_ceph.verification import model
+from trove_ceph.verification import report
 
 # What a page begins with (fil0types.h): in the first page of a tablespace, the field that elsewhere
 # names the page before holds the version of the server that made or upgraded the tablespace.
@@ -67,12 +67,12 @@ def read(path: Path) -> DataDirectory:
     except OSError as error:
         raise _missing(path.name) from error
     if not stat.S_ISDIR(owner.st_mode):
-        raise model.Finding(model.CORRUPT, f'{path.name} is no directory')
+        raise report.Finding(report.CORRUPT, f'{path.name} is no directory')
     system_files = _system_files(path)
     dictionary = _head(path / 'mysql.ibd')
     version = struct.unpack_from('>I', dictionary, _SERVER_VERSION_AT)[0]
     if not version:
-        raise model.Finding(model.CORRUPT, 'mysql.ibd, the data dictionary, has no header')
+        raise report.Finding(report.CORRUPT, 'mysql.ibd, the data dictionary, has no header')
     return DataDirectory(
         owner.st_uid,
         owner.st_gid,
@@ -112,7 +112,7 @@ def _binlog(path: Path) -> str | None:
                     return index.name.removesuffix('.index')
                 break
         else:
-            raise model.Finding(model.INCOMPLETE, f'{index.name} names logs that are not logs')
+            raise report.Finding(report.INCOMPLETE, f'{index.name} names logs that are not logs')
     return None
 
 
@@ -125,7 +125,7 @@ def _is_relay_log(head: bytes) -> bool:
 def _head(path: Path, least: int = _HEADER_BYTES) -> bytes:
     head = _read(path, _HEADER_BYTES)
     if len(head) < least:
-        raise model.Finding(model.CORRUPT, f'{path.name} is empty or cut off')
+        raise report.Finding(report.CORRUPT, f'{path.name} is empty or cut off')
     return head
 
 
@@ -135,17 +135,17 @@ def _read(path: Path, count: int = -1) -> bytes:
     except FileNotFoundError as error:
         raise _missing(path.name) from error
     except OSError as error:
-        raise model.Finding(
-            model.CORRUPT, f'{path.name} cannot be read: {error.strerror}'
+        raise report.Finding(
+            report.CORRUPT, f'{path.name} cannot be read: {error.strerror}'
         ) from error
     with os.fdopen(handle, 'rb') as file:
         try:
             return file.read(count)
         except OSError as error:
-            raise model.Finding(
-                model.CORRUPT, f'{path.name} cannot be read: {error.strerror}'
+            raise report.Finding(
+                report.CORRUPT, f'{path.name} cannot be read: {error.strerror}'
             ) from error
 
 
-def _missing(name: str) -> model.Finding:
-    return model.Finding(model.INCOMPLETE, f'{name} is not there')
+def _missing(name: str) -> report.Finding:
+    return report.Finding(report.INCOMPLETE, f'{name} is not there')

@@ -4,7 +4,7 @@
 from oslo_utils import units
 
 from trove_ceph import exceptions
-from trove_ceph.storage import fencing, model
+from trove_ceph.storage import fencing, image_types
 from trove_ceph.tests.contract import storage
 
 MIB = units.Mi
@@ -75,7 +75,7 @@ class FencingContract(storage.StorageContract):
         self.addCleanup(self._close, victim)
         fenced = self.fence(image).addresses
         self.storage.create_snapshot(image.snapshot('s'))
-        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
         fencing.unfence(self.storage, clone)
         self.assertLessEqual(fenced, self.storage.blocklisted())
         fencing.unfence(self.storage, image)

@@ -8,7 +8,7 @@ import time
 
 from oslo_utils import units
 
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph.storage.ceph import backend, connection
 from trove_ceph.tests.functional import base, ceph, storage_client
 
@@ -78,8 +78,8 @@ class CephStorageTestCase(DeadClients, base.FunctionalTestCase):
     def fill(self, pool):
         """Have a pool take no more data, by a quota."""
         self.addCleanup(self.empty, pool)
-        image = model.ImageRef(self.pool, f'{self.prefix}-filling')
-        self.storage.create_image(image, 8 * units.Mi, model.ImageOptions(data_pool=pool))
+        image = image_types.ImageRef(self.pool, f'{self.prefix}-filling')
+        self.storage.create_image(image, 8 * units.Mi, image_types.ImageOptions(data_pool=pool))
         with self.storage.open_writer(image) as writer:
             writer.write(0, b'f' * 4 * units.Mi).result()
         self._set_quota(pool, units.Mi)

@@ -13,8 +13,8 @@ import psutil
 import yaml
 from oslo_utils import units
 
-from trove_ceph.bench import results
 from trove_ceph.tests.functional import base, mysqld
+from trove_ceph_bench import results
 
 COMMAND = Path(sys.executable).parent / 'trove-ceph-bench'
 MARK = 'TROVE_CEPH_BENCH_TEST'

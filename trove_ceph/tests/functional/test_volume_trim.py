@@ -11,9 +11,9 @@ import time
 from oslo_utils import units
 from testtools.content import json_content
 
-from trove_ceph.guestagent import data_volume, host_storage, volume_trim
-from trove_ceph.sandbox import rbd_device
-from trove_ceph.storage import copying, difference, model
+from trove_ceph.guestagent import volume_trim
+from trove_ceph.host import data_volume, filesystem, rbd_device
+from trove_ceph.storage import copying, difference, image_types
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import mysqld, storage
 
@@ -62,7 +62,7 @@ class VolumeTrimTest(contract.StorageContract, storage.CephStorageTestCase):
             rbd_device.Filesystem(disk.device, self.directory / 'volume', make=True)
         )
         self.mount_point = mounted.path
-        self.host = host_storage.HostStorage()
+        self.host = filesystem.HostStorage()
         self.volume = data_volume.DataVolume(disk.device, str(self.mount_point), self.host)
         self.server = self.enterContext(
             mysqld.durable_server(self.mount_point, self.directory / 'run')
@@ -135,5 +135,5 @@ class VolumeTrimTest(contract.StorageContract, storage.CephStorageTestCase):
         self.storage.create_snapshot(snapshot)
         vault = self.ref('vault', self.second_pool)
         return copying.copy(
-            self.storage, snapshot, self.storage, vault, options=model.ImageOptions()
+            self.storage, snapshot, self.storage, vault, options=image_types.ImageOptions()
         )

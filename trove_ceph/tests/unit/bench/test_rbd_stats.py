@@ -4,8 +4,8 @@ import json
 from oslo_utils import units
 from oslotest import base
 
-from trove_ceph.bench import model, rbd_stats
 from trove_ceph.tests.unit.bench import recorded
+from trove_ceph_bench import model, rbd_stats
 
 IMAGE = model.Image('volumes', 'img', '/etc/ceph/ceph.conf')
 MIB = units.Mi

@@ -3,7 +3,7 @@ from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import dataset, workloads
+from trove_ceph_bench import dataset, workloads
 
 MIB = units.Mi
 

@@ -4,12 +4,12 @@
 from oslo_utils import units
 from oslotest import base
 
-from trove_ceph.storage.fake import backend, cluster, ledger
+from trove_ceph.storage.fake import backend, cluster, lock_store
 from trove_ceph.tests.contract import (
     storage_copies,
     storage_fencing,
     storage_images,
-    storage_ledger,
+    storage_lock_store,
 )
 
 
@@ -45,10 +45,10 @@ class FencingTest(storage_fencing.FencingContract, FakeStorageTestCase):
     pass
 
 
-class LedgerTest(storage_ledger.LedgerContract, FakeStorageTestCase):
+class LedgerTest(storage_lock_store.LedgerContract, FakeStorageTestCase):
     def setUp(self):
         super().setUp()
-        self.ledger, self.other_ledger = (ledger.FakeLedger(self.cluster) for _ in range(2))
+        self.ledger, self.other_ledger = (lock_store.FakeLockStore(self.cluster) for _ in range(2))
 
     def let_expire(self, seconds):
         self.now += seconds

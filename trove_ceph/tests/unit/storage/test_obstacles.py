@@ -4,7 +4,7 @@ import dataclasses
 from oslo_utils import units
 from oslotest import base
 
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph.storage.fake import backend, cluster
 
 DEAD, ALIVE = '10.0.4.17:0/1', '10.0.4.18:0/2'
@@ -14,8 +14,8 @@ class ObstaclesTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         storage = backend.FakeBackend(cluster.Cluster({'volumes': 64 * units.Mi}, lambda: 0.0))
-        self.image = model.ImageRef('volumes', 'image')
-        storage.create_image(self.image, units.Mi, model.ImageOptions())
+        self.image = image_types.ImageRef('volumes', 'image')
+        storage.create_image(self.image, units.Mi, image_types.ImageOptions())
         self.facts = storage.describe(self.image)
 
     def used_by(self, *clients):

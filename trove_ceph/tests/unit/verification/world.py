@@ -4,15 +4,15 @@
 from oslo_utils import units
 
 from trove_ceph import exceptions
-from trove_ceph.storage import job, model
+from trove_ceph.storage import image_types, tasks
 from trove_ceph.storage.fake import backend, cluster
 from trove_ceph.verification import inspection, server
-from trove_ceph.verification import model as verification
+from trove_ceph.verification import report as verification
 
 CHECK_ID = '6b4a3f5e-0d0c-4c7f-9d39-2a6b8e1f7c55'
 SOURCE = 'c80376c9-e5db-11f1-a9a9-02fc00000001'
 POSITION = f'{SOURCE}:1-303'
-SETTINGS = verification.Settings(
+SETTINGS = verification.InspectionSettings(
     roots={},
     directory=None,
     memory_bytes=2**30,
@@ -33,10 +33,10 @@ class World:
 
     def __init__(self):
         self.storage = backend.FakeBackend(cluster.Cluster({'volumes': 1024 * units.Mi}))
-        image = model.ImageRef('volumes', 'image')
-        self.storage.create_image(image, 8 * units.Mi, model.ImageOptions())
+        image = image_types.ImageRef('volumes', 'image')
+        self.storage.create_image(image, 8 * units.Mi, image_types.ImageOptions())
         self.storage.create_snapshot(image.snapshot('s'))
-        self.work = job.Inspect(image.snapshot('s'), CHECK_ID, '9.7.4')
+        self.work = tasks.InspectTask(image.snapshot('s'), CHECK_ID, '9.7.4')
         self.hosts = {}
         #: What a method of the server raises, by its name; of a list, one after the other.
         self.raises = {}

@@ -2,9 +2,6 @@
 """Options of the storage service, which it reads from a configuration file of its own."""
 
 from oslo_config import cfg
-from oslo_utils import units
-
-from trove_ceph.storage import throttle
 
 GROUP = cfg.OptGroup(
     'trove_ceph_storage',
@@ -56,7 +53,7 @@ OPTS = [
     ),
     cfg.IntOpt(
         'copy_in_flight_mib',
-        default=throttle.IN_FLIGHT_BYTES // units.Mi,
+        default=24,
         min=8,
         max=1024,
         help='MiB that one copy or verification has under way, read and not yet written or '

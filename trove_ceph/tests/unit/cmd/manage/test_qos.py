@@ -37,7 +37,7 @@ class CliTestCase(base.BaseTestCase):
                 'tiers.cinder.Cinder.of_environment',
                 lambda *_: cinder.Cinder(self.world.cinder.client()),
             ),
-            ('qos.cli._storage', lambda arguments: self.world.storage),
+            ('cmd.manage.qos._storage', lambda arguments: self.world.storage),
         ):
             self.useFixture(fixtures.MonkeyPatch(f'trove_ceph.{name}', replacement))
 

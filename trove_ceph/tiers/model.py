@@ -109,7 +109,6 @@ class Tier:
     :param min_size: copies that must be there for a write
     :param iops: what each volume is promised, None for a tier without a promise
     :param throughput_mib_per_sec: a volume's limit, None for none
-    :param latency_ms: the objective for one durable 16 KiB write, 99th percentile
     :param datastore_versions: ``datastore/version`` that may be created on this tier
     """
 
@@ -127,7 +126,6 @@ class Tier:
     compression_algorithm: str
     iops: tuning.Tier | None
     throughput_mib_per_sec: int | None
-    latency_ms: float | None
     qos: Qos
     volume_type: VolumeType | None
     datastore_versions: tuple[str, ...]
@@ -153,7 +151,11 @@ class User:
 
 @dataclasses.dataclass(frozen=True)
 class TiersFile:
-    """Everything that the file describes; both by name, in the file's order."""
+    """Everything that the file describes; both by name, in the file's order.
+
+    :param notes: what the author of the file should know, and need not do anything about
+    """
 
     tiers: Mapping[str, Tier]
     users: Mapping[str, User]
+    notes: tuple[str, ...] = ()

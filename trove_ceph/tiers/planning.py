@@ -31,7 +31,7 @@ def plan(content: model.TiersFile, observed: resources.Observed) -> Plan:
     return Plan(
         changes=tuple(sorted(changes, key=_rank)),
         problems=tuple(found.text for found in others if found.fatal),
-        notes=tuple(found.text for found in others if not found.fatal),
+        notes=(*content.notes, *(found.text for found in others if not found.fatal)),
     )
 
 

@@ -7,7 +7,7 @@ from trove_ceph.tiers import model
 
 _NAME = {
     'type': 'string',
-    'pattern': '^[A-Za-z0-9][A-Za-z0-9._-]*$',
+    'pattern': '^[A-Za-z0-9][A-Za-z0-9._-]*\\Z',
     'description': 'a name of letters, digits, dots, dashes and underscores',
 }
 _SHARE = {
@@ -16,7 +16,13 @@ _SHARE = {
     'maximum': 1,
     'description': 'a share above 0 and up to 1',
 }
-_RATE = {'type': 'number', 'minimum': 0, 'description': 'a number of operations per second'}
+#: As the guest's option volume_iops_per_gib.
+_RATE = {
+    'type': 'number',
+    'minimum': 0,
+    'maximum': 10000,
+    'description': 'a number of operations per second',
+}
 
 
 def _count(least: int, most: int, unit: str) -> dict[str, Any]:
@@ -79,7 +85,7 @@ _VOLUME_TYPE = _object(
             'type': 'string',
             'minLength': 1,
             'maxLength': 255,
-            'pattern': '^[^\\s,]([^,]*[^\\s,])?$',
+            'pattern': '^[^\\s,]([^,]*[^\\s,])?\\Z',
             'description': 'a name without commas and without blanks at its ends',
         },
         'backend': _NAME,
@@ -93,7 +99,7 @@ _DATASTORE_VERSIONS = {
     'type': 'array',
     'items': {
         'type': 'string',
-        'pattern': '^[^/\\s]+/[^/\\s]+$',
+        'pattern': '^[^/\\s]+/[^/\\s]+\\Z',
         'description': 'a datastore and its version, as mysql/9.7.4',
     },
     'uniqueItems': True,
@@ -113,11 +119,8 @@ _TIER = _object(
         'compression': _COMPRESSION,
         'iops': _IOPS,
         'throughput_mib_per_sec': _count(1, 10**6, 'MiB per second'),
-        'latency_ms': {
-            'type': 'number',
-            'exclusiveMinimum': 0,
-            'description': 'a number of milliseconds',
-        },
+        # Accepted so that files of earlier releases work; tiers_file.py notes that it does nothing.
+        'latency_ms': {},
         'qos': {'enum': list(model.Qos)},
         'volume_type': _VOLUME_TYPE,
         'datastore_versions': _DATASTORE_VERSIONS,
@@ -152,7 +155,7 @@ TIERS_FILE = _object(
             'type': 'object',
             'propertyNames': {
                 'type': 'string',
-                'pattern': '^client\\.(?!admin$)[A-Za-z0-9][A-Za-z0-9._-]*$',
+                'pattern': '^client\\.(?!admin\\Z)[A-Za-z0-9][A-Za-z0-9._-]*\\Z',
                 'description': 'client. and a name, and not client.admin',
             },
             'additionalProperties': _USER,

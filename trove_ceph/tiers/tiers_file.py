@@ -57,7 +57,13 @@ def parse(content: Mapping[str, Any]) -> model.TiersFile:
     for problem in _problems_between(tiers):
         raise problem
     users = {name: _user(name, each, tiers) for name, each in (content.get('users') or {}).items()}
-    return model.TiersFile(tiers, users)
+    return model.TiersFile(tiers, users, tuple(_notes(content['tiers'])))
+
+
+def _notes(tiers: Mapping[str, Any]) -> Iterator[str]:
+    for name, tier in tiers.items():
+        if 'latency_ms' in tier:
+            yield f'tiers.{name}.latency_ms: has no effect; remove the key'
 
 
 def _tier(name: str, content: Mapping[str, Any]) -> model.Tier:
@@ -81,7 +87,6 @@ def _tier(name: str, content: Mapping[str, Any]) -> model.Tier:
         compression_algorithm=compression.get('algorithm', 'snappy'),
         iops=tuning.Tier(iops['per_gib'], iops['floor'], iops['cap']) if iops else None,
         throughput_mib_per_sec=content.get('throughput_mib_per_sec'),
-        latency_ms=content.get('latency_ms'),
         qos=Qos(content.get('qos', _default_qos(content))),
         volume_type=_volume_type(content, purpose),
         datastore_versions=tuple(content.get('datastore_versions', ())),

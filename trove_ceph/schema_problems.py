@@ -113,7 +113,7 @@ def _explain(error: Any) -> str:
         return 'names the same thing twice'
     if error.validator == 'anyOf':
         return f'must be {schema.get("description", "a mapping")}, not {shortened(value)}'
-    if error.validator in ('type', 'pattern', 'exclusiveMinimum'):
+    if error.validator in ('type', 'pattern', 'exclusiveMinimum', 'const'):
         wanted = schema.get('description') or f'a value of type {expected}'
         return f'must be {wanted}, not {shortened(value)}'
     return str(error.message)

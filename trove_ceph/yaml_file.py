@@ -39,6 +39,19 @@ for _tag, _pattern, _first in (
     Loader.add_implicit_resolver(f'tag:yaml.org,2002:{_tag}', re.compile(f'^{_pattern}$'), _first)
 
 
+class Dumper(yaml.SafeDumper):
+    """Writes what :class:`Loader`, and readers of YAML 1.1, read as the same values."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write equal values again: people copy lines."""
+        return True
+
+
+for _character, _resolvers in Loader.yaml_implicit_resolvers.items():
+    for _tag, _regexp in _resolvers:
+        Dumper.add_implicit_resolver(_tag, _regexp, [_character])
+
+
 class Problem(Exception):
     """A value is wrong; ``path`` says which."""
 

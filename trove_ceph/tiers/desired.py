@@ -38,7 +38,10 @@ def derive(content: model.TiersFile, ceph: resources.CephState | None) -> resour
         profiles=tuple(_profile(tier) for tier in tiers if tier.erasure and ceph),
         rules=tuple(rules.values()),
         pools=tuple(pools),
-        users=tuple(resources.User(user.name, caps.derive(user, content.tiers)) for user in users),
+        users=tuple(
+            resources.User(user.name, caps.derive(user, content.tiers), user.exclusive)
+            for user in users
+        ),
         qos=tuple(_qos(tier) for tier in tiers if tier.qos is Qos.FRONT_END),
         types=tuple(_volume_type(tier) for tier in tiers if tier.volume_type),
         associations=_associations(content.tiers),
@@ -64,7 +67,7 @@ def metadata_placement(tier: model.Tier) -> Placement:
 def rule_name(place: Placement) -> str:
     """Return the name of the rule that copies by a placement."""
     prefix = '' if place.root == 'default' else f'{place.root}-'
-    return f'{prefix}{place.device_class}-{place.failure_domain}'
+    return f'{prefix}{place.device_class or "all"}-{place.failure_domain}'
 
 
 def _rules(tier: model.Tier) -> list[resources.Rule]:
@@ -99,9 +102,10 @@ def _pools(tier: model.Tier, ceph: resources.CephState) -> list[resources.Pool]:
         rule=rule_name(metadata_placement(tier)),
         size=tier.copies,
         min_size=tier.min_size,
-        pg_num=code.metadata_pg_num,
-        autoscale='off',
+        pg_num=None if tier.placement_groups.keep else code.metadata_pg_num,
+        autoscale='on' if tier.placement_groups.keep else 'off',
         data_pool=code.pool,
+        keeps_groups=tier.placement_groups.keep,
     )
     return [dataclasses.replace(data, profile=code.pool, overwrites=True), metadata]
 
@@ -119,10 +123,11 @@ def _data_pool(
         size=size,
         min_size=min_size,
         pg_num=placement_groups.wanted(policy, osds, size, present),
-        autoscale='on' if policy.autoscale else 'off',
+        autoscale='on' if policy.autoscale or policy.keep else 'off',
         target_size_ratio=policy.autoscale or 0.0,
         compression_mode=mode,
         compression_algorithm=None if mode == 'none' else tier.compression_algorithm,
+        keeps_groups=policy.keep,
     )
 
 
@@ -145,10 +150,12 @@ def _volume_type(tier: model.Tier) -> resources.VolumeType:
     assert given
     return resources.VolumeType(
         name=given.name,
-        backend=given.backend,
+        backend=given.backend if given.names_backend else None,
         description=given.description,
         public=given.public,
         qos=given.name if tier.qos is Qos.FRONT_END else None,
+        keeps_backend=not given.names_backend,
+        keeps_qos=tier.qos is Qos.KEEP,
     )
 
 

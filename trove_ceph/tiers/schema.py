@@ -44,23 +44,34 @@ def _object(properties: dict[str, Any], required: list[str], what: str) -> dict[
     }
 
 
+_YES_OR_NO = {'type': 'boolean', 'description': 'true or false'}
 _PG_NUM = _count(1, 65536, 'placement groups, a power of two')
 _PLACEMENT_GROUPS = {
     'anyOf': [
-        _object({key: value}, [key], f'one of count, share and autoscale ({key})')
-        for key, value in (('count', _PG_NUM), ('share', _SHARE), ('autoscale', _SHARE))
+        _object({key: value}, [key], f'one of count, share, autoscale and keep ({key})')
+        for key, value in (
+            ('count', _PG_NUM),
+            ('share', _SHARE),
+            ('autoscale', _SHARE),
+            ('keep', {'const': True, 'description': 'true'}),
+        )
     ],
-    'description': 'one of the keys count, share and autoscale with its value',
+    'description': 'one of the keys count, share, autoscale and keep with its value',
 }
 _ERASURE = _object(
     {
         'k': _count(2, 32, 'data chunks'),
         'm': _count(1, 16, 'coding chunks'),
         'plugin': {'enum': ['jerasure', 'isa']},
-        'technique': {'enum': ['reed_sol_van', 'cauchy_orig', 'cauchy_good', 'cauchy']},
+        'technique': {
+            'enum': [
+                *('reed_sol_van', 'cauchy_orig', 'cauchy_good', 'cauchy'),
+                *('reed_sol_r6_op', 'liberation', 'blaum_roth', 'liber8tion'),
+            ]
+        },
         'pool': _NAME,
         'min_size': _count(2, 48, 'chunks'),
-        'metadata_device_class': _NAME,
+        'metadata_device_class': _NAME | {'type': ['string', 'null']},
         'metadata_pg_num': _PG_NUM,
     },
     ['k', 'm'],
@@ -90,10 +101,11 @@ _VOLUME_TYPE = _object(
         },
         'backend': _NAME,
         'description': {'type': 'string', 'maxLength': 255, 'description': 'a text'},
-        'public': {'type': 'boolean', 'description': 'true or false'},
+        'public': _YES_OR_NO,
+        'names_backend': _YES_OR_NO,
     },
     ['name', 'backend'],
-    'the keys name and backend, and description and public where wanted',
+    'the keys name and backend, and description, public and names_backend where wanted',
 )
 _DATASTORE_VERSIONS = {
     'type': 'array',
@@ -113,6 +125,7 @@ _TIER = _object(
         'crush_root': _NAME,
         'pool': _NAME,
         'copies': _count(1, 10, 'copies'),
+        'allow_single_copy': _YES_OR_NO,
         'min_size': _count(1, 10, 'copies'),
         'erasure': _ERASURE,
         'placement_groups': _PLACEMENT_GROUPS,
@@ -125,9 +138,20 @@ _TIER = _object(
         'volume_type': _VOLUME_TYPE,
         'datastore_versions': _DATASTORE_VERSIONS,
     },
-    ['purpose', 'device_class', 'pool', 'copies', 'placement_groups'],
+    ['purpose', 'pool', 'copies', 'placement_groups'],
     'the keys of a tier',
 )
+_SERVICES = ', '.join(model.SERVICES)
+_GRANTS = {
+    'type': 'array',
+    'items': {
+        'type': 'string',
+        'pattern': '^[^\\s,;]([^,;]*[^\\s,;])?\\Z',
+        'description': 'one grant, such as "profile rbd pool=vms", without commas and semicolons',
+    },
+    'uniqueItems': True,
+    'description': 'a list of grants, such as ["profile rbd pool=vms"]',
+}
 _USER = _object(
     {
         'role': {'enum': list(model.Role)},
@@ -138,9 +162,19 @@ _USER = _object(
             'uniqueItems': True,
             'description': 'a list of names of tiers',
         },
+        'pools': {
+            'type': 'array',
+            'items': _NAME,
+            'uniqueItems': True,
+            'description': 'a list of names of pools',
+        },
+        'caps': _object(
+            dict.fromkeys(model.SERVICES, _GRANTS), [], f'grants by service: {_SERVICES}'
+        ),
+        'exclusive': _YES_OR_NO,
     },
-    ['role'],
-    'the key role, and tiers where wanted',
+    [],
+    'one of the keys role, pools and caps, and tiers and exclusive where wanted',
 )
 TIERS_FILE = _object(
     {

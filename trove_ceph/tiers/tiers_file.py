@@ -46,6 +46,11 @@ def load(path: str) -> model.TiersFile:
         raise exceptions.InvalidTiersError(f'{path}: is not YAML: {reason}') from error
 
 
+def suits(role: Role, purpose: Purpose) -> bool:
+    """Tell whether a user of a role has a use for tiers of a purpose."""
+    return _SUITS[role](purpose)
+
+
 def parse(content: Mapping[str, Any]) -> model.TiersFile:
     """Return what a decoded file says.
 
@@ -74,7 +79,7 @@ def _tier(name: str, content: Mapping[str, Any]) -> model.Tier:
     tier = model.Tier(
         name=name,
         purpose=purpose,
-        device_class=content['device_class'],
+        device_class=content.get('device_class'),
         failure_domain=content.get('failure_domain', 'host'),
         crush_root=content.get('crush_root', 'default'),
         pool=content['pool'],
@@ -91,7 +96,7 @@ def _tier(name: str, content: Mapping[str, Any]) -> model.Tier:
         volume_type=_volume_type(content, purpose),
         datastore_versions=tuple(content.get('datastore_versions', ())),
     )
-    for key, what in _problems_within(tier):
+    for key, what in _problems_within(tier, content.get('allow_single_copy', False)):
         raise Problem(('tiers', name, *key), what)
     return tier
 
@@ -112,7 +117,7 @@ def _erasure(content: Mapping[str, Any]) -> model.Erasure | None:
         'pool': f'{content["pool"]}-data',
         # As Ceph has it: one chunk more than are needed to read, where there are two to lose.
         'min_size': k + min(1, m - 1),
-        'metadata_device_class': content['device_class'],
+        'metadata_device_class': content.get('device_class'),
         'metadata_pg_num': _METADATA_PG_NUM,
     }
     return model.Erasure(**defaults | given)
@@ -126,8 +131,16 @@ def _volume_type(content: Mapping[str, Any], purpose: Purpose) -> model.VolumeTy
     return model.VolumeType(**defaults | given)
 
 
-def _problems_within(tier: model.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
+def _problems_within(
+    tier: model.Tier, allow_single_copy: bool
+) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the key and the problem of values that do not fit each other in one tier."""
+    if tier.copies == 1 and tier.purpose is not Purpose.REPLICA and not allow_single_copy:
+        yield (
+            ('copies',),
+            f'one copy is for the purpose replica only, not for {tier.purpose}; on a cloud for '
+            f'tests, add allow_single_copy: true',
+        )
     yield from _redundancy_problems(tier)
     if tier.purpose is Purpose.DATA and tier.volume_type is None:
         yield ('volume_type',), 'is missing: a tier for data is offered through Cinder'
@@ -142,8 +155,6 @@ def _problems_within(tier: model.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _redundancy_problems(tier: model.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
-    if tier.copies == 1 and tier.purpose is not Purpose.REPLICA:
-        yield ('copies',), f'one copy is for the purpose replica only, not for {tier.purpose}'
     if tier.min_size > tier.copies:
         yield ('min_size',), f'{tier.min_size} is more than the {tier.copies} copies'
     counts: list[tuple[tuple[str, ...], int | None]] = [
@@ -168,6 +179,10 @@ def _promise_problems(tier: model.Tier) -> Iterator[tuple[tuple[str, ...], str]]
         yield ('iops', 'cap'), f'{cap} is below the floor of {floor}'
     if tier.qos is Qos.NONE:
         return
+    if tier.qos is Qos.KEEP:
+        if tier.volume_type is None:
+            yield ('qos',), 'keep is for the QoS specs of a volume type, and this tier has none'
+        return
     if tier.iops is None and tier.throughput_mib_per_sec is None:
         yield ('qos',), f'{tier.qos} has nothing to hold: give iops or throughput_mib_per_sec'
     if tier.volume_type is None:
@@ -190,7 +205,7 @@ def _problems_between(tiers: Mapping[str, model.Tier]) -> Iterator[Problem]:
             owner = taken.setdefault((kind, value), tier.name)
             if owner != tier.name:
                 yield Problem(('tiers', tier.name, *key), f'{kind} {value} belongs to tier {owner}')
-    shares: dict[tuple[str, str], float] = {}
+    shares: dict[tuple[str, str | None], float] = {}
     for tier in tiers.values():
         groups = tier.placement_groups
         share = groups.share or groups.autoscale or 0
@@ -199,8 +214,8 @@ def _problems_between(tiers: Mapping[str, model.Tier]) -> Iterator[Problem]:
         if shares[place] > 1.0001:
             yield Problem(
                 ('tiers', tier.name, 'placement_groups'),
-                f'the shares of device class {tier.device_class} add up to {shares[place]:g}, '
-                f'which is more than 1',
+                f'the shares of device class {tier.device_class or "all"} add up to '
+                f'{shares[place]:g}, which is more than 1',
             )
 
 
@@ -218,8 +233,26 @@ def _exclusive(tier: model.Tier) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 
 def _user(name: str, content: Mapping[str, Any], tiers: Mapping[str, model.Tier]) -> model.User:
-    role = Role(content['role'])
-    suitable = [tier.name for tier in tiers.values() if _SUITS[role](tier.purpose)]
+    if not content.keys() & {'role', 'pools', 'caps'}:
+        raise Problem(('users', name), 'lacks role, pools or caps')
+    role = Role(content['role']) if 'role' in content else None
+    own = _user_tiers(name, role, content, tiers) if role else ()
+    if role is None and 'tiers' in content:
+        raise Problem(('users', name, 'tiers'), 'goes with a role, and this user has none')
+    return model.User(
+        name,
+        role,
+        own,
+        pools=tuple(content.get('pools', ())),
+        caps={service: tuple(grants) for service, grants in content.get('caps', {}).items()},
+        exclusive=content.get('exclusive', False),
+    )
+
+
+def _user_tiers(
+    name: str, role: Role, content: Mapping[str, Any], tiers: Mapping[str, model.Tier]
+) -> tuple[str, ...]:
+    suitable = [tier.name for tier in tiers.values() if suits(role, tier.purpose)]
     for number, tier in enumerate(content.get('tiers', ())):
         path = ('users', name, 'tiers', number)
         if tier not in tiers:
@@ -231,4 +264,4 @@ def _user(name: str, content: Mapping[str, Any], tiers: Mapping[str, model.Tier]
             )
     if not suitable:
         raise Problem(('users', name, 'role'), f'there is no tier for the role {role}')
-    return model.User(name, role, tuple(content.get('tiers', suitable)))
+    return tuple(content.get('tiers', suitable))

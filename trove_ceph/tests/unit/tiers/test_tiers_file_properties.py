@@ -13,7 +13,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.tests.unit.tiers import sample, world
-from trove_ceph.tiers import schema, tiers_file
+from trove_ceph.tiers import model, schema, tiers_file
 
 #: Scalars as somebody types them: numbers that are too large, too long, of the wrong kind.
 _TYPED = (
@@ -45,7 +45,15 @@ def _full_content():
         'compression': {'mode': 'force', 'algorithm': 'lz4'},
     }
     content['tiers']['fast']['volume_type']['public'] = True
-    content['users']['client.cinder']['tiers'] = ['fast', 'images']
+    content['tiers']['fast']['volume_type']['names_backend'] = True
+    content['tiers']['fast']['allow_single_copy'] = False
+    content['tiers']['follower']['placement_groups'] = {'keep': True}
+    content['users']['client.cinder'] |= {
+        'tiers': ['fast', 'images'],
+        'pools': ['vms'],
+        'caps': {service: ['allow r'] for service in model.SERVICES},
+        'exclusive': False,
+    }
     return content
 
 

@@ -86,7 +86,7 @@ class Manager(manager.Manager):
 
     def create_backup(self, context, backup_info, instance_id):
         """Take a backup."""
-        if backup_info.get('storage_driver') != 'cinder' or not self._is_ours(instance_id):
+        if backup_info.get('storage_driver') != 'cinder' or not self._backs_up(instance_id):
             super().create_backup(context, backup_info, instance_id)
             return
         backup_id = backup_info['id']
@@ -185,6 +185,12 @@ class Manager(manager.Manager):
             restoring.clean_up(self._tools(), instance)
         except exceptions.TroveCephError as error:
             LOG.warning('What may be left of instance %s in Ceph: %s', instance.id, error)
+
+    def _backs_up(self, instance_id: str) -> bool:
+        """Tell whether backups of an instance are taken here: by its agent, and by its volume."""
+        found = trove_tables.TroveTables().find_instance(instance_id)
+        has_our_agent = found is None or found.has_our_guest_agent
+        return has_our_agent and self._is_ours(instance_id)
 
     def _is_ours(self, instance_id: str) -> bool:
         """Tell whether an instance's volume is one of the tiers'.

@@ -39,8 +39,10 @@ def give_up(tools: Tools, since: datetime.timedelta) -> None:
 
 
 def _is_ours(tools: Tools, backup: model.TroveBackup) -> bool:
-    """Tell whether the volume is one of the tiers'; one that is gone is in nobody's way."""
+    """Tell whether the agent is ours and the volume, if it is there, one of the tiers'."""
     instance = tools.trove.find_instance(backup.instance_id)
+    if instance is not None and not instance.has_our_guest_agent:
+        return False
     volume_id = instance.volume_id if instance else None
     volume = tools.cinder.find_volume(volume_id) if volume_id else None
     return volume is not None and tools.place(volume) is not None

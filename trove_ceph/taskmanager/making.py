@@ -3,6 +3,7 @@
 
 import datetime
 import os
+from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
@@ -15,7 +16,14 @@ from trove_ceph.guestagent import api as guest_api
 from trove_ceph.storage import api as storage_api
 from trove_ceph.strategies.backup import model, tools
 from trove_ceph.strategies.policies import tools as policy_tools
-from trove_ceph.taskmanager import nova, places, tier_finder, trove_backups, trove_tables
+from trove_ceph.taskmanager import (
+    nova,
+    places,
+    tier_finder,
+    tier_settings,
+    trove_backups,
+    trove_tables,
+)
 
 
 def make_tools(conf: cfg.ConfigOpts, context: Any) -> tools.Tools:
@@ -53,6 +61,17 @@ def make_policy_tools(conf: cfg.ConfigOpts, asked: tools.Tools) -> policy_tools.
         tiers=tier_finder.TierFinder(asked.cinder, conf.trove_ceph_backup.tiers_file).find,
         patience=datetime.timedelta(minutes=conf.trove_ceph_backup.interrupted_after_min),
     )
+
+
+def make_tier_settings(
+    conf: cfg.ConfigOpts, asked: Callable[[], tools.Tools]
+) -> tier_settings.TierSettings:
+    """Return what tells guests the rates of their tiers.
+
+    :param asked: returns what backups ask
+    """
+    found = asked()
+    return tier_settings.TierSettings(found.cinder, conf.trove_ceph_backup.tiers_file, found.guest)
 
 
 def policy_of(conf: cfg.ConfigOpts) -> model.Policy:

@@ -61,15 +61,20 @@ class Manager(manager.Manager):
         self._tools = functools.cache(
             functools.partial(making.make_tools, CONF, self.admin_context)
         )
+        self._tier_settings = functools.cache(
+            functools.partial(making.make_tier_settings, CONF, self._tools)
+        )
         self._policy_tools = functools.cache(lambda: making.make_policy_tools(CONF, self._tools()))
         # Nothing that takes long may keep policies waiting, which are next in the same loop.
         self._threads = fulfilling.Threads(CONF.trove_ceph_backup.jobs_at_once)
         self._resuming = fulfilling.Threads(CONF.trove_ceph_backup.jobs_at_once)
+        self._telling = fulfilling.Threads(1)
 
     def create_instance(self, context, instance_id, **asked):
         """Make an instance; from a backup of ours in a time that does not depend on its size."""
         if not asked['backup_id'] or asked['slave_of_id']:
             super().create_instance(context, instance_id, **asked)
+            self._tell_tiers(instance_id)
             return
         with notification.EndNotification(context, instance_id=instance_id):
             try:
@@ -83,6 +88,7 @@ class Manager(manager.Manager):
                 independence.carry_on(self._tools())
             else:
                 super()._create_instance(context, instance_id, **asked)
+        self._tell_tiers(instance_id)
 
     def create_backup(self, context, backup_info, instance_id):
         """Take a backup."""
@@ -155,6 +161,13 @@ class Manager(manager.Manager):
         """Give back what deleted instances and backups have left."""
         reclaiming.reclaim(self._tools())
 
+    @periodic_task.periodic_task(spacing=_SPACING_SEC)
+    def tell_tiers(self, context):
+        """Tell guests the I/O rates of their tiers, which a retype or the tiers file has changed."""
+        self._telling.start(
+            lambda: self._tier_settings().sweep(trove_tables.TroveTables().list_instances())
+        )
+
     @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
     def run_backup_policies(self, context):
         """Take the backups that policies have due, and delete those that they keep no longer."""
@@ -179,6 +192,16 @@ class Manager(manager.Manager):
         if not plan.by_cinder:
             restoring.restore(self._tools(), wanted, plan)
         return True
+
+    def _tell_tiers(self, created: str | list[str]) -> None:
+        """Tell guests that were just created, of which replicas come several at once."""
+        for instance_id in [created] if isinstance(created, str) else created:
+            try:
+                found = trove_tables.TroveTables().find_instance(instance_id)
+                if found is not None:
+                    self._tier_settings().tell(found)
+            except exceptions.TroveCephError as error:
+                LOG.warning('Instance %s waits for the rate of its tier: %s', instance_id, error)
 
     def _clean_up_restore(self, instance: backup_model.Instance) -> None:
         try:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from trove_ceph.cinder import client, settling
 from trove_ceph.cinder import model as cinder_model
 from trove_ceph.db import records
+from trove_ceph.guestagent import tuning
 from trove_ceph.storage import api
 from trove_ceph.storage import model as storage_model
 from trove_ceph.strategies.backup import model
@@ -65,6 +66,8 @@ class Guest(Protocol):
     ) -> Mapping[str, Any]: ...
 
     def release_after_backup(self, backup_id: str) -> Mapping[str, Any]: ...
+
+    def apply_tier(self, tier: tuning.Tier | None) -> bool: ...
 
 
 class Servers(Protocol):

@@ -61,7 +61,11 @@ def datastore_version():
 
 
 @functools.cache
-def foreign_version(name='served-by-others', manager='postgresql', registry_ext=None):
+def foreign_version(
+    name='served-by-others',
+    manager='postgresql',
+    registry_ext='trove.guestagent.datastore.postgres.manager.PostgresManager',
+):
     """Return the id of a datastore version that a guest manager of somebody else serves."""
     path()
     store = datastore_models.DBDatastore.create(name=name, default_version_id=None)

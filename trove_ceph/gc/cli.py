@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import prettytable
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.areas import Area, add_format
+from trove_ceph.cmd.areas import TROVE_CONF, Area, add_format, trove_conf
 
 if TYPE_CHECKING:
     from trove_ceph.gc import removing
@@ -85,7 +85,8 @@ def add_commands(areas: Any) -> None:
             '--config-file',
             action='append',
             metavar='PATH',
-            help=f'of trove-taskmanager; may be given several times (default: {DEFAULT_CONFIG})',
+            help='of trove-taskmanager; may be given several times '
+            f'(default: those in ${TROVE_CONF}, else {DEFAULT_CONFIG})',
         )
 
 
@@ -179,4 +180,4 @@ def _collector(arguments: argparse.Namespace) -> 'removing.Collector':
             f'the Python package {error.name} is missing: run this where trove-taskmanager runs'
         ) from error
     age = datetime.timedelta(hours=arguments.min_age_hours)
-    return making.make_collector(arguments.config_file or [DEFAULT_CONFIG], age)
+    return making.make_collector(arguments.config_file or trove_conf(DEFAULT_CONFIG), age)

@@ -9,7 +9,7 @@ from typing import Any
 import prettytable
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.areas import Area, add_ceph, add_format
+from trove_ceph.cmd.areas import TIERS_FILE, Area, add_ceph, add_format, add_option
 from trove_ceph.qos import keeper, planning
 from trove_ceph.tiers import cinder, tiers_file
 from trove_ceph.tiers.cli import DRIFT, OK
@@ -57,9 +57,7 @@ def add_commands(areas: Any) -> None:
         ('check', _check, 'say whether all limits are as promised; for monitoring'),
     ):
         verb = area.add_verb(name, function, help_text)
-        verb.add_argument(
-            '--file', default=tiers_file.DEFAULT_PATH, help='the tiers file (default: %(default)s)'
-        )
+        add_option(verb, '--file', TIERS_FILE, tiers_file.DEFAULT_PATH, 'the tiers file')
         add_format(verb)
         add_ceph(verb)
 

@@ -9,7 +9,15 @@ import textwrap
 from typing import Any
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.areas import Area, add_ceph, add_format
+from trove_ceph.cmd.areas import (
+    TIERS_FILE,
+    TROVE_CONF,
+    Area,
+    add_ceph,
+    add_format,
+    add_option,
+    trove_conf,
+)
 from trove_ceph.tiers import (
     apply,
     ceph,
@@ -31,6 +39,7 @@ DRIFT = 1
 PROBLEM = 2
 UNKNOWN = 3
 
+_TROVE_CONF = '/etc/trove/trove.conf'
 _SYSTEMS = ('ceph', 'cinder', 'trove')
 _EXIT_CODES = """\
 exit status:
@@ -115,11 +124,7 @@ def add_commands(areas: Any) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        '--file',
-        default=tiers_file.DEFAULT_PATH,
-        help='the tiers file (default: %(default)s)',
-    )
+    add_option(parser, '--file', TIERS_FILE, tiers_file.DEFAULT_PATH, 'the tiers file')
     parser.add_argument(
         '--only',
         choices=_SYSTEMS,
@@ -129,7 +134,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
     add_ceph(parser)
     parser.add_argument(
-        '--trove-conf', default='/etc/trove/trove.conf', metavar='PATH', help='default: %(default)s'
+        '--trove-conf',
+        default=trove_conf(_TROVE_CONF)[0],
+        metavar='PATH',
+        help=f"of trove-manage (default: the first of ${TROVE_CONF}, else {_TROVE_CONF})",
     )
     parser.add_argument(
         '--trove-manage', default='trove-manage', metavar='PATH', help='default: %(default)s'

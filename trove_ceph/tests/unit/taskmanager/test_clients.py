@@ -19,6 +19,7 @@ from trove_ceph import exceptions
 from trove_ceph.cinder import model as cinder_model
 from trove_ceph.guestagent import api as guest_api
 from trove_ceph.guestagent import manager as guest_manager
+from trove_ceph.guestagent import tuning
 from trove_ceph.taskmanager import nova, places, trove_instances
 from trove_ceph.tests.unit.cinder import fake_cinder
 from trove_ceph.tests.unit.taskmanager import trove_database
@@ -68,11 +69,19 @@ class GuestTest(base.BaseTestCase):
         self.guest.check_backup_settings()
         self.guest.quiesce_for_backup('b', 'ddl', 20)
         self.guest.release_after_backup('b')
+        self.guest.apply_tier(tuning.Tier(1.0, 60, 1000))
+        self.guest.apply_tier(None)
         for method, arguments in self.asked:
             known = getattr(guest_manager.Manager, method).__code__
             self.assertEqual(
                 ('self', 'context', *arguments), known.co_varnames[: known.co_argcount]
             )
+
+    def test_tier_crosses_the_bus_as_the_guest_reads_it(self):
+        tier = tuning.Tier(1.0, 60, 1000)
+        self.assertIs(True, self.guest.apply_tier(tier))
+        ((_method, arguments),) = self.asked
+        self.assertEqual(tier, tuning.Tier(**json.loads(json.dumps(arguments['tier']))))
 
     def test_errors_carry_the_reason(self):
         self.error = RemoteError('NotQuiescedError', 'the volume is frozen already', [])

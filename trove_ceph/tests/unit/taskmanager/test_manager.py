@@ -136,6 +136,14 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
             self.assertIsNone(self.world.records.find(backup.id))
             backup.update(state=BackupState.FAILED)
 
+    def test_tiers_are_told_beside_the_other_periodic_tasks(self):
+        self.assertIn('tell_tiers', {name for name, _ in manager.Manager._periodic_tasks})
+        told = []
+        self.manager._tier_settings = lambda: types.SimpleNamespace(sweep=told.extend)
+        self.manager._telling = worlds.AtOnce()
+        self.manager.tell_tiers(None)
+        self.assertIn(self.world.instance.id, [instance.id for instance in told])
+
     def test_deletion_that_was_asked_for_twice(self):
         backup = self.world.add_backup()
         self.create(backup)

@@ -14,7 +14,6 @@ import yaml
 from trove_ceph import schema_problems
 from trove_ceph.schema_problems import ValuePath, shortened
 
-
 _TEXT = 'tag:yaml.org,2002:str'
 _MERGE = 'tag:yaml.org,2002:merge'
 

@@ -12,9 +12,9 @@ from typing import Protocol
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.cinder import model as cinder_model
-from trove_ceph.guestagent import tuning
-from trove_ceph.strategies.backup import model
+from trove_ceph.cinder import resources as cinder_resources
+from trove_ceph.mysql import tuning
+from trove_ceph.strategies.backup import backup_types
 from trove_ceph.tiers import tiers_file
 
 LOG = logging.getLogger(__name__)
@@ -28,9 +28,9 @@ _RETRY_SEC = 600.0
 class Cinder(Protocol):
     """Where the volumes are listed."""
 
-    def list_own_volumes(self) -> list[cinder_model.Volume]: ...
+    def list_own_volumes(self) -> list[cinder_resources.Volume]: ...
 
-    def find_volume(self, volume_id: str) -> cinder_model.Volume | None: ...
+    def find_volume(self, volume_id: str) -> cinder_resources.Volume | None: ...
 
 
 class Guest(Protocol):
@@ -65,7 +65,7 @@ class TierSettings:
         self._clock = clock
         self._told: dict[str, tuple[tuning.Tier | None, float]] = {}
 
-    def tell(self, instance: model.Instance) -> None:
+    def tell(self, instance: backup_types.Instance) -> None:
         """Tell the guest of one instance now; what fails is logged, and done by a later sweep."""
         try:
             rates = self._rates()
@@ -75,7 +75,7 @@ class TierSettings:
         except exceptions.TroveCephError as error:
             LOG.warning('Instance %s waits for the rate of its tier: %s', instance.id, error)
 
-    def sweep(self, instances: Iterable[model.Instance]) -> None:
+    def sweep(self, instances: Iterable[backup_types.Instance]) -> None:
         """Tell each guest that was not told the rate of its tier yet, or not for an hour.
 
         :raises ServiceUnavailableError: Cinder does not answer
@@ -96,8 +96,8 @@ class TierSettings:
             del self._told[gone]
 
     def _volume_of(
-        self, instance: model.Instance, listed: Mapping[str, cinder_model.Volume]
-    ) -> cinder_model.Volume | None:
+        self, instance: backup_types.Instance, listed: Mapping[str, cinder_resources.Volume]
+    ) -> cinder_resources.Volume | None:
         if instance.volume_id is None:
             return None
         return listed.get(instance.volume_id) or self._cinder.find_volume(instance.volume_id)

@@ -8,15 +8,15 @@ clones with their parents.
 
 from collections.abc import Iterable, Mapping
 
-from trove_ceph.tiers import model
-from trove_ceph.tiers.model import Purpose, Role
+from trove_ceph.tiers import tier_types
+from trove_ceph.tiers.tier_types import Purpose, Role
 
 #: ``profile rbd`` lets a client add to the blocklist, as every exclusive lock needs; only removing
 #: an entry takes the command itself.
 _FENCING = 'allow command "osd blocklist"'
 
 
-def derive(user: model.User, tiers: Mapping[str, model.Tier]) -> dict[str, str]:
+def derive(user: tier_types.User, tiers: Mapping[str, tier_types.Tier]) -> dict[str, str]:
     """Return what a user should have at least, by service: what its role needs and what is declared.
 
     :returns: services without a grant are left out
@@ -24,7 +24,7 @@ def derive(user: model.User, tiers: Mapping[str, model.Tier]) -> dict[str, str]:
     found = _of_role(user, tiers) if user.role else {}
     pools = [f'profile rbd pool={pool}' for pool in user.pools]
     declared = {'mgr': pools, 'osd': pools}
-    for service in model.SERVICES:
+    for service in tier_types.SERVICES:
         more = [*declared.get(service, ()), *user.caps.get(service, ())]
         found[service] = list(dict.fromkeys([*found.get(service, ()), *more]))
     return {service: ', '.join(given) for service, given in found.items() if given}
@@ -40,7 +40,7 @@ def merged(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, s
     return found
 
 
-def _of_role(user: model.User, tiers: Mapping[str, model.Tier]) -> dict[str, list[str]]:
+def _of_role(user: tier_types.User, tiers: Mapping[str, tier_types.Tier]) -> dict[str, list[str]]:
     assert user.role
     role = user.role
     own = [tiers[name] for name in user.tiers if _works_on(role, tiers[name])]
@@ -67,7 +67,7 @@ def by_service(found: Iterable[str]) -> dict[str, list[str]]:
     return sorted_out
 
 
-def _works_on(role: Role, tier: model.Tier) -> bool:
+def _works_on(role: Role, tier: tier_types.Tier) -> bool:
     if role is Role.CINDER:
         return tier.volume_type is not None
     if role is Role.GLANCE:

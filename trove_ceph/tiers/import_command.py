@@ -8,7 +8,16 @@ from pathlib import Path
 import yaml
 
 from trove_ceph import exceptions, schema_problems
-from trove_ceph.tiers import ceph, cinder, importing, model, planning, resources, tiers_file, trove
+from trove_ceph.tiers import (
+    ceph,
+    cinder,
+    importing,
+    planning,
+    resources,
+    tier_types,
+    tiers_file,
+    trove,
+)
 from trove_ceph.tiers.changes import Plan
 from trove_ceph.yaml_file import Dumper, Problem
 
@@ -28,7 +37,7 @@ class Result:
     """
 
     text: str
-    content: model.TiersFile
+    content: tier_types.TiersFile
     notes: tuple[str, ...]
     plan: Plan
 
@@ -38,7 +47,7 @@ def run(
     block_storage: 'cinder.Cinder | None',
     databases: 'trove.Trove | None',
     versions: list[str],
-    purposes: Mapping[str, model.Purpose],
+    purposes: Mapping[str, tier_types.Purpose],
 ) -> Result:
     """Look at everything, and return the tiers file that describes it; nothing is changed.
 
@@ -74,4 +83,6 @@ def write(path: str, text: str) -> None:
         with Path(path).open('x', encoding='utf-8') as file:
             file.write(text)
     except OSError as error:
-        raise exceptions.InvalidTiersError(f'{path}: cannot be written: {error.strerror}') from error
+        raise exceptions.InvalidTiersError(
+            f'{path}: cannot be written: {error.strerror}'
+        ) from error

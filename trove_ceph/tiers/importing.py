@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from trove_ceph import exceptions
-from trove_ceph.tiers import importing_types, importing_users, model, resources
-from trove_ceph.tiers.model import Purpose
+from trove_ceph.tiers import importing_types, importing_users, resources, tier_types
+from trove_ceph.tiers.tier_types import Purpose
 
 _NAME = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]*')
 _MODES = ('none', 'passive', 'aggressive', 'force')
@@ -31,9 +31,7 @@ class Imported:
     notes: tuple[str, ...]
 
 
-def describe(
-    observed: resources.Observed, fsid: str, purposes: Mapping[str, Purpose]
-) -> Imported:
+def describe(observed: resources.Observed, fsid: str, purposes: Mapping[str, Purpose]) -> Imported:
     """Return the content of a tiers file.
 
     :param observed: Ceph, with the data pools of all pools for RBD, and Cinder and Trove where
@@ -162,7 +160,7 @@ def _placement(ceph: resources.CephState, pool: resources.Pool) -> resources.Pla
     place = ceph.rules[pool.rule].placement
     if place is None:
         raise _NoTier(f'its CRUSH rule {pool.rule} is not of a kind that tiers have')
-    if place.failure_domain not in model.FAILURE_DOMAINS:
+    if place.failure_domain not in tier_types.FAILURE_DOMAINS:
         raise _NoTier(f'its failure domain is {place.failure_domain}')
     return place
 
@@ -172,8 +170,10 @@ def _erasure(
 ) -> dict[str, Any]:
     profile = ceph.profiles.get(data.profile or '')
     if profile is None or profile.plugin not in ('jerasure', 'isa'):
-        raise _NoTier(f'its data pool {data.name} is coded by profile {data.profile}, of no kind '
-                      f'that tiers have')
+        raise _NoTier(
+            f'its data pool {data.name} is coded by profile {data.profile}, of no kind '
+            f'that tiers have'
+        )
     if profile.placement != ceph.rules[data.rule].placement:
         raise _NoTier(f'the rule of its data pool {data.name} differs from its profile')
     return {

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trove_ceph.tiers import desired, resources
-from trove_ceph.tiers.model import Purpose
+from trove_ceph.tiers.tier_types import Purpose
 
 _MIB = 1024**2
 #: The keys of QoS specs from which a tier's promise is read.

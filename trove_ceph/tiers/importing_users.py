@@ -5,8 +5,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from trove_ceph.tiers import caps, model, resources, tiers_file
-from trove_ceph.tiers.model import Purpose, Role
+from trove_ceph.tiers import caps, resources, tier_types, tiers_file
+from trove_ceph.tiers.tier_types import Purpose, Role
 
 _POOL = re.compile(r'\bpool[= ]"?([A-Za-z0-9][A-Za-z0-9._-]*)')
 _NAME = re.compile(r'client\.(?!admin$)[A-Za-z0-9][A-Za-z0-9._-]*')
@@ -50,7 +50,7 @@ def describe(
         if not reached or user.name == 'client.admin':
             continue
         services = {each.partition(' ')[0] for each in grants}
-        if not _NAME.fullmatch(user.name) or services - set(model.SERVICES):
+        if not _NAME.fullmatch(user.name) or services - set(tier_types.SERVICES):
             notes.append(f'cephx user {user.name} is left out, and keeps its caps')
             continue
         found[user.name] = _user(user.name, grants, reached, described.tiers)
@@ -58,7 +58,7 @@ def describe(
 
 
 def _user(
-    name: str, grants: frozenset[str], reached: set[str], tiers: Mapping[str, model.Tier]
+    name: str, grants: frozenset[str], reached: set[str], tiers: Mapping[str, tier_types.Tier]
 ) -> dict[str, Any]:
     own = [tier.name for tier in tiers.values() if reached & set(tier.pools)]
     keys: dict[str, Any] = {}
@@ -66,7 +66,7 @@ def _user(
     for role in _ROLES:
         suitable = [each for each in tiers if tiers_file.suits(role, tiers[each].purpose)]
         chosen = tuple(each for each in own if each in suitable)
-        needed = caps.grants(caps.derive(model.User(name, role, chosen), tiers))
+        needed = caps.grants(caps.derive(tier_types.User(name, role, chosen), tiers))
         if chosen and needed <= grants and _works(role, chosen, tiers):
             keys['role'] = str(role)
             if list(chosen) != suitable:
@@ -76,13 +76,15 @@ def _user(
     pools = sorted(_fully_open(rest) - {pool for tier in tiers.values() for pool in tier.pools})
     if 'role' in keys and pools:
         keys['pools'] = pools
-        rest -= {f'{service} profile rbd pool={pool}' for pool in pools for service in ('mgr', 'osd')}
+        rest -= {
+            f'{service} profile rbd pool={pool}' for pool in pools for service in ('mgr', 'osd')
+        }
     if rest:
         keys['caps'] = caps.by_service(rest)
     return keys
 
 
-def _works(role: Role, chosen: Iterable[str], tiers: Mapping[str, model.Tier]) -> bool:
+def _works(role: Role, chosen: Iterable[str], tiers: Mapping[str, tier_types.Tier]) -> bool:
     """Tell whether a role would let the user write to any of the tiers."""
     if role is Role.CINDER:
         return any(tiers[name].volume_type for name in chosen)

@@ -8,14 +8,14 @@ adds.
 
 from collections.abc import Iterator
 
-from trove_ceph.tiers import caps, desired, model, planning_ceph, planning_cloud, resources
+from trove_ceph.tiers import caps, desired, planning_ceph, planning_cloud, resources, tier_types
 from trove_ceph.tiers.changes import Change, Finding, Kind, Plan, Risk
 
 _ORDER = list(Kind)
 _TAKES_AWAY = {Risk.LOWERS_REDUNDANCY, Risk.REVOKES_ACCESS}
 
 
-def plan(content: model.TiersFile, observed: resources.Observed) -> Plan:
+def plan(content: tier_types.TiersFile, observed: resources.Observed) -> Plan:
     """Return what has to change in the systems that were observed."""
     wanted = desired.derive(content, observed.ceph)
     findings: list[Change | Finding] = []
@@ -40,9 +40,7 @@ def _rank(change: Change) -> tuple[bool, int]:
     return takes_away, _ORDER.index(change.kind)
 
 
-def _users(
-    wanted: resources.Desired, ceph: resources.CephState
-) -> Iterator[Change | Finding]:
+def _users(wanted: resources.Desired, ceph: resources.CephState) -> Iterator[Change | Finding]:
     for user in wanted.users:
         found = ceph.users.get(user.name)
         if found is None:

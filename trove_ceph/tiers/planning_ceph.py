@@ -4,7 +4,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from trove_ceph.tiers import desired, model, resources
+from trove_ceph.tiers import desired, resources, tier_types
 from trove_ceph.tiers.changes import Change, Finding, Kind, Risk
 from trove_ceph.tiers.resources import CephState, Placement, Pool
 
@@ -15,7 +15,7 @@ _AUTOSCALED_PG_NUM = 32
 
 
 def plan(
-    content: model.TiersFile, wanted: resources.Desired, ceph: CephState
+    content: tier_types.TiersFile, wanted: resources.Desired, ceph: CephState
 ) -> list[Change | Finding]:
     """Return the changes of profiles, rules and pools, and what is in their way."""
     findings: list[Change | Finding] = []
@@ -31,7 +31,7 @@ def plan(
 
 
 def _placement_problems(
-    tier: model.Tier, wanted: resources.Desired, ceph: CephState
+    tier: tier_types.Tier, wanted: resources.Desired, ceph: CephState
 ) -> Iterator[Finding]:
     """Yield why CRUSH could not place an object of a tier.
 
@@ -86,9 +86,7 @@ def _profiles(wanted: resources.Desired, ceph: CephState) -> Iterator[Change | F
             )
 
 
-def _is_coded_alike(
-    profile: resources.Profile, wanted: resources.Desired, ceph: CephState
-) -> bool:
+def _is_coded_alike(profile: resources.Profile, wanted: resources.Desired, ceph: CephState) -> bool:
     """Tell whether the pool is there, by a profile of another name that does the same."""
     pools = [pool for pool in wanted.pools if pool.profile == profile.name]
     found = [ceph.pools[pool.name].profile for pool in pools if _has(ceph, pool)]
@@ -229,8 +227,8 @@ def _rule_change(
 
 
 def _moving(present: Placement, place: Placement) -> tuple[Risk, ...]:
-    width = model.FAILURE_DOMAINS.index
-    narrower = present.failure_domain in model.FAILURE_DOMAINS and width(
+    width = tier_types.FAILURE_DOMAINS.index
+    narrower = present.failure_domain in tier_types.FAILURE_DOMAINS and width(
         place.failure_domain
     ) < width(present.failure_domain)
     return (Risk.MOVES_DATA, Risk.LOWERS_REDUNDANCY) if narrower else (Risk.MOVES_DATA,)

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from trove_ceph.tiers import model
+from trove_ceph.tiers import tier_types
 
 _NAME = {
     'type': 'string',
@@ -119,9 +119,9 @@ _DATASTORE_VERSIONS = {
 }
 _TIER = _object(
     {
-        'purpose': {'enum': list(model.Purpose)},
+        'purpose': {'enum': list(tier_types.Purpose)},
         'device_class': _NAME,
-        'failure_domain': {'enum': list(model.FAILURE_DOMAINS)},
+        'failure_domain': {'enum': list(tier_types.FAILURE_DOMAINS)},
         'crush_root': _NAME,
         'pool': _NAME,
         'copies': _count(1, 10, 'copies'),
@@ -134,14 +134,14 @@ _TIER = _object(
         'throughput_mib_per_sec': _count(1, 10**6, 'MiB per second'),
         # Accepted so that files of earlier releases work; tiers_file.py notes that it does nothing.
         'latency_ms': {},
-        'qos': {'enum': list(model.Qos)},
+        'qos': {'enum': list(tier_types.TierLimits)},
         'volume_type': _VOLUME_TYPE,
         'datastore_versions': _DATASTORE_VERSIONS,
     },
     ['purpose', 'pool', 'copies', 'placement_groups'],
     'the keys of a tier',
 )
-_SERVICES = ', '.join(model.SERVICES)
+_SERVICES = ', '.join(tier_types.SERVICES)
 _GRANTS = {
     'type': 'array',
     'items': {
@@ -154,7 +154,7 @@ _GRANTS = {
 }
 _USER = _object(
     {
-        'role': {'enum': list(model.Role)},
+        'role': {'enum': list(tier_types.Role)},
         'tiers': {
             'type': 'array',
             'items': _NAME,
@@ -169,7 +169,7 @@ _USER = _object(
             'description': 'a list of names of pools',
         },
         'caps': _object(
-            dict.fromkeys(model.SERVICES, _GRANTS), [], f'grants by service: {_SERVICES}'
+            dict.fromkeys(tier_types.SERVICES, _GRANTS), [], f'grants by service: {_SERVICES}'
         ),
         'exclusive': _YES_OR_NO,
     },

@@ -14,7 +14,7 @@ import openstack
 import openstack.exceptions
 
 from trove_ceph import exceptions
-from trove_ceph.sandbox import commands
+from trove_ceph.host import commands
 from trove_ceph.tiers import resources
 
 _FOUND = ', Volume Type: '

@@ -13,7 +13,7 @@ import rbd
 
 from trove_ceph.tests.functional import base, ceph
 from trove_ceph.tests.unit.tiers import fake_cloud
-from trove_ceph.tiers import apply, cinder, import_command, model, resources, systems, trove
+from trove_ceph.tiers import apply, cinder, import_command, resources, systems, tier_types, trove
 from trove_ceph.tiers import ceph as tiers_ceph
 
 # For copies of next to nothing, on a busy machine.
@@ -316,7 +316,7 @@ class ImportTest(base.FunctionalTestCase):
         fake.types['id-of-__DEFAULT__']['extra_specs'].clear()
         before = self._state()
         clients = (tiers_ceph.Ceph(str(self.cluster.conf), 'admin'), cinder.Cinder(fake), None)
-        found = import_command.run(*clients, [], {'archive': model.Purpose.VAULT})
+        found = import_command.run(*clients, [], {'archive': tier_types.Purpose.VAULT})
         self.assertEqual(((), ()), (found.plan.changes, found.plan.problems))
         tiers = {tier.pool: tier for tier in found.content.tiers.values()}
         self.assertEqual({'volumes', 'images', 'archive'}, set(tiers))
@@ -324,7 +324,10 @@ class ImportTest(base.FunctionalTestCase):
         self.assertEqual('archive-data', tiers['archive'].erasure.pool)
         users = found.content.users
         self.assertEqual({'client.cinder', 'client.glance', 'client.old'}, set(users))
-        self.assertEqual((model.Role.CINDER, ('vms',)), (users['client.cinder'].role, users['client.cinder'].pools))
+        self.assertEqual(
+            (tier_types.Role.CINDER, ('vms',)),
+            (users['client.cinder'].role, users['client.cinder'].pools),
+        )
         self.assertIsNone(users['client.old'].role)
 
         made = []
@@ -345,9 +348,7 @@ class ImportTest(base.FunctionalTestCase):
         self.assertEqual(['cephx user client.glance'], [str(one).split(':')[0] for one in made])
         (user,) = self.cluster.mon_command('auth get', entity='client.glance')
         expected = 'profile rbd pool=images, profile rbd pool=backups'
-        self.assertEqual(
-            {'mgr': expected, 'mon': 'profile rbd', 'osd': expected}, user['caps']
-        )
+        self.assertEqual({'mgr': expected, 'mon': 'profile rbd', 'osd': expected}, user['caps'])
 
 
 class AssociationsTest(base.FunctionalTestCase):

@@ -9,7 +9,7 @@ import os
 import fixtures
 from oslotest import base
 
-from trove_ceph.cmd import areas, manage
+from trove_ceph.cmd.manage import app, cli_base
 
 VARIABLES = {
     'CEPH_CONF': '/lab/ceph.conf',
@@ -51,7 +51,7 @@ class EnvironmentTestCase(base.BaseTestCase):
             self.useFixture(fixtures.EnvironmentVariable(name, value))
 
     def options(self, *words):
-        self.assertEqual(0, manage.run(words))
+        self.assertEqual(0, app.run(words))
         return vars(self.parsed[-1])
 
     def test_each_verb_works_without_further_options(self):
@@ -64,7 +64,7 @@ class EnvironmentTestCase(base.BaseTestCase):
         self.set_variables()
         self.assertIsNone(self.options('gc', 'list')['config_file'])
         files = ['/lab/trove.conf', '/lab/taskmanager.conf']
-        self.assertEqual(files, areas.trove_conf('/etc/trove/trove.conf'))
+        self.assertEqual(files, cli_base.trove_conf('/etc/trove/trove.conf'))
 
     def test_options_win(self):
         self.set_variables()
@@ -76,10 +76,10 @@ class EnvironmentTestCase(base.BaseTestCase):
         self.assertEqual('/etc/trove-ceph/tiers.yaml', found['file'])
         self.assertEqual(('/etc/ceph/ceph.conf', 'admin'), (found['ceph_conf'], found['ceph_user']))
         self.assertEqual('/etc/trove/trove.conf', found['trove_conf'])
-        self.assertEqual(['/etc/trove/trove.conf'], areas.trove_conf('/etc/trove/trove.conf'))
+        self.assertEqual(['/etc/trove/trove.conf'], cli_base.trove_conf('/etc/trove/trove.conf'))
 
     def test_help_names_the_variable(self):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            self.assertRaises(SystemExit, manage.run, ['tiers', 'plan', '--help'])
+            self.assertRaises(SystemExit, app.run, ['tiers', 'plan', '--help'])
         self.assertIn('$TROVE_CEPH_TIERS_FILE', out.getvalue())

@@ -8,8 +8,8 @@ import yaml
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import tuning
-from trove_ceph.strategies.backup import model
+from trove_ceph.mysql import tuning
+from trove_ceph.strategies.backup import backup_types
 from trove_ceph.taskmanager import tier_settings
 
 FLASH = tuning.Tier(30, 3000, 20000)
@@ -70,7 +70,7 @@ class TierSettingsTest(base.BaseTestCase):
     def sweep(self, *names, **facts):
         self.told.clear()
         self.settings.sweep(
-            [model.Instance(name, 'project', f'volume-of-{name}', **facts) for name in names]
+            [backup_types.Instance(name, 'project', f'volume-of-{name}', **facts) for name in names]
         )
         return self.told
 
@@ -121,7 +121,7 @@ class TierSettingsTest(base.BaseTestCase):
 
     def test_instance_that_was_just_created(self):
         self.types = {'volume-of-a': 'disks'}
-        instance = model.Instance('a', 'project', 'volume-of-a')
+        instance = backup_types.Instance('a', 'project', 'volume-of-a')
         self.settings.tell(instance)
         self.assertEqual([('a', DISKS)], self.told)
         self.assertEqual([], self.sweep('a'))
@@ -129,10 +129,10 @@ class TierSettingsTest(base.BaseTestCase):
     def test_creation_does_not_fail_for_it(self):
         self.types = {'volume-of-a': 'disks'}
         self.down = {'a'}
-        self.settings.tell(model.Instance('a', 'project', 'volume-of-a'))
+        self.settings.tell(backup_types.Instance('a', 'project', 'volume-of-a'))
         with open(self.path, 'w') as file:
             file.write('nonsense')
-        self.settings.tell(model.Instance('a', 'project', 'volume-of-a'))
+        self.settings.tell(backup_types.Instance('a', 'project', 'volume-of-a'))
         self.assertEqual([], self.told)
 
     def test_forgotten_with_the_instance(self):

@@ -58,7 +58,8 @@ class FakeCinder:
             'volumes': ('volumes', self.volumes),
             'scheduler-stats': (
                 'pools',
-                self.pools or [{'capabilities': self._capabilities(name)} for name in self.backends],
+                self.pools
+                or [{'capabilities': self._capabilities(name)} for name in self.backends],
             ),
         }
         if parts[0] == 'scheduler-stats' and not self.scheduler_answers:

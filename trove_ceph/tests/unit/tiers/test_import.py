@@ -18,10 +18,10 @@ import yaml
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.cmd import manage
+from trove_ceph.cmd.manage import app
 from trove_ceph.tests.unit.tiers import fake_cloud, sample, world
 from trove_ceph.tiers import ceph, cinder, import_command, importing, tiers_file, trove
-from trove_ceph.tiers.model import Purpose, Qos, Role
+from trove_ceph.tiers.tier_types import Purpose, Role, TierLimits
 
 _CEPH = ceph.Ceph
 _TROVE = trove.Trove
@@ -149,7 +149,9 @@ class DescriptionTestCase(base.BaseTestCase):
 
     def test_type_of_the_only_back_end_need_not_name_it(self):
         tier = self._tier('kolla-ansible', 'volumes')
-        self.assertEqual(('__DEFAULT__', 'rbd-1'), (tier.volume_type.name, tier.volume_type.backend))
+        self.assertEqual(
+            ('__DEFAULT__', 'rbd-1'), (tier.volume_type.name, tier.volume_type.backend)
+        )
         self.assertFalse(tier.volume_type.names_backend)
         self.assertEqual(('mysql/8.4',), tier.datastore_versions)
 
@@ -157,7 +159,7 @@ class DescriptionTestCase(base.BaseTestCase):
         tier = self._tier('ceph-ansible', 'volumes')
         # The type that a version is allowed comes first, and "rbd" before "rbd-gold".
         self.assertEqual('rbd', tier.volume_type.name)
-        self.assertEqual(Qos.KEEP, tier.qos)
+        self.assertEqual(TierLimits.KEEP, tier.qos)
         self.assertIn('volume type rbd-gold has the same back end rbd', ' '.join(self.result.notes))
 
     def test_promise_is_read_from_fixed_limits(self):
@@ -165,7 +167,7 @@ class DescriptionTestCase(base.BaseTestCase):
         cloud.trove.associations = {'mysql/8.4': {'a2'}, 'postgresql/16': set()}
         (tier,) = [one for one in cloud.run().content.tiers.values() if one.pool == 'volumes']
         self.assertEqual(('rbd-gold', 4000), (tier.volume_type.name, tier.iops.volume_iops(1024)))
-        self.assertEqual((200, Qos.KEEP), (tier.throughput_mib_per_sec, tier.qos))
+        self.assertEqual((200, TierLimits.KEEP), (tier.throughput_mib_per_sec, tier.qos))
 
     def test_weights_of_the_autoscaler_stay(self):
         groups = self._tier('kolla-ansible', 'volumes').placement_groups
@@ -266,7 +268,7 @@ class CommandTestCase(base.BaseTestCase):
         out, err = io.StringIO(), io.StringIO()
         words = ['tiers', *words, '--file', str(file or self.file), '--trove-conf', 'trove.conf']
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = manage.run(words)
+            status = app.run(words)
         return status, out.getvalue(), err.getvalue()
 
     def test_file_is_written_and_plans_nothing(self):

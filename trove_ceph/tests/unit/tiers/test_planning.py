@@ -400,9 +400,7 @@ class OrderTestCase(base.BaseTestCase):
         pool('volumes-fast', size=3)(them)
         pool('images', size=1, min_size=1)(them)
         them.ceph.users['client.glance'] = {'mon': 'allow *'}
-        content = sample.read(
-            {'users/client.glance': {'role': 'glance', 'exclusive': True}}
-        )
+        content = sample.read({'users/client.glance': {'role': 'glance', 'exclusive': True}})
         del them.cinder.types['id-of-fast']
         found = [str(change).split(':')[0] for change in them.plan(content).changes]
         self.assertEqual(

@@ -13,7 +13,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.tests.unit.tiers import sample, world
-from trove_ceph.tiers import model, schema, tiers_file
+from trove_ceph.tiers import schema, tier_types, tiers_file
 
 #: Scalars as somebody types them: numbers that are too large, too long, of the wrong kind.
 _TYPED = (
@@ -51,7 +51,7 @@ def _full_content():
     content['users']['client.cinder'] |= {
         'tiers': ['fast', 'images'],
         'pools': ['vms'],
-        'caps': {service: ['allow r'] for service in model.SERVICES},
+        'caps': {service: ['allow r'] for service in tier_types.SERVICES},
         'exclusive': False,
     }
     return content
@@ -100,7 +100,9 @@ class EveryKeyTestCase(base.BaseTestCase):
             content = tiers_file.load(str(self.path))
         except exceptions.InvalidTiersError as error:
             message = str(error)
-            is_located = _MESSAGE.fullmatch(message) or re.search(r'is not YAML: .*line \d+', message)
+            is_located = _MESSAGE.fullmatch(message) or re.search(
+                r'is not YAML: .*line \d+', message
+            )
             # A lone surrogate is no UTF-8, and a control character ends YAML itself.
             is_no_text = 'cannot be read' in message or 'unacceptable character' in message
             self.assertTrue(is_located or is_no_text, message)

@@ -102,7 +102,8 @@ def _explain(error: Any) -> str:
         missing = [key for key in expected if key not in value]
         return f'lacks {_listed(missing)}'
     if error.validator == 'enum':
-        return f'{shortened(value)} is not known{_nearest([value], expected)}; choose {_listed(expected)}'
+        hint = f'{_nearest([value], expected)}; choose {_listed(expected)}'
+        return f'{shortened(value)} is not known{hint}'
     if error.validator == 'minimum':
         return f'{shortened(value)} is too small; the least is {expected}'
     if error.validator == 'maximum':

@@ -16,7 +16,8 @@ OPTS = [
         min=0.0,
         max=10000.0,
         help='I/O operations per second that the storage tier grants for each GiB of the data '
-        'volume, until the taskmanager tells what the tier of this instance promises. Together with volume_iops_floor and volume_iops_cap it sizes '
+        'volume, until the taskmanager tells what the tier of this instance promises. '
+        'Together with volume_iops_floor and volume_iops_cap it sizes '
         "InnoDB's background I/O (innodb_io_capacity) and bounds the redo log. Too high: page "
         'flushing competes with queries; too low: write bursts stall on a full redo log.',
     ),

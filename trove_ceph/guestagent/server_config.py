@@ -23,7 +23,7 @@ LOG = logging.getLogger(__name__)
 
 SERVER_SECTION = 'mysqld'
 CHANGE_ID = 'trove-ceph'
-#: What the taskmanager says of the storage tier; in a file of its own, which outlives the base file.
+#: What the taskmanager says of the storage tier: a file of its own, which outlives the base file.
 TIER_CHANGE_ID = 'storage-tier'
 #: Section of the base file, ignored by mysqld, in which the template passes on the flavor.
 FACTS_SECTION = 'trove_ceph'

@@ -168,7 +168,7 @@ class Manager(manager.Manager):
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def tell_tiers(self, context):
-        """Tell guests the I/O rates of their tiers, which a retype or the tiers file has changed."""
+        """Tell guests the I/O rates of their tiers: a retype or the tiers file may change them."""
         self._telling.start(
             lambda: self._tier_settings().sweep(trove_db.TroveDatabase().list_instances())
         )

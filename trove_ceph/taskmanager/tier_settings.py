@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handing guests the I/O rates of their storage tiers, which they cannot see from inside.
 
-Each guest is told when its instance was created, and again when the volume type of its volume or the
-tiers file has changed. A guest keeps what it was told; telling it the same again does nothing.
+Each guest is told when its instance was created, and again when the volume type of its volume or
+the tiers file has changed. A guest keeps what it was told; telling it the same again does nothing.
 """
 
 import time

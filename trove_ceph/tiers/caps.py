@@ -17,9 +17,9 @@ _FENCING = 'allow command "osd blocklist"'
 
 
 def derive(user: tier_types.User, tiers: Mapping[str, tier_types.Tier]) -> dict[str, str]:
-    """Return what a user should have at least, by service: what its role needs and what is declared.
+    """Return what a user should have at least: what its role needs and what is declared.
 
-    :returns: services without a grant are left out
+    :returns: caps by service; services without a grant are left out
     """
     found = _of_role(user, tiers) if user.role else {}
     pools = [f'profile rbd pool={pool}' for pool in user.pools]

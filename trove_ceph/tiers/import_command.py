@@ -22,9 +22,9 @@ from trove_ceph.tiers.changes import Plan
 from trove_ceph.yaml_file import Dumper, Problem
 
 _HEADER = """\
-# Storage tiers, as "trove-ceph-manage tiers import" found them. "trove-ceph-manage tiers plan" shows
-# what differs from this file: nothing, until one of the two is changed. The page "The tiers file"
-# of the documentation explains every key.
+# Storage tiers, as "trove-ceph-manage tiers import" found them. "trove-ceph-manage tiers plan"
+# shows what differs from this file: nothing, until one of the two is changed. The page "The tiers
+# file" of the documentation explains every key.
 """
 
 

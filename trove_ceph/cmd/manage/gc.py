@@ -63,9 +63,7 @@ def add_commands(areas: Any) -> None:
         exit_codes=_EXIT_CODES,
     )
     listing = area.add_verb('list', _list, 'list orphans; changes nothing')
-    remove = area.add_verb(
-        'remove', _remove, 'remove orphans; without --yes only show which'
-    )
+    remove = area.add_verb('remove', _remove, 'remove orphans; without --yes only show which')
     remove.add_argument('--yes', action='store_true', help='remove them')
     for verb in (listing, remove):
         add_format(verb)

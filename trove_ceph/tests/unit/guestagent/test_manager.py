@@ -108,12 +108,12 @@ class ManagerTestCase(base.BaseTestCase):
         self.assertTrue(self.manager.apply_tier(None, given))
 
         kept = mock.call.configuration_manager.keep_tier(tuning.Tier(1.0, 60, 1000))
-        retuned = done.configuration_manager.retune.return_value
+        computed = done.configuration_manager.retune.return_value
         self.assertEqual(
             [
                 kept,
                 mock.call.configuration_manager.retune(),
-                mock.call.adopt_volume_settings(retuned),
+                mock.call.adopt_volume_settings(computed),
             ],
             done.mock_calls,
         )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Taking over clouds as deployment tools leave them.
 
-The recorded documents have the shape of the answers of Ceph 18 and Cinder; pools, rules and caps are
-those that the tools make by their defaults: cephadm with the steps of "Block Devices and OpenStack"
-in Ceph's manual (and an erasure-coded archive), ceph-ansible with ``openstack_config``,
+The recorded documents have the shape of the answers of Ceph 18 and Cinder, and are put together
+from what the tools' sources and guides make by default: cephadm with the steps of "Block Devices and
+OpenStack" in Ceph's manual (and an erasure-coded archive), ceph-ansible with ``openstack_config``,
 Kolla-Ansible with an external Ceph that has rules by device class, and DevStack's plugin for Ceph.
 """
 
@@ -294,7 +294,7 @@ class CommandTestCase(base.BaseTestCase):
         self.assertEqual([], json.loads(out)['plan']['changes'])
 
     def test_data_tiers_need_cinder(self):
-        status, _, err = self._run('import', '--only', 'ceph', '--purpose', 'volumes=data')
+        status, _, _ = self._run('import', '--only', 'ceph', '--purpose', 'volumes=data')
         self.assertEqual(0, status)
         self.assertNotIn('volumes', yaml.safe_load(self.file.read_text())['tiers'])
         self.assertIn('Cinder offers it by no volume type', self.file.read_text())

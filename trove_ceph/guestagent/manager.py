@@ -114,6 +114,18 @@ class Manager(mysql_manager.Manager):
         if online:
             self.app.adopt_volume_settings(computed)
 
+    def apply_tier(self, context, tier):
+        """Keep the I/O rate of the storage tier, and size what depends on it; nothing restarts.
+
+        :param tier: the fields of tuning.Tier, None for a tier that promises no rate
+        :returns: whether it is another one than before
+        """
+        rate = None if tier is None else tuning.Tier(**tier)
+        if not self.app.configuration_manager.keep_tier(rate):
+            return False
+        self.app.adopt_volume_settings(self.app.configuration_manager.retune())
+        return True
+
     def check_backup_settings(self, context):
         """Return what makes a snapshot of the running instance unsafe as a backup, if anything."""
         self._trimmer.stand_aside(_SNAPSHOT_SEC)
@@ -170,9 +182,11 @@ class Manager(mysql_manager.Manager):
         process, channel = self._storage.start_freeze_process(self._volume().mount_point, limit_sec)
         return volume_freeze.VolumeFreeze(process, channel, limit_sec)
 
-    def _measure(self, ram_mib: int | None, vcpus: int | None) -> tuning.Machine:
+    def _measure(
+        self, ram_mib: int | None, vcpus: int | None, tier: tuning.Tier | None
+    ) -> tuning.Machine:
         options = CONF.trove_ceph
-        tier = tuning.Tier(
+        tier = tier or tuning.Tier(
             options.volume_iops_per_gib, options.volume_iops_floor, options.volume_iops_cap
         )
         size_mib = self._volume().size_mib()

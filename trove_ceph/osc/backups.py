@@ -110,16 +110,23 @@ class ListDetails(Teaching, command.Lister):
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            '--instance', metavar='<instance>', help='List only backups of this instance (name or ID)'
+            '--instance',
+            metavar='<instance>',
+            help='List only backups of this instance (name or ID)',
         )
         parser.add_argument(
             '--state', choices=_STATES, help='List only backups in this state', metavar='<state>'
         )
         parser.add_argument(
-            '--limit', type=int, metavar='<number>', help='List at most this number, the latest first'
+            '--limit',
+            type=int,
+            metavar='<number>',
+            help='List at most this number, the latest first',
         )
         parser.add_argument(
-            '--all-projects', action='store_true', help='List backups of all projects (administrators)'
+            '--all-projects',
+            action='store_true',
+            help='List backups of all projects (administrators)',
         )
         parser.add_argument('--long', action='store_true', help='Show more columns')
         return parser

@@ -11,6 +11,7 @@ from trove_ceph import waiting
 from trove_ceph.cinder import client, wait
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.db import backups
+from trove_ceph.mysql import tuning
 from trove_ceph.storage import image_types
 from trove_ceph.storage_service import rpcapi
 from trove_ceph.strategies.backup import backup_types
@@ -68,6 +69,8 @@ class Guest(Protocol):
     def release_after_backup(self, backup_id: str) -> Mapping[str, Any]: ...
 
     def trim_volume(self, max_age_sec: int) -> None: ...
+
+    def apply_tier(self, tier: tuning.Tier | None) -> bool: ...
 
 
 class Servers(Protocol):

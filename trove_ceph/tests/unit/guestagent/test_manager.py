@@ -91,11 +91,43 @@ class ManagerTestCase(base.BaseTestCase):
         self.option('volume_iops_cap', 9000)
 
         self.assertEqual(
-            tuning.Machine(4096, 2, 100 * GIB_MIB, 9000), self.manager.app._measure(4096, 2)
+            tuning.Machine(4096, 2, 100 * GIB_MIB, 9000), self.manager.app._measure(4096, 2, None)
         )
 
+    def test_kept_tier_comes_before_the_options(self):
+        self.option('volume_iops_per_gib', 100.0)
+        measured = self.manager.app._measure(4096, 2, tuning.Tier(1.0, 60, 1000))
+
+        self.assertEqual(100, measured.volume_iops)
+
+    def test_new_tier_is_kept_and_handed_to_the_running_server(self):
+        done = self.manager.app = mock.Mock()
+        done.configuration_manager.keep_tier.return_value = True
+
+        given = {'iops_per_gib': 1.0, 'iops_floor': 60, 'iops_cap': 1000}
+        self.assertTrue(self.manager.apply_tier(None, given))
+
+        kept = mock.call.configuration_manager.keep_tier(tuning.Tier(1.0, 60, 1000))
+        computed = done.configuration_manager.retune.return_value
+        self.assertEqual(
+            [
+                kept,
+                mock.call.configuration_manager.retune(),
+                mock.call.adopt_volume_settings(computed),
+            ],
+            done.mock_calls,
+        )
+
+    def test_tier_that_is_known_changes_nothing(self):
+        done = self.manager.app = mock.Mock()
+        done.configuration_manager.keep_tier.return_value = False
+
+        self.assertFalse(self.manager.apply_tier(None, None))
+
+        self.assertEqual([mock.call.configuration_manager.keep_tier(None)], done.mock_calls)
+
     def test_machine_without_a_known_flavor_is_what_the_kernel_sees(self):
-        measured = self.manager.app._measure(None, None)
+        measured = self.manager.app._measure(None, None, None)
 
         self.assertGreater(measured.ram_mib, 100)
         self.assertGreaterEqual(measured.vcpus, 1)

@@ -124,7 +124,7 @@ class Operations:
 
         :raises LoadFailedError: it is not sound
         """
-        phases = _Phases(self._phase, inspection.STEPS[0].name)
+        phases = _Phases(self._phase, inspection.FIRST_PHASE)
         found = self._inspector(root, deep).inspect(
             job.Inspect(snapshot, str(uuid.uuid4()), VERSION),
             model.ImageOptions(),

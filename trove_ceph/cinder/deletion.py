@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A volume is deleted through Cinder so that nothing of it is left in Ceph."""
 
-from typing import Any
-
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import checks, client, settling
 from trove_ceph.cinder import storage as cinder_storage
@@ -30,11 +28,11 @@ class VolumeDeletion:
         # Cinder tries three times, five seconds apart, where something is in the way.
         self._patience = patience or settling.Patience(timeout_sec=300)
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps."""
         return [
-            steps.Step('check that nothing needs the volume', lambda _: self._check()),
-            steps.Step('delete the volume', lambda _: self._delete(), commits=True),
+            steps.Step('check that nothing needs the volume', self._check),
+            steps.Step('delete the volume', self._delete, commits=True),
         ]
 
     def _check(self) -> None:

@@ -3,7 +3,6 @@
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import checks, client, model, settling
@@ -46,17 +45,15 @@ class SnapshotAdoption:
             raise exceptions.NotFoundError(f'{self._wanted.snapshot}: not adopted')
         return adopted.id
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps."""
         return [
-            steps.Step('check the volume', lambda _: self._check()),
-            steps.Step(
-                'take the snapshot', lambda _: self._take(), undo=lambda _: self._remove_untaken()
-            ),
+            steps.Step('check the volume', self._check),
+            steps.Step('take the snapshot', self._take, undo=self._remove_untaken),
             steps.Step(
                 'make the snapshot known to Cinder',
-                lambda _: self._manage(),
-                undo=lambda _: self._delete(self._records()),
+                self._manage,
+                undo=lambda: self._delete(self._records()),
             ),
         ]
 

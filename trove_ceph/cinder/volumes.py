@@ -3,7 +3,6 @@
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import checks, client, model, settling
@@ -51,23 +50,21 @@ class VolumeAdoption:
         """
         return self._get_adopted().id
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps."""
         return [
-            steps.Step('check the volume type', lambda _: self._check_target()),
-            steps.Step(
-                'make the image', lambda _: self._make_missing(), undo=lambda _: self._remove()
-            ),
-            steps.Step('check the image and the quota', lambda _: self._check_image()),
+            steps.Step('check the volume type', self._check_target),
+            steps.Step('make the image', self._make_missing, undo=self._remove),
+            steps.Step('check the image and the quota', self._check_image),
             steps.Step(
                 'make the image a volume',
-                lambda _: self._manage(),
-                undo=lambda _: self._delete(self._records()),
+                self._manage,
+                undo=lambda: self._delete(self._records()),
             ),
             steps.Step(
                 'give the volume to its project',
-                lambda _: self._hand_over(),
-                undo=lambda _: self._withdraw(),
+                self._hand_over,
+                undo=self._withdraw,
             ),
         ]
 

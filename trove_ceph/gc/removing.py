@@ -4,7 +4,6 @@
 import contextlib
 import datetime
 from collections.abc import Sequence
-from typing import Any
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import deletion
@@ -52,7 +51,7 @@ class Collector:
             raise exceptions.BusyError(f'{orphan}: is somebody\'s now')
         if stays := found.stays_because(include_unknown):
             raise exceptions.BusyError(f'{orphan}: {stays}')
-        steps.run(f'removal of {orphan}', removal(self._tools, orphan), None)
+        steps.run(f'removal of {orphan}', removal(self._tools, orphan))
 
     def finish(self) -> None:
         """Delete for good what was moved to the trash and nothing reads from."""
@@ -62,13 +61,13 @@ class Collector:
         return judging.Judge(self._tools, self._there, Claims(self._tools), self._before)
 
 
-def removal(tools: Tools, orphan: Orphan) -> list[steps.Step[Any]]:
-    """Return the steps that remove something, which take no notice of their context."""
+def removal(tools: Tools, orphan: Orphan) -> list[steps.Step]:
+    """Return the steps that remove something."""
     if orphan.kind is Kind.VOLUME:
         return deletion.VolumeDeletion(
             tools.storage, tools.cinder, orphan.target.id, tools.patience
         ).steps()
-    return [steps.Step('remove it', lambda _: _remove(tools, orphan), commits=True)]
+    return [steps.Step('remove it', lambda: _remove(tools, orphan), commits=True)]
 
 
 def _remove(tools: Tools, orphan: Orphan) -> None:

@@ -6,7 +6,6 @@ A backup is complete by itself: what was taken after it, or was made from it, do
 
 import contextlib
 import datetime
-from typing import Any
 
 from oslo_log import log as logging
 
@@ -64,22 +63,22 @@ class Deleting:
         self._records = tools.records
         self._backup_id = backup_id
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context; all roll forward."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps; all roll forward."""
         return [
-            steps.Step('begin the deletion', lambda _: self._begin(), commits=True),
-            steps.Step('stop what works on the backup', lambda _: self._stop_jobs()),
-            steps.Step('delete the copy in the vault', lambda _: self._delete_copy()),
+            steps.Step('begin the deletion', self._begin, commits=True),
+            steps.Step('stop what works on the backup', self._stop_jobs),
+            steps.Step('delete the copy in the vault', self._delete_copy),
             steps.Step(
                 'delete the snapshot',
-                lambda _: taking.remove_snapshot(self._tools, self._backup_id),
+                lambda: taking.remove_snapshot(self._tools, self._backup_id),
             ),
             # The record last: without it nobody would carry on.
             steps.Step(
                 'show the backup no more',
-                lambda _: self._tools.trove.delete_backup(self._backup_id),
+                lambda: self._tools.trove.delete_backup(self._backup_id),
             ),
-            steps.Step('forget the backup', lambda _: self._records.forget(self._backup_id)),
+            steps.Step('forget the backup', lambda: self._records.forget(self._backup_id)),
         ]
 
     def _begin(self) -> None:

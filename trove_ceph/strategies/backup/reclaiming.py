@@ -10,7 +10,6 @@ along. Nothing here fails anybody: what cannot be done now is done later.
 """
 
 import contextlib
-from typing import Any
 
 from oslo_log import log as logging
 
@@ -66,7 +65,7 @@ def delete_volume(tools: Tools, volume_id: str) -> bool:
     """
     subject = f'deletion of volume {volume_id}'
     try:
-        steps.run(subject, VolumeReclaiming(tools, volume_id).steps(), None)
+        steps.run(subject, VolumeReclaiming(tools, volume_id).steps())
     except Exception as error:
         LOG.warning('%s failed for now: %s', subject, error)
         return False
@@ -102,17 +101,17 @@ class VolumeReclaiming:
         self._tools = tools
         self._volume_id = volume_id
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context; all roll forward."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps; all roll forward."""
         return [
             steps.Step(
                 'move an image that clones read from, or a clone of another pool, to the trash',
-                lambda _: self._trash(),
+                self._trash,
                 commits=True,
             ),
-            steps.Step('delete the volume', lambda _: self._delete()),
+            steps.Step('delete the volume', self._delete),
             steps.Step(
-                'forget the volume', lambda _: self._tools.records.forget_volume(self._volume_id)
+                'forget the volume', lambda: self._tools.records.forget_volume(self._volume_id)
             ),
         ]
 
@@ -136,7 +135,7 @@ class VolumeReclaiming:
         for step in deletion.VolumeDeletion(
             self._tools.storage, self._tools.cinder, self._volume_id, self._tools.patience
         ).steps():
-            step.do(None)
+            step.do()
 
     def _find_image(self) -> storage_model.ImageRef | None:
         volume = self._tools.cinder.find_volume(self._volume_id)

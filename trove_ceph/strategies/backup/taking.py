@@ -97,7 +97,7 @@ def remove_snapshot(tools: Tools, backup_id: str) -> None:
     wanted = _to_adopt(backup_id, record.place.of, record.volume_id)
     for step in reversed(_adoption(tools, wanted).steps()):
         if step.undo is not None:
-            step.undo(None)
+            step.undo()
 
 
 def _to_adopt(
@@ -139,23 +139,21 @@ class Taking:
         #: False once it was found not to be, until it is to be shown by this one.
         self.may_be_shown = True
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps that are left, which take no notice of their context."""
-        last: steps.Step[Any] = steps.Step(
-            'write down the backup', lambda _: self._note(), commits=True
-        )
+    def steps(self) -> list[steps.Step]:
+        """Return the steps that are left."""
+        last: steps.Step = steps.Step('write down the backup', self._note, commits=True)
         if self._is_shown():
             return [last]
         return [
-            steps.Step('begin the backup', lambda _: self._begin(), undo=lambda _: self._undo()),
-            steps.Step('find the volume', lambda _: self._find_volume()),
-            steps.Step('check the parent', lambda _: self._check_parent()),
-            steps.Step('check the volume', lambda _: self._check(None)),
-            steps.Step('check the settings of the server', lambda _: self._check_settings()),
-            steps.Step('take the snapshot', lambda _: self._take()),
-            steps.Step('make the snapshot known to Cinder', lambda _: self._manage(None)),
-            steps.Step('look at the snapshot in Cinder', lambda _: self._look()),
-            steps.Step('show the backup as complete', lambda _: self._show(), commits=True),
+            steps.Step('begin the backup', self._begin, undo=self._undo),
+            steps.Step('find the volume', self._find_volume),
+            steps.Step('check the parent', self._check_parent),
+            steps.Step('check the volume', lambda: self._check(None)),
+            steps.Step('check the settings of the server', self._check_settings),
+            steps.Step('take the snapshot', self._take),
+            steps.Step('make the snapshot known to Cinder', lambda: self._manage(None)),
+            steps.Step('look at the snapshot in Cinder', self._look),
+            steps.Step('show the backup as complete', self._show, commits=True),
             last,
         ]
 

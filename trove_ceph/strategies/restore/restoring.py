@@ -6,7 +6,6 @@ instance, by which everything that was made for it is found again.
 """
 
 import contextlib
-from typing import Any
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import model as cinder_model
@@ -25,7 +24,7 @@ def restore(tools: Tools, wanted: Wanted, plan: Plan) -> None:
 
     :raises TroveCephError: it could not be made; nothing is left of it
     """
-    steps.run(str(wanted), Restoring(tools, wanted, plan).steps(), None)
+    steps.run(str(wanted), Restoring(tools, wanted, plan).steps())
 
 
 def clean_up(tools: Tools, instance: backup_model.Instance) -> None:
@@ -74,15 +73,15 @@ class Restoring:
             patience=tools.patience,
         )
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps."""
         return [
             *self._adoption.steps(),
-            steps.Step('extend the volume', lambda _: self._extend()),
+            steps.Step('extend the volume', self._extend),
             steps.Step(
                 'give the volume to the instance',
-                lambda _: self._give(),
-                undo=lambda _: self._tools.trove.set_volume(self._wanted.instance_id, None),
+                self._give,
+                undo=lambda: self._tools.trove.set_volume(self._wanted.instance_id, None),
             ),
         ]
 

@@ -211,11 +211,11 @@ class TestAdoption(test.BaseTestCase):
         adoption = self._snapshot_adoption(operation_id)
         for number in range(len(adoption.steps()) + 1):
             for step in self._snapshot_adoption(operation_id).steps()[:number]:
-                step.do(None)
+                step.do()
         self.assertEqual(1, len(self.cinder.list_snapshots(self.source)))
         for step in reversed(adoption.steps()):
             if step.undo:
-                step.undo(None)
+                step.undo()
         self.assertEqual([], self.cinder.list_snapshots(self.source))
         self.assertEqual((), self.storage.describe(self.image).snapshots)
 
@@ -229,9 +229,9 @@ class TestAdoption(test.BaseTestCase):
         ]
         for adoption in adoptions:
             manage = next(one for one in adoption.steps() if one.name in _MANAGE)
-            error = self.assertRaises(exceptions.AdoptionFailedError, manage.do, None)
+            error = self.assertRaises(exceptions.AdoptionFailedError, manage.do)
             self.assertIn('ended in error', str(error))
-            manage.undo(None)
+            manage.undo()
 
     # What the tests are made of.
 
@@ -250,7 +250,7 @@ class TestAdoption(test.BaseTestCase):
     def _adopt_snapshot(self):
         adoption = self._snapshot_adoption(str(uuid.uuid4()))
         with self._measured('adopt a snapshot'):
-            steps.run('adopt a snapshot', adoption.steps(), None)
+            steps.run('adopt a snapshot', adoption.steps())
         snapshot_id = adoption.snapshot_id
         self.addCleanup(self._delete_snapshot, snapshot_id)
         (taken,) = self.storage.describe(self.image).snapshots
@@ -275,7 +275,7 @@ class TestAdoption(test.BaseTestCase):
             owner,
         )
         with self._measured('adopt a clone'):
-            steps.run('adopt a clone', adoption.steps(), None)
+            steps.run('adopt a clone', adoption.steps())
         volume_id = adoption.volume_id
         self.addCleanup(self._remove, volume_id)
         volume = self.cinder.find_volume(volume_id)
@@ -296,7 +296,7 @@ class TestAdoption(test.BaseTestCase):
 
     def _delete_completely(self, volume_id):
         deleting = deletion.VolumeDeletion(self.storage, self.cinder, volume_id)
-        steps.run(f'delete {volume_id}', deleting.steps(), None)
+        steps.run(f'delete {volume_id}', deleting.steps())
 
     def _delete_volume(self, volume_id):
         self.cinder.delete_volume(volume_id)

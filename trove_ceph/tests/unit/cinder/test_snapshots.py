@@ -31,7 +31,7 @@ class SnapshotInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
         return worlds.World()
 
     def make_operation(self, world, adapter=None):
-        return adoption(world, adapter).steps(), None
+        return adoption(world, adapter).steps()
 
     def check_done(self, world):
         (snapshot,) = world.cinder.snapshots.values()
@@ -55,7 +55,7 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         self.world = worlds.World()
 
     def run_steps(self, adopting):
-        steps.run('test', adopting.steps(), None)
+        steps.run('test', adopting.steps())
         return adopting.snapshot_id
 
     def assert_refused(self, error_class, *words, **facts):
@@ -77,7 +77,7 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         adopting = adoption(self.world)
         with self.assertRaisesRegex(exceptions.ServiceUnavailableError, 'creating'):
             for step in adopting.steps():
-                step.do(None)
+                step.do()
         snapshot_id = self.world.storage.describe(self.world.image).snapshots[0].snapshot_id
         self.world.cinder.stalled = False
         self.run_steps(adoption(self.world))
@@ -88,8 +88,8 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         self.world.cinder.failing = 'after'
         operation = adoption(self.world).steps()
         for step in operation[:-1]:
-            step.do(None)
-        self.assertRaises(exceptions.AdoptionFailedError, operation[-1].do, None)
+            step.do()
+        self.assertRaises(exceptions.AdoptionFailedError, operation[-1].do)
         (failed,) = self.world.cinder.snapshots
         self.world.cinder.failing = None
         self.assertEqual(failed, self.run_steps(adoption(self.world)))
@@ -99,8 +99,8 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         self.world.cinder.failing = 'before'
         operation = adoption(self.world).steps()
         for step in operation[:-1]:
-            step.do(None)
-        error = self.assertRaises(exceptions.AdoptionFailedError, operation[-1].do, None)
+            step.do()
+        error = self.assertRaises(exceptions.AdoptionFailedError, operation[-1].do)
         (failed,) = self.world.cinder.snapshots
         self.assertIn(f'snapshot {failed} ended in error', str(error))
         self.world.cinder.failing = None

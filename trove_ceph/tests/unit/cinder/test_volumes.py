@@ -40,7 +40,7 @@ class _Interruption(worlds.RequestInterruptionTests):
         return world
 
     def make_operation(self, world, adapter=None):
-        return adoption(world, adapter, self.owner).steps(), None
+        return adoption(world, adapter, self.owner).steps()
 
     def check_done(self, world):
         (volume,) = [one for one in world.cinder.volumes.values() if one is not world.volume]
@@ -93,7 +93,7 @@ class VolumeAdoptionTest(base.BaseTestCase):
         self.world.storage.create_snapshot(self.world.image.snapshot('parent'))
 
     def run_steps(self, adopting):
-        steps.run('test', adopting.steps(), None)
+        steps.run('test', adopting.steps())
         return adopting.volume_id
 
     def assert_refused(self, error_class, *words, **facts):
@@ -138,8 +138,8 @@ class VolumeAdoptionTest(base.BaseTestCase):
     def test_what_cinder_gave_up_is_made_anew(self):
         for self.world.cinder.failing in ('before', 'after'):
             for step in (operation := adoption(self.world).steps())[:3]:
-                step.do(None)
-            error = self.assertRaises(exceptions.AdoptionFailedError, operation[3].do, None)
+                step.do()
+            error = self.assertRaises(exceptions.AdoptionFailedError, operation[3].do)
             self.assertIn('ended in error', str(error))
         self.world.cinder.failing = None
         self.run_steps(adoption(self.world))

@@ -228,8 +228,8 @@ class RemovalInterruptionTest(strategy_worlds.RequestInterruptionTests, base.Bas
         tools = world.tools(strike)
         found = world.find()
         removals = [step for one in found for step in removing.removal(tools, one)]
-        purge = steps.Step('finish', lambda _: reclaiming.purge_trashed(tools), commits=True)
-        return [*removals, purge], None
+        purge = steps.Step('finish', lambda: reclaiming.purge_trashed(tools), commits=True)
+        return [*removals, purge]
 
     def check_done(self, world):
         reclaiming.reclaim(world.tools())

@@ -332,7 +332,7 @@ class InterruptionTests(interruption.InterruptionTests):
         report = them.keeper().plan()
         return [
             step for change in report.changes for step in keeper.make_steps(them.storage, change)
-        ], None
+        ]
 
     def check_done(self, them):
         them.keeper().sweep()

@@ -82,7 +82,7 @@ class CopyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
 
     def make_operation(self, world, strike=None):
         claim(world, world.backup)
-        return copying.Copying(world.tools(strike), world.backup).steps(), None
+        return copying.Copying(world.tools(strike), world.backup).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -114,7 +114,7 @@ class FirstCopyInterruptionTest(interruption.InterruptionTests, base.BaseTestCas
 
     def make_operation(self, world):
         claim(world, world.backup)
-        return copying.Copying(world.tools(), world.backup).steps(), None
+        return copying.Copying(world.tools(), world.backup).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -238,7 +238,7 @@ class BasesTest(base.BaseTestCase):
         self.world.records.wishes.want_copy(second)
         claim(self.world, second)
         for step in copying.Copying(self.world.tools(), second).steps()[:2]:
-            step.do(None)
+            step.do()
         self.assertEqual(first, self.world.records.get(second).copy_base_id)
         self.delete(first)
         record = self.copy(second)
@@ -251,7 +251,7 @@ class BasesTest(base.BaseTestCase):
         self.world.records.wishes.want_copy(second)
         claim(self.world, second)
         for step in copying.Copying(self.world.tools(), second).steps()[:3]:
-            step.do(None)
+            step.do()
         deleting.delete(self.world.tools(), first)
         self.backups.remove(first)
         place = self.world.records.get(second).copy

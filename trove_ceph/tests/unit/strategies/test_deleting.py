@@ -45,7 +45,7 @@ class DeletingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
         return world
 
     def make_operation(self, world, strike=None):
-        return deleting.Deleting(world.tools(strike), world.doomed).steps(), None
+        return deleting.Deleting(world.tools(strike), world.doomed).steps()
 
     def check_done(self, world):
         reclaiming.reclaim(world.tools())

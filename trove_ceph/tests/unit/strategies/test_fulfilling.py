@@ -182,7 +182,7 @@ class FulfillingTest(base.BaseTestCase):
         backup = self.take(copy=True)
         test_copying.claim(self.world, backup)
         for step in fulfilling.copying.Copying(self.world.tools(), backup).steps()[:2]:
-            step.do(None)
+            step.do()
         self.world.storage.create_image(
             self.get(backup).copy.of, 1024**2, test_copying.model.ImageOptions()
         )

@@ -61,7 +61,7 @@ class RestoringInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCa
     def make_operation(self, world, strike=None):
         asked = wanted(world, size_gib=2)
         plan = planning.plan(world.tools(), asked, prefer_copy=True)
-        return restoring.Restoring(world.tools(strike), asked, plan).steps(), None
+        return restoring.Restoring(world.tools(strike), asked, plan).steps()
 
     def check_done(self, world):
         world.cinder.work()
@@ -147,7 +147,7 @@ class RestoringTest(base.BaseTestCase):
         made = set()
         for number in range(count + 1):
             for step in restoring.Restoring(tools, asked, plan).steps()[:number]:
-                step.do(None)
+                step.do()
             made.add((len(self.world.cinder.volumes), bool(self.left()[0])))
             # Its volume may be read for already, and is not the instance's yet.
             independence.carry_on(tools)

@@ -26,7 +26,7 @@ class TakingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase)
         return world
 
     def make_operation(self, world, strike=None):
-        return taking.Taking(world.tools(strike), world.backup.id).steps(), None
+        return taking.Taking(world.tools(strike), world.backup.id).steps()
 
     def check_done(self, world):
         world.cinder.work()

@@ -58,7 +58,7 @@ class VerifyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCa
 
     def make_operation(self, world, strike=None):
         test_copying.claim(world, world.backup)
-        return verifying.Verifying(world.tools(strike), world.backup).steps(), None
+        return verifying.Verifying(world.tools(strike), world.backup).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)

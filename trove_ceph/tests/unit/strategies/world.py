@@ -320,7 +320,7 @@ class RequestInterruptionTests(interruption.InterruptionTests):
                 continue
             world = self.make_world()
             strike = Strike(number, after, lost)
-            operation, context = self.make_operation(world, strike)
+            operation = self.make_operation(world, strike)
             asked = len(world.events) + number
             begun = []
             with self._told_of(f'lost={lost} at request {number}, after={after}'):
@@ -328,7 +328,6 @@ class RequestInterruptionTests(interruption.InterruptionTests):
                     steps.run(
                         'operation under test',
                         operation,
-                        context,
                         note=lambda _name, step, _count, begun=begun: begun.append(step),
                     )
                 except expected:
@@ -341,7 +340,7 @@ class RequestInterruptionTests(interruption.InterruptionTests):
                 looked = world.events[asked] in LOOKS
                 # Locks of the guest end by themselves; who carries on comes later.
                 world.now += 120
-                steps.run('operation under test', *self.make_operation(world))
+                steps.run('operation under test', self.make_operation(world))
                 self.check_done(world)
 
 

@@ -29,13 +29,17 @@ class VolumeDeletion:
         self._patience = patience or settling.Patience(timeout_sec=300)
 
     def steps(self) -> list[steps.Step]:
-        """Return the steps."""
+        """Return the whole deletion as steps."""
         return [
-            steps.Step('check that nothing needs the volume', self._check),
-            steps.Step('delete the volume', self._delete, commits=True),
+            steps.Step('check that nothing needs the volume', self.check_unneeded),
+            steps.Step('delete the volume', self.ensure_deleted, commits=True),
         ]
 
-    def _check(self) -> None:
+    def check_unneeded(self) -> None:
+        """Check that nothing needs the volume; one that is gone is not needed.
+
+        :raises BusyError: something does
+        """
         image = self._find_image()
         if image is None:
             return
@@ -48,7 +52,12 @@ class VolumeDeletion:
                 f'volume {self._volume_id}: {image} has {obstacles}, of which Cinder does not know'
             )
 
-    def _delete(self) -> None:
+    def ensure_deleted(self) -> None:
+        """Have Cinder delete the volume, and check that nothing of it is left in Ceph.
+
+        :raises BusyError: something is left
+        :raises ServiceUnavailableError: Cinder did not delete it
+        """
         image = self._find_image()
         self._cinder.delete_volume(self._volume_id)
         self._patience.until_gone(self._cinder.find_volume, self._volume_id)

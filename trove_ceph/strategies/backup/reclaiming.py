@@ -132,10 +132,11 @@ class VolumeReclaiming:
             self._tools.cinder.delete_volume(self._volume_id)
             self._tools.patience.until_gone(self._tools.cinder.find_volume, self._volume_id)
             return
-        for step in deletion.VolumeDeletion(
+        volume = deletion.VolumeDeletion(
             self._tools.storage, self._tools.cinder, self._volume_id, self._tools.patience
-        ).steps():
-            step.do()
+        )
+        volume.check_unneeded()
+        volume.ensure_deleted()
 
     def _find_image(self) -> storage_model.ImageRef | None:
         volume = self._tools.cinder.find_volume(self._volume_id)

@@ -49,6 +49,15 @@ class SnapshotInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
         self.check_quota(world)
 
 
+class ClusteredInterruptionTest(SnapshotInterruptionTest):
+    """Cinder-volume runs in an active-active cluster: the back end has the cluster's name."""
+
+    def make_world(self):
+        world = worlds.World()
+        world.cinder.form_cluster('blocks', 'one', 'two')
+        return world
+
+
 class SnapshotAdoptionTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
@@ -148,6 +157,21 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         adopting = adoption(self.world)
         error = self.assertRaises(exceptions.NotAdoptableError, self.run_steps, adopting)
         self.assertIn('no RBD back end lab@nvme#nvme that is up, but lab@hdd#hdd', str(error))
+
+    def test_cluster_that_is_down(self):
+        self.world.cinder.form_cluster('blocks', 'one', 'two')
+        del self.world.cinder.backends['blocks@nvme#nvme']
+        error = self.assertRaises(
+            exceptions.NotAdoptableError, self.run_steps, adoption(self.world)
+        )
+        self.assertIn('back end blocks@nvme#nvme that is up, but blocks@hdd#hdd', str(error))
+
+    def test_service_that_last_worked_on_a_clustered_volume(self):
+        """Cinder shows it as the volume's host, and it may be down since."""
+        self.world.cinder.form_cluster('blocks', 'two')
+        self.world.volume['host'] = 'one@nvme#nvme'
+        self.run_steps(adoption(self.world))
+        self.assertEqual(1, len(self.world.cinder.snapshots))
 
     def test_quota(self):
         self.world.cinder.limits[worlds.SERVICE, 'snapshots'] = 0

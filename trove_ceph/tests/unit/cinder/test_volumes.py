@@ -8,6 +8,8 @@ from trove_ceph.tests.unit.cinder import world as worlds
 
 IMAGE = storage_model.ImageRef('volumes-hdd', f'trove_ceph.restore.{worlds.OPERATION}')
 
+CLUSTERED = 'blocks@hdd#hdd'
+
 
 def adoption(world, adapter=None, owner=None, make=None, **facts):
     """A clone in another pool than its parent's."""
@@ -33,6 +35,7 @@ def adoption(world, adapter=None, owner=None, make=None, **facts):
 
 class _Interruption(worlds.RequestInterruptionTests):
     owner = None
+    place = {'host': worlds.HDD, 'cluster': None}
 
     def make_world(self):
         world = worlds.World()
@@ -49,7 +52,7 @@ class _Interruption(worlds.RequestInterruptionTests):
             {
                 'status': 'available',
                 'project': self.owner or worlds.SERVICE,
-                'host': worlds.HDD,
+                **self.place,
                 'type': 'hdd',
                 'size': 1,
                 'bootable': 'false',
@@ -84,6 +87,20 @@ class OwnProjectInterruptionTest(_Interruption, base.BaseTestCase):
 
 class OtherProjectInterruptionTest(_Interruption, base.BaseTestCase):
     owner = worlds.TENANT
+
+
+class ClusteredInterruptionTest(_Interruption, base.BaseTestCase):
+    """Cinder-volume runs in an active-active cluster: Cinder is told the cluster, and no host."""
+
+    place = {'host': 'one@hdd#hdd', 'cluster': CLUSTERED}
+
+    def make_world(self):
+        world = super().make_world()
+        world.cinder.form_cluster('blocks', 'one', 'two')
+        return world
+
+    def make_operation(self, world, adapter=None):
+        return adoption(world, adapter, self.owner, backend=CLUSTERED).steps()
 
 
 class VolumeAdoptionTest(base.BaseTestCase):
@@ -205,6 +222,22 @@ class VolumeAdoptionTest(base.BaseTestCase):
         name = 'trove_ceph.vault.a9e0a1f4-6d0f-4a7c-8a2e-111111111111'
         image = storage_model.ImageRef('volumes-hdd', name)
         self.assertRaises(ValueError, adoption, self.world, image=image)
+
+    def test_clustered_volume(self):
+        self.world.cinder.form_cluster('blocks', 'one', 'two')
+        volume_id = self.run_steps(adoption(self.world, backend=CLUSTERED))
+        found = self.world.cinder.client(worlds.SERVICE).find_volume(volume_id)
+        self.assertEqual(CLUSTERED, found.backend)
+        # Whoever is no administrator is shown neither.
+        member = self.world.cinder.client(worlds.SERVICE, 'member').find_volume(volume_id)
+        self.assertEqual('one@hdd#hdd', member.backend)
+
+    def test_cluster_that_is_down(self):
+        self.world.cinder.form_cluster('blocks', 'one', 'two')
+        del self.world.cinder.backends[CLUSTERED]
+        self.assert_refused(
+            exceptions.NotAdoptableError, f'no RBD back end {CLUSTERED}', backend=CLUSTERED
+        )
 
     def test_who_is_no_administrator(self):
         member = self.world.cinder.client(worlds.SERVICE, 'member')

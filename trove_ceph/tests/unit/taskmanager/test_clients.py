@@ -154,6 +154,8 @@ class PlacesTest(base.BaseTestCase):
         self.assertEqual(
             'volumes-nvme/volume-moved', str(self.find('lab@nvme#nvme', name_id='moved'))
         )
+        # A clustered cinder-volume has the cluster's name.
+        self.assertEqual('volumes-nvme/volume-id', str(self.find('blocks@nvme#nvme')))
         for backend in ('lab@lvm#lvm', 'lab@nvme', None):
             self.assertIsNone(self.find(backend))
 

@@ -27,6 +27,7 @@ from trove_ceph.guestagent import (
     restored_server,
     server,
     server_config,
+    settings_history,
     tuning,
     volume_freeze,
 )
@@ -56,6 +57,7 @@ class Manager(mysql_manager.Manager):
         self._quiescer = quiesce.Quiescer(
             self._open_lock, self._open_freeze, CONF.trove_ceph.quiesce_max_sec
         )
+        self._settings_history = settings_history.SettingsHistory()
 
     def do_prepare(self, context, *arguments, **options):
         """Prepare the instance, as Trove does unless its volume has a backup's data.
@@ -107,16 +109,25 @@ class Manager(mysql_manager.Manager):
     def check_backup_settings(self, context):
         """Return what makes a snapshot of the running instance unsafe as a backup, if anything."""
         return backup_settings.check(
-            self.app.connect_alone, self._storage, self._volume().mount_point
+            self.app.connect_alone,
+            self._storage,
+            self._volume().mount_point,
+            history=self._settings_history,
         )
 
-    def quiesce_for_backup(self, context, backup_id, level, limit_sec):
-        """Bring the instance to rest for a backup, for ``limit_sec`` at most."""
-        return self._quiescer.quiesce(backup_id, level, limit_sec)
+    def quiesce_for_backup(self, context, backup_id, token, level, limit_sec):
+        """Bring the instance to rest for one attempt at a backup, for ``limit_sec`` at most."""
+        return self._quiescer.quiesce(backup_id, token, level, limit_sec)
 
-    def release_after_backup(self, context, backup_id):
-        """Let the instance run on, and return whether it was at rest until now."""
-        return self._quiescer.release(backup_id)
+    def release_after_backup(self, context, backup_id, token):
+        """Let the instance run on, and return whether this attempt held it until now."""
+        return self._quiescer.release(backup_id, token)
+
+    @periodic_task.periodic_task(spacing=60)
+    def observe_backup_settings(self, context):
+        """Remember the settings that backups depend on, so that a later check can prove them."""
+        if self.status.is_installed and self.status.is_running:
+            backup_settings.observe(self.app.connect_alone, self._settings_history)
 
     @periodic_task.periodic_task(spacing=60)
     def bound_binary_logs(self, context):

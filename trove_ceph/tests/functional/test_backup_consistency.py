@@ -21,6 +21,7 @@ from trove_ceph.guestagent import (
     backup_settings,
     host_storage,
     quiesce,
+    settings_history,
     volume_freeze,
 )
 from trove_ceph.storage import copying, job, model, names
@@ -84,11 +85,14 @@ class Guest:
             self._open_freeze,
             LIMIT_SEC,
         )
+        self._history = settings_history.SettingsHistory()
         self.quiesce_for_backup = self._quiescer.quiesce
         self.release_after_backup = self._quiescer.release
 
     def check_backup_settings(self):
-        return backup_settings.check(self._connect, self._storage, str(self._server.volume))
+        return backup_settings.check(
+            self._connect, self._storage, str(self._server.volume), history=self._history
+        )
 
     def _connect(self, timeout_sec):
         return self._server.connect(read_timeout=timeout_sec)

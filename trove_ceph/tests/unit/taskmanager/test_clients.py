@@ -66,8 +66,8 @@ class GuestTest(base.BaseTestCase):
 
     def test_calls_are_those_of_our_guest_manager(self):
         self.guest.check_backup_settings()
-        self.guest.quiesce_for_backup('b', 'ddl', 20)
-        self.guest.release_after_backup('b')
+        self.guest.quiesce_for_backup('b', 't', 'ddl', 20)
+        self.guest.release_after_backup('b', 't')
         for method, arguments in self.asked:
             known = getattr(guest_manager.Manager, method).__code__
             self.assertEqual(
@@ -77,7 +77,12 @@ class GuestTest(base.BaseTestCase):
     def test_errors_carry_the_reason(self):
         self.error = RemoteError('NotQuiescedError', 'the volume is frozen already', [])
         error = self.assertRaises(
-            exceptions.ServiceUnavailableError, self.guest.quiesce_for_backup, 'b', 'freeze', 20
+            exceptions.ServiceUnavailableError,
+            self.guest.quiesce_for_backup,
+            'b',
+            't',
+            'freeze',
+            20,
         )
         self.assertIn('instance instance: quiesce_for_backup', str(error))
         self.assertIn('the volume is frozen already', str(error))

@@ -66,14 +66,18 @@ class SnapshotAdoption:
             found = checks.check_volume(self._cinder.project_id, self._wanted, volume)
             checks.check_backend(self._cinder, self._wanted, found)
 
-    def ensure_taken(self) -> None:
-        """Make the librbd snapshot where there is none."""
+    def exists(self) -> bool:
+        """Tell whether the snapshot is there, under its own name or under Cinder's."""
         # The records first: Cinder may rename the snapshot meanwhile, and never back.
         records = self._records()
         taken = self._taken()
-        if self._wanted.snapshot.name not in taken and not any(
+        return self._wanted.snapshot.name in taken or any(
             record.rbd_name in taken for record in records
-        ):
+        )
+
+    def ensure_taken(self) -> None:
+        """Make the librbd snapshot where there is none."""
+        if not self.exists():
             self._make()
 
     def ensure_managed(self) -> model.Snapshot:

@@ -36,7 +36,6 @@ def delete(tools: Tools, backup_id: str) -> None:
         steps.run(
             f'deletion of backup {backup_id}',
             Deleting(tools, backup_id).steps(),
-            None,
             note=lambda *_: tools.records.beat(backup_id, tools.worker, model.State.DELETING),
         )
     except Exception as error:

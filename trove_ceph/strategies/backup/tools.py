@@ -12,7 +12,7 @@ from trove_ceph.cinder import model as cinder_model
 from trove_ceph.db import records
 from trove_ceph.storage import api
 from trove_ceph.storage import model as storage_model
-from trove_ceph.strategies.backup import model
+from trove_ceph.strategies.backup import background, model
 
 
 class Trove(Protocol):
@@ -61,10 +61,16 @@ class Guest(Protocol):
     def check_backup_settings(self) -> Mapping[str, Any]: ...
 
     def quiesce_for_backup(
-        self, backup_id: str, level: str, limit_sec: int
+        self, backup_id: str, token: str, level: str, limit_sec: int
     ) -> Mapping[str, Any]: ...
 
-    def release_after_backup(self, backup_id: str) -> Mapping[str, Any]: ...
+    def release_after_backup(self, backup_id: str, token: str) -> Mapping[str, Any]: ...
+
+
+class Begin(Protocol):
+    """Begins a request beside the steps of an operation, as :func:`background.begin` does."""
+
+    def __call__(self, request: Callable[[], Any]) -> Callable[[], Any]: ...
 
 
 class Servers(Protocol):
@@ -84,6 +90,7 @@ class Tools:
     :param place: where the image of a volume lies; None where it is none of our tiers'
     :param guest: the guest agent of an instance, by its id
     :param worker: who is working, in the records
+    :param begin: begins a request that others need not wait for
     :param vault: the pool that copies go to; raises InvalidTiersError where there is none
     """
 
@@ -100,3 +107,4 @@ class Tools:
     patience: settling.Patience = dataclasses.field(default_factory=settling.Patience)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    begin: Begin = background.begin

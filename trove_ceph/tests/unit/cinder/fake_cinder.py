@@ -48,6 +48,8 @@ class FakeCinder:
         # Of each cluster of cinder-volume, ``cluster@backend``, the services, ``host@backend``.
         self.clusters = {}
         self.limits, self.usage = {}, {}
+        # How often the snapshots were listed.
+        self.count_of_listings = 0
         # cinder-volume does nothing of what it was asked.
         self.stalled = False
         # Where cinder-volume fails: 'before' or 'after' it has renamed.
@@ -271,6 +273,7 @@ class FakeCinder:
 
     def list_snapshots(self, caller, query, body):
         self._look()
+        self.count_of_listings += 1
         return {
             'snapshots': [
                 shown_snapshot(one)

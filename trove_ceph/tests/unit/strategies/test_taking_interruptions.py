@@ -11,6 +11,7 @@ from trove_ceph import exceptions
 from trove_ceph.db.model import State
 from trove_ceph.strategies.backup import model, taking
 from trove_ceph.strategies.backup.model import Level
+from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -60,6 +61,38 @@ class TakingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase)
 
 class FrozenInterruptionTest(TakingInterruptionTest):
     level = Level.FREEZE
+
+
+class LateAnswerInterruptionTest(TakingInterruptionTest):
+    """The agent answers when Cinder has taken the snapshot over already."""
+
+    def make_world(self):
+        world = super().make_world()
+        world.is_answered_late = True
+        return world
+
+
+class CheckedFirstInterruptionTest(TakingInterruptionTest):
+    """A first snapshot was not proved, and the settings are checked first."""
+
+    def make_operation(self, world, strike=None):
+        return taking.Taking(world.tools(strike), world.backup.id, check_first=True).steps()
+
+    def test_killed_at_each_request_of_both_orders(self):
+        """A first snapshot that is not proved, its removal, and the second one."""
+        for number in itertools.count():
+            world = self.make_world()
+            world.guest.evidence = None
+            strike = worlds.Strike(number, after=True)
+            with contextlib.suppress(interruption.Kill):
+                taking.take(world.tools(strike), world.backup.id)
+            if not strike.struck:
+                self.assertGreater(number, 10)
+                return
+            world.now += 120
+            with self._told_of(f'killed after request {number}'):
+                taking.take(world.tools(), world.backup.id)
+                self.check_done(world)
 
 
 class GuestDies(worlds.Strike):

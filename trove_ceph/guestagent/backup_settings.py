@@ -55,7 +55,7 @@ _CHANGEABLE = (
 #: What a change leaves behind, and nobody can set back: the microsecond of the last SET of each
 #: setting, the number of ALTER INSTANCE statements (which switch the redo log off and on) and of
 #: RESET statements (which empty the position), and when the server was started, for they count
-#: from there. FLUSH STATUS leaves the numbers alone.
+#: from there. Neither FLUSH STATUS nor TRUNCATE of the status tables resets them.
 EVIDENCE = ('SET_TIME', 'Com_alter_instance', 'Com_reset', 'start of the server')
 # Schema directories are in the data directory, and files in those.
 _LINK_DEPTH = 2

@@ -17,10 +17,9 @@ proves what the settings were then if all of this holds:
    that, since ``sync_binlog`` can be 0 for a second. So both readings have the same evidence
    (:data:`trove_ceph.guestagent.backup_settings.EVIDENCE`): the microsecond of the last SET of each
    setting (``performance_schema.variables_info``), the number of ALTER INSTANCE and RESET
-   statements, and the start of the server, after which those numbers count. A change leaves its
-   mark also when it is changed back, and no client can undo the mark unless it means to harm its
-   own backups (TRUNCATE of the status tables, with administrator's rights); a snapshot without a
-   redo log does not start, which a verification finds.
+   statements, and the start of the server, from which those numbers count. A change leaves its
+   mark also when it is changed back, and no statement removes the mark: FLUSH STATUS and TRUNCATE
+   of the status tables leave it, and SET timestamp does not move it (tried with MySQL 9.7).
 3. That earlier reading had ended at B. The agent tells by its own clock how long before its answer
    that was, ``unchanged_sec``. The answer was given before R, so the reading had ended before
    R - ``unchanged_sec``, and ``unchanged_sec`` >= R - B suffices. The two clocks are compared by

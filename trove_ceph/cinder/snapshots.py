@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable
 
 from trove_ceph import exceptions, steps
-from trove_ceph.cinder import checks, client, model, settling
+from trove_ceph.cinder import checks, client, resources, wait
 from trove_ceph.cinder import storage as cinder_storage
 
 
@@ -25,16 +25,16 @@ class SnapshotAdoption:
         self,
         storage: cinder_storage.Storage,
         cinder: client.Cinder,
-        wanted: model.SnapshotToAdopt,
+        wanted: resources.SnapshotToAdopt,
         make: Callable[[], None],
-        patience: settling.Patience | None = None,
+        patience: wait.WaitLimits | None = None,
     ):
         self._storage = storage
         self._cinder = cinder
         self._wanted = wanted
         self._make = make
-        self._patience = patience or settling.Patience()
-        self._managed: model.Snapshot | None = None
+        self._patience = patience or wait.WaitLimits()
+        self._managed: resources.Snapshot | None = None
 
     @property
     def snapshot_id(self) -> str:
@@ -80,7 +80,7 @@ class SnapshotAdoption:
         if not self.exists():
             self._make()
 
-    def ensure_managed(self) -> model.Snapshot:
+    def ensure_managed(self) -> resources.Snapshot:
         """Have Cinder take the snapshot over, wait until it has, and return Cinder's.
 
         :raises AdoptionFailedError: Cinder failed at it
@@ -110,7 +110,7 @@ class SnapshotAdoption:
         self.remove_managed()
         self.remove_taken()
 
-    def _manage(self) -> model.Snapshot:
+    def _manage(self) -> resources.Snapshot:
         snapshot_id = self._cinder.manage_snapshot(self._wanted)
         made = self._patience.until_settled(self._cinder.find_snapshot, snapshot_id)
         if made is None or made.failed:
@@ -121,7 +121,7 @@ class SnapshotAdoption:
             )
         return made
 
-    def _find_adopted(self, records: list[model.Snapshot]) -> model.Snapshot | None:
+    def _find_adopted(self, records: list[resources.Snapshot]) -> resources.Snapshot | None:
         """Return the record whose snapshot Cinder has renamed, and accept it if Cinder gave up."""
         taken = self._taken()
         there = [one for one in records if one.rbd_name in taken]
@@ -133,7 +133,7 @@ class SnapshotAdoption:
             self._cinder.set_snapshot_status(there[0].id, 'available')
         return there[0]
 
-    def _settled_records(self) -> list[model.Snapshot]:
+    def _settled_records(self) -> list[resources.Snapshot]:
         """Cinder's snapshots of this operation, once Cinder works on none of them."""
         settled = (
             self._patience.until_settled(self._cinder.find_snapshot, record.id)
@@ -143,12 +143,12 @@ class SnapshotAdoption:
         )
         return [record for record in settled if record is not None]
 
-    def _records(self) -> list[model.Snapshot]:
+    def _records(self) -> list[resources.Snapshot]:
         """Cinder's snapshots of this operation; others cannot pass theirs off as such."""
         return [
             one
             for one in self._cinder.list_snapshots(self._wanted.volume_id)
-            if one.metadata.get(model.OPERATION_KEY) == self._wanted.operation_id
+            if one.metadata.get(resources.OPERATION_KEY) == self._wanted.operation_id
             and one.project_id == self._cinder.project_id
         ]
 
@@ -159,7 +159,7 @@ class SnapshotAdoption:
             return set(facts.snapshot_names)
         return set()
 
-    def _delete(self, records: list[model.Snapshot]) -> None:
+    def _delete(self, records: list[resources.Snapshot]) -> None:
         for record in records:
             self._cinder.delete_snapshot(record.id)
             self._patience.until_gone(self._cinder.find_snapshot, record.id)

@@ -5,9 +5,9 @@ import contextlib
 from collections.abc import Callable
 
 from trove_ceph import exceptions, steps
-from trove_ceph.cinder import checks, client, model, settling
+from trove_ceph.cinder import checks, client, resources, wait
 from trove_ceph.cinder import storage as cinder_storage
-from trove_ceph.storage import model as storage_model
+from trove_ceph.storage import image_types
 
 
 class VolumeAdoption:
@@ -28,11 +28,11 @@ class VolumeAdoption:
         self,
         storage: cinder_storage.Storage,
         cinder: client.Cinder,
-        wanted: model.ImageToAdopt,
+        wanted: resources.ImageToAdopt,
         make: Callable[[], None],
         remove: Callable[[], None],
         owner: client.Cinder | None = None,
-        patience: settling.Patience | None = None,
+        patience: wait.WaitLimits | None = None,
     ):
         self._storage = storage
         self._cinder = cinder
@@ -41,8 +41,8 @@ class VolumeAdoption:
         self._remove_made = remove
         self._owner = owner or cinder
         self._projects = [cinder.project_id, self._owner.project_id]
-        self._patience = patience or settling.Patience()
-        self._managed: model.Volume | None = None
+        self._patience = patience or wait.WaitLimits()
+        self._managed: resources.Volume | None = None
 
     @property
     def volume_id(self) -> str:
@@ -91,7 +91,7 @@ class VolumeAdoption:
             size_gib = checks.check_image(self._storage, self._wanted)
             checks.check_quota(self._cinder, self._projects, self._wanted, size_gib)
 
-    def ensure_managed(self) -> model.Volume:
+    def ensure_managed(self) -> resources.Volume:
         """Have Cinder take the image over, wait until it has, and return the volume.
 
         :raises AdoptionFailedError: Cinder failed at it
@@ -135,7 +135,7 @@ class VolumeAdoption:
         with contextlib.suppress(exceptions.NotFoundError):
             self._remove_made()
 
-    def _manage(self) -> model.Volume:
+    def _manage(self) -> resources.Volume:
         volume_id = self._cinder.manage_volume(self._wanted)
         made = self._patience.until_settled(self._cinder.find_volume, volume_id)
         if made is None or made.failed:
@@ -146,12 +146,12 @@ class VolumeAdoption:
             )
         return made
 
-    def _get_managed(self) -> model.Volume:
+    def _get_managed(self) -> resources.Volume:
         if self._managed is None:
             raise exceptions.NotFoundError(f'{self._wanted.image}: is not Cinder\'s yet')
         return self._managed
 
-    def _settled_records(self) -> list[model.Volume]:
+    def _settled_records(self) -> list[resources.Volume]:
         """Cinder's volumes of this operation, once Cinder works on none of them."""
         settled = (
             self._patience.until_settled(self._cinder.find_volume, record.id)
@@ -161,7 +161,7 @@ class VolumeAdoption:
         )
         return [record for record in settled if record is not None]
 
-    def _records(self) -> list[model.Volume]:
+    def _records(self) -> list[resources.Volume]:
         """Cinder's volumes of this operation; other projects cannot pass theirs off as such."""
         return [
             one
@@ -169,16 +169,16 @@ class VolumeAdoption:
             if one.project_id in self._projects
         ]
 
-    def _finds_image_of(self, record: model.Volume) -> bool:
-        return self._exists(storage_model.ImageRef(self._wanted.image.pool, record.image_name))
+    def _finds_image_of(self, record: resources.Volume) -> bool:
+        return self._exists(image_types.ImageRef(self._wanted.image.pool, record.image_name))
 
-    def _exists(self, image: storage_model.ImageRef) -> bool:
+    def _exists(self, image: image_types.ImageRef) -> bool:
         with contextlib.suppress(exceptions.NotFoundError):
             self._storage.describe(image, with_usage=False)
             return True
         return False
 
-    def _delete(self, records: list[model.Volume]) -> None:
+    def _delete(self, records: list[resources.Volume]) -> None:
         for record in records:
             if record.failed:
                 # Cinder shows so what it calls error_managing, and with a volume that it deletes

@@ -20,7 +20,8 @@ from oslo_log import log as logging
 from trove.common import exception as trove_exceptions
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import backup_lock, host_storage, settings_history
+from trove_ceph.guestagent import backup_lock, settings_history
+from trove_ceph.host import filesystem
 
 LOG = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class Reason:
 
 
 @dataclasses.dataclass(frozen=True)
-class Server:
+class ServerFacts:
     """What MySQL tells: variables by name, InnoDB's files that are not in the data directory.
 
     :param evidence: as that of :class:`Settings`
@@ -108,7 +109,7 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Volume:
+class VolumeFacts:
     """What the machine tells: links below the data directory with their targets, other mounts."""
 
     is_mounted: bool
@@ -120,7 +121,7 @@ class Volume:
 
 def check(
     connect: backup_lock.Connect,
-    storage: host_storage.HostStorage,
+    storage: filesystem.HostStorage,
     mount_point: str,
     seen_at: str = SEEN_AT,
     history: settings_history.SettingsHistory | None = None,
@@ -224,7 +225,7 @@ def _position(variables: collections.abc.Mapping[str, str]) -> str | None:
     return variables.get('gtid_executed', '').replace('\n', '') or None
 
 
-def read_server(connection: pymysql.connections.Connection, seen_at: str) -> Server:
+def read_server(connection: pymysql.connections.Connection, seen_at: str) -> ServerFacts:
     """Ask MySQL; each question has a time limit.
 
     :raises pymysql.MySQLError: it does not answer, or not in time
@@ -240,7 +241,7 @@ def read_server(connection: pymysql.connections.Connection, seen_at: str) -> Ser
         )
         files = [name for (name,) in cursor.fetchall()]
         tables = backup_lock.non_transactional_tables(cursor)
-    return Server(
+    return ServerFacts(
         settings.variables,
         settings.redo_log_enabled,
         settings.is_replica,
@@ -251,8 +252,8 @@ def read_server(connection: pymysql.connections.Connection, seen_at: str) -> Ser
 
 
 def read_volume(
-    storage: host_storage.HostStorage, mount_point: str, datadir: str, seen_at: str
-) -> Volume:
+    storage: filesystem.HostStorage, mount_point: str, datadir: str, seen_at: str
+) -> VolumeFacts:
     """Ask the machine.
 
     :param datadir: as the server names it; empty when nobody knows
@@ -266,7 +267,7 @@ def read_volume(
             (posixpath.join(directory, path), target)
             for path, target in storage.find_links(posixpath.normpath(here), _LINK_DEPTH)
         ]
-    return Volume(
+    return VolumeFacts(
         storage.find_mount(mount_point) is not None,
         storage.mount_options(mount_point),
         storage.free_bytes(mount_point),
@@ -275,7 +276,7 @@ def read_volume(
     )
 
 
-def judge_server(server: Server, seen_at: str) -> list[Reason]:
+def judge_server(server: ServerFacts, seen_at: str) -> list[Reason]:
     """Return what MySQL's settings, files and tables speak against."""
     return [
         *_judge_durability(server),
@@ -286,7 +287,7 @@ def judge_server(server: Server, seen_at: str) -> list[Reason]:
     ]
 
 
-def judge_volume(volume: Volume, seen_at: str) -> list[Reason]:
+def judge_volume(volume: VolumeFacts, seen_at: str) -> list[Reason]:
     """Return what the volume's file system speaks against."""
     reasons = []
     if not volume.is_mounted:
@@ -306,7 +307,7 @@ def judge_volume(volume: Volume, seen_at: str) -> list[Reason]:
     return reasons[:MAX_NAMES]
 
 
-def _judge_durability(server: Server) -> list[Reason]:
+def _judge_durability(server: ServerFacts) -> list[Reason]:
     """Whether recovery finds what was acknowledged, and finds it whole."""
     values, reasons = server.variables, []
     flush = values['innodb_flush_log_at_trx_commit']
@@ -338,7 +339,7 @@ def _judge_position(values: collections.abc.Mapping[str, str]) -> list[Reason]:
     return []
 
 
-def _judge_places(server: Server, seen_at: str) -> list[Reason]:
+def _judge_places(server: ServerFacts, seen_at: str) -> list[Reason]:
     """Whether one snapshot has all the files."""
     datadir = server.variables['datadir']
     places = [(what, server.variables.get(name, '')) for name, what in _PATHS.items()]
@@ -365,7 +366,7 @@ def _judge_tables(tables: collections.abc.Sequence[tuple[str, str]]) -> list[Rea
     ]
 
 
-def _judge_state(server: Server) -> list[Reason]:
+def _judge_state(server: ServerFacts) -> list[Reason]:
     """Whether somebody stopped writes for a reason that a restored instance would share."""
     if server.variables['super_read_only'] != 'ON' or server.is_replica:
         return []
@@ -400,7 +401,7 @@ def _is_inside(path: str, directory: str) -> bool:
     return path == directory or path.startswith(f'{directory}/')
 
 
-def _answer(reasons: list[Reason], server: Server | None) -> dict[str, typing.Any]:
+def _answer(reasons: list[Reason], server: ServerFacts | None) -> dict[str, typing.Any]:
     tables = server.tables if server else []
     variables = server.variables if server else {}
     return {

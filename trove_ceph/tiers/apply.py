@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 
 from trove_ceph import exceptions, steps
-from trove_ceph.tiers import model, planning, resources, systems
+from trove_ceph.tiers import planning, resources, systems, tier_types
 from trove_ceph.tiers.changes import Change, Plan, Risk
 
 
@@ -22,7 +22,7 @@ class Application:
 
     def __init__(
         self,
-        content: model.TiersFile,
+        content: tier_types.TiersFile,
         systems: systems.Systems,
         observed: resources.Observed,
         note: Callable[[Change], None],
@@ -56,7 +56,7 @@ def make_steps(plan: Plan, application: Application) -> list[steps.Step]:
 
 
 def run(
-    content: model.TiersFile,
+    content: tier_types.TiersFile,
     targets: systems.Systems,
     accepted: frozenset[Risk],
     note: Callable[[Change], None],

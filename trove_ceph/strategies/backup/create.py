@@ -26,6 +26,7 @@ from trove_ceph.cinder import checks, snapshots
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.db import backups
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.enums import QuiesceLevel, VerifyWhen
 from trove_ceph.storage import image_types, names
 from trove_ceph.strategies.backup import (
     backup_types,
@@ -35,7 +36,6 @@ from trove_ceph.strategies.backup import (
     tenant_errors,
 )
 from trove_ceph.strategies.backup import quiesce as backup_quiesce
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel, VerifyWhen
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)

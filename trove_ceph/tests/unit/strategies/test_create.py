@@ -333,7 +333,7 @@ class TakingTest(base.BaseTestCase):
     def test_cinder_that_is_slow_holds_nobody(self):
         """Defect 1: the file system stays frozen while Cinder is polled."""
         self.set_policy(level=QuiesceLevel.FREEZE)
-        self.world.cinder.lag = 5
+        self.world.cinder.lag = 8
         record = self.take()
         self.assertEqual(0, record.quiesced_sec)
         self.assertGreater(record.take_sec, 1)

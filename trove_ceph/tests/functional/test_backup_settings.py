@@ -50,12 +50,16 @@ class SettingsTest(test_quiesce.VolumeTestCase):
             backup_settings.observe(self._connect, history)
             return history._evidence
 
+        # Prepared statements and variables are of one connection.
+        connection = self._connect(30)
+        self.addCleanup(connection.close)
+        change = connection.cursor().execute
         before = look()
         self.assertIsNotNone(before)
-        server.query('CREATE TABLE shop.more (id INT PRIMARY KEY)')
-        server.query('INSERT INTO shop.more VALUES (1)')
-        server.query('FLUSH STATUS')
-        server.query('TRUNCATE TABLE performance_schema.global_status')
+        change('CREATE TABLE shop.more (id INT PRIMARY KEY)')
+        change('INSERT INTO shop.more VALUES (1)')
+        change('FLUSH STATUS')
+        change('TRUNCATE TABLE performance_schema.global_status')
         self.assertEqual(before, look())
 
         alter = 'ALTER INSTANCE %s INNODB REDO_LOG'
@@ -79,8 +83,8 @@ class SettingsTest(test_quiesce.VolumeTestCase):
             ],
             ['RESET BINARY LOGS AND GTIDS'],
         ):
-            for change in changes:
-                server.query(change)
+            for statement in changes:
+                change(statement)
             after = look()
             self.assertNotEqual(before, after, changes)
             self.assertEqual(after, look(), changes)

@@ -18,8 +18,6 @@ from trove_ceph.storage import image_types, names
 from trove_ceph_tempest_plugin import images
 
 CONF = config.CONF
-# The steps in which Cinder takes over.
-_MANAGE = ('make the snapshot known to Cinder', 'make the image a volume')
 GIB = 1024**3
 WRITTEN_BYTES = 8 * 1024**2
 POLL_SEC = 0.5
@@ -212,9 +210,7 @@ class TestAdoption(test.BaseTestCase):
             for step in self._snapshot_adoption(operation_id).steps()[:number]:
                 step.do()
         self.assertEqual(1, len(self.cinder.list_snapshots(self.source)))
-        for step in reversed(adoption.steps()):
-            if step.undo:
-                step.undo()
+        adoption.remove()
         self.assertEqual([], self.cinder.list_snapshots(self.source))
         self.assertEqual((), self.storage.describe(self.image).snapshots)
 
@@ -227,10 +223,9 @@ class TestAdoption(test.BaseTestCase):
             self._volume_adoption(str(uuid.uuid4()), self.volume_type, nothing, nothing),
         ]
         for adoption in adoptions:
-            manage = next(one for one in adoption.steps() if one.name in _MANAGE)
-            error = self.assertRaises(exceptions.AdoptionFailedError, manage.do)
+            error = self.assertRaises(exceptions.AdoptionFailedError, adoption.ensure_managed)
             self.assertIn('ended in error', str(error))
-            manage.undo()
+            adoption.remove_managed()
 
     # What the tests are made of.
 

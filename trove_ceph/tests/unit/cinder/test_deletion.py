@@ -90,9 +90,9 @@ class DeletionTest(base.BaseTestCase):
 
     def test_what_is_left_is_an_error(self):
         """Somebody makes a snapshot just when the volume is deleted."""
-        check, delete = deleting(self.world).steps()
-        check.do()
+        volume = deleting(self.world)
+        volume.check_unneeded()
         self.world.storage.create_snapshot(self.world.image.snapshot('by-hand'))
-        error = self.assertRaises(exceptions.BusyError, delete.do)
+        error = self.assertRaises(exceptions.BusyError, volume.ensure_deleted)
         self.assertIn('Cinder deleted it and left', str(error))
         self.assertIn('in the trash', str(error))

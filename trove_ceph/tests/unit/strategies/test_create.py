@@ -386,6 +386,15 @@ class TakingTest(base.BaseTestCase):
         self.assertIn('is not fit for it', record.error)
         self.assertNotIn(worlds.OTHER, record.error)
 
+    def test_volume_of_a_clustered_cinder_volume(self):
+        """Its host is one of the cluster's services, which may be down since."""
+        self.world.cinder.form_cluster('blocks', 'two')
+        self.assertEqual('lab@nvme#nvme', self.world.volume['host'])
+        record = self.take()
+        self.assertEqual(RecordState.TAKEN, record.state)
+        (snapshot,) = self.world.cinder.snapshots
+        self.assertEqual([f'snapshot-{snapshot}'], self.world.snapshots())
+
     def test_volume_that_is_gone(self):
         del self.world.cinder.volumes[self.world.volume['id']]
         self.assert_fails(exceptions.InvalidBackupError, 'has no volume')

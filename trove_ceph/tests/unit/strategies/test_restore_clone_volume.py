@@ -106,6 +106,12 @@ class RestoringTest(base.BaseTestCase):
         self.assertEqual(self.world.records.get(self.world.backup).place, facts.parent)
         self.assertEqual('yes', volume['metadata'][cinder_resources.DEPENDENT_KEY])
 
+    def test_to_another_tier_of_a_clustered_cinder_volume(self):
+        self.world.cinder.form_cluster('blocks', 'one', 'two')
+        volume = restore(self.world, volume_type='slow')
+        self.assertEqual(('one@slow#slow', 'blocks@slow#slow'), (volume['host'], volume['cluster']))
+        self.assertEqual('available', volume['status'])
+
     def test_instance_that_was_deleted_meanwhile(self):
         asked = wanted(self.world)
         plan = planning.plan(self.world.deps(), asked, prefer_copy=True)

@@ -139,7 +139,7 @@ class Manager(manager.Manager):
                     trove_adapter_instance_deletion.delete_but_volume, context, instance_id
                 ),
             )
-            steps.run(f'deletion of instance {instance_id}', deletion.steps(), None)
+            steps.run(f'deletion of instance {instance_id}', deletion.steps())
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def carry_on_with_backups(self, context):

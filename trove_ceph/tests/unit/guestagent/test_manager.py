@@ -293,8 +293,8 @@ class ManagerTestCase(base.BaseTestCase):
             fixtures.MonkeyPatch('trove_ceph.guestagent.backup_settings.check', events.check)
         )
         self.manager.check_backup_settings(None)
-        self.manager.quiesce_for_backup(None, 'a', 'freeze', 20)
-        self.manager.release_after_backup(None, 'a')
+        self.manager.quiesce_for_backup(None, 'a', 'a-token', 'freeze', 20)
+        self.manager.release_after_backup(None, 'a', 'a-token')
         self.manager.unmount_volume(None)
         self.assertEqual(
             [
@@ -308,7 +308,7 @@ class ManagerTestCase(base.BaseTestCase):
 
     def test_release_of_what_holds_nothing_lets_no_trim_go_on(self):
         trimmer = self._trimmer()
-        self.manager.release_after_backup(None, 'another')
+        self.manager.release_after_backup(None, 'another', 'a-token')
         trimmer.go_on.assert_not_called()
 
     def test_backup_settings_are_those_of_the_volume_and_a_connection_of_its_own(self):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is asked of our guest manager besides what Trove asks; in the taskmanager."""
 
+import dataclasses
 from typing import Any
 
 from trove.common import exception as trove_exceptions
 from trove.guestagent import api
 
 from trove_ceph import exceptions
+from trove_ceph.mysql import tuning
 
 
 class GuestAPI(api.API):
@@ -30,11 +32,33 @@ class GuestAPI(api.API):
         """Let the server go, and tell under ``held`` whether it was held until now."""
         return self._ask('release_after_backup', backup_id=backup_id)
 
-    def _ask(self, method: str, **arguments: Any) -> dict[str, Any]:
+    def trim_volume(self, max_age_sec: int) -> None:
+        """Have the data volume trimmed unless that was done lately; does not wait for it.
+
+        An agent that does not know this request ignores it.
+
+        :param max_age_sec: what counts as lately
+        """
         try:
-            return self._call(
-                method, self.agent_high_timeout, version=self.API_BASE_VERSION, **arguments
-            )
+            self._cast('trim_volume', version=self.API_BASE_VERSION, max_age_sec=max_age_sec)
+        except trove_exceptions.GuestError as error:
+            raise exceptions.GuestUnavailableError(
+                f'guest agent of instance {self.id}: trim_volume: {error}'
+            ) from error
+
+    def apply_tier(self, tier: tuning.Tier | None) -> bool:
+        """Give the guest the I/O rate of its tier; return whether it is another one than before.
+
+        :param tier: None for a tier that promises none
+        """
+        rate = None if tier is None else dataclasses.asdict(tier)
+        # A guest that is not there must not hold up those that are.
+        return bool(self._ask('apply_tier', timeout_sec=self.agent_low_timeout, tier=rate))
+
+    def _ask(self, method: str, timeout_sec: int | None = None, **arguments: Any) -> Any:
+        timeout_sec = timeout_sec or self.agent_high_timeout
+        try:
+            return self._call(method, timeout_sec, version=self.API_BASE_VERSION, **arguments)
         except (trove_exceptions.GuestError, trove_exceptions.GuestTimeout) as error:
             raise exceptions.GuestUnavailableError(
                 f'guest agent of instance {self.id}: {method}: {error}'

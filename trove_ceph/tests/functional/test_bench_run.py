@@ -11,13 +11,14 @@ from pathlib import Path
 
 import psutil
 import yaml
+from oslo_utils import units
 
 from trove_ceph.tests.functional import base, mysqld
 from trove_ceph_bench import results
 
 COMMAND = Path(sys.executable).parent / 'trove-ceph-bench'
 MARK = 'TROVE_CEPH_BENCH_TEST'
-MIB = 1024 * 1024
+MIB = units.Mi
 
 
 class BenchRunTestCase(base.FunctionalTestCase):

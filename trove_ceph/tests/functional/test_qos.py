@@ -13,6 +13,7 @@ import subprocess
 import time
 
 import rbd
+from oslo_utils import units
 from testtools.content import json_content
 
 from trove_ceph.storage import image_types
@@ -83,12 +84,10 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         self.cloud = fake_cloud.FakeCinder()
         self.volume = self.cloud.add_volume(self.pool, 10, backend=self.pool, id=self.prefix)
         self.image = image_types.ImageRef(self.pool, f'volume-{self.prefix}')
-        self.storage.create_image(
-            self.image, SIZE_MIB * image_types.MIB, image_types.ImageOptions()
-        )
+        self.storage.create_image(self.image, SIZE_MIB * units.Mi, image_types.ImageOptions())
         self.addCleanup(self.storage.remove, self.image)
         with self.storage.open_writer(self.image) as writer:
-            writer.write(0, self.data(SIZE_MIB * image_types.MIB)).result()
+            writer.write(0, self.data(SIZE_MIB * units.Mi)).result()
 
     def test_limits_of_somebody_else_are_read_as_librbd_does(self):
         theirs = {'iops_limit': '4K', 'iops_burst': '10'}
@@ -120,7 +119,7 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def _keeper(self, **promise):
         return reconciler.Reconciler(
-            lambda: tiers(**promise), cinder.Cinder(self.cloud), self.storage
+            lambda: tiers(**promise), cinder.Cinder(self.cloud.client()), self.storage
         )
 
     def _fio(self, *options):

@@ -11,6 +11,7 @@ import threading
 import time
 
 import pymysql
+from oslo_utils import units
 from pymysql.constants import ER
 
 from trove_ceph import exceptions
@@ -91,7 +92,7 @@ class VolumeTestCase(base.FunctionalTestCase):
         self.storage = filesystem.HostStorage()
         self.image = self.directory / 'volume.img'
         with open(self.image, 'wb') as image:
-            image.truncate(VOLUME_MIB * data_volume.MIB)
+            image.truncate(VOLUME_MIB * units.Mi)
         self.mount_point = str(self.directory / 'volume')
         self.volume = self._attach(self.image, self.mount_point)
 

@@ -5,13 +5,14 @@ import concurrent.futures
 import threading
 
 import fixtures
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph.storage import copying, image_types, throttle, transfer, verify
 from trove_ceph.storage.fake import backend, cluster
 from trove_ceph.tests import interruption
 
-MIB = image_types.MIB
+MIB = units.Mi
 
 
 class CopyTestCase(base.BaseTestCase):

@@ -126,6 +126,10 @@ class NotInspectableError(StorageError):
     """No server here can open the backup; an operator must configure one that can."""
 
 
+class InspectionFaultError(StorageError):
+    """A host, a disk or Ceph failed an inspection: it says nothing of the backup; run it again."""
+
+
 class CephUnreachableError(StorageError):
     """Ceph did not answer in time, or cut us off; the same request may be made again later."""
 

@@ -36,12 +36,26 @@ class World:
         self.storage.create_snapshot(image.snapshot('s'))
         self.work = job.Inspect(image.snapshot('s'), CHECK_ID, '9.7.4')
         self.hosts = {}
-        #: What a method of the server raises, by its name; of a list, one after the other.
+        #: What a method of the sandbox or the server raises, by its name, or what is called there;
+        #: of a list, one after the other.
         self.raises = {}
         self.checked = []
         #: Bytes that were read, by table.
         self.read_in_part = {}
         self.tables = TABLES
+        self.prepared = []
+        #: How often everything that waits for the disk was made to fail.
+        self.aborted = 0
+
+    def do(self, name):
+        """Raise what is to happen here, or call it."""
+        found = self.raises.get(name)
+        if isinstance(found, list):
+            found = found.pop(0) if found else None
+        if isinstance(found, BaseException):
+            raise found
+        if found:
+            found()
 
     def inspector(self, host='one'):
         return inspection.Inspector(self.storage, lambda: self.sandbox(host), SETTINGS)
@@ -69,17 +83,23 @@ class FakeSandbox:
             self._held.pop().close()
 
     def open(self, clone):
-        if error := self._world.raises.get('open'):
-            raise error
         self._writer = self._world.storage.open_writer(clone)
         self._held.append(self._writer)
+        self._world.do('open')
 
     def serve(self, version):
-        if error := self._world.raises.get('serve'):
-            raise error
+        self._world.do('serve')
         return FakeServer(self._world)
 
+    def prove_healthy(self):
+        self._world.do('prove_healthy')
+
+    def abort(self):
+        self._world.aborted += 1
+        self._world.do('abort')
+
     def close(self):
+        self._world.do('close')
         if self._writer is not None:
             self._held.remove(self._writer)
             self._writer.close()
@@ -94,11 +114,13 @@ class FakeServer:
         self._world = world
 
     def _do(self, name):
-        error = self._world.raises.get(name)
-        if isinstance(error, list):
-            error = error.pop(0) if error else None
-        if error:
-            raise error
+        self._world.do(name)
+
+    def check_undisturbed(self):
+        self._do('check_undisturbed')
+
+    def prepared_transactions(self):
+        return self._world.prepared, len(self._world.prepared)
 
     def start(self, timeout_sec):
         self._do('start')
@@ -134,6 +156,10 @@ class FakeServer:
 
 def corrupt(reason):
     return verification.Finding(verification.CORRUPT, reason)
+
+
+def fault(reason='the storage daemon is gone'):
+    return exceptions.InspectionFaultError(reason)
 
 
 def refused():

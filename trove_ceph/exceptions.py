@@ -66,6 +66,10 @@ class ServiceUnavailableError(TroveCephError):
     """An OpenStack service refused a request or did not answer; a later retry may succeed."""
 
 
+class NotThisCopyError(ServiceUnavailableError):
+    """This copy of the storage service must not do the work; ask again, another one may answer."""
+
+
 class GuestUnavailableError(ServiceUnavailableError):
     """The guest agent of an instance refused a request, failed at it, or did not answer."""
 

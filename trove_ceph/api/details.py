@@ -92,7 +92,8 @@ class DetailsController(boundary.Controller):
         """Have a backup be copied to the vault, soon."""
         context = self.context_of(req)
         row = _find(context, 'backup_detail:copy', id)
-        self._check(id, {state for state in model.State if state.is_complete}, 'copied')
+        # Of one that is suspected or damaged, a copy is made once it is found sound.
+        self._check(id, {state for state in model.State if state.can_be_restored}, 'copied')
         with boundary.translated():
             self._records.wishes.want_copy(id)
         nudging.about_wishes(context)
@@ -102,7 +103,7 @@ class DetailsController(boundary.Controller):
         """Have a backup be verified, soon, whether it was before or not."""
         context = self.context_of(req)
         row = _find(context, 'backup_detail:verify', id)
-        able = {state for state in model.State if state.is_complete} | {model.State.DAMAGED}
+        able = {state for state in model.State if state.can_be_verified}
         self._check(id, able, 'verified')
         with boundary.translated():
             self._records.wishes.want_verification(id)

@@ -109,13 +109,14 @@ class Guard:
         self,
         what: str,
         function: Callable[[], Answer],
-        end: Callable[[], None] = lambda: None,
+        end: Callable[[], None] | None = None,
         limit_sec: float | None = None,
     ) -> Answer:
         """Return what a function returns that may wait for ever.
 
         It runs in a thread of its own. When it must not go on, ``end`` is called, which should make
-        it fail; if it does not, it is left alone and whatever it does later must be harmless.
+        it fail. If it does not, or nothing can, it is left behind: whatever it does later must be
+        harmless.
 
         :param what: it does, for the error
         :param limit_sec: for a call that has to be made although the inspection is over, such as
@@ -139,8 +140,9 @@ class Guard:
         threading.Thread(target=run, name=f'inspection: {what}', daemon=True).start()
         while not done.wait(_POLL_SEC):
             if reason := self._find_reason_to_leave(what, deadline):
-                end()
-                if not done.wait(END_SEC):
+                if end is not None:
+                    end()
+                if end is None or not done.wait(END_SEC):
                     LOG.error('%s: does not end, and is left behind', what)
                 raise reason
         return outcome[0]()

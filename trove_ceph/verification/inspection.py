@@ -68,10 +68,12 @@ class Inspector:
         storage: backend.Backend,
         make_sandbox: Callable[[], Sandbox],
         settings: model.Settings,
+        clock: Callable[[], float] = time.monotonic,
     ):
         self._storage = storage
         self._make_sandbox = make_sandbox
         self._settings = settings
+        self._clock = clock
 
     def clear_killed(self) -> None:
         """Give back what inspections on this host held when their process was killed."""
@@ -99,7 +101,7 @@ class Inspector:
         :raises InspectionFaultError: the host, a disk or Ceph failed; the backup may be sound
         """
         time_limit_sec = work.time_limit_sec or self._settings.time_limit_sec
-        watch = guard.Guard(time_limit_sec, cancel, is_allowed)
+        watch = guard.Guard(time_limit_sec, cancel, is_allowed, self._clock)
         context = Context(
             self._storage, self._make_sandbox(), work, self._settings, options, watch, note
         )
@@ -149,7 +151,7 @@ class Context:
     # The clone.
 
     def clear_killed(self) -> None:
-        self._sandbox.clear_killed()
+        self._guard.call('clearing', self._sandbox.clear_killed)
 
     def clone(self) -> None:
         self.remove_clone()

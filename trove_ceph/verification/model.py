@@ -15,6 +15,8 @@ CORRUPT = 'corrupt'
 INCOMPLETE = 'incomplete'
 #: The time was up before all was checked; nothing wrong was found until then.
 UNFINISHED = 'unfinished'
+#: What says that a backup does not restore, or not as a whole.
+AGAINST = (CORRUPT, INCOMPLETE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Inspection:
     @property
     def is_against(self) -> bool:
         """Whether it says that the backup does not restore, or not as a whole."""
-        return self.verdict in (CORRUPT, INCOMPLETE)
+        return self.verdict in AGAINST
 
     def __str__(self) -> str:
         checked = f'{self.tables_checked} of {self.tables} tables checked'

@@ -98,7 +98,7 @@ class Service:
             options.copy_in_flight_mib * model.MIB,
             options.copy_mib_per_sec * model.MIB or None,
         )
-        tools = works.Tools(storage, ours, limits, inspector)
+        tools = works.Tools(storage, ours, limits, inspector, self.name)
         kept = records.Records(entries, ours.images)
         self._keeper = keeping.Keeper(tools, kept, self._leases, threads, urgent)
         self._jobs = jobs.Jobs(

@@ -90,7 +90,7 @@ def fulfill_one(tools: Tools, backup_id: str, since: datetime.timedelta) -> None
 def _copy(tools: Tools, record: model.Backup) -> None:
     if record.copy_wanted_at is not None and record.state.is_complete:
         copying.copy(tools, record.backup_id)
-    elif record.copy is not None and record.copied_at is None:
+    elif record.copy_wanted_at is None and record.copy is not None and record.copied_at is None:
         LOG.info('Backup %s: its copy is not wanted any more', record.backup_id)
         vault.remove(tools, record.backup_id, record.copy)
         tools.records.copies.forget_copy(record.backup_id)

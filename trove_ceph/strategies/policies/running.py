@@ -234,6 +234,8 @@ def _candidate(
         # Whatever takes longer than the interval would never be done otherwise.
         is_under_way=seen.is_running or _is_worked_on(tools, record),
         is_good=seen.is_completed and (state is None or state.is_complete),
+        is_suspected=state is db_model.State.SUSPECTED,
+        is_damaged=state is db_model.State.DAMAGED,
         is_copied=record is not None and record.copied_at is not None,
         is_verified=state is db_model.State.VERIFIED,
     )

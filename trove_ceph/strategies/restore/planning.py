@@ -31,7 +31,7 @@ def plan(tools: Tools, wanted: Wanted, prefer_copy: bool = False) -> Plan:
 
 
 def _check_state(record: db_model.Backup) -> None:
-    if not record.state.is_complete:
+    if not record.state.can_be_restored:
         reason = record.verify_error or record.error
         raise exceptions.InvalidBackupError(
             f'backup {record.backup_id}: is {record.state}' + (f': {reason}' if reason else '')

@@ -79,7 +79,7 @@ class Service:
         self.ledger = entries
         self.leases = leases.Leases(entries, name, DURATION_SEC, lambda: world.now, world.sleep)
         self.records = records.Records(entries, POOLS.images, lambda: world.now)
-        tools = works.Tools(storage, POOLS, works.Limits(8 * MIB), inspector)
+        tools = works.Tools(storage, POOLS, works.Limits(8 * MIB), inspector, name)
         times = (
             lambda: world.now,
             world.sleep,

@@ -46,9 +46,12 @@ class World:
         self.prepared = []
         #: How often everything that waits for the disk was made to fail.
         self.aborted = 0
+        #: Called before anything that is asked of the cluster, the host or the server.
+        self.before = lambda name: None
 
     def do(self, name):
         """Raise what is to happen here, or call it."""
+        self.before(name)
         found = self.raises.get(name)
         if isinstance(found, list):
             found = found.pop(0) if found else None
@@ -79,6 +82,7 @@ class FakeSandbox:
         self._writer = None
 
     def clear_killed(self):
+        self._world.do('clear_killed')
         while self._held:
             self._held.pop().close()
 
@@ -120,6 +124,7 @@ class FakeServer:
         self._do('check_undisturbed')
 
     def prepared_transactions(self):
+        self._do('prepared_transactions')
         return self._world.prepared, len(self._world.prepared)
 
     def start(self, timeout_sec):
@@ -129,6 +134,7 @@ class FakeServer:
         self._do('kill')
 
     def version(self):
+        self._do('version')
         return '9.7.4'
 
     def gtid_executed(self):
@@ -143,6 +149,7 @@ class FakeServer:
         )
 
     def tables(self):
+        self._do('tables')
         return self._world.tables
 
     def check(self, table):

@@ -210,10 +210,12 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def trash(self, image: model.ImageRef) -> model.TrashedImage:
+    def trash(self, image: model.ImageRef, image_id: str | None = None) -> model.TrashedImage:
         """Move an image out of the way of its name; its clones go on reading from it.
 
+        :param image_id: which it must be: another image that was made by this name stays
         :raises BusyError: a client has it open
+        :raises NotFoundError: there is no image of this name, or it is another one
         """
 
     @abc.abstractmethod

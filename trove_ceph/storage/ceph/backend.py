@@ -129,21 +129,32 @@ class CephBackend(backend.Backend):
         except exceptions.BusyError as error:
             raise self._why_busy(image, error) from error
 
-    def trash(self, image: model.ImageRef) -> model.TrashedImage:
+    def trash(self, image: model.ImageRef, image_id: str | None = None) -> model.TrashedImage:
         try:
             with self._pool(image.pool, f'moving {image} to the trash') as context:
                 # librbd would move even this.
                 remains.clear(context, image.name)
-                image_id = remains.find_id(context, image.name)
+                found_id = remains.find_id(context, image.name)
+                if image_id is not None and found_id not in (None, image_id):
+                    raise _another(image, image_id)
+                before = {one['id'] for one in self._rbd.trash_list(context)}
                 self._rbd.trash_move(context, image.name)
-                if image_id is None:
-                    # It has completed what was cut off at its end.
-                    entries = self._rbd.trash_list(context)
-                    moved = [one for one in entries if one['name'] == image.name]
-                    image_id = max(moved, key=lambda one: one['deletion_time'])['id']
+                moved = self._find_moved(context, image, before)
+                if image_id is not None and moved != image_id:
+                    # librbd goes by the name. Others than this service may just have made another
+                    # image, which is put back.
+                    self._rbd.trash_restore(context, moved, image.name)
+                    raise _another(image, image_id)
         except exceptions.BusyError as error:
             raise self._why_busy(image, error) from error
-        return self._describe_trashed(image.pool, image_id)
+        return self._describe_trashed(image.pool, moved)
+
+    def _find_moved(self, context: rados.Ioctx, image: model.ImageRef, before: set[str]) -> str:
+        """Return the id of the image that was moved to the trash last."""
+        entries = [one for one in self._rbd.trash_list(context) if one['name'] == image.name]
+        # A move that was cut off at its end, and is completed now, may have been listed before.
+        moved = [one for one in entries if one['id'] not in before] or entries
+        return max(moved, key=lambda one: one['deletion_time'])['id']
 
     def list_trash(self, pool: str) -> list[model.TrashedImage]:
         with self._pool(pool, f'listing the trash of pool {pool}') as context:
@@ -276,6 +287,10 @@ class CephBackend(backend.Backend):
         # Only where it matters: it is one more request, and not every key may ask.
         obstacles = facts.obstacles(self.blocklisted() if facts.clients else ())
         return exceptions.BusyError(f'{error}: it has {obstacles}' if obstacles else str(error))
+
+
+def _another(image: model.ImageRef, image_id: str) -> exceptions.NotFoundError:
+    return exceptions.NotFoundError(f'{image}: is another image now, not that with id {image_id}')
 
 
 def _options(options: model.ImageOptions) -> dict[str, object]:

@@ -2,10 +2,12 @@
 """The service as a whole: made from its configuration, started and stopped."""
 
 import concurrent.futures
+import functools
 import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 import oslo_messaging as messaging
 from oslo_config import cfg
@@ -13,7 +15,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.storage import api, backend, ledger, model, wire
-from trove_ceph.storage.service import endpoint, jobs, keeping, leases, pools, records, works
+from trove_ceph.storage.service import endpoint, jobs, keeping, leases, pools, records, watching, works
 from trove_ceph.tiers import tiers_file
 from trove_ceph.verification import inspection
 
@@ -106,10 +108,18 @@ class Service:
         )
         self.endpoint = endpoint.Endpoint(storage, ours, self._leases, self._jobs)
         self._ending = threading.Event()
+        #: Called with the reason once locks cannot be renewed here any more, as a thread of this
+        #: copy has died: it does nothing from then on, and should be started anew.
+        self.on_failure: Callable[[str], None] = lambda reason: None
         self._made_at = time.monotonic()
         # Of each pool its own, so that one that does not answer holds up no other.
         self._keeping = [
-            threading.Thread(target=keep, name=f'{name}-{pool}', args=[pool], daemon=True)
+            watching.WatchedThread(
+                f'{name}-{pool}',
+                functools.partial(keep, pool),
+                self._ending.is_set,
+                self._fail,
+            )
             for pool in ours.images
             for name, keep in (('leases', self._keep_leases), ('jobs', self._keep_jobs))
         ]
@@ -130,6 +140,11 @@ class Service:
         for executor in self._executors:
             executor.shutdown(wait=False)
         return ended
+
+    def _fail(self, reason: str) -> None:
+        LOG.critical('%s: all work here is broken off, since %s', self.name, reason)
+        self._leases.fail(reason)
+        self.on_failure(reason)
 
     def _keep_leases(self, pool: str) -> None:
         # All pools at the same instants: of one that died, all locks end together, and whoever sees

@@ -76,12 +76,14 @@ def delete_volume(tools: Tools, volume_id: str) -> bool:
 def trash(tools: Tools, image: storage_model.ImageRef, image_id: str) -> None:
     """Move an image to the trash, from where it is purged in time.
 
+    An image that was made by the same name since it was looked at stays.
+
     :raises BusyError: a client has it open
     """
     # Written down before: its id stays the same.
     tools.records.note_trashed(image.pool, image_id, image.name)
     with contextlib.suppress(exceptions.NotFoundError):
-        tools.storage.trash(image)
+        tools.storage.trash(image, image_id)
 
 
 def _find_need(tools: Tools, kept: model.KeptVolume) -> str | None:

@@ -47,7 +47,9 @@ def run(command: Sequence[str], timeout_sec: float) -> str | None:
     except subprocess.TimeoutExpired:
         process.kill()
         return f'{" ".join(command)} does not end'
-    return told.decode(errors='replace').strip() or None if process.returncode else None
+    if process.returncode == 0:
+        return None
+    return told.decode(errors='replace').strip() or f'{" ".join(command)} failed'
 
 
 class DeviceHealth:

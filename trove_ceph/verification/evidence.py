@@ -37,14 +37,14 @@ _FAULT_OF_THE_HOST = re.compile(
 #: Of the server or its settings: neither the data nor the host.
 _NOT_FOR_THIS_SERVER = re.compile(
     r'Invalid MySQL server (upgrade|downgrade)|(?i:unknown) (variable|option)|'
-    r'Different lower_case_table_names|[Kk]eyring|[Tt]able upgrade required'
+    r'Different lower_case_table_names|[Kk]eyring|[Tt]able upgrade required|'
+    # "... and it appears corrupted", which it is not for the server that wrote it.
+    r'(?i:upgrade (after a crash )?is not supported)|'
+    r'(?i:(unknown|unsupported) redo log format)|Redo log format v\d+ not supported'
 )
 _CORRUPT = re.compile(
     r'(?i:corrupt|checksum|marked as crashed|incorrect key file|contains bad data'
-    r'|is not a redo log file|invalid (redo|log) |header page .* (invalid|damaged)'
-    r'|malformed (log|page)|wrong (page|space|tablespace) id|log sequence number .* is in the '
-    r'future|in the future!|does not match the (data )?dictionary|unsupported redo log format'
-    r'|unknown redo log format)'
+    r'|log sequence number .* is in the future|does not match the (data )?dictionary)'
 )
 _MISSING = re.compile(
     r'(?:OS errno:?|[Oo]perating system error number|[Ee]rror number|errno:) ?2\b'

@@ -93,6 +93,41 @@ class VerifyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCa
         self.assertEqual(([], []), (world.held_locks(), world.servers.held()))
 
 
+class DamagedInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
+    """A backup that is found damaged, by one copy of the service and then by another one."""
+
+    def make_world(self):
+        world = World()
+        world.served = Copies(
+            [world.service(name, inspector=world._inspector) for name in ('one', 'two')]
+        )
+        world.backup = test_copying.take(world)
+        world.servers.raises = {'start': servers.corrupt('redo')}
+        world.records.wishes.want_verification(world.backup)
+        return world
+
+    def make_operation(self, world, strike=None):
+        test_copying.claim(world, world.backup)
+        return verifying.Verifying(world.tools(strike), world.backup).steps(), None
+
+    def check_done(self, world):
+        record = world.records.get(world.backup)
+        self.assertEqual((State.DAMAGED, None), (record.state, record.verify_wanted_at))
+        found = [record.verification['first'], record.verification]
+        self.assertEqual(2, len({one['clone_id'] for one in found}))
+        self.assert_nothing_left(world)
+
+    def check_undone(self, world):
+        record = world.records.get(world.backup)
+        self.assertIn(record.state, (State.TAKEN, State.SUSPECTED))
+        self.assertIsNotNone(record.verify_wanted_at)
+        self.assert_nothing_left(world)
+
+    def assert_nothing_left(self, world):
+        self.assertEqual({world.volume_image.name}, world.images())
+        self.assertEqual(([], []), (world.held_locks(), world.servers.held()))
+
+
 class VerifyingTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()

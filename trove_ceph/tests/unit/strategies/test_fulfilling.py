@@ -6,6 +6,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.db.model import State
+from trove_ceph.storage import model as storage_model
 from trove_ceph.strategies.backup import copying, deleting, fulfilling, jobs, model
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import test_copying, test_verifying
@@ -156,6 +157,25 @@ class FulfillingTest(base.BaseTestCase):
         self.world.records.wishes.want_verification(backup)
         self.fulfill()
         self.assertEqual(State.VERIFIED, self.get(backup).state)
+
+    def test_what_was_copied_of_a_suspected_one_stays(self):
+        """It goes on there, once the suspicion is gone."""
+        backup = self.take(copy=True, verify=model.Verify.ALWAYS)
+        place = self.get(backup).place
+        begun = storage_model.ImageRef('vault', 'begun').snapshot(place.name)
+        self.world.storage.create_image(begun.of, 4 * 1024**2, storage_model.ImageOptions())
+        self.world.records.copies.begin_copying(backup, begun)
+        for note in (
+            self.world.records.copies.note_suspected,
+            self.world.records.copies.note_damaged,
+        ):
+            note(backup, {'verdict': 'corrupt'}, 1.0, 'a page')
+            self.world.records.wishes.want_verification(backup)
+            self.world.servers.raises = {'start': servers.fault()}
+            self.fulfill()
+            self.assertIn('begun', self.world.images('vault'))
+            self.assertEqual(begun, self.get(backup).copy)
+            self.assertIsNotNone(self.get(backup).copy_wanted_at)
 
     def test_killed_after_each_request(self):
         for number in range(100):

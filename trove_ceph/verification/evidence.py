@@ -33,6 +33,7 @@ _FAULT_OF_THE_HOST = re.compile(
     # own beside them, in which 71 is the same.
     r'|(?:[Oo]perating system error number|OS errno:?|errno:|[Ee]rror number) ?(?!(?:0|2)\b)\d+'
     r'|OS error:? ?(?!(?:0|2|71)\b)\d+'
+    r'|\b(?:EIO|ENOSPC|EDQUOT|ENOMEM|EROFS|ENOTCONN|ECONNABORTED|ESHUTDOWN|EMFILE|ENFILE)\b'
 )
 #: Of the server or its settings: neither the data nor the host.
 _NOT_FOR_THIS_SERVER = re.compile(

@@ -18,7 +18,7 @@ import pymysql
 
 from trove_ceph import exceptions, sql
 from trove_ceph.sandbox import mysqld
-from trove_ceph.verification import data_directory, error_log, evidence, model
+from trove_ceph.verification import data_directory, error_log, evidence
 
 _MIB = 1024**2
 _LOG_BYTES = 8 * _MIB

@@ -15,7 +15,16 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.storage import api, backend, ledger, model, wire
-from trove_ceph.storage.service import endpoint, jobs, keeping, leases, pools, records, watching, works
+from trove_ceph.storage.service import (
+    endpoint,
+    jobs,
+    keeping,
+    leases,
+    pools,
+    records,
+    watching,
+    works,
+)
 from trove_ceph.tiers import tiers_file
 from trove_ceph.verification import inspection
 

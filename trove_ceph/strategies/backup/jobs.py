@@ -28,9 +28,7 @@ def worker(tools: Tools) -> str:
     return wishes.worker(tools.worker)
 
 
-def run(
-    tools: Tools, backup_id: str, name: str, work: job.Work, avoid: str | None = None
-) -> Any:
+def run(tools: Tools, backup_id: str, name: str, work: job.Work, avoid: str | None = None) -> Any:
     """Do work on a backup, or wait for the same work that was begun before; return its result.
 
     :param name: what the operation is called, together with the backup and what is to be done

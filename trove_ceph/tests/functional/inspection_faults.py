@@ -26,8 +26,9 @@ from trove_ceph.verification import inspection
 
 POOL = test_storage_disruptions.POOL
 IMAGE, IMAGE_MIB, SNAPSHOT = 'inspected-database', 1024, 'backup'
-#: Of an inspection whose disk stands still: long enough for a sound one on a busy machine.
-LIMIT_SEC = 60
+#: Of an inspection below which something fails. A sound one may not be done within it on a busy
+#: machine, which is no verdict either.
+LIMIT_SEC = 20
 #: For which something stands still after that.
 LONGER_SEC = 5
 #: A request of our own to Ceph ends sooner than the inspection.
@@ -174,10 +175,9 @@ class InspectionFaultsTestCase(base.FunctionalTestCase):
     def assert_no_verdict(self, phase, target, how):
         fault, found = self.strike(phase, target, how)
         said = f'{target} {how} at {phase}: {found}'
-        self.assertTrue(found is None or found.ok, said)
+        self.assertTrue(found is None or not found.is_against, said)
         return fault, found
 
     def assert_sound(self):
         found = self.inspector.inspect(self.work(), model.ImageOptions())
         self.assertTrue(found.ok, found)
-

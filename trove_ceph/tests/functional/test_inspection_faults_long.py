@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every fault in every phase of an inspection: about an hour, where TROVE_CEPH_LONG_TESTS is set."""
+"""Every fault in every phase of an inspection, where TROVE_CEPH_LONG_TESTS is set: an hour."""
 
 import itertools
 import os

@@ -5,6 +5,7 @@ import fixtures
 from oslotest import base
 from trove.common import cfg as trove_cfg
 
+from trove_ceph.api import views
 from trove_ceph.strategies.backup.model import Level
 from trove_ceph.strategies.backup.request import Request
 from trove_ceph.taskmanager import manager, trove_backups

@@ -317,9 +317,9 @@ class VerifyingTest(base.BaseTestCase):
         self.assertRaises(exceptions.InspectionFaultError, self.verify)
         record = self.world.records.get(self.backup)
         self.assertEqual(State.SUSPECTED, record.state)
-        self.assertEqual(('corrupt', 'snapshot'), tuple(
-            record.verification[name] for name in ('verdict', 'of')
-        ))
+        self.assertEqual(
+            ('corrupt', 'snapshot'), tuple(record.verification[name] for name in ('verdict', 'of'))
+        )
         self.assertIn('corrupt: redo; this is not confirmed', record.verify_error)
         self.assertIsNotNone(record.verify_wanted_at)
         # The same request for a verification goes on where it ended: the first one is known.

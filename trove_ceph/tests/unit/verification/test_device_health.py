@@ -35,7 +35,8 @@ class DeviceHealthTest(base.BaseTestCase):
 
     def run_command(self, command, timeout_sec):
         self.commands.append((list(command), timeout_sec))
-        return next((text for word, text in self.problem.items() if word in ' '.join(command)), None)
+        told = (text for word, text in self.problem.items() if word in ' '.join(command))
+        return next(told, None)
 
     def assert_not_proved(self, reason):
         error = self.assertRaises(exceptions.InspectionFaultError, self.health.prove)

@@ -36,6 +36,7 @@ FAULTS = (
     'Out of memory (Needed 1048576 bytes)',
     'Tried to read 16384 bytes at offset 98304, but was only able to read 4096',
     'MY-012872 Semaphore wait has lasted > 600 seconds. We intentionally crash the server',
+    'MY-013622 [FATAL] fsync() returned EIO, aborting.',
     'Received SHUTDOWN from user <via user signal>. Shutting down mysqld',
 )
 

@@ -204,9 +204,7 @@ class ServerTest(base.BaseTestCase):
         self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection')
         for code in (-9, -15, -7, -24, 137, 143):
             self.mysqld.exit_code = code
-            error = self.assertRaises(
-                exceptions.InspectionFaultError, self.server.check, TABLE
-            )
+            error = self.assertRaises(exceptions.InspectionFaultError, self.server.check, TABLE)
             self.assertIn(f'mysqld ended with {code}', str(error))
         for code in (-6, -11, 2, 134):
             self.mysqld.exit_code = code

@@ -139,7 +139,7 @@ class CephBackend(backend.Backend):
                     raise _another(image, image_id)
                 before = {one['id'] for one in self._rbd.trash_list(context)}
                 self._rbd.trash_move(context, image.name)
-                moved = self._find_moved(context, image, before)
+                moved = self._find_moved(context, image, found_id, before)
                 if image_id is not None and moved != image_id:
                     # librbd goes by the name. Others than this service may just have made another
                     # image, which is put back.
@@ -149,12 +149,20 @@ class CephBackend(backend.Backend):
             raise self._why_busy(image, error) from error
         return self._describe_trashed(image.pool, moved)
 
-    def _find_moved(self, context: rados.Ioctx, image: model.ImageRef, before: set[str]) -> str:
-        """Return the id of the image that was moved to the trash last."""
+    def _find_moved(
+        self, context: rados.Ioctx, image: model.ImageRef, image_id: str | None, before: set[str]
+    ) -> str:
+        """Return the id of the image that was just moved to the trash.
+
+        :param image_id: that its name had before; None where that was cut off
+        :param before: the ids that were in the trash
+        """
         entries = [one for one in self._rbd.trash_list(context) if one['name'] == image.name]
-        # A move that was cut off at its end, and is completed now, may have been listed before.
-        moved = [one for one in entries if one['id'] not in before] or entries
-        return max(moved, key=lambda one: one['deletion_time'])['id']
+        moved = [one for one in entries if one['id'] not in before]
+        if not moved and image_id in [one['id'] for one in entries]:
+            # A move that was cut off is completed.
+            return str(image_id)
+        return max(moved or entries, key=lambda one: one['deletion_time'])['id']
 
     def list_trash(self, pool: str) -> list[model.TrashedImage]:
         with self._pool(pool, f'listing the trash of pool {pool}') as context:

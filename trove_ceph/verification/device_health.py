@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trove_ceph import exceptions
-from trove_ceph.sandbox import processes
+from trove_ceph.host import processes
 
 #: For all that is tried in one proof.
 TIMEOUT_SEC = 30.0

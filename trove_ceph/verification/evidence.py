@@ -17,7 +17,7 @@ import re
 import signal
 
 from trove_ceph import exceptions
-from trove_ceph.verification import model
+from trove_ceph.verification import report
 
 #: What XFS answers that has read something which does not belong there.
 CORRUPT_FILESYSTEM = frozenset({errno.EUCLEAN, errno.EBADMSG})
@@ -81,9 +81,9 @@ def of_server(what: str, told: str, log: str, exit_code: int | None) -> Exceptio
     if exit_code is None or _was_sent_a_signal(exit_code):
         return exceptions.InspectionFaultError(text)
     if _MISSING.search(told):
-        return model.Finding(model.INCOMPLETE, text)
+        return report.Finding(report.INCOMPLETE, text)
     if _CORRUPT.search(told):
-        return model.Finding(model.CORRUPT, text)
+        return report.Finding(report.CORRUPT, text)
     return exceptions.ServerFailedError(text)
 
 
@@ -100,9 +100,9 @@ def of_statement(what: str, told: str, code: int | None = None) -> Exception:
     if fault_of_the_host(told):
         return exceptions.InspectionFaultError(text)
     if code in _MISSING_CODES or (code is None and _MISSING.search(told)):
-        return model.Finding(model.INCOMPLETE, text)
+        return report.Finding(report.INCOMPLETE, text)
     if code in _CORRUPT_CODES or (code is None and _CORRUPT.search(told)):
-        return model.Finding(model.CORRUPT, text)
+        return report.Finding(report.CORRUPT, text)
     return exceptions.ServerFailedError(f'{text} (error {code})' if code else text)
 
 
@@ -112,10 +112,10 @@ def of_file(name: str, error: OSError) -> Exception:
     :returns: as :func:`of_server`
     """
     if error.errno == errno.ENOENT:
-        return model.Finding(model.INCOMPLETE, f'{name} is not there')
+        return report.Finding(report.INCOMPLETE, f'{name} is not there')
     # A link, or a file in the place of a directory: nothing is followed.
     if error.errno in CORRUPT_FILESYSTEM | {errno.ELOOP, errno.ENOTDIR, errno.EISDIR}:
-        return model.Finding(model.CORRUPT, f'{name} cannot be read: {error.strerror}')
+        return report.Finding(report.CORRUPT, f'{name} cannot be read: {error.strerror}')
     return exceptions.InspectionFaultError(f'{name} cannot be read: {error.strerror}')
 
 
@@ -127,7 +127,7 @@ def of_mount(told: str) -> Exception:
     """
     text = f'XFS cannot be mounted: {told}'
     if any(os.strerror(number) in told for number in CORRUPT_FILESYSTEM):
-        return model.Finding(model.CORRUPT, text)
+        return report.Finding(report.CORRUPT, text)
     return exceptions.InspectionFaultError(text)
 
 

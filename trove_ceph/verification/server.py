@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pymysql
 
-from trove_ceph import exceptions, sql
-from trove_ceph.sandbox import mysqld
+from trove_ceph import exceptions
+from trove_ceph.mysql import mysqld, sql
 from trove_ceph.verification import data_directory, error_log, evidence
 
 _MIB = 1024**2

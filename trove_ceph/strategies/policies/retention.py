@@ -10,7 +10,7 @@ import dataclasses
 import datetime
 from collections.abc import Hashable, Iterable, Sequence
 
-from trove_ceph.db.policy_model import Keep
+from trove_ceph.db.policy_record import Retention
 from trove_ceph.strategies.policies import schedule
 
 
@@ -41,7 +41,7 @@ class Candidate:
 
 def expired(
     candidates: Iterable[Candidate],
-    keep: Keep,
+    keep: Retention,
     now: datetime.datetime,
     timezone: str = 'UTC',
     *,
@@ -71,7 +71,7 @@ def expired(
 
 
 def _kept_of(
-    ordered: Sequence[Candidate], keep: Keep, now: datetime.datetime, timezone: str
+    ordered: Sequence[Candidate], keep: Retention, now: datetime.datetime, timezone: str
 ) -> list[Candidate]:
     """Return what ``keep`` keeps of backups, the latest of which is the first."""
     kept = list(ordered[: max(1, keep.last)])

@@ -5,7 +5,7 @@ import pymysql
 
 from trove_ceph.storage.ceph import backend, connection
 from trove_ceph.tests.functional import mysqld, storage
-from trove_ceph.verification import inspection, model, on_host
+from trove_ceph.verification import inspection, on_host, report
 
 VERSION = '9.7.4'
 MEMORY_BYTES = 640 * 1024**2
@@ -17,7 +17,7 @@ def inspector(conf, directory, sample_bytes=1024**3, **options):
 
     :param options: of its connection to Ceph
     """
-    settings = model.Settings(
+    settings = report.InspectionSettings(
         roots={'9.7': mysqld.rootfs()},
         directory=directory,
         memory_bytes=MEMORY_BYTES,

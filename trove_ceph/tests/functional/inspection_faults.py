@@ -12,15 +12,9 @@ import uuid
 import rbd
 
 from trove_ceph import exceptions
-from trove_ceph.sandbox import rbd_device, workspace
-from trove_ceph.storage import job, model
-from trove_ceph.tests.functional import (
-    base,
-    inspecting,
-    mysqld,
-    storage,
-    test_storage_disruptions,
-)
+from trove_ceph.host import rbd_device, workspace
+from trove_ceph.storage import image_types, tasks
+from trove_ceph.tests.functional import base, inspecting, mysqld, storage, test_storage_disruptions
 from trove_ceph.tests.functional import workspace as test_workspace
 from trove_ceph.verification import inspection
 
@@ -54,7 +48,7 @@ def backup():
             server.query('INSERT INTO shop.orders VALUES (%s, REPEAT(\'x\', 200))', number)
     with cluster.pool(POOL) as pool, rbd.Image(pool, IMAGE) as image:
         image.create_snap(SNAPSHOT)
-    return model.ImageRef(POOL, IMAGE).snapshot(SNAPSHOT)
+    return image_types.ImageRef(POOL, IMAGE).snapshot(SNAPSHOT)
 
 
 class Fault(threading.Thread):
@@ -135,7 +129,7 @@ class InspectionFaultsTestCase(base.FunctionalTestCase):
         )
 
     def work(self, **options):
-        return job.Inspect(self.backup, str(uuid.uuid4()), inspecting.VERSION, **options)
+        return tasks.InspectTask(self.backup, str(uuid.uuid4()), inspecting.VERSION, **options)
 
     def strike(self, phase, target, how):
         """Inspect the backup with a fault; return the inspection, None where it failed."""
@@ -144,7 +138,7 @@ class InspectionFaultsTestCase(base.FunctionalTestCase):
         fault.start()
         found = None
         try:
-            found = self.inspector.inspect(work, model.ImageOptions(), note=fault.note)
+            found = self.inspector.inspect(work, image_types.ImageOptions(), note=fault.note)
         except exceptions.TroveCephError as error:
             self.addDetail(
                 f'{target} {how} at {phase}', base.text_content(f'{type(error).__name__}: {error}')
@@ -179,5 +173,5 @@ class InspectionFaultsTestCase(base.FunctionalTestCase):
         return fault, found
 
     def assert_sound(self):
-        found = self.inspector.inspect(self.work(), model.ImageOptions())
+        found = self.inspector.inspect(self.work(), image_types.ImageOptions())
         self.assertTrue(found.ok, found)

@@ -6,10 +6,10 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.conf import storage as storage_conf
-from trove_ceph.storage import job, model
-from trove_ceph.storage.fake import ledger
-from trove_ceph.storage.service import server, watching
-from trove_ceph.tests.unit.storage import service_world
+from trove_ceph.storage import image_types, tasks
+from trove_ceph.storage.fake import lock_store
+from trove_ceph.storage_service import server, watching
+from trove_ceph.tests.unit.storage_service import service_world
 
 WAIT_SEC = 30
 
@@ -37,7 +37,7 @@ class WatchedThreadTest(base.BaseTestCase):
         self.assertEqual([], self.run_thread(lambda: None, is_ending=True))
 
 
-class FailingLedger(ledger.FakeLedger):
+class FailingLedger(lock_store.FakeLockStore):
     """One whose client fails in a way that nothing is prepared for."""
 
     def __init__(self, cluster, verb):
@@ -84,7 +84,7 @@ class ServiceTest(base.BaseTestCase):
         service.on_failure = fail
         service.start()
         lease = service._leases.take(
-            [job.image_lock(world.image)], 'operation', 'copy it', lost.set
+            [tasks.image_lock(world.image)], 'operation', 'copy it', lost.set
         )
         entries.fails.set()
         self.assertTrue(failed.wait(WAIT_SEC))
@@ -96,7 +96,7 @@ class ServiceTest(base.BaseTestCase):
             exceptions.ServiceUnavailableError,
             service._jobs.start,
             'other',
-            job.Copy(world.image.snapshot('s'), model.ImageRef('vault', 'copy')),
+            tasks.CopyTask(world.image.snapshot('s'), image_types.ImageRef('vault', 'copy')),
         )
 
     def test_the_thread_that_renews_locks_dies(self):

@@ -7,7 +7,7 @@ import os
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.verification import evidence, model
+from trove_ceph.verification import evidence, report
 
 #: What servers have said of damaged data.
 DAMAGED = (
@@ -43,7 +43,7 @@ FAULTS = (
 
 class EvidenceTest(base.BaseTestCase):
     def assert_finding(self, verdict, found):
-        self.assertIsInstance(found, model.Finding)
+        self.assertIsInstance(found, report.Finding)
         self.assertEqual(verdict, found.verdict)
 
     def of_server(self, told, log='', code=2):
@@ -51,9 +51,9 @@ class EvidenceTest(base.BaseTestCase):
 
     def test_a_server_that_says_what_is_wrong(self):
         for told in DAMAGED:
-            self.assert_finding(model.CORRUPT, self.of_server(told))
+            self.assert_finding(report.CORRUPT, self.of_server(told))
         for told in MISSING:
-            self.assert_finding(model.INCOMPLETE, self.of_server(told))
+            self.assert_finding(report.INCOMPLETE, self.of_server(told))
 
     def test_a_fault_anywhere_in_the_log_outweighs_whatever_is_said(self):
         for told in (*DAMAGED, *MISSING):
@@ -82,10 +82,10 @@ class EvidenceTest(base.BaseTestCase):
 
     def test_files(self):
         for number, verdict in (
-            (errno.ENOENT, model.INCOMPLETE),
-            (errno.EUCLEAN, model.CORRUPT),
-            (errno.EBADMSG, model.CORRUPT),
-            (errno.ELOOP, model.CORRUPT),
+            (errno.ENOENT, report.INCOMPLETE),
+            (errno.EUCLEAN, report.CORRUPT),
+            (errno.EBADMSG, report.CORRUPT),
+            (errno.ELOOP, report.CORRUPT),
         ):
             found = evidence.of_file('ibdata1', OSError(number, os.strerror(number)))
             self.assert_finding(verdict, found)
@@ -99,9 +99,9 @@ class EvidenceTest(base.BaseTestCase):
     def test_mounts(self):
         said = 'mount failed with exit code 32: mount: /x: mount(2) system call failed: {}.'
         self.assert_finding(
-            model.CORRUPT, evidence.of_mount(said.format('Structure needs cleaning'))
+            report.CORRUPT, evidence.of_mount(said.format('Structure needs cleaning'))
         )
-        self.assert_finding(model.CORRUPT, evidence.of_mount(said.format('Bad message')))
+        self.assert_finding(report.CORRUPT, evidence.of_mount(said.format('Bad message')))
         for told in (
             'Input/output error',
             'Cannot allocate memory',

@@ -9,10 +9,10 @@ import threading
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph.tests.unit.verification import world as worlds
 from trove_ceph.verification import inspection
-from trove_ceph.verification import model as verification
+from trove_ceph.verification import report as verification
 
 #: What ends what waits, or has its own limit.
 NEVER_HANGS = ('kill', 'abort', 'prove_healthy', 'check_undisturbed')
@@ -123,7 +123,7 @@ class FaultsTest(base.BaseTestCase):
         )
         found = None
         try:
-            found = inspector.inspect(world.work, model.ImageOptions(), note=fault.note)
+            found = inspector.inspect(world.work, image_types.ImageOptions(), note=fault.note)
         except (exceptions.TroveCephError, OSError, MemoryError, verification.Finding):
             pass
         return fault, found
@@ -167,7 +167,7 @@ class FaultsTest(base.BaseTestCase):
             exceptions.InspectionFaultError,
             world.inspector().inspect,
             world.work,
-            model.ImageOptions(),
+            image_types.ImageOptions(),
         )
         self.assertIn('the storage daemon is gone; this may be why', str(error))
         self.assertIn('found corrupt: redo', str(error))

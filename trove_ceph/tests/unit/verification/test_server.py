@@ -6,7 +6,7 @@ import pymysql
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.verification import data_directory, model, server
+from trove_ceph.verification import data_directory, report, server
 
 FOUND = data_directory.DataDirectory(999, 998, (9, 7, 4), 8192, 'ibdata1:5M:autoextend', 'binlog')
 TABLE = server.Table('shop', 'odd`name', 5)
@@ -75,11 +75,11 @@ class ServerTest(base.BaseTestCase):
 
     def test_why_it_does_not_start(self):
         for text, part, verdict in (
-            ('Checksum mismatch in redo', 'InnoDB', model.CORRUPT),
-            ("Cannot open './undo_001' OS errno 2 - No such file", 'InnoDB', model.INCOMPLETE),
-            ("File './binlog.000003' not found (OS errno 2)", 'Server', model.INCOMPLETE),
+            ('Checksum mismatch in redo', 'InnoDB', report.CORRUPT),
+            ("Cannot open './undo_001' OS errno 2 - No such file", 'InnoDB', report.INCOMPLETE),
+            ("File './binlog.000003' not found (OS errno 2)", 'Server', report.INCOMPLETE),
         ):
-            found = self.assert_start_fails(model.Finding, line(text, part), 'recovery failed: ')
+            found = self.assert_start_fails(report.Finding, line(text, part), 'recovery failed: ')
             self.assertEqual(verdict, found.verdict, text)
 
     def test_it_is_not_made_for_this_data(self):
@@ -121,8 +121,8 @@ class ServerTest(base.BaseTestCase):
             ([('t', 'check', 'error', b'Corrupt')], 'table shop.odd`name: Corrupt'),
         ):
             self.mysqld.answer = rows
-            found = self.assertRaises(model.Finding, self.server.check, TABLE)
-            self.assertEqual((model.CORRUPT, expected), (found.verdict, found.reason))
+            found = self.assertRaises(report.Finding, self.server.check, TABLE)
+            self.assertEqual((report.CORRUPT, expected), (found.verdict, found.reason))
 
     def test_check_that_fails_without_saying_that_the_table_is_damaged(self):
         for told, kind in (
@@ -176,8 +176,8 @@ class ServerTest(base.BaseTestCase):
 
     def test_damage_at_an_end(self):
         self.mysqld.answer = pymysql.err.InternalError(1712, 'Index orders is corrupted')
-        found = self.assertRaises(model.Finding, self.server.read_ends, TABLE, 100)
-        self.assertEqual(model.CORRUPT, found.verdict)
+        found = self.assertRaises(report.Finding, self.server.read_ends, TABLE, 100)
+        self.assertEqual(report.CORRUPT, found.verdict)
 
     def test_table_whose_key_is_elsewhere(self):
         """That is no fault of the backup's."""
@@ -194,8 +194,8 @@ class ServerTest(base.BaseTestCase):
         self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection')
         self.mysqld.exit_code = 2
         self.mysqld.log.write_text(line('Database page corruption on disk'))
-        found = self.assertRaises(model.Finding, self.server.check, TABLE)
-        self.assertEqual(model.CORRUPT, found.verdict)
+        found = self.assertRaises(report.Finding, self.server.check, TABLE)
+        self.assertEqual(report.CORRUPT, found.verdict)
         self.assertIn('table shop.odd`name: mysqld ended with 2', found.reason)
 
     def test_it_is_killed_while_its_log_says_that_a_page_is_damaged(self):
@@ -208,7 +208,7 @@ class ServerTest(base.BaseTestCase):
             self.assertIn(f'mysqld ended with {code}', str(error))
         for code in (-6, -11, 2, 134):
             self.mysqld.exit_code = code
-            self.assertRaises(model.Finding, self.server.check, TABLE)
+            self.assertRaises(report.Finding, self.server.check, TABLE)
 
     def test_it_dies_and_does_not_say_of_what(self):
         self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection')
@@ -266,14 +266,15 @@ class ServerTest(base.BaseTestCase):
             self.mysqld.answer = pymysql.err.OperationalError(code, told)
             self.assertRaises(kind or exceptions.InspectionFaultError, self.server.tables)
         self.mysqld.answer = pymysql.err.OperationalError(1932, "doesn't exist in engine")
-        found = self.assertRaises(model.Finding, self.server.tables)
-        self.assertEqual(model.INCOMPLETE, found.verdict)
+        found = self.assertRaises(report.Finding, self.server.tables)
+        self.assertEqual(report.INCOMPLETE, found.verdict)
 
     def test_it_refuses_and_lives(self):
         self.mysqld.answer = pymysql.err.OperationalError(1034, 'Incorrect key file')
-        found = self.assertRaises(model.Finding, self.server.tables)
+        found = self.assertRaises(report.Finding, self.server.tables)
         self.assertEqual(
-            (model.CORRUPT, 'listing the tables: Incorrect key file'), (found.verdict, found.reason)
+            (report.CORRUPT, 'listing the tables: Incorrect key file'),
+            (found.verdict, found.reason),
         )
 
     def test_it_does_not_answer(self):

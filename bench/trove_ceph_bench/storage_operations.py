@@ -28,7 +28,7 @@ from trove_ceph import exceptions
 from trove_ceph.conf import verification
 from trove_ceph.mysql import installation
 from trove_ceph.storage import backend, copying, image_types, malloc, tasks, throttle
-from trove_ceph.verification import inspection, on_host
+from trove_ceph.verification import inspection, on_host, report
 from trove_ceph_bench.targets import specification
 
 PREFIX = 'bench-'
@@ -433,7 +433,7 @@ def _inspector(
     verification.register(options)
     options([])
     settings = dataclasses.replace(
-        verification.settings(options.trove_ceph_verification),
+        report.settings_of(options.trove_ceph_verification),
         roots={VERSION: root},
         directory=Path(tempfile.gettempdir()) / 'trove-ceph-bench-verify',
         deep=deep,

@@ -135,7 +135,7 @@ class Manager(mysql_manager.Manager):
         return backup_lock.BackupLock(self.app.connect_alone, wait_sec, hold_sec)
 
     def _open_freeze(self, limit_sec: float) -> volume_freeze.VolumeFreeze:
-        process, channel = self._storage.start_freeze_holder(self._volume().mount_point, limit_sec)
+        process, channel = self._storage.start_freeze_process(self._volume().mount_point, limit_sec)
         return volume_freeze.VolumeFreeze(process, channel, limit_sec)
 
     def _measure(self, ram_mib: int | None, vcpus: int | None) -> tuning.Machine:

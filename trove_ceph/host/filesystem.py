@@ -15,7 +15,7 @@ import typing
 from oslo_concurrency import processutils
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import freeze_process
+from trove_ceph.host import freeze_process
 
 #: Bytes at the start of a device that must be zero before it counts as never written.
 BLANK_PROBE_BYTES = 4 * 1024 * 1024
@@ -176,10 +176,10 @@ class HostStorage:
             raise
         return True
 
-    def start_freeze_holder(
+    def start_freeze_process(
         self, mount_point: str, limit_sec: float
     ) -> tuple[subprocess.Popen, socket.socket]:
-        """Start :mod:`freeze_holder`, with the other end of its standard input and output.
+        """Start :mod:`freeze_process`, with the other end of its standard input and output.
 
         Under systemd it is a unit of its own: the manager kills what is left of a service together
         with the service, and the holder has to outlive the agent. Whatever becomes of the unit, its

@@ -9,6 +9,7 @@ from oslo_config import cfg
 from trove.common import clients_admin
 from trove.common.clients import normalize_url
 
+from trove_ceph import enums
 from trove_ceph.cinder import client
 from trove_ceph.db import backups, policies
 from trove_ceph.storage_service import rpcapi
@@ -64,16 +65,15 @@ def backup_settings(conf: cfg.ConfigOpts) -> backup_types.BackupSettings:
     """
     options = conf.trove_ceph_backup
     levels = {
-        name: backup_types.QuiesceLevel(level)
-        for name, level in options.quiesce_by_datastore.items()
+        name: enums.QuiesceLevel(level) for name, level in options.quiesce_by_datastore.items()
     }
     return backup_types.BackupSettings(
-        backup_types.QuiesceLevel(options.quiesce),
+        enums.QuiesceLevel(options.quiesce),
         levels,
-        backup_types.UnsafeAction(options.unsafe_action),
+        enums.UnsafeAction(options.unsafe_action),
         options.quiesce_limit_sec,
         options.copy_to_vault,
-        backup_types.VerifyWhen(options.verify),
+        enums.VerifyWhen(options.verify),
     )
 
 

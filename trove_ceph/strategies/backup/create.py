@@ -20,6 +20,7 @@ from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.cinder import snapshots
 from trove_ceph.db import backups
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.enums import QuiesceLevel, VerifyWhen
 from trove_ceph.storage import image_types, names
 from trove_ceph.strategies.backup import (
     backup_types,
@@ -28,7 +29,6 @@ from trove_ceph.strategies.backup import (
     quiesce_level,
     tenant_errors,
 )
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel, VerifyWhen
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)

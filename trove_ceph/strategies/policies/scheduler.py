@@ -13,7 +13,7 @@ from typing import Any
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import enums, exceptions
 from trove_ceph.db import backup_record
 from trove_ceph.db.policy_record import BackupPolicy, PolicyBackup, PolicyRun, PolicyRunState, Scope
 from trove_ceph.strategies.backup import backup_types, options
@@ -139,7 +139,7 @@ def _begin(
 def _request(policy: BackupPolicy, count: int) -> options.BackupOptions:
     """Return what is asked for with a backup, of which there were so many before."""
     return options.BackupOptions(
-        backup_types.QuiesceLevel(policy.quiesce) if policy.quiesce else None,
+        enums.QuiesceLevel(policy.quiesce) if policy.quiesce else None,
         copy=bool(policy.copy_every) and count % policy.copy_every == 0,
         verify=bool(policy.verify_every) and count % policy.verify_every == 0,
     )

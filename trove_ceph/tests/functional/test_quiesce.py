@@ -43,7 +43,7 @@ def connect(timeout_sec):
 quiescer = quiesce.Quiescer(
     lambda hold_sec: backup_lock.BackupLock(connect, 2, hold_sec),
     lambda limit_sec: volume_freeze.VolumeFreeze(
-        *storage.start_freeze_holder(mount_point, limit_sec), limit_sec),
+        *storage.start_freeze_process(mount_point, limit_sec), limit_sec),
     60,
 )
 quiescer.quiesce('agent', level, int(limit_sec))
@@ -134,7 +134,7 @@ class QuiesceTest(VolumeTestCase):
         return quiesce.Quiescer(
             lambda hold_sec: backup_lock.BackupLock(self._connect, WAIT_SEC, hold_sec),
             lambda limit_sec: volume_freeze.VolumeFreeze(
-                *self.storage.start_freeze_holder(self.mount_point, limit_sec), limit_sec
+                *self.storage.start_freeze_process(self.mount_point, limit_sec), limit_sec
             ),
             LONG_SEC,
         )

@@ -202,7 +202,7 @@ class RemoveTest(base.BaseTestCase):
         copy = vault.snapshot(names.snapshot_name('backup', backup))
         self.world.records.copies.begin_copying(backup, copy)
         error = self.assertRaises(exceptions.BusyError, collector.remove, found)
-        self.assertIn("is somebody's now", str(error))
+        self.assertIn("is in use now", str(error))
         self.assertEqual(vault, self.world.storage.describe(vault).image)
 
     def test_what_must_stay(self):
@@ -264,7 +264,7 @@ class CommandTest(base.BaseTestCase):
 
     def test_nothing(self):
         for verb in ('list', 'remove'):
-            self.assertEqual((0, 'ok: nothing that belongs to nobody.\n'), self.command(verb))
+            self.assertEqual((0, 'ok: no orphans.\n'), self.command(verb))
         day = datetime.timedelta(hours=24)
         self.assertEqual((['/etc/trove/trove.conf'], day), self.asked[0])
         self.command('list', '--min-age-hours', '1.5', '--config-file', 'a', '--config-file', 'b')

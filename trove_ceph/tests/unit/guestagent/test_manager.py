@@ -256,7 +256,7 @@ class ManagerTestCase(base.BaseTestCase):
         freeze.return_value.freeze.return_value = 0.1
         freeze.return_value.thaw.return_value = ''
         self.manager._storage = mock.Mock()
-        self.manager._storage.start_freeze_holder.return_value = (process, channel) = (
+        self.manager._storage.start_freeze_process.return_value = (process, channel) = (
             mock.Mock(),
             mock.Mock(),
         )
@@ -269,5 +269,5 @@ class ManagerTestCase(base.BaseTestCase):
         self.assertTrue(released['held'])
         # No longer than the configuration allows.
         lock.assert_called_once_with(self.manager.app.connect_alone, 3, 65)
-        self.manager._storage.start_freeze_holder.assert_called_once_with('/var/lib/mysql', 60)
+        self.manager._storage.start_freeze_process.assert_called_once_with('/var/lib/mysql', 60)
         freeze.assert_called_once_with(process, channel, 60)

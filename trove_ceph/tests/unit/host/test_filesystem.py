@@ -8,8 +8,7 @@ from oslo_concurrency import processutils
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import freeze_process
-from trove_ceph.host import filesystem
+from trove_ceph.host import filesystem, freeze_process
 
 XFS_INFO = """\
 meta-data=/dev/vdb               isize=512    agcount=4, agsize=65536 blks
@@ -222,7 +221,7 @@ class HostStorageTestCase(base.BaseTestCase):
         )
         self.useFixture(fixtures.MockPatch('shutil.which', return_value='/usr/sbin/fsfreeze'))
 
-        process, channel = self.storage().start_freeze_holder('/mnt', 12.5)
+        process, channel = self.storage().start_freeze_process('/mnt', 12.5)
 
         self.assertIs(popen.return_value, process)
         # Nobody else has the other end: it ends with the holder.
@@ -251,5 +250,5 @@ class HostStorageTestCase(base.BaseTestCase):
         self.useFixture(fixtures.MockPatch('subprocess.Popen', side_effect=FileNotFoundError()))
 
         self.assertRaises(
-            exceptions.StorageCommandError, self.storage().start_freeze_holder, '/mnt', 1
+            exceptions.StorageCommandError, self.storage().start_freeze_process, '/mnt', 1
         )

@@ -13,7 +13,7 @@ import uuid
 import fixtures
 from oslotest import base
 
-from trove_ceph import exceptions
+from trove_ceph import enums, exceptions
 from trove_ceph.db import backups, policies, transactions
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.policy_record import PolicyRunState, Retention, Scope
@@ -460,7 +460,7 @@ class RequestTest(base.BaseTestCase):
     def test_crosses_the_bus(self):
         for one in (
             BackupOptions(),
-            BackupOptions(backup_types.QuiesceLevel.FREEZE, copy=True, verify=True),
+            BackupOptions(enums.QuiesceLevel.FREEZE, copy=True, verify=True),
         ):
             self.assertEqual(one, BackupOptions.of_document(one.as_document()))
         self.assertEqual(BackupOptions(), BackupOptions.of_document({}))
@@ -475,11 +475,7 @@ class RequestTest(base.BaseTestCase):
             (None, None, None),
             (plain.quiesce_wanted, plain.copy_wanted_at, plain.verify_wanted_at),
         )
-        begin(
-            **dataclasses.asdict(
-                BackupOptions(backup_types.QuiesceLevel.DDL, copy=True, verify=True)
-            )
-        )
+        begin(**dataclasses.asdict(BackupOptions(enums.QuiesceLevel.DDL, copy=True, verify=True)))
         found = kept.get('b')
         self.assertEqual('ddl', found.quiesce_wanted)
         self.assertIsNotNone(found.copy_wanted_at)

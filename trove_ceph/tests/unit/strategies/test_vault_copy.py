@@ -5,7 +5,7 @@ import uuid
 import oslo_messaging as messaging
 from oslotest import base
 
-from trove_ceph import exceptions
+from trove_ceph import enums, exceptions
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.storage import copying as storage_copying
 from trove_ceph.storage import image_types, names
@@ -424,7 +424,7 @@ class CopyingTest(base.BaseTestCase):
         self.assertLess(self.world.now, began + 600)
 
     def test_verified_once_it_is_copied(self):
-        self.world.policy = backup_types.BackupSettings(verify=backup_types.VerifyWhen.COPIED)
+        self.world.policy = backup_types.BackupSettings(verify=enums.VerifyWhen.COPIED)
         self.assertIsNotNone(copy(self.world, self.backup).verify_wanted_at)
 
     def test_what_storage_calls_complete(self):

@@ -34,7 +34,7 @@ class CliTestCase(base.BaseTestCase):
         self.file.write_text(yaml.safe_dump(sample.changed(world.TIERS), sort_keys=False))
         for name, replacement in (
             ('tiers.cinder.Cinder.of_environment', lambda *_: cinder.Cinder(self.world.cinder)),
-            ('qos.cli._storage', lambda arguments: self.world.storage),
+            ('cmd.manage.qos._storage', lambda arguments: self.world.storage),
         ):
             self.useFixture(fixtures.MonkeyPatch(f'trove_ceph.{name}', replacement))
 

@@ -25,7 +25,7 @@ from trove_ceph.storage_service import (
     pools,
     rpcapi,
     serializer,
-    watching,
+    watched_thread,
 )
 from trove_ceph.tiers import tiers_file
 from trove_ceph.verification import inspection
@@ -125,7 +125,7 @@ class Service:
         self._made_at = time.monotonic()
         # Of each pool its own, so that one that does not answer holds up no other.
         self._keeping = [
-            watching.WatchedThread(
+            watched_thread.WatchedThread(
                 f'{name}-{pool}',
                 functools.partial(keep, pool),
                 self._ending.is_set,

@@ -8,7 +8,7 @@ from trove_ceph import exceptions
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.storage import image_types, tasks
 from trove_ceph.storage.fake import lock_store
-from trove_ceph.storage_service import server, watching
+from trove_ceph.storage_service import server, watched_thread
 from trove_ceph.tests.unit.storage_service import service_world
 
 WAIT_SEC = 30
@@ -17,7 +17,9 @@ WAIT_SEC = 30
 class WatchedThreadTest(base.BaseTestCase):
     def run_thread(self, function, is_ending=False):
         told = []
-        thread = watching.WatchedThread('leases-vault', function, lambda: is_ending, told.append)
+        thread = watched_thread.WatchedThread(
+            'leases-vault', function, lambda: is_ending, told.append
+        )
         thread.start()
         thread.join()
         return told

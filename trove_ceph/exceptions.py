@@ -66,6 +66,10 @@ class ServiceUnavailableError(TroveCephError):
     """An OpenStack service refused a request or did not answer; a later retry may succeed."""
 
 
+class NotThisCopyError(ServiceUnavailableError):
+    """This copy of the storage service must not do the work; ask again, another one may answer."""
+
+
 class GuestUnavailableError(ServiceUnavailableError):
     """The guest agent of an instance refused a request, failed at it, or did not answer."""
 
@@ -124,6 +128,10 @@ class CorruptCopyError(StorageError):
 
 class NotInspectableError(StorageError):
     """No server here can open the backup; an operator must configure one that can."""
+
+
+class InspectionFaultError(StorageError):
+    """A host, a disk or Ceph failed an inspection: it says nothing of the backup; run it again."""
 
 
 class CephUnreachableError(StorageError):

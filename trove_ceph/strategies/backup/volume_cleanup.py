@@ -74,12 +74,14 @@ def delete_volume(deps: BackupDependencies, volume_id: str) -> bool:
 def trash(deps: BackupDependencies, image: image_types.ImageRef, image_id: str) -> None:
     """Move an image to the trash, from where it is purged in time.
 
+    An image that was made by the same name since it was looked at stays.
+
     :raises BusyError: a client has it open
     """
     # Written down before: its id stays the same.
     deps.records.note_trashed(image.pool, image_id, image.name)
     with contextlib.suppress(exceptions.NotFoundError):
-        deps.storage.trash(image)
+        deps.storage.trash(image, image_id)
 
 
 def _find_need(deps: BackupDependencies, kept: backup_record.KeptVolume) -> str | None:

@@ -2,8 +2,9 @@
 """Taking over clouds as deployment tools leave them.
 
 The recorded documents have the shape of the answers of Ceph 18 and Cinder, and are put together
-from what the tools' sources and guides make by default: cephadm with the steps of "Block Devices and
-OpenStack" in Ceph's manual (and an erasure-coded archive), ceph-ansible with ``openstack_config``,
+from what the tools' sources and guides make by default: cephadm with the steps of "Block Devices
+and OpenStack" in Ceph's manual (and an erasure-coded archive), ceph-ansible with
+``openstack_config``,
 Kolla-Ansible with an external Ceph that has rules by device class, and DevStack's plugin for Ceph.
 """
 

@@ -40,6 +40,7 @@ _SHORT = {
 _LONG = _SHORT | {
     'Size': 'size_bytes',
     'Took': 'take_sec',
+    'File System Used': 'filesystem_used_bytes',
     'Moved': 'moved_bytes',
     'Policy ID': 'policy_id',
     'Project ID': 'project_id',
@@ -153,7 +154,8 @@ class ShowDetail(_Backup):
       failed    it could not be taken: see error
       deleting  it is being deleted
 
-    gtid_executed is the exact position of its data. used_bytes is the space it occupies.
+    gtid_executed is the exact position of its data. used_bytes is the space it occupies,
+    filesystem_used_bytes what files took on the volume shortly before.
     """
 
     def take_action(self, parsed_args: Any) -> _Shown:

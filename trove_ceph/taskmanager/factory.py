@@ -19,6 +19,9 @@ from trove_ceph.strategies.policies import dependencies as policy_dependencies
 from trove_ceph.taskmanager import instance_tiers, tier_settings, volume_location
 from trove_ceph.trove_adapter import backup_api, guest_rpcapi, nova, trove_db
 
+# Longer than the scheduler of policies goes on asking.
+_TRIM_MAX_AGE_SEC = 900
+
 
 def make_dependencies(conf: cfg.ConfigOpts, context: Any) -> dependencies.BackupDependencies:
     """Return what works as the user of ``[service_credentials]``, who is an administrator.
@@ -55,6 +58,7 @@ def make_policy_dependencies(
         records=asked.records,
         trove=backup_api.BackupApi(),
         tiers=instance_tiers.InstanceTiers(asked.cinder, conf.trove_ceph_backup.tiers_file).find,
+        trim=lambda instance_id: asked.guest(instance_id).trim_volume(_TRIM_MAX_AGE_SEC),
         patience=datetime.timedelta(minutes=conf.trove_ceph_backup.interrupted_after_min),
     )
 

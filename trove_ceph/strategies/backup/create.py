@@ -132,6 +132,12 @@ def _never() -> None:
     raise AssertionError('what is only undone makes nothing')
 
 
+def _plausible_bytes(told: Any) -> int | None:
+    """Return a number of bytes that a guest told; None of what is none, or fits into no column."""
+    is_number = isinstance(told, int) and not isinstance(told, bool)
+    return told if is_number and 0 <= told < 1 << 63 else None
+
+
 class BackupCreation:
     """One backup that is being taken."""
 
@@ -284,6 +290,7 @@ class BackupCreation:
             decision.raised_from,
             decision.because,
             found.get('gtid_executed'),
+            _plausible_bytes(found.get('filesystem_used_bytes')),
         )
 
     def _level(self) -> QuiesceLevel:

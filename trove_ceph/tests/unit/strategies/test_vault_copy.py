@@ -3,6 +3,7 @@ import datetime
 import uuid
 
 import oslo_messaging as messaging
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import enums, exceptions
@@ -20,7 +21,7 @@ from trove_ceph.strategies.backup import (
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
 
-MIB = image_types.MIB
+MIB = units.Mi
 AT_ONCE = datetime.timedelta(seconds=-5)
 
 

@@ -12,6 +12,7 @@ from keystoneauth1 import session
 from oslo_messaging.rpc.client import RemoteError
 from oslotest import base
 from trove.common import context as trove_context
+from trove.common import exception as trove_exceptions
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
 
@@ -65,10 +66,14 @@ class GuestTest(base.BaseTestCase):
             raise self.error
         return {'held': True}
 
+    def cast(self, context, method, **arguments):
+        self.call(context, method, **arguments)
+
     def test_calls_are_those_of_our_guest_manager(self):
         self.guest.check_backup_settings()
         self.guest.quiesce_for_backup('b', 'ddl', 20)
         self.guest.release_after_backup('b')
+        self.guest.trim_volume(900)
         self.guest.apply_tier(tuning.Tier(1.0, 60, 1000))
         self.guest.apply_tier(None)
         for method, arguments in self.asked:
@@ -76,6 +81,10 @@ class GuestTest(base.BaseTestCase):
             self.assertEqual(
                 ('self', 'context', *arguments), known.co_varnames[: known.co_argcount]
             )
+
+    def test_trim_that_cannot_be_asked_for(self):
+        self.error = trove_exceptions.GuestError(original_message='no bus')
+        self.assertRaises(exceptions.GuestUnavailableError, self.guest.trim_volume, 900)
 
     def test_tier_crosses_the_bus_as_the_guest_reads_it(self):
         tier = tuning.Tier(1.0, 60, 1000)

@@ -169,9 +169,7 @@ class Manager(manager.Manager):
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def tell_tiers(self, context):
         """Tell guests the I/O rates of their tiers: a retype or the tiers file may change them."""
-        self._telling.start(
-            lambda: self._tier_settings().sweep(trove_db.TroveDatabase().list_instances())
-        )
+        self._telling.start(self._sweep_tiers)
 
     @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
     def run_backup_policies(self, context):
@@ -199,6 +197,12 @@ class Manager(manager.Manager):
         if not plan.by_cinder:
             clone_volume.clone_volume(self._deps(), wanted, plan)
         return True
+
+    def _sweep_tiers(self) -> None:
+        try:
+            self._tier_settings().sweep(trove_db.TroveDatabase().list_instances())
+        except exceptions.TroveCephError as error:
+            LOG.warning('Guests wait for the rates of their tiers: %s', error)
 
     def _tell_tiers(self, created: str | list[str]) -> None:
         """Tell guests that were just created, of which replicas come several at once."""

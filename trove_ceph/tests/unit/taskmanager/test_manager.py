@@ -144,6 +144,14 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager.tell_tiers(None)
         self.assertIn(self.world.instance.id, [instance.id for instance in told])
 
+    def test_guests_wait_for_a_cloud_that_does_not_answer(self):
+        def fail(_instances):
+            raise exceptions.ServiceUnavailableError('Cinder is down')
+
+        self.manager._tier_settings = lambda: types.SimpleNamespace(sweep=fail)
+        self.manager._telling = worlds.AtOnce()
+        self.manager.tell_tiers(None)
+
     def test_deletion_that_was_asked_for_twice(self):
         backup = self.world.add_backup()
         self.create(backup)

@@ -184,7 +184,7 @@ class InstanceDeletionTest(base.BaseTestCase):
 
     def test_backup_that_is_being_taken(self):
         backup = self.world.add_backup()
-        strike = worlds.Strike(7)
+        strike = worlds.Strike(5, after=True)
         self.assertRaises(
             interruption.Kill, create.create_backup, self.world.deps(strike), backup.id
         )

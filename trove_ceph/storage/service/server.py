@@ -12,8 +12,18 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.storage import api, backend, ledger, model, wire
-from trove_ceph.storage.service import endpoint, jobs, keeping, leases, pools, records, works
+from trove_ceph.storage import api, backend, ledger, message_auth, model, transport
+from trove_ceph.storage.service import (
+    endpoint,
+    jobs,
+    keeping,
+    leases,
+    permissions,
+    pools,
+    receiver,
+    records,
+    works,
+)
 from trove_ceph.tiers import tiers_file
 from trove_ceph.verification import inspection
 
@@ -105,6 +115,7 @@ class Service:
             tools, kept, self._leases, self._keeper, options.job_retention_hours * 3600
         )
         self.endpoint = endpoint.Endpoint(storage, ours, self._leases, self._jobs)
+        self.evidence = permissions.Evidence(storage, ours, entries)
         self._ending = threading.Event()
         self._made_at = time.monotonic()
         # Of each pool its own, so that one that does not answer holds up no other.
@@ -160,15 +171,16 @@ class Service:
 
 
 class Server:
-    """A copy of the service on the bus."""
+    """A copy of the service on the bus, where it answers signed requests alone."""
 
-    def __init__(self, service: Service, transport: messaging.Transport):
+    def __init__(self, service: Service, connection: transport.Connection):
         self._service = service
+        verifier = message_auth.Verifier(connection.keys, service.name, connection.skew_sec)
         self._server = messaging.get_rpc_server(
-            transport,
+            connection.transport,
             messaging.Target(exchange=api.EXCHANGE, topic=api.TOPIC, server=service.name),
-            [service.endpoint],
-            serializer=wire.Serializer(),
+            [receiver.Receiver(service.endpoint, service.evidence, verifier)],
+            access_policy=messaging.ExplicitRPCAccessPolicy,
         )
 
     def start(self) -> None:

@@ -6,7 +6,16 @@ import datetime
 
 from trove_ceph.storage import model
 from trove_ceph.storage.fake import backend, cluster, ledger
-from trove_ceph.storage.service import endpoint, jobs, keeping, leases, pools, records, works
+from trove_ceph.storage.service import (
+    endpoint,
+    jobs,
+    keeping,
+    leases,
+    permissions,
+    pools,
+    records,
+    works,
+)
 from trove_ceph.tests import interruption
 
 MIB = model.MIB
@@ -21,17 +30,21 @@ POOLS = pools.Pools(
 
 
 class World:
-    """A cluster with an image of four objects, and any number of copies of the service."""
+    """A cluster with an image of four objects, and any number of copies of the service.
 
-    def __init__(self):
+    :param image: its name
+    :param vault: the name of a copy that is not there yet
+    """
+
+    def __init__(self, image='image', vault='copy'):
         self.now = 1000.0
         #: The addresses of clients that are not the service's.
         self.alive = set()
         capacities = dict.fromkeys((*POOLS.images, *POOLS.data), 1024 * MIB)
         self.cluster = cluster.Cluster(capacities, lambda: self.now)
         self.storage = backend.FakeBackend(self.cluster)
-        self.image = model.ImageRef('volumes', 'image')
-        self.vault = model.ImageRef('vault', 'copy')
+        self.image = model.ImageRef('volumes', image)
+        self.vault = model.ImageRef('vault', vault)
         self.storage.create_image(self.image, 16 * MIB, model.ImageOptions())
         self.write(b'1234')
         self.storage.create_snapshot(self.image.snapshot('s'))
@@ -89,6 +102,7 @@ class Service:
         self.keeper = keeping.Keeper(*shared, threads or AtOnce(), AtOnce(), *times)
         self.jobs = jobs.Jobs(*shared, self.keeper, RETENTION_SEC, *times)
         self.endpoint = endpoint.Endpoint(storage, POOLS, self.leases, self.jobs)
+        self.evidence = permissions.Evidence(storage, POOLS, entries, lambda: world.now)
 
 
 class AtOnce(concurrent.futures.Executor):

@@ -16,6 +16,7 @@ from trove_ceph.cinder import settling
 from trove_ceph.db import records, tables
 from trove_ceph.guestagent import quiesce
 from trove_ceph.storage import api, model, wire
+from trove_ceph.storage.service import endpoint
 from trove_ceph.strategies.backup import model as backup_model
 from trove_ceph.strategies.backup import tools
 from trove_ceph.taskmanager import trove_tables
@@ -267,8 +268,11 @@ class Storage(api.StorageAPI):
 
     def _serve(self, verb, arguments):
         crossed = {name: _cross(value) for name, value in arguments.items()}
+        served = self._world.served
+        # What the operations ask for must be permitted.
+        endpoint.permissions_of(type(served.endpoint))[verb].check(served.evidence, crossed)
         try:
-            return _cross(getattr(self._world.served.endpoint, verb)({}, **crossed))
+            return _cross(getattr(served.endpoint, verb)({}, **crossed))
         except messaging.ExpectedException as expected:
             raise expected.exc_info[1] from None
 

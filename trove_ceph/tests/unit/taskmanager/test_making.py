@@ -12,6 +12,7 @@ from trove_ceph.strategies.backup import model
 from trove_ceph.strategies.backup.model import Level
 from trove_ceph.taskmanager import making
 from trove_ceph.tests.unit.cinder import fake_cinder
+from trove_ceph.tests.unit.storage import bus
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -23,6 +24,7 @@ class MakingTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         taskmanager_conf.register(CONF)
+        self.useFixture(bus.StorageTransport(CONF))
         self.useFixture(conffixture.ConfFixture(CONF)).transport_url = 'fake://'
         # Other tests reset what was set when the database was made.
         CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')

@@ -32,8 +32,6 @@ def _verb(
     """
 
     def declare(method: Callable[..., Answer]) -> Callable[..., Answer]:
-        @messaging.expected_exceptions(exceptions.TroveCephError)
-        @functools.wraps(method)
         def called(self: 'Endpoint', ctxt: dict[str, Any], **arguments: Any) -> Answer:
             try:
                 return method(self, **arguments)
@@ -45,8 +43,10 @@ def _verb(
                 message = f'{method.__name__} failed: {type(error).__name__}: {error}'
                 raise exceptions.StorageError(message) from error
 
-        called.permission = permission  # type: ignore[attr-defined]
-        return called
+        expecting = messaging.expected_exceptions(exceptions.TroveCephError)(called)
+        verb = functools.wraps(method)(expecting)
+        verb.permission = permission  # type: ignore[attr-defined]
+        return verb
 
     return declare
 
@@ -62,8 +62,6 @@ class Endpoint:
 
     :param ours: the pools, beyond which nothing is looked at nor changed
     """
-
-    target = messaging.Target(version=VERSION)
 
     def __init__(
         self,

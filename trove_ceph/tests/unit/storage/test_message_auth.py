@@ -28,7 +28,7 @@ NOW = 1_700_000_000.0
 load_tests = testscenarios.load_tests_apply_scenarios
 
 
-def changed(message, **content):
+def changed(message, /, **content):
     """Return a message whose content was changed and whose signature was not."""
     return message | {'content': json.dumps(json.loads(message['content']) | content)}
 
@@ -291,7 +291,7 @@ class RequestTest(AttackTestCase):
             self.assertIn('there is no such verb', str(error))
 
     def test_wrong_arguments(self):
-        for arguments in ({}, {'image': 1, 'no': 2}, {'snapshot': 's'}, {'snapshot': self.image}):
+        for arguments in ({}, {'image': 1, 'no': 2}, {'snapshot': 's'}, {'snapshot': None}):
             self.assertRaises(
                 exceptions.InvalidRequestError,
                 self.caller()._client.call,

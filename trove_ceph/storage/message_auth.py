@@ -266,9 +266,7 @@ def _mac(key: message_keys.Key, purpose: Purpose, text: str) -> str:
     return hmac.new(key.secret, signed, hashlib.sha256).hexdigest()
 
 
-def _open(
-    keys: message_keys.KeyFile, purpose: Purpose, message: Any
-) -> tuple[str, dict[str, Any]]:
+def _open(keys: message_keys.KeyFile, purpose: Purpose, message: Any) -> tuple[str, dict[str, Any]]:
     """Return the signature and the content of a message whose signature is right."""
     if not isinstance(message, dict):
         raise RefusedError(Refusal.MALFORMED)

@@ -46,7 +46,9 @@ class Keys:
 
     def find(self, key_id: str) -> Key | None:
         """Return the key of an id; None when it is neither of the two."""
-        return next((one for one in (self.current, self.previous) if one and one.id == key_id), None)
+        return next(
+            (one for one in (self.current, self.previous) if one and one.id == key_id), None
+        )
 
 
 class KeyFile:

@@ -282,9 +282,7 @@ def _demand_source(snapshot: model.SnapshotRef) -> None:
         raise _refusal(snapshot, 'the snapshot is neither ours nor one of Cinder')
 
 
-def _demand_named(
-    evidence: Evidence, verb: str, operation_id: str, image: model.ImageRef
-) -> None:
+def _demand_named(evidence: Evidence, verb: str, operation_id: str, image: model.ImageRef) -> None:
     """Demand of an operation on a volume that it is about the image that has the name now."""
     _demand_image(image)
     if is_ours(image):

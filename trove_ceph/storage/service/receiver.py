@@ -69,9 +69,7 @@ class Receiver:
             message = f'{request.verb} failed: {type(error).__name__}: {error}'
             return {'error': exceptions.StorageError.__name__, 'message': message}
 
-    def _carry_out(
-        self, permission: permissions.Permission, request: message_auth.Request
-    ) -> Any:
+    def _carry_out(self, permission: permissions.Permission, request: message_auth.Request) -> Any:
         method = getattr(self._endpoint, request.verb)
         arguments = {name: wire.decode(value) for name, value in request.arguments.items()}
         try:
@@ -95,4 +93,6 @@ class Receiver:
             LOG.warning('%s: %s', verb, error)
             raise
         except AttributeError as error:
-            raise exceptions.InvalidRequestError(f'{verb}: an argument is of a wrong kind') from error
+            raise exceptions.InvalidRequestError(
+                f'{verb}: an argument is of a wrong kind'
+            ) from error

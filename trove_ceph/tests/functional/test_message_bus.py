@@ -94,9 +94,7 @@ class MessageBusTest(base.FunctionalTestCase):
             self.assertRaises(amqp.exceptions.NotAllowed, connection.connect)
         # So not one verb can be asked for, not even by somebody who stole the keys.
         conf = self.configuration('guest', guests='openstack')
-        conf.set_override(
-            'transport_url', self.rabbit.url('guest', SERVICE), 'trove_ceph_storage'
-        )
+        conf.set_override('transport_url', self.rabbit.url('guest', SERVICE), 'trove_ceph_storage')
         conf.set_override('rabbit_retry_interval', 1, 'oslo_messaging_rabbit')
         thief = api.StorageAPI(api.connect(conf), timeout_sec=2)
         self.assertRaises(exceptions.ServiceUnavailableError, thief.list_jobs)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests need of the storage service's message bus: its options, its keys, a bus that is a call.
-"""
+"""What tests need of the storage service's message bus: its options, its keys, a bus that is a call."""
 
 import json
 

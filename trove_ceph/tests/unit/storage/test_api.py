@@ -144,7 +144,9 @@ class CommandTest(BusTestCase):
             model.ImageRef('volumes', 'other'), MIB, model.ImageOptions()
         )
         expected = f'{IMAGE} (id {facts.image_id})\n'
-        self.assertEqual((0, expected), self.command('images', 'volumes', '--prefix', 'trove_ceph.restore.'))
+        self.assertEqual(
+            (0, expected), self.command('images', 'volumes', '--prefix', 'trove_ceph.restore.')
+        )
         _status, text = self.command('images', 'volumes', '--format', 'json')
         self.assertEqual(['other', IMAGE], [one['name'] for one in json.loads(text)])
         self.assertEqual(3, self.command('images', 'elsewhere')[0])
@@ -345,9 +347,7 @@ class VerbsTest(BusTestCase):
             (exceptions.InvalidRequestError, 'rename_snapshot', (missing.snapshot('s'), 'a@b'), ''),
             (exceptions.NotFoundError, 'rename_snapshot', (missing.snapshot('s'), 't'), ''),
         )
-        self.world.storage.create_image(
-            model.ImageRef('volumes', IMAGE), MIB, model.ImageOptions()
-        )
+        self.world.storage.create_image(model.ImageRef('volumes', IMAGE), MIB, model.ImageOptions())
         for error_class, verb, arguments, text in cases:
             error = self.assertRaises(error_class, getattr(self.api, verb), *arguments)
             self.assertIs(error_class, type(error))

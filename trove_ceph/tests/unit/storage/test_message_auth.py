@@ -162,9 +162,7 @@ class RequestTest(AttackTestCase):
             self.assertIn(name, content)
             self.assert_refused(Refusal.BAD_SIGNATURE, changed(message, **{name: value}))
         # Even one that means the same.
-        self.assert_refused(
-            Refusal.BAD_SIGNATURE, message | {'content': message['content'] + ' '}
-        )
+        self.assert_refused(Refusal.BAD_SIGNATURE, message | {'content': message['content'] + ' '})
         message_keys.rotate(self.keys.path)
         self.assert_refused(
             Refusal.BAD_SIGNATURE, message | {'key_id': self.keys.load().current.id}
@@ -366,7 +364,7 @@ class KeysTest(AttackTestCase):
         self.own_file()
         caller = self.caller()
         with fixtures.MonkeyPatch('os.geteuid', lambda: 0):
-                os.unlink(self.service_keys.path)
+            os.unlink(self.service_keys.path)
         error = self.assertRaises(exceptions.UnauthenticatedReplyError, caller.list_jobs)
         self.assertIn('cannot use its key file', str(error))
 

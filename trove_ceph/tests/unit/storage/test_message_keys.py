@@ -22,9 +22,7 @@ class KeyFileTest(base.BaseTestCase):
         self.path = self.useFixture(fixtures.TempDir()).join('keys.json')
 
     def refusal(self):
-        return str(
-            self.assertRaises(exceptions.KeyFileError, message_keys.KeyFile(self.path).load)
-        )
+        return str(self.assertRaises(exceptions.KeyFileError, message_keys.KeyFile(self.path).load))
 
     def test_created_for_its_owner_alone(self):
         previous = os.umask(0)

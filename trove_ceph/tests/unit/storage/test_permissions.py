@@ -86,7 +86,8 @@ class DeclarationTest(base.BaseTestCase):
 
     def test_every_verb_that_changes_something_is_attacked_here(self):
         changing = {
-            name for name, permission in endpoint.permissions_of(endpoint.Endpoint).items()
+            name
+            for name, permission in endpoint.permissions_of(endpoint.Endpoint).items()
             if permission.changes
         }
         # A job is called off by its operation id; nothing is lost by it.
@@ -159,8 +160,11 @@ class PermissionTestCase(base.BaseTestCase):
 
     def state(self):
         """All that a verb could have changed."""
-        listed = [one.image for pool in service_world.POOLS.images
-                  for one in self.world.storage.list_images(pool)]
+        listed = [
+            one.image
+            for pool in service_world.POOLS.images
+            for one in self.world.storage.list_images(pool)
+        ]
         facts = [self.world.storage.describe(image) for image in listed]
         trash = [self.world.storage.list_trash(pool) for pool in service_world.POOLS.images]
         return (
@@ -209,9 +213,7 @@ class VolumeTest(PermissionTestCase):
         self.ask('create_snapshot', snapshot=snapshot)
         other = names.snapshot_name('backup', str(uuid.uuid4()))
         self.ask('rename_snapshot', snapshot=snapshot, name=other)
-        self.assert_refused(
-            'rename_snapshot', snapshot=self.volume.snapshot(other), name=OF_CINDER
-        )
+        self.assert_refused('rename_snapshot', snapshot=self.volume.snapshot(other), name=OF_CINDER)
         self.ask('remove_snapshot', snapshot=self.volume.snapshot(other))
 
     def test_snapshots_of_cinder(self):

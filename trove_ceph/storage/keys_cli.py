@@ -4,7 +4,7 @@
 import argparse
 import json
 
-from trove_ceph.cmd.areas import Area, add_format
+from trove_ceph.cmd.manage.cli_base import CommandGroup, add_format
 from trove_ceph.storage import message_keys
 
 OK = 0
@@ -36,7 +36,7 @@ no answers until they have the file, and the known key is worthless at once.
 """
 
 
-def add_verb(area: Area) -> None:
+def add_verb(area: CommandGroup) -> None:
     """Add ``keys`` to the area ``storage``."""
     verb = area.add_verb('keys', _keys, 'make or replace the keys that messages are signed with')
     verb.description = _TEACHING

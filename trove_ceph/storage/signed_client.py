@@ -8,7 +8,8 @@ from typing import Any
 import oslo_messaging as messaging
 
 from trove_ceph import exceptions
-from trove_ceph.storage import message_auth, transport, wire
+from trove_ceph.storage import message_auth, transport
+from trove_ceph.storage_service import serializer
 
 #: What the service's end of the bus is called; the verb is within the signed request.
 METHOD = 'request'
@@ -44,7 +45,7 @@ class SignedClient:
         :raises UnauthenticatedReplyError: what came is not the service's answer to this request
         :raises TroveCephError: the error that the answer is
         """
-        encoded = {name: wire.encode(value) for name, value in arguments.items()}
+        encoded = {name: serializer.encode(value) for name, value in arguments.items()}
         reply = self._ask(verb, encoded, None)
         if 'address' in reply:
             reply = self._ask(verb, encoded, message_auth.Address(**reply['address']))
@@ -52,7 +53,7 @@ class SignedClient:
             raise exceptions.error_class(reply['error'])(reply['message'])
         if 'result' not in reply:
             raise exceptions.UnauthenticatedReplyError(f'{verb}: the reply holds no answer')
-        return wire.decode(reply['result'])
+        return serializer.decode(reply['result'])
 
     def _ask(
         self, verb: str, arguments: Mapping[str, Any], address: message_auth.Address | None

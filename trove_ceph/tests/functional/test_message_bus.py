@@ -15,16 +15,16 @@ from oslo_messaging import conffixture
 
 from trove_ceph import exceptions
 from trove_ceph.conf import storage as storage_conf
-from trove_ceph.storage import api, job, message_auth, message_keys, model, names, signed_client
-from trove_ceph.storage.fake import backend, cluster, ledger
-from trove_ceph.storage.service import endpoint, server
+from trove_ceph.storage import image_types, message_auth, message_keys, names, signed_client, tasks
+from trove_ceph.storage.fake import backend, cluster, lock_store
+from trove_ceph.storage_service import endpoint, rpcapi, server
 from trove_ceph.tests.functional import base, rabbitmq
 
 TIMEOUT_SEC = 60
 POOLS = ('volumes', 'vault')
 SERVICE, TROVE = 'trove-ceph', 'trove'
 REFUSED = amqp.exceptions.AccessRefused
-MIB = model.MIB
+MIB = image_types.MIB
 
 
 class MessageBusTest(base.FunctionalTestCase):
@@ -54,12 +54,12 @@ class MessageBusTest(base.FunctionalTestCase):
         self.storage = backend.FakeBackend(made)
         service = server.Service(
             self.storage,
-            ledger.FakeLedger(made),
+            lock_store.FakeLockStore(made),
             server.find_pools(conf.trove_ceph_storage),
             conf.trove_ceph_storage,
             f'host:{uuid.uuid4().hex[:6]}',
         )
-        self.server = server.Server(service, api.connect(conf))
+        self.server = server.Server(service, rpcapi.connect(conf))
         self.server.start()
         self.addCleanup(self.server.stop)
         return service
@@ -77,13 +77,13 @@ class MessageBusTest(base.FunctionalTestCase):
 
     def _service_and_caller(self):
         self.service = self.serve()
-        self.image = model.ImageRef('volumes', f'volume-{uuid.uuid4()}')
-        self.storage.create_image(self.image, 8 * MIB, model.ImageOptions())
-        caller = api.StorageAPI(api.connect(self.configuration('caller')), TIMEOUT_SEC)
+        self.image = image_types.ImageRef('volumes', f'volume-{uuid.uuid4()}')
+        self.storage.create_image(self.image, 8 * MIB, image_types.ImageOptions())
+        caller = rpcapi.StorageAPI(rpcapi.connect(self.configuration('caller')), TIMEOUT_SEC)
         snapshot = self.image.snapshot(names.snapshot_name('backup', str(uuid.uuid4())))
         caller.create_snapshot(snapshot)
-        vault = model.ImageRef('vault', names.image_name('vault', str(uuid.uuid4())))
-        caller.run('copy', job.Copy(snapshot, vault), TIMEOUT_SEC)
+        vault = image_types.ImageRef('vault', names.image_name('vault', str(uuid.uuid4())))
+        caller.run('copy', tasks.CopyTask(snapshot, vault), TIMEOUT_SEC)
         self.assertEqual([snapshot.name], caller.describe(vault).snapshot_names)
         error = self.assertRaises(exceptions.NotPermittedError, caller.trash, self.image)
         self.assertIn('it has snapshots', str(error))
@@ -96,24 +96,26 @@ class MessageBusTest(base.FunctionalTestCase):
         conf = self.configuration('guest', guests='openstack')
         conf.set_override('transport_url', self.rabbit.url('guest', SERVICE), 'trove_ceph_storage')
         conf.set_override('rabbit_retry_interval', 1, 'oslo_messaging_rabbit')
-        thief = api.StorageAPI(api.connect(conf), timeout_sec=2)
+        thief = rpcapi.StorageAPI(rpcapi.connect(conf), timeout_sec=2)
         self.assertRaises(exceptions.ServiceUnavailableError, thief.list_jobs)
         # Trove's virtual host, which it can enter, has no queue of the service.
         with self.rabbit.connection('guest', TROVE) as connection:
-            for queue in (api.TOPIC, f'{api.TOPIC}.{self.service.name}'):
+            for queue in (rpcapi.TOPIC, f'{rpcapi.TOPIC}.{self.service.name}'):
                 with connection.channel() as channel:
                     self.assertRaises(
                         (REFUSED, amqp.exceptions.NotFound), channel.basic_consume, queue
                     )
         # A caller's configuration that has Trove's transport is not even used.
         conf = self.configuration('guest')
-        self.assertRaises(exceptions.InvalidTransportError, api.connect, conf)
+        self.assertRaises(exceptions.InvalidTransportError, rpcapi.connect, conf)
 
     def _caller_without_keys(self):
         """Who has a caller's credentials and not the keys is refused each verb."""
         before = self.images()
         conf = self.configuration('caller')
-        target = messaging.Target(exchange=api.EXCHANGE, topic=api.TOPIC, version=api.VERSION)
+        target = messaging.Target(
+            exchange=rpcapi.EXCHANGE, topic=rpcapi.TOPIC, version=rpcapi.VERSION
+        )
         transport = messaging.get_rpc_transport(conf, self.rabbit.url('caller'))
         self.addCleanup(transport.cleanup)
         client = messaging.get_rpc_client(transport, target).prepare(timeout=TIMEOUT_SEC)
@@ -131,12 +133,12 @@ class MessageBusTest(base.FunctionalTestCase):
         self.assertEqual(before, self.images())
         # Nor can it take the requests of others, or answer them.
         with self.rabbit.connection('caller') as connection:
-            for queue in (api.TOPIC, f'{api.TOPIC}.{self.service.name}'):
+            for queue in (rpcapi.TOPIC, f'{rpcapi.TOPIC}.{self.service.name}'):
                 with connection.channel() as channel:
                     self.assertRaises(REFUSED, channel.basic_consume, queue)
             with connection.channel() as channel:
                 channel.queue_declare('reply_own')
-                self.assertRaises(REFUSED, channel.queue_bind, 'reply_own', api.EXCHANGE, '#')
+                self.assertRaises(REFUSED, channel.queue_bind, 'reply_own', rpcapi.EXCHANGE, '#')
             with connection.channel() as channel:
                 self.assertRaises(REFUSED, self.publish, channel, '', 'reply_own')
 

@@ -7,7 +7,7 @@ import fixtures
 
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.storage import message_auth, message_keys
-from trove_ceph.storage.service import receiver
+from trove_ceph.storage_service import receiver
 
 GROUP = storage_conf.GROUP.name
 URL = 'fake:///trove-ceph'

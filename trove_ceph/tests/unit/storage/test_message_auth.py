@@ -15,11 +15,12 @@ import testscenarios
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import api, job, message_auth, message_keys, model, names, signed_client
+from trove_ceph.storage import image_types, message_auth, message_keys, names, signed_client, tasks
 from trove_ceph.storage import transport as storage_transport
 from trove_ceph.storage.message_auth import Refusal
-from trove_ceph.storage.service import endpoint
-from trove_ceph.tests.unit.storage import bus, service_world
+from trove_ceph.storage_service import endpoint, rpcapi
+from trove_ceph.tests.unit.storage import bus
+from trove_ceph.tests.unit.storage_service import service_world
 
 IMAGE, VAULT = (names.image_name(kind, str(uuid.uuid4())) for kind in ('restore', 'vault'))
 SKEW_SEC = 30
@@ -73,9 +74,9 @@ class AttackTestCase(base.BaseTestCase):
     def caller(self):
         connection = storage_transport.Connection(None, self.keys, SKEW_SEC)
         client = signed_client.SignedClient(
-            connection, messaging.Target(topic=api.TOPIC), TIMEOUT_SEC, lambda: self.now
+            connection, messaging.Target(topic=rpcapi.TOPIC), TIMEOUT_SEC, lambda: self.now
         )
-        made = api.StorageAPI(connection, TIMEOUT_SEC)
+        made = rpcapi.StorageAPI(connection, TIMEOUT_SEC)
         made._client = client
         return made
 
@@ -388,7 +389,7 @@ class KeysTest(AttackTestCase):
 
         self.useFixture(
             fixtures.MonkeyPatch(
-                'trove_ceph.storage.service.endpoint.Endpoint.list_jobs', list_jobs
+                'trove_ceph.storage_service.endpoint.Endpoint.list_jobs', list_jobs
             )
         )
         endpoint.Endpoint.list_jobs.permission = original.permission
@@ -406,7 +407,7 @@ class ReplyTest(AttackTestCase):
         return str(error)
 
     def fence(self):
-        work = job.Fence(self.image)
+        work = tasks.FenceTask(self.image)
         return self.caller().start('fence', work)
 
     def test_forged(self):
@@ -434,7 +435,7 @@ class ReplyTest(AttackTestCase):
             self.assertIn('signature is wrong', self.assert_not_believed(self.fence))
 
     def test_an_error_is_signed_too(self):
-        missing = model.ImageRef('volumes', names.image_name('former', str(uuid.uuid4())))
+        missing = image_types.ImageRef('volumes', names.image_name('former', str(uuid.uuid4())))
         error = self.assertRaises(exceptions.NotFoundError, self.caller().describe, missing)
         self.assertIs(exceptions.NotFoundError, type(error))
         self.attack(
@@ -473,7 +474,7 @@ class ReplyTest(AttackTestCase):
         address = {'address': {'server': 'one', 'run_id': 'x'}}
         self.useFixture(
             fixtures.MonkeyPatch(
-                'trove_ceph.storage.service.receiver.Receiver._answer', lambda *_: address
+                'trove_ceph.storage_service.receiver.Receiver._answer', lambda *_: address
             )
         )
         self.bus.verifier.address = message_auth.Address('one', 'x')
@@ -490,6 +491,6 @@ class ReplyTest(AttackTestCase):
         self.attack('reply', forge)
         caller = self.caller()
         caller._sleep = lambda _seconds: None
-        report = caller.run('copy', job.Copy(self.image.snapshot('s'), self.world.vault), 60)
+        report = caller.run('copy', tasks.CopyTask(self.image.snapshot('s'), self.world.vault), 60)
         self.assertEqual(16 * service_world.MIB, report.copied_bytes)
         self.assertEqual([], replies)

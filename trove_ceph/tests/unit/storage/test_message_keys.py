@@ -12,7 +12,7 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.cmd import manage
+from trove_ceph.cmd.manage import app
 from trove_ceph.storage import message_keys
 
 
@@ -122,7 +122,7 @@ class CommandTest(base.BaseTestCase):
     def command(self, *arguments):
         self.out, self.err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(self.out), contextlib.redirect_stderr(self.err):
-            return manage.run(['storage', 'keys', *arguments, '--key-file', self.path])
+            return app.run(['storage', 'keys', *arguments, '--key-file', self.path])
 
     def test_a_life(self):
         self.assertEqual(3, self.command('show'))
@@ -146,5 +146,5 @@ class CommandTest(base.BaseTestCase):
     def test_help_teaches_the_order(self):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            self.assertRaises(SystemExit, manage.run, ['storage', 'keys', '--help'])
+            self.assertRaises(SystemExit, app.run, ['storage', 'keys', '--help'])
         self.assertIn('Rotating without an interruption', out.getvalue())

@@ -11,10 +11,11 @@ import testscenarios
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import fencing, job, message_keys, model, names, signed_client, wire
+from trove_ceph.storage import fencing, image_types, message_keys, names, signed_client, tasks
 from trove_ceph.storage import transport as storage_transport
-from trove_ceph.storage.service import endpoint, permissions
-from trove_ceph.tests.unit.storage import bus, service_world
+from trove_ceph.storage_service import endpoint, permissions, serializer
+from trove_ceph.tests.unit.storage import bus
+from trove_ceph.tests.unit.storage_service import service_world
 
 ID = str(uuid.uuid4())
 OURS = names.image_name('restore', ID)
@@ -33,7 +34,7 @@ OTHERS = (
 )
 OUR_SNAPSHOT = names.snapshot_name('backup', ID)
 OF_CINDER = f'snapshot-{ID}'
-QOS = model.Qos(iops=300)
+QOS = image_types.Qos(iops=300)
 load_tests = testscenarios.load_tests_apply_scenarios
 
 
@@ -47,24 +48,25 @@ def verbs():
 
 def wrecking(name):
     """Return what the arguments of a verb can be, to hurt what has this name."""
-    image = model.ImageRef('volumes', name)
+    image = image_types.ImageRef('volumes', name)
     snapshot = image.snapshot('s')
-    other = model.ImageRef('volumes', VOLUME)
+    other = image_types.ImageRef('volumes', VOLUME)
     qos = {'qos': QOS}
     works = (
-        job.Flatten(image),
-        job.Copy(other.snapshot(OUR_SNAPSHOT), image),
-        job.Copy(snapshot, model.ImageRef('vault', VAULT)),
-        job.Verify(snapshot, snapshot),
-        job.Inspect(snapshot, ID, '9.7.4'),
-        job.Fence(image),
+        tasks.FlattenTask(image),
+        tasks.CopyTask(other.snapshot(OUR_SNAPSHOT), image),
+        tasks.CopyTask(snapshot, image_types.ImageRef('vault', VAULT)),
+        tasks.VerifyTask(snapshot, snapshot),
+        tasks.InspectTask(snapshot, ID, '9.7.4'),
+        tasks.FenceTask(image),
     )
     return {
         'create_snapshot': [{'snapshot': image.snapshot('t')}],
         'remove_snapshot': [{'snapshot': snapshot}],
         'rename_snapshot': [{'snapshot': snapshot, 'name': 't'}],
         'clone': [
-            {'snapshot': snapshot, 'image': model.ImageRef('volumes', OURS), 'options': None} | qos,
+            {'snapshot': snapshot, 'image': image_types.ImageRef('volumes', OURS), 'options': None}
+            | qos,
             {'snapshot': other.snapshot(OF_CINDER), 'image': image, 'options': None} | qos,
         ],
         'set_qos': [{'image': image} | qos],
@@ -82,7 +84,7 @@ class DeclarationTest(base.BaseTestCase):
             self.assertIsInstance(declared.get(name), permissions.Permission, name)
 
     def test_every_kind_of_work_declares_a_permission(self):
-        self.assertEqual(set(job.Work.__subclasses__()), set(permissions.OF_WORK))
+        self.assertEqual(set(tasks.Task.__subclasses__()), set(permissions.OF_WORK))
 
     def test_every_verb_that_changes_something_is_attacked_here(self):
         changing = {
@@ -93,13 +95,13 @@ class DeclarationTest(base.BaseTestCase):
         # A job is called off by its operation id; nothing is lost by it.
         self.assertEqual(changing - {'cancel'}, set(wrecking('image')))
         attacked = {type(one['work']) for one in wrecking('image')['start']}
-        self.assertEqual(set(job.Work.__subclasses__()) - {job.Purge}, attacked)
+        self.assertEqual(set(tasks.Task.__subclasses__()) - {tasks.PurgeTask}, attacked)
 
     def test_looking_changes_nothing(self):
         """What declares to look alone asks the back end for nothing else."""
         world = service_world.World(OURS, VAULT)
         service = world.service()
-        before = json.dumps(wire.encode(world.storage.describe(world.image)))
+        before = json.dumps(serializer.encode(world.storage.describe(world.image)))
         looks = {
             'describe': {'image': world.image, 'with_usage': True},
             'list_images': {'pool': 'volumes', 'prefix': '', 'after': '', 'limit': 10},
@@ -118,7 +120,7 @@ class DeclarationTest(base.BaseTestCase):
                 getattr(service.endpoint, verb)({}, **arguments)
             except Exception as error:
                 self.assertEqual('find_job', verb, error)
-        self.assertEqual(before, json.dumps(wire.encode(world.storage.describe(world.image))))
+        self.assertEqual(before, json.dumps(serializer.encode(world.storage.describe(world.image))))
         self.assertEqual(entries, json.dumps(world.cluster.entries))
 
     def test_an_undeclared_verb_cannot_be_asked_for(self):
@@ -146,11 +148,11 @@ class PermissionTestCase(base.BaseTestCase):
         )
         connection = storage_transport.Connection(None, keys, 0)
         self.client = signed_client.SignedClient(connection, None, 60, lambda: now)
-        self.volume = model.ImageRef('volumes', VOLUME)
+        self.volume = image_types.ImageRef('volumes', VOLUME)
         self.make(self.volume)
 
     def make(self, image, *snapshots):
-        self.world.storage.create_image(image, 8 * service_world.MIB, model.ImageOptions())
+        self.world.storage.create_image(image, 8 * service_world.MIB, image_types.ImageOptions())
         for name in snapshots:
             self.world.storage.create_snapshot(image.snapshot(name))
         return image
@@ -187,15 +189,15 @@ class ForeignTest(PermissionTestCase):
     scenarios = [(name, {'name': name}) for name in OTHERS]
 
     def test_every_verb_is_refused(self):
-        image = self.make(model.ImageRef('volumes', self.name), 's')
-        trashed = self.make(model.ImageRef('vault', self.name))
+        image = self.make(image_types.ImageRef('volumes', self.name), 's')
+        trashed = self.make(image_types.ImageRef('vault', self.name))
         image_id = self.world.storage.trash(trashed).image_id
         for verb, cases in wrecking(image.name).items():
             for arguments in cases:
                 if verb == 'restore':
                     arguments = arguments | {'pool': 'vault', 'image_id': image_id}
                 self.assert_refused(verb, **arguments)
-        self.assert_refused('start', operation_id='op', work=job.Purge('vault', image_id))
+        self.assert_refused('start', operation_id='op', work=tasks.PurgeTask('vault', image_id))
 
 
 class VolumeTest(PermissionTestCase):
@@ -223,27 +225,29 @@ class VolumeTest(PermissionTestCase):
         self.assert_refused('remove_snapshot', snapshot=snapshot)
         self.assert_refused('rename_snapshot', snapshot=snapshot, name=OUR_SNAPSHOT)
         # Read it may be, into what is ours.
-        clone = model.ImageRef('volumes', names.image_name('replica', ID))
+        clone = image_types.ImageRef('volumes', names.image_name('replica', ID))
         self.ask('clone', snapshot=snapshot, image=clone, qos=QOS, options=None)
-        vault = model.ImageRef('vault', VAULT)
-        self.ask('start', operation_id='copy', work=job.Copy(snapshot, vault))
+        vault = image_types.ImageRef('vault', VAULT)
+        self.ask('start', operation_id='copy', work=tasks.CopyTask(snapshot, vault))
         self.ask(
-            'start', operation_id='verify', work=job.Verify(snapshot, vault.snapshot(OF_CINDER))
+            'start',
+            operation_id='verify',
+            work=tasks.VerifyTask(snapshot, vault.snapshot(OF_CINDER)),
         )
         self.ask('remove_snapshot', snapshot=vault.snapshot(OF_CINDER))
 
     def test_a_vault_is_made_by_copies_alone(self):
         snapshot = self.world.image.snapshot('s')
-        vault = model.ImageRef('vault', VAULT)
+        vault = image_types.ImageRef('vault', VAULT)
         text = self.assert_refused('clone', snapshot=snapshot, image=vault, qos=QOS, options=None)
         self.assertIn('made by copies alone', text)
-        clone = model.ImageRef('vault', names.image_name('replica', ID))
-        text = self.assert_refused('start', operation_id='op', work=job.Copy(snapshot, clone))
+        clone = image_types.ImageRef('vault', names.image_name('replica', ID))
+        text = self.assert_refused('start', operation_id='op', work=tasks.CopyTask(snapshot, clone))
         self.assertIn('copies go to images named', text)
 
     def test_flattened_and_fenced_by_its_id(self):
         image_id = self.world.storage.describe(self.volume).image_id
-        for verb, work in (('flatten', job.Flatten), ('fence', job.Fence)):
+        for verb, work in (('flatten', tasks.FlattenTask), ('fence', tasks.FenceTask)):
             for wrong in (f'{verb}', f'{verb}.{image_id}0', f'other.{image_id}', image_id):
                 text = self.assert_refused('start', operation_id=wrong, work=work(self.volume))
                 self.assertIn(f'must be {verb}.{image_id}', text)
@@ -264,8 +268,8 @@ class VolumeTest(PermissionTestCase):
         self.assertIn('no clone reads from it', text)
         snapshot = self.volume.snapshot(OUR_SNAPSHOT)
         self.world.storage.create_snapshot(snapshot)
-        clone = model.ImageRef('volumes', names.image_name('replica', ID))
-        self.world.storage.clone(snapshot, clone, model.ImageOptions())
+        clone = image_types.ImageRef('volumes', names.image_name('replica', ID))
+        self.world.storage.clone(snapshot, clone, image_types.ImageOptions())
         self.assertIn('it has snapshots', self.assert_refused('trash', image=self.volume))
         self.world.storage.remove_snapshot(snapshot)
         trashed = self.ask('trash', image=self.volume)
@@ -274,22 +278,24 @@ class VolumeTest(PermissionTestCase):
         self.ask('restore', **place, name=VOLUME)
         self.ask('trash', image=self.volume)
         self.world.storage.flatten(clone)
-        self.ask('start', operation_id='purge', work=job.Purge('volumes', trashed.image_id))
+        self.ask('start', operation_id='purge', work=tasks.PurgeTask('volumes', trashed.image_id))
         self.assertEqual([], self.world.storage.list_trash('volumes'))
         # Again: it is done.
-        again = self.ask('start', operation_id='purge', work=job.Purge('volumes', trashed.image_id))
-        self.assertEqual(job.State.DONE, again.state)
+        again = self.ask(
+            'start', operation_id='purge', work=tasks.PurgeTask('volumes', trashed.image_id)
+        )
+        self.assertEqual(tasks.JobState.DONE, again.state)
 
     def test_a_clone_of_another_pool_is_trashed(self):
-        snapshot = self.make(model.ImageRef('vault', VAULT), 's').snapshot('s')
-        clone = model.ImageRef('volumes', f'volume-{uuid.uuid4()}')
-        self.world.storage.clone(snapshot, clone, model.ImageOptions())
+        snapshot = self.make(image_types.ImageRef('vault', VAULT), 's').snapshot('s')
+        clone = image_types.ImageRef('volumes', f'volume-{uuid.uuid4()}')
+        self.world.storage.clone(snapshot, clone, image_types.ImageOptions())
         self.ask('trash', image=clone)
 
     def test_what_cinder_trashed_is_not_purged(self):
         image_id = self.world.storage.trash(self.volume).image_id
         place = {'pool': 'volumes', 'image_id': image_id}
-        self.assert_refused('start', operation_id='op', work=job.Purge(**place))
+        self.assert_refused('start', operation_id='op', work=tasks.PurgeTask(**place))
         self.assert_refused('restore', **place, name=VOLUME)
 
     def test_records_of_the_trash_do_not_pile_up(self):
@@ -311,17 +317,17 @@ class OursTest(PermissionTestCase):
                 check = endpoint.permissions_of(endpoint.Endpoint)[verb].check
                 if verb == 'clone' and arguments['image'].name == OURS:
                     check(self.service.evidence, arguments)
-                elif verb != 'start' or not isinstance(arguments['work'], job.Copy):
+                elif verb != 'start' or not isinstance(arguments['work'], tasks.CopyTask):
                     check(self.service.evidence, arguments)
 
     def test_other_pools_are_not_looked_at(self):
-        image = model.ImageRef('elsewhere', VOLUME)
+        image = image_types.ImageRef('elsewhere', VOLUME)
         for verb, arguments in (
             ('trash', {'image': image}),
             ('unfence', {'image': image}),
             ('restore', {'pool': 'elsewhere', 'image_id': '1', 'name': VOLUME}),
-            ('start', {'operation_id': 'op', 'work': job.Fence(image)}),
-            ('start', {'operation_id': 'op', 'work': job.Purge('elsewhere', '1')}),
+            ('start', {'operation_id': 'op', 'work': tasks.FenceTask(image)}),
+            ('start', {'operation_id': 'op', 'work': tasks.PurgeTask('elsewhere', '1')}),
         ):
             error = self.assertRaises(exceptions.InvalidRequestError, self.ask, verb, **arguments)
             self.assertIn('elsewhere: is none of those', str(error))

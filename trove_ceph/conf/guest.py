@@ -63,6 +63,17 @@ OPTS = [
         'default is the size of one RBD object.',
     ),
     cfg.IntOpt(
+        'trim_interval_sec',
+        default=3600,
+        min=0,
+        max=604800,
+        help='Seconds between two trims of the data volume (FITRIM), which give the space of '
+        'dropped tables and purged logs back to Ceph. Each comes up to a tenth earlier or later, '
+        'and none runs beside a backup. Longer: the first copy of a backup to the vault moves, '
+        'and clones and the pool hold, what was deleted since the last trim. 0: the volume is '
+        'not trimmed by the guest agent.',
+    ),
+    cfg.IntOpt(
         'quiesce_max_sec',
         default=60,
         min=1,

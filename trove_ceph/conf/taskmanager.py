@@ -4,7 +4,7 @@
 from oslo_config import cfg
 
 from trove_ceph.conf import storage
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel, UnsafeAction, VerifyWhen
+from trove_ceph.enums import QuiesceLevel, UnsafeAction, VerifyWhen
 
 GROUP = cfg.OptGroup(
     'trove_ceph_backup',

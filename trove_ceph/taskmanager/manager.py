@@ -18,7 +18,7 @@ from trove.taskmanager import manager
 from trove_ceph import exceptions, steps
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.db.backup_record import RecordState
-from trove_ceph.storage import transport as storage_transport
+from trove_ceph.storage_service import transport as storage_transport
 from trove_ceph.strategies.backup import (
     backup_types,
     create,

@@ -12,6 +12,8 @@ the driver skips.
 import dataclasses
 from collections.abc import Mapping
 
+from oslo_utils import units
+
 from trove_ceph.tiers import caps, placement_groups, resources, tier_types
 from trove_ceph.tiers.resources import Placement
 from trove_ceph.tiers.tier_types import TierLimits
@@ -21,7 +23,6 @@ _KEYS = {
     *('total_iops_sec_per_gb', 'total_iops_sec_per_gb_min', 'total_iops_sec_max'),
     'total_bytes_sec',
 }
-_MIB = 1024**2
 
 
 def derive(content: tier_types.TiersFile, ceph: resources.CephState | None) -> resources.Desired:
@@ -136,7 +137,7 @@ def _qos(tier: tier_types.Tier) -> resources.QosSpecs:
             'total_iops_sec_max': str(tier.iops.iops_cap),
         }
     if tier.throughput_mib_per_sec:
-        specs['total_bytes_sec'] = str(tier.throughput_mib_per_sec * _MIB)
+        specs['total_bytes_sec'] = str(tier.throughput_mib_per_sec * units.Mi)
     return resources.QosSpecs(tier.volume_type.name, _FRONT_END, specs)
 
 

@@ -30,6 +30,20 @@ class GuestAPI(api.API):
         """Let the server go, and tell under ``held`` whether it was held until now."""
         return self._ask('release_after_backup', backup_id=backup_id)
 
+    def trim_volume(self, max_age_sec: int) -> None:
+        """Have the data volume trimmed unless that was done lately; does not wait for it.
+
+        An agent that does not know this request ignores it.
+
+        :param max_age_sec: what counts as lately
+        """
+        try:
+            self._cast('trim_volume', version=self.API_BASE_VERSION, max_age_sec=max_age_sec)
+        except trove_exceptions.GuestError as error:
+            raise exceptions.GuestUnavailableError(
+                f'guest agent of instance {self.id}: trim_volume: {error}'
+            ) from error
+
     def _ask(self, method: str, **arguments: Any) -> dict[str, Any]:
         try:
             return self._call(

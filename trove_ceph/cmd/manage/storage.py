@@ -16,9 +16,10 @@ from oslo_config import cfg
 from oslo_utils import units
 
 from trove_ceph import exceptions
+from trove_ceph.cmd.manage import storage_keys
 from trove_ceph.cmd.manage.cli_base import CommandGroup, add_format
 from trove_ceph.conf import storage as storage_conf
-from trove_ceph.storage import fencing, image_types, keys_cli, tasks
+from trove_ceph.storage import fencing, image_types, tasks
 from trove_ceph.storage.tasks import JobState
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ exit status:
      is not there (cancel), the image was not flattened, or not within --wait (flatten), or an image
      was not unfenced (unfence)
   2  the command line is wrong, or the consequence was not agreed to (unfence); nothing was changed
-  3  nobody answered who could prove to be the service, or the configuration or the key file is wrong
+  3  nobody answered who could prove to be the service, or the configuration file or the key file
+     is wrong
 """
 _OVERVIEW = """\
 trove-ceph-storage does what needs a Ceph key, for Trove. What takes long is a job; these commands
@@ -116,7 +118,7 @@ def add_commands(areas: Any) -> None:
         help='agree that their processes have ended: one that was only cut off or paused would go '
         'on writing where it stopped, beside the new server, and destroy the data',
     )
-    keys_cli.add_verb(area)
+    storage_keys.add_verb(area)
     for verb in (status, jobs, cancel, images, flatten, unfence):
         add_format(verb)
         verb.add_argument(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from trove_ceph import waiting
 from trove_ceph.cinder import client, wait
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.db import backups
@@ -66,6 +67,8 @@ class Guest(Protocol):
 
     def release_after_backup(self, backup_id: str) -> Mapping[str, Any]: ...
 
+    def trim_volume(self, max_age_sec: int) -> None: ...
+
 
 class Servers(Protocol):
     """Nova."""
@@ -102,3 +105,7 @@ class BackupDependencies:
     patience: wait.WaitLimits = dataclasses.field(default_factory=wait.WaitLimits)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+
+    def deadline(self, timeout_sec: float) -> waiting.Deadline:
+        """Return the end of a wait that begins now."""
+        return waiting.Deadline(timeout_sec, self.clock, self.sleep)

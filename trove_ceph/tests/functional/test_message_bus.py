@@ -15,9 +15,16 @@ from oslo_messaging import conffixture
 
 from trove_ceph import exceptions
 from trove_ceph.conf import storage as storage_conf
-from trove_ceph.storage import image_types, message_auth, message_keys, names, signed_client, tasks
+from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.storage.fake import backend, cluster, lock_store
-from trove_ceph.storage_service import endpoint, rpcapi, server
+from trove_ceph.storage_service import (
+    endpoint,
+    message_auth,
+    message_keys,
+    rpcapi,
+    server,
+    signed_client,
+)
 from trove_ceph.tests.functional import base, rabbitmq
 
 TIMEOUT_SEC = 60

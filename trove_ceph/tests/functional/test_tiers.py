@@ -9,6 +9,7 @@ from pathlib import Path
 
 import rados
 import rbd
+from oslo_utils import units
 
 from trove_ceph.tests.functional import base, ceph
 from trove_ceph.tiers import trove
@@ -16,7 +17,7 @@ from trove_ceph.tiers import trove
 # For copies of next to nothing, on a busy machine.
 TIMEOUT_SEC = 180
 
-MIB = 1024**2
+MIB = units.Mi
 # How long the manager may take to count what a new pool holds, on a busy machine.
 USAGE_SEC = 300
 

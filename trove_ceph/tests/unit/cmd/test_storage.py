@@ -9,7 +9,7 @@ import sys
 import fixtures
 from oslotest import base
 
-from trove_ceph.storage import message_keys
+from trove_ceph.storage_service import message_keys
 
 RUN = 'import sys; from trove_ceph.cmd import storage; sys.exit(storage.main())'
 #: Serves on a cluster in memory.

@@ -4,7 +4,7 @@ from unittest import mock
 
 import fixtures
 from oslo_config import cfg as oslo_cfg
-from oslo_utils import importutils
+from oslo_utils import importutils, units
 from oslotest import base
 from trove.common import cfg
 from trove.guestagent import dbaas
@@ -15,7 +15,7 @@ from trove.instance import service_status
 
 from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
-from trove_ceph.guestagent import manager, server
+from trove_ceph.guestagent import manager, server, volume_trim
 from trove_ceph.host import data_volume
 from trove_ceph.mysql import tuning
 
@@ -220,7 +220,7 @@ class ManagerTestCase(base.BaseTestCase):
 
     def test_binary_logs_are_bounded_by_the_volume(self):
         self.bound(True, service_status.ServiceStatuses.HEALTHY).assert_called_once_with(
-            15 * GIB_MIB * tuning.MIB
+            15 * GIB_MIB * units.Mi
         )
 
     def test_no_purging_without_a_running_server(self):
@@ -229,6 +229,55 @@ class ManagerTestCase(base.BaseTestCase):
 
     def test_purging_is_a_periodic_task(self):
         self.assertIn('bound_binary_logs', [name for name, _ in manager.Manager._periodic_tasks])
+
+    def _trimmer(self):
+        self.manager._trimmer = mock.create_autospec(volume_trim.VolumeTrimmer, instance=True)
+        return self.manager._trimmer
+
+    def test_trimming_is_a_periodic_task_of_an_installed_database(self):
+        self.assertIn('trim_data_volume', [name for name, _ in manager.Manager._periodic_tasks])
+        trimmer = self._trimmer()
+        self.manager.status = mock.Mock(is_installed=False)
+        self.manager.trim_data_volume(None)
+        trimmer.trim_if_due.assert_not_called()
+        self.manager.status.is_installed = True
+        self.manager.trim_data_volume(None)
+        trimmer.trim_if_due.assert_called_once_with()
+
+    def test_trimming_on_request(self):
+        trimmer = self._trimmer()
+        self.assertIs(
+            trimmer.trim_unless_recent.return_value,
+            self.manager.trim_volume(None, max_age_sec=900),
+        )
+        trimmer.trim_unless_recent.assert_called_once_with(900)
+
+    def test_trimming_stands_aside_for_backups(self):
+        events = mock.Mock()
+        self.manager._trimmer = events.trimmer
+        self.manager._quiescer = events.quiescer
+        events.quiescer.release.return_value = {'level': 'freeze'}
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.guestagent.backup_settings.check', events.check)
+        )
+        self.manager.check_backup_settings(None)
+        self.manager.quiesce_for_backup(None, 'a', 'freeze', 20)
+        self.manager.release_after_backup(None, 'a')
+        self.manager.unmount_volume(None)
+        self.assertEqual(
+            [
+                *('trimmer.stand_aside', 'check'),
+                *('trimmer.stand_aside', 'quiescer.quiesce'),
+                *('quiescer.release', 'trimmer.go_on'),
+                'trimmer.stand_aside',
+            ],
+            [name for name, _, _ in events.method_calls],
+        )
+
+    def test_release_of_what_holds_nothing_lets_no_trim_go_on(self):
+        trimmer = self._trimmer()
+        self.manager.release_after_backup(None, 'another')
+        trimmer.go_on.assert_not_called()
 
     def test_backup_settings_are_those_of_the_volume_and_a_connection_of_its_own(self):
         check = self.useFixture(
@@ -256,7 +305,7 @@ class ManagerTestCase(base.BaseTestCase):
         freeze.return_value.freeze.return_value = 0.1
         freeze.return_value.thaw.return_value = ''
         self.manager._storage = mock.Mock()
-        self.manager._storage.start_freeze_holder.return_value = (process, channel) = (
+        self.manager._storage.start_freeze_process.return_value = (process, channel) = (
             mock.Mock(),
             mock.Mock(),
         )
@@ -269,5 +318,5 @@ class ManagerTestCase(base.BaseTestCase):
         self.assertTrue(released['held'])
         # No longer than the configuration allows.
         lock.assert_called_once_with(self.manager.app.connect_alone, 3, 65)
-        self.manager._storage.start_freeze_holder.assert_called_once_with('/var/lib/mysql', 60)
+        self.manager._storage.start_freeze_process.assert_called_once_with('/var/lib/mysql', 60)
         freeze.assert_called_once_with(process, channel, 60)

@@ -3,6 +3,7 @@ import os
 import shutil
 
 import fixtures
+from oslo_utils import units
 from oslotest import base
 from trove.guestagent.common import configuration, operating_system
 from trove.guestagent.datastore import service as base_service
@@ -98,7 +99,7 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
 
         self.assertEqual(33, self.manager.effective('max_connections'))
         self.assertEqual(
-            tuning.tune(tuning.Machine(8192, 2, 10240, 3000)).buffer_pool_mib * tuning.MIB,
+            tuning.tune(tuning.Machine(8192, 2, 10240, 3000)).buffer_pool_mib * units.Mi,
             self.manager.effective('innodb_buffer_pool_size'),
         )
         self.assertEqual(1, len(self.computed_files()))
@@ -119,9 +120,9 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
         computed = self.manager.retune()
 
         self.assertEqual((4096, 2), self.asked[-1])
-        self.assertLess(computed.redo_log_mib * tuning.MIB, before)
+        self.assertLess(computed.redo_log_mib * units.Mi, before)
         self.assertEqual(
-            computed.redo_log_mib * tuning.MIB, self.manager.effective('innodb_redo_log_capacity')
+            computed.redo_log_mib * units.Mi, self.manager.effective('innodb_redo_log_capacity')
         )
 
     def test_base_file_without_the_flavor(self):
@@ -145,7 +146,7 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
 
         self.assertEqual(before, operating_system.read_file(self.base_path))
         self.assertEqual(
-            tuning.tune(tuning.Machine(4096, 2, 10240, 3000)).buffer_pool_mib * tuning.MIB,
+            tuning.tune(tuning.Machine(4096, 2, 10240, 3000)).buffer_pool_mib * units.Mi,
             self.manager.effective('innodb_buffer_pool_size'),
         )
 

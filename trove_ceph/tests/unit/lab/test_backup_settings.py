@@ -14,7 +14,7 @@ from oslotest import base
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.conf import verification as verification_conf
-from trove_ceph.storage import message_keys, transport
+from trove_ceph.storage_service import message_keys, transport
 from trove_ceph.tests.unit.lab import LAB
 from trove_ceph.trove_adapter import cinder_client
 from trove_ceph_tempest_plugin import config as tempest_conf

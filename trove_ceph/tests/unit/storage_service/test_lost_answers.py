@@ -16,10 +16,9 @@ import testscenarios
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import fencing, image_types, message_keys, names, tasks, transport
-from trove_ceph.storage_service import rpcapi
-from trove_ceph.tests.unit.storage import bus
-from trove_ceph.tests.unit.storage_service import service_world
+from trove_ceph.storage import fencing, image_types, names, tasks
+from trove_ceph.storage_service import message_keys, rpcapi, transport
+from trove_ceph.tests.unit.storage_service import bus, service_world
 
 IMAGE, VAULT, CLONE, TRASHED = (
     names.image_name(kind, str(uuid.uuid4())) for kind in ('restore', 'vault', 'replica', 'former')

@@ -20,9 +20,9 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.cmd.manage import app
 from trove_ceph.conf import storage as storage_conf
-from trove_ceph.storage import copying, fencing, image_types, message_keys, names, tasks
+from trove_ceph.storage import copying, fencing, image_types, names, tasks
 from trove_ceph.storage.fake import backend, lock_store
-from trove_ceph.storage_service import rpcapi, server
+from trove_ceph.storage_service import message_keys, rpcapi, server
 from trove_ceph.tests.unit.storage_service import service_world
 from trove_ceph.tests.unit.storage_service.service_world import MIB
 
@@ -38,7 +38,7 @@ import sys
 for name in ('rados', 'rbd'):
     sys.modules[name] = None
 import trove_ceph.storage_service.rpcapi
-loaded = [name for name in sys.modules if name.startswith('trove_ceph.storage.')]
+loaded = [name for name in sys.modules if name.startswith('trove_ceph.')]
 print(' '.join(loaded))
 """
 
@@ -514,5 +514,7 @@ class BoundaryTest(base.BaseTestCase):
         )
         loaded = result.stdout.split()
         self.assertIn('trove_ceph.storage_service.rpcapi', loaded)
-        for forbidden in ('trove_ceph.storage.ceph', 'trove_ceph.storage_service'):
-            self.assertFalse([name for name in loaded if name.startswith(forbidden)])
+        for forbidden in ('storage.ceph', 'storage_service.server', 'storage_service.factory'):
+            self.assertFalse(
+                [name for name in loaded if name.startswith(f'trove_ceph.{forbidden}')]
+            )

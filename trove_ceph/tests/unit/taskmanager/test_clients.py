@@ -12,6 +12,7 @@ from keystoneauth1 import session
 from oslo_messaging.rpc.client import RemoteError
 from oslotest import base
 from trove.common import context as trove_context
+from trove.common import exception as trove_exceptions
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
 
@@ -64,15 +65,23 @@ class GuestTest(base.BaseTestCase):
             raise self.error
         return {'held': True}
 
+    def cast(self, context, method, **arguments):
+        self.call(context, method, **arguments)
+
     def test_calls_are_those_of_our_guest_manager(self):
         self.guest.check_backup_settings()
         self.guest.quiesce_for_backup('b', 'ddl', 20)
         self.guest.release_after_backup('b')
+        self.guest.trim_volume(900)
         for method, arguments in self.asked:
             known = getattr(guest_manager.Manager, method).__code__
             self.assertEqual(
                 ('self', 'context', *arguments), known.co_varnames[: known.co_argcount]
             )
+
+    def test_trim_that_cannot_be_asked_for(self):
+        self.error = trove_exceptions.GuestError(original_message='no bus')
+        self.assertRaises(exceptions.GuestUnavailableError, self.guest.trim_volume, 900)
 
     def test_errors_carry_the_reason(self):
         self.error = RemoteError('NotQuiescedError', 'the volume is frozen already', [])

@@ -18,7 +18,7 @@ from trove_ceph.db.backup_record import RecordState
 from trove_ceph.strategies.backup import create
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests import interruption
-from trove_ceph.tests.unit.storage import bus
+from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import contexts, trove_database
 

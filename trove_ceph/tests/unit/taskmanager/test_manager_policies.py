@@ -14,7 +14,7 @@ from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.policy_record import PolicyRunState, Retention, Scope
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.api import world as api_world
-from trove_ceph.tests.unit.storage import bus
+from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 

@@ -17,7 +17,7 @@ from trove_ceph import exceptions
 from trove_ceph.db import tables
 from trove_ceph.strategies.restore import clone_volume, planning
 from trove_ceph.taskmanager import manager
-from trove_ceph.tests.unit.storage import bus
+from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.strategies.test_restore_clone_volume import make_world, wanted
 from trove_ceph.tests.unit.taskmanager import contexts, trove_database
 from trove_ceph.trove_adapter import instance_restore

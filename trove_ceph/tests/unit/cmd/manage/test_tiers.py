@@ -42,7 +42,7 @@ class CliTestCase(base.BaseTestCase):
         self.useFixture(
             patch(
                 'trove_ceph.tiers.cinder.Cinder.of_environment',
-                lambda *_: cinder.Cinder(self.world.cinder),
+                lambda *_: cinder.Cinder(self.world.cinder.client()),
             )
         )
         self.useFixture(

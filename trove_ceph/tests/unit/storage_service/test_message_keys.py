@@ -13,7 +13,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.cmd.manage import app
-from trove_ceph.storage import message_keys
+from trove_ceph.storage_service import message_keys
 
 
 class KeyFileTest(base.BaseTestCase):

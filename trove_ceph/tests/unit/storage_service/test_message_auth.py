@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An attacker on the message bus: forges, changes, repeats, delays, and answers in the service's place.
+"""An attacker on the message bus forges, changes, repeats, and answers in the service's place.
 
 Service and caller are real; the bus between them is what the test makes of it.
 """
@@ -15,12 +15,11 @@ import testscenarios
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import image_types, message_auth, message_keys, names, signed_client, tasks
-from trove_ceph.storage import transport as storage_transport
-from trove_ceph.storage.message_auth import Refusal
-from trove_ceph.storage_service import endpoint, rpcapi
-from trove_ceph.tests.unit.storage import bus
-from trove_ceph.tests.unit.storage_service import service_world
+from trove_ceph.storage import image_types, names, tasks
+from trove_ceph.storage_service import endpoint, message_auth, message_keys, rpcapi, signed_client
+from trove_ceph.storage_service import transport as storage_transport
+from trove_ceph.storage_service.message_auth import Refusal
+from trove_ceph.tests.unit.storage_service import bus, service_world
 
 IMAGE, VAULT = (names.image_name(kind, str(uuid.uuid4())) for kind in ('restore', 'vault'))
 SKEW_SEC = 30
@@ -221,7 +220,7 @@ class RequestTest(AttackTestCase):
         self.caller().create_snapshot(self.image.snapshot('t'))
 
     def test_delivered_twice_the_second_waits_for_the_first(self):
-        """Or the refusal would be faster than the answer, under the id that the caller waits for."""
+        """Or the refusal would be faster than the answer that the caller waits for."""
         begun, go_on, answers = threading.Event(), threading.Event(), []
         self.addCleanup(go_on.set)
         describe = self.world.storage.__class__.describe

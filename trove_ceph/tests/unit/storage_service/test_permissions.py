@@ -11,11 +11,16 @@ import testscenarios
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import fencing, image_types, message_keys, names, signed_client, tasks
-from trove_ceph.storage import transport as storage_transport
-from trove_ceph.storage_service import endpoint, permissions, serializer
-from trove_ceph.tests.unit.storage import bus
-from trove_ceph.tests.unit.storage_service import service_world
+from trove_ceph.storage import fencing, image_types, names, tasks
+from trove_ceph.storage_service import (
+    endpoint,
+    message_keys,
+    permissions,
+    serializer,
+    signed_client,
+)
+from trove_ceph.storage_service import transport as storage_transport
+from trove_ceph.tests.unit.storage_service import bus, service_world
 
 ID = str(uuid.uuid4())
 OURS = names.image_name('restore', ID)

@@ -5,7 +5,7 @@ import argparse
 import json
 
 from trove_ceph.cmd.manage.cli_base import CommandGroup, add_format
-from trove_ceph.storage import message_keys
+from trove_ceph.storage_service import message_keys
 
 OK = 0
 DEFAULT_KEY_FILE = '/etc/trove-ceph/storage-keys.json'

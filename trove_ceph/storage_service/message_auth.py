@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trove_ceph import exceptions
-from trove_ceph.storage import message_keys
+from trove_ceph.storage_service import message_keys
 
 FORMAT = 1
 #: The longest that a request may be valid.

@@ -8,8 +8,7 @@ from typing import Any
 import oslo_messaging as messaging
 
 from trove_ceph import exceptions
-from trove_ceph.storage import message_auth, transport
-from trove_ceph.storage_service import serializer
+from trove_ceph.storage_service import message_auth, serializer, transport
 
 #: What the service's end of the bus is called; the verb is within the signed request.
 METHOD = 'request'

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests need of the storage service's message bus: its options, its keys, a bus that is a call."""
+"""The storage service's message bus in tests: its options, its keys, and a bus that is a call."""
 
 import json
 
 import fixtures
 
 from trove_ceph.conf import storage as storage_conf
-from trove_ceph.storage import message_auth, message_keys
-from trove_ceph.storage_service import receiver
+from trove_ceph.storage_service import message_auth, message_keys, receiver
 
 GROUP = storage_conf.GROUP.name
 URL = 'fake:///trove-ceph'

@@ -8,8 +8,8 @@ from oslo_messaging import conffixture
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import transport
-from trove_ceph.tests.unit.storage import bus
+from trove_ceph.storage_service import transport
+from trove_ceph.tests.unit.storage_service import bus
 
 GUESTS = 'rabbit://trove:secret@one:5672,trove:secret@two:5672/trove'
 load_tests = testscenarios.load_tests_apply_scenarios

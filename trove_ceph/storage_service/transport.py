@@ -11,7 +11,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 
 from trove_ceph import exceptions
-from trove_ceph.storage import message_keys
+from trove_ceph.storage_service import message_keys
 
 _REMEDY = (
     'give the storage service a virtual host and a user of its own, which guests do not know, or '

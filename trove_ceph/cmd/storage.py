@@ -34,8 +34,8 @@ _EPILOG = (
     'key_file, the keys that requests and replies are signed with, which "trove-ceph-manage '
     'storage keys create" makes; ceph_conf and ceph_user, by which it finds cluster and keyring; '
     'and tiers_file or pools, which say where it may work. SIGTERM ends it gracefully: jobs stop '
-    'at their next piece, and are taken up there. Killing it does no harm either. "trove-ceph-manage '
-    'storage jobs" tells what it does.'
+    'at their next piece, and are taken up there. Killing it does no harm either. '
+    '"trove-ceph-manage storage jobs" tells what it does.'
 )
 
 

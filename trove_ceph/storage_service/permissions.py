@@ -261,7 +261,7 @@ def is_volume(image: image_types.ImageRef) -> bool:
 
 def _kind(image: image_types.ImageRef) -> str | None:
     found = names.parse(image.name)
-    return found and found.kind
+    return found.kind if found else None
 
 
 def _demand_ours(image: image_types.ImageRef) -> None:

@@ -80,8 +80,7 @@ class Receiver:
             self._check(permission, request.verb, arguments)
             return serializer.encode(method({}, **arguments))
         except messaging.ExpectedException as expected:
-            error = expected.exc_info[1]
-            raise error from None
+            raise expected.exc_info[1] from None
 
     def _check(
         self, permission: permissions.Permission, verb: str, arguments: Mapping[str, Any]

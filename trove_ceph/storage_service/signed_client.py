@@ -96,6 +96,6 @@ class SignedClient:
 
 def _explain(code: object) -> str:
     try:
-        return message_auth.EXPLANATIONS[message_auth.Refusal(code)]
+        return message_auth.EXPLANATIONS[message_auth.Refusal(str(code))]
     except ValueError:
         return 'for no known reason'

@@ -2,6 +2,7 @@
 """The storage service on a real RabbitMQ with the lab's users: what a guest's credentials open."""
 
 import json
+import queue
 import threading
 import time
 import uuid
@@ -26,6 +27,7 @@ from trove_ceph.storage_service import (
     signed_client,
 )
 from trove_ceph.tests.functional import base, rabbitmq
+from trove_ceph.tiers.qos import events
 
 TIMEOUT_SEC = 60
 POOLS = ('volumes', 'vault')
@@ -81,6 +83,7 @@ class MessageBusTest(base.FunctionalTestCase):
         self._caller_without_keys()
         self._agent_and_conductor()
         self._guest_at_troves_own_services()
+        self._cinder_and_the_listener()
 
     def _service_and_caller(self):
         self.service = self.serve()
@@ -92,6 +95,9 @@ class MessageBusTest(base.FunctionalTestCase):
         vault = image_types.ImageRef('vault', names.image_name('vault', str(uuid.uuid4())))
         caller.run('copy', tasks.CopyTask(snapshot, vault), TIMEOUT_SEC)
         self.assertEqual([snapshot.name], caller.describe(vault).snapshot_names)
+        # Operators ask with the service's own configuration file.
+        operator = rpcapi.StorageAPI(rpcapi.connect(self.configuration('storage')), TIMEOUT_SEC)
+        self.assertEqual(['copy'], [one.operation_id for one in operator.list_jobs()])
         error = self.assertRaises(exceptions.NotPermittedError, caller.trash, self.image)
         self.assertIn('it has snapshots', str(error))
 
@@ -226,3 +232,21 @@ class MessageBusTest(base.FunctionalTestCase):
             with connection.channel() as channel:
                 channel.queue_declare('guestagent.of-a-neighbour')
                 channel.basic_consume('guestagent.of-a-neighbour')
+
+    def _cinder_and_the_listener(self):
+        """The service hears of volumes that changed, with few permissions on Cinder's bus."""
+        conf = self.configuration('events', guests='events')
+        changed = queue.SimpleQueue()
+        listener = events.listener(conf, ['trove-ceph-qos'], 'openstack', changed.put)
+        listener.start()
+        self.addCleanup(listener.wait)
+        self.addCleanup(listener.stop)
+        conf = self.configuration('openstack', guests='openstack')
+        cinder = messaging.Notifier(
+            messaging.get_notification_transport(conf),
+            'volume.host',
+            driver='messagingv2',
+            topics=['trove-ceph-qos'],
+        )
+        cinder.info({}, 'volume.resize.end', {'volume_id': 'changed'})
+        self.assertEqual('changed', changed.get(timeout=TIMEOUT_SEC))

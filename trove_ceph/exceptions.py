@@ -54,6 +54,14 @@ class ServerFailedError(TroveCephError):
     """A MySQL server of our own did not start; the message carries the end of its log."""
 
 
+class InvalidTransportError(TroveCephError):
+    """The message bus of the storage service must be configured otherwise; nothing was started."""
+
+
+class KeyFileError(TroveCephError):
+    """The file with the keys of messages is missing, damaged or open to others; nobody is asked."""
+
+
 class InvalidTiersError(TroveCephError):
     """The tiers file must be corrected, or does not fit the cluster; nothing was done."""
 
@@ -68,6 +76,10 @@ class ServiceUnavailableError(TroveCephError):
 
 class NotThisCopyError(ServiceUnavailableError):
     """This copy of the storage service must not do the work; ask again, another one may answer."""
+
+
+class UnauthenticatedReplyError(ServiceUnavailableError):
+    """The reply cannot be proved to be the service's, so it says nothing; asking again is safe."""
 
 
 class GuestUnavailableError(ServiceUnavailableError):
@@ -144,6 +156,10 @@ class CanceledError(StorageError):
 
 class InvalidRequestError(StorageError):
     """The request itself must be corrected, such as its pool or its name; nothing was done."""
+
+
+class NotPermittedError(StorageError):
+    """The verb may not be used on an image or snapshot that is not ours; nothing was done."""
 
 
 class LockLostError(StorageError):

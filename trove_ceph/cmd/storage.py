@@ -29,12 +29,13 @@ _DESCRIPTION = (
     'that died has begun.'
 )
 _EPILOG = (
-    'It reads /etc/trove-ceph/trove-ceph-storage.conf unless told otherwise, and needs three '
-    'things there: [DEFAULT] transport_url, the bus that trove-taskmanager uses; '
-    '[trove_ceph_storage] ceph_conf and ceph_user, by which it finds cluster and keyring; and '
-    'tiers_file or pools, which say where it may work. SIGTERM ends it gracefully: jobs stop at '
-    'their next piece, and are taken up there. Killing it does no harm either. "trove-ceph-manage '
-    'storage jobs" tells what it does.'
+    'It reads /etc/trove-ceph/trove-ceph-storage.conf unless told otherwise, and needs four things '
+    'in its section [trove_ceph_storage]: transport_url, a message bus that guests cannot reach; '
+    'key_file, the keys that requests and replies are signed with, which "trove-ceph-manage '
+    'storage keys create" makes; ceph_conf and ceph_user, by which it finds cluster and keyring; '
+    'and tiers_file or pools, which say where it may work. SIGTERM ends it gracefully: jobs stop '
+    'at their next piece, and are taken up there. Killing it does no harm either. '
+    '"trove-ceph-manage storage jobs" tells what it does.'
 )
 
 

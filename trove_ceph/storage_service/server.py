@@ -23,9 +23,12 @@ from trove_ceph.storage_service import (
     job_store,
     jobs,
     leases,
+    message_auth,
+    permissions,
     pools,
+    receiver,
     rpcapi,
-    serializer,
+    transport,
     watched_thread,
 )
 from trove_ceph.tiers import tiers_file
@@ -119,6 +122,7 @@ class Service:
             tools, kept, self._leases, self._keeper, options.job_retention_hours * 3600
         )
         self.endpoint = endpoint.Endpoint(storage, ours, self._leases, self._jobs)
+        self.evidence = permissions.Evidence(storage, ours, entries)
         self._ending = threading.Event()
         #: Called with the reason once locks cannot be renewed here any more, as a thread of this
         #: copy has died: it does nothing from then on, and should be started anew.
@@ -187,15 +191,16 @@ class Service:
 
 
 class Server:
-    """A copy of the service on the bus."""
+    """A copy of the service on the bus, where it answers signed requests alone."""
 
-    def __init__(self, service: Service, transport: messaging.Transport):
+    def __init__(self, service: Service, connection: transport.Connection):
         self._service = service
+        verifier = message_auth.Verifier(connection.keys, service.name, connection.skew_sec)
         self._server = messaging.get_rpc_server(
-            transport,
+            connection.transport,
             messaging.Target(exchange=rpcapi.EXCHANGE, topic=rpcapi.TOPIC, server=service.name),
-            [service.endpoint],
-            serializer=serializer.Serializer(),
+            [receiver.Receiver(service.endpoint, service.evidence, verifier)],
+            access_policy=messaging.ExplicitRPCAccessPolicy,
         )
 
     def start(self) -> None:

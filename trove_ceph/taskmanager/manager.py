@@ -18,6 +18,7 @@ from trove.taskmanager import manager
 from trove_ceph import exceptions, steps
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.storage_service import transport as storage_transport
 from trove_ceph.strategies.backup import (
     backup_types,
     create,
@@ -50,6 +51,8 @@ class Manager(manager.Manager):
         taskmanager_conf.register(CONF)
         # Wrong levels are to be seen at the start.
         factory.backup_settings(CONF)
+        # So is a storage service that guests can reach.
+        storage_transport.check(CONF)
         super().__init__()
         # At first use, since none of those who are asked need be up when this starts; and no
         # property, since Trove's profiler reads all of those at the start.

@@ -16,7 +16,7 @@ from trove_ceph.cinder import wait
 from trove_ceph.db import backups, tables
 from trove_ceph.guestagent import quiesce, settings_history
 from trove_ceph.storage import image_types
-from trove_ceph.storage_service import rpcapi, serializer
+from trove_ceph.storage_service import endpoint, rpcapi, serializer
 from trove_ceph.strategies.backup import backup_types, dependencies
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.cinder import fake_cinder
@@ -295,8 +295,11 @@ class Storage(rpcapi.StorageAPI):
 
     def _serve(self, verb, arguments):
         crossed = {name: _cross(value) for name, value in arguments.items()}
+        served = self._world.served
+        # What the operations ask for must be permitted.
+        endpoint.permissions_of(type(served.endpoint))[verb].check(served.evidence, crossed)
         try:
-            return _cross(getattr(self._world.served.endpoint, verb)({}, **crossed))
+            return _cross(getattr(served.endpoint, verb)({}, **crossed))
         except messaging.ExpectedException as expected:
             raise expected.exc_info[1] from None
 

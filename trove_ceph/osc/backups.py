@@ -41,6 +41,7 @@ _SHORT = {
 _LONG = _SHORT | {
     'Size': 'size_bytes',
     'Took': 'take_sec',
+    'File System Used': 'filesystem_used_bytes',
     'Moved': 'moved_bytes',
     'Policy ID': 'policy_id',
     'Project ID': 'project_id',
@@ -110,16 +111,23 @@ class ListDetails(Teaching, command.Lister):
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            '--instance', metavar='<instance>', help='List only backups of this instance (name or ID)'
+            '--instance',
+            metavar='<instance>',
+            help='List only backups of this instance (name or ID)',
         )
         parser.add_argument(
             '--state', choices=_STATES, help='List only backups in this state', metavar='<state>'
         )
         parser.add_argument(
-            '--limit', type=int, metavar='<number>', help='List at most this number, the latest first'
+            '--limit',
+            type=int,
+            metavar='<number>',
+            help='List at most this number, the latest first',
         )
         parser.add_argument(
-            '--all-projects', action='store_true', help='List backups of all projects (administrators)'
+            '--all-projects',
+            action='store_true',
+            help='List backups of all projects (administrators)',
         )
         parser.add_argument('--long', action='store_true', help='Show more columns')
         return parser
@@ -148,7 +156,8 @@ class ShowDetail(_Backup):
       failed    it could not be taken: see error
       deleting  it is being deleted
 
-    gtid_executed is the exact position of its data. used_bytes is the space it occupies.
+    gtid_executed is the exact position of its data. used_bytes is the space it occupies,
+    filesystem_used_bytes what files took on the volume shortly before.
     """
 
     def take_action(self, parsed_args: Any) -> _Shown:

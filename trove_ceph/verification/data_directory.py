@@ -14,9 +14,10 @@ import stat
 import struct
 from pathlib import Path
 
+from oslo_utils import units
+
 from trove_ceph.verification import evidence, report
 
-_MIB = 1024**2
 # What a page begins with (fil0types.h): in the first page of a tablespace, the field that elsewhere
 # names the page before holds the version of the server that made or upgraded the tablespace.
 _SERVER_VERSION_AT = 8
@@ -93,7 +94,7 @@ def _system_files(path: Path) -> str:
     if not names:
         raise _missing('ibdata1')
     names.sort(key=lambda name: int(name.removeprefix('ibdata')))
-    fixed = [f'{name}:{(path / name).lstat().st_size // _MIB}M' for name in names[:-1]]
+    fixed = [f'{name}:{(path / name).lstat().st_size // units.Mi}M' for name in names[:-1]]
     return ';'.join([*fixed, f'{names[-1]}:{_LEAST_SYSTEM_MIB}M:autoextend'])
 
 

@@ -7,6 +7,7 @@ which says nothing of the backup; so it does where anything takes longer than it
 server's own work. See :mod:`.evidence` and :mod:`.device_health`.
 """
 
+import functools
 import random
 import subprocess
 import threading
@@ -21,6 +22,9 @@ from trove_ceph.storage import backend, fencing, image_types, tasks
 from trove_ceph.verification import deadline, report, server
 
 LOG = logging.getLogger(__name__)
+
+#: The name of the first step.
+FIRST_PHASE = 'clearing'
 
 #: Told the phase, and the bytes that are done and all in it; it may raise CanceledError.
 Note = Callable[[str, int, int], None]
@@ -104,7 +108,7 @@ class Inspector:
         context = Context(
             self._storage, self._make_sandbox(), work, self._settings, options, watch, note
         )
-        steps.run(str(work), STEPS, context, context.begin_phase)
+        steps.run(str(work), make_steps(context), context.begin_phase)
         context.end_phase()
         result = context.result()
         LOG.info('%s: %s', work, result)
@@ -334,18 +338,15 @@ class Context:
         )
 
 
-def _looking(method: Callable[[Context], None]) -> Callable[[Context], None]:
-    return lambda context: context.look(lambda: method(context))
-
-
-#: The names are the phases that a job shows.
-STEPS = (
-    steps.Step('clearing', Context.clear_killed),
-    steps.Step('cloning', Context.clone, Context.remove_clone),
-    steps.Step('opening', _looking(Context.open), Context.close),
-    steps.Step('recovering', _looking(Context.recover)),
-    steps.Step('reading', _looking(Context.read)),
-    steps.Step('checking', _looking(Context.check)),
-    steps.Step('closing', Context.close),
-    steps.Step('removing', Context.remove_clone),
-)
+def make_steps(context: Context) -> list[steps.Step]:
+    """Return the steps of an inspection, whose names are the phases that a job shows."""
+    return [
+        steps.Step(FIRST_PHASE, context.clear_killed),
+        steps.Step('cloning', context.clone, undo=context.remove_clone),
+        steps.Step('opening', functools.partial(context.look, context.open), undo=context.close),
+        steps.Step('recovering', functools.partial(context.look, context.recover)),
+        steps.Step('reading', functools.partial(context.look, context.read)),
+        steps.Step('checking', functools.partial(context.look, context.check)),
+        steps.Step('closing', context.close),
+        steps.Step('removing', context.remove_clone),
+    ]

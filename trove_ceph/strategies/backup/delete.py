@@ -6,7 +6,6 @@ A backup is complete by itself: what was taken after it, or was made from it, do
 
 import contextlib
 import datetime
-from typing import Any
 
 from oslo_log import log as logging
 
@@ -37,7 +36,6 @@ def delete_backup(deps: BackupDependencies, backup_id: str) -> None:
         steps.run(
             f'deletion of backup {backup_id}',
             BackupDeletion(deps, backup_id).steps(),
-            None,
             note=lambda *_: deps.records.beat(
                 backup_id, deps.worker, backup_record.RecordState.DELETING
             ),
@@ -66,22 +64,22 @@ class BackupDeletion:
         self._records = deps.records
         self._backup_id = backup_id
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context; all roll forward."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps; all roll forward."""
         return [
-            steps.Step('begin the deletion', lambda _: self._begin(), commits=True),
-            steps.Step('stop what works on the backup', lambda _: self._stop_jobs()),
-            steps.Step('delete the copy in the vault', lambda _: self._delete_copy()),
+            steps.Step('begin the deletion', self._begin, commits=True),
+            steps.Step('stop what works on the backup', self._stop_jobs),
+            steps.Step('delete the copy in the vault', self._delete_copy),
             steps.Step(
                 'delete the snapshot',
-                lambda _: create.remove_snapshot(self._deps, self._backup_id),
+                lambda: create.remove_snapshot(self._deps, self._backup_id),
             ),
             # The record last: without it nobody would carry on.
             steps.Step(
                 'show the backup no more',
-                lambda _: self._deps.trove.delete_backup(self._backup_id),
+                lambda: self._deps.trove.delete_backup(self._backup_id),
             ),
-            steps.Step('forget the backup', lambda _: self._records.forget(self._backup_id)),
+            steps.Step('forget the backup', lambda: self._records.forget(self._backup_id)),
         ]
 
     def _begin(self) -> None:
@@ -94,7 +92,7 @@ class BackupDeletion:
         )
 
     def _stop_jobs(self) -> None:
-        deadline = self._deps.clock() + _CANCEL_TIMEOUT_SEC
+        deadline = self._deps.deadline(_CANCEL_TIMEOUT_SEC)
         while True:
             # First, since whoever has let go has written down before what is to be stopped.
             is_free = self._is_left_alone()
@@ -104,15 +102,14 @@ class BackupDeletion:
             active = self._active_jobs(record)
             if is_free and not active:
                 return
-            if self._deps.clock() >= deadline:
+            for one in active:
+                with contextlib.suppress(exceptions.NotFoundError):
+                    self._deps.storage.cancel(one.operation_id)
+            if not deadline.pause(_POLL_SEC):
                 busy = ', '.join(map(str, active)) or record.worker
                 raise exceptions.BusyError(
                     f'backup {self._backup_id}: is still worked on by {busy}'
                 )
-            for one in active:
-                with contextlib.suppress(exceptions.NotFoundError):
-                    self._deps.storage.cancel(one.operation_id)
-            self._deps.sleep(_POLL_SEC)
 
     def _active_jobs(self, record: backup_record.BackupRecord) -> list[tasks.Job]:
         locks = {tasks.snapshot_lock(place) for place in (record.place, record.copy) if place}

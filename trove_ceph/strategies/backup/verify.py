@@ -38,9 +38,7 @@ def verify_backup(deps: BackupDependencies, backup_id: str) -> None:
 
     :raises TroveCephError: whether it restores could not be found out; it may be tried again
     """
-    steps.run(
-        f'verification of backup {backup_id}', BackupVerification(deps, backup_id).steps(), None
-    )
+    steps.run(f'verification of backup {backup_id}', BackupVerification(deps, backup_id).steps())
 
 
 class BackupVerification:
@@ -55,12 +53,12 @@ class BackupVerification:
         self._of_copy: Judgement | None = None
         self._fault: str | None = None
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context; the clone is the service's."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps; the clone is the service's."""
         return [
-            steps.Step('check the backup', lambda _: self._check()),
-            steps.Step('inspect', lambda _: self._inspect_places()),
-            steps.Step('write down what was found', lambda _: self._note(), commits=True),
+            steps.Step('check the backup', self._check),
+            steps.Step('inspect', self._inspect_places),
+            steps.Step('write down what was found', self._note, commits=True),
         ]
 
     def _check(self) -> None:

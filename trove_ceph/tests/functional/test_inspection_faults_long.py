@@ -6,7 +6,7 @@ import os
 
 import fixtures
 
-from trove_ceph.tests.functional import inspection_faults
+from trove_ceph.tests.functional import base, inspection_faults
 from trove_ceph.verification import inspection
 
 TIMEOUT_SEC = 7200
@@ -14,6 +14,7 @@ TIMEOUT_SEC = 7200
 WITHOUT_DAEMON = ('removing',)
 
 
+@base.long
 class EveryInspectionFaultTest(inspection_faults.InspectionFaultsTestCase):
     def setUp(self):
         if not os.environ.get('TROVE_CEPH_LONG_TESTS'):

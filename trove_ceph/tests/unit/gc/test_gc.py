@@ -6,6 +6,7 @@ import json
 import uuid
 
 import fixtures
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions, steps
@@ -57,9 +58,9 @@ class FindTest(base.BaseTestCase):
         self.world.storage.create_snapshot(self.world.volume_image.snapshot('by hand'))
         for name in ('trove_ceph', 'trove_ceph.vault', 'trove_ceph.x.y', 'volume-x', 'trove-1'):
             image = image_types.ImageRef('volumes', name)
-            self.world.storage.create_image(image, image_types.MIB, image_types.ImageOptions())
+            self.world.storage.create_image(image, units.Mi, image_types.ImageOptions())
         trashed = image_types.ImageRef('volumes', f'volume-{uuid.uuid4()}')
-        self.world.storage.create_image(trashed, image_types.MIB, image_types.ImageOptions())
+        self.world.storage.create_image(trashed, units.Mi, image_types.ImageOptions())
         self.world.storage.trash(trashed)
         self.world.add_volume(self.world.gone_instance, name='mine')
         self.world.add_volume_snapshot(self.world.gone_backup, name='mine')
@@ -228,8 +229,8 @@ class RemovalInterruptionTest(strategy_worlds.RequestInterruptionTests, base.Bas
         deps = world.deps(strike)
         found = world.find()
         removals = [step for one in found for step in gc_collector.removal(deps, one)]
-        purge = steps.Step('finish', lambda _: volume_cleanup.purge_trashed(deps), commits=True)
-        return [*removals, purge], None
+        purge = steps.Step('finish', lambda: volume_cleanup.purge_trashed(deps), commits=True)
+        return [*removals, purge]
 
     def check_done(self, world):
         volume_cleanup.reclaim(world.deps())

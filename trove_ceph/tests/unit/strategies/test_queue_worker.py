@@ -208,7 +208,7 @@ class FulfillingTest(base.BaseTestCase):
         backup = self.take(copy=True)
         test_vault_copy.claim(self.world, backup)
         for step in queue_worker.vault_copy.VaultCopy(self.world.deps(), backup).steps()[:2]:
-            step.do(None)
+            step.do()
         self.world.storage.create_image(
             self.get(backup).copy.of, 1024**2, test_vault_copy.image_types.ImageOptions()
         )

@@ -73,7 +73,7 @@ class VerifyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCa
 
     def make_operation(self, world, strike=None):
         test_vault_copy.claim(world, world.backup)
-        return backup_verify.BackupVerification(world.deps(strike), world.backup).steps(), None
+        return backup_verify.BackupVerification(world.deps(strike), world.backup).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)

@@ -109,7 +109,7 @@ class DamagedInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
 
     def make_operation(self, world, strike=None):
         test_vault_copy.claim(world, world.backup)
-        return backup_verify.BackupVerification(world.deps(strike), world.backup).steps(), None
+        return backup_verify.BackupVerification(world.deps(strike), world.backup).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -132,6 +132,9 @@ class DamagedInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
 class VerifyingTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
+        self.make_backup()
+
+    def make_backup(self):
         self.world = World()
         self.backup = test_vault_copy.take(self.world)
 
@@ -254,14 +257,14 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual([copy.name], self.world.snapshots(copy.of))
 
     def test_damaged_copy_stays_unless_the_snapshot_is_found_sound(self):
-        copy = self.copy()
         damaged = [servers.corrupt('redo')] * 2
         for third, expected in (
             (UNFINISHED, None),
             (servers.refused(), exceptions.NotInspectableError),
             (servers.fault(), exceptions.InspectionFaultError),
         ):
-            self.world.records.wishes.want_no_verification(self.backup)
+            self.make_backup()
+            copy = self.copy()
             self.find(start=[*damaged, third])
             if expected:
                 self.assertRaises(expected, self.verify)

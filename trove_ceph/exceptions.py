@@ -78,6 +78,10 @@ class UnauthenticatedReplyError(ServiceUnavailableError):
     """The reply cannot be proved to be the service's, so it says nothing; asking again is safe."""
 
 
+class NotThisCopyError(ServiceUnavailableError):
+    """This copy of the storage service must not do the work; ask again, another one may answer."""
+
+
 class GuestUnavailableError(ServiceUnavailableError):
     """The guest agent of an instance refused a request, failed at it, or did not answer."""
 
@@ -136,6 +140,10 @@ class CorruptCopyError(StorageError):
 
 class NotInspectableError(StorageError):
     """No server here can open the backup; an operator must configure one that can."""
+
+
+class InspectionFaultError(StorageError):
+    """A host, a disk or Ceph failed an inspection: it says nothing of the backup; run it again."""
 
 
 class CephUnreachableError(StorageError):

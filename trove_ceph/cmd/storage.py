@@ -96,9 +96,16 @@ def _serve(conf: cfg.ConfigOpts) -> int:
     from trove_ceph.storage_service import factory, rpcapi, server
 
     options = conf.trove_ceph_storage
-    service = server.Server(
-        factory.make(options, conf.trove_ceph_verification), rpcapi.connect(conf)
-    )
+    made = factory.make(options, conf.trove_ceph_verification)
+    failures: list[str] = []
+
+    def fail(reason: str) -> None:
+        failures.append(reason)
+        told.put(signal.SIGTERM)
+
+    # Whoever watches the process starts it again; the work goes on with other copies meanwhile.
+    made.on_failure = fail
+    service = server.Server(made, rpcapi.connect(conf))
     limits = _limits(conf)
     service.start()
     if limits:
@@ -110,8 +117,8 @@ def _serve(conf: cfg.ConfigOpts) -> int:
     stdlib_logging.shutdown()
     if not ended:
         # A thread that waits for Ceph would keep the process.
-        os._exit(0)
-    return 0
+        os._exit(1 if failures else 0)
+    return 1 if failures else 0
 
 
 def _limits(conf: cfg.ConfigOpts) -> Any:

@@ -117,10 +117,12 @@ class Tuning:
 
 
 #: Settings of :meth:`Tuning.mysqld_options` that follow from the volume and that a running server
-#: takes over, in the order in which they are to be set.
+#: takes over, in the order in which they are to be set. The server raises a maximum that is below
+#: the capacity, so it is set before the capacity, for more, and after it, for less.
 VOLUME_OPTIONS = (
     'innodb_io_capacity_max',
     'innodb_io_capacity',
+    'innodb_io_capacity_max',
     'innodb_redo_log_capacity',
     'max_binlog_size',
     'binlog_expire_logs_seconds',

@@ -26,8 +26,8 @@ LOG = logging.getLogger(__name__)
 Answer = TypeVar('Answer')
 
 #: The first number changes when old callers are not understood any more, and ``api.VERSION`` with
-#: it; the second one with each verb that is added.
-VERSION = '2.0'
+#: it; the second one with each verb or argument that is added.
+VERSION = '2.1'
 
 
 def _verb(
@@ -178,10 +178,14 @@ class Endpoint:
             fencing.unfence(self._storage, image)
 
     @_verb(permissions.TRASH)
-    def trash(self, image: image_types.ImageRef) -> image_types.TrashedImage:
+    def trash(
+        self, image: image_types.ImageRef, image_id: str | None = None
+    ) -> image_types.TrashedImage:
         self._pools.check(image)
+        if image_id is not None:
+            self._pools.check_image_id(image_id)
         with self._changing('trash', image, tasks.image_lock(image)):
-            return self._storage.trash(image)
+            return self._storage.trash(image, image_id)
 
     @_verb(permissions.RESTORE)
     def restore(self, pool: str, image_id: str, name: str) -> None:

@@ -158,9 +158,15 @@ class StorageAPI:
         """Let clients that were fenced off an image in again, which must be known to be dead."""
         self._ask('unfence', image=image)
 
-    def trash(self, image: image_types.ImageRef) -> image_types.TrashedImage:
-        """Move an image out of the way of its name; its clones go on reading from it."""
-        return self._ask('trash', image=image)
+    def trash(
+        self, image: image_types.ImageRef, image_id: str | None = None
+    ) -> image_types.TrashedImage:
+        """Move an image out of the way of its name; its clones go on reading from it.
+
+        :param image_id: which it must be: another image that was made by this name stays
+        :raises NotFoundError: there is no image of this name, or it is another one
+        """
+        return self._ask('trash', image=image, image_id=image_id)
 
     def restore(self, pool: str, image_id: str, name: str) -> None:
         """Take an image out of the trash again."""

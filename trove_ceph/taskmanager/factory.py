@@ -3,6 +3,7 @@
 
 import datetime
 import os
+from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
@@ -15,7 +16,7 @@ from trove_ceph.db import backups, policies
 from trove_ceph.storage_service import rpcapi
 from trove_ceph.strategies.backup import backup_types, dependencies
 from trove_ceph.strategies.policies import dependencies as policy_dependencies
-from trove_ceph.taskmanager import instance_tiers, volume_location
+from trove_ceph.taskmanager import instance_tiers, tier_settings, volume_location
 from trove_ceph.trove_adapter import backup_api, guest_rpcapi, nova, trove_db
 
 # Longer than the scheduler of policies goes on asking.
@@ -60,6 +61,17 @@ def make_policy_dependencies(
         trim=lambda instance_id: asked.guest(instance_id).trim_volume(_TRIM_MAX_AGE_SEC),
         patience=datetime.timedelta(minutes=conf.trove_ceph_backup.interrupted_after_min),
     )
+
+
+def make_tier_settings(
+    conf: cfg.ConfigOpts, asked: Callable[[], dependencies.BackupDependencies]
+) -> tier_settings.TierSettings:
+    """Return what tells guests the rates of their tiers.
+
+    :param asked: returns what backups ask
+    """
+    found = asked()
+    return tier_settings.TierSettings(found.cinder, conf.trove_ceph_backup.tiers_file, found.guest)
 
 
 def backup_settings(conf: cfg.ConfigOpts) -> backup_types.BackupSettings:

@@ -2,6 +2,7 @@
 """The one place where tiers speak to Cinder, as an administrator: types, QoS specs, volumes."""
 
 import collections
+from collections.abc import Iterable
 from typing import Any
 
 import openstack
@@ -47,6 +48,7 @@ class Cinder:
         qos = self._qos()
         qos_names = {specs.id: specs.name for specs in qos}
         types = [_volume_type(each, qos_names) for each in listed]
+        pools = None if known else self._pools()
         return resources.CinderState(
             types={each.name: each for each in types},
             qos={
@@ -55,7 +57,8 @@ class Cinder:
             },
             volumes=known.volumes if known else self._sizes(),
             type_names={each.id: each.name for each in listed},
-            backends=known.backends if known else self._backends(),
+            backends=known.backends if known else _names(pools),
+            rbd_backends=known.rbd_backends if known else _rbd_backends(pools or ()),
         )
 
     def volumes(self) -> list[resources.VolumeOfTier]:
@@ -79,14 +82,14 @@ class Cinder:
                 found[volume.volume_type].append(volume.size_gib)
         return {name: tuple(sizes) for name, sizes in found.items()}
 
-    def _backends(self) -> frozenset[str] | None:
+    def _pools(self) -> list[dict[str, Any]] | None:
         try:
             with _translated('listing the back ends'):
                 pools = self._client.pools.list(detailed=True)
         except exceptions.ServiceUnavailableError:
             # Volume types do not need the scheduler, and must not wait for its recovery.
             return None
-        return frozenset(getattr(pool, _BACKEND, '') for pool in pools)
+        return [pool.to_dict()['capabilities'] for pool in pools]
 
     def create_qos(self, specs: resources.QosSpecs) -> None:
         """Make QoS specs; fails if there are some of this name."""
@@ -163,6 +166,25 @@ class Cinder:
             if each.name == name:
                 return each
         raise exceptions.ServiceUnavailableError(f'{kind} {name} is gone from Cinder')
+
+
+def _names(pools: Iterable[dict[str, Any]] | None) -> frozenset[str] | None:
+    return None if pools is None else frozenset(pool.get(_BACKEND, '') for pool in pools)
+
+
+def _rbd_backends(pools: Iterable[dict[str, Any]]) -> tuple[resources.RbdBackend, ...]:
+    """Return those whose ``location_info`` is of the form that the RBD driver reports.
+
+    It is ``cluster:conf:fsid:user:pool``; that driver parses it in the same way to see whether two
+    back ends share a cluster.
+    """
+    found = []
+    for pool in pools:
+        parts = str(pool.get('location_info') or '').split(':')
+        if pool.get('storage_protocol') == 'ceph' and len(parts) == 5:
+            _, _, fsid, user, name = parts
+            found.append(resources.RbdBackend(pool.get(_BACKEND, ''), fsid, name, user))
+    return tuple(dict.fromkeys(found))
 
 
 def _volume(found: Any) -> resources.VolumeOfTier:

@@ -39,7 +39,10 @@ def derive(content: tier_types.TiersFile, ceph: resources.CephState | None) -> r
         profiles=tuple(_profile(tier) for tier in tiers if tier.erasure and ceph),
         rules=tuple(rules.values()),
         pools=tuple(pools),
-        users=tuple(resources.User(user.name, caps.derive(user, content.tiers)) for user in users),
+        users=tuple(
+            resources.User(user.name, caps.derive(user, content.tiers), user.exclusive)
+            for user in users
+        ),
         qos=tuple(_qos(tier) for tier in tiers if tier.qos is TierLimits.FRONT_END),
         types=tuple(_volume_type(tier) for tier in tiers if tier.volume_type),
         associations=_associations(content.tiers),
@@ -65,7 +68,7 @@ def metadata_placement(tier: tier_types.Tier) -> Placement:
 def rule_name(place: Placement) -> str:
     """Return the name of the rule that copies by a placement."""
     prefix = '' if place.root == 'default' else f'{place.root}-'
-    return f'{prefix}{place.device_class}-{place.failure_domain}'
+    return f'{prefix}{place.device_class or "all"}-{place.failure_domain}'
 
 
 def _rules(tier: tier_types.Tier) -> list[resources.Rule]:
@@ -100,9 +103,10 @@ def _pools(tier: tier_types.Tier, ceph: resources.CephState) -> list[resources.P
         rule=rule_name(metadata_placement(tier)),
         size=tier.copies,
         min_size=tier.min_size,
-        pg_num=code.metadata_pg_num,
-        autoscale='off',
+        pg_num=None if tier.placement_groups.keep else code.metadata_pg_num,
+        autoscale='on' if tier.placement_groups.keep else 'off',
         data_pool=code.pool,
+        keeps_groups=tier.placement_groups.keep,
     )
     return [dataclasses.replace(data, profile=code.pool, overwrites=True), metadata]
 
@@ -120,10 +124,11 @@ def _data_pool(
         size=size,
         min_size=min_size,
         pg_num=placement_groups.wanted(policy, osds, size, present),
-        autoscale='on' if policy.autoscale else 'off',
+        autoscale='on' if policy.autoscale or policy.keep else 'off',
         target_size_ratio=policy.autoscale or 0.0,
         compression_mode=mode,
         compression_algorithm=None if mode == 'none' else tier.compression_algorithm,
+        keeps_groups=policy.keep,
     )
 
 
@@ -146,10 +151,12 @@ def _volume_type(tier: tier_types.Tier) -> resources.VolumeType:
     assert given
     return resources.VolumeType(
         name=given.name,
-        backend=given.backend,
+        backend=given.backend if given.names_backend else None,
         description=given.description,
         public=given.public,
         qos=given.name if tier.qos is TierLimits.FRONT_END else None,
+        keeps_backend=not given.names_backend,
+        keeps_qos=tier.qos is TierLimits.KEEP,
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import prettytable
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage.cli_base import CommandGroup, add_format
+from trove_ceph.cmd.manage.cli_base import TROVE_CONF, CommandGroup, add_format, trove_conf
 
 if TYPE_CHECKING:
     from trove_ceph.gc import collector as gc_collector
@@ -84,7 +84,7 @@ def add_commands(areas: Any) -> None:
             action='append',
             metavar='PATH',
             help='configuration file of trove-taskmanager; repeat for several '
-            f'(default: {DEFAULT_CONFIG})',
+            f'(default: those in ${TROVE_CONF}, else {DEFAULT_CONFIG})',
         )
 
 
@@ -178,4 +178,4 @@ def _collector(arguments: argparse.Namespace) -> 'gc_collector.Collector':
             f'the Python package {error.name} is missing: run this where trove-taskmanager runs'
         ) from error
     age = datetime.timedelta(hours=arguments.min_age_hours)
-    return factory.make_collector(arguments.config_file or [DEFAULT_CONFIG], age)
+    return factory.make_collector(arguments.config_file or trove_conf(DEFAULT_CONFIG), age)

@@ -17,7 +17,7 @@ from oslo_utils import units
 
 from trove_ceph import exceptions
 from trove_ceph.cmd.manage import storage_keys
-from trove_ceph.cmd.manage.cli_base import CommandGroup, add_format
+from trove_ceph.cmd.manage.cli_base import STORAGE_CONF, CommandGroup, add_format, add_option
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.storage import fencing, image_types, tasks
 from trove_ceph.storage.tasks import JobState
@@ -121,11 +121,12 @@ def add_commands(areas: Any) -> None:
     storage_keys.add_verb(area)
     for verb in (status, jobs, cancel, images, flatten, unfence):
         add_format(verb)
-        verb.add_argument(
+        add_option(
+            verb,
             '--config-file',
-            default=DEFAULT_CONFIG,
-            metavar='PATH',
-            help='where [trove_ceph_storage] transport_url and key_file are (default: %(default)s)',
+            STORAGE_CONF,
+            DEFAULT_CONFIG,
+            'where [trove_ceph_storage] transport_url and key_file are',
         )
         verb.add_argument(
             '--timeout', type=float, default=30, metavar='SEC', help='default: %(default)s'

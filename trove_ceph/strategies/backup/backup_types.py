@@ -14,6 +14,8 @@ class Instance:
     :param server_id: Nova's; None before it has one
     :param datastore: the name of its datastore, with ``version``
     :param is_deleting: it will be deleted soon, or is
+    :param has_our_guest_agent: its datastore version names a guest manager of trove_ceph; with
+        another one, a stock agent or another datastore, backups are Trove's own
     """
 
     id: str
@@ -24,6 +26,7 @@ class Instance:
     version: str = ''
     is_deleting: bool = False
     is_deleted: bool = False
+    has_our_guest_agent: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

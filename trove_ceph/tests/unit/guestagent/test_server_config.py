@@ -24,6 +24,8 @@ flavor_vcpus = 2
 !includedir /etc/mysql/conf.d/
 """
 
+DISKS = tuning.Tier(1.0, 150, 1000)
+
 
 def run_unprivileged(command, options, *arguments, **_kwargs):
     """Stand for the shell: directories and removal as asked, ownership not at all."""
@@ -51,7 +53,10 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
         self.include = os.path.join(self.directory, 'conf.d')
         self.volume_mib = 10240
         self.asked = []
-        self.manager = server_config.TunedConfigurationManager(
+        self.manager = self.make_manager()
+
+    def make_manager(self):
+        return server_config.TunedConfigurationManager(
             self.base_path,
             'me',
             'us',
@@ -61,9 +66,10 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
             server_id=77,
         )
 
-    def measure(self, ram_mib, vcpus):
+    def measure(self, ram_mib, vcpus, tier):
         self.asked.append((ram_mib, vcpus))
-        return tuning.Machine(ram_mib or 1024, vcpus or 1, self.volume_mib, 3000)
+        rate = tier.volume_iops(self.volume_mib) if tier else 3000
+        return tuning.Machine(ram_mib or 1024, vcpus or 1, self.volume_mib, rate)
 
     def reset(self, ram):
         self.manager.reset_configuration(BASE_FILE.format(ram=ram))
@@ -124,6 +130,41 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
         self.assertEqual(
             computed.redo_log_mib * units.Mi, self.manager.effective('innodb_redo_log_capacity')
         )
+
+    def test_tier_is_kept_and_computed_with(self):
+        self.reset(4096)
+        self.assertEqual(3000, self.manager.effective('innodb_io_capacity_max'))
+        self.assertTrue(self.manager.keep_tier(DISKS))
+        self.assertFalse(self.manager.keep_tier(DISKS))
+
+        self.manager.retune()
+
+        self.assertEqual(150, self.manager.effective('innodb_io_capacity_max'))
+        self.assertEqual(100, self.manager.effective('innodb_io_capacity'))
+
+    def test_tier_outlives_a_flavor_resize_and_the_agent(self):
+        self.reset(4096)
+        self.manager.keep_tier(DISKS)
+        self.reset(8192)
+        self.assertEqual(150, self.manager.effective('innodb_io_capacity_max'))
+
+        self.manager = self.make_manager()
+
+        self.assertFalse(self.manager.keep_tier(DISKS))
+        self.volume_mib = 300 * 1024
+        self.manager.retune()
+        self.assertEqual(300, self.manager.effective('innodb_io_capacity_max'))
+
+    def test_tier_is_replaced_and_forgotten(self):
+        self.reset(4096)
+        self.manager.keep_tier(DISKS)
+        self.assertTrue(self.manager.keep_tier(tuning.Tier(30.0, 5000, 20000)))
+        self.manager.retune()
+        self.assertEqual(5000, self.manager.effective('innodb_io_capacity_max'))
+        self.assertTrue(self.manager.keep_tier(None))
+        self.assertFalse(self.manager.keep_tier(None))
+        self.manager.retune()
+        self.assertEqual(3000, self.manager.effective('innodb_io_capacity_max'))
 
     def test_base_file_without_the_flavor(self):
         self.manager.reset_configuration('[mysqld]\nport = 3306\n')

@@ -67,6 +67,19 @@ class BackupSettingsTest(SettingsTestCase):
         stock = self.taskmanager(lab_backups='stock', lab_quiesce='none')
         self.assertEqual('trove.taskmanager.manager.Manager', stock.taskmanager_manager)
 
+    def cinder(self, *names, **variables):
+        """Return options of Cinder's as it reads them."""
+
+        def register(conf):
+            conf.register_opts([cfg.StrOpt(name) for name in names])
+
+        return self.read(self.render('cinder/cinder.conf.j2', **variables), register)
+
+    def test_copies_of_cinder_volume_form_a_cluster(self):
+        for count, expected in ((1, None), (2, 'lab-cluster'), (3, 'lab-cluster')):
+            told = self.cinder('cluster', host_name='lab', lab_cinder_volume_services=count)
+            self.assertEqual(expected, told.cluster)
+
     def test_api_has_our_client_of_cinder_or_troves(self):
         def register(conf):
             conf.register_opts([cfg.StrOpt('remote_cinder_client')])

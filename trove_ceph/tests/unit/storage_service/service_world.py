@@ -94,7 +94,9 @@ class Service:
         self.ledger = entries
         self.leases = leases.Leases(entries, name, DURATION_SEC, lambda: world.now, world.sleep)
         self.records = job_store.JobStore(entries, POOLS.images, lambda: world.now)
-        tools = executors.ExecutorDependencies(storage, POOLS, executors.Limits(8 * MIB), inspector)
+        tools = executors.ExecutorDependencies(
+            storage, POOLS, executors.Limits(8 * MIB), inspector, name
+        )
         times = (
             lambda: world.now,
             world.sleep,

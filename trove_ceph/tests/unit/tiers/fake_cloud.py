@@ -26,6 +26,10 @@ class FakeCinder:
         self.qos = {}
         self.volumes = []
         self.backends = list(backends)
+        #: The location_info of back ends by their names.
+        self.locations = {}
+        #: What the scheduler shows instead of both.
+        self.pools = None
         self.page = page
         self.changes = []
         self.failure = None
@@ -67,8 +71,9 @@ class FakeCinder:
             'volumes': ('volumes', self.volumes),
             'scheduler-stats': (
                 'pools',
-                [
-                    {'name': name, 'capabilities': {'volume_backend_name': name}}
+                self.pools
+                or [
+                    {'name': name, 'capabilities': self._capabilities(name)}
                     for name in self.backends
                 ],
             ),
@@ -76,6 +81,12 @@ class FakeCinder:
         if parts[0] == 'scheduler-stats' and not self.scheduler_answers:
             return self._respond({'computeFault': {'message': 'MessagingTimeout'}}, 500)
         return self._paged(*lists[parts[0]], url.path, query)
+
+    def _capabilities(self, name):
+        found = {'volume_backend_name': name}
+        if name in self.locations:
+            found |= {'storage_protocol': 'ceph', 'location_info': self.locations[name]}
+        return found
 
     def _show_volume(self, number):
         for volume in self.volumes:

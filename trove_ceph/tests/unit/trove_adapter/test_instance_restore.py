@@ -165,6 +165,15 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertNotIn('Keystone', str(error))
         self.assertEqual(InstanceTasks.BUILDING_ERROR_VOLUME, self.row().task_status)
 
+    def test_guest_is_told_its_tier_whatever_it_was_created_from(self):
+        told = []
+        self.manager._tier_settings = lambda: types.SimpleNamespace(
+            tell=lambda instance: told.append(instance.id)
+        )
+        for facts in ({}, {'backup_id': None}, {'slave_of_id': 'another'}, {'backup_id': 'Swift'}):
+            self.create(**facts)
+        self.assertEqual([self.world.restored.id] * 4, told)
+
     def test_what_is_not_ours(self):
         self.create(backup_id=None)
         self.create(slave_of_id='another instance')
@@ -179,7 +188,7 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         asked = wanted(self.world)
         plan = planning.plan(self.world.deps(), asked, prefer_copy=True)
         for step in clone_volume.VolumeClone(self.world.deps(), asked, plan).steps()[:2]:
-            step.do(None)
+            step.do()
         self.assertTrue(any('.restore.' in name for name in self.world.images()))
         self.manager.delete_instance(
             self.context(notification.DBaaSInstanceDelete), self.world.restored.id

@@ -220,6 +220,8 @@ class RenderTestCase(base.BaseTestCase):
         content = sample.read()
         them.apply(content)
         them.ceph.users['client.glance'] |= {'mds': 'allow *', 'mgr': ''}
+        exclusive = {'users/client.glance': {'role': 'glance', 'exclusive': True}}
+        content = sample.read(exclusive)
         text = render.plan_text(them.plan(content), False)
         self.assertIn('      - mds allow *\n      + mgr profile rbd pool=images\n', text)
 

@@ -27,7 +27,7 @@ Answer = TypeVar('Answer')
 
 #: The first number changes when old callers are not understood any more, and ``api.VERSION`` with
 #: it; the second one with each verb or argument that is added.
-VERSION = '2.1'
+VERSION = '2.0'
 
 
 def _verb(

@@ -74,12 +74,12 @@ class ServiceUnavailableError(TroveCephError):
     """An OpenStack service refused a request or did not answer; a later retry may succeed."""
 
 
-class UnauthenticatedReplyError(ServiceUnavailableError):
-    """The reply cannot be proved to be the service's, so it says nothing; asking again is safe."""
-
-
 class NotThisCopyError(ServiceUnavailableError):
     """This copy of the storage service must not do the work; ask again, another one may answer."""
+
+
+class UnauthenticatedReplyError(ServiceUnavailableError):
+    """The reply cannot be proved to be the service's, so it says nothing; asking again is safe."""
 
 
 class GuestUnavailableError(ServiceUnavailableError):

@@ -161,7 +161,7 @@ class WishesTest(base.BaseTestCase):
         self.assertIsNotNone(found.verify_wanted_at)
         self.assertEqual(['a'], self.due())
         # Only the verification is due.
-        self.wishes.want_no_verification('a')
+        self.records.copies.note_unfinished('a', {'verdict': 'unfinished'}, 1.0, 'no time')
         self.assertEqual([], self.due())
         self.records.copies.note_verified('a', 'uuid:1', {'verdict': 'sound'}, 1.0)
         self.assertEqual(['a'], self.due())

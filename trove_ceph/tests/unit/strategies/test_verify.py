@@ -132,6 +132,9 @@ class DamagedInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
 class VerifyingTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
+        self.make_backup()
+
+    def make_backup(self):
         self.world = World()
         self.backup = test_vault_copy.take(self.world)
 
@@ -254,14 +257,14 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual([copy.name], self.world.snapshots(copy.of))
 
     def test_damaged_copy_stays_unless_the_snapshot_is_found_sound(self):
-        copy = self.copy()
         damaged = [servers.corrupt('redo')] * 2
         for third, expected in (
             (UNFINISHED, None),
             (servers.refused(), exceptions.NotInspectableError),
             (servers.fault(), exceptions.InspectionFaultError),
         ):
-            self.world.records.wishes._update(self.backup, verify_wanted_at=None)
+            self.make_backup()
+            copy = self.copy()
             self.find(start=[*damaged, third])
             if expected:
                 self.assertRaises(expected, self.verify)

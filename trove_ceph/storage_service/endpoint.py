@@ -26,7 +26,7 @@ LOG = logging.getLogger(__name__)
 Answer = TypeVar('Answer')
 
 #: The first number changes when old callers are not understood any more, and ``api.VERSION`` with
-#: it; the second one with each verb that is added.
+#: it; the second one with each verb or argument that is added.
 VERSION = '2.0'
 
 

@@ -165,6 +165,9 @@ def _trash(evidence: Evidence, arguments: Mapping[str, Any]) -> None:
     if is_ours(image):
         return
     facts = evidence.describe(image)
+    if arguments.get('image_id') not in (None, facts.image_id):
+        # It is another image by now, which the verb says.
+        return
     if facts.snapshot_names:
         raise _refusal(image, f'it has snapshots: {", ".join(facts.snapshot_names)}')
     if not facts.children and (facts.parent is None or facts.parent.pool == image.pool):

@@ -291,6 +291,14 @@ class VolumeTest(PermissionTestCase):
         )
         self.assertEqual(tasks.JobState.DONE, again.state)
 
+    def test_another_image_that_has_the_name_by_now_is_not_trashed(self):
+        before = self.state()
+        for image in (self.volume, self.world.image):
+            self.assertRaises(
+                exceptions.NotFoundError, self.ask, 'trash', image=image, image_id='00'
+            )
+        self.assertEqual(before, self.state())
+
     def test_a_clone_of_another_pool_is_trashed(self):
         snapshot = self.make(image_types.ImageRef('vault', VAULT), 's').snapshot('s')
         clone = image_types.ImageRef('volumes', f'volume-{uuid.uuid4()}')

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is asked of our guest manager besides what Trove asks; in the taskmanager."""
 
+import json
 from typing import Any
 
 from trove.common import exception as trove_exceptions
 from trove.guestagent import api
 
 from trove_ceph import exceptions
+
+
+#: Of a guest's answer, written as JSON.
+MAX_ANSWER_BYTES = 4 * 1024**2
 
 
 class API(api.API):
@@ -32,10 +37,26 @@ class API(api.API):
 
     def _ask(self, method: str, **arguments: Any) -> dict[str, Any]:
         try:
-            return self._call(
+            answer = self._call(
                 method, self.agent_high_timeout, version=self.API_BASE_VERSION, **arguments
             )
         except (trove_exceptions.GuestError, trove_exceptions.GuestTimeout) as error:
             raise exceptions.GuestUnavailableError(
                 f'guest agent of instance {self.id}: {method}: {error}'
             ) from error
+        return self._check_answer(method, answer)
+
+    def _check_answer(self, method: str, answer: Any) -> dict[str, Any]:
+        """Refuse what no guest agent of ours answers: whoever rules the guest may send anything."""
+        if not isinstance(answer, dict):
+            raise exceptions.GuestUnavailableError(
+                f'guest agent of instance {self.id}: {method}: answered with '
+                f'{type(answer).__name__}, expected a mapping'
+            )
+        size = len(json.dumps(answer, default=str))
+        if size > MAX_ANSWER_BYTES:
+            raise exceptions.GuestUnavailableError(
+                f'guest agent of instance {self.id}: {method}: answered with {size} bytes, '
+                f'expected up to {MAX_ANSWER_BYTES}'
+            )
+        return answer

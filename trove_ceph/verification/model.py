@@ -7,6 +7,11 @@ from pathlib import Path
 
 from trove_ceph import exceptions
 
+#: A position that is longer is not recorded: it is kept in Ceph and in Trove's database.
+MAX_GTID_BYTES = 1024**2
+#: Of one reason for a verdict.
+MAX_REASON_CHARACTERS = 1000
+
 #: The server recovered, has the expected transactions, and found nothing wrong in its tables.
 SOUND = 'sound'
 #: What is there is damaged.
@@ -65,7 +70,14 @@ class Finding(Exception):
     def __init__(self, verdict: str, reason: str):
         super().__init__(reason)
         self.verdict = verdict
-        self.reason = reason
+        self.reason = shorten(reason)
+
+
+def shorten(text: str) -> str:
+    """Return a reason that can be kept: the end of one that is too long is left out."""
+    if len(text) <= MAX_REASON_CHARACTERS:
+        return text
+    return f'{text[: MAX_REASON_CHARACTERS - 3]}...'
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pymysql
 
 from trove_ceph import exceptions, sql
-from trove_ceph.sandbox import mysqld
+from trove_ceph.sandbox import bounded_files, mysqld
 from trove_ceph.verification import data_directory, error_log, model
 
 _MIB = 1024**2
@@ -35,20 +35,26 @@ _ER_MALFORMED_GTID_SET = 1772
 _LOST = (0, 2003, 2006, 2013)
 #: A crash takes its time to end.
 _GRACE_SEC = 10
-_LISTED = """
+#: As many tables are looked at as one server can be expected to open in the time of an inspection.
+MAX_TABLES = 100_000
+_MAX_INDEX_PARTS = 2048
+_MAX_CHECK_ROWS = 1000
+_LISTED = f"""
     SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(DATA_LENGTH, 0) + COALESCE(INDEX_LENGTH, 0),
            COALESCE(AVG_ROW_LENGTH, 0)
     FROM information_schema.TABLES
     WHERE TABLE_TYPE = 'BASE TABLE'
       AND TABLE_SCHEMA NOT IN ('information_schema', 'performance_schema', 'sys')
     ORDER BY TABLE_SCHEMA, TABLE_NAME
+    LIMIT {MAX_TABLES + 1}
 """
-_PARTS_OF_INDEXES = """
+_PARTS_OF_INDEXES = f"""
     SELECT INDEX_NAME, COLUMN_NAME, COLLATION,
            INDEX_TYPE = 'BTREE' AND IS_VISIBLE = 'YES' AND SUB_PART IS NULL
     FROM information_schema.STATISTICS
     WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
     ORDER BY INDEX_NAME, SEQ_IN_INDEX
+    LIMIT {_MAX_INDEX_PARTS}
 """
 _LEAST_ROW_BYTES = 64
 #: Of the server itself: what it needs to start, and what it knows of its position.
@@ -141,33 +147,53 @@ class Server:
         self._mysqld.kill()
 
     def version(self) -> str:
-        return self._row('SELECT @@version')[0]
+        return self._row('SELECT LEFT(@@version, 64)')[0]
 
     def gtid_executed(self) -> str:
-        """Return the position, normalised; the same until the end, since nothing can be written."""
-        return re.sub(r'\s', '', self._row('SELECT @@GLOBAL.gtid_executed')[0])
+        """Return the position, normalised; the same until the end, since nothing can be written.
+
+        :raises NotInspectableError: it is longer than MAX_GTID_BYTES
+        """
+        size, found = self._row(
+            f'SELECT LENGTH(@@GLOBAL.gtid_executed), '
+            f'LEFT(@@GLOBAL.gtid_executed, {model.MAX_GTID_BYTES})'
+        )
+        if size > model.MAX_GTID_BYTES:
+            raise exceptions.NotInspectableError(
+                f'gtid_executed has {size} bytes, and up to {model.MAX_GTID_BYTES} can be recorded'
+            )
+        return re.sub(r'\s', '', found)
 
     def missing_and_extra(self, expected: str, found: str) -> tuple[str, str]:
         """Return the transactions of the first set that the other has not, and the other way round.
 
+        Of long lists only the beginning, enough for a reason.
+
         :raises InvalidRequestError: the first is no set of GTIDs
         """
         missing, extra = self._row(
-            'SELECT GTID_SUBTRACT(%s, %s), GTID_SUBTRACT(%s, %s)',
+            f'SELECT LEFT(GTID_SUBTRACT(%s, %s), {model.MAX_REASON_CHARACTERS}), '
+            f'LEFT(GTID_SUBTRACT(%s, %s), {model.MAX_REASON_CHARACTERS})',
             *(expected, found, found, expected),
         )
         return re.sub(r'\s', '', missing), re.sub(r'\s', '', extra)
 
     def tables(self) -> list[Table]:
-        """List all tables, the server's own too."""
+        """List all tables, the server's own too.
+
+        :raises NotInspectableError: there are more than MAX_TABLES
+        """
         with self._asking('listing the tables') as cursor:
             # Of the tables themselves: what was remembered of them may be old, and is not written.
             cursor.execute('SET SESSION information_schema_stats_expiry = 0')
             cursor.execute(_LISTED)
-            return [
+            found = [
                 Table(_text(schema), _text(name), int(size), int(row_size))
                 for schema, name, size, row_size in cursor.fetchall()
             ]
+        if len(found) > MAX_TABLES:
+            raise exceptions.NotInspectableError(f'there are more than {MAX_TABLES} tables')
+        return found
 
     def check(self, table: Table) -> None:
         """Have the server read all of a table and its indexes, and hold them against each other."""
@@ -175,7 +201,9 @@ class Server:
             cursor.execute(f'CHECK TABLE {table.quoted}')
             rows = cursor.fetchall()
         problems = [
-            error_log.censor(_text(text)) for *_, kind, text in rows if kind.lower() == 'error'
+            error_log.censor(_text(text))
+            for *_, kind, text in rows[:_MAX_CHECK_ROWS]
+            if kind.lower() == 'error'
         ]
         last_kind, last_text = map(_text, rows[-1][2:])
         if last_kind == 'status' and last_text != 'OK':
@@ -272,10 +300,10 @@ def _judged(what: str, told: str) -> Exception:
 
 def _beginning(log: Path) -> str:
     """Return what a log begins with: the first errors count, and it may be of any length."""
-    if not log.exists():
+    try:
+        return bounded_files.read_head(log, _LOG_BYTES).decode(errors='replace')
+    except OSError:
         return ''
-    with log.open('rb') as file:
-        return file.read(_LOG_BYTES).decode(errors='replace')
 
 
 def _text(value: str | bytes) -> str:

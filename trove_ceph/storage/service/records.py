@@ -30,11 +30,14 @@ class Record:
 
     :param cookie: that of the lock under which it was written
     :param source_id: the id of the image that it reads
+    :param deaths: how many of its latest attempts ended with the death of the copy of the service
+        that ran them, without any other end between them
     """
 
     job: job.Job
     cookie: str
     source_id: str | None = None
+    deaths: int = 0
 
     @property
     def lock(self) -> ledger.Lock:
@@ -182,15 +185,22 @@ def _dump(record: Record) -> str:
             'job': wire.encode(record.job),
             'cookie': record.cookie,
             'source_id': record.source_id,
+            'deaths': record.deaths,
         }
     )
 
 
 def _load(text: str) -> Record:
     content = json.loads(text)
-    return Record(wire.decode(content['job']), content['cookie'], content['source_id'])
+    return Record(
+        wire.decode(content['job']),
+        content['cookie'],
+        content['source_id'],
+        # Records of earlier releases do not count them.
+        content.get('deaths', 0),
+    )
 
 
 def _interrupted(record: Record) -> Record:
     found = dataclasses.replace(record.job, state=job.State.INTERRUPTED, left_sec=None)
-    return dataclasses.replace(record, job=found)
+    return dataclasses.replace(record, job=found, deaths=record.deaths + 1)

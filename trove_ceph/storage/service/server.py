@@ -102,7 +102,8 @@ class Service:
         kept = records.Records(entries, ours.images)
         self._keeper = keeping.Keeper(tools, kept, self._leases, threads, urgent)
         self._jobs = jobs.Jobs(
-            tools, kept, self._leases, self._keeper, options.job_retention_hours * 3600
+            *(tools, kept, self._leases, self._keeper, options.job_retention_hours * 3600),
+            max_deaths=options.max_inspection_deaths,
         )
         self.endpoint = endpoint.Endpoint(storage, ours, self._leases, self._jobs)
         self._ending = threading.Event()

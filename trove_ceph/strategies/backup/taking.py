@@ -25,6 +25,7 @@ from trove_ceph.storage import names
 from trove_ceph.strategies.backup import holding, levels, model, reasons, request
 from trove_ceph.strategies.backup.model import Level, Verify
 from trove_ceph.strategies.backup.tools import Tools
+from trove_ceph.verification import model as verification
 
 LOG = logging.getLogger(__name__)
 
@@ -270,8 +271,21 @@ class Taking:
             decision.level,
             decision.raised_from,
             decision.because,
-            found.get('gtid_executed'),
+            self._position(found.get('gtid_executed')),
         )
+
+    def _position(self, found: object) -> str | None:
+        """Return what the guest says it has executed, unless it is too long to be compared."""
+        if not isinstance(found, str):
+            return None
+        if len(found) > verification.MAX_GTID_BYTES:
+            LOG.warning(
+                'Backup %s of instance %s: the guest\'s gtid_executed has %d characters, and up to '
+                '%d are recorded; a verification will not compare it',
+                *(self._backup_id, self._instance.id, len(found), verification.MAX_GTID_BYTES),
+            )
+            return None
+        return found
 
     def _level(self) -> Level:
         wanted = self._records.get(self._backup_id).quiesce_wanted

@@ -111,6 +111,7 @@ class Guest:
     def __init__(self, world):
         self.world = world
         self.reasons = []
+        self.gtid_executed = 'uuid:1-7'
         self.locks, self.freezes = [], []
         self.is_down = False
         self.restart()
@@ -131,7 +132,7 @@ class Guest:
         return any(one.is_held() for one in self.locks + self.freezes)
 
     def check_backup_settings(self):
-        return {'reasons': self.reasons, 'gtid_executed': 'uuid:1-7'}
+        return {'reasons': self.reasons, 'gtid_executed': self.gtid_executed}
 
     def quiesce_for_backup(self, backup_id, level, limit_sec):
         return self._quiescer.quiesce(backup_id, level, limit_sec)

@@ -42,6 +42,8 @@ class World:
         #: Bytes that were read, by table.
         self.read_in_part = {}
         self.tables = TABLES
+        #: Called when a clone is opened.
+        self.on_open = None
 
     def inspector(self, host='one'):
         return inspection.Inspector(self.storage, lambda: self.sandbox(host), SETTINGS)
@@ -69,6 +71,8 @@ class FakeSandbox:
             self._held.pop().close()
 
     def open(self, clone):
+        if self._world.on_open:
+            self._world.on_open()
         if error := self._world.raises.get('open'):
             raise error
         self._writer = self._world.storage.open_writer(clone)

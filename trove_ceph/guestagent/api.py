@@ -9,7 +9,6 @@ from trove.guestagent import api
 
 from trove_ceph import exceptions
 
-
 #: Of a guest's answer, written as JSON.
 MAX_ANSWER_BYTES = 4 * 1024**2
 

@@ -8,7 +8,6 @@ from typing import Any
 from trove_ceph import exceptions
 from trove_ceph.strategies.backup.model import Level, UnsafeAction
 
-
 # The reasons come from the guest, and are kept with the backup.
 _MAX_TEXT_CHARACTERS = 4000
 

@@ -20,8 +20,37 @@ LOG = logging.getLogger(__name__)
 Note = Callable[[str, int, int], None]
 
 
+class Server(Protocol):
+    """What is asked of a server on a clone; see :class:`.server.Server`."""
+
+    data_version: str
+    recovery_sec: float | None
+
+    def start(self, timeout_sec: float) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def version(self) -> str: ...
+
+    def gtid_executed(self) -> str: ...
+
+    def missing_and_extra(self, expected: str, found: str) -> tuple[str, str]: ...
+
+    def tables(self) -> list[server.Table]: ...
+
+    def check(self, table: server.Table) -> None: ...
+
+    def read_ends(self, table: server.Table, limit_bytes: int) -> None: ...
+
+
 class Sandbox(Protocol):
-    """A place for one clone and one server; see :class:`.on_host.HostSandbox`."""
+    """A place for one clone and one server; see :class:`.on_host.HostSandbox`.
+
+    ``isolation`` and ``memory_limit`` tell how the server is kept apart from the host.
+    """
+
+    isolation: str
+    memory_limit: str | None
 
     def clear_killed(self) -> None:
         """Give back what inspections on this host held when their process was killed."""
@@ -29,7 +58,7 @@ class Sandbox(Protocol):
     def open(self, clone: storage_model.ImageRef) -> None:
         """Mount a clone."""
 
-    def serve(self, version: str) -> server.Server:
+    def serve(self, version: str) -> Server:
         """Prepare a server for the clone that is open."""
 
     def close(self) -> None:
@@ -108,7 +137,7 @@ class Context:
         self._options = options
         self._guard = watch
         self._note = note
-        self._server: server.Server | None = None
+        self._server: Server | None = None
         self._phase = ''
         self._phase_began = 0.0
         self._seconds: dict[str, float] = {}
@@ -232,7 +261,7 @@ class Context:
         return chosen
 
     @property
-    def _running(self) -> server.Server:
+    def _running(self) -> Server:
         if self._server is None:
             raise RuntimeError('there is no server')
         return self._server
@@ -262,6 +291,8 @@ class Context:
             bytes=sum(table.bytes for table in self._tables),
             recovery_sec=self._recovery_sec,
             seconds=self._seconds,
+            isolation=self._sandbox.isolation,
+            memory_limit=self._sandbox.memory_limit,
         )
 
 

@@ -12,6 +12,9 @@ MAX_GTID_BYTES = 1024**2
 #: Of one reason for a verdict.
 MAX_REASON_CHARACTERS = 1000
 
+#: Beyond the ids that systemd gives to containers.
+FIRST_UID = 1_900_000_000
+
 #: The server recovered, has the expected transactions, and found nothing wrong in its tables.
 SOUND = 'sound'
 #: What is there is damaged.
@@ -38,6 +41,9 @@ class Inspection:
     :param bytes: of all tables and indexes
     :param recovery_sec: how long InnoDB took until it was ready, redo and rollback included
     :param seconds: of each phase
+    :param isolation: how the server was kept apart from the host, such as ``namespace``
+    :param memory_limit: what held it to its memory: ``cgroup``, or ``process`` where the host has
+        none to give, so that each process was held to it by itself
     """
 
     verdict: str
@@ -51,6 +57,8 @@ class Inspection:
     bytes: int = 0
     recovery_sec: float | None = None
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    isolation: str | None = None
+    memory_limit: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -92,6 +100,8 @@ class Settings:
     :param deep: check all tables, not a sample
     :param sample_tables: how many tables of the tenant's a sample has
     :param sample_bytes: what a sample reads of them in all
+    :param first_uid: the first of the user and group ids of this host that confined servers have
+    :param max_written_bytes: what one server may write to its clone; 0 is no limit
     """
 
     roots: Mapping[str, Path]
@@ -102,6 +112,8 @@ class Settings:
     deep: bool
     sample_tables: int
     sample_bytes: int
+    first_uid: int = FIRST_UID
+    max_written_bytes: int = 0
 
     def root_for(self, version: str) -> Path:
         """Return the root file system for a datastore version, that of its series if need be.

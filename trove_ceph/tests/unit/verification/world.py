@@ -61,6 +61,9 @@ class World:
 class FakeSandbox:
     """A host whose processes die with it, and whose storage daemons do not."""
 
+    isolation = 'namespace'
+    memory_limit = 'cgroup'
+
     def __init__(self, world, held):
         self._world = world
         self._held = held

@@ -92,19 +92,23 @@ class HostSandbox:
         """
         with contextlib.ExitStack() as stack:
             place = stack.enter_context(workspace.Workspace(PREFIX, self._settings.directory))
-            disk = stack.enter_context(
-                rbd_device.RbdDevice(
-                    self._ceph_conf,
-                    self._ceph_user,
-                    clone.pool,
-                    clone.name,
-                    place.path / 'export',
-                    environment=place.environment,
-                )
-            )
-            self._mount(stack, disk.device, place.path / 'disk')
-            self._place, self._device = place.path, disk.device
+            device = stack.enter_context(self.disk(clone, place)).device
+            self._mount(stack, device, place.path / 'disk')
+            self._place, self._device = place.path, device
             self._stack = stack.pop_all()
+
+    def disk(
+        self, clone: storage_model.ImageRef, place: workspace.Workspace
+    ) -> rbd_device.RbdDevice:
+        """Return what makes a loop device of a clone."""
+        return rbd_device.RbdDevice(
+            self._ceph_conf,
+            self._ceph_user,
+            clone.pool,
+            clone.name,
+            place.path / 'export',
+            environment=place.environment,
+        )
 
     def serve(self, version: str) -> confined_server.ConfinedServer:
         """Prepare a server for the clone that is open.

@@ -164,22 +164,24 @@ class Contract:
         self.assertLess(int(processes.rpartition(' ')[2]), 60, told)
 
     def test_no_other_process_can_be_reached(self):
-        with subprocess.Popen(
-            ['setpriv', f'--reuid={TENANT_ID}', f'--regid={TENANT_ID}', '--clear-groups', 'sleep',
-             '600']
-        ) as neighbour:
-            self.addCleanup(neighbour.kill)
-            told = self.start_hostile(
-                f"""
-                kill -9 {neighbour.pid} 2>/dev/null && say killed || say cannot kill
-                ls /proc/{neighbour.pid}/root/etc >/dev/null 2>&1 && say seen || say cannot see
-                kill -9 -1 2>/dev/null
-                """
-            )
-            self.assertIn('cannot kill', told)
-            self.assertIn('cannot see', told)
-            self.assertIsNone(neighbour.poll())
-            neighbour.kill()
+        ids = (f'--reuid={TENANT_ID}', f'--regid={TENANT_ID}')
+        neighbour = subprocess.Popen(['setpriv', *ids, '--clear-groups', 'sleep', '600'])
+        self.addCleanup(neighbour.wait)
+        self.addCleanup(neighbour.kill)
+        told = self.start_hostile(
+            f"""
+            kill -9 {neighbour.pid} 2>/dev/null && say killed || say cannot kill
+            ls /proc/{neighbour.pid}/root/etc >/dev/null 2>&1 && say seen || say cannot see
+            """
+        )
+        self.assertIn('cannot kill', told)
+        self.assertIn('cannot see', told)
+        self.assertIsNone(neighbour.poll())
+
+    def test_a_server_that_ends_all_it_can(self):
+        """Its own confined place ends, and nothing else."""
+        told = self.start_hostile('kill -9 -1; sleep 600')
+        self.assertIn('the confined program ended', told)
 
     def test_what_takes_memory(self):
         began = time.monotonic()

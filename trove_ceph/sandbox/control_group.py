@@ -123,7 +123,7 @@ def clear_killed(root: Path = ROOT, own: Path = SELF) -> None:
 
 
 def _own_places(own: Path) -> dict[str, str]:
-    places = {}
+    places: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in own.read_text().splitlines():
             _, controllers, place = line.split(':', 2)

@@ -8,6 +8,7 @@ with an error, as on a kernel that was built without it.
 import errno
 import os
 import socket
+from typing import Any
 
 from trove_ceph import exceptions
 
@@ -61,7 +62,12 @@ def make() -> int:
     for flag in _CLONE_NEW:
         _add(filter_, refuse, 'clone', seccomp.Arg(0, seccomp.MASKED_EQ, flag, flag))
     # One socket alone is needed, and it is of this kind.
-    _add(filter_, seccomp.ERRNO(errno.EAFNOSUPPORT), 'socket', seccomp.Arg(0, seccomp.NE, socket.AF_UNIX))
+    _add(
+        filter_,
+        seccomp.ERRNO(errno.EAFNOSUPPORT),
+        'socket',
+        seccomp.Arg(0, seccomp.NE, socket.AF_UNIX),
+    )
     for request in (_TIOCSTI, _TIOCLINUX):
         _add(filter_, refuse, 'ioctl', seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, request))
     descriptor = os.memfd_create('syscall-filter', os.MFD_CLOEXEC)
@@ -71,7 +77,7 @@ def make() -> int:
     return descriptor
 
 
-def _add(filter_, action, name, *arguments):
+def _add(filter_: Any, action: Any, name: str, *arguments: Any) -> None:
     """Add a rule; a call that this architecture or library does not know needs none."""
     try:
         filter_.add_rule(action, name, *arguments)

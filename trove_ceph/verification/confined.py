@@ -5,14 +5,9 @@ It runs where nothing but the copy of the data can be harmed. Who asks is outsid
 nothing: each answer is one bounded line of JSON, and :mod:`.confined_server` checks it.
 """
 
-import sys
-
-# Neither is needed on a socket, and each brings large libraries along.
-for _unneeded in ('ssl', '_ssl', '_hashlib', 'cryptography'):
-    sys.modules.setdefault(_unneeded, None)  # type: ignore[arg-type]
-
 import contextlib
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -68,6 +68,7 @@ class HostSandbox:
         self._stack = contextlib.ExitStack()
         self._place: Path | None = None
         self._device = ''
+        self._written_before = 0
         self._process: subprocess.Popen | None = None
         #: What holds the server to its memory: ``cgroup``, or ``process`` for each by itself.
         self.memory_limit: str | None = None
@@ -95,6 +96,7 @@ class HostSandbox:
             device = stack.enter_context(self.disk(clone, place)).device
             self._mount(stack, device, place.path / 'disk')
             self._place, self._device = place.path, device
+            self._written_before = _written_bytes(device)
             self._stack = stack.pop_all()
 
     def disk(
@@ -234,8 +236,7 @@ class HostSandbox:
         limit = self._settings.max_written_bytes
         if not limit:
             return
-        counters = (workspace.SYSFS / Path(self._device).name / 'stat').read_text().split()
-        written = int(counters[_SECTORS_WRITTEN]) * _SECTOR_BYTES
+        written = _written_bytes(self._device) - self._written_before
         if written > limit:
             raise exceptions.NotInspectableError(
                 f'the server wrote {written // _MIB} MiB to the clone, and up to '
@@ -270,6 +271,12 @@ def check_file_system(device: Path) -> None:
     is_ext = head[_EXT_MAGIC_AT : _EXT_MAGIC_AT + len(_EXT_MAGIC)] == _EXT_MAGIC
     kind = 'ext2, ext3 or ext4' if is_ext else 'something unknown'
     raise exceptions.NotInspectableError(f'the image holds {kind}, and only XFS is inspected')
+
+
+def _written_bytes(device: str) -> int:
+    """Return what was written to a device since this host made it, which others used before."""
+    counters = (workspace.SYSFS / Path(device).name / 'stat').read_text().split()
+    return int(counters[_SECTORS_WRITTEN]) * _SECTOR_BYTES
 
 
 def _owner(data: Path) -> tuple[int, int]:

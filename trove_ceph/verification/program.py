@@ -21,15 +21,18 @@ PLACE = '/inspector'
 _MODULE = 'trove_ceph.verification.confined'
 # What is imported late, by name: of codecs, and to report errors.
 _LATE = ('encodings.latin_1', 'encodings.ascii', 'encodings.utf_8', 'encodings.idna', 'traceback')
-_LIST = """
-import importlib, json, sys
+# Not needed on a socket, and each brings large libraries along. Whoever imports them does without.
+_UNNEEDED = ('ssl', '_ssl', '_hashlib', 'cryptography')
+_LEAVE_OUT = f'import sys; sys.modules.update(dict.fromkeys({_UNNEEDED!r}))'
+_LIST = f"""{_LEAVE_OUT}
+import importlib, json
 for name in sys.argv[1:]:
     importlib.import_module(name)
-print(json.dumps({
+print(json.dumps({{
     name: [module.__file__, hasattr(module, '__path__')]
     for name, module in list(sys.modules.items())
     if getattr(module, '__file__', None) and getattr(module.__spec__, 'name', None) == name
-}))
+}}))
 """
 
 
@@ -37,7 +40,7 @@ def command() -> list[str]:
     """Return the words that run the program, inside."""
     return [
         *(f'{PLACE}/loader', '--library-path', f'{PLACE}/libraries', f'{PLACE}/python'),
-        *('-B', '-s', '-S', '-c', f'from {_MODULE} import main; main()'),
+        *('-B', '-s', '-S', '-c', f'{_LEAVE_OUT}; from {_MODULE} import main; main()'),
     ]
 
 

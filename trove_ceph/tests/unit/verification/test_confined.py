@@ -104,9 +104,7 @@ class AnswersTest(LineTestCase):
         self.outside.tables()
         self.server.error = model.Finding(model.CORRUPT, 'table \x1b[2J is damaged')
         found = self.assertRaises(model.Finding, self.outside.check, TABLES[0])
-        self.assertEqual(
-            (model.CORRUPT, 'table ?[2J is damaged'), (found.verdict, found.reason)
-        )
+        self.assertEqual((model.CORRUPT, 'table ?[2J is damaged'), (found.verdict, found.reason))
 
     def test_errors(self):
         for error, expected in (

@@ -75,7 +75,9 @@ class WrittenTest(base.BaseTestCase):
         settings = dataclasses.replace(world.SETTINGS, max_written_bytes=4096)
         sandbox = on_host.HostSandbox('/etc/ceph/ceph.conf', 'client.x', settings)
         sandbox._device = '/dev/loop3'
-        (place / 'loop3' / 'stat').write_text('1 0 800 5 9 0 8 5 0 0 0\n')
+        # A loop device counts what all its users wrote.
+        sandbox._written_before = 100 * 512
+        (place / 'loop3' / 'stat').write_text('1 0 800 5 9 0 108 5 0 0 0\n')
         sandbox._check_written()
-        (place / 'loop3' / 'stat').write_text('1 0 800 5 9 0 9 5 0 0 0\n')
+        (place / 'loop3' / 'stat').write_text('1 0 800 5 9 0 109 5 0 0 0\n')
         self.assertRaises(exceptions.NotInspectableError, sandbox._check_written)

@@ -26,8 +26,8 @@ class BackupRows:
         now = self._transactions.clock()
         with self._transactions.writing() as session:
             done = session.connection().execute(
-                sa.update(tables.Backup)
-                .where(tables.Backup.backup_id == backup_id, *conditions)
+                sa.update(tables.BackupRow)
+                .where(tables.BackupRow.backup_id == backup_id, *conditions)
                 .values(**{'updated_at': now} | values)
             )
             return bool(done.rowcount)

@@ -10,12 +10,12 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 from sqlalchemy.dialects import mysql
 
-from trove_ceph.db import model
+from trove_ceph.db import backup_record
 
 #: Beside the version of Trove's own tables in the same database.
 VERSION_TABLE = 'trove_ceph_alembic_version'
 
-_FIELDS = dataclasses.fields(model.Backup)
+_FIELDS = dataclasses.fields(backup_record.BackupRecord)
 _Text = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 
 
@@ -23,7 +23,7 @@ class Base(orm.DeclarativeBase):
     """All that ``trove-ceph-manage db sync`` makes."""
 
 
-class Backup(Base):
+class BackupRow(Base):
     """One backup of ours, beside Trove's own row of the same id; it survives its instance."""
 
     __tablename__ = 'trove_ceph_backups'
@@ -92,13 +92,15 @@ class Backup(Base):
         if verify:
             self.verify_wanted_at = self.verify_wanted_at or now
 
-    def as_model(self) -> model.Backup:
+    def as_model(self) -> backup_record.BackupRecord:
         """Return what it says, for those who know no database."""
         values = {field.name: getattr(self, field.name) for field in _FIELDS}
-        return model.Backup(**values | {'state': model.State(self.state)})
+        return backup_record.BackupRecord(
+            **values | {'state': backup_record.RecordState(self.state)}
+        )
 
 
-class KeptVolume(Base):
+class KeptVolumeRow(Base):
     """A volume whose instance goes or is gone: it is deleted when nothing needs it any more."""
 
     __tablename__ = 'trove_ceph_kept_volumes'
@@ -109,7 +111,7 @@ class KeptVolume(Base):
     created_at = orm.mapped_column(sa.DateTime, nullable=False)
 
 
-class TrashedImage(Base):
+class TrashedImageRow(Base):
     """An image in the trash of its pool: it is purged when its last clone is gone."""
 
     __tablename__ = 'trove_ceph_trashed_images'
@@ -120,7 +122,7 @@ class TrashedImage(Base):
     created_at = orm.mapped_column(sa.DateTime, nullable=False)
 
 
-class BackupPolicy(Base):
+class BackupPolicyRow(Base):
     """When backups are taken of what, and which of them stay."""
 
     __tablename__ = 'trove_ceph_backup_policies'
@@ -150,7 +152,7 @@ class BackupPolicy(Base):
     updated_at = orm.mapped_column(sa.DateTime, nullable=False)
 
 
-class PolicyRun(Base):
+class PolicyRunRow(Base):
     """What a policy last did about one instance; who changes it must know its backup's name."""
 
     __tablename__ = 'trove_ceph_policy_runs'
@@ -168,7 +170,7 @@ class PolicyRun(Base):
     seen_at = orm.mapped_column(sa.DateTime, nullable=False)
 
 
-class PolicyBackup(Base):
+class PolicyBackupRow(Base):
     """A backup that a policy had taken; those of which there is no row are left alone."""
 
     __tablename__ = 'trove_ceph_policy_backups'

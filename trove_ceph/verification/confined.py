@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from trove_ceph import exceptions
-from trove_ceph.sandbox import commands, installation, mysqld
-from trove_ceph.verification import channel, data_directory, model, server
+from trove_ceph.host import commands
+from trove_ceph.mysql import installation, mysqld
+from trove_ceph.verification import channel, data_directory, report, server
 
 VOLUME = Path('/var/lib/mysql')
 RUN = Path('/run/mysqld')
@@ -35,7 +36,7 @@ class Inspector:
         """Read the data directory, prepare a server for it, and return the data's version."""
         found = data_directory.read(self._volume / installation.DATA)
         if not (found.uid and found.gid):
-            raise model.Finding(model.CORRUPT, f'{installation.DATA} belongs to root')
+            raise report.Finding(report.CORRUPT, f'{installation.DATA} belongs to root')
         told = mysqld_version()
         if told < found.version:
             raise exceptions.NotInspectableError(
@@ -118,13 +119,13 @@ def answer(inspector: Inspector, request: Any) -> dict[str, Any]:
         if name not in CALLS:
             raise exceptions.InvalidRequestError(f'{name}: there is no such call')
         return {'result': getattr(inspector, name)(**arguments)}
-    except model.Finding as found:
+    except report.Finding as found:
         return {'finding': [found.verdict, found.reason]}
     except exceptions.TroveCephError as error:
-        return {'error': [type(error).__name__, model.shorten(str(error))]}
+        return {'error': [type(error).__name__, report.shorten(str(error))]}
     except Exception as error:
         kind = exceptions.ServerFailedError.__name__
-        return {'error': [kind, model.shorten(f'{type(error).__name__}: {error}')]}
+        return {'error': [kind, report.shorten(f'{type(error).__name__}: {error}')]}
 
 
 def serve(inspector: Inspector, line: channel.Channel) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from trove_ceph import exceptions
-from trove_ceph.verification import channel, confined, model, server
+from trove_ceph.verification import channel, confined, report, server
 
 #: For what does not say how long it may take.
 _CALL_SEC = 60.0
@@ -25,7 +25,7 @@ _ERRORS = {
         exceptions.ServerFailedError,
     )
 }
-_VERDICTS = (model.CORRUPT, model.INCOMPLETE)
+_VERDICTS = (report.CORRUPT, report.INCOMPLETE)
 _VERSION = re.compile(r'[0-9A-Za-z.+~-]{1,64}')
 _POSITION = re.compile(r'[0-9A-Za-z_:,-]*')
 _MAX_NAME_CHARACTERS = 64
@@ -90,7 +90,7 @@ class ConfinedServer:
     def gtid_executed(self) -> str:
         """Return the position; see :meth:`.server.Server.gtid_executed`."""
         found = _checked(self._ask('gtid_executed'), _POSITION, 'gtid_executed')
-        if len(found) > model.MAX_GTID_BYTES:
+        if len(found) > report.MAX_GTID_BYTES:
             raise _senseless('gtid_executed')
         return found
 
@@ -100,7 +100,7 @@ class ConfinedServer:
         if not isinstance(answer, list) or len(answer) != 2:
             raise _senseless('comparison of positions')
         missing, extra = (_checked(one, _POSITION, 'position') for one in answer)
-        return missing[: model.MAX_REASON_CHARACTERS], extra[: model.MAX_REASON_CHARACTERS]
+        return missing[: report.MAX_REASON_CHARACTERS], extra[: report.MAX_REASON_CHARACTERS]
 
     def tables(self) -> list[server.Table]:
         """List all tables; see :meth:`.server.Server.tables`."""
@@ -144,9 +144,9 @@ def _result(answer: Any) -> Any:
         case {'result': result}:
             return result
         case {'finding': [str(verdict), str(reason)]} if verdict in _VERDICTS:
-            raise model.Finding(verdict, _printable(reason))
+            raise report.Finding(verdict, _printable(reason))
         case {'error': [str(name), str(message)]} if name in _ERRORS:
-            raise _ERRORS[name](model.shorten(_printable(message)))
+            raise _ERRORS[name](report.shorten(_printable(message)))
     raise _senseless('answer')
 
 

@@ -16,8 +16,8 @@ import stat
 import struct
 from pathlib import Path
 
-from trove_ceph.sandbox import bounded_files
-from trove_ceph.verification import model
+from trove_ceph.host import bounded_files
+from trove_ceph.verification import report
 
 _MIB = 1024**2
 # What a page begins with (fil0types.h): in the first page of a tablespace, the field that elsewhere
@@ -80,13 +80,13 @@ def read(path: Path) -> DataDirectory:
     except OSError as error:
         raise _missing(path.name) from error
     if not stat.S_ISDIR(owner.st_mode):
-        raise model.Finding(model.CORRUPT, f'{path.name} is no directory')
+        raise report.Finding(report.CORRUPT, f'{path.name} is no directory')
     system, indexes = _list(path)
     system_files = _describe_system_tablespace(path, system)
     dictionary = _head(path / 'mysql.ibd')
     version = struct.unpack_from('>I', dictionary, _SERVER_VERSION_AT)[0]
     if not version:
-        raise model.Finding(model.CORRUPT, 'mysql.ibd, the data dictionary, has no header')
+        raise report.Finding(report.CORRUPT, 'mysql.ibd, the data dictionary, has no header')
     return DataDirectory(
         owner.st_uid,
         owner.st_gid,
@@ -117,7 +117,7 @@ def _list(path: Path) -> tuple[list[str], list[str]]:
 
 def _check_count(kind: str, count: int, most: int) -> None:
     if count > most:
-        raise model.Finding(model.CORRUPT, f'there are more than {most} files named {kind}')
+        raise report.Finding(report.CORRUPT, f'there are more than {most} files named {kind}')
 
 
 def _describe_system_tablespace(path: Path, names: list[str]) -> str:
@@ -151,7 +151,7 @@ def _binlog(path: Path, indexes: list[str]) -> str | None:
                     return index.removesuffix(_INDEX_SUFFIX)
                 break
         else:
-            raise model.Finding(model.INCOMPLETE, f'{_shown(index)} names logs that are not logs')
+            raise report.Finding(report.INCOMPLETE, f'{_shown(index)} names logs that are not logs')
     return None
 
 
@@ -167,7 +167,7 @@ def _last_logs(index: Path) -> list[str]:
         lines = lines[1:] or lines
     names = [os.fsdecode(line).rpartition('/')[2] for line in lines[-_LAST_LOGS:]]
     if any('\0' in name or not name for name in names):
-        raise model.Finding(model.CORRUPT, f'{_shown(index.name)} is no list of logs')
+        raise report.Finding(report.CORRUPT, f'{_shown(index.name)} is no list of logs')
     return names
 
 
@@ -183,18 +183,18 @@ def _head(path: Path, least: int = _HEADER_BYTES) -> bytes:
     except OSError as error:
         raise _unreadable(path.name, error) from error
     if len(head) < least:
-        raise model.Finding(model.CORRUPT, f'{_shown(path.name)} is empty or cut off')
+        raise report.Finding(report.CORRUPT, f'{_shown(path.name)} is empty or cut off')
     return head
 
 
-def _unreadable(name: str, error: OSError) -> model.Finding:
+def _unreadable(name: str, error: OSError) -> report.Finding:
     if isinstance(error, FileNotFoundError):
         return _missing(name)
-    return model.Finding(model.CORRUPT, f'{_shown(name)} cannot be read: {error.strerror}')
+    return report.Finding(report.CORRUPT, f'{_shown(name)} cannot be read: {error.strerror}')
 
 
-def _missing(name: str) -> model.Finding:
-    return model.Finding(model.INCOMPLETE, f'{_shown(name)} is not there')
+def _missing(name: str) -> report.Finding:
+    return report.Finding(report.INCOMPLETE, f'{_shown(name)} is not there')
 
 
 def _shown(name: str) -> str:

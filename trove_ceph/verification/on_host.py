@@ -16,18 +16,18 @@ from pathlib import Path
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.sandbox import (
+from trove_ceph.host import (
     bubblewrap,
     commands,
     confinement,
     control_group,
     idmapped_mount,
-    installation,
     rbd_device,
     workspace,
 )
-from trove_ceph.storage import model as storage_model
-from trove_ceph.verification import channel, confined, confined_server, model, program
+from trove_ceph.mysql import installation
+from trove_ceph.storage import image_types
+from trove_ceph.verification import channel, confined, confined_server, program, report
 
 LOG = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class HostSandbox:
 
     isolation = ISOLATION
 
-    def __init__(self, ceph_conf: str, ceph_user: str, settings: model.Settings):
+    def __init__(self, ceph_conf: str, ceph_user: str, settings: report.InspectionSettings):
         self._ceph_conf = ceph_conf
         self._ceph_user = ceph_user.removeprefix(_USER_TYPE)
         self._settings = settings
@@ -85,7 +85,7 @@ class HostSandbox:
             LOG.warning('Cleared %s, which a killed process had left', cleared)
         control_group.clear_killed()
 
-    def open(self, clone: storage_model.ImageRef) -> None:
+    def open(self, clone: image_types.ImageRef) -> None:
         """Mount a clone.
 
         :raises Finding: there is no file system that can be mounted
@@ -99,9 +99,7 @@ class HostSandbox:
             self._written_before = _written_bytes(device)
             self._stack = stack.pop_all()
 
-    def disk(
-        self, clone: storage_model.ImageRef, place: workspace.Workspace
-    ) -> rbd_device.RbdDevice:
+    def disk(self, clone: image_types.ImageRef, place: workspace.Workspace) -> rbd_device.RbdDevice:
         """Return what makes a loop device of a clone."""
         return rbd_device.RbdDevice(
             self._ceph_conf,
@@ -253,7 +251,7 @@ class HostSandbox:
                 raise exceptions.NotInspectableError(
                     f'the kernel of this host knows no XFS: {error}'
                 ) from error
-            raise model.Finding(model.CORRUPT, f'XFS cannot be mounted: {error}') from error
+            raise report.Finding(report.CORRUPT, f'XFS cannot be mounted: {error}') from error
 
 
 def check_file_system(device: Path) -> None:
@@ -267,7 +265,7 @@ def check_file_system(device: Path) -> None:
     if head.startswith(_XFS_MAGIC):
         return
     if not any(head):
-        raise model.Finding(model.INCOMPLETE, 'the image holds nothing, expected XFS')
+        raise report.Finding(report.INCOMPLETE, 'the image holds nothing, expected XFS')
     is_ext = head[_EXT_MAGIC_AT : _EXT_MAGIC_AT + len(_EXT_MAGIC)] == _EXT_MAGIC
     kind = 'ext2, ext3 or ext4' if is_ext else 'something unknown'
     raise exceptions.NotInspectableError(f'the image holds {kind}, and only XFS is inspected')
@@ -287,13 +285,13 @@ def _owner(data: Path) -> tuple[int, int]:
     try:
         found = data.lstat()
     except FileNotFoundError as error:
-        raise model.Finding(model.INCOMPLETE, f'{data.name} is not there') from error
+        raise report.Finding(report.INCOMPLETE, f'{data.name} is not there') from error
     except OSError as error:
-        raise model.Finding(
-            model.CORRUPT, f'{data.name} cannot be read: {error.strerror}'
+        raise report.Finding(
+            report.CORRUPT, f'{data.name} cannot be read: {error.strerror}'
         ) from error
     if not stat.S_ISDIR(found.st_mode):
-        raise model.Finding(model.CORRUPT, f'{data.name} is no directory')
+        raise report.Finding(report.CORRUPT, f'{data.name} is no directory')
     if not (found.st_uid and found.st_gid):
-        raise model.Finding(model.CORRUPT, f'{data.name} belongs to root')
+        raise report.Finding(report.CORRUPT, f'{data.name} belongs to root')
     return found.st_uid, found.st_gid

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from trove_ceph import exceptions
-from trove_ceph.sandbox import commands
+from trove_ceph.host import commands
 
 #: Where the directory has to be seen.
 PLACE = '/inspector'

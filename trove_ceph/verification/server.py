@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pymysql
 
-from trove_ceph import exceptions, sql
-from trove_ceph.sandbox import bounded_files, mysqld
-from trove_ceph.verification import data_directory, error_log, model
+from trove_ceph import exceptions
+from trove_ceph.host import bounded_files
+from trove_ceph.mysql import mysqld, sql
+from trove_ceph.verification import data_directory, error_log, report
 
 _MIB = 1024**2
 _LOG_BYTES = 8 * _MIB
@@ -156,11 +157,11 @@ class Server:
         """
         size, found = self._row(
             f'SELECT LENGTH(@@GLOBAL.gtid_executed), '
-            f'LEFT(@@GLOBAL.gtid_executed, {model.MAX_GTID_BYTES})'
+            f'LEFT(@@GLOBAL.gtid_executed, {report.MAX_GTID_BYTES})'
         )
-        if size > model.MAX_GTID_BYTES:
+        if size > report.MAX_GTID_BYTES:
             raise exceptions.NotInspectableError(
-                f'gtid_executed has {size} bytes, and up to {model.MAX_GTID_BYTES} can be recorded'
+                f'gtid_executed has {size} bytes, and up to {report.MAX_GTID_BYTES} can be recorded'
             )
         return re.sub(r'\s', '', found)
 
@@ -172,8 +173,8 @@ class Server:
         :raises InvalidRequestError: the first is no set of GTIDs
         """
         missing, extra = self._row(
-            f'SELECT LEFT(GTID_SUBTRACT(%s, %s), {model.MAX_REASON_CHARACTERS}), '
-            f'LEFT(GTID_SUBTRACT(%s, %s), {model.MAX_REASON_CHARACTERS})',
+            f'SELECT LEFT(GTID_SUBTRACT(%s, %s), {report.MAX_REASON_CHARACTERS}), '
+            f'LEFT(GTID_SUBTRACT(%s, %s), {report.MAX_REASON_CHARACTERS})',
             *(expected, found, found, expected),
         )
         return re.sub(r'\s', '', missing), re.sub(r'\s', '', extra)
@@ -263,9 +264,9 @@ class Server:
         if _NOT_FOR_THIS_SERVER.search(told):
             return exceptions.NotInspectableError(f'{what}: mysqld ended with {code}: {told}')
         if _IS_MISSING.search(told):
-            return model.Finding(model.INCOMPLETE, f'{what}: {told}')
+            return report.Finding(report.INCOMPLETE, f'{what}: {told}')
         if error_log.blames_innodb(messages):
-            return model.Finding(model.CORRUPT, f'{what}: mysqld ended with {code}: {told}')
+            return report.Finding(report.CORRUPT, f'{what}: mysqld ended with {code}: {told}')
         return exceptions.ServerFailedError(f'{what}: mysqld ended with {code}: {told}')
 
     def _messages(self) -> list[error_log.Message]:
@@ -295,7 +296,7 @@ def _judged(what: str, told: str) -> Exception:
     """Return what it comes to that a server which goes on tells of an error."""
     if _NOT_FOR_THIS_SERVER.search(told):
         return exceptions.NotInspectableError(f'{what}: {told}')
-    return model.Finding(model.CORRUPT, f'{what}: {told}')
+    return report.Finding(report.CORRUPT, f'{what}: {told}')
 
 
 def _beginning(log: Path) -> str:

@@ -5,7 +5,7 @@ import contextlib
 import shutil
 import subprocess
 
-from trove_ceph.sandbox import commands, rbd_device
+from trove_ceph.host import commands, rbd_device
 from trove_ceph.tests.functional import mysqld
 
 VOLUME_BYTES = 1024**3

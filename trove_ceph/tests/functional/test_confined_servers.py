@@ -11,13 +11,13 @@ import threading
 import time
 
 from trove_ceph import exceptions
-from trove_ceph.sandbox import control_group, workspace
-from trove_ceph.storage import model as storage_model
+from trove_ceph.host import control_group, workspace
+from trove_ceph.storage import image_types
 from trove_ceph.tests.functional import base, local_disk, mysqld
-from trove_ceph.verification import model, on_host
+from trove_ceph.verification import on_host, report
 
 MIB = 1024**2
-CLONE = storage_model.ImageRef('volumes', 'clone')
+CLONE = image_types.ImageRef('volumes', 'clone')
 TIMEOUT_SEC = 240
 # Somebody else on this host, with the id that a tenant chose for its files.
 TENANT_ID = 999
@@ -43,7 +43,7 @@ class Contract:
         self.addCleanup(self.volume.unlink)
 
     def settings(self, root, **changes):
-        return model.Settings(
+        return report.InspectionSettings(
             **{
                 'roots': {'9.7': root},
                 'directory': self.inspections,
@@ -107,7 +107,7 @@ class Contract:
 
     def assert_found(self, verdict, reason):
         sandbox = self.open()
-        found = self.assertRaises(model.Finding, sandbox.serve, '9.7.4')
+        found = self.assertRaises(report.Finding, sandbox.serve, '9.7.4')
         self.assertEqual((verdict, reason), (found.verdict, found.reason))
 
     def test_an_index_larger_than_memory(self):
@@ -116,7 +116,7 @@ class Contract:
             os.truncate(data / 'a.index', 600 * MIB)
 
         self.change(grow)
-        self.assert_found(model.CORRUPT, 'a.index is no list of logs')
+        self.assert_found(report.CORRUPT, 'a.index is no list of logs')
 
     def test_a_link_to_a_file_of_the_host(self):
         def link(data):
@@ -124,11 +124,11 @@ class Contract:
             (data / 'mysql.ibd').symlink_to('/etc/shadow')
 
         self.change(link)
-        self.assert_found(model.CORRUPT, 'mysql.ibd cannot be read: is no regular file')
+        self.assert_found(report.CORRUPT, 'mysql.ibd cannot be read: is no regular file')
 
     def test_a_data_directory_of_root(self):
         self.change(lambda data: os.chown(data, 0, 0))
-        self.assert_found(model.CORRUPT, 'data belongs to root')
+        self.assert_found(report.CORRUPT, 'data belongs to root')
 
     def test_a_user_that_the_tenant_chose(self):
         """Whatever the id, the server has the files and is not that user on the host."""

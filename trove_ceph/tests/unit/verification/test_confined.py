@@ -9,7 +9,7 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.verification import channel, confined, confined_server, model, program, server
+from trove_ceph.verification import channel, confined, confined_server, program, report, server
 
 TABLES = [server.Table('shop', f'orders{number}', 5, 2) for number in range(2500)]
 
@@ -102,9 +102,9 @@ class AnswersTest(LineTestCase):
 
     def test_what_is_wrong_with_the_data(self):
         self.outside.tables()
-        self.server.error = model.Finding(model.CORRUPT, 'table \x1b[2J is damaged')
-        found = self.assertRaises(model.Finding, self.outside.check, TABLES[0])
-        self.assertEqual((model.CORRUPT, 'table ?[2J is damaged'), (found.verdict, found.reason))
+        self.server.error = report.Finding(report.CORRUPT, 'table \x1b[2J is damaged')
+        found = self.assertRaises(report.Finding, self.outside.check, TABLES[0])
+        self.assertEqual((report.CORRUPT, 'table ?[2J is damaged'), (found.verdict, found.reason))
 
     def test_errors(self):
         for error, expected in (
@@ -123,7 +123,7 @@ class DataTest(base.BaseTestCase):
         inspector = confined.Inspector(place, place / 'run')
         request = {'call': 'read', 'with': {'memory_bytes': 2**30}}
         self.assertEqual(
-            {'finding': [model.INCOMPLETE, 'data is not there']},
+            {'finding': [report.INCOMPLETE, 'data is not there']},
             confined.answer(inspector, request),
         )
 
@@ -158,8 +158,8 @@ class HostileTest(LineTestCase):
         for document in (
             None,
             [],
-            {'finding': [model.SOUND, 'trust me']},
-            {'finding': [model.CORRUPT, 5]},
+            {'finding': [report.SOUND, 'trust me']},
+            {'finding': [report.CORRUPT, 5]},
             {'error': ['SystemExit', 'bye']},
             {'result': '9.7\x1b'},
             {'result': ['9.7.4']},
@@ -169,7 +169,7 @@ class HostileTest(LineTestCase):
             self.assert_senseless(self.outside.version)
 
     def test_a_position_of_any_length(self):
-        for found in ('a' * (model.MAX_GTID_BYTES + 1), 'a\nb', 7):
+        for found in ('a' * (report.MAX_GTID_BYTES + 1), 'a\nb', 7):
             self.answer({'result': found})
             self.assert_senseless(self.outside.gtid_executed)
 
@@ -193,9 +193,9 @@ class HostileTest(LineTestCase):
             self.assert_senseless(self.outside.start, 5)
 
     def test_a_reason_of_any_length(self):
-        self.answer({'finding': [model.CORRUPT, 'x' * 100_000]})
-        found = self.assertRaises(model.Finding, self.outside.version)
-        self.assertEqual(model.MAX_REASON_CHARACTERS, len(found.reason))
+        self.answer({'finding': [report.CORRUPT, 'x' * 100_000]})
+        found = self.assertRaises(report.Finding, self.outside.version)
+        self.assertEqual(report.MAX_REASON_CHARACTERS, len(found.reason))
 
     def test_it_ends(self):
         os.close(self.ends.pop(1))

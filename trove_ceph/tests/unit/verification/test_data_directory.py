@@ -6,7 +6,7 @@ import struct
 import fixtures
 from oslotest import base
 
-from trove_ceph.verification import data_directory, model
+from trove_ceph.verification import data_directory, report
 
 
 def first_page(version=90704, page_shift=0):
@@ -29,7 +29,7 @@ class DataDirectoryTest(base.BaseTestCase):
         (self.data / name).write_bytes(content)
 
     def assert_found(self, verdict, reason):
-        found = self.assertRaises(model.Finding, data_directory.read, self.data)
+        found = self.assertRaises(report.Finding, data_directory.read, self.data)
         self.assertEqual((verdict, reason), (found.verdict, found.reason))
 
     def test_what_a_server_must_be_told(self):
@@ -72,42 +72,42 @@ class DataDirectoryTest(base.BaseTestCase):
 
     def test_a_log_that_is_missing(self):
         self.put('binlog.index', b'./binlog.000001\n')
-        self.assert_found(model.INCOMPLETE, 'binlog.000001 is not there')
+        self.assert_found(report.INCOMPLETE, 'binlog.000001 is not there')
 
     def test_logs_that_are_none(self):
         self.put('binlog.000001', b'secret')
         self.put('binlog.index', b'./binlog.000001\n')
-        self.assert_found(model.INCOMPLETE, 'binlog.index names logs that are not logs')
+        self.assert_found(report.INCOMPLETE, 'binlog.index names logs that are not logs')
 
     def test_files_that_are_missing(self):
         for name in ('ibdata1', 'mysql.ibd'):
             (self.data / name).rename(self.data / 'away')
-            self.assert_found(model.INCOMPLETE, f'{name} is not there')
+            self.assert_found(report.INCOMPLETE, f'{name} is not there')
             (self.data / 'away').rename(self.data / name)
         self.data = self.data / 'data'
-        self.assert_found(model.INCOMPLETE, 'data is not there')
+        self.assert_found(report.INCOMPLETE, 'data is not there')
 
     def test_what_is_damaged(self):
         self.put('mysql.ibd', bytes(16384))
-        self.assert_found(model.CORRUPT, 'mysql.ibd, the data dictionary, has no header')
+        self.assert_found(report.CORRUPT, 'mysql.ibd, the data dictionary, has no header')
         self.put('mysql.ibd', b'')
-        self.assert_found(model.CORRUPT, 'mysql.ibd is empty or cut off')
+        self.assert_found(report.CORRUPT, 'mysql.ibd is empty or cut off')
 
     def test_links_are_not_followed(self):
         (self.data / 'mysql.ibd').unlink()
         (self.data / 'mysql.ibd').symlink_to('/etc/passwd')
-        found = self.assertRaises(model.Finding, data_directory.read, self.data)
-        self.assertEqual(model.CORRUPT, found.verdict)
+        found = self.assertRaises(report.Finding, data_directory.read, self.data)
+        self.assertEqual(report.CORRUPT, found.verdict)
         link = self.data / 'link'
         link.symlink_to('/etc')
         self.data = link
-        self.assert_found(model.CORRUPT, 'link is no directory')
+        self.assert_found(report.CORRUPT, 'link is no directory')
 
     def test_an_index_larger_than_memory(self):
         self.put('binlog.000001', log())
         self.put('binlog.index', b'')
         os.truncate(self.data / 'binlog.index', 600 * 1024**2)
-        self.assert_found(model.CORRUPT, 'binlog.index is no list of logs')
+        self.assert_found(report.CORRUPT, 'binlog.index is no list of logs')
         with (self.data / 'binlog.index').open('ab') as index:
             index.write(b'\n./binlog.000001\n')
         self.assertEqual('binlog', data_directory.read(self.data).binlog)
@@ -120,33 +120,33 @@ class DataDirectoryTest(base.BaseTestCase):
 
     def test_an_index_with_nothing_like_a_name(self):
         self.put('binlog.index', b'./\n')
-        self.assert_found(model.CORRUPT, 'binlog.index is no list of logs')
+        self.assert_found(report.CORRUPT, 'binlog.index is no list of logs')
         self.put('binlog.index', b'a' * 70_000)
-        found = self.assertRaises(model.Finding, data_directory.read, self.data)
-        self.assertEqual(model.CORRUPT, found.verdict)
+        found = self.assertRaises(report.Finding, data_directory.read, self.data)
+        self.assertEqual(report.CORRUPT, found.verdict)
         self.assertLess(len(found.reason), 200)
 
     def test_more_files_than_a_server_makes(self):
         for number in range(17):
             self.put(f'{number}.index', b'')
-        self.assert_found(model.CORRUPT, 'there are more than 16 files named .index')
+        self.assert_found(report.CORRUPT, 'there are more than 16 files named .index')
         for number in range(2, 66):
             self.put(f'ibdata{number}', b'')
-        found = self.assertRaises(model.Finding, data_directory.read, self.data)
-        self.assertEqual(model.CORRUPT, found.verdict)
+        found = self.assertRaises(report.Finding, data_directory.read, self.data)
+        self.assertEqual(report.CORRUPT, found.verdict)
 
     def test_pipes_and_directories_are_no_files(self):
         for name in ('mysql.ibd', 'ibdata1', 'binlog.index'):
             for make in (os.mkfifo, os.mkdir):
                 (self.data / name).exists() and (self.data / name).rename(self.data / 'away')
                 make(self.data / name)
-                self.assert_found(model.CORRUPT, f'{name} cannot be read: is no regular file')
+                self.assert_found(report.CORRUPT, f'{name} cannot be read: is no regular file')
                 (os.rmdir if make is os.mkdir else os.unlink)(self.data / name)
                 (self.data / 'away').exists() and (self.data / 'away').rename(self.data / name)
 
     def test_a_name_that_is_no_text(self):
         strange = os.fsdecode(b'\x1b[2J\xff.index')
         self.put(strange, b'./none\n')
-        self.assert_found(model.INCOMPLETE, 'none is not there')
+        self.assert_found(report.INCOMPLETE, 'none is not there')
         self.put('none', b'secret')
-        self.assert_found(model.INCOMPLETE, '??2J?.index names logs that are not logs')
+        self.assert_found(report.INCOMPLETE, '??2J?.index names logs that are not logs')

@@ -7,7 +7,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.tests.unit.verification import world
-from trove_ceph.verification import model, on_host
+from trove_ceph.verification import on_host, report
 
 
 class RootsTest(base.BaseTestCase):
@@ -39,8 +39,8 @@ class FileSystemTest(base.BaseTestCase):
         self.check(b'XFSB')
 
     def test_nothing_is_incomplete(self):
-        found = self.assertRaises(model.Finding, self.check, b'')
-        self.assertEqual(model.INCOMPLETE, found.verdict)
+        found = self.assertRaises(report.Finding, self.check, b'')
+        self.assertEqual(report.INCOMPLETE, found.verdict)
 
     def test_another_file_system_is_no_fault_of_the_backup(self):
         """Volumes of older instances may have ext4."""
@@ -55,22 +55,22 @@ class OwnerTest(base.BaseTestCase):
         self.data = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'data'
 
     def assert_found(self, verdict, reason):
-        found = self.assertRaises(model.Finding, on_host._owner, self.data)
+        found = self.assertRaises(report.Finding, on_host._owner, self.data)
         self.assertEqual((verdict, reason), (found.verdict, found.reason))
 
     def test_what_is_no_data_directory(self):
-        self.assert_found(model.INCOMPLETE, 'data is not there')
+        self.assert_found(report.INCOMPLETE, 'data is not there')
         self.data.symlink_to('/etc')
-        self.assert_found(model.CORRUPT, 'data is no directory')
+        self.assert_found(report.CORRUPT, 'data is no directory')
         self.data.unlink()
         self.data.touch()
-        self.assert_found(model.CORRUPT, 'data is no directory')
+        self.assert_found(report.CORRUPT, 'data is no directory')
 
 
 class WrittenTest(base.BaseTestCase):
     def test_more_than_is_allowed(self):
         place = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.sandbox.workspace.SYSFS', place))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.host.workspace.SYSFS', place))
         (place / 'loop3').mkdir()
         settings = dataclasses.replace(world.SETTINGS, max_written_bytes=4096)
         sandbox = on_host.HostSandbox('/etc/ceph/ceph.conf', 'client.x', settings)

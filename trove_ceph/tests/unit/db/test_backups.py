@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+import datetime
+
+import fixtures
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.db import backup_record, backups, tables
+from trove_ceph.storage import image_types
+from trove_ceph.tests.unit.db import database
+
+INSTANCE, PROJECT, VOLUME = 'instance', 'project', 'volume'
+LONG = datetime.timedelta(minutes=10)
+
+
+class RecordsTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.now = datetime.datetime(2026, 1, 1)
+        path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
+        self.records = backups.BackupStore(database.with_tables(path), lambda: self.now)
+
+    def begin(self, backup_id, parent_id=None):
+        self.now += datetime.timedelta(seconds=1)
+        self.records.begin_taking(backup_id, INSTANCE, PROJECT, 'worker', parent_id)
+        place = image_types.SnapshotRef('volumes', 'volume-1', 's')
+        self.records.note_place(backup_id, place, VOLUME, 1024)
+
+    def test_every_column_is_known(self):
+        columns = {column.name for column in tables.BackupRow.__table__.columns}
+        self.assertEqual(
+            columns, {field.name for field in dataclasses.fields(backup_record.BackupRecord)}
+        )
+
+    def test_life_of_a_backup(self):
+        self.begin('b', parent_id='p')
+        self.records.note_level('b', 'freeze', 'none', 'sync_binlog is 0')
+        self.records.note_snapshot('b', 1024, 0.5)
+        self.records.note_taken('b', 'snapshot-c', 'c', 1.5)
+        copy = image_types.SnapshotRef('vault', 'copy', 'snapshot-c')
+        self.records.copies.begin_copying('b', copy)
+        self.records.copies.note_copied('b', 4096, 2.5)
+        found = self.records.get('b')
+        self.assertEqual(backup_record.RecordState.COPIED, found.state)
+        self.assertEqual(('freeze', 'none'), (found.quiesce, found.raised_from))
+        self.assertEqual('volumes/volume-1@snapshot-c', str(found.place))
+        self.assertEqual(copy, found.copy)
+        self.records.copies.note_verified('b', 'uuid:1-5', {'tables': 3}, 3.5, 512)
+        self.records.copies.note_copied('b', 4096, 2.5)
+        found = self.records.get('b')
+        self.assertEqual(backup_record.RecordState.VERIFIED, found.state)
+        self.assertEqual({'at': '2026-01-01T00:00:01Z', 'tables': 3}, found.verification)
+        self.assertEqual((512, 'uuid:1-5'), (found.used_bytes, found.gtid_executed))
+        self.records.copies.forget_copy('b')
+        self.assertIsNone(self.records.get('b').copy)
+        self.records.forget('b')
+        self.assertIsNone(self.records.find('b'))
+        self.assertRaises(exceptions.NotFoundError, self.records.get, 'b')
+
+    def test_carrying_on_keeps_what_is_known(self):
+        self.begin('b', parent_id='p')
+        self.records.note_snapshot('b', 1024, None)
+        self.records.note_failed('b', 'worker', 'why')
+        self.records.begin_taking('b', INSTANCE, PROJECT, 'other')
+        found = self.records.get('b')
+        self.assertEqual(
+            (backup_record.RecordState.TAKING, None, 'p'),
+            (found.state, found.error, found.parent_id),
+        )
+        self.assertEqual(1024, found.size_bytes)
+
+    def test_lists_are_the_latest_first(self):
+        for name in ('a', 'b', 'c'):
+            self.begin(name)
+        for listed in (
+            self.records.of_instance(INSTANCE),
+            self.records.of_project(PROJECT),
+            self.records.of_volume(VOLUME),
+        ):
+            self.assertEqual(['c', 'b', 'a'], [one.backup_id for one in listed])
+        self.assertEqual([], self.records.of_instance('other'))
+
+    def test_one_alone_carries_on(self):
+        self.begin('b')
+        self.assertEqual([], self.records.interrupted(LONG))
+        self.assertFalse(self.records.claim('b', 'two', LONG))
+        self.now += LONG + LONG
+        self.assertEqual(['b'], [one.backup_id for one in self.records.interrupted(LONG)])
+        self.assertTrue(self.records.claim('b', 'two', LONG))
+        self.assertFalse(self.records.claim('b', 'three', LONG))
+        self.assertEqual([], self.records.interrupted(LONG))
+        self.now += LONG
+        taking = backup_record.RecordState.TAKING
+        self.assertFalse(self.records.beat('b', 'another', taking))
+        self.assertEqual(['b'], [one.backup_id for one in self.records.interrupted(LONG / 2)])
+        self.assertFalse(self.records.beat('b', 'two', backup_record.RecordState.DELETING))
+        self.assertTrue(self.records.beat('b', 'two', taking))
+        self.now += LONG
+        self.assertFalse(self.records.claim('b', 'three', LONG))
+        self.records.release('b', 'another')
+        self.assertFalse(self.records.claim('b', 'three', LONG))
+        self.records.release('b', 'two')
+        self.assertFalse(self.records.claim('b', 'three', LONG, backup_record.RecordState.DELETING))
+        self.assertTrue(self.records.claim('b', 'three', LONG, taking))
+        self.assertFalse(self.records.note_failed('b', 'two', 'why'))
+        self.assertEqual((taking, None), (self.records.get('b').state, self.records.get('b').error))
+
+    def test_what_is_left_of_one_that_failed(self):
+        self.begin('b')
+        self.assertEqual([], self.records.with_remains())
+        self.assertTrue(self.records.note_failed('b', 'worker', 'why'))
+        self.assertEqual(['b'], [one.backup_id for one in self.records.with_remains()])
+        self.records.forget_place('b')
+        self.assertEqual([], self.records.with_remains())
+        self.assertIsNone(self.records.get('b').place)
+
+    def test_copy_that_is_replaced(self):
+        self.begin('b')
+        self.records.note_taken('b', 'snapshot-c', 'c', 1.0)
+        self.records.copies.begin_copying('b', image_types.SnapshotRef('vault', 'i', 's'), 'a')
+        self.records.copies.note_copied('b', 4096, 2.5)
+        self.records.copies.replace_copy('b', 'it was damaged')
+        found = self.records.get('b')
+        self.assertEqual(backup_record.RecordState.TAKEN, found.state)
+        self.assertEqual((None, None, None), (found.copy, found.copied_at, found.copy_base_id))
+        self.assertEqual('it was damaged', found.copy_base_because)
+        self.assertIsNotNone(found.copy_wanted_at)
+
+    def test_what_is_complete_is_not_carried_on_with(self):
+        self.begin('b')
+        self.records.note_taken('b', 'snapshot-c', 'c', 1.0)
+        self.now += LONG + LONG
+        self.assertEqual([], self.records.interrupted(LONG))
+        self.records.begin_deleting('b', 'one', LONG, LONG)
+        self.now += LONG + LONG
+        self.assertEqual(['b'], [one.backup_id for one in self.records.interrupted(LONG)])
+
+    def test_children_outlive_their_parent(self):
+        self.begin('parent')
+        self.begin('child', parent_id='parent')
+        self.records.forget('parent')
+        self.assertIsNone(self.records.get('child').parent_id)
+
+    def test_what_is_left_of_instances(self):
+        for _again in range(2):
+            self.records.keep_volume(VOLUME, INSTANCE, PROJECT)
+            self.records.note_trashed('volumes', '1a', 'volume-1')
+        (volume,) = self.records.kept_volumes()
+        self.assertEqual(volume, self.records.find_kept_volume(VOLUME))
+        self.assertEqual(INSTANCE, volume.instance_id)
+        (image,) = self.records.trashed_images()
+        self.assertEqual('volumes/volume-1 (in the trash, id 1a)', str(image))
+        self.records.forget_volume(VOLUME)
+        self.records.forget_trashed('volumes', '1a')
+        self.assertEqual([], self.records.kept_volumes())
+        self.assertEqual([], self.records.trashed_images())
+
+    def test_tables_that_are_missing(self):
+        path = self.useFixture(fixtures.TempDir()).join('empty.sqlite')
+        empty = backups.BackupStore(database.facade(path))
+        error = self.assertRaises(exceptions.ServiceUnavailableError, empty.find, 'b')
+        self.assertIn('trove-ceph-manage db sync', str(error))

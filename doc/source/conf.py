@@ -15,6 +15,7 @@ extensions = [
     'openstackdocstheme',
     'oslo_config.sphinxext',
     'sphinx.ext.autodoc',
+    'sphinx.ext.graphviz',
 ]
 
 html_theme = 'openstackdocs'
@@ -23,6 +24,9 @@ openstackdocs_auto_name = False
 openstackdocs_bug_project = ''
 openstackdocs_use_storyboard = False
 html_theme_options = {'show_other_versions': False}
+
+# Pictures are made from text, and sharp at any size.
+graphviz_output_format = 'svg'
 
 pygments_style = 'native'
 autodoc_member_order = 'bysource'

@@ -13,7 +13,7 @@ from trove.common import pagination, policy, wsgi
 
 from trove_ceph.api import controller, schemas, views
 from trove_ceph.db import backup_record, backups, policies
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel
+from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup.options import BackupOptions
 from trove_ceph.trove_adapter import backup_api, notify
 

@@ -19,6 +19,7 @@ _PLAIN = (
     'gtid_executed',
     'size_bytes',
     'used_bytes',
+    'filesystem_used_bytes',
     'moved_bytes',
     'copy_base_id',
     'copy_base_because',

@@ -6,6 +6,8 @@ What Cinder fails at leaves a volume in ``error`` behind and says why in its log
 
 import dataclasses
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.cinder import client, resources, storage
 from trove_ceph.storage import image_types
@@ -69,7 +71,7 @@ def check_image(ceph: storage.Storage, wanted: resources.ImageToAdopt) -> int:
     :raises NotAdoptableError: it cannot
     """
     facts = ceph.describe(wanted.image, with_usage=False)
-    size_gib, rest = divmod(facts.size_bytes, resources.GIB)
+    size_gib, rest = divmod(facts.size_bytes, units.Gi)
     if rest or not size_gib:
         raise exceptions.NotAdoptableError(
             f'{wanted.image}: {facts.size_bytes} bytes are no whole GiB, in which Cinder counts'

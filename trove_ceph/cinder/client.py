@@ -3,24 +3,13 @@
 
 import contextlib
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import cinderclient.client
-import cinderclient.exceptions
-import keystoneauth1.exceptions
+from trove_ceph.cinder import connection, resources
 
-from trove_ceph import exceptions
-from trove_ceph.cinder import resources
-
-# Stein's: the first that transfers a volume with its snapshots.
-API_VERSION = '3.55'
-
-_ERRORS = (
-    cinderclient.exceptions.ClientException,
-    keystoneauth1.exceptions.ClientException,
-)
-_NOT_FOUND = (cinderclient.exceptions.NotFound, keystoneauth1.exceptions.NotFound)
+_NOT_FOUND = connection.NOT_FOUND
+_translated = connection.translated
 
 
 class Cinder:
@@ -29,7 +18,7 @@ class Cinder:
     Every method raises ServiceUnavailableError when it refuses or does not answer, and
     QuotaExceededError where the project has no quota left.
 
-    :param client: of cinderclient, API_VERSION or later
+    :param client: of cinderclient, connection.API_VERSION or later
     :param project_id: of its token: what is managed with it belongs to this project
     """
 
@@ -43,8 +32,8 @@ class Cinder:
 
         :param options: of cinderclient.client.Client, such as ``region_name``
         """
-        with _translated('Cinder cannot be reached'):
-            client = cinderclient.client.Client(API_VERSION, session=session, **options)
+        client = connection.connect(session, **options)
+        with _translated('asking Keystone for a token'):
             return cls(client, session.get_project_id())
 
     def find_volumes(self, operation_id: str) -> list[resources.Volume]:
@@ -180,8 +169,7 @@ class Cinder:
 
     def find_type(self, name: str) -> resources.VolumeType | None:
         with _translated(f'looking for volume type {name}'):
-            # Without this filter the administrator is shown public types only.
-            for found in self._client.volume_types.list(is_public=None):
+            for found in connection.list_volume_types(self._client):
                 if found.name == name:
                     return self._volume_type(found)
         return None
@@ -271,13 +259,3 @@ def _snapshot(found: Any) -> resources.Snapshot:
 def _time(text: str) -> datetime.datetime:
     """Read a time of Cinder's, which is in UTC and does not say so."""
     return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
-
-
-@contextlib.contextmanager
-def _translated(what: str) -> Iterator[None]:
-    try:
-        yield
-    except cinderclient.exceptions.OverLimit as error:
-        raise exceptions.QuotaExceededError(f'{what}: {error}') from error
-    except _ERRORS as error:
-        raise exceptions.ServiceUnavailableError(f'Cinder failed at {what}: {error}') from error

@@ -13,7 +13,6 @@ OPERATION_KEY = 'trove_ceph.operation'
 #: where it was cloned.
 DEPENDENT_KEY = 'trove_ceph.dependent'
 DEPENDENT, INDEPENDENT = 'yes', 'no'
-GIB = 1024**3
 
 _UNDER_WAY = frozenset({'creating', 'deleting', 'extending'})
 _FAILED = frozenset({'error', 'error_deleting', 'error_extending'})

@@ -3,8 +3,6 @@
 
 from oslo_config import cfg
 
-from trove_ceph.storage import image_types, throttle
-
 GROUP = cfg.OptGroup(
     'trove_ceph_storage',
     title='Storage service',
@@ -55,7 +53,7 @@ OPTS = [
     ),
     cfg.IntOpt(
         'copy_in_flight_mib',
-        default=throttle.IN_FLIGHT_BYTES // image_types.MIB,
+        default=24,
         min=8,
         max=1024,
         help='MiB that one copy or verification has under way, read and not yet written or '

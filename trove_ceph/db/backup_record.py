@@ -49,6 +49,8 @@ class BackupRecord:
     :param gtid_executed: exactly what it holds, read from a clone; None until one was looked at
     :param size_bytes: of the volume
     :param used_bytes: what the snapshot really holds; None until it was counted
+    :param filesystem_used_bytes: what the file system held before the snapshot was made, by the
+        guest's own account
     :param snapshot: its name in Ceph
     :param snapshot_at: when a snapshot was made that is known to be good, in UTC
     :param vault_snapshot: its copy's name; with ``vault_pool`` and ``vault_image``
@@ -115,6 +117,7 @@ class BackupRecord:
     copy_base_id: str | None = None
     copy_base_because: str | None = None
     gtid_before: str | None = None
+    filesystem_used_bytes: int | None = None
 
     @property
     def place(self) -> image_types.SnapshotRef | None:

@@ -233,10 +233,12 @@ class BackupStore(backup_rows.BackupRows):
         raised_from: str | None,
         because: str | None,
         gtid_before: str | None = None,
+        filesystem_used_bytes: int | None = None,
     ) -> None:
         """Write down how the server is held while the snapshot is made.
 
         :param gtid_before: what it has executed now, all of which the backup must have
+        :param filesystem_used_bytes: what its file system holds now
         """
         self._update(
             backup_id,
@@ -244,6 +246,7 @@ class BackupStore(backup_rows.BackupRows):
             raised_from=None if raised_from is None else str(raised_from),
             raised_because=because,
             gtid_before=gtid_before,
+            filesystem_used_bytes=filesystem_used_bytes,
         )
 
     def note_snapshot(self, backup_id: str, size_bytes: int, quiesced_sec: float | None) -> None:

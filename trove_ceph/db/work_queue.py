@@ -47,10 +47,6 @@ class WorkQueue(backup_rows.BackupRows):
         """Want no copy any more; one that is there stays, one that is begun is given up in time."""
         self._update(backup_id, copy_wanted_at=None, copy_error=None)
 
-    def want_no_verification(self, backup_id: str) -> None:
-        """Want no verification any more; what earlier ones found stays."""
-        self._update(backup_id, verify_wanted_at=None)
-
     # Fulfilling.
 
     def due(self, since: datetime.timedelta) -> list[backup_record.BackupRecord]:

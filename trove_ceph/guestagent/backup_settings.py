@@ -99,10 +99,12 @@ def check(
 
     :returns: ``reasons``, a list of :class:`Reason` as dicts, empty when a snapshot is a backup;
         ``non_transactional_tables`` with ``count`` and up to MAX_NAMES ``names``; ``server_uuid``;
+        ``filesystem_used_bytes``, None where that could not be found out;
         ``gtid_executed`` as it was during the check. That is not a backup's position, which is
         known from its clone alone: transactions go on until the snapshot.
     """
     server = None
+    used_bytes = None
     reasons = []
     try:
         with contextlib.closing(connect(TIMEOUT_SEC)) as connection:
@@ -114,12 +116,13 @@ def check(
     try:
         datadir = server.variables['datadir'] if server else ''
         reasons += judge_volume(read_volume(storage, mount_point, datadir, seen_at), seen_at)
+        used_bytes = storage.used_bytes(mount_point)
     except exceptions.StorageCommandError as error:
         reasons.append(Reason('not-checked', str(error), 'look into the machine'))
     if server:
         reasons += judge_server(server, seen_at)
     LOG.info('Backup settings: %s', [reason.code for reason in reasons] or 'nothing is unsafe')
-    return _answer(reasons, server)
+    return _answer(reasons, server) | {'filesystem_used_bytes': used_bytes}
 
 
 def read_server(connection: pymysql.connections.Connection, seen_at: str) -> ServerFacts:

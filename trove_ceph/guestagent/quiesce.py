@@ -13,7 +13,7 @@ Each level includes the one before it:
     wait for every query of every table to end, with all writers queued behind it.
 
 Two clocks watch each hold, neither of them ours: the holder of the freeze thaws by itself
-(:mod:`freeze_holder`), and the server drops a connection that is silent for too long. The thaw
+(:mod:`freeze_process`), and the server drops a connection that is silent for too long. The thaw
 always comes before the unlock, for with the general log on, an UNLOCK is written before it works.
 """
 

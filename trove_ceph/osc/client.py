@@ -185,7 +185,7 @@ def _check_not_put_off(shown: Mapping[str, Any], verb: str) -> None:
     """Refuse to wait for another attempt, which may be hours away."""
     error = shown[f'{verb}_error']
     if shown[f'{verb}_wanted_at'] and shown['retry_at'] and error:
-        what = f'could not be {_PARTICIPLES[verb]}, and is tried again at {shown["retry_at"]}'
+        what = f'could not be {_PARTICIPLES[verb]}; the next attempt is at {shown["retry_at"]}'
         raise _failure(shown['id'], what, error)
 
 

@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, copying, fencing, image_types, tasks, throttle, verify
+from trove_ceph.storage import backend, copying, fencing, tasks, throttle, verify
 from trove_ceph.storage_service import pools
 from trove_ceph.verification import inspection
 
@@ -21,7 +23,7 @@ class Limits:
     :param bytes_per_sec: None is no limit
     """
 
-    in_flight_bytes: int = 64 * image_types.MIB
+    in_flight_bytes: int = 64 * units.Mi
     bytes_per_sec: int | None = None
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.storage import lock_store
 
 LOG = logging.getLogger(__name__)
@@ -142,15 +142,14 @@ class Leases:
 
         :raises BusyError: somebody else still has one after ``wait_sec``
         """
-        deadline = self._clock() + wait_sec
+        deadline = waiting.Deadline(wait_sec, self._clock, self._sleep)
         while True:
             try:
                 lease = self.take(locks, what, what)
                 break
             except exceptions.BusyError:
-                if self._clock() >= deadline:
+                if not deadline.pause(_POLL_SEC):
                     raise
-                self._sleep(_POLL_SEC)
         try:
             yield lease
         finally:
@@ -193,8 +192,3 @@ class Leases:
                 self._ledger.release(lock, holder)
             except exceptions.StorageError as error:
                 LOG.warning('Could not release %s, it ends by itself: %s', lock, error)
-
-
-def operation_of(holder: lock_store.Holder) -> str:
-    """Return the id of the operation for which a lock is held."""
-    return holder.cookie.rpartition('/')[0]

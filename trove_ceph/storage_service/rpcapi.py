@@ -13,7 +13,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.storage import image_types, tasks
 from trove_ceph.storage_service import serializer
 
@@ -216,7 +216,7 @@ class StorageAPI:
         :raises CanceledError: somebody canceled it
         :raises StorageError: what made it fail, as its own class
         """
-        deadline = self._clock() + timeout_sec
+        deadline = waiting.Deadline(timeout_sec, self._clock, self._sleep)
         found: tasks.Job | None = None
         pause_sec = _FIRST_POLL_SEC
         while True:
@@ -226,18 +226,17 @@ class StorageAPI:
                 else:
                     found = self.find_job(operation_id)
             except (exceptions.ServiceUnavailableError, exceptions.CephUnreachableError) as error:
-                if self._clock() >= deadline:
+                if not deadline.left_sec:
                     raise
                 LOG.warning('%s: %s', operation_id, error)
             else:
                 progress(found)
                 if found.state is not tasks.JobState.INTERRUPTED and not found.state.is_active:
                     return _result(found)
-            if self._clock() >= deadline:
+            if not deadline.pause(pause_sec):
                 raise exceptions.StillRunningError(
                     f'{found or operation_id}: not done after {timeout_sec:.0f} s'
                 )
-            self._sleep(min(pause_sec, max(0.0, deadline - self._clock())))
             pause_sec = min(pause_sec * _BACK_OFF, _LONGEST_POLL_SEC)
 
     def _ask(self, verb: str, **arguments: Any) -> Any:

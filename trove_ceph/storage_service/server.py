@@ -10,9 +10,10 @@ import time
 import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log as logging
+from oslo_utils import units
 
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, image_types, lock_store
+from trove_ceph.storage import backend, lock_store
 from trove_ceph.storage_service import (
     endpoint,
     executors,
@@ -105,8 +106,8 @@ class Service:
         urgent = concurrent.futures.ThreadPoolExecutor(_FENCES, 'fence')
         self._executors = (threads, urgent)
         limits = executors.Limits(
-            options.copy_in_flight_mib * image_types.MIB,
-            options.copy_mib_per_sec * image_types.MIB or None,
+            options.copy_in_flight_mib * units.Mi,
+            options.copy_mib_per_sec * units.Mi or None,
         )
         tools = executors.ExecutorDependencies(storage, ours, limits, inspector)
         kept = job_store.JobStore(entries, ours.images)

@@ -56,17 +56,22 @@ class Manager(manager.Manager):
         self._deps = functools.cache(
             functools.partial(factory.make_dependencies, CONF, self.admin_context)
         )
+        self._tier_settings = functools.cache(
+            functools.partial(factory.make_tier_settings, CONF, self._deps)
+        )
         self._policy_deps = functools.cache(
             lambda: factory.make_policy_dependencies(CONF, self._deps())
         )
         # Nothing that takes long may keep policies waiting, which are next in the same loop.
         self._threads = queue_worker.WorkerThreads(CONF.trove_ceph_backup.jobs_at_once)
         self._resuming = queue_worker.WorkerThreads(CONF.trove_ceph_backup.jobs_at_once)
+        self._telling = queue_worker.WorkerThreads(1)
 
     def create_instance(self, context, instance_id, **asked):
         """Make an instance; from a backup of ours in a time that does not depend on its size."""
         if not asked['backup_id'] or asked['slave_of_id']:
             super().create_instance(context, instance_id, **asked)
+            self._tell_tiers(instance_id)
             return
         with notification.EndNotification(context, instance_id=instance_id):
             try:
@@ -80,10 +85,11 @@ class Manager(manager.Manager):
                 flatten.flatten_dependents(self._deps())
             else:
                 super()._create_instance(context, instance_id, **asked)
+        self._tell_tiers(instance_id)
 
     def create_backup(self, context, backup_info, instance_id):
         """Take a backup."""
-        if backup_info.get('storage_driver') != 'cinder' or not self._is_ours(instance_id):
+        if backup_info.get('storage_driver') != 'cinder' or not self._backs_up(instance_id):
             super().create_backup(context, backup_info, instance_id)
             return
         backup_id = backup_info['id']
@@ -160,6 +166,13 @@ class Manager(manager.Manager):
         """Give back what deleted instances and backups have left."""
         volume_cleanup.reclaim(self._deps())
 
+    @periodic_task.periodic_task(spacing=_SPACING_SEC)
+    def tell_tiers(self, context):
+        """Tell guests the I/O rates of their tiers: a retype or the tiers file may change them."""
+        self._telling.start(
+            lambda: self._tier_settings().sweep(trove_db.TroveDatabase().list_instances())
+        )
+
     @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
     def run_backup_policies(self, context):
         """Take the backups that policies have due, and delete those that they keep no longer."""
@@ -187,11 +200,27 @@ class Manager(manager.Manager):
             clone_volume.clone_volume(self._deps(), wanted, plan)
         return True
 
+    def _tell_tiers(self, created: str | list[str]) -> None:
+        """Tell guests that were just created, of which replicas come several at once."""
+        for instance_id in [created] if isinstance(created, str) else created:
+            try:
+                found = trove_db.TroveDatabase().find_instance(instance_id)
+                if found is not None:
+                    self._tier_settings().tell(found)
+            except exceptions.TroveCephError as error:
+                LOG.warning('Instance %s waits for the rate of its tier: %s', instance_id, error)
+
     def _clean_up_restore(self, instance: backup_types.Instance) -> None:
         try:
             clone_volume.remove_clone(self._deps(), instance)
         except exceptions.TroveCephError as error:
             LOG.warning('What may be left of instance %s in Ceph: %s', instance.id, error)
+
+    def _backs_up(self, instance_id: str) -> bool:
+        """Tell whether backups of an instance are taken here: by its agent, and by its volume."""
+        found = trove_db.TroveDatabase().find_instance(instance_id)
+        has_our_agent = found is None or found.has_our_guest_agent
+        return has_our_agent and self._is_ours(instance_id)
 
     def _is_ours(self, instance_id: str) -> bool:
         """Tell whether an instance's volume is one of the tiers'.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is asked of our guest manager besides what Trove asks; in the taskmanager."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -8,6 +9,7 @@ from trove.common import exception as trove_exceptions
 from trove.guestagent import api
 
 from trove_ceph import exceptions
+from trove_ceph.mysql import tuning
 
 #: Of a guest's answer, written as JSON.
 MAX_ANSWER_BYTES = 4 * 1024**2
@@ -22,40 +24,63 @@ class GuestAPI(api.API):
 
     def check_backup_settings(self) -> dict[str, Any]:
         """Tell what about the server makes which level of backups unsafe."""
-        return self._ask('check_backup_settings')
+        return self._ask_for_mapping('check_backup_settings')
 
     def quiesce_for_backup(self, backup_id: str, level: str, limit_sec: int) -> dict[str, Any]:
         """Hold the server; it goes on by itself after ``limit_sec``."""
-        return self._ask(
+        return self._ask_for_mapping(
             'quiesce_for_backup', backup_id=backup_id, level=level, limit_sec=limit_sec
         )
 
     def release_after_backup(self, backup_id: str) -> dict[str, Any]:
         """Let the server go, and tell under ``held`` whether it was held until now."""
-        return self._ask('release_after_backup', backup_id=backup_id)
+        return self._ask_for_mapping('release_after_backup', backup_id=backup_id)
 
-    def _ask(self, method: str, **arguments: Any) -> dict[str, Any]:
+    def trim_volume(self, max_age_sec: int) -> None:
+        """Have the data volume trimmed unless that was done lately; does not wait for it.
+
+        An agent that does not know this request ignores it.
+
+        :param max_age_sec: what counts as lately
+        """
         try:
-            answer = self._call(
-                method, self.agent_high_timeout, version=self.API_BASE_VERSION, **arguments
-            )
+            self._cast('trim_volume', version=self.API_BASE_VERSION, max_age_sec=max_age_sec)
+        except trove_exceptions.GuestError as error:
+            raise exceptions.GuestUnavailableError(
+                f'guest agent of instance {self.id}: trim_volume: {error}'
+            ) from error
+
+    def apply_tier(self, tier: tuning.Tier | None) -> bool:
+        """Give the guest the I/O rate of its tier; return whether it is another one than before.
+
+        :param tier: None for a tier that promises none
+        """
+        rate = None if tier is None else dataclasses.asdict(tier)
+        # A guest that is not there must not hold up those that are.
+        return bool(self._ask('apply_tier', timeout_sec=self.agent_low_timeout, tier=rate))
+
+    def _ask(self, method: str, timeout_sec: int | None = None, **arguments: Any) -> Any:
+        timeout_sec = timeout_sec or self.agent_high_timeout
+        try:
+            answer = self._call(method, timeout_sec, version=self.API_BASE_VERSION, **arguments)
         except (trove_exceptions.GuestError, trove_exceptions.GuestTimeout) as error:
             raise exceptions.GuestUnavailableError(
                 f'guest agent of instance {self.id}: {method}: {error}'
             ) from error
-        return self._check_answer(method, answer)
-
-    def _check_answer(self, method: str, answer: Any) -> dict[str, Any]:
-        """Refuse what no guest agent of ours answers: whoever rules the guest may send anything."""
-        if not isinstance(answer, dict):
-            raise exceptions.GuestUnavailableError(
-                f'guest agent of instance {self.id}: {method}: answered with '
-                f'{type(answer).__name__}, expected a mapping'
-            )
+        # Whoever rules the guest may send anything.
         size = len(json.dumps(answer, default=str))
         if size > MAX_ANSWER_BYTES:
             raise exceptions.GuestUnavailableError(
                 f'guest agent of instance {self.id}: {method}: answered with {size} bytes, '
                 f'expected up to {MAX_ANSWER_BYTES}'
+            )
+        return answer
+
+    def _ask_for_mapping(self, method: str, **arguments: Any) -> dict[str, Any]:
+        answer = self._ask(method, **arguments)
+        if not isinstance(answer, dict):
+            raise exceptions.GuestUnavailableError(
+                f'guest agent of instance {self.id}: {method}: answered with '
+                f'{type(answer).__name__}, expected a mapping'
             )
         return answer

@@ -16,10 +16,11 @@ import stat
 import struct
 from pathlib import Path
 
+from oslo_utils import units
+
 from trove_ceph.host import bounded_files
 from trove_ceph.verification import report
 
-_MIB = 1024**2
 # What a page begins with (fil0types.h): in the first page of a tablespace, the field that elsewhere
 # names the page before holds the version of the server that made or upgraded the tablespace.
 _SERVER_VERSION_AT = 8
@@ -128,7 +129,7 @@ def _describe_system_tablespace(path: Path, names: list[str]) -> str:
         sizes = [bounded_files.size(path / name) for name in names]
     except OSError as error:
         raise _unreadable(Path(error.filename).name, error) from error
-    fixed = [f'{name}:{size // _MIB}M' for name, size in zip(names[:-1], sizes, strict=False)]
+    fixed = [f'{name}:{size // units.Mi}M' for name, size in zip(names[:-1], sizes, strict=False)]
     return ';'.join([*fixed, f'{names[-1]}:{_LEAST_SYSTEM_MIB}M:autoextend'])
 
 

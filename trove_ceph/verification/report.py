@@ -4,6 +4,9 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from oslo_utils import units
 
 from trove_ceph import exceptions
 
@@ -128,3 +131,22 @@ class InspectionSettings:
             f'MySQL {version}: no root file system is configured to start it from; known are '
             f'{", ".join(sorted(self.roots)) or "none"}'
         )
+
+
+def settings_of(group: Any) -> InspectionSettings:
+    """Return the settings that the options of ``[trove_ceph_verification]`` give.
+
+    :param group: the group of oslo.config
+    """
+    return InspectionSettings(
+        roots={version: Path(path) for version, path in group.mysqld_roots.items()},
+        directory=Path(group.directory),
+        memory_bytes=group.memory_mib * units.Mi,
+        bytes_per_sec=group.mib_per_sec * units.Mi,
+        time_limit_sec=group.time_limit_sec,
+        deep=group.deep,
+        sample_tables=group.sample_tables,
+        sample_bytes=group.sample_mib * units.Mi,
+        first_uid=group.first_uid,
+        max_written_bytes=group.max_written_mib * units.Mi,
+    )

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pymysql
+from oslo_utils import units
 
 from trove_ceph import exceptions
 from trove_ceph.host import bounded_files
 from trove_ceph.mysql import mysqld, sql
 from trove_ceph.verification import data_directory, error_log, report
 
-_MIB = 1024**2
-_LOG_BYTES = 8 * _MIB
+_LOG_BYTES = 8 * units.Mi
 # Of the memory that the server may take; the rest is for its threads, caches and the dictionary.
 _BUFFER_POOL_PART = 4
 _LEAST_BUFFER_POOL_MIB = 32
@@ -79,7 +79,7 @@ class Table:
 
 def options(found: data_directory.DataDirectory, memory_bytes: int) -> mysqld.Options:
     """Return what a server must be told to open data and leave it as it is."""
-    buffer_pool_mib = max(_LEAST_BUFFER_POOL_MIB, memory_bytes // _BUFFER_POOL_PART // _MIB)
+    buffer_pool_mib = max(_LEAST_BUFFER_POOL_MIB, memory_bytes // _BUFFER_POOL_PART // units.Mi)
     return {
         # As it was written.
         'innodb_page_size': found.page_bytes,
@@ -104,7 +104,7 @@ def options(found: data_directory.DataDirectory, memory_bytes: int) -> mysqld.Op
         'sync_binlog': 0,
         'innodb_flush_log_at_trx_commit': 0,
         # It is small.
-        'innodb_buffer_pool_size': buffer_pool_mib * _MIB,
+        'innodb_buffer_pool_size': buffer_pool_mib * units.Mi,
         'innodb_buffer_pool_load_at_startup': False,
         'innodb_buffer_pool_dump_at_shutdown': False,
         'loose_innodb_dedicated_server': False,

@@ -16,7 +16,7 @@ from oslo_config import cfg
 from oslo_utils import units
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage.cli_base import CommandGroup, add_format
+from trove_ceph.cmd.manage.cli_base import STORAGE_CONF, CommandGroup, add_format, add_option
 from trove_ceph.storage import fencing, image_types, tasks
 from trove_ceph.storage.tasks import JobState
 
@@ -112,11 +112,8 @@ def add_commands(areas: Any) -> None:
     )
     for verb in (status, jobs, cancel, images, flatten, unfence):
         add_format(verb)
-        verb.add_argument(
-            '--config-file',
-            default=DEFAULT_CONFIG,
-            metavar='PATH',
-            help='where [DEFAULT] transport_url is (default: %(default)s)',
+        add_option(
+            verb, '--config-file', STORAGE_CONF, DEFAULT_CONFIG, 'where [DEFAULT] transport_url is'
         )
         verb.add_argument(
             '--timeout', type=float, default=30, metavar='SEC', help='default: %(default)s'

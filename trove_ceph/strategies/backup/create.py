@@ -20,6 +20,7 @@ from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.cinder import snapshots
 from trove_ceph.db import backups
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.enums import QuiesceLevel, VerifyWhen
 from trove_ceph.storage import image_types, names
 from trove_ceph.strategies.backup import (
     backup_types,
@@ -28,7 +29,6 @@ from trove_ceph.strategies.backup import (
     quiesce_level,
     tenant_errors,
 )
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel, VerifyWhen
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 from trove_ceph.verification import report as verification
 
@@ -131,6 +131,12 @@ def _adoption(
 
 def _never() -> None:
     raise AssertionError('what is only undone makes nothing')
+
+
+def _plausible_bytes(told: Any) -> int | None:
+    """Return a number of bytes that a guest told; None of what is none, or fits into no column."""
+    is_number = isinstance(told, int) and not isinstance(told, bool)
+    return told if is_number and 0 <= told < 1 << 63 else None
 
 
 class BackupCreation:
@@ -285,6 +291,7 @@ class BackupCreation:
             decision.raised_from,
             decision.because,
             self._position(found.get('gtid_executed')),
+            _plausible_bytes(found.get('filesystem_used_bytes')),
         )
 
     def _position(self, found: object) -> str | None:

@@ -94,7 +94,7 @@ class BackupDeletion:
         )
 
     def _stop_jobs(self) -> None:
-        deadline = self._deps.clock() + _CANCEL_TIMEOUT_SEC
+        deadline = self._deps.deadline(_CANCEL_TIMEOUT_SEC)
         while True:
             # First, since whoever has let go has written down before what is to be stopped.
             is_free = self._is_left_alone()
@@ -104,15 +104,14 @@ class BackupDeletion:
             active = self._active_jobs(record)
             if is_free and not active:
                 return
-            if self._deps.clock() >= deadline:
+            for one in active:
+                with contextlib.suppress(exceptions.NotFoundError):
+                    self._deps.storage.cancel(one.operation_id)
+            if not deadline.pause(_POLL_SEC):
                 busy = ', '.join(map(str, active)) or record.worker
                 raise exceptions.BusyError(
                     f'backup {self._backup_id}: is still worked on by {busy}'
                 )
-            for one in active:
-                with contextlib.suppress(exceptions.NotFoundError):
-                    self._deps.storage.cancel(one.operation_id)
-            self._deps.sleep(_POLL_SEC)
 
     def _active_jobs(self, record: backup_record.BackupRecord) -> list[tasks.Job]:
         locks = {tasks.snapshot_lock(place) for place in (record.place, record.copy) if place}

@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from trove_ceph import waiting
 from trove_ceph.cinder import client, wait
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.db import backups
+from trove_ceph.mysql import tuning
 from trove_ceph.storage import image_types
 from trove_ceph.storage_service import rpcapi
 from trove_ceph.strategies.backup import backup_types
@@ -66,6 +68,10 @@ class Guest(Protocol):
 
     def release_after_backup(self, backup_id: str) -> Mapping[str, Any]: ...
 
+    def trim_volume(self, max_age_sec: int) -> None: ...
+
+    def apply_tier(self, tier: tuning.Tier | None) -> bool: ...
+
 
 class Servers(Protocol):
     """Nova."""
@@ -102,3 +108,7 @@ class BackupDependencies:
     patience: wait.WaitLimits = dataclasses.field(default_factory=wait.WaitLimits)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+
+    def deadline(self, timeout_sec: float) -> waiting.Deadline:
+        """Return the end of a wait that begins now."""
+        return waiting.Deadline(timeout_sec, self.clock, self.sleep)

@@ -67,9 +67,8 @@ class InstanceDeletion:
 
     def _reclaim(self) -> None:
         assert self._instance.volume_id is not None
-        deadline = self._deps.clock() + _CLOSING_SEC
+        deadline = self._deps.deadline(_CLOSING_SEC)
         while not volume_cleanup.reclaim_volume(self._deps, self._instance.volume_id):
-            if self._deps.clock() >= deadline:
+            if not deadline.pause(_POLL_SEC):
                 # The periodic task carries on.
                 return
-            self._deps.sleep(_POLL_SEC)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel
+from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup.dependencies import Guest
 
 LOG = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
 from trove_ceph.db import backup_record
+from trove_ceph.enums import VerifyWhen
 from trove_ceph.storage import copying, image_types, tasks
 from trove_ceph.strategies.backup import storage_jobs, vault
-from trove_ceph.strategies.backup.backup_types import VerifyWhen
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)

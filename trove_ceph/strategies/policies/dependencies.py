@@ -65,6 +65,8 @@ class PolicyDependencies:
     """Whom policies ask.
 
     :param tiers: tells the tiers of instances, by the instances' ids; those on none are left out
+    :param trim: asks the guest agent of an instance to trim the volume unless it did lately; does
+        not wait for it
     :param patience: how long nothing needs to be seen of a run until it counts as interrupted
     """
 
@@ -72,4 +74,5 @@ class PolicyDependencies:
     records: backups.BackupStore
     trove: Trove
     tiers: Callable[[Iterable[backup_types.Instance]], dict[str, str]]
+    trim: Callable[[str], None]
     patience: datetime.timedelta = datetime.timedelta(minutes=30)

@@ -4,11 +4,13 @@
 import datetime
 import threading
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types
 from trove_ceph.tests.contract import storage
 
-MIB = image_types.MIB
+MIB = units.Mi
 
 
 class ImagesContract(storage.StorageContract):

@@ -3,8 +3,9 @@
 
 import pathlib
 
+from oslo_utils import units
+
 from trove_ceph.guestagent import backup_settings
-from trove_ceph.host import data_volume
 from trove_ceph.tests.functional import test_quiesce
 
 
@@ -79,7 +80,7 @@ class SettingsTest(test_quiesce.VolumeTestCase):
         server = self._serve()
         free = self.storage.free_bytes(self.mount_point)
         filler = pathlib.Path(self.mount_point) / 'filler'
-        test_quiesce.run('fallocate', '--length', str(free - 8 * data_volume.MIB), str(filler))
+        test_quiesce.run('fallocate', '--length', str(free - 8 * units.Mi), str(filler))
         self.assertEqual(['volume-full'], self._codes())
         filler.unlink()
 
@@ -92,7 +93,7 @@ class SettingsTest(test_quiesce.VolumeTestCase):
     def test_mounts_inside_and_missing_barriers(self):
         ext4 = self.directory / 'ext4.img'
         with open(ext4, 'wb') as image:
-            image.truncate(64 * data_volume.MIB)
+            image.truncate(64 * units.Mi)
         test_quiesce.run('mkfs.ext4', '-q', str(ext4))
         inside = pathlib.Path(self.mount_point) / 'inside'
         inside.mkdir()

@@ -11,12 +11,13 @@ import threading
 import time
 
 import pymysql
+from oslo_utils import units
 from pymysql.constants import ER
 
 from trove_ceph import exceptions
 from trove_ceph.guestagent import backup_lock, backup_settings, quiesce, volume_freeze
 from trove_ceph.host import data_volume, filesystem
-from trove_ceph.tests.functional import base, mysqld, workspace
+from trove_ceph.tests.functional import base, mysqld
 
 VOLUME_MIB = 1024
 WAIT_SEC = 2
@@ -43,7 +44,7 @@ def connect(timeout_sec):
 quiescer = quiesce.Quiescer(
     lambda hold_sec: backup_lock.BackupLock(connect, 2, hold_sec),
     lambda limit_sec: volume_freeze.VolumeFreeze(
-        *storage.start_freeze_holder(mount_point, limit_sec), limit_sec),
+        *storage.start_freeze_process(mount_point, limit_sec), limit_sec),
     60,
 )
 quiescer.quiesce('agent', level, int(limit_sec))
@@ -91,7 +92,7 @@ class VolumeTestCase(base.FunctionalTestCase):
         self.storage = filesystem.HostStorage()
         self.image = self.directory / 'volume.img'
         with open(self.image, 'wb') as image:
-            image.truncate(VOLUME_MIB * data_volume.MIB)
+            image.truncate(VOLUME_MIB * units.Mi)
         self.mount_point = str(self.directory / 'volume')
         self.volume = self._attach(self.image, self.mount_point)
 
@@ -106,14 +107,8 @@ class VolumeTestCase(base.FunctionalTestCase):
         return volume
 
     def _serve(self, **options):
-        """Start a server on the volume; data directories are initialised once in a run."""
-        seed = workspace.shared() / 'quiesce-data'
+        """Start a server on the volume."""
         server = mysqld.durable_server(self.mount_point, self.directory / 'run')
-        if not seed.exists():
-            server.ensure_initialised()
-            run('cp', '-a', str(server.data), str(seed))
-        elif not server.data.exists():
-            run('cp', '-a', str(seed), str(server.data))
         server.options.update(options)
         self.enterContext(server)
         # A server that waits for the volume cannot be ended.
@@ -129,12 +124,13 @@ class VolumeTestCase(base.FunctionalTestCase):
         return backup_settings.check(self._connect, self.storage, self.mount_point)
 
 
+@base.serial
 class QuiesceTest(VolumeTestCase):
     def _quiescer(self):
         return quiesce.Quiescer(
             lambda hold_sec: backup_lock.BackupLock(self._connect, WAIT_SEC, hold_sec),
             lambda limit_sec: volume_freeze.VolumeFreeze(
-                *self.storage.start_freeze_holder(self.mount_point, limit_sec), limit_sec
+                *self.storage.start_freeze_process(self.mount_point, limit_sec), limit_sec
             ),
             LONG_SEC,
         )

@@ -6,13 +6,15 @@ image's header, and removes them the other way round. The states in between are 
 away objects of an image that is whole.
 """
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types
 from trove_ceph.storage.ceph import encoding
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage
 
-MIB = image_types.MIB
+MIB = units.Mi
 # What is left of a name, and whether the image's object map is there, too: it goes after the
 # header.
 STAGES = {

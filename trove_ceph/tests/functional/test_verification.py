@@ -18,6 +18,7 @@ from trove_ceph.host import workspace
 from trove_ceph.storage import image_types, tasks
 from trove_ceph.storage.ceph import lock_store
 from trove_ceph.tests.functional import (
+    base,
     inspect_process,
     inspecting,
     mysqld,
@@ -267,6 +268,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         command = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', *python]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
+    @base.long
     def test_killed_and_run_again(self):
         """At each phase; the last kill comes while a server runs."""
         self.make_sound_backup()

@@ -8,6 +8,7 @@ import uuid
 import testtools.content
 from keystoneauth1 import session
 from keystoneauth1.identity import v3
+from oslo_utils import units
 from tempest import config, test
 from tempest.lib import decorators
 from tempest.lib import exceptions as tempest_exceptions
@@ -20,7 +21,7 @@ from trove_ceph_tempest_plugin import images
 CONF = config.CONF
 # The steps in which Cinder takes over.
 _MANAGE = ('make the snapshot known to Cinder', 'make the image a volume')
-GIB = 1024**3
+GIB = units.Gi
 WRITTEN_BYTES = 8 * 1024**2
 POLL_SEC = 0.5
 

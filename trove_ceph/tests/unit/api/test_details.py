@@ -5,7 +5,7 @@ import fixtures
 from oslotest import base
 from trove.common import cfg as trove_cfg
 
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel
+from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup.options import BackupOptions
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.api import world

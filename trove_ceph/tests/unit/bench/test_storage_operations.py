@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 import fixtures
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -17,7 +18,7 @@ from trove_ceph.tests.unit.verification import world
 from trove_ceph.verification import inspection
 from trove_ceph_bench import arguments, plan_file, storage_operations
 
-MIB = image_types.MIB
+MIB = units.Mi
 _VARIABLE = re.compile(r'\$\(\(.*?\)\)|\$\w+')
 SOURCE, COPY = image_types.ImageRef('volumes', 'bench-a'), image_types.ImageRef('vault', 'bench-b')
 

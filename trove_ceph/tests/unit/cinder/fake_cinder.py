@@ -16,12 +16,13 @@ import uuid
 
 import requests
 from keystoneauth1 import plugin, session
+from oslo_utils import units
 
 from trove_ceph.cinder import client
 from trove_ceph.storage import image_types
 from trove_ceph.storage.fake import backend
 
-GIB = 1024**3
+GIB = units.Gi
 _SHOWN = {'managing': 'creating', 'error_managing': 'error', 'error_managing_deleting': 'deleting'}
 _DELETABLE = ('available', 'error', 'error_restoring', 'error_extending', 'error_managing')
 
@@ -337,7 +338,10 @@ class FakeCinder:
 
     def list_types(self, caller, query, body):
         assert query['is_public'] == 'None', query
-        return {'volume_types': list(self.types.values())}
+        listed = list(self.types.values())
+        if 'marker' in query:
+            listed = listed[[one['id'] for one in listed].index(query['marker']) + 1 :]
+        return {'volume_types': listed}
 
     def show_encryption(self, caller, type_id, query, body):
         return next(one['encryption'] for one in self.types.values() if one['id'] == type_id)

@@ -4,6 +4,7 @@
 import itertools
 
 from keystoneauth1 import exceptions as keystone_exceptions
+from oslo_utils import units
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import wait
@@ -12,7 +13,7 @@ from trove_ceph.storage.fake import cluster
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.cinder import fake_cinder
 
-GIB = 1024**3
+GIB = units.Gi
 OPERATION = '5f0c1f3a-5d0e-4d6b-9f55-3d0a7e0d2c11'
 NVME, HDD = 'lab@nvme#nvme', 'lab@hdd#hdd'
 SERVICE, TENANT = 'service', 'tenant'

@@ -35,7 +35,9 @@ class RecordsTest(base.BaseTestCase):
 
     def test_life_of_a_backup(self):
         self.begin('b', parent_id='p')
-        self.records.note_level('b', 'freeze', 'none', 'sync_binlog is 0')
+        self.records.note_level(
+            'b', 'freeze', 'none', 'sync_binlog is 0', filesystem_used_bytes=512
+        )
         self.records.note_snapshot('b', 1024, 0.5)
         self.records.note_taken('b', 'snapshot-c', 'c', 1.5)
         copy = image_types.SnapshotRef('vault', 'copy', 'snapshot-c')
@@ -44,6 +46,7 @@ class RecordsTest(base.BaseTestCase):
         found = self.records.get('b')
         self.assertEqual(backup_record.RecordState.COPIED, found.state)
         self.assertEqual(('freeze', 'none'), (found.quiesce, found.raised_from))
+        self.assertEqual(512, found.filesystem_used_bytes)
         self.assertEqual('volumes/volume-1@snapshot-c', str(found.place))
         self.assertEqual(copy, found.copy)
         self.records.copies.note_verified('b', 'uuid:1-5', {'tables': 3}, 3.5, 512)

@@ -49,7 +49,7 @@ class WishesTest(base.BaseTestCase):
         self.assertIsNone(self.records.get('a').copy_wanted_at)
         self.wishes.want_verification('a')
         self.assertEqual(['a'], self.due())
-        self.wishes.want_no_verification('a')
+        self.records.copies.note_verified('a', 'uuid:1', {}, 1.0)
         self.assertEqual([], self.due())
 
     def test_what_was_wanted_before_it_was_taken(self):

@@ -171,6 +171,7 @@ class CheckTestCase(base.BaseTestCase):
             find_mount=lambda _: ('/dev/vdb', 'xfs'),
             mount_options=lambda _: ['rw'],
             free_bytes=lambda _: 1 << 30,
+            used_bytes=lambda _: 1 << 29,
             mounts_below=lambda _: [],
         )
         self.storage.find_links.return_value = []
@@ -187,6 +188,7 @@ class CheckTestCase(base.BaseTestCase):
                 'non_transactional_tables': {'count': 0, 'names': []},
                 'server_uuid': 'a-uuid',
                 'gtid_executed': 'a-uuid:1-5,b-uuid:1-2',
+                'filesystem_used_bytes': 1 << 29,
             },
             self.check(),
         )

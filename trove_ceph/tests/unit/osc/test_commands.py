@@ -305,7 +305,7 @@ class WaitingTest(base.BaseTestCase):
         self.later = [fail]
         self.assertRegex(
             self.failure(self.api.wait_until_copied),
-            'could not be copied, and is tried again at .*: no room$',
+            'could not be copied; the next attempt is at .*: no room$',
         )
         self.assertEqual(5, self.now)
         self.assertIn('no copy', self.failure(self.api.wait_until_verified))

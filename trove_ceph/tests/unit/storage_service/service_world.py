@@ -4,6 +4,8 @@
 import concurrent.futures
 import datetime
 
+from oslo_utils import units
+
 from trove_ceph.storage import image_types
 from trove_ceph.storage.fake import backend, cluster, lock_store
 from trove_ceph.storage_service import (
@@ -17,7 +19,7 @@ from trove_ceph.storage_service import (
 )
 from trove_ceph.tests import interruption
 
-MIB = image_types.MIB
+MIB = units.Mi
 DURATION_SEC = 60
 RETENTION_SEC = 3600
 POOLS = pools.Pools(

@@ -33,7 +33,7 @@ import sys
 for name in ('rados', 'rbd'):
     sys.modules[name] = None
 import trove_ceph.storage_service.rpcapi
-loaded = [name for name in sys.modules if name.startswith('trove_ceph.storage.')]
+loaded = [name for name in sys.modules if name.startswith('trove_ceph.')]
 print(' '.join(loaded))
 """
 
@@ -499,5 +499,7 @@ class BoundaryTest(base.BaseTestCase):
         )
         loaded = result.stdout.split()
         self.assertIn('trove_ceph.storage_service.rpcapi', loaded)
-        for forbidden in ('trove_ceph.storage.ceph', 'trove_ceph.storage_service'):
-            self.assertFalse([name for name in loaded if name.startswith(forbidden)])
+        for forbidden in ('storage.ceph', 'storage_service.server', 'storage_service.factory'):
+            self.assertFalse(
+                [name for name in loaded if name.startswith(f'trove_ceph.{forbidden}')]
+            )

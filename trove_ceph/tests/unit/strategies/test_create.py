@@ -9,9 +9,9 @@ from trove.backup.state import BackupState
 
 from trove_ceph import exceptions
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.enums import QuiesceLevel, UnsafeAction
 from trove_ceph.strategies.backup import backup_types, delete, options, recovery
 from trove_ceph.strategies.backup import create as backup_create
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel, UnsafeAction
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database

@@ -9,8 +9,8 @@ from trove.backup.state import BackupState
 
 from trove_ceph import exceptions
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup import backup_types, create
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 

@@ -13,7 +13,7 @@ import uuid
 import fixtures
 from oslotest import base
 
-from trove_ceph import exceptions
+from trove_ceph import enums, exceptions
 from trove_ceph.db import backups, policies, transactions
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.policy_record import PolicyRunState, Retention, Scope
@@ -152,6 +152,7 @@ class World:
         self.policies = policies.PolicyStore(transactions.Transactions(facade, lambda: self.now))
         self.trove = FakeTrove(self)
         self.tiers = {'one': 'nvme'}
+        self.trimmed = []
 
     def deps(self, strike=None):
         found = dependencies.PolicyDependencies(
@@ -159,6 +160,7 @@ class World:
             self.records,
             self.trove,
             lambda instances: {i.id: self.tiers[i.id] for i in instances if i.id in self.tiers},
+            lambda instance_id: self.trimmed.append((instance_id, self.now)),
             PATIENCE,
         )
         if strike is None:
@@ -254,6 +256,40 @@ class RunningTest(PolicyTest):
         self.assertEqual([True] * len(asked), [one.copy for one in asked])
         verified = [one.verify for one in asked]
         self.assertEqual([True, False, False, True, False, False], verified[:6])
+
+    def test_volume_is_trimmed_before_its_first_copy_is_due(self):
+        self.add(at='05:00', interval_min=1440, copy_every=1)
+        self.world.tick(8 * 60)
+        (trimmed, *others) = self.world.trimmed
+        due = datetime.datetime(2026, 3, 1, 5)
+        self.assertEqual(('one', due - scheduler.TRIM_AHEAD), trimmed)
+        # The guest agent is asked again until then, and has trimmed lately.
+        self.assertTrue(all(due - scheduler.TRIM_AHEAD < at < due for _, at in others))
+
+    def test_volume_is_not_trimmed_for_copies_upon_others_or_backups_without(self):
+        self.add(at='05:00', interval_min=1440, copy_every=2)
+        self.world.tick(8 * 12, 5 * MINUTE)
+        self.world.trimmed.clear()
+        # The second is not copied.
+        self.world.tick(24 * 12, 5 * MINUTE)
+        self.assertEqual([], self.world.trimmed)
+        (first, *_) = self.trove.requests
+        self.assertTrue(first[1].copy)
+        for backup_id in self.trove.backups:
+            self.world.records.copies.note_copied(backup_id, 1, 1.0)
+        self.world.tick(24 * 12, 5 * MINUTE)
+        self.assertEqual(3, len(self.trove.requests))
+        self.assertEqual([], self.world.trimmed)
+
+    def test_guest_that_does_not_answer_is_in_the_way_of_nothing(self):
+        def fail(instance_id):
+            raise exceptions.GuestUnavailableError('it does not answer')
+
+        self.add(at='05:00', interval_min=1440, copy_every=1)
+        deps = self.world.deps
+        self.world.deps = lambda: dataclasses.replace(deps(), trim=fail)
+        self.world.tick(8 * 12, 5 * MINUTE)
+        self.assertEqual(1, len(self.trove.requests))
 
     def test_failures_do_not_pile_up(self):
         self.add()
@@ -444,7 +480,7 @@ class RequestTest(base.BaseTestCase):
     def test_crosses_the_bus(self):
         for one in (
             BackupOptions(),
-            BackupOptions(backup_types.QuiesceLevel.FREEZE, copy=True, verify=True),
+            BackupOptions(enums.QuiesceLevel.FREEZE, copy=True, verify=True),
         ):
             self.assertEqual(one, BackupOptions.of_document(one.as_document()))
         self.assertEqual(BackupOptions(), BackupOptions.of_document({}))
@@ -459,11 +495,7 @@ class RequestTest(base.BaseTestCase):
             (None, None, None),
             (plain.quiesce_wanted, plain.copy_wanted_at, plain.verify_wanted_at),
         )
-        begin(
-            **dataclasses.asdict(
-                BackupOptions(backup_types.QuiesceLevel.DDL, copy=True, verify=True)
-            )
-        )
+        begin(**dataclasses.asdict(BackupOptions(enums.QuiesceLevel.DDL, copy=True, verify=True)))
         found = kept.get('b')
         self.assertEqual('ddl', found.quiesce_wanted)
         self.assertIsNotNone(found.copy_wanted_at)

@@ -4,7 +4,7 @@ import threading
 
 from oslotest import base
 
-from trove_ceph import exceptions
+from trove_ceph import enums, exceptions
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.strategies.backup import (
     backup_types,
@@ -31,7 +31,7 @@ class FulfillingTest(base.BaseTestCase):
         self.world = test_verify.World()
         test_vault_copy.write(self.world, 'ab')
 
-    def take(self, copy=False, verify=backup_types.VerifyWhen.NEVER):
+    def take(self, copy=False, verify=enums.VerifyWhen.NEVER):
         self.world.policy = backup_types.BackupSettings(copy=copy, verify=verify)
         self.world.date += MINUTE
         return test_vault_copy.take(self.world)
@@ -47,7 +47,7 @@ class FulfillingTest(base.BaseTestCase):
         return self.world.records.get(backup_id)
 
     def test_taking_makes_wishes_and_waits_for_none(self):
-        backup = self.take(copy=True, verify=backup_types.VerifyWhen.ALWAYS)
+        backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
         record = self.get(backup)
         self.assertEqual((RecordState.TAKEN, None), (record.state, record.worker))
         self.assertNotIn('storage start', self.world.events)
@@ -59,9 +59,9 @@ class FulfillingTest(base.BaseTestCase):
 
     def test_what_is_wanted_by_default(self):
         for copy, verify, wanted in (
-            (False, backup_types.VerifyWhen.NEVER, (False, False)),
-            (False, backup_types.VerifyWhen.ALWAYS, (False, True)),
-            (True, backup_types.VerifyWhen.COPIED, (True, False)),
+            (False, enums.VerifyWhen.NEVER, (False, False)),
+            (False, enums.VerifyWhen.ALWAYS, (False, True)),
+            (True, enums.VerifyWhen.COPIED, (True, False)),
         ):
             record = self.get(self.take(copy, verify))
             found = record.copy_wanted_at is not None, record.verify_wanted_at is not None
@@ -133,7 +133,7 @@ class FulfillingTest(base.BaseTestCase):
         )
 
     def test_verification_waits_for_the_copy(self):
-        backup = self.take(copy=True, verify=backup_types.VerifyWhen.ALWAYS)
+        backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
         self.world.servers.raises = {'start': servers.refused()}
         self.set_vault_bytes(0)
         self.fulfill()
@@ -153,7 +153,7 @@ class FulfillingTest(base.BaseTestCase):
         self.assertEqual(RecordState.VERIFIED, self.get(backup).state)
 
     def test_damage_is_looked_for_no_more(self):
-        backup = self.take(copy=True, verify=backup_types.VerifyWhen.ALWAYS)
+        backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
         self.world.servers.raises = {'start': servers.corrupt('redo')}
         self.fulfill()
         self.assertEqual(RecordState.DAMAGED, self.get(backup).state)
@@ -166,7 +166,7 @@ class FulfillingTest(base.BaseTestCase):
     def test_killed_after_each_request(self):
         for number in range(100):
             self.prepare()
-            backup = self.take(copy=True, verify=backup_types.VerifyWhen.ALWAYS)
+            backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
             strike = worlds.Strike(number, after=True)
             try:
                 queue_worker.work_off(self.world.deps(strike), SINCE, worlds.AtOnce())
@@ -187,10 +187,10 @@ class FulfillingTest(base.BaseTestCase):
     def test_copy_that_is_not_wanted_any_more(self):
         backup = self.take(copy=True)
         test_vault_copy.claim(self.world, backup)
-        for step in queue_worker.copying.Copying(self.world.deps(), backup).steps()[:2]:
+        for step in queue_worker.vault_copy.VaultCopy(self.world.deps(), backup).steps()[:2]:
             step.do(None)
         self.world.storage.create_image(
-            self.get(backup).copy.of, 1024**2, test_vault_copy.model.ImageOptions()
+            self.get(backup).copy.of, 1024**2, test_vault_copy.image_types.ImageOptions()
         )
         self.world.records.release(backup, storage_jobs.worker(self.world.deps()))
         self.world.records.wishes.want_no_copy(backup)

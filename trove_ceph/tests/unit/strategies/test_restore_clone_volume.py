@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from oslo_utils import units
 from oslotest import base
 from trove.backup.state import BackupState
 from trove.instance.tasks import InstanceTasks
@@ -14,7 +15,7 @@ from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.strategies.test_delete import copy
 from trove_ceph.tests.unit.taskmanager import trove_database
 
-GIB = 1024**3
+GIB = units.Gi
 # Another tier, which here has its volumes in the pool of the vault.
 SLOW = 'lab@slow#slow'
 

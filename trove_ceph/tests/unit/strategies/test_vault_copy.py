@@ -3,9 +3,10 @@ import datetime
 import uuid
 
 import oslo_messaging as messaging
+from oslo_utils import units
 from oslotest import base
 
-from trove_ceph import exceptions
+from trove_ceph import enums, exceptions
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.storage import copying as storage_copying
 from trove_ceph.storage import image_types, names
@@ -20,7 +21,7 @@ from trove_ceph.strategies.backup import (
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
 
-MIB = image_types.MIB
+MIB = units.Mi
 AT_ONCE = datetime.timedelta(seconds=-5)
 
 
@@ -424,7 +425,7 @@ class CopyingTest(base.BaseTestCase):
         self.assertLess(self.world.now, began + 600)
 
     def test_verified_once_it_is_copied(self):
-        self.world.policy = backup_types.BackupSettings(verify=backup_types.VerifyWhen.COPIED)
+        self.world.policy = backup_types.BackupSettings(verify=enums.VerifyWhen.COPIED)
         self.assertIsNotNone(copy(self.world, self.backup).verify_wanted_at)
 
     def test_what_storage_calls_complete(self):

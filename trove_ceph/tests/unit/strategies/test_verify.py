@@ -35,7 +35,7 @@ class World(worlds.World):
     def inspections(self):
         """Return what was asked of the storage service, the latest first."""
         listed = self.deps().storage.list_jobs()
-        return [one.work for one in listed if isinstance(one.work, backup_verify.job.Inspect)]
+        return [one.work for one in listed if isinstance(one.work, backup_verify.tasks.InspectTask)]
 
 
 def verify(world, backup_id, strike=None):

@@ -121,6 +121,29 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertEqual([], self.told)
         self.assertEqual(BackupState.NEW, trove_database.backup(backup.id).state)
 
+    def test_instances_with_other_agents_keep_stock_backups(self):
+        """Their volumes lie on a tier's back end as well."""
+        stock = 'trove.guestagent.datastore.mysql.manager.Manager'
+        for version in (
+            trove_database.foreign_version(),
+            trove_database.foreign_version('stock-mysql', 'mysql', stock),
+        ):
+            self.stock.clear()
+            self.world.instance.update(datastore_version_id=version)
+            backup = self.world.add_backup()
+            self.create(backup)
+            self.assertEqual(['create_backup'], [verb for verb, *_ in self.stock])
+            self.assertIsNone(self.world.records.find(backup.id))
+            backup.update(state=BackupState.FAILED)
+
+    def test_tiers_are_told_beside_the_other_periodic_tasks(self):
+        self.assertIn('tell_tiers', {name for name, _ in manager.Manager._periodic_tasks})
+        told = []
+        self.manager._tier_settings = lambda: types.SimpleNamespace(sweep=told.extend)
+        self.manager._telling = worlds.AtOnce()
+        self.manager.tell_tiers(None)
+        self.assertIn(self.world.instance.id, [instance.id for instance in told])
+
     def test_deletion_that_was_asked_for_twice(self):
         backup = self.world.add_backup()
         self.create(backup)

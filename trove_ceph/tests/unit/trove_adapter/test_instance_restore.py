@@ -163,6 +163,15 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertNotIn('Keystone', str(error))
         self.assertEqual(InstanceTasks.BUILDING_ERROR_VOLUME, self.row().task_status)
 
+    def test_guest_is_told_its_tier_whatever_it_was_created_from(self):
+        told = []
+        self.manager._tier_settings = lambda: types.SimpleNamespace(
+            tell=lambda instance: told.append(instance.id)
+        )
+        for facts in ({}, {'backup_id': None}, {'slave_of_id': 'another'}, {'backup_id': 'Swift'}):
+            self.create(**facts)
+        self.assertEqual([self.world.restored.id] * 4, told)
+
     def test_what_is_not_ours(self):
         self.create(backup_id=None)
         self.create(slave_of_id='another instance')

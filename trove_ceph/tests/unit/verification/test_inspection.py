@@ -2,6 +2,7 @@
 import dataclasses
 import threading
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -62,7 +63,7 @@ class InspectionTest(base.BaseTestCase):
                 limits.append(self.world.storage.describe(self.world.work.clone).qos)
 
         self.inspect(note)
-        self.assertEqual([image_types.Qos(bytes_per_sec=5 * image_types.MIB)], limits)
+        self.assertEqual([image_types.Qos(bytes_per_sec=5 * units.Mi)], limits)
 
     def test_sizes_of_samples(self):
         self.assertEqual(6, self.inspect(deep=True).tables_checked)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster with a backup, and hosts on which it is inspected by a server that tests decide."""
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types, tasks
 from trove_ceph.storage.fake import backend, cluster
@@ -14,7 +16,7 @@ SETTINGS = verification.InspectionSettings(
     roots={},
     directory=None,
     memory_bytes=2**30,
-    bytes_per_sec=5 * image_types.MIB,
+    bytes_per_sec=5 * units.Mi,
     time_limit_sec=60,
     deep=False,
     sample_tables=2,
@@ -30,9 +32,9 @@ class World:
     """What outlives a process: the cluster, and what a host holds."""
 
     def __init__(self):
-        self.storage = backend.FakeBackend(cluster.Cluster({'volumes': 1024 * image_types.MIB}))
+        self.storage = backend.FakeBackend(cluster.Cluster({'volumes': 1024 * units.Mi}))
         image = image_types.ImageRef('volumes', 'image')
-        self.storage.create_image(image, 8 * image_types.MIB, image_types.ImageOptions())
+        self.storage.create_image(image, 8 * units.Mi, image_types.ImageOptions())
         self.storage.create_snapshot(image.snapshot('s'))
         self.work = tasks.InspectTask(image.snapshot('s'), CHECK_ID, '9.7.4')
         self.hosts = {}

@@ -13,13 +13,16 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 from trove_ceph import exceptions
-from trove_ceph.host import confinement, control_group, syscall_filter
+from trove_ceph.host import bounded_files, confinement, control_group, syscall_filter
 
 PROGRAM = 'bwrap'
 #: What the program is inside; which user of the host that is does not show.
 INNER_ID = 999
+_MAKERS = ('bwrap: ', 'setpriv: ', 'prlimit: ', 'nice: ', 'env: ')
+_COMPLAINT_BYTES = 2000
 _TMP_BYTES = 64 * 1024**2
 _ROOT_BYTES = 1024**2
 # What a root file system has for the running of a machine is made anew, or left out.
@@ -72,6 +75,7 @@ def spawn(
     group: control_group.ControlGroup,
     environment: Mapping[str, str],
     outside: Mapping[str, str],
+    errors: IO[bytes],
 ) -> subprocess.Popen:
     """Start a program, talking to it through its standard input and output. Needs root.
 
@@ -79,6 +83,7 @@ def spawn(
 
     :param environment: inside
     :param outside: of bubblewrap itself
+    :param errors: takes the standard error; its file system should have a bound
     :raises NotInspectableError: bubblewrap or the filter of system calls is not to be had
     """
     if shutil.which(PROGRAM) is None:
@@ -100,12 +105,25 @@ def spawn(
                 env=dict(outside),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=errors,
                 pass_fds=[filter_],
                 start_new_session=True,
             )
         except OSError as error:
             raise exceptions.ServerFailedError(f'{words[0]} cannot be run: {error}') from error
+
+
+def find_complaint(errors: Path) -> str:
+    """Return the last words of those that make the confined place; empty where there are none.
+
+    Whatever the program inside has written is left out.
+    """
+    with contextlib.suppress(OSError):
+        tail, _ = bounded_files.read_tail(errors, _COMPLAINT_BYTES)
+        for line in reversed(tail.decode(errors='replace').splitlines()):
+            if line.startswith(_MAKERS) and line.isprintable():
+                return line
+    return ''
 
 
 def _isolation(filter_: int) -> list[str]:

@@ -45,6 +45,7 @@ _SECTOR_BYTES = 512
 # In /sys/block/*/stat.
 _SECTORS_WRITTEN = 6
 _KILL_TIMEOUT_SEC = 20
+_ERRORS = 'confined.log'
 _DEVICE = re.compile(r'/dev/loop(\d+)')
 # What a device begins with.
 _HEAD_BYTES = 64 * 1024
@@ -129,14 +130,16 @@ class HostSandbox:
             )
         )
         self.memory_limit = 'cgroup' if group.is_made else 'process'
-        self._process = bubblewrap.spawn(
-            program.command(),
-            self._view(root),
-            limits,
-            group,
-            program.environment(),
-            {'PATH': os.defpath + ':/usr/sbin:/sbin', workspace.MARK: str(self._place)},
-        )
+        with (self._place / 'run' / _ERRORS).open('xb') as errors:
+            self._process = bubblewrap.spawn(
+                program.command(),
+                self._view(root),
+                limits,
+                group,
+                program.environment(),
+                {'PATH': os.defpath + ':/usr/sbin:/sbin', workspace.MARK: str(self._place)},
+                errors,
+            )
         self._stack.callback(self._end)
         assert self._process.stdin and self._process.stdout
         line = channel.Channel(
@@ -163,7 +166,10 @@ class HostSandbox:
         if code in (-9, 137):
             limit = (self._settings.memory_bytes + _EXTRA_BYTES) // _MIB
             return f'it was killed, for instance for taking more than {limit} MiB of memory'
-        return f'with exit code {code}'
+        complaint = ''
+        if self._place is not None:
+            complaint = bubblewrap.find_complaint(self._place / 'run' / _ERRORS)
+        return f'with exit code {code}{complaint and ": "}{complaint}'
 
     def close(self) -> None:
         """End the server and give back what belongs to the clone; nothing if none is open.

@@ -8,7 +8,6 @@ import os
 import pathlib
 import subprocess
 import threading
-import time
 
 from trove_ceph import exceptions
 from trove_ceph.host import control_group, workspace
@@ -152,15 +151,14 @@ class Contract:
             f"""
             say "processes $(ls -d /proc/[0-9]* | wc -l)"
             say "links $(grep -c : /proc/net/dev)"
-            say "secret $(cat {secret} 2>&1 | tr -d "\\"'" | tail -c 30)"
-            say "root $(ls / | grep -cE '^(sys|work)$') $(touch /usr/x 2>&1 | tail -c 23)"
-            say "command line $(wc -c < /proc/cmdline) network $(cat < /dev/tcp 2>&1 | wc -l)"
+            cat {secret} >/dev/null 2>&1 && say seen || say hidden
+            touch /usr/x 2>/dev/null && say wrote || say cannot write
+            say "places $(ls / | grep -cE '^(sys|work)$')"
+            say "command line $(cat /proc/cmdline 2>/dev/null | wc -c)"
             """
         )
-        self.assertIn('links 1;', told)
-        self.assertIn('No such file or directory', told)
-        self.assertIn('Read-only file system', told)
-        self.assertNotIn('secret secret', told)
+        for expected in ('links 1;', 'hidden', 'cannot write', 'places 0'):
+            self.assertIn(expected, told)
         (processes,) = [part for part in told.split('; ') if 'processes ' in part]
         self.assertLess(int(processes.rpartition(' ')[2]), 60, told)
 
@@ -185,16 +183,16 @@ class Contract:
         self.assertIn('the confined program ended', told)
 
     def test_what_takes_memory(self):
-        began = time.monotonic()
         told = self.start_hostile(
             """
-            for number in 1 2 3 4 5 6; do tail /dev/zero & done
-            wait
-            say survived
+            for number in 1 2 3 4 5 6; do tail /dev/zero 2>/dev/null & done
+            ended=0
+            for number in 1 2 3 4 5 6; do wait %$number || ended=$((ended + 1)); done
+            say "refused $ended"
             """
         )
-        self.assertLess(time.monotonic() - began, TIMEOUT_SEC)
-        self.assertNotEqual('', told)
+        # Either each is refused, or what holds them all together ends the confined place.
+        self.assertTrue('refused 6' in told or 'the confined program ended' in told, told)
 
     def test_what_fills_the_disk(self):
         told = self.start_hostile(

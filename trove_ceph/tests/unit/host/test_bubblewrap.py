@@ -58,9 +58,27 @@ class SpawnTest(base.BaseTestCase):
         limits = confinement.Confinement(5, 5, 2**30, 60, 2**30)
         view = bubblewrap.View(pathlib.Path('/nowhere'), {}, {})
         error = self.assertRaises(
-            exceptions.NotInspectableError, bubblewrap.spawn, [], view, limits, None, {}, {}
+            exceptions.NotInspectableError, bubblewrap.spawn, [], view, limits, None, {}, {}, None
         )
         self.assertIn('bwrap is not installed', str(error))
+
+
+class ComplaintTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.errors = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'errors'
+
+    def test_nothing_of_what_the_program_says(self):
+        self.assertEqual('', bubblewrap.find_complaint(self.errors))
+        self.errors.write_text('Traceback\nsecret\n')
+        self.assertEqual('', bubblewrap.find_complaint(self.errors))
+
+    def test_the_last_words_of_bubblewrap(self):
+        self.errors.write_text("bwrap: Can't find source path /x: Permission denied\nsecret\n")
+        self.assertEqual(
+            "bwrap: Can't find source path /x: Permission denied",
+            bubblewrap.find_complaint(self.errors),
+        )
 
 
 class FilterTest(base.BaseTestCase):

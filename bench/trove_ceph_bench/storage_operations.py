@@ -132,7 +132,7 @@ class Operations:
 
         :raises LoadFailedError: it is not sound
         """
-        phases = _Phases(self._phase, inspection.STEPS[0].name)
+        phases = _Phases(self._phase, inspection.FIRST_PHASE)
         found = self._inspector(root, deep).inspect(
             tasks.InspectTask(snapshot, str(uuid.uuid4()), VERSION),
             image_types.ImageOptions(),

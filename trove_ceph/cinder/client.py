@@ -69,16 +69,25 @@ class Cinder:
         Cinder renames the image; ``creating`` ends in ``available`` or ``error``.
         """
         with _translated(f'managing {wanted.image}'):
+            # Cinder takes exactly one of the two, and of a cluster any service that is up.
+            is_cluster = self._is_cluster(wanted.backend)
             made = self._client.volumes.manage(
-                wanted.backend,
+                None if is_cluster else wanted.backend,
                 {'source-name': wanted.image.name},
                 name=wanted.name,
                 description=wanted.description,
                 volume_type=wanted.volume_type,
                 metadata=_marked(wanted.metadata, wanted.operation_id),
                 bootable=wanted.bootable,
+                cluster=wanted.backend if is_cluster else None,
             )
         return made.id
+
+    def _is_cluster(self, backend: str) -> bool:
+        """Tell whether a back end's name is that of a cluster of cinder-volume, or of a host."""
+        name, _, _ = backend.partition('#')
+        found = self._client.clusters.list(name=name, binary='cinder-volume')
+        return any(one.name == name for one in found)
 
     def extend_volume(self, volume_id: str, size_gib: int) -> None:
         """Ask to make a volume larger; ``extending`` ends in the status before or in an error."""
@@ -186,7 +195,10 @@ class Cinder:
         )
 
     def list_backends(self) -> list[resources.StorageBackend]:
-        """List the back ends of the RBD driver that are up, as the scheduler knows them."""
+        """List the back ends of the RBD driver that are up, as the scheduler knows them.
+
+        Of the services of a cluster there is one entry, which has the cluster's name.
+        """
         with _translated('listing the back ends'):
             pools = self._client.pools.list(detailed=True)
         return [
@@ -232,7 +244,8 @@ def _volume(found: Any) -> resources.Volume:
         name=facts['name'] or '',
         status=facts['status'],
         size_gib=facts['size'],
-        backend=facts.get('os-vol-host-attr:host'),
+        # The host of a clustered volume is whichever service last worked on it.
+        backend=facts.get('cluster_name') or facts.get('os-vol-host-attr:host'),
         project_id=facts['os-vol-tenant-attr:tenant_id'],
         volume_type=facts['volume_type'],
         metadata=facts['metadata'],

@@ -11,8 +11,8 @@ import keystoneauth1.exceptions
 
 from trove_ceph import exceptions
 
-#: Of Stein: the first microversion that transfers a volume with its snapshots.
-API_VERSION = '3.55'
+#: Of Ussuri: the first microversion that shows the cluster of a volume.
+API_VERSION = '3.61'
 
 NOT_FOUND = (cinderclient.exceptions.NotFound, keystoneauth1.exceptions.NotFound)
 

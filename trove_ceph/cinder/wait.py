@@ -7,7 +7,8 @@ from typing import Protocol, TypeVar
 
 from trove_ceph import exceptions, waiting
 
-_POLL_SEC = (0.1, 0.2, 0.5, 1.0, 2.0)
+# Managing a snapshot takes half a second to a second, of which a tenant waits for each.
+_POLL_SEC = (0.1, 0.1, 0.2, 0.2, 0.2, 0.3, 0.3, 0.5, 0.5, 1.0, 2.0)
 
 
 class Resource(Protocol):

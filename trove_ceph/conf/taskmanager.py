@@ -3,6 +3,7 @@
 
 from oslo_config import cfg
 
+from trove_ceph.conf import storage
 from trove_ceph.enums import QuiesceLevel, UnsafeAction, VerifyWhen
 
 GROUP = cfg.OptGroup(
@@ -103,6 +104,7 @@ OPTS = [
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Make the ``[trove_ceph_backup]`` options readable on ``conf``; harmless when repeated."""
+    """Make the options readable on ``conf``, the storage service's too; harmless when repeated."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP)
+    storage.register_transport(conf)

@@ -14,7 +14,8 @@ class RecordState(enum.StrEnum):
     """How far a backup is.
 
     Taken, it is in the pool of its volume; copied, in the vault as well; verified, a server was
-    started from it; damaged, a server found that it does not restore, or not all of it. The others
+    started from it; suspected, one inspection found something against it that no second one has
+    confirmed; damaged, two inspections found that it does not restore, or not all of it. The others
     are under way, or ended badly.
     """
 
@@ -22,6 +23,7 @@ class RecordState(enum.StrEnum):
     TAKEN = 'taken'
     COPIED = 'copied'
     VERIFIED = 'verified'
+    SUSPECTED = 'suspected'
     DAMAGED = 'damaged'
     FAILED = 'failed'
     DELETING = 'deleting'
@@ -30,6 +32,16 @@ class RecordState(enum.StrEnum):
     def is_complete(self) -> bool:
         """Whether it can be restored, as far as is known."""
         return self in (RecordState.TAKEN, RecordState.COPIED, RecordState.VERIFIED)
+
+    @property
+    def can_be_restored(self) -> bool:
+        """Whether a tenant may restore it: a suspicion takes a backup from nobody."""
+        return self.is_complete or self is RecordState.SUSPECTED
+
+    @property
+    def can_be_verified(self) -> bool:
+        """Whether there is something to inspect."""
+        return self.can_be_restored or self is RecordState.DAMAGED
 
 
 #: What somebody must be carrying on with.

@@ -127,23 +127,38 @@ class BackupResults(backup_rows.BackupRows):
             **known,
         )
 
+    def note_suspected(
+        self, backup_id: str, verification: Mapping[str, Any], verify_sec: float, error: str
+    ) -> None:
+        """Write down what one inspection found against it; its verification is still wanted.
+
+        What two inspections have found damaged stays so.
+        """
+        now = self._transactions.clock()
+        self._update(
+            backup_id,
+            _Row.state.in_([str(state) for state in RecordState if state.can_be_restored]),
+            state=str(RecordState.SUSPECTED),
+            verification={'at': f'{now.isoformat()}Z', **verification},
+            verify_sec=verify_sec,
+            verify_error=error,
+        )
+
     def note_damaged(
         self, backup_id: str, verification: Mapping[str, Any], verify_sec: float, error: str
     ) -> None:
-        """Write down that it does not restore, and why; no copy of it is wanted any more."""
+        """Write down that two inspections found that it does not restore, and why.
+
+        A copy that is wanted stays so: it is made once the backup is found sound after all.
+        """
         self._note_verification(
-            backup_id,
-            verification,
-            verify_sec,
-            state=str(RecordState.DAMAGED),
-            copy_wanted_at=None,
-            verify_error=error,
+            backup_id, verification, verify_sec, state=str(RecordState.DAMAGED), verify_error=error
         )
 
     def note_unfinished(
         self, backup_id: str, verification: Mapping[str, Any], verify_sec: float, error: str
     ) -> None:
-        """Write down that a verification found nothing wrong, but was not done in its time."""
+        """Write down that a verification came to no end; the state stays."""
         self._note_verification(backup_id, verification, verify_sec, verify_error=error)
 
     @retried

@@ -258,6 +258,43 @@ class BackupStore(backup_rows.BackupRows):
             snapshot_at=self._clock(),
         )
 
+    def note_checked_snapshot(
+        self,
+        backup_id: str,
+        worker: str,
+        *,
+        level: str,
+        raised_from: str | None,
+        because: str | None,
+        gtid_before: str | None,
+        size_bytes: int,
+        quiesced_sec: float | None,
+        age_sec: float,
+        filesystem_used_bytes: int | None = None,
+    ) -> bool:
+        """Write down that a snapshot was made, how the server was held, and that it is good.
+
+        :param gtid_before: what it had executed before, all of which the backup must have
+        :param age_sec: how long ago the snapshot was made
+        :param filesystem_used_bytes: what its file system held when the settings were checked
+        :returns: whether it is this worker who takes the backup; otherwise nothing is written down
+        """
+        row, now = tables.BackupRow, self._clock()
+        is_ours = row.worker == worker, row.state == str(RecordState.TAKING)
+        return self._update(
+            backup_id,
+            *is_ours,
+            quiesce=str(level),
+            raised_from=None if raised_from is None else str(raised_from),
+            raised_because=because,
+            gtid_before=gtid_before,
+            size_bytes=size_bytes,
+            quiesced_sec=quiesced_sec,
+            snapshot_at=(now - datetime.timedelta(seconds=age_sec)).replace(microsecond=0),
+            seen_at=now,
+            filesystem_used_bytes=filesystem_used_bytes,
+        )
+
     def forget_snapshot(self, backup_id: str) -> None:
         """Write down that whatever snapshot there is proves nothing."""
         self._update(backup_id, snapshot_at=None, quiesced_sec=None)

@@ -23,6 +23,7 @@ WORKER_SUFFIX = ':wishes'
 
 _Row = tables.BackupRow
 _COMPLETE = [str(state) for state in RecordState if state.is_complete]
+_INSPECTABLE = [str(state) for state in RecordState if state.can_be_verified]
 
 
 def worker(process: str) -> str:
@@ -68,7 +69,7 @@ class WorkQueue(backup_rows.BackupRows):
                 sa.select(_Row)
                 .where(
                     sa.or_(to_copy, to_verify, to_give_up),
-                    _Row.state.in_([*_COMPLETE, str(RecordState.DAMAGED)]),
+                    _Row.state.in_(_INSPECTABLE),
                     sa.or_(_Row.retry_at.is_(None), _Row.retry_at <= now),
                     sa.or_(_Row.worker.is_(None), _Row.seen_at < now - since),
                 )

@@ -4,7 +4,6 @@
 import contextlib
 import datetime
 from collections.abc import Sequence
-from typing import Any
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import deletion
@@ -52,7 +51,7 @@ class Collector:
             raise exceptions.BusyError(f'{orphan}: is in use now')
         if stays := found.stays_because(include_unknown):
             raise exceptions.BusyError(f'{orphan}: {stays}')
-        steps.run(f'removal of {orphan}', removal(self._deps, orphan), None)
+        steps.run(f'removal of {orphan}', removal(self._deps, orphan))
 
     def finish(self) -> None:
         """Purge images from the trash that no clone reads."""
@@ -64,13 +63,13 @@ class Collector:
         )
 
 
-def removal(deps: BackupDependencies, orphan: Orphan) -> list[steps.Step[Any]]:
+def removal(deps: BackupDependencies, orphan: Orphan) -> list[steps.Step]:
     """Return the steps that remove an orphan."""
     if orphan.kind is Kind.VOLUME:
         return deletion.VolumeDeletion(
             deps.storage, deps.cinder, orphan.target.id, deps.patience
         ).steps()
-    return [steps.Step('remove it', lambda _: _remove(deps, orphan), commits=True)]
+    return [steps.Step('remove it', lambda: _remove(deps, orphan), commits=True)]
 
 
 def _remove(deps: BackupDependencies, orphan: Orphan) -> None:

@@ -26,6 +26,7 @@ from trove_ceph.guestagent import (
     restored_server,
     server,
     server_config,
+    settings_history,
     volume_freeze,
     volume_trim,
 )
@@ -63,6 +64,7 @@ class Manager(mysql_manager.Manager):
             self._open_lock, self._open_freeze, CONF.trove_ceph.quiesce_max_sec
         )
         self._trimmer = volume_trim.VolumeTrimmer(self._volume, CONF.trove_ceph.trim_interval_sec)
+        self._settings_history = settings_history.SettingsHistory()
 
     def do_prepare(self, context, *arguments, **options):
         """Prepare the instance, as Trove does unless its volume has a backup's data.
@@ -130,23 +132,11 @@ class Manager(mysql_manager.Manager):
         """Return what makes a snapshot of the running instance unsafe as a backup, if anything."""
         self._trimmer.stand_aside(_SNAPSHOT_SEC)
         return backup_settings.check(
-            self.app.connect_alone, self._storage, self._volume().mount_point
+            self.app.connect_alone,
+            self._storage,
+            self._volume().mount_point,
+            history=self._settings_history,
         )
-
-    def quiesce_for_backup(self, context, backup_id, level, limit_sec):
-        """Bring the instance to rest for a backup, for ``limit_sec`` at most."""
-        # What may pass until it holds, and then the hold.
-        waits_sec = CONF.trove_ceph.quiesce_wait_sec + volume_freeze.START_TIMEOUT_SEC
-        self._trimmer.stand_aside(waits_sec + CONF.trove_ceph.quiesce_max_sec)
-        return self._quiescer.quiesce(backup_id, level, limit_sec)
-
-    def release_after_backup(self, context, backup_id):
-        """Let the instance run on, and return whether it was at rest until now."""
-        answer = self._quiescer.release(backup_id)
-        # Without a level another backup may hold the instance.
-        if answer['level'] is not None:
-            self._trimmer.go_on()
-        return answer
 
     def trim_volume(self, context, max_age_sec):
         """Begin to trim the volume unless a trim ended less than ``max_age_sec`` ago.
@@ -160,6 +150,27 @@ class Manager(mysql_manager.Manager):
         """Begin to trim the volume when that is due."""
         if self.status.is_installed:
             self._trimmer.trim_if_due()
+
+    def quiesce_for_backup(self, context, backup_id, token, level, limit_sec):
+        """Bring the instance to rest for one attempt at a backup, for ``limit_sec`` at most."""
+        # What may pass until it holds, and then the hold.
+        waits_sec = CONF.trove_ceph.quiesce_wait_sec + volume_freeze.START_TIMEOUT_SEC
+        self._trimmer.stand_aside(waits_sec + CONF.trove_ceph.quiesce_max_sec)
+        return self._quiescer.quiesce(backup_id, token, level, limit_sec)
+
+    def release_after_backup(self, context, backup_id, token):
+        """Let the instance run on, and return whether this attempt held it until now."""
+        answer = self._quiescer.release(backup_id, token)
+        # Without a level another attempt may hold the instance.
+        if answer['level'] is not None:
+            self._trimmer.go_on()
+        return answer
+
+    @periodic_task.periodic_task(spacing=60)
+    def observe_backup_settings(self, context):
+        """Remember the settings that backups depend on, so that a later check can prove them."""
+        if self.status.is_installed and self.status.is_running:
+            backup_settings.observe(self.app.connect_alone, self._settings_history)
 
     @periodic_task.periodic_task(spacing=60)
     def bound_binary_logs(self, context):

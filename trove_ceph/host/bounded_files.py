@@ -16,6 +16,10 @@ from typing import IO
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
+class UnexpectedFileError(OSError):
+    """What has the name is no regular file, or more than was expected."""
+
+
 def read_head(path: Path, count: int) -> bytes:
     """Return up to ``count`` bytes from the beginning of a regular file.
 
@@ -54,7 +58,9 @@ def names(directory: Path, limit: int) -> Iterator[str]:
     with os.scandir(directory) as entries:
         for number, entry in enumerate(entries):
             if number >= limit:
-                raise OSError(errno.EFBIG, f'has more than {limit} entries', str(directory))
+                raise UnexpectedFileError(
+                    errno.EFBIG, f'has more than {limit} entries', str(directory)
+                )
             yield entry.name
 
 
@@ -72,4 +78,4 @@ def _open(path: Path) -> IO[bytes]:
 
 def _check_regular(mode: int, path: Path) -> None:
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, 'is no regular file', str(path))
+        raise UnexpectedFileError(errno.EINVAL, 'is no regular file', str(path))

@@ -17,6 +17,7 @@ _STATES = (
     'taken',
     'copied',
     'verified',
+    'suspected',
     'damaged',
     'failed',
     'deleting',
@@ -150,7 +151,8 @@ class ShowDetail(_Backup):
       taken     its snapshot exists, in the pool of the instance's volume
       copied    it is in the vault as well
       verified  a MySQL server was started from it, recovered and checked
-      damaged   a server found something wrong with it: see verify_error
+      suspected an inspection found something against it, and a second one is to confirm that
+      damaged   two inspections found that it does not restore: see verify_error
       failed    it could not be taken: see error
       deleting  it is being deleted
 

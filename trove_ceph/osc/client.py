@@ -101,6 +101,10 @@ class Api:
             if shown['copied_at'] is None and shown['copy_wanted_at'] is None:
                 error = shown['copy_error'] or shown['verify_error'] or shown['error']
                 raise _failure(backup_id, 'was not copied', error)
+            if shown['copied_at'] is None and shown['state'] in _ENDED_BADLY:
+                # A wish for a copy outlives it, until it is found sound after all.
+                error = shown['verify_error'] or shown['error']
+                raise _failure(backup_id, f'is not copied: it is {shown["state"]}', error)
             _check_not_put_off(shown, 'copy')
             return shown['copied_at'] is not None
 

@@ -32,12 +32,14 @@ class ExecutorDependencies:
     """What work is done with, and on.
 
     :param inspector: None where nothing is inspected
+    :param name: of this copy of the service
     """
 
     storage: backend.Backend
     ours: pools.Pools
     limits: Limits
     inspector: inspection.Inspector | None = None
+    name: str | None = None
 
 
 class Progress:
@@ -136,13 +138,14 @@ def perform(
                     f'{work}: nothing is inspected here; [trove_ceph_verification] mysqld_roots '
                     'is not set'
                 )
-            return tools.inspector.inspect(
+            found = tools.inspector.inspect(
                 work,
                 tools.ours.options_for(work.clone, None),
                 cancel,
                 is_allowed,
                 lambda phase, done, total: note(phase, done, total, done),
             )
+            return dataclasses.replace(found, inspected_by=tools.name)
         case tasks.FenceTask(image, timeout_sec):
             progress.note('fencing', 0, 0, 0)
             return fencing.fence(storage, image, timeout_sec)

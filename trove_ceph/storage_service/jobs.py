@@ -64,11 +64,14 @@ class Jobs:
         :raises InvalidRequestError: the operation's id is known with other work
         :raises BusyError: another operation holds what is worked on
         :raises NotFoundError: what is to be read is not there
+        :raises NotThisCopyError: another copy of the service is to do it
         """
         self._keeper.check_not_stopping()
         found = self._find_same(operation_id, work)
         if found is not None and self._stands(found):
             return self._keeper.as_seen_here(found)
+        if isinstance(work, tasks.InspectTask) and work.avoid == self._leases.name:
+            raise exceptions.NotThisCopyError(f'{work}: is not to be done by {work.avoid}')
         if found is None and not isinstance(work, tasks.FenceTask):
             # A fence may not have to wait for any other pool.
             elsewhere = self._records.find_elsewhere(_pool_of(work), operation_id)

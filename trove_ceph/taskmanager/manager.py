@@ -18,6 +18,7 @@ from trove.taskmanager import manager
 from trove_ceph import exceptions, steps
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.storage_service import transport as storage_transport
 from trove_ceph.strategies.backup import (
     backup_types,
     create,
@@ -50,6 +51,8 @@ class Manager(manager.Manager):
         taskmanager_conf.register(CONF)
         # Wrong levels are to be seen at the start.
         factory.backup_settings(CONF)
+        # So is a storage service that guests can reach.
+        storage_transport.check(CONF)
         super().__init__()
         # At first use, since none of those who are asked need be up when this starts; and no
         # property, since Trove's profiler reads all of those at the start.
@@ -139,7 +142,7 @@ class Manager(manager.Manager):
                     trove_adapter_instance_deletion.delete_but_volume, context, instance_id
                 ),
             )
-            steps.run(f'deletion of instance {instance_id}', deletion.steps(), None)
+            steps.run(f'deletion of instance {instance_id}', deletion.steps())
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def carry_on_with_backups(self, context):
@@ -169,9 +172,7 @@ class Manager(manager.Manager):
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def tell_tiers(self, context):
         """Tell guests the I/O rates of their tiers: a retype or the tiers file may change them."""
-        self._telling.start(
-            lambda: self._tier_settings().sweep(trove_db.TroveDatabase().list_instances())
-        )
+        self._telling.start(self._sweep_tiers)
 
     @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
     def run_backup_policies(self, context):
@@ -199,6 +200,12 @@ class Manager(manager.Manager):
         if not plan.by_cinder:
             clone_volume.clone_volume(self._deps(), wanted, plan)
         return True
+
+    def _sweep_tiers(self) -> None:
+        try:
+            self._tier_settings().sweep(trove_db.TroveDatabase().list_instances())
+        except exceptions.TroveCephError as error:
+            LOG.warning('Guests wait for the rates of their tiers: %s', error)
 
     def _tell_tiers(self, created: str | list[str]) -> None:
         """Tell guests that were just created, of which replicas come several at once."""

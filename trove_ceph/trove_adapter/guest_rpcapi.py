@@ -26,15 +26,24 @@ class GuestAPI(api.API):
         """Tell what about the server makes which level of backups unsafe."""
         return self._ask_for_mapping('check_backup_settings')
 
-    def quiesce_for_backup(self, backup_id: str, level: str, limit_sec: int) -> dict[str, Any]:
-        """Hold the server; it goes on by itself after ``limit_sec``."""
+    def quiesce_for_backup(
+        self, backup_id: str, token: str, level: str, limit_sec: int
+    ) -> dict[str, Any]:
+        """Hold the server for one attempt; it goes on by itself after ``limit_sec``.
+
+        :param token: random, of this attempt alone; once released it holds nothing any more
+        """
         return self._ask_for_mapping(
-            'quiesce_for_backup', backup_id=backup_id, level=level, limit_sec=limit_sec
+            'quiesce_for_backup',
+            backup_id=backup_id,
+            token=token,
+            level=level,
+            limit_sec=limit_sec,
         )
 
-    def release_after_backup(self, backup_id: str) -> dict[str, Any]:
-        """Let the server go, and tell under ``held`` whether it was held until now."""
-        return self._ask_for_mapping('release_after_backup', backup_id=backup_id)
+    def release_after_backup(self, backup_id: str, token: str) -> dict[str, Any]:
+        """Let the server go, and tell under ``held`` whether this attempt held it until now."""
+        return self._ask_for_mapping('release_after_backup', backup_id=backup_id, token=token)
 
     def trim_volume(self, max_age_sec: int) -> None:
         """Have the data volume trimmed unless that was done lately; does not wait for it.

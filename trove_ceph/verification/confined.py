@@ -58,6 +58,13 @@ class Inspector:
         self._running.start(timeout_sec)
         return self._running.recovery_sec
 
+    def check_undisturbed(self) -> None:
+        """Do nothing if the server has met no fault of the host."""
+        self._running.check_undisturbed()
+
+    def prepared_transactions(self) -> tuple[list[str], int]:
+        return self._running.prepared_transactions()
+
     def version(self) -> str:
         return self._running.version()
 
@@ -92,7 +99,7 @@ class Inspector:
 #: Called by their names, and nothing else is.
 CALLS = (
     *('read', 'start', 'version', 'gtid_executed', 'missing_and_extra', 'tables', 'check'),
-    'read_ends',
+    *('read_ends', 'check_undisturbed', 'prepared_transactions'),
 )
 
 

@@ -20,6 +20,7 @@ _GRACE_SEC = 30.0
 _ERRORS = {
     known.__name__: known
     for known in (
+        exceptions.InspectionFaultError,
         exceptions.InvalidRequestError,
         exceptions.NotInspectableError,
         exceptions.ServerFailedError,
@@ -28,6 +29,8 @@ _ERRORS = {
 _VERDICTS = (report.CORRUPT, report.INCOMPLETE)
 _VERSION = re.compile(r'[0-9A-Za-z.+~-]{1,64}')
 _POSITION = re.compile(r'[0-9A-Za-z_:,-]*')
+_XID = re.compile(r"X'[0-9A-Fa-f]{0,128}',X'[0-9A-Fa-f]{0,128}',-?[0-9]{1,10}")
+_MAX_XIDS = 100
 _MAX_NAME_CHARACTERS = 64
 _MAX_BYTES = 2**63
 
@@ -101,6 +104,20 @@ class ConfinedServer:
             raise _senseless('comparison of positions')
         missing, extra = (_checked(one, _POSITION, 'position') for one in answer)
         return missing[: report.MAX_REASON_CHARACTERS], extra[: report.MAX_REASON_CHARACTERS]
+
+    def check_undisturbed(self) -> None:
+        """Do nothing if the server has met no fault of the host.
+
+        :raises InspectionFaultError: it has
+        """
+        self._ask('check_undisturbed')
+
+    def prepared_transactions(self) -> tuple[list[str], int]:
+        """List XA transactions; see :meth:`.server.Server.prepared_transactions`."""
+        match self._ask('prepared_transactions'):
+            case [list(names), int(count)] if len(names) <= min(_MAX_XIDS, count):
+                return [_checked(name, _XID, 'XA transaction') for name in names], count
+        raise _senseless('list of XA transactions')
 
     def tables(self) -> list[server.Table]:
         """List all tables; see :meth:`.server.Server.tables`."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from oslo_utils import units
 
 from trove_ceph.host import bounded_files
-from trove_ceph.verification import report
+from trove_ceph.verification import evidence, report
 
 # What a page begins with (fil0types.h): in the first page of a tablespace, the field that elsewhere
 # names the page before holds the version of the server that made or upgraded the tablespace.
@@ -47,6 +47,7 @@ _MOST_INDEXES = 16
 # The last names in an index tell what is needed; an index of many logs is far larger.
 _INDEX_BYTES = 64 * 1024
 _LAST_LOGS = 16
+_NAME_BYTES = 255
 _STRANGE = re.compile(r'[^\w.#@$:-]')
 _SHOWN_CHARACTERS = 80
 
@@ -75,11 +76,16 @@ def read(path: Path) -> DataDirectory:
     """Read what the files say.
 
     :raises Finding: it is no data directory of MySQL 8.0 or later, or not all of one
+    :raises InspectionFaultError: the files cannot be read
     """
     try:
-        owner = path.lstat()
+        return _read_all(path)
     except OSError as error:
-        raise _missing(path.name) from error
+        raise evidence.of_file(path.name, error) from error
+
+
+def _read_all(path: Path) -> DataDirectory:
+    owner = path.lstat()
     if not stat.S_ISDIR(owner.st_mode):
         raise report.Finding(report.CORRUPT, f'{path.name} is no directory')
     system, indexes = _list(path)
@@ -167,7 +173,7 @@ def _last_logs(index: Path) -> list[str]:
         # The first one may be cut off.
         lines = lines[1:] or lines
     names = [os.fsdecode(line).rpartition('/')[2] for line in lines[-_LAST_LOGS:]]
-    if any('\0' in name or not name for name in names):
+    if any('\0' in name or not 0 < len(name) <= _NAME_BYTES for name in names):
         raise report.Finding(report.CORRUPT, f'{_shown(index.name)} is no list of logs')
     return names
 
@@ -188,10 +194,10 @@ def _head(path: Path, least: int = _HEADER_BYTES) -> bytes:
     return head
 
 
-def _unreadable(name: str, error: OSError) -> report.Finding:
-    if isinstance(error, FileNotFoundError):
-        return _missing(name)
-    return report.Finding(report.CORRUPT, f'{_shown(name)} cannot be read: {error.strerror}')
+def _unreadable(name: str, error: OSError) -> Exception:
+    if isinstance(error, bounded_files.UnexpectedFileError):
+        return report.Finding(report.CORRUPT, f'{_shown(name)} cannot be read: {error.strerror}')
+    return evidence.of_file(_shown(name), error)
 
 
 def _missing(name: str) -> report.Finding:

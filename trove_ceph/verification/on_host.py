@@ -27,7 +27,15 @@ from trove_ceph.host import (
 )
 from trove_ceph.mysql import installation
 from trove_ceph.storage import image_types
-from trove_ceph.verification import channel, confined, confined_server, program, report
+from trove_ceph.verification import (
+    channel,
+    confined,
+    confined_server,
+    device_health,
+    evidence,
+    program,
+    report,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -73,6 +81,7 @@ class HostSandbox:
         self._process: subprocess.Popen | None = None
         #: What holds the server to its memory: ``cgroup``, or ``process`` for each by itself.
         self.memory_limit: str | None = None
+        self._health: device_health.DeviceHealth | None = None
 
     def clear_killed(self) -> None:
         """Give back what inspections on this host held when their process was killed.
@@ -87,18 +96,36 @@ class HostSandbox:
         control_group.clear_killed()
 
     def open(self, clone: image_types.ImageRef) -> None:
-        """Mount a clone.
+        """Mount a clone; ``close`` gives back what was made, however it ends.
 
-        :raises Finding: there is no file system that can be mounted
+        :raises Finding: there is no file system, or XFS says that it is damaged
         :raises StorageCommandError: the clone cannot be opened
+        :raises InspectionFaultError: its disk does not work
         """
-        with contextlib.ExitStack() as stack:
-            place = stack.enter_context(workspace.Workspace(PREFIX, self._settings.directory))
-            device = stack.enter_context(self.disk(clone, place)).device
-            self._mount(stack, device, place.path / 'disk')
-            self._place, self._device = place.path, device
-            self._written_before = _written_bytes(device)
-            self._stack = stack.pop_all()
+        stack = self._stack
+        place = stack.enter_context(workspace.Workspace(PREFIX, self._settings.directory))
+        disk = stack.enter_context(self.disk(clone, place))
+        # Before anything is believed that is read of it.
+        self._health = device_health.DeviceHealth(disk.daemon_pid, disk.device)
+        self._health.prove()
+        self._mount(stack, disk.device, place.path / 'disk')
+        self._health.volume = place.path / 'disk'
+        self._place, self._device = place.path, disk.device
+        self._written_before = _written_bytes(disk.device)
+
+    def prove_healthy(self) -> None:
+        """Do nothing if the disk below the clone works, and did so since it was opened.
+
+        :raises InspectionFaultError: that could not be proved
+        """
+        if self._health is None:
+            raise exceptions.InspectionFaultError('the clone was not opened')
+        self._health.prove()
+
+    def abort(self) -> None:
+        """Have all that waits for the disk below the clone fail, at once; ``close`` comes after."""
+        if self._health is not None:
+            self._health.abort()
 
     def disk(self, clone: image_types.ImageRef, place: workspace.Workspace) -> rbd_device.RbdDevice:
         """Return what makes a loop device of a clone."""
@@ -178,6 +205,7 @@ class HostSandbox:
         """
         self._place = None
         self._stack.close()
+        self._health = None
 
     def _end(self) -> None:
         process = self._process
@@ -257,7 +285,7 @@ class HostSandbox:
                 raise exceptions.NotInspectableError(
                     f'the kernel of this host knows no XFS: {error}'
                 ) from error
-            raise report.Finding(report.CORRUPT, f'XFS cannot be mounted: {error}') from error
+            raise evidence.of_mount(str(error)) from error
 
 
 def check_file_system(device: Path) -> None:
@@ -290,12 +318,8 @@ def _owner(data: Path) -> tuple[int, int]:
     """
     try:
         found = data.lstat()
-    except FileNotFoundError as error:
-        raise report.Finding(report.INCOMPLETE, f'{data.name} is not there') from error
     except OSError as error:
-        raise report.Finding(
-            report.CORRUPT, f'{data.name} cannot be read: {error.strerror}'
-        ) from error
+        raise evidence.of_file(data.name, error) from error
     if not stat.S_ISDIR(found.st_mode):
         raise report.Finding(report.CORRUPT, f'{data.name} is no directory')
     if not (found.st_uid and found.st_gid):

@@ -20,12 +20,14 @@ FIRST_UID = 1_900_000_000
 
 #: The server recovered, has the expected transactions, and found nothing wrong in its tables.
 SOUND = 'sound'
-#: What is there is damaged.
+#: What is there is damaged; the disk that it was read from is proved to work.
 CORRUPT = 'corrupt'
-#: Something that belongs to it is not there: files, or transactions.
+#: Something that belongs to it is not there: files, or transactions. Proved as well.
 INCOMPLETE = 'incomplete'
 #: The time was up before all was checked; nothing wrong was found until then.
 UNFINISHED = 'unfinished'
+#: What says that a backup does not restore, or not as a whole.
+AGAINST = (CORRUPT, INCOMPLETE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +46,10 @@ class Inspection:
     :param bytes: of all tables and indexes
     :param recovery_sec: how long InnoDB took until it was ready, redo and rollback included
     :param seconds: of each phase
+    :param prepared_xa: XA transactions that were prepared and neither committed nor rolled back, as
+        ``XA COMMIT`` takes them; the first of ``prepared_xa_count``
+    :param clone_id: Ceph's id of the clone that was looked at
+    :param inspected_by: the copy of the storage service that did it
     :param isolation: how the server was kept apart from the host, such as ``namespace``
     :param memory_limit: what held it to its memory: ``cgroup``, or ``process`` where the host has
         none to give, so that each process was held to it by itself
@@ -60,6 +66,10 @@ class Inspection:
     bytes: int = 0
     recovery_sec: float | None = None
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    prepared_xa: tuple[str, ...] = ()
+    prepared_xa_count: int = 0
+    clone_id: str | None = None
+    inspected_by: str | None = None
     isolation: str | None = None
     memory_limit: str | None = None
 
@@ -67,6 +77,11 @@ class Inspection:
     def ok(self) -> bool:
         """Whether it is known to restore."""
         return self.verdict == SOUND
+
+    @property
+    def is_against(self) -> bool:
+        """Whether it says that the backup does not restore, or not as a whole."""
+        return self.verdict in AGAINST
 
     def __str__(self) -> str:
         checked = f'{self.tables_checked} of {self.tables} tables checked'

@@ -6,7 +6,6 @@ A backup is complete by itself: what was taken after it, or was made from it, do
 
 import contextlib
 import datetime
-from typing import Any
 
 from oslo_log import log as logging
 
@@ -37,7 +36,6 @@ def delete_backup(deps: BackupDependencies, backup_id: str) -> None:
         steps.run(
             f'deletion of backup {backup_id}',
             BackupDeletion(deps, backup_id).steps(),
-            None,
             note=lambda *_: deps.records.beat(
                 backup_id, deps.worker, backup_record.RecordState.DELETING
             ),
@@ -66,22 +64,22 @@ class BackupDeletion:
         self._records = deps.records
         self._backup_id = backup_id
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context; all roll forward."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps; all roll forward."""
         return [
-            steps.Step('begin the deletion', lambda _: self._begin(), commits=True),
-            steps.Step('stop what works on the backup', lambda _: self._stop_jobs()),
-            steps.Step('delete the copy in the vault', lambda _: self._delete_copy()),
+            steps.Step('begin the deletion', self._begin, commits=True),
+            steps.Step('stop what works on the backup', self._stop_jobs),
+            steps.Step('delete the copy in the vault', self._delete_copy),
             steps.Step(
                 'delete the snapshot',
-                lambda _: create.remove_snapshot(self._deps, self._backup_id),
+                lambda: create.remove_snapshot(self._deps, self._backup_id),
             ),
             # The record last: without it nobody would carry on.
             steps.Step(
                 'show the backup no more',
-                lambda _: self._deps.trove.delete_backup(self._backup_id),
+                lambda: self._deps.trove.delete_backup(self._backup_id),
             ),
-            steps.Step('forget the backup', lambda _: self._records.forget(self._backup_id)),
+            steps.Step('forget the backup', lambda: self._records.forget(self._backup_id)),
         ]
 
     def _begin(self) -> None:

@@ -14,7 +14,7 @@ from trove_ceph.db import backups
 from trove_ceph.mysql import tuning
 from trove_ceph.storage import image_types
 from trove_ceph.storage_service import rpcapi
-from trove_ceph.strategies.backup import backup_types
+from trove_ceph.strategies.backup import background, backup_types
 
 
 class Trove(Protocol):
@@ -63,14 +63,20 @@ class Guest(Protocol):
     def check_backup_settings(self) -> Mapping[str, Any]: ...
 
     def quiesce_for_backup(
-        self, backup_id: str, level: str, limit_sec: int
+        self, backup_id: str, token: str, level: str, limit_sec: int
     ) -> Mapping[str, Any]: ...
 
-    def release_after_backup(self, backup_id: str) -> Mapping[str, Any]: ...
+    def release_after_backup(self, backup_id: str, token: str) -> Mapping[str, Any]: ...
 
     def trim_volume(self, max_age_sec: int) -> None: ...
 
     def apply_tier(self, tier: tuning.Tier | None) -> bool: ...
+
+
+class Begin(Protocol):
+    """Begins a request beside the steps of an operation, as :func:`background.begin` does."""
+
+    def __call__(self, request: Callable[[], Any]) -> Callable[[], Any]: ...
 
 
 class Servers(Protocol):
@@ -90,6 +96,7 @@ class BackupDependencies:
     :param place: where the image of a volume lies; None where it is none of our tiers'
     :param guest: the guest agent of an instance, by its id
     :param worker: who is working, in the records
+    :param begin: begins a request that others need not wait for
     :param vault: the pool that copies go to; raises InvalidTiersError where there is none
     """
 
@@ -108,6 +115,7 @@ class BackupDependencies:
     patience: wait.WaitLimits = dataclasses.field(default_factory=wait.WaitLimits)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    begin: Begin = background.begin
 
     def deadline(self, timeout_sec: float) -> waiting.Deadline:
         """Return the end of a wait that begins now."""

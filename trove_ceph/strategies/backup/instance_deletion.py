@@ -7,7 +7,6 @@ and it is deleted when its last backup is, or at once when there are none.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from oslo_log import log as logging
 
@@ -35,14 +34,12 @@ class InstanceDeletion:
         self._instance = instance
         self._delete = delete
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context; all roll forward."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps; all roll forward."""
         return [
-            steps.Step(
-                'keep the volume from going with the server', lambda _: self._keep(), commits=True
-            ),
-            steps.Step('delete the instance', lambda _: self._delete_instance()),
-            steps.Step('give back the volume', lambda _: self._reclaim()),
+            steps.Step('keep the volume from going with the server', self._keep, commits=True),
+            steps.Step('delete the instance', self._delete_instance),
+            steps.Step('give back the volume', self._reclaim),
         ]
 
     def _keep(self) -> None:

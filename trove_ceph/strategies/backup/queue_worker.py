@@ -92,7 +92,7 @@ def work_off_one(deps: BackupDependencies, backup_id: str, since: datetime.timed
 def _copy(deps: BackupDependencies, record: backup_record.BackupRecord) -> None:
     if record.copy_wanted_at is not None and record.state.is_complete:
         vault_copy.copy_to_vault(deps, record.backup_id)
-    elif record.copy is not None and record.copied_at is None:
+    elif record.copy_wanted_at is None and record.copy is not None and record.copied_at is None:
         LOG.info('Backup %s: its copy is not wanted any more', record.backup_id)
         vault.remove(deps, record.backup_id, record.copy)
         deps.records.copies.forget_copy(record.backup_id)

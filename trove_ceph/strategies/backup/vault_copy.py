@@ -7,7 +7,6 @@ the copy in the vault, and the snapshot of the same volume that it is a copy of.
 """
 
 import dataclasses
-from typing import Any
 
 from oslo_log import log as logging
 
@@ -46,7 +45,7 @@ def copy_to_vault(deps: BackupDependencies, backup_id: str) -> None:
 
     :raises TroveCephError: it failed; it may be tried again
     """
-    steps.run(f'copy of backup {backup_id}', VaultCopy(deps, backup_id).steps(), None)
+    steps.run(f'copy of backup {backup_id}', VaultCopy(deps, backup_id).steps())
 
 
 class VaultCopy:
@@ -58,13 +57,13 @@ class VaultCopy:
         self._backup_id = backup_id
         self._report: copying.CopyReport | None = None
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps."""
         return [
-            steps.Step('check the backup', lambda _: self._check()),
-            steps.Step('choose the base', lambda _: self._choose(), commits=True),
-            steps.Step('copy', lambda _: self._copy()),
-            steps.Step('write down the copy', lambda _: self._note()),
+            steps.Step('check the backup', self._check),
+            steps.Step('choose the base', self._choose, commits=True),
+            steps.Step('copy', self._copy),
+            steps.Step('write down the copy', self._note),
         ]
 
     def _check(self) -> None:

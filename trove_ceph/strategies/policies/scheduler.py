@@ -283,6 +283,8 @@ def _candidate(
         # Whatever takes longer than the interval would never be done otherwise.
         is_under_way=seen.is_running or _is_worked_on(deps, record),
         is_good=seen.is_completed and (state is None or state.is_complete),
+        is_suspected=state is backup_record.RecordState.SUSPECTED,
+        is_damaged=state is backup_record.RecordState.DAMAGED,
         is_copied=record is not None and record.copied_at is not None,
         is_verified=state is backup_record.RecordState.VERIFIED,
     )

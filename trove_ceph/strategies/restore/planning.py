@@ -34,7 +34,7 @@ def plan(
 
 
 def _check_state(record: backup_record.BackupRecord) -> None:
-    if not record.state.is_complete:
+    if not record.state.can_be_restored:
         reason = record.verify_error or record.error
         raise exceptions.InvalidBackupError(
             f'backup {record.backup_id}: is {record.state}' + (f': {reason}' if reason else '')

@@ -2,6 +2,7 @@
 """Volumes in files, for tests of what happens to their content; Ceph has no part in it."""
 
 import contextlib
+import os
 import shutil
 import subprocess
 
@@ -17,6 +18,8 @@ class LocalDisk:
     def __init__(self, file):
         self._file = file
         self.device = ''
+        # There is no daemon below it: the process that cannot end before the test does.
+        self.daemon_pid = os.getpid()
 
     def __enter__(self):
         self.device = commands.run('losetup', '--find', '--show', self._file)

@@ -15,7 +15,13 @@ from testtools.content import json_content, text_content
 
 from trove_ceph import exceptions
 from trove_ceph.enums import QuiesceLevel
-from trove_ceph.guestagent import backup_lock, backup_settings, quiesce, volume_freeze
+from trove_ceph.guestagent import (
+    backup_lock,
+    backup_settings,
+    quiesce,
+    settings_history,
+    volume_freeze,
+)
 from trove_ceph.host import filesystem
 from trove_ceph.storage import copying, image_types, names, tasks
 from trove_ceph.strategies.backup import quiesce as backup_quiesce
@@ -80,11 +86,14 @@ class Guest:
             self._open_freeze,
             LIMIT_SEC,
         )
+        self._history = settings_history.SettingsHistory()
         self.quiesce_for_backup = self._quiescer.quiesce
         self.release_after_backup = self._quiescer.release
 
     def check_backup_settings(self):
-        return backup_settings.check(self._connect, self._storage, str(self._server.volume))
+        return backup_settings.check(
+            self._connect, self._storage, str(self._server.volume), history=self._history
+        )
 
     def _connect(self, timeout_sec):
         return self._server.connect(read_timeout=timeout_sec)

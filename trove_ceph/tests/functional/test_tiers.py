@@ -295,7 +295,7 @@ class ImportTest(base.FunctionalTestCase):
         found = fake_cloud.FakeCinder(backends=['rbd-1'])
         fsid = json.loads(self._ceph('fsid', '--format', 'json'))['fsid']
         found.locations['rbd-1'] = f'ceph:/etc/ceph/ceph.conf:{fsid}:cinder:volumes'
-        block_storage = cinder.Cinder(found)
+        block_storage = cinder.Cinder(found.client())
         block_storage.create_type(
             resources.VolumeType('__DEFAULT__', None, 'Default Volume Type', True, None)
         )
@@ -316,7 +316,11 @@ class ImportTest(base.FunctionalTestCase):
         fake = self._cinder()
         fake.types['id-of-__DEFAULT__']['extra_specs'].clear()
         before = self._state()
-        clients = (tiers_ceph.Ceph(str(self.cluster.conf), 'admin'), cinder.Cinder(fake), None)
+        clients = (
+            tiers_ceph.Ceph(str(self.cluster.conf), 'admin'),
+            cinder.Cinder(fake.client()),
+            None,
+        )
         found = import_command.run(*clients, [], {'archive': tier_types.Purpose.VAULT})
         self.assertEqual(((), ()), (found.plan.changes, found.plan.problems))
         tiers = {tier.pool: tier for tier in found.content.tiers.values()}

@@ -72,10 +72,10 @@ class RequestInterruptionTests(interruption.InterruptionTests):
         for number, after in ((n, after) for n in itertools.count() for after in (False, True)):
             world = self.make_world()
             adapter = fake_cinder.Adapter(world.cinder, number, after, strike)
-            operation, context = self.make_operation(world, adapter)
+            operation = self.make_operation(world, adapter)
             with self._told_of(f'{strike.__name__} at request {number}, after={after}'):
                 try:
-                    steps.run('operation under test', operation, context)
+                    steps.run('operation under test', operation)
                 except expected:
                     self.assertTrue(adapter.struck)
                     if strike is _lose:
@@ -83,7 +83,7 @@ class RequestInterruptionTests(interruption.InterruptionTests):
                 if not adapter.struck:
                     self.assertGreater(number, 5)
                     return
-                steps.run('operation under test', *self.make_operation(world))
+                steps.run('operation under test', self.make_operation(world))
                 self.check_done(world)
 
     def check_quota(self, world):

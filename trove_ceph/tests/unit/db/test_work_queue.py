@@ -151,6 +151,30 @@ class WishesTest(base.BaseTestCase):
         self.wishes.want_verification('a')
         self.assertEqual(['a'], self.due())
 
+    def test_suspected_is_verified_and_its_copy_waits(self):
+        self.take('a', copy=True, verify=True)
+        self.records.copies.note_suspected('a', {'verdict': 'corrupt'}, 1.0, 'perhaps')
+        found = self.records.get('a')
+        self.assertEqual((RecordState.SUSPECTED, 'perhaps'), (found.state, found.verify_error))
+        self.assertEqual('corrupt', found.verification['verdict'])
+        self.assertIn('at', found.verification)
+        self.assertIsNotNone(found.verify_wanted_at)
+        self.assertEqual(['a'], self.due())
+        # Only the verification is due.
+        self.records.copies.note_unfinished('a', {'verdict': 'unfinished'}, 1.0, 'no time')
+        self.assertEqual([], self.due())
+        self.records.copies.note_verified('a', 'uuid:1', {'verdict': 'sound'}, 1.0)
+        self.assertEqual(['a'], self.due())
+
+    def test_suspicion_changes_nothing_of_what_is_damaged_or_being_deleted(self):
+        self.take('a')
+        self.records.copies.note_damaged('a', {'verdict': 'corrupt'}, 1.0, 'why')
+        self.records.copies.note_suspected('a', {}, 1.0, 'perhaps')
+        self.assertEqual(RecordState.DAMAGED, self.records.get('a').state)
+        self.records.begin_deleting('a', 'deleter', MINUTE, LONG)
+        self.records.copies.note_suspected('a', {}, 1.0, 'perhaps')
+        self.assertEqual(RecordState.DELETING, self.records.get('a').state)
+
     def test_what_was_begun_and_is_not_wanted(self):
         self.take('a', copy=True)
         self.records.copies.begin_copying('a', COPY, 'base', 'because')

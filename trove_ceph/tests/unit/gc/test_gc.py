@@ -229,8 +229,8 @@ class RemovalInterruptionTest(strategy_worlds.RequestInterruptionTests, base.Bas
         deps = world.deps(strike)
         found = world.find()
         removals = [step for one in found for step in gc_collector.removal(deps, one)]
-        purge = steps.Step('finish', lambda _: volume_cleanup.purge_trashed(deps), commits=True)
-        return [*removals, purge], None
+        purge = steps.Step('finish', lambda: volume_cleanup.purge_trashed(deps), commits=True)
+        return [*removals, purge]
 
     def check_done(self, world):
         volume_cleanup.reclaim(world.deps())

@@ -293,8 +293,8 @@ class ManagerTestCase(base.BaseTestCase):
             fixtures.MonkeyPatch('trove_ceph.guestagent.backup_settings.check', events.check)
         )
         self.manager.check_backup_settings(None)
-        self.manager.quiesce_for_backup(None, 'a', 'freeze', 20)
-        self.manager.release_after_backup(None, 'a')
+        self.manager.quiesce_for_backup(None, 'a', 'a-token', 'freeze', 20)
+        self.manager.release_after_backup(None, 'a', 'a-token')
         self.manager.unmount_volume(None)
         self.assertEqual(
             [
@@ -308,7 +308,7 @@ class ManagerTestCase(base.BaseTestCase):
 
     def test_release_of_what_holds_nothing_lets_no_trim_go_on(self):
         trimmer = self._trimmer()
-        self.manager.release_after_backup(None, 'another')
+        self.manager.release_after_backup(None, 'another', 'a-token')
         trimmer.go_on.assert_not_called()
 
     def test_backup_settings_are_those_of_the_volume_and_a_connection_of_its_own(self):
@@ -321,7 +321,29 @@ class ManagerTestCase(base.BaseTestCase):
 
         self.assertIs(check.return_value, answer)
         check.assert_called_once_with(
-            self.manager.app.connect_alone, self.manager._storage, '/var/lib/mysql'
+            self.manager.app.connect_alone,
+            self.manager._storage,
+            '/var/lib/mysql',
+            history=self.manager._settings_history,
+        )
+
+    def test_backup_settings_are_observed_while_the_server_runs(self):
+        observe = self.useFixture(
+            fixtures.MockPatch('trove_ceph.guestagent.backup_settings.observe')
+        ).mock
+        self.assertIn(
+            'observe_backup_settings', [name for name, _ in manager.Manager._periodic_tasks]
+        )
+        for is_installed, is_running in ((False, False), (True, False)):
+            self.manager.status = mock.Mock(is_installed=is_installed, is_running=is_running)
+            self.manager.observe_backup_settings(None)
+        observe.assert_not_called()
+
+        self.manager.status = mock.Mock(is_installed=True, is_running=True)
+        self.manager.observe_backup_settings(None)
+
+        observe.assert_called_once_with(
+            self.manager.app.connect_alone, self.manager._settings_history
         )
 
     def test_holding_and_releasing(self):
@@ -343,8 +365,8 @@ class ManagerTestCase(base.BaseTestCase):
         )
         self.volume.mount_point = '/var/lib/mysql'
 
-        held = self.manager.quiesce_for_backup(None, 'a-backup', 'freeze', 1000)
-        released = self.manager.release_after_backup(None, backup_id='a-backup')
+        held = self.manager.quiesce_for_backup(None, 'a-backup', 'a-token', 'freeze', 1000)
+        released = self.manager.release_after_backup(None, backup_id='a-backup', token='a-token')
 
         self.assertEqual('freeze', held['level'])
         self.assertTrue(released['held'])

@@ -335,6 +335,17 @@ class WaitingTest(base.BaseTestCase):
             self.later = [later]
             self.assertIn(message, self.failure(self.api.wait_until_verified))
 
+    def test_copy_of_one_that_is_found_damaged(self):
+        self.api.copy(self.backup.id)
+        copies = self.world.records.copies
+        self.later = [
+            lambda: copies.note_suspected(self.backup.id, {}, 1.0, 'corrupt page, perhaps'),
+            lambda: copies.note_damaged(self.backup.id, {}, 1.0, 'corrupt page'),
+        ]
+        message = self.failure(self.api.wait_until_copied)
+        self.assertIn('is not copied: it is damaged: corrupt page', message)
+        self.assertEqual([], self.later)
+
     def test_backups(self):
         row = self.world.add_backup(self.instance, 'taking')
         self.backup = row

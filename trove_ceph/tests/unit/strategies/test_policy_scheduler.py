@@ -312,13 +312,29 @@ class RunningTest(PolicyTest):
         self.trove.fails = True
         self.world.tick(60, 10 * MINUTE)
         self.assertEqual('COMPLETED', self.trove.backups[good]['state'])
-        # One that turned out to be damaged is no good one.
-        self.trove.fails = False
-        self.world.tick(35, 2 * MINUTE)
-        (newer,) = self.trove.backups
+
+    def test_nothing_is_deleted_because_it_is_damaged(self):
+        self.add(keep=Retention(last=2))
+        self.world.tick(90, 2 * MINUTE)
+        older, newer = self.trove.backups
         self.world.records.copies.note_damaged(newer, {}, 1.0, 'CHECK TABLE: corrupt')
         self.world.tick(35, 2 * MINUTE)
+        # It has its time, and takes no place of a good one.
+        self.assertLessEqual({older, newer}, set(self.trove.backups))
+        self.world.tick(35, 2 * MINUTE)
         self.assertNotIn(newer, self.trove.backups)
+
+    def test_what_is_suspected_stays_until_that_is_settled(self):
+        self.add(keep=Retention(last=1))
+        self.world.tick(35, 2 * MINUTE)
+        (suspected,) = self.trove.backups
+        self.world.records.copies.note_suspected(suspected, {}, 1.0, 'a page, perhaps')
+        self.world.tick(180, 2 * MINUTE)
+        self.assertIn(suspected, self.trove.backups)
+        self.assertEqual(2, len(self.trove.backups))
+        self.world.records.copies.note_damaged(suspected, {}, 1.0, 'a page')
+        self.world.tick(35, 2 * MINUTE)
+        self.assertNotIn(suspected, self.trove.backups)
 
     def test_bus_that_fails(self):
         """Trove has a row by then, and nobody will take it."""

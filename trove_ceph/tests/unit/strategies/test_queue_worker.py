@@ -6,6 +6,7 @@ from oslotest import base
 
 from trove_ceph import enums, exceptions
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.storage import image_types
 from trove_ceph.strategies.backup import (
     backup_types,
     delete,
@@ -163,6 +164,25 @@ class FulfillingTest(base.BaseTestCase):
         self.fulfill()
         self.assertEqual(RecordState.VERIFIED, self.get(backup).state)
 
+    def test_what_was_copied_of_a_suspected_one_stays(self):
+        """It goes on there, once the suspicion is gone."""
+        backup = self.take(copy=True, verify=backup_types.VerifyWhen.ALWAYS)
+        place = self.get(backup).place
+        begun = image_types.ImageRef('vault', 'begun').snapshot(place.name)
+        self.world.storage.create_image(begun.of, 4 * 1024**2, image_types.ImageOptions())
+        self.world.records.copies.begin_copying(backup, begun)
+        for note in (
+            self.world.records.copies.note_suspected,
+            self.world.records.copies.note_damaged,
+        ):
+            note(backup, {'verdict': 'corrupt'}, 1.0, 'a page')
+            self.world.records.wishes.want_verification(backup)
+            self.world.servers.raises = {'start': servers.fault()}
+            self.fulfill()
+            self.assertIn('begun', self.world.images('vault'))
+            self.assertEqual(begun, self.get(backup).copy)
+            self.assertIsNotNone(self.get(backup).copy_wanted_at)
+
     def test_killed_after_each_request(self):
         for number in range(100):
             self.prepare()
@@ -188,7 +208,7 @@ class FulfillingTest(base.BaseTestCase):
         backup = self.take(copy=True)
         test_vault_copy.claim(self.world, backup)
         for step in queue_worker.vault_copy.VaultCopy(self.world.deps(), backup).steps()[:2]:
-            step.do(None)
+            step.do()
         self.world.storage.create_image(
             self.get(backup).copy.of, 1024**2, test_vault_copy.image_types.ImageOptions()
         )

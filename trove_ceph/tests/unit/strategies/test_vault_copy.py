@@ -89,7 +89,7 @@ class CopyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
 
     def make_operation(self, world, strike=None):
         claim(world, world.backup)
-        return vault_copy.VaultCopy(world.deps(strike), world.backup).steps(), None
+        return vault_copy.VaultCopy(world.deps(strike), world.backup).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -121,7 +121,7 @@ class FirstCopyInterruptionTest(interruption.InterruptionTests, base.BaseTestCas
 
     def make_operation(self, world):
         claim(world, world.backup)
-        return vault_copy.VaultCopy(world.deps(), world.backup).steps(), None
+        return vault_copy.VaultCopy(world.deps(), world.backup).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -245,7 +245,7 @@ class BasesTest(base.BaseTestCase):
         self.world.records.wishes.want_copy(second)
         claim(self.world, second)
         for step in vault_copy.VaultCopy(self.world.deps(), second).steps()[:2]:
-            step.do(None)
+            step.do()
         self.assertEqual(first, self.world.records.get(second).copy_base_id)
         self.delete(first)
         record = self.copy(second)
@@ -258,7 +258,7 @@ class BasesTest(base.BaseTestCase):
         self.world.records.wishes.want_copy(second)
         claim(self.world, second)
         for step in vault_copy.VaultCopy(self.world.deps(), second).steps()[:3]:
-            step.do(None)
+            step.do()
         delete.delete_backup(self.world.deps(), first)
         self.backups.remove(first)
         place = self.world.records.get(second).copy

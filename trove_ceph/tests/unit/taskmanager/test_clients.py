@@ -72,8 +72,8 @@ class GuestTest(base.BaseTestCase):
 
     def test_calls_are_those_of_our_guest_manager(self):
         self.guest.check_backup_settings()
-        self.guest.quiesce_for_backup('b', 'ddl', 20)
-        self.guest.release_after_backup('b')
+        self.guest.quiesce_for_backup('b', 't', 'ddl', 20)
+        self.guest.release_after_backup('b', 't')
         self.guest.trim_volume(900)
         self.guest.apply_tier(tuning.Tier(1.0, 60, 1000))
         self.guest.apply_tier(None)
@@ -96,7 +96,12 @@ class GuestTest(base.BaseTestCase):
     def test_errors_carry_the_reason(self):
         self.error = RemoteError('NotQuiescedError', 'the volume is frozen already', [])
         error = self.assertRaises(
-            exceptions.ServiceUnavailableError, self.guest.quiesce_for_backup, 'b', 'freeze', 20
+            exceptions.ServiceUnavailableError,
+            self.guest.quiesce_for_backup,
+            'b',
+            't',
+            'freeze',
+            20,
         )
         self.assertIn('instance instance: quiesce_for_backup', str(error))
         self.assertIn('the volume is frozen already', str(error))
@@ -185,6 +190,8 @@ class PlacesTest(base.BaseTestCase):
         self.assertEqual(
             'volumes-nvme/volume-moved', str(self.find('lab@nvme#nvme', name_id='moved'))
         )
+        # A clustered cinder-volume has the cluster's name.
+        self.assertEqual('volumes-nvme/volume-id', str(self.find('blocks@nvme#nvme')))
         for backend in ('lab@lvm#lvm', 'lab@nvme', None):
             self.assertIsNone(self.find(backend))
 

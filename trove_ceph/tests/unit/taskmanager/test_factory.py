@@ -13,6 +13,7 @@ from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.taskmanager import factory
 from trove_ceph.tests.unit.cinder import fake_cinder
+from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -24,6 +25,7 @@ class MakingTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         taskmanager_conf.register(CONF)
+        self.useFixture(bus.StorageTransport(CONF))
         self.useFixture(conffixture.ConfFixture(CONF)).transport_url = 'fake://'
         # Other tests reset what was set when the database was made.
         CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')

@@ -2,7 +2,7 @@
 """Taking over clouds as deployment tools leave them.
 
 The recorded documents have the shape of the answers of Ceph 18 and Cinder, and are put together
-from what the tools' sources and guides make by default: cephadm with the steps of "Block Devices and
+from what the sources and guides of the tools make: cephadm with the steps of "Block Devices and
 OpenStack" in Ceph's manual (and an erasure-coded archive), ceph-ansible with ``openstack_config``,
 Kolla-Ansible with an external Ceph that has rules by device class, and DevStack's plugin for Ceph.
 """
@@ -55,7 +55,7 @@ class RecordedCloud:
     def run(self, **purposes):
         return import_command.run(
             _CEPH('ceph.conf', 'admin', run=self.ceph),
-            cinder.Cinder(self.cinder),
+            cinder.Cinder(self.cinder.client()),
             _TROVE('trove-manage', 'trove.conf', run=self.trove),
             list(self.content['trove']),
             {pool: Purpose(purpose) for pool, purpose in purposes.items()},
@@ -258,7 +258,7 @@ class CommandTestCase(base.BaseTestCase):
         self.file = Path(self.useFixture(fixtures.TempDir()).path) / 'tiers.yaml'
         for name, replacement in (
             ('ceph.Ceph', lambda conf, user: _CEPH(conf, user, run=self.cloud.ceph)),
-            ('cinder.Cinder.of_environment', lambda *_: cinder.Cinder(self.cloud.cinder)),
+            ('cinder.Cinder.of_environment', lambda *_: cinder.Cinder(self.cloud.cinder.client())),
             ('trove.Trove', lambda program, conf: _TROVE(program, conf, run=self.cloud.trove)),
             ('trove.list_versions', lambda *_: ['mysql/8.4']),
         ):

@@ -84,9 +84,10 @@ class SpreadTest(base.BaseTestCase):
         )
 
     def test_durations_of_unknown_tests_and_of_scenarios(self):
-        self.assertEqual(50, self.durations.of(f'{PREFIX}test_z.SomeTest.test_x'))
+        usual_sec = run_functional.SHORT_SEC
+        self.assertEqual(usual_sec, self.durations.of(f'{PREFIX}test_z.SomeTest.test_x'))
         self.assertEqual(90, self.durations.of(f'{PREFIX}test_a.SomeTest.test_x[long](a case)'))
-        self.assertEqual(1, run_functional.Durations({}).of('anything'))
+        self.assertEqual(usual_sec, run_functional.Durations({}).of('anything'))
 
 
 class ChooseTest(base.BaseTestCase):
@@ -325,7 +326,7 @@ class OptionsTest(base.BaseTestCase):
 
 class DurationsFileTest(base.BaseTestCase):
     def test_most_of_the_names_are_those_of_tests(self):
-        """A test that was renamed counts as one of usual length: too many spread the work badly."""
+        """A test that was renamed counts as a short one: too many of them spread the work badly."""
         source = {path.stem: path.read_text() for path in run_functional.TESTS.glob('test_*.py')}
         contracts = run_functional.TESTS.with_name('contract').glob('*.py')
         inherited = ''.join(path.read_text() for path in contracts)

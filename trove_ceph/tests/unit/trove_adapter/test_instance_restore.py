@@ -17,6 +17,7 @@ from trove_ceph import exceptions
 from trove_ceph.db import tables
 from trove_ceph.strategies.restore import clone_volume, planning
 from trove_ceph.taskmanager import manager
+from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.strategies.test_restore_clone_volume import make_world, wanted
 from trove_ceph.tests.unit.taskmanager import contexts, trove_database
 from trove_ceph.trove_adapter import instance_restore
@@ -67,6 +68,7 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         ):
             self.patch(f'{tasks}.{verb}', self.record(self.built, verb))
         self.patch(f'{tasks}._create_server', self.record(self.built, '_create_server'))
+        self.useFixture(bus.StorageTransport(CONF))
         self.manager = manager.Manager()
 
     def patch(self, name, value):
@@ -186,7 +188,7 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         asked = wanted(self.world)
         plan = planning.plan(self.world.deps(), asked, prefer_copy=True)
         for step in clone_volume.VolumeClone(self.world.deps(), asked, plan).steps()[:2]:
-            step.do(None)
+            step.do()
         self.assertTrue(any('.restore.' in name for name in self.world.images()))
         self.manager.delete_instance(
             self.context(notification.DBaaSInstanceDelete), self.world.restored.id

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
 import threading
+from unittest import mock
 
 from oslo_utils import units
 from oslotest import base
@@ -43,7 +44,10 @@ class InspectionTest(base.BaseTestCase):
         self.assertEqual(1.5, found.recovery_sec)
         # The server's own, and two of five.
         self.assertEqual((3, 6, 510), (found.tables_checked, found.tables, found.bytes))
-        self.assertEqual([step.name for step in inspection.STEPS], list(found.seconds))
+        self.assertEqual(
+            [step.name for step in inspection.make_steps(mock.Mock(spec=inspection.Context))],
+            list(found.seconds),
+        )
         self.assert_nothing_left()
 
     def test_the_sample_differs_between_backups_and_not_between_runs(self):
@@ -131,7 +135,7 @@ class InspectionTest(base.BaseTestCase):
             self.assert_nothing_left()
 
     def test_canceled_at_each_phase(self):
-        for step in inspection.STEPS[:5]:
+        for step in inspection.make_steps(mock.Mock(spec=inspection.Context))[:5]:
             cancel = threading.Event()
 
             def note(phase, *_, at=step.name, cancel=cancel):
@@ -193,7 +197,7 @@ class InspectionInterruptionTest(interruption.InterruptionTests, base.BaseTestCa
             lambda *_: None,
         )
         made.context = context
-        return inspection.STEPS, context
+        return inspection.make_steps(context)
 
     def check_done(self, made):
         self.check_undone(made)
@@ -209,8 +213,7 @@ class KilledElsewhereTest(InspectionInterruptionTest):
 
     def make_operation(self, made):
         made.host = f'host {len(made.hosts)}'
-        steps, context = super().make_operation(made)
-        return steps, context
+        return super().make_operation(made)
 
     def make_world(self):
         made = world.World()

@@ -305,7 +305,7 @@ class ServerTest(base.BaseTestCase):
         self.assertIn(f'LIMIT {server.MAX_TABLES + 1}', self.mysqld.statements[-1])
 
     def test_a_check_that_tells_too_much(self):
-        self.mysqld.answer = [('t', 'check', 'error', 'x' * 300)] * 100_000
+        self.mysqld.answer = [('t', 'check', 'error', 'Corrupt ' * 40)] * 100_000
         found = self.assertRaises(report.Finding, self.server.check, TABLE)
         self.assertEqual(report.MAX_REASON_CHARACTERS, len(found.reason))
 

@@ -115,6 +115,16 @@ OPTS = [
         'its result instead of doing it again. Shorter than callers may be down is too short.',
     ),
     cfg.IntOpt(
+        'max_inspection_deaths',
+        default=3,
+        min=1,
+        max=100,
+        help='Copies of the service that may die one after the other in the middle of the same '
+        'inspection. Then it is given up with that as its reason, so that a backup which ends the '
+        'service cannot end every copy of it again and again. Asking for the verification anew '
+        'begins to count from 0. Lower values give up sooner where hosts are restarted often.',
+    ),
+    cfg.IntOpt(
         'lock_duration_sec',
         default=60,
         min=15,

@@ -35,6 +35,25 @@ OPTS = [
         '[trove_ceph_storage] job_threads.',
     ),
     cfg.IntOpt(
+        'first_uid',
+        default=1_900_000_000,
+        min=65536,
+        max=4294900000,
+        help='The first of 65536 user and group ids of this host that belong to nobody. Each '
+        'inspection takes the one of its loop device, so that neither its server nor the files of '
+        'the tenant have an owner that anything else on the host has. Ids that somebody has would '
+        'let a server that was taken over end processes of that user.',
+    ),
+    cfg.IntOpt(
+        'max_written_mib',
+        default=65536,
+        min=0,
+        max=1073741824,
+        help='MiB that one inspected server may write to its clone, which takes room in the pool '
+        'until the inspection ends; 0 is no limit. A recovery writes less than the redo log is '
+        'large, several times over at most. Beyond it the inspection ends without a verdict.',
+    ),
+    cfg.IntOpt(
         'mib_per_sec',
         default=0,
         min=0,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from trove_ceph import exceptions
-from trove_ceph.host import commands, confinement
+from trove_ceph.host import commands
 
 #: Trove's place for the data directory below what it mounts at /var/lib/mysql.
 DATA = 'data'
@@ -32,13 +32,13 @@ for device in null zero full random urandom; do
     mount --bind "/dev/$device" "$ROOTFS/dev/$device"
 done
 mount -t proc proc "$ROOTFS/proc"
-mount -t tmpfs -o "nosuid,nodev,size=${TMP_SIZE:-50%}" tmpfs "$ROOTFS/tmp"
+mount -t tmpfs -o "nosuid,nodev,size=50%" tmpfs "$ROOTFS/tmp"
 for point in $(cut -d ' ' -f 5 /proc/self/mountinfo); do
     case "$ROOTFS/" in "${point%/}/"*) continue ;; esac
     case "$point" in "$ROOTFS"/*) continue ;; esac
     umount --lazy "$point" 2>/dev/null || :
 done
-exec chroot $IDENTITY "$ROOTFS" "$@"
+exec chroot "$ROOTFS" "$@"
 """
 
 
@@ -72,20 +72,16 @@ class Rootfs:
     same path as in a guest (binlog.index may hold absolute paths), and the shared root file system
     stays untouched. The mounts go with the process. Needs root.
 
-    :param confined: what the server may be and take; None lets it start as root, take on the user
-        mysql, and have all of the host
+    It starts as root, takes on the user mysql, and has all of the host: for our own data alone.
     """
 
-    def __init__(self, path: Path, confined: confinement.Confinement | None = None):
+    def __init__(self, path: Path):
         self._path = path.resolve()
-        self._confined = confined
 
     def places(self, volume: Path, run: Path) -> tuple[str, str]:
         return f'/var/lib/mysql/{DATA}', '/run/mysqld'
 
     def user(self) -> tuple[str, int, int]:
-        if self._confined:
-            return str(self._confined.uid), self._confined.uid, self._confined.gid
         passwd = self._path / 'etc' / 'passwd'
         for line in passwd.read_text().splitlines():
             fields = line.split(':')
@@ -107,12 +103,8 @@ class Rootfs:
             'RUN': str(run),
             # Inside, there is no directory of ours for temporary files.
             'TMPDIR': '/tmp',
-            'IDENTITY': '',
         }
         enter = ['unshare', '--mount', '--propagation', 'private']
-        if self._confined:
-            enter = [*self._confined.prefix(), *enter, *self._confined.name_spaces()]
-            places |= self._confined.environment()
         words = [*enter, 'sh', '-ec', _ENTER, 'sh', 'mysqld', *options]
         return _spawn(words, {**environment, **places}, console)
 
@@ -121,6 +113,36 @@ class Rootfs:
 
     def _version(self) -> str:
         return commands.run('chroot', self._path, 'mysqld', '--version')
+
+
+class InPlace:
+    """The mysqld in the PATH of the process itself, which is in a root file system already.
+
+    :param ids: user and group that the server takes on; None where the process has these
+    """
+
+    def __init__(self, ids: tuple[int, int] | None = None):
+        self._ids = ids
+
+    def places(self, volume: Path, run: Path) -> tuple[str, str]:
+        return str(volume / DATA), str(run)
+
+    def user(self) -> tuple[str, int, int]:
+        uid, gid = self._ids or (os.geteuid(), os.getegid())
+        return str(uid), uid, gid
+
+    def spawn(
+        self,
+        options: Sequence[str],
+        volume: Path,
+        run: Path,
+        environment: Mapping[str, str],
+        console: IO[bytes],
+    ) -> subprocess.Popen:
+        return _spawn(['mysqld', *options], environment, console, self._ids)
+
+    def disclose(self) -> dict[str, str]:
+        return {'version': commands.run('mysqld', '--no-defaults', '--version')}
 
 
 class HostBinary:
@@ -163,8 +185,12 @@ def find_newest_rootfs(cache: Path) -> Path | None:
 
 
 def _spawn(
-    words: Sequence[str], environment: Mapping[str, str], console: IO[bytes]
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    console: IO[bytes],
+    ids: tuple[int, int] | None = None,
 ) -> subprocess.Popen:
+    uid, gid = ids or (None, None)
     try:
         return subprocess.Popen(
             words,
@@ -173,6 +199,9 @@ def _spawn(
             stdout=console,
             stderr=console,
             start_new_session=True,
+            user=uid,
+            group=gid,
+            extra_groups=[] if ids else None,
         )
     except OSError as error:
         raise exceptions.ServerFailedError(f'{words[0]} cannot be run: {error}') from error

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real mysqld on any data directory, as a context manager."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ from typing import Any
 import pymysql
 
 from trove_ceph import exceptions, waiting
-from trove_ceph.host import processes
+from trove_ceph.host import bounded_files, processes
 from trove_ceph.mysql import installation
 
 #: For what hangs: on a busy host, initialising alone may take minutes.
@@ -201,9 +202,10 @@ class Mysqld:
         """Return the end of what the server has written."""
         texts = []
         for name in ('console.log', 'mysqld.log'):
-            path = self._run / name
-            if path.exists():
-                texts.append(path.read_text(errors='replace')[-_LOG_CHARACTERS:])
+            # The server may have put anything there.
+            with contextlib.suppress(OSError):
+                tail, _ = bounded_files.read_tail(self._run / name, _LOG_CHARACTERS)
+                texts.append(tail.decode(errors='replace'))
         return '\n'.join(text for text in texts if text) or 'mysqld has written nothing'
 
     def prepare_run(self) -> None:

@@ -31,11 +31,14 @@ class JobRecord:
 
     :param cookie: that of the lock under which it was written
     :param source_id: the id of the image that it reads
+    :param deaths: how many of its latest attempts ended with the death of the copy of the service
+        that ran them, without any other end between them
     """
 
     job: tasks.Job
     cookie: str
     source_id: str | None = None
+    deaths: int = 0
 
     @property
     def lock(self) -> lock_store.Lock:
@@ -183,15 +186,22 @@ def _dump(record: JobRecord) -> str:
             'job': serializer.encode(record.job),
             'cookie': record.cookie,
             'source_id': record.source_id,
+            'deaths': record.deaths,
         }
     )
 
 
 def _load(text: str) -> JobRecord:
     content = json.loads(text)
-    return JobRecord(serializer.decode(content['job']), content['cookie'], content['source_id'])
+    return JobRecord(
+        serializer.decode(content['job']),
+        content['cookie'],
+        content['source_id'],
+        # Records of earlier releases do not count them.
+        content.get('deaths', 0),
+    )
 
 
 def _interrupted(record: JobRecord) -> JobRecord:
     found = dataclasses.replace(record.job, state=tasks.JobState.INTERRUPTED, left_sec=None)
-    return dataclasses.replace(record, job=found)
+    return dataclasses.replace(record, job=found, deaths=record.deaths + 1)

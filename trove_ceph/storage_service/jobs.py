@@ -18,6 +18,8 @@ LOG = logging.getLogger(__name__)
 
 #: How long somebody who holds what is asked for is waited for.
 PATIENCE_SEC = 3.0
+#: How many deaths of copies of the service an inspection may be followed by.
+MAX_DEATHS = 3
 _POLL_SEC = 0.2
 
 
@@ -27,6 +29,8 @@ class Jobs:
     :param keeper: has those of this copy
     :param retention_sec: after which a job that ended is forgotten
     :param now: the time of day
+    :param max_deaths: an inspection is given up when as many copies of the service, one after the
+        other, have died in the middle of it
     """
 
     def __init__(
@@ -39,6 +43,7 @@ class Jobs:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], datetime.datetime] = job_manager.time_of_day,
+        max_deaths: int = MAX_DEATHS,
     ):
         self._tools = tools
         self._records = kept
@@ -48,6 +53,7 @@ class Jobs:
         self._clock = clock
         self._sleep = sleep
         self._now = now
+        self._max_deaths = max_deaths
 
     def start(self, operation_id: str, work: tasks.Task) -> tasks.Job:
         """Begin work, or carry on with what was interrupted, failed or canceled.
@@ -62,7 +68,7 @@ class Jobs:
         """
         self._keeper.check_not_stopping()
         found = self._find_same(operation_id, work)
-        if found is not None and _stands(found):
+        if found is not None and self._stands(found):
             return self._keeper.as_seen_here(found)
         if isinstance(work, tasks.InspectTask) and work.avoid == self._leases.name:
             raise exceptions.NotThisCopyError(f'{work}: is not to be done by {work.avoid}')
@@ -106,9 +112,10 @@ class Jobs:
         try:
             # The copy of the service that held it may just have ended it.
             found = self._find_same(operation_id, work)
-            if found is not None and _stands(found):
+            if found is not None and self._stands(found):
                 self._leases.release(lease)
                 return found.job
+            deaths = found.deaths if found and found.job.state is JobState.INTERRUPTED else 0
             record = job_store.JobRecord(
                 tasks.Job(
                     operation_id=operation_id,
@@ -121,11 +128,41 @@ class Jobs:
                 ),
                 lease.holder.cookie,
                 source_id,
+                deaths,
             )
+            if isinstance(work, tasks.InspectTask) and deaths >= self._max_deaths:
+                return self._give_up(record, lease)
             return self._keeper.begin(record, lease)
         except exceptions.StorageError:
             self._leases.release(lease)
             raise
+
+    def _give_up(self, record: job_store.JobRecord, lease: leases.Lease) -> tasks.Job:
+        """Write down that a job is not attempted again: what it reads may be what kills."""
+        message = (
+            f'{record.job.work}: given up, because {record.deaths} copies of the service died one '
+            'after the other while they ran it; look at what ended them before it is asked for '
+            'again'
+        )
+        ended = dataclasses.replace(
+            record.job,
+            state=JobState.FAILED,
+            attempt=record.job.attempt - 1,
+            error=exceptions.NotInspectableError.__name__,
+            message=message,
+        )
+        self._records.write(dataclasses.replace(record, job=ended), lease.guard)
+        self._leases.release(lease)
+        LOG.error('%s', message)
+        return ended
+
+    def _stands(self, record: job_store.JobRecord) -> bool:
+        """Whether a start has nothing to do any more."""
+        if record.job.state is JobState.DONE:
+            return not isinstance(record.job.work, tasks.FenceTask)
+        if record.job.state is JobState.FAILED and isinstance(record.job.work, tasks.InspectTask):
+            return record.deaths >= self._max_deaths
+        return record.job.state.is_active
 
     def find(self, operation_id: str) -> tasks.Job:
         """Tell how far a job is.
@@ -235,10 +272,3 @@ def _check_same(found: job_store.JobRecord | None, work: tasks.Task) -> None:
 
 def _none(operation_id: str) -> exceptions.NotFoundError:
     return exceptions.NotFoundError(f'job {operation_id}: there is none')
-
-
-def _stands(record: job_store.JobRecord) -> bool:
-    """Whether a start has nothing to do any more."""
-    if record.job.state is JobState.DONE:
-        return not isinstance(record.job.work, tasks.FenceTask)
-    return record.job.state.is_active

@@ -119,7 +119,8 @@ class Service:
         kept = job_store.JobStore(entries, ours.images)
         self._keeper = job_manager.JobManager(tools, kept, self._leases, threads, urgent)
         self._jobs = jobs.Jobs(
-            tools, kept, self._leases, self._keeper, options.job_retention_hours * 3600
+            *(tools, kept, self._leases, self._keeper, options.job_retention_hours * 3600),
+            max_deaths=options.max_inspection_deaths,
         )
         self.endpoint = endpoint.Endpoint(storage, ours, self._leases, self._jobs)
         self.evidence = permissions.Evidence(storage, ours, entries)

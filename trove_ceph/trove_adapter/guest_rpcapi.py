@@ -2,6 +2,7 @@
 """What is asked of our guest manager besides what Trove asks; in the taskmanager."""
 
 import dataclasses
+import json
 from typing import Any
 
 from trove.common import exception as trove_exceptions
@@ -9,6 +10,9 @@ from trove.guestagent import api
 
 from trove_ceph import exceptions
 from trove_ceph.mysql import tuning
+
+#: Of a guest's answer, written as JSON.
+MAX_ANSWER_BYTES = 4 * 1024**2
 
 
 class GuestAPI(api.API):
@@ -20,7 +24,7 @@ class GuestAPI(api.API):
 
     def check_backup_settings(self) -> dict[str, Any]:
         """Tell what about the server makes which level of backups unsafe."""
-        return self._ask('check_backup_settings')
+        return self._ask_for_mapping('check_backup_settings')
 
     def quiesce_for_backup(
         self, backup_id: str, token: str, level: str, limit_sec: int
@@ -29,7 +33,7 @@ class GuestAPI(api.API):
 
         :param token: random, of this attempt alone; once released it holds nothing any more
         """
-        return self._ask(
+        return self._ask_for_mapping(
             'quiesce_for_backup',
             backup_id=backup_id,
             token=token,
@@ -39,7 +43,7 @@ class GuestAPI(api.API):
 
     def release_after_backup(self, backup_id: str, token: str) -> dict[str, Any]:
         """Let the server go, and tell under ``held`` whether this attempt held it until now."""
-        return self._ask('release_after_backup', backup_id=backup_id, token=token)
+        return self._ask_for_mapping('release_after_backup', backup_id=backup_id, token=token)
 
     def trim_volume(self, max_age_sec: int) -> None:
         """Have the data volume trimmed unless that was done lately; does not wait for it.
@@ -67,8 +71,25 @@ class GuestAPI(api.API):
     def _ask(self, method: str, timeout_sec: int | None = None, **arguments: Any) -> Any:
         timeout_sec = timeout_sec or self.agent_high_timeout
         try:
-            return self._call(method, timeout_sec, version=self.API_BASE_VERSION, **arguments)
+            answer = self._call(method, timeout_sec, version=self.API_BASE_VERSION, **arguments)
         except (trove_exceptions.GuestError, trove_exceptions.GuestTimeout) as error:
             raise exceptions.GuestUnavailableError(
                 f'guest agent of instance {self.id}: {method}: {error}'
             ) from error
+        # Whoever rules the guest may send anything.
+        size = len(json.dumps(answer, default=str))
+        if size > MAX_ANSWER_BYTES:
+            raise exceptions.GuestUnavailableError(
+                f'guest agent of instance {self.id}: {method}: answered with {size} bytes, '
+                f'expected up to {MAX_ANSWER_BYTES}'
+            )
+        return answer
+
+    def _ask_for_mapping(self, method: str, **arguments: Any) -> dict[str, Any]:
+        answer = self._ask(method, **arguments)
+        if not isinstance(answer, dict):
+            raise exceptions.GuestUnavailableError(
+                f'guest agent of instance {self.id}: {method}: answered with '
+                f'{type(answer).__name__}, expected a mapping'
+            )
+        return answer

@@ -3,8 +3,10 @@
 
 A server refuses data of another page size or another system tablespace than it was told, and it
 must read the binary log that the transactions were written to: which of those that InnoDB had
-prepared are committed stands only there. All of that is in the files themselves. They are somebody
-else's: no link is followed.
+prepared are committed stands only there. All of that is in the files themselves.
+
+They are a tenant's, who may have written anything: only regular files are read, no link is
+followed, and each read, list and name has a limit.
 """
 
 import dataclasses
@@ -16,6 +18,7 @@ from pathlib import Path
 
 from oslo_utils import units
 
+from trove_ceph.host import bounded_files
 from trove_ceph.verification import evidence, report
 
 # What a page begins with (fil0types.h): in the first page of a tablespace, the field that elsewhere
@@ -34,7 +37,19 @@ _RELAY_LOG_FLAG = 0x40
 # The system tablespace grows by itself; the size that it began with is not written anywhere, but
 # any that is not larger than the file will do.
 _LEAST_SYSTEM_MIB = 5
-_SYSTEM_FILE = re.compile(r'ibdata(\d+)')
+_SYSTEM_FILE = re.compile(r'ibdata(\d{1,4})')
+_INDEX_SUFFIX = '.index'
+# A directory has one entry for each schema and each binary log. Beyond these limits it was not
+# MySQL that made it.
+_MOST_ENTRIES = 1_000_000
+_MOST_SYSTEM_FILES = 64
+_MOST_INDEXES = 16
+# The last names in an index tell what is needed; an index of many logs is far larger.
+_INDEX_BYTES = 64 * 1024
+_LAST_LOGS = 16
+_NAME_BYTES = 255
+_STRANGE = re.compile(r'[^\w.#@$:-]')
+_SHOWN_CHARACTERS = 80
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +88,8 @@ def _read_all(path: Path) -> DataDirectory:
     owner = path.lstat()
     if not stat.S_ISDIR(owner.st_mode):
         raise report.Finding(report.CORRUPT, f'{path.name} is no directory')
-    system_files = _system_files(path)
+    system, indexes = _list(path)
+    system_files = _describe_system_tablespace(path, system)
     dictionary = _head(path / 'mysql.ibd')
     version = struct.unpack_from('>I', dictionary, _SERVER_VERSION_AT)[0]
     if not version:
@@ -84,17 +100,42 @@ def _read_all(path: Path) -> DataDirectory:
         (version // 10000, version // 100 % 100, version % 100),
         _page_bytes(dictionary),
         system_files,
-        _binlog(path),
+        _binlog(path, indexes),
     )
 
 
-def _system_files(path: Path) -> str:
+def _list(path: Path) -> tuple[list[str], list[str]]:
+    """Return the names of the system tablespace's files, in order, and of all indexes of logs."""
+    system: list[str] = []
+    indexes: list[str] = []
+    try:
+        for name in bounded_files.names(path, _MOST_ENTRIES):
+            if _SYSTEM_FILE.fullmatch(name):
+                system.append(name)
+            elif name.endswith(_INDEX_SUFFIX):
+                indexes.append(name)
+            _check_count('ibdata', len(system), _MOST_SYSTEM_FILES)
+            _check_count(_INDEX_SUFFIX, len(indexes), _MOST_INDEXES)
+    except OSError as error:
+        raise _unreadable(path.name, error) from error
+    system.sort(key=lambda name: int(name.removeprefix('ibdata')))
+    return system, sorted(indexes)
+
+
+def _check_count(kind: str, count: int, most: int) -> None:
+    if count > most:
+        raise report.Finding(report.CORRUPT, f'there are more than {most} files named {kind}')
+
+
+def _describe_system_tablespace(path: Path, names: list[str]) -> str:
     """Describe the system tablespace, as innodb_data_file_path wants it."""
-    names = [name for name in os.listdir(path) if _SYSTEM_FILE.fullmatch(name)]
     if not names:
         raise _missing('ibdata1')
-    names.sort(key=lambda name: int(name.removeprefix('ibdata')))
-    fixed = [f'{name}:{(path / name).lstat().st_size // units.Mi}M' for name in names[:-1]]
+    try:
+        sizes = [bounded_files.size(path / name) for name in names]
+    except OSError as error:
+        raise _unreadable(Path(error.filename).name, error) from error
+    fixed = [f'{name}:{size // units.Mi}M' for name, size in zip(names[:-1], sizes, strict=False)]
     return ';'.join([*fixed, f'{names[-1]}:{_LEAST_SYSTEM_MIB}M:autoextend'])
 
 
@@ -104,21 +145,37 @@ def _page_bytes(head: bytes) -> int:
     return _SMALLEST_PAGE_BYTES << shift if shift else _DEFAULT_PAGE_BYTES
 
 
-def _binlog(path: Path) -> str | None:
-    for index in sorted(path.glob('*.index')):
-        logs = _read(index).decode(errors='replace').split()
+def _binlog(path: Path, indexes: list[str]) -> str | None:
+    for index in indexes:
+        logs = _last_logs(path / index)
         if not logs:
             continue
         # A log that was just begun may be empty; there is one before then.
         for log in reversed(logs):
-            head = _head(path / Path(log).name, least=0)
+            head = _head(path / log, least=0)
             if head.startswith((_PLAIN_LOG, _ENCRYPTED_LOG)):
                 if not _is_relay_log(head):
-                    return index.name.removesuffix('.index')
+                    return index.removesuffix(_INDEX_SUFFIX)
                 break
         else:
-            raise report.Finding(report.INCOMPLETE, f'{index.name} names logs that are not logs')
+            raise report.Finding(report.INCOMPLETE, f'{_shown(index)} names logs that are not logs')
     return None
+
+
+def _last_logs(index: Path) -> list[str]:
+    """Return the names, without directories, of the last logs that an index lists."""
+    try:
+        content, is_whole = bounded_files.read_tail(index, _INDEX_BYTES)
+    except OSError as error:
+        raise _unreadable(index.name, error) from error
+    lines = content.split()
+    if not is_whole:
+        # The first one may be cut off.
+        lines = lines[1:] or lines
+    names = [os.fsdecode(line).rpartition('/')[2] for line in lines[-_LAST_LOGS:]]
+    if any('\0' in name or not 0 < len(name) <= _NAME_BYTES for name in names):
+        raise report.Finding(report.CORRUPT, f'{_shown(index.name)} is no list of logs')
+    return names
 
 
 def _is_relay_log(head: bytes) -> bool:
@@ -128,20 +185,25 @@ def _is_relay_log(head: bytes) -> bool:
 
 
 def _head(path: Path, least: int = _HEADER_BYTES) -> bytes:
-    head = _read(path, _HEADER_BYTES)
+    try:
+        head = bounded_files.read_head(path, _HEADER_BYTES)
+    except OSError as error:
+        raise _unreadable(path.name, error) from error
     if len(head) < least:
-        raise report.Finding(report.CORRUPT, f'{path.name} is empty or cut off')
+        raise report.Finding(report.CORRUPT, f'{_shown(path.name)} is empty or cut off')
     return head
 
 
-def _read(path: Path, count: int = -1) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, 'rb') as file:
-            return file.read(count)
-    except OSError as error:
-        raise evidence.of_file(path.name, error) from error
+def _unreadable(name: str, error: OSError) -> Exception:
+    if isinstance(error, bounded_files.UnexpectedFileError):
+        return report.Finding(report.CORRUPT, f'{_shown(name)} cannot be read: {error.strerror}')
+    return evidence.of_file(_shown(name), error)
 
 
 def _missing(name: str) -> report.Finding:
-    return report.Finding(report.INCOMPLETE, f'{name} is not there')
+    return report.Finding(report.INCOMPLETE, f'{_shown(name)} is not there')
+
+
+def _shown(name: str) -> str:
+    """Return a name as a reason may carry it, whatever the tenant called the file."""
+    return _STRANGE.sub('?', name)[:_SHOWN_CHARACTERS]

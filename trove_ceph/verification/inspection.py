@@ -35,8 +35,41 @@ CLOSE_SEC = 300.0
 REMOVE_SEC = 600.0
 
 
+class Server(Protocol):
+    """What is asked of a server on a clone; see :class:`.server.Server`."""
+
+    data_version: str
+    recovery_sec: float | None
+
+    def start(self, timeout_sec: float) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def check_undisturbed(self) -> None: ...
+
+    def version(self) -> str: ...
+
+    def gtid_executed(self) -> str: ...
+
+    def missing_and_extra(self, expected: str, found: str) -> tuple[str, str]: ...
+
+    def prepared_transactions(self) -> tuple[list[str], int]: ...
+
+    def tables(self) -> list[server.Table]: ...
+
+    def check(self, table: server.Table) -> None: ...
+
+    def read_ends(self, table: server.Table, limit_bytes: int) -> None: ...
+
+
 class Sandbox(Protocol):
-    """A place for one clone and one server; see :class:`.on_host.HostSandbox`."""
+    """A place for one clone and one server; see :class:`.on_host.HostSandbox`.
+
+    ``isolation`` and ``memory_limit`` tell how the server is kept apart from the host.
+    """
+
+    isolation: str
+    memory_limit: str | None
 
     def clear_killed(self) -> None:
         """Give back what inspections on this host held when their process was killed."""
@@ -44,7 +77,7 @@ class Sandbox(Protocol):
     def open(self, clone: image_types.ImageRef) -> None:
         """Mount a clone."""
 
-    def serve(self, version: str) -> server.Server:
+    def serve(self, version: str) -> Server:
         """Prepare a server for the clone that is open."""
 
     def prove_healthy(self) -> None:
@@ -135,7 +168,7 @@ class Context:
         self._options = options
         self._guard = watch
         self._note = note
-        self._server: server.Server | None = None
+        self._server: Server | None = None
         self._phase = ''
         self._phase_began = 0.0
         self._seconds: dict[str, float] = {}
@@ -302,7 +335,7 @@ class Context:
         return chosen
 
     @property
-    def _running(self) -> server.Server:
+    def _running(self) -> Server:
         if self._server is None:
             raise RuntimeError('there is no server')
         return self._server
@@ -332,6 +365,8 @@ class Context:
             bytes=sum(table.bytes for table in self._tables),
             recovery_sec=self._recovery_sec,
             seconds=self._seconds,
+            isolation=self._sandbox.isolation,
+            memory_limit=self._sandbox.memory_limit,
             prepared_xa=tuple(self._prepared_xa),
             prepared_xa_count=self._prepared_xa_count,
             clone_id=self._clone_id,

@@ -1,39 +1,86 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens a clone on this host: device, file system and server, and leaves nothing of them."""
+"""Opens a clone on this host, mounted by its kernel, for a server in name spaces of its own.
+
+Neither the server nor what reads the files runs as a user that anything else on this host belongs
+to, or sees anything of the host but the root file system of the server. What remains is the kernel:
+it reads the tenant's XFS, whose log it must replay.
+"""
 
 import contextlib
 import os
-from collections.abc import Callable
+import re
+import stat
+import subprocess
 from pathlib import Path
 
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.host import commands, confinement, filesystem, rbd_device, workspace
-from trove_ceph.mysql import installation, mysqld
+from trove_ceph.host import (
+    bubblewrap,
+    commands,
+    confinement,
+    control_group,
+    idmapped_mount,
+    rbd_device,
+    workspace,
+)
+from trove_ceph.mysql import installation
 from trove_ceph.storage import image_types
-from trove_ceph.verification import data_directory, device_health, evidence, report, server
+from trove_ceph.verification import (
+    channel,
+    confined,
+    confined_server,
+    device_health,
+    evidence,
+    program,
+    report,
+)
 
 LOG = logging.getLogger(__name__)
 
 PREFIX = 'inspect-'
+#: How the confinement is called in the record of an inspection.
+ISOLATION = 'namespace'
 _FILESYSTEMS = Path('/proc/filesystems')
 _USER_TYPE = 'client.'
+_MIB = 1024**2
+# Beside the server's memory: the reader of its files, and what lies in the tmpfs.
+_EXTRA_BYTES = 192 * _MIB
+_RUN_BYTES = 32 * _MIB
+_TASKS = 1024
+_SECTOR_BYTES = 512
+# In /sys/block/*/stat.
+_SECTORS_WRITTEN = 6
+_KILL_TIMEOUT_SEC = 20
+_ERRORS = 'confined.log'
+_DEVICE = re.compile(r'/dev/loop(\d+)')
+# What a device begins with.
+_HEAD_BYTES = 64 * 1024
+_XFS_MAGIC = b'XFSB'
+_EXT_MAGIC_AT, _EXT_MAGIC = 1080, b'\x53\xef'
 
 
 class HostSandbox:
-    """One clone, one server. Needs root, to mount and to become the data's owner.
+    """One clone, one server. Needs root, to mount and to make the confined place.
 
     :param ceph_conf: path of the cluster's ceph.conf, which names the keyring
     :param ceph_user: cephx name with its type
     """
+
+    isolation = ISOLATION
 
     def __init__(self, ceph_conf: str, ceph_user: str, settings: report.InspectionSettings):
         self._ceph_conf = ceph_conf
         self._ceph_user = ceph_user.removeprefix(_USER_TYPE)
         self._settings = settings
         self._stack = contextlib.ExitStack()
-        self._place: workspace.Workspace | None = None
+        self._place: Path | None = None
+        self._device = ''
+        self._written_before = 0
+        self._process: subprocess.Popen | None = None
+        #: What holds the server to its memory: ``cgroup``, or ``process`` for each by itself.
+        self.memory_limit: str | None = None
         self._health: device_health.DeviceHealth | None = None
 
     def clear_killed(self) -> None:
@@ -46,6 +93,7 @@ class HostSandbox:
         self._settings.directory.mkdir(mode=0o711, parents=True, exist_ok=True)
         for cleared in workspace.clear_stale(PREFIX, self._settings.directory):
             LOG.warning('Cleared %s, which a killed process had left', cleared)
+        control_group.clear_killed()
 
     def open(self, clone: image_types.ImageRef) -> None:
         """Mount a clone; ``close`` gives back what was made, however it ends.
@@ -56,22 +104,14 @@ class HostSandbox:
         """
         stack = self._stack
         place = stack.enter_context(workspace.Workspace(PREFIX, self._settings.directory))
-        disk = stack.enter_context(
-            rbd_device.RbdDevice(
-                self._ceph_conf,
-                self._ceph_user,
-                clone.pool,
-                clone.name,
-                place.path / 'export',
-                environment=place.environment,
-            )
-        )
+        disk = stack.enter_context(self.disk(clone, place))
         # Before anything is believed that is read of it.
         self._health = device_health.DeviceHealth(disk.daemon_pid, disk.device)
         self._health.prove()
-        self._mount(stack, disk.device, place.path / 'volume')
-        self._health.volume = place.path / 'volume'
-        self._place = place
+        self._mount(stack, disk.device, place.path / 'disk')
+        self._health.volume = place.path / 'disk'
+        self._place, self._device = place.path, disk.device
+        self._written_before = _written_bytes(disk.device)
 
     def prove_healthy(self) -> None:
         """Do nothing if the disk below the clone works, and did so since it was opened.
@@ -87,41 +127,76 @@ class HostSandbox:
         if self._health is not None:
             self._health.abort()
 
-    def serve(self, version: str) -> server.Server:
+    def disk(self, clone: image_types.ImageRef, place: workspace.Workspace) -> rbd_device.RbdDevice:
+        """Return what makes a loop device of a clone."""
+        return rbd_device.RbdDevice(
+            self._ceph_conf,
+            self._ceph_user,
+            clone.pool,
+            clone.name,
+            place.path / 'export',
+            environment=place.environment,
+        )
+
+    def serve(self, version: str) -> confined_server.ConfinedServer:
         """Prepare a server for the clone that is open.
 
         :param version: of the datastore
         :raises Finding: there is no data that a server could open
-        :raises NotInspectableError: no server is configured that could
+        :raises NotInspectableError: no server is configured that could, or it cannot be confined
         """
         if self._place is None:
             raise RuntimeError('no clone is open')
-        volume = self._place.path / 'volume'
-        found = data_directory.read(volume / installation.DATA)
         root = self._settings.root_for(version)
-        _check_not_older(root, found)
-        if not (found.uid and found.gid):
-            raise report.Finding(report.CORRUPT, f'{installation.DATA} belongs to root')
-        memory_bytes = self._settings.memory_bytes
-        confined = confinement.Confinement(
-            found.uid,
-            found.gid,
-            memory_bytes,
-            # Should nobody be there to watch the time.
-            self._settings.time_limit_sec * (os.cpu_count() or 1),
+        disk_ids = _owner(self._place / 'disk' / installation.DATA)
+        limits = self._limits(self._place / 'disk')
+        self._share(disk_ids, limits)
+        group = self._stack.enter_context(
+            control_group.ControlGroup(
+                self._place.name, self._settings.memory_bytes + _EXTRA_BYTES, _TASKS
+            )
         )
-        running = mysqld.Mysqld(
-            installation.Rootfs(root, confined),
-            volume,
-            self._place.path / 'run',
-            server.options(found, memory_bytes),
-            environment={
-                'PATH': os.defpath + ':/usr/sbin:/sbin',
-                workspace.MARK: str(self._place.path),
-            },
+        self.memory_limit = 'cgroup' if group.is_made else 'process'
+        with (self._place / 'run' / _ERRORS).open('xb') as errors:
+            self._process = bubblewrap.spawn(
+                program.command(),
+                self._view(root),
+                limits,
+                group,
+                program.environment(),
+                {'PATH': os.defpath + ':/usr/sbin:/sbin', workspace.MARK: str(self._place)},
+                errors,
+            )
+        self._stack.callback(self._end)
+        assert self._process.stdin and self._process.stdout
+        line = channel.Channel(
+            self._process.stdout.fileno(), self._process.stdin.fileno(), self._check_written
         )
-        self._stack.callback(running.kill)
-        return server.Server(running, found)
+        served = confined_server.ConfinedServer(self, line)
+        served.read(self._settings.memory_bytes)
+        return served
+
+    def kill(self) -> None:
+        """End the server, and all that runs beside it."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(_KILL_TIMEOUT_SEC)
+
+    def why_ended(self) -> str:
+        """Say how the confined program ended."""
+        if self._process is None:
+            return 'it was not started'
+        try:
+            code = self._process.wait(_KILL_TIMEOUT_SEC)
+        except subprocess.TimeoutExpired:
+            return 'it closed its output, and runs on'
+        if code in (-9, 137):
+            limit = (self._settings.memory_bytes + _EXTRA_BYTES) // _MIB
+            return f'it was killed, for instance for taking more than {limit} MiB of memory'
+        complaint = ''
+        if self._place is not None:
+            complaint = bubblewrap.find_complaint(self._place / 'run' / _ERRORS)
+        return f'with exit code {code}{complaint and ": "}{complaint}'
 
     def close(self) -> None:
         """End the server and give back what belongs to the clone; nothing if none is open.
@@ -132,15 +207,77 @@ class HostSandbox:
         self._stack.close()
         self._health = None
 
+    def _end(self) -> None:
+        process = self._process
+        if process is not None:
+            self.kill()
+            for stream in (process.stdin, process.stdout):
+                if stream:
+                    stream.close()
+
+    def _share(self, disk_ids: tuple[int, int], limits: confinement.Confinement) -> None:
+        """Make what the program inside sees of this host: the data, room for logs, and itself."""
+        assert self._place is not None
+        ids = (limits.uid, limits.gid)
+        program.pack(self._place / 'program')
+        run = self._place / 'run'
+        run.mkdir()
+        what = f'mode=700,uid={ids[0]},gid={ids[1]},size={_RUN_BYTES},nr_inodes=256'
+        commands.run(
+            *('mount', '-t', 'tmpfs', '-o', f'nosuid,nodev,noexec,{what}', 'inspection', run)
+        )
+        self._stack.callback(commands.run, 'umount', '--lazy', run)
+        self._stack.enter_context(
+            idmapped_mount.IdmappedMount(
+                self._place / 'disk', self._place / 'volume', disk_ids, ids
+            )
+        )
+
+    def _view(self, root: Path) -> bubblewrap.View:
+        assert self._place is not None
+        return bubblewrap.View(
+            root,
+            {program.PLACE: self._place / 'program'},
+            {
+                str(confined.VOLUME): self._place / 'volume',
+                str(confined.RUN): self._place / 'run',
+            },
+        )
+
+    def _limits(self, mount_point: Path) -> confinement.Confinement:
+        # A loop device has one user at a time on a host, and so has the id that is counted by it.
+        number = _DEVICE.fullmatch(self._device)
+        assert number is not None
+        uid = self._settings.first_uid + int(number[1])
+        size = os.statvfs(mount_point)
+        return confinement.Confinement(
+            uid,
+            uid,
+            self._settings.memory_bytes,
+            # Should nobody be there to watch the time.
+            self._settings.time_limit_sec * (os.cpu_count() or 1),
+            size.f_blocks * size.f_frsize,
+            _TASKS,
+        )
+
+    def _check_written(self) -> None:
+        """Look at how much the server has written to the clone.
+
+        :raises NotInspectableError: more than is allowed
+        """
+        limit = self._settings.max_written_bytes
+        if not limit:
+            return
+        written = _written_bytes(self._device) - self._written_before
+        if written > limit:
+            raise exceptions.NotInspectableError(
+                f'the server wrote {written // _MIB} MiB to the clone, and up to '
+                f'{limit // _MIB} MiB are allowed'
+            )
+
     @staticmethod
     def _mount(stack: contextlib.ExitStack, device: str, mount_point: Path) -> None:
-        signature = filesystem.HostStorage().find_signature(device)
-        if signature is None:
-            raise report.Finding(report.INCOMPLETE, 'the image holds nothing, expected XFS')
-        if signature.kind != 'xfs':
-            raise exceptions.NotInspectableError(
-                f'the image holds {signature.kind}, and only XFS is inspected'
-            )
+        check_file_system(Path(device))
         try:
             stack.enter_context(rbd_device.Filesystem(device, mount_point))
         except exceptions.StorageCommandError as error:
@@ -151,28 +288,40 @@ class HostSandbox:
             raise evidence.of_mount(str(error)) from error
 
 
-def _check_not_older(root: Path, found: data_directory.DataDirectory) -> None:
-    """Refuse a mysqld that is older than the data; a newer one may be able to upgrade it.
+def check_file_system(device: Path) -> None:
+    """Look at what a device begins with, which takes no prober of file systems.
 
-    :raises NotInspectableError: it is older, or not to be had
+    :raises Finding: it holds nothing
+    :raises NotInspectableError: it holds something else than XFS
     """
-    told = mysqld_version(root)
-    if told < found.version:
-        raise exceptions.NotInspectableError(
-            f'the data is of MySQL {found.version_text}; the mysqld in {root} is older: '
-            f'{".".join(map(str, told))}'
-        )
+    with device.open('rb', buffering=0) as file:
+        head = file.read(_HEAD_BYTES)
+    if head.startswith(_XFS_MAGIC):
+        return
+    if not any(head):
+        raise report.Finding(report.INCOMPLETE, 'the image holds nothing, expected XFS')
+    is_ext = head[_EXT_MAGIC_AT : _EXT_MAGIC_AT + len(_EXT_MAGIC)] == _EXT_MAGIC
+    kind = 'ext2, ext3 or ext4' if is_ext else 'something unknown'
+    raise exceptions.NotInspectableError(f'the image holds {kind}, and only XFS is inspected')
 
 
-def mysqld_version(root: Path, run: Callable[..., str] = commands.run) -> tuple[int, int, int]:
-    """Return the version of the mysqld in a root file system.
+def _written_bytes(device: str) -> int:
+    """Return what was written to a device since this host made it, which others used before."""
+    counters = (workspace.SYSFS / Path(device).name / 'stat').read_text().split()
+    return int(counters[_SECTORS_WRITTEN]) * _SECTOR_BYTES
 
-    :raises NotInspectableError: there is none
+
+def _owner(data: Path) -> tuple[int, int]:
+    """Return user and group of a data directory, as they are on the disk.
+
+    :raises Finding: there is none that a server could own
     """
     try:
-        told = run('chroot', root, 'mysqld', '--no-defaults', '--version')
-        words = told.partition(' Ver ')[2].split()
-        major, minor, patch = words[0].partition('-')[0].split('.')[:3]
-        return int(major), int(minor), int(patch)
-    except (exceptions.StorageCommandError, IndexError, ValueError) as error:
-        raise exceptions.NotInspectableError(f'{root}: has no mysqld that runs: {error}') from error
+        found = data.lstat()
+    except OSError as error:
+        raise evidence.of_file(data.name, error) from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise report.Finding(report.CORRUPT, f'{data.name} is no directory')
+    if not (found.st_uid and found.st_gid):
+        raise report.Finding(report.CORRUPT, f'{data.name} belongs to root')
+    return found.st_uid, found.st_gid

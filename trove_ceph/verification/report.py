@@ -10,6 +10,14 @@ from oslo_utils import units
 
 from trove_ceph import exceptions
 
+#: A position that is longer is not recorded: it is kept in Ceph and in Trove's database.
+MAX_GTID_BYTES = 1024**2
+#: Of one reason for a verdict.
+MAX_REASON_CHARACTERS = 1000
+
+#: Beyond the ids that systemd gives to containers.
+FIRST_UID = 1_900_000_000
+
 #: The server recovered, has the expected transactions, and found nothing wrong in its tables.
 SOUND = 'sound'
 #: What is there is damaged; the disk that it was read from is proved to work.
@@ -42,6 +50,9 @@ class Inspection:
         ``XA COMMIT`` takes them; the first of ``prepared_xa_count``
     :param clone_id: Ceph's id of the clone that was looked at
     :param inspected_by: the copy of the storage service that did it
+    :param isolation: how the server was kept apart from the host, such as ``namespace``
+    :param memory_limit: what held it to its memory: ``cgroup``, or ``process`` where the host has
+        none to give, so that each process was held to it by itself
     """
 
     verdict: str
@@ -59,6 +70,8 @@ class Inspection:
     prepared_xa_count: int = 0
     clone_id: str | None = None
     inspected_by: str | None = None
+    isolation: str | None = None
+    memory_limit: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -83,7 +96,14 @@ class Finding(Exception):
     def __init__(self, verdict: str, reason: str):
         super().__init__(reason)
         self.verdict = verdict
-        self.reason = reason
+        self.reason = shorten(reason)
+
+
+def shorten(text: str) -> str:
+    """Return a reason that can be kept: the end of one that is too long is left out."""
+    if len(text) <= MAX_REASON_CHARACTERS:
+        return text
+    return f'{text[: MAX_REASON_CHARACTERS - 3]}...'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +118,8 @@ class InspectionSettings:
     :param deep: check all tables, not a sample
     :param sample_tables: how many tables of the tenant's a sample has
     :param sample_bytes: what a sample reads of them in all
+    :param first_uid: the first of the user and group ids of this host that confined servers have
+    :param max_written_bytes: what one server may write to its clone; 0 is no limit
     """
 
     roots: Mapping[str, Path]
@@ -108,6 +130,8 @@ class InspectionSettings:
     deep: bool
     sample_tables: int
     sample_bytes: int
+    first_uid: int = FIRST_UID
+    max_written_bytes: int = 0
 
     def root_for(self, version: str) -> Path:
         """Return the root file system for a datastore version, that of its series if need be.
@@ -138,4 +162,6 @@ def settings_of(group: Any) -> InspectionSettings:
         deep=group.deep,
         sample_tables=group.sample_tables,
         sample_bytes=group.sample_mib * units.Mi,
+        first_uid=group.first_uid,
+        max_written_bytes=group.max_written_mib * units.Mi,
     )

@@ -8,7 +8,6 @@ scheduled, and no statement can write. Nobody's password is needed.
 import contextlib
 import dataclasses
 import itertools
-import os
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -18,8 +17,9 @@ import pymysql
 from oslo_utils import units
 
 from trove_ceph import exceptions
+from trove_ceph.host import bounded_files
 from trove_ceph.mysql import mysqld, sql
-from trove_ceph.verification import data_directory, error_log, evidence
+from trove_ceph.verification import data_directory, error_log, evidence, report
 
 _LOG_BYTES = 8 * units.Mi
 _LOG_END_BYTES = units.Mi
@@ -31,20 +31,26 @@ _ER_MALFORMED_GTID_SET = 1772
 _LOST = (0, 2003, 2006, 2013)
 #: A crash takes its time to end.
 _GRACE_SEC = 10
-_LISTED = """
+#: As many tables are looked at as one server can be expected to open in the time of an inspection.
+MAX_TABLES = 100_000
+_MAX_INDEX_PARTS = 2048
+_MAX_CHECK_ROWS = 100
+_LISTED = f"""
     SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(DATA_LENGTH, 0) + COALESCE(INDEX_LENGTH, 0),
            COALESCE(AVG_ROW_LENGTH, 0)
     FROM information_schema.TABLES
     WHERE TABLE_TYPE = 'BASE TABLE'
       AND TABLE_SCHEMA NOT IN ('information_schema', 'performance_schema', 'sys')
     ORDER BY TABLE_SCHEMA, TABLE_NAME
+    LIMIT {MAX_TABLES + 1}
 """
-_PARTS_OF_INDEXES = """
+_PARTS_OF_INDEXES = f"""
     SELECT INDEX_NAME, COLUMN_NAME, COLLATION,
            INDEX_TYPE = 'BTREE' AND IS_VISIBLE = 'YES' AND SUB_PART IS NULL
     FROM information_schema.STATISTICS
     WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
     ORDER BY INDEX_NAME, SEQ_IN_INDEX
+    LIMIT {_MAX_INDEX_PARTS}
 """
 _LEAST_ROW_BYTES = 64
 _MOST_XIDS = 100
@@ -150,19 +156,33 @@ class Server:
             raise exceptions.InspectionFaultError(f'the log of mysqld has "{fault}"')
 
     def version(self) -> str:
-        return self._row('SELECT @@version')[0]
+        return self._row('SELECT LEFT(@@version, 64)')[0]
 
     def gtid_executed(self) -> str:
-        """Return the position, normalised; the same until the end, since nothing can be written."""
-        return re.sub(r'\s', '', self._row('SELECT @@GLOBAL.gtid_executed')[0])
+        """Return the position, normalised; the same until the end, since nothing can be written.
+
+        :raises NotInspectableError: it is longer than MAX_GTID_BYTES
+        """
+        size, found = self._row(
+            f'SELECT LENGTH(@@GLOBAL.gtid_executed), '
+            f'LEFT(@@GLOBAL.gtid_executed, {report.MAX_GTID_BYTES})'
+        )
+        if size > report.MAX_GTID_BYTES:
+            raise exceptions.NotInspectableError(
+                f'gtid_executed has {size} bytes, and up to {report.MAX_GTID_BYTES} can be recorded'
+            )
+        return re.sub(r'\s', '', found)
 
     def missing_and_extra(self, expected: str, found: str) -> tuple[str, str]:
         """Return the transactions of the first set that the other has not, and the other way round.
 
+        Of long lists only the beginning, enough for a reason.
+
         :raises InvalidRequestError: the first is no set of GTIDs
         """
         missing, extra = self._row(
-            'SELECT GTID_SUBTRACT(%s, %s), GTID_SUBTRACT(%s, %s)',
+            f'SELECT LEFT(GTID_SUBTRACT(%s, %s), {report.MAX_REASON_CHARACTERS}), '
+            f'LEFT(GTID_SUBTRACT(%s, %s), {report.MAX_REASON_CHARACTERS})',
             *(expected, found, found, expected),
         )
         return re.sub(r'\s', '', missing), re.sub(r'\s', '', extra)
@@ -180,15 +200,21 @@ class Server:
         return [_xid(*row) for row in rows[:_MOST_XIDS]], len(rows)
 
     def tables(self) -> list[Table]:
-        """List all tables, the server's own too."""
+        """List all tables, the server's own too.
+
+        :raises NotInspectableError: there are more than MAX_TABLES
+        """
         with self._asking('listing the tables') as cursor:
             # Of the tables themselves: what was remembered of them may be old, and is not written.
             cursor.execute('SET SESSION information_schema_stats_expiry = 0')
             cursor.execute(_LISTED)
-            return [
+            found = [
                 Table(_text(schema), _text(name), int(size), int(row_size))
                 for schema, name, size, row_size in cursor.fetchall()
             ]
+        if len(found) > MAX_TABLES:
+            raise exceptions.NotInspectableError(f'there are more than {MAX_TABLES} tables')
+        return found
 
     def check(self, table: Table) -> None:
         """Have the server read all of a table and its indexes, and hold them against each other."""
@@ -197,7 +223,7 @@ class Server:
             rows = cursor.fetchall()
         problems = [
             error_log.censor(_text(text))
-            for *_, kind, text in rows
+            for *_, kind, text in rows[:_MAX_CHECK_ROWS]
             if _text(kind).lower() == 'error'
         ]
         last_kind, last_text = map(_text, rows[-1][2:])
@@ -288,14 +314,13 @@ def _both_ends(log: Path) -> str:
 
     The first errors tell what the later ones come from; what the host did may stand in the last.
     """
-    if not log.exists():
+    try:
+        found = bounded_files.read_head(log, _LOG_BYTES)
+        if len(found) == _LOG_BYTES:
+            end, _ = bounded_files.read_tail(log, _LOG_END_BYTES)
+            found += b'\n' + end
+    except OSError:
         return ''
-    with log.open('rb') as file:
-        found = file.read(_LOG_BYTES)
-        rest = os.fstat(file.fileno()).st_size - len(found)
-        if rest > 0:
-            file.seek(-min(rest, _LOG_END_BYTES), os.SEEK_END)
-            found += b'\n' + file.read(_LOG_END_BYTES)
     return found.decode(errors='replace')
 
 

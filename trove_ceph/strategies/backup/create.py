@@ -37,6 +37,7 @@ from trove_ceph.strategies.backup import (
 )
 from trove_ceph.strategies.backup import quiesce as backup_quiesce
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
+from trove_ceph.verification import report as verification
 
 LOG = logging.getLogger(__name__)
 
@@ -352,6 +353,19 @@ class BackupCreation:
             self._deps.policy.unsafe_action,
         )
 
+    def _position(self, found: object) -> str | None:
+        """Return what the guest says it has executed, unless it is too long to be compared."""
+        if not isinstance(found, str):
+            return None
+        if len(found) > verification.MAX_GTID_BYTES:
+            LOG.warning(
+                'Backup %s of instance %s: the guest\'s gtid_executed has %d characters, and up to '
+                '%d are recorded; a verification will not compare it',
+                *(self._backup_id, self._instance.id, len(found), verification.MAX_GTID_BYTES),
+            )
+            return None
+        return found
+
     def _take(self) -> None:
         if self._is_proved:
             return
@@ -398,7 +412,7 @@ class BackupCreation:
             level=self._decision.level,
             raised_from=self._decision.raised_from,
             because=self._decision.because,
-            gtid_before=position,
+            gtid_before=self._position(position),
             filesystem_used_bytes=_plausible_bytes(answer.found.get('filesystem_used_bytes')),
             size_bytes=self._taken.size_bytes,
             quiesced_sec=self._taken.quiesced_sec,

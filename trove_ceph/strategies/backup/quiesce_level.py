@@ -8,6 +8,9 @@ from typing import Any
 from trove_ceph import exceptions
 from trove_ceph.enums import QuiesceLevel, UnsafeAction
 
+# The reasons come from the guest, and are kept with the backup.
+_MAX_TEXT_CHARACTERS = 4000
+
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
@@ -46,4 +49,5 @@ def decide(
 
 
 def _text(reasons: Sequence[Mapping[str, Any]]) -> str:
-    return '; '.join(f'{one["object"]} (remedy: {one["remedy"]})' for one in reasons)
+    text = '; '.join(f'{one["object"]} (remedy: {one["remedy"]})' for one in reasons)
+    return text[:_MAX_TEXT_CHARACTERS]

@@ -9,7 +9,6 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.host import confinement
 from trove_ceph.mysql import installation, mysqld
 
 
@@ -153,7 +152,7 @@ class InstallationTest(base.BaseTestCase):
 
         self.assertRaises(exceptions.ServerFailedError, installation.Rootfs(self.cache).user)
 
-    def test_a_confined_server_is_whom_the_data_belongs_to(self):
-        confined = confinement.Confinement(1001, 1002, 2**30, 60)
-
-        self.assertEqual(('1001', 1001, 1002), installation.Rootfs(self.cache, confined).user())
+    def test_in_place_it_is_whom_the_process_is_or_is_told(self):
+        here = installation.InPlace().user()
+        self.assertEqual((str(os.geteuid()), os.geteuid(), os.getegid()), here)
+        self.assertEqual(('1001', 1001, 1002), installation.InPlace((1001, 1002)).user())

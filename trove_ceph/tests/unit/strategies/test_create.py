@@ -17,6 +17,7 @@ from trove_ceph.strategies.backup import create as backup_create
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.verification import report as verification
 
 UNFLUSHED = {
     'code': 'sync-binlog',
@@ -122,6 +123,15 @@ class TakingTest(base.BaseTestCase):
         self.assertEqual([], self.world.guest.locks + self.world.guest.freezes)
         self.assertEqual((QuiesceLevel.NONE, None), (record.quiesce, record.quiesced_sec))
         self.assertEqual(worlds.fake_cinder.GIB, record.size_bytes)
+
+    def test_position_of_the_guest_that_cannot_be_recorded(self):
+        for found in ('u:1' * verification.MAX_GTID_BYTES, ['u:1'], None):
+            world = self.world = worlds.World()
+            # Of a level that is checked first, the answer before the snapshot counts.
+            self.set_policy(level=QuiesceLevel.DDL)
+            world.guest.position = found
+            self.assertIsNone(self.take(backup=world.add_backup()).gtid_before)
+        self.assertEqual('uuid:1-7', worlds.World().guest.position)
 
     def test_held_for_the_snapshot_and_nothing_else(self):
         """Stock freezes until Cinder is ready, 2.4 seconds at least (defect 1)."""

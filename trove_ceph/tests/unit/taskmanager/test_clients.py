@@ -50,6 +50,7 @@ class GuestTest(base.BaseTestCase):
         super().setUp()
         self.asked = []
         self.error = None
+        self.answer = {'held': True}
         self.useFixture(
             fixtures.MonkeyPatch(
                 'trove.guestagent.api.API.get_client', lambda *_arguments, **_options: self
@@ -64,7 +65,7 @@ class GuestTest(base.BaseTestCase):
         self.asked.append((method, arguments))
         if self.error:
             raise self.error
-        return {'held': True}
+        return self.answer
 
     def cast(self, context, method, **arguments):
         self.call(context, method, **arguments)
@@ -104,6 +105,18 @@ class GuestTest(base.BaseTestCase):
         )
         self.assertIn('instance instance: quiesce_for_backup', str(error))
         self.assertIn('the volume is frozen already', str(error))
+
+    def test_an_answer_that_no_guest_agent_of_ours_gives(self):
+        for answer, expected in (
+            ({'reasons': ['x' * guest_rpcapi.MAX_ANSWER_BYTES]}, 'expected up to 4194304'),
+            (['held'], 'answered with list, expected a mapping'),
+            (None, 'answered with NoneType'),
+        ):
+            self.answer = answer
+            error = self.assertRaises(
+                exceptions.GuestUnavailableError, self.guest.check_backup_settings
+            )
+            self.assertIn(expected, str(error))
 
 
 class NovaTest(base.BaseTestCase):

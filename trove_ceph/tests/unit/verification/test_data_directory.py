@@ -102,3 +102,51 @@ class DataDirectoryTest(base.BaseTestCase):
         link.symlink_to('/etc')
         self.data = link
         self.assert_found(report.CORRUPT, 'link is no directory')
+
+    def test_an_index_larger_than_memory(self):
+        self.put('binlog.000001', log())
+        self.put('binlog.index', b'')
+        os.truncate(self.data / 'binlog.index', 600 * 1024**2)
+        self.assert_found(report.CORRUPT, 'binlog.index is no list of logs')
+        with (self.data / 'binlog.index').open('ab') as index:
+            index.write(b'\n./binlog.000001\n')
+        self.assertEqual('binlog', data_directory.read(self.data).binlog)
+
+    def test_the_last_logs_of_a_long_index(self):
+        names = [f'./binlog.{number:06}' for number in range(20_000)]
+        self.put('binlog.index', '\n'.join(names).encode())
+        self.put('binlog.019999', log())
+        self.assertEqual('binlog', data_directory.read(self.data).binlog)
+
+    def test_an_index_with_nothing_like_a_name(self):
+        self.put('binlog.index', b'./\n')
+        self.assert_found(report.CORRUPT, 'binlog.index is no list of logs')
+        self.put('binlog.index', b'a' * 70_000)
+        found = self.assertRaises(report.Finding, data_directory.read, self.data)
+        self.assertEqual(report.CORRUPT, found.verdict)
+        self.assertLess(len(found.reason), 200)
+
+    def test_more_files_than_a_server_makes(self):
+        for number in range(17):
+            self.put(f'{number}.index', b'')
+        self.assert_found(report.CORRUPT, 'there are more than 16 files named .index')
+        for number in range(2, 66):
+            self.put(f'ibdata{number}', b'')
+        found = self.assertRaises(report.Finding, data_directory.read, self.data)
+        self.assertEqual(report.CORRUPT, found.verdict)
+
+    def test_pipes_and_directories_are_no_files(self):
+        for name in ('mysql.ibd', 'ibdata1', 'binlog.index'):
+            for make in (os.mkfifo, os.mkdir):
+                (self.data / name).exists() and (self.data / name).rename(self.data / 'away')
+                make(self.data / name)
+                self.assert_found(report.CORRUPT, f'{name} cannot be read: is no regular file')
+                (os.rmdir if make is os.mkdir else os.unlink)(self.data / name)
+                (self.data / 'away').exists() and (self.data / 'away').rename(self.data / name)
+
+    def test_a_name_that_is_no_text(self):
+        strange = os.fsdecode(b'\x1b[2J\xff.index')
+        self.put(strange, b'./none\n')
+        self.assert_found(report.INCOMPLETE, 'none is not there')
+        self.put('none', b'secret')
+        self.assert_found(report.INCOMPLETE, '??2J?.index names logs that are not logs')

@@ -100,3 +100,57 @@ class InspectJobTest(base.BaseTestCase):
                 self.assert_nothing_left()
                 requests += 1
         self.assertGreater(requests, 8)
+
+    def die_in_the_middle(self, name):
+        """Have a copy of the service die while it runs the inspection."""
+        life = service_world.Life(None)
+        self.inspected.on_open = lambda: setattr(life, 'left', 0)
+        try:
+            self.assertRaises(
+                interruption.Kill, self.service(name, life).jobs.start, 'op', self.work
+            )
+        finally:
+            self.inspected.on_open = None
+        self.services.bury()
+
+    def test_given_up_after_three_deaths(self):
+        for name in ('one', 'two', 'three'):
+            self.die_in_the_middle(name)
+        self.assertEqual(JobState.INTERRUPTED, self.service('four').jobs.find('op').state)
+
+        given_up = self.service('four').jobs.start('op', self.work)
+
+        self.assertEqual(
+            (JobState.FAILED, 'NotInspectableError', 3),
+            (given_up.state, given_up.error, given_up.attempt),
+        )
+        self.assertIn('3 copies of the service died', given_up.message)
+        self.assertEqual([], self.services.held_locks())
+        # It stays so, for each caller and each copy, until it is asked for by another id.
+        self.assertEqual(given_up, self.service('five').jobs.start('op', self.work))
+        self.assertEqual(given_up, self.service('five').jobs.find('op'))
+        again = self.service('five').jobs.start('op-2', self.work)
+        self.assertEqual(JobState.DONE, self.service('five').jobs.find('op-2').state, again)
+
+    def test_deaths_count_only_one_after_the_other(self):
+        for name in ('one', 'two'):
+            self.die_in_the_middle(name)
+        self.inspected.raises = {'start': world.refused()}
+        self.service('three').jobs.start('op', self.work)
+        self.assertEqual(JobState.FAILED, self.service('three').jobs.find('op').state)
+        self.inspected.raises = {}
+        self.die_in_the_middle('four')
+
+        self.service('five').jobs.start('op', self.work)
+
+        self.assertEqual(JobState.DONE, self.service('five').jobs.find('op').state)
+
+    def test_other_work_is_never_given_up(self):
+        work = tasks.CopyTask(self.work.snapshot, self.services.vault)
+        for name in ('one', 'two', 'three', 'four'):
+            service = self.services.service(name, threads=service_world.Later())
+            service.jobs.start('copy', work)
+            self.services.bury()
+        service = self.services.service('five')
+        service.jobs.start('copy', work)
+        self.assertEqual(JobState.DONE, service.jobs.find('copy').state)

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import contextlib
 import dataclasses
 import pathlib
 
@@ -7,31 +6,8 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.host import filesystem
 from trove_ceph.tests.unit.verification import world
 from trove_ceph.verification import on_host, report
-
-ROOT = pathlib.Path('/srv/mysql')
-TOLD = '/usr/sbin/mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))'
-
-
-class VersionTest(base.BaseTestCase):
-    def test_of_a_root_file_system(self):
-        def run(*words):
-            self.assertEqual(('chroot', ROOT, 'mysqld', '--no-defaults', '--version'), words)
-            return TOLD
-
-        self.assertEqual((9, 7, 4), on_host.mysqld_version(ROOT, run))
-
-    def test_no_mysqld_in_it(self):
-        def refuse(*_):
-            raise exceptions.StorageCommandError('chroot failed')
-
-        for run in (refuse, lambda *_: 'something else', lambda *_: 'mysqld Ver new for Linux'):
-            error = self.assertRaises(
-                exceptions.NotInspectableError, on_host.mysqld_version, ROOT, run
-            )
-            self.assertIn('/srv/mysql: has no mysqld', str(error))
 
 
 class RootsTest(base.BaseTestCase):
@@ -53,19 +29,55 @@ class RootsTest(base.BaseTestCase):
             self.assertIn('known are 9.7, 9.7.4', str(error))
 
 
-class MountTest(base.BaseTestCase):
-    def mount(self, signature):
-        finder = 'trove_ceph.host.filesystem.HostStorage.find_signature'
-        self.useFixture(fixtures.MonkeyPatch(finder, lambda *_: signature))
-        with contextlib.ExitStack() as stack:
-            on_host.HostSandbox._mount(stack, '/dev/loop9', pathlib.Path('/nowhere'))
+class FileSystemTest(base.BaseTestCase):
+    def check(self, head):
+        device = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'device'
+        device.write_bytes(head.ljust(128 * 1024, b'\0'))
+        on_host.check_file_system(device)
+
+    def test_xfs(self):
+        self.check(b'XFSB')
 
     def test_nothing_is_incomplete(self):
-        found = self.assertRaises(report.Finding, self.mount, None)
+        found = self.assertRaises(report.Finding, self.check, b'')
         self.assertEqual(report.INCOMPLETE, found.verdict)
 
     def test_another_file_system_is_no_fault_of_the_backup(self):
         """Volumes of older instances may have ext4."""
-        ext4 = filesystem.Signature('ext4', True)
-        error = self.assertRaises(exceptions.NotInspectableError, self.mount, ext4)
-        self.assertIn('the image holds ext4', str(error))
+        for head, expected in ((bytes(1080) + b'\x53\xef', 'ext4'), (b'LUKS', 'something unknown')):
+            error = self.assertRaises(exceptions.NotInspectableError, self.check, head)
+            self.assertIn(expected, str(error))
+
+
+class OwnerTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.data = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'data'
+
+    def assert_found(self, verdict, reason):
+        found = self.assertRaises(report.Finding, on_host._owner, self.data)
+        self.assertEqual((verdict, reason), (found.verdict, found.reason))
+
+    def test_what_is_no_data_directory(self):
+        self.assert_found(report.INCOMPLETE, 'data is not there')
+        self.data.symlink_to('/etc')
+        self.assert_found(report.CORRUPT, 'data is no directory')
+        self.data.unlink()
+        self.data.touch()
+        self.assert_found(report.CORRUPT, 'data is no directory')
+
+
+class WrittenTest(base.BaseTestCase):
+    def test_more_than_is_allowed(self):
+        place = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.host.workspace.SYSFS', place))
+        (place / 'loop3').mkdir()
+        settings = dataclasses.replace(world.SETTINGS, max_written_bytes=4096)
+        sandbox = on_host.HostSandbox('/etc/ceph/ceph.conf', 'client.x', settings)
+        sandbox._device = '/dev/loop3'
+        # A loop device counts what all its users wrote.
+        sandbox._written_before = 100 * 512
+        (place / 'loop3' / 'stat').write_text('1 0 800 5 9 0 108 5 0 0 0\n')
+        sandbox._check_written()
+        (place / 'loop3' / 'stat').write_text('1 0 800 5 9 0 109 5 0 0 0\n')
+        self.assertRaises(exceptions.NotInspectableError, sandbox._check_written)

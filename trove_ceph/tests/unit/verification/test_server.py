@@ -283,12 +283,37 @@ class ServerTest(base.BaseTestCase):
         self.assertRaises(exceptions.ServerFailedError, self.server.check, TABLE)
 
     def test_position_in_one_line(self):
-        self.mysqld.answer = [('a:1-5,\nb:1',)]
+        self.mysqld.answer = [(10, 'a:1-5,\nb:1')]
         self.assertEqual('a:1-5,b:1', self.server.gtid_executed())
 
     def test_no_set_of_gtids(self):
         self.mysqld.answer = pymysql.err.OperationalError(1772, 'Malformed GTID set')
         self.assertRaises(exceptions.InvalidRequestError, self.server.missing_and_extra, 'x', 'a:1')
+
+    def test_a_position_that_is_too_long(self):
+        self.mysqld.answer = [(12, 'uuid:1-3,\nuuid:7')]
+        self.assertEqual('uuid:1-3,uuid:7', self.server.gtid_executed())
+        self.assertIn(f', {report.MAX_GTID_BYTES})', self.mysqld.statements[-1])
+        self.mysqld.answer = [(report.MAX_GTID_BYTES + 1, 'uuid:1')]
+        error = self.assertRaises(exceptions.NotInspectableError, self.server.gtid_executed)
+        self.assertIn(f'has {report.MAX_GTID_BYTES + 1} bytes', str(error))
+
+    def test_more_tables_than_are_looked_at(self):
+        self.mysqld.answer = [('s', 't', 1, 1)] * (server.MAX_TABLES + 1)
+        error = self.assertRaises(exceptions.NotInspectableError, self.server.tables)
+        self.assertIn(f'more than {server.MAX_TABLES} tables', str(error))
+        self.assertIn(f'LIMIT {server.MAX_TABLES + 1}', self.mysqld.statements[-1])
+
+    def test_a_check_that_tells_too_much(self):
+        self.mysqld.answer = [('t', 'check', 'error', 'Corrupt ' * 40)] * 100_000
+        found = self.assertRaises(report.Finding, self.server.check, TABLE)
+        self.assertEqual(report.MAX_REASON_CHARACTERS, len(found.reason))
+
+    def test_a_log_that_is_no_file(self):
+        self.mysqld.log.symlink_to('/etc/passwd')
+        self.mysqld.exit_code = 1
+        error = self.assertRaises(exceptions.ServerFailedError, self.server.start, 5)
+        self.assertIn('its log has no error', str(error))
 
 
 class OptionsTest(base.BaseTestCase):

@@ -45,6 +45,8 @@ class World:
         #: Bytes that were read, by table.
         self.read_in_part = {}
         self.tables = TABLES
+        #: Called when a clone is opened.
+        self.on_open = None
         self.prepared = []
         #: How often everything that waits for the disk was made to fail.
         self.aborted = 0
@@ -78,6 +80,9 @@ class World:
 class FakeSandbox:
     """A host whose processes die with it, and whose storage daemons do not."""
 
+    isolation = 'namespace'
+    memory_limit = 'cgroup'
+
     def __init__(self, world, held):
         self._world = world
         self._held = held
@@ -89,6 +94,8 @@ class FakeSandbox:
             self._held.pop().close()
 
     def open(self, clone):
+        if self._world.on_open:
+            self._world.on_open()
         self._writer = self._world.storage.open_writer(clone)
         self._held.append(self._writer)
         self._world.do('open')

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes in files, for tests of what happens to their content; Ceph has no part in it."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+
+from trove_ceph.host import commands, rbd_device
+from trove_ceph.tests.functional import mysqld
+
+VOLUME_BYTES = 1024**3
+
+
+class LocalDisk:
+    """A file as a block device, while entered."""
+
+    def __init__(self, file):
+        self._file = file
+        self.device = ''
+        # There is no daemon below it: the process that cannot end before the test does.
+        self.daemon_pid = os.getpid()
+
+    def __enter__(self):
+        self.device = commands.run('losetup', '--find', '--show', self._file)
+        return self
+
+    def __exit__(self, *exception):
+        commands.run('losetup', '--detach', self.device)
+
+
+@contextlib.contextmanager
+def mounted(file, mount_point, make=False):
+    """Give the content of a volume."""
+    with LocalDisk(file) as disk, rbd_device.Filesystem(disk.device, mount_point, make) as volume:
+        yield volume.path
+
+
+def make_database(file, directory):
+    """Make a volume with a stopped database that has a few rows."""
+    with file.open('wb') as volume:
+        volume.truncate(VOLUME_BYTES)
+    with mounted(file, directory / 'made', make=True) as volume:
+        with mysqld.durable_server(volume, directory / 'made-run') as server:
+            server.query('CREATE DATABASE shop')
+            server.query('CREATE TABLE shop.orders (id INT PRIMARY KEY, note CHAR(20))')
+            server.query('INSERT INTO shop.orders VALUES (1, "one"), (2, "two")')
+
+
+def hostile_root(directory, body):
+    """Make a root file system whose mysqld is a shell script that may do anything.
+
+    :param body: the script's part after the options are known; ``say`` writes into the error log
+    """
+    root = directory / 'hostile'
+    subprocess.run(['cp', '--archive', '--link', mysqld.rootfs(), root], check=True)
+    program = root / 'usr' / 'sbin' / 'mysqld'
+    program.unlink()
+    program.write_text(_SCRIPT + body + '\nexit 1\n')
+    program.chmod(0o755)
+    return root
+
+
+_SCRIPT = """#!/bin/sh
+case "$*" in *--version*) echo 'mysqld  Ver 9.7.4 for Linux on x86_64'; exit 0 ;; esac
+for word in "$@"; do
+    case "$word" in --log-error=*) log=${word#*=} ;; esac
+done
+say() {
+    echo "2026-11-21T18:48:35.900000Z 0 [ERROR] [MY-000001] [Server] $*" >> "$log"
+}
+"""
+
+
+def copy(source, target):
+    """Copy a volume, leaving out what it does not hold."""
+    subprocess.run(['cp', '--sparse=always', source, target], check=True)
+
+
+def remove(path):
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inspections of hostile data by servers that were taken over, in each way of confining them.
+
+The data is in files of this host: what is tried here has nothing to do with Ceph.
+"""
+
+import os
+import pathlib
+import subprocess
+import threading
+
+from trove_ceph import exceptions
+from trove_ceph.host import control_group, workspace
+from trove_ceph.storage import image_types
+from trove_ceph.tests.functional import base, local_disk, mysqld
+from trove_ceph.verification import on_host, report
+
+MIB = 1024**2
+CLONE = image_types.ImageRef('volumes', 'clone')
+TIMEOUT_SEC = 240
+# Somebody else on this host, with the id that a tenant chose for its files.
+TENANT_ID = 999
+
+_made = {}
+
+
+class Contract:
+    """What each way of confining a server holds to."""
+
+    isolation = ''
+
+    def setUp(self):
+        super().setUp()
+        self.volume = self.directory / 'volume.img'
+        self.inspections = self.directory / 'i'
+        # Down to the confined place, the way is open for everybody.
+        self.directory.chmod(0o711)
+        if 'database' not in _made:
+            _made['database'] = workspace_file()
+            local_disk.make_database(_made['database'], self.directory)
+        local_disk.copy(_made['database'], self.volume)
+        self.addCleanup(self.volume.unlink)
+
+    def settings(self, root, **changes):
+        return report.InspectionSettings(
+            **{
+                'roots': {'9.7': root},
+                'directory': self.inspections,
+                'memory_bytes': 640 * MIB,
+                'bytes_per_sec': 0,
+                'time_limit_sec': TIMEOUT_SEC,
+                'deep': True,
+                'sample_tables': 5,
+                'sample_bytes': MIB,
+                **changes,
+            }
+        )
+
+    def make_sandbox(self, settings):
+        raise NotImplementedError
+
+    def open(self, root=None, **changes):
+        sandbox = self.make_sandbox(self.settings(root or mysqld.rootfs(), **changes))
+        self.addCleanup(self.assert_nothing_left)
+        self.addCleanup(sandbox.close)
+        sandbox.clear_killed()
+        sandbox.open(CLONE)
+        return sandbox
+
+    def assert_nothing_left(self):
+        self.assertEqual([], list(self.inspections.iterdir()))
+        self.assertEqual([], workspace.members(self.inspections))
+        self.assertEqual([], workspace.mounts(self.inspections))
+        self.assertEqual([], workspace.loop_devices(self.inspections))
+        groups = [*control_group.ROOT.rglob(f'{control_group.PREFIX}.{os.getpid()}.*')]
+        self.assertEqual([], groups)
+
+    def start_hostile(self, body, error=exceptions.ServerFailedError, **changes):
+        """Start a server that was taken over, and return what it said before it ended."""
+        root = local_disk.hostile_root(self.directory, body)
+        self.addCleanup(local_disk.remove, root)
+        server = self.open(root, **changes).serve('9.7.4')
+        return str(self.assertRaises(error, server.start, TIMEOUT_SEC))
+
+    # Sound and damaged data.
+
+    def test_a_real_server(self):
+        sandbox = self.open()
+        server = sandbox.serve('9.7.4')
+        self.assertEqual('9.7.4', server.data_version)
+        server.start(TIMEOUT_SEC)
+        self.assertIn('9.7.4', server.version())
+        position = server.gtid_executed()
+        uuid, _, last = position.rpartition(':1-')
+        self.assertEqual('3', last, position)
+        self.assertEqual(('', f'{uuid}:3'), server.missing_and_extra(f'{uuid}:1-2', position))
+        tables = {str(table): table for table in server.tables()}
+        server.check(tables['shop.orders'])
+        server.read_ends(tables['mysql.user'], MIB)
+        self.assertEqual(self.isolation, sandbox.isolation)
+        self.assertIn(sandbox.memory_limit, ('cgroup', 'process', 'vm'))
+
+    def change(self, how):
+        with local_disk.mounted(self.volume, self.directory / 'changed') as volume:
+            how(volume / 'data')
+
+    def assert_found(self, verdict, reason):
+        sandbox = self.open()
+        found = self.assertRaises(report.Finding, sandbox.serve, '9.7.4')
+        self.assertEqual((verdict, reason), (found.verdict, found.reason))
+
+    def test_an_index_larger_than_memory(self):
+        def grow(data):
+            (data / 'a.index').touch()
+            os.truncate(data / 'a.index', 600 * MIB)
+
+        self.change(grow)
+        self.assert_found(report.CORRUPT, 'a.index is no list of logs')
+
+    def test_a_link_to_a_file_of_the_host(self):
+        def link(data):
+            (data / 'mysql.ibd').unlink()
+            (data / 'mysql.ibd').symlink_to('/etc/shadow')
+
+        self.change(link)
+        self.assert_found(report.CORRUPT, 'mysql.ibd cannot be read: is no regular file')
+
+    def test_a_data_directory_of_root(self):
+        self.change(lambda data: os.chown(data, 0, 0))
+        self.assert_found(report.CORRUPT, 'data belongs to root')
+
+    def test_a_user_that_the_tenant_chose(self):
+        """Whatever the id, the server has the files and is not that user on the host."""
+
+        def give_away(data):
+            for path in (data, *data.rglob('*')):
+                os.chown(path, 12345, 54321, follow_symlinks=False)
+
+        self.change(give_away)
+        server = self.open().serve('9.7.4')
+        server.start(TIMEOUT_SEC)
+        self.assertIn('9.7.4', server.version())
+
+    # Servers that were taken over.
+
+    def test_nothing_of_the_host_is_visible(self):
+        secret = self.directory / 'secret'
+        secret.write_text('secret')
+        secret.chmod(0o644)
+        told = self.start_hostile(
+            f"""
+            say "processes $(ls -d /proc/[0-9]* | wc -l)"
+            say "links $(grep -c : /proc/net/dev)"
+            cat {secret} >/dev/null 2>&1 && say seen || say hidden
+            touch /usr/x 2>/dev/null && say wrote || say cannot write
+            say "places $(ls / | grep -cE '^(sys|work)$')"
+            say "command line $(cat /proc/cmdline 2>/dev/null | wc -c)"
+            """
+        )
+        for expected in ('links 1;', 'hidden', 'cannot write', 'places 0'):
+            self.assertIn(expected, told)
+        (processes,) = [part for part in told.split('; ') if 'processes ' in part]
+        self.assertLess(int(processes.rpartition(' ')[2]), 60, told)
+
+    def test_no_other_process_can_be_reached(self):
+        ids = (f'--reuid={TENANT_ID}', f'--regid={TENANT_ID}')
+        neighbour = subprocess.Popen(['setpriv', *ids, '--clear-groups', 'sleep', '600'])
+        self.addCleanup(neighbour.wait)
+        self.addCleanup(neighbour.kill)
+        told = self.start_hostile(
+            f"""
+            kill -9 {neighbour.pid} 2>/dev/null && say killed || say cannot kill
+            ls /proc/{neighbour.pid}/root/etc >/dev/null 2>&1 && say seen || say cannot see
+            """
+        )
+        self.assertIn('cannot kill', told)
+        self.assertIn('cannot see', told)
+        self.assertIsNone(neighbour.poll())
+
+    def test_a_server_that_ends_all_it_can(self):
+        """Its own confined place ends, and nothing else."""
+        told = self.start_hostile('kill -9 -1; sleep 600')
+        self.assertIn('the confined program ended', told)
+
+    def test_what_takes_memory(self):
+        told = self.start_hostile(
+            """
+            for number in 1 2 3 4 5 6; do tail /dev/zero 2>/dev/null & done
+            ended=0
+            for number in 1 2 3 4 5 6; do wait %$number || ended=$((ended + 1)); done
+            say "refused $ended"
+            """
+        )
+        # Either each is refused, or what holds them all together ends the confined place.
+        self.assertTrue('refused 6' in told or 'the confined program ended' in told, told)
+
+    def test_what_fills_the_disk(self):
+        told = self.start_hostile(
+            'dd if=/dev/zero of=/var/lib/mysql/data/bomb bs=1M conv=fsync 2>/dev/null\nsleep 600',
+            exceptions.NotInspectableError,
+            max_written_bytes=48 * MIB,
+        )
+        self.assertIn('up to 48 MiB are allowed', told)
+
+    def test_what_fills_the_room_for_files(self):
+        told = self.start_hostile(
+            """
+            dd if=/dev/zero of=/tmp/bomb bs=1M count=900 2>/dev/null
+            say "tmp $(wc -c < /tmp/bomb)"
+            dd if=/dev/zero of=/run/mysqld/bomb bs=1M count=900 2>/dev/null
+            run=$(wc -c < /run/mysqld/bomb)
+            rm /run/mysqld/bomb
+            say "run $run"
+            """
+        )
+        for word in ('tmp ', 'run '):
+            self.assertLess(int(told.split(word)[1].split(';')[0]), 100 * MIB, told)
+
+    def test_what_starts_more_and_more(self):
+        told = self.start_hostile(
+            """
+            number=0
+            while [ $number -lt 5000 ] && sleep 600 & do
+                number=$((number + 1))
+            done 2>/dev/null
+            say "started $number"
+            """
+        )
+        self.assertNotIn('started 5000', told)
+
+    def test_what_never_answers(self):
+        root = local_disk.hostile_root(self.directory, 'trap "" TERM; sleep 600 & wait; wait')
+        self.addCleanup(local_disk.remove, root)
+        server = self.open(root).serve('9.7.4')
+        # As the watch over the time limit does, from a thread of its own.
+        killer = threading.Timer(1, server.kill)
+        killer.start()
+        self.addCleanup(killer.join)
+        error = self.assertRaises(exceptions.ServerFailedError, server.start, TIMEOUT_SEC)
+        self.assertIn('the confined program ended', str(error))
+
+
+def workspace_file():
+    """Return a file that lives as long as this process's tests."""
+    return pathlib.Path(base.workspace.shared()) / 'database.img'
+
+
+class LocalHostSandbox(on_host.HostSandbox):
+    def __init__(self, file, settings):
+        super().__init__('/nowhere/ceph.conf', 'client.nobody', settings)
+        self._file = file
+
+    def disk(self, clone, place):
+        return local_disk.LocalDisk(self._file)
+
+
+class NamespaceTest(Contract, base.FunctionalTestCase):
+    isolation = 'namespace'
+
+    def make_sandbox(self, settings):
+        return LocalHostSandbox(self.volume, settings)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packs the program that reads a tenant's data in a confined place, with the Python that it needs.
+
+The root file system of a MySQL server has no Python as a rule, and its C library may be older or
+newer than this host's. So the interpreter, the shared libraries that it is linked with, and those
+modules that :mod:`.confined` imports are copied into one directory, which can be shown at
+:data:`PLACE` in any root file system, or put into an initramfs.
+"""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from trove_ceph import exceptions
+from trove_ceph.host import commands
+
+#: Where the directory has to be seen.
+PLACE = '/inspector'
+_MODULE = 'trove_ceph.verification.confined'
+# What is imported late, by name: of codecs, and to report errors.
+_LATE = ('encodings.latin_1', 'encodings.ascii', 'encodings.utf_8', 'encodings.idna', 'traceback')
+# Not needed on a socket, and each brings large libraries along. Whoever imports them does without.
+_UNNEEDED = ('ssl', '_ssl', '_hashlib', 'cryptography')
+_LEAVE_OUT = f'import sys; sys.modules.update(dict.fromkeys({_UNNEEDED!r}))'
+_LIST = f"""{_LEAVE_OUT}
+import importlib, json
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(json.dumps({{
+    name: [module.__file__, hasattr(module, '__path__')]
+    for name, module in list(sys.modules.items())
+    if getattr(module, '__file__', None) and getattr(module.__spec__, 'name', None) == name
+}}))
+"""
+
+
+def command() -> list[str]:
+    """Return the words that run the program, inside."""
+    return [
+        *(f'{PLACE}/loader', '--library-path', f'{PLACE}/libraries', f'{PLACE}/python'),
+        *('-B', '-s', '-S', '-c', f'{_LEAVE_OUT}; from {_MODULE} import main; main()'),
+    ]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment that the program needs."""
+    return {
+        'PATH': '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+        'LANG': 'C.UTF-8',
+        'TMPDIR': '/tmp',
+        'PYTHONHOME': PLACE,
+        'PYTHONPATH': f'{PLACE}/modules',
+        # Each further arena of the C library's reserves 64 MiB.
+        'MALLOC_ARENA_MAX': '2',
+    }
+
+
+def pack(directory: Path) -> None:
+    """Fill a new directory with the program.
+
+    :raises NotInspectableError: the interpreter cannot be taken apart
+    """
+    directory.mkdir(parents=True)
+    directory.chmod(0o755)
+    interpreter = Path(os.path.realpath(sys.executable))
+    binaries = [interpreter, *_copy_modules(directory / 'modules')]
+    shutil.copyfile(interpreter, directory / 'python')
+    (directory / 'python').chmod(0o755)
+    _copy_libraries(binaries, directory)
+
+
+def _copy_modules(target: Path) -> list[Path]:
+    """Copy all modules, and return those that are shared objects."""
+    found = json.loads(commands.run(sys.executable, '-B', '-c', _LIST, _MODULE, *_LATE))
+    objects = []
+    for name, (file, is_package) in found.items():
+        source = Path(file)
+        words = name.split('.')
+        if is_package:
+            place = target.joinpath(*words, '__init__.py')
+        elif source.suffix == '.py':
+            place = target.joinpath(*words[:-1], f'{words[-1]}.py')
+        else:
+            place = target.joinpath(*words[:-1], source.name)
+            objects.append(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, place)
+    return objects
+
+
+def _copy_libraries(binaries: list[Path], directory: Path) -> None:
+    libraries = directory / 'libraries'
+    libraries.mkdir()
+    loader = None
+    for line in commands.run('ldd', *binaries).splitlines():
+        words = line.split()
+        if '=>' in words:
+            source = Path(words[words.index('=>') + 1])
+            if source.is_absolute() and not (libraries / words[0]).exists():
+                shutil.copyfile(source, libraries / words[0])
+        elif line.startswith('\t/'):
+            loader = Path(words[0])
+    if loader is None:
+        raise exceptions.NotInspectableError(
+            f'{binaries[0]} has no dynamic loader, so it cannot be run in another root file system'
+        )
+    shutil.copyfile(loader, directory / 'loader')
+    (directory / 'loader').chmod(0o755)

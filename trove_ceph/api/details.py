@@ -94,7 +94,7 @@ class DetailsController(boundary.Controller):
         row = _find(context, 'backup_detail:copy', id)
         self._check(id, {state for state in model.State if state.is_complete}, 'copied')
         with boundary.translated():
-            self._records.wishes.want_copy(id)
+            self._records.queue.request_copy(id)
         nudging.about_wishes(context)
         return wsgi.Result({_KEY: self._shown(context, row)}, 202)
 
@@ -105,7 +105,7 @@ class DetailsController(boundary.Controller):
         able = {state for state in model.State if state.is_complete} | {model.State.DAMAGED}
         self._check(id, able, 'verified')
         with boundary.translated():
-            self._records.wishes.want_verification(id)
+            self._records.queue.request_verification(id)
         nudging.about_wishes(context)
         return wsgi.Result({_KEY: self._shown(context, row)}, 202)
 

@@ -3,6 +3,7 @@
 
 import dataclasses
 import datetime
+import secrets
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,8 +12,10 @@ import oslo_db.exception
 import sqlalchemy as sa
 
 from trove_ceph import exceptions
-from trove_ceph.db import tables
+from trove_ceph.db import claims, tables
+from trove_ceph.db.claims import Claim, Claimant
 from trove_ceph.db.policy_model import Keep, Policy, PolicyBackup, Run, RunState, Scope
+from trove_ceph.db.roles import Role
 from trove_ceph.db.transactions import Transactions, retried
 
 _KEEP = [field.name for field in dataclasses.fields(Keep)]
@@ -33,6 +36,7 @@ class Policies:
     def __init__(self, transactions: Transactions | None = None):
         self._transactions = transactions or Transactions()
         self.clock = self._transactions.clock
+        self._claims = claims.Claims(self._transactions)
 
     # Policies.
 
@@ -81,8 +85,8 @@ class Policies:
                 .values(**_columns(values) | {'updated_at': self.clock()})
             )
 
-    def want_run(self, policy_id: str) -> None:
-        """Have backups be taken besides the schedule; once, however often it is asked for."""
+    def request_run(self, policy_id: str) -> None:
+        """Request backups besides the schedule; once, however often it is asked for."""
         self.change(policy_id, run_wanted_at=self.clock())
 
     @retried
@@ -114,8 +118,9 @@ class Policies:
         due_at: datetime.datetime,
         backup_name: str,
         before: Run | None,
+        claimant: Claimant,
     ) -> Run | None:
-        """Begin a run, and return it; None when somebody else has begun one.
+        """Begin a run and claim it; return it, or None when another worker has begun one.
 
         :param backup_name: unlike that of any other
         :param before: the run before it, as it was when this one was found to be due
@@ -126,13 +131,14 @@ class Policies:
             RunState.BEGUN,
             due_at,
             backup_name,
-            seen_at=self.clock(),
             attempts=before.attempts if before else 0,
             error=before.error if before else None,
             count=before.count if before else 0,
         )
-        values = dataclasses.asdict(begun) | {'state': str(begun.state)}
+        claim = Claim(Role.RUN_POLICY, instance_id, claimant.name, secrets.token_hex(16))
         with self._transactions.writing() as session:
+            begun = _with_claim(begun, claim, self._transactions.database_time(session))
+            values = dataclasses.asdict(begun) | {'state': str(begun.state)}
             if before is not None:
                 return begun if self._change(session, before, **values) else None
             session.add(tables.PolicyRun(**values))
@@ -144,19 +150,35 @@ class Policies:
         return begun
 
     @retried
-    def take_over(self, run: Run) -> bool:
-        """Take over a run that nobody has carried on with.
+    def take_over(self, run: Run, claimant: Claimant) -> Run | None:
+        """Claim a run that was begun, and whose worker has died; return it as it is then.
 
-        :returns: whether it is ours; of several that try, of one alone
+        :returns: None where the worker is alive, or another one was faster
         """
+        row = tables.PolicyRun
         with self._transactions.writing() as session:
-            return self._change(session, run, tables.PolicyRun.seen_at == run.seen_at)
+            claim = self._claims.claim_in(
+                session,
+                Role.RUN_POLICY,
+                run.instance_id,
+                claimant,
+                row.backup_name == run.backup_name,
+                row.state == str(run.state),
+            )
+            if claim is None:
+                return None
+            return _with_claim(run, claim, self._transactions.database_time(session))
 
     @retried
-    def note_asked(self, run: Run, backup_id: str) -> None:
-        """Write down that Trove knows of a run's backup, and that it is a policy's."""
+    def note_asked(self, run: Run, backup_id: str) -> Run | None:
+        """Write down that Trove knows of a run's backup, and that it is a policy's; release it.
+
+        :returns: the run as it is then; None when the claim is lost, and nothing was written
+        """
+        asked = {'state': str(RunState.ASKED), 'backup_id': backup_id}
         with self._transactions.writing() as session:
-            if self._change(session, run, state=str(RunState.ASKED), backup_id=backup_id):
+            is_ours = self._change(session, run, **asked, **claims.released())
+            if is_ours:
                 session.add(
                     tables.PolicyBackup(
                         backup_id=backup_id,
@@ -165,15 +187,21 @@ class Policies:
                         taken_at=self.clock(),
                     )
                 )
+        if not is_ours:
+            return None
+        return dataclasses.replace(
+            run, state=RunState.ASKED, backup_id=backup_id, **claims.released()
+        )
 
     def note_done(self, run: Run) -> bool:
         """Write down that a run's backup is there.
 
-        :returns: whether nobody has done so before
+        :returns: whether no other worker has done so before, or has taken the run over
         """
         return self._change_run(
             run,
             state=str(RunState.DONE),
+            **claims.released(),
             attempts=0,
             retry_at=None,
             error=None,
@@ -185,6 +213,7 @@ class Policies:
         return self._change_run(
             run,
             state=str(RunState.FAILED),
+            **claims.released(),
             attempts=run.attempts + 1,
             retry_at=retry_at,
             error=error,
@@ -218,7 +247,7 @@ class Policies:
         return {one.backup_id: one.policy_id for one in found}
 
     @retried
-    def want_removal(self, backup_id: str) -> None:
+    def request_removal(self, backup_id: str) -> None:
         """Write down that a backup's deletion is asked for."""
         row = tables.PolicyBackup
         with self._transactions.writing() as session:
@@ -269,7 +298,7 @@ class Policies:
             return self._change(session, run, **values)
 
     def _change(self, session: Any, run: Run, *conditions: Any, **values: Any) -> bool:
-        """Change a run, unless it is another or further by now."""
+        """Change a run, unless it is another, further or another worker's by now."""
         row = tables.PolicyRun
         done = session.connection().execute(
             sa.update(row)
@@ -277,9 +306,10 @@ class Policies:
                 row.instance_id == run.instance_id,
                 row.backup_name == run.backup_name,
                 row.state == str(run.state),
+                claims.is_value(row.claim_token, run.claim_token),
                 *conditions,
             )
-            .values(**{'seen_at': self.clock()} | values)
+            .values(**values)
         )
         return bool(done.rowcount)
 
@@ -300,6 +330,16 @@ def _policy(row: tables.BackupPolicy) -> Policy:
     keep = Keep(*(getattr(row, f'keep_{name}') for name in _KEEP))
     values = {name: getattr(row, name) for name in _PLAIN}
     return Policy(scope=Scope(row.scope), keep=keep, **values)
+
+
+def _with_claim(run: Run, claim: Claim, now: datetime.datetime) -> Run:
+    return dataclasses.replace(
+        run,
+        claim_role=claim.role,
+        claimed_by=claim.worker,
+        claim_token=claim.token,
+        heartbeat_at=now,
+    )
 
 
 def _run(row: tables.PolicyRun) -> Run:

@@ -2,7 +2,7 @@
 """What the operations ask, made from Trove's configuration."""
 
 import datetime
-import os
+import functools
 from typing import Any
 
 from oslo_config import cfg
@@ -10,7 +10,7 @@ from trove.common import clients_admin
 from trove.common.clients import normalize_url
 
 from trove_ceph.cinder import client
-from trove_ceph.db import policies, records
+from trove_ceph.db import claims, heartbeat, policies, records, workers
 from trove_ceph.guestagent import api as guest_api
 from trove_ceph.storage import api as storage_api
 from trove_ceph.strategies.backup import model, tools
@@ -27,15 +27,19 @@ def make_tools(conf: cfg.ConfigOpts, context: Any) -> tools.Tools:
     options = conf.trove_ceph_backup
     tiers = places.Places(options.tiers_file, options.vault_tier)
     region = conf.service_credentials.region_name
+    kept = records.Records()
     return tools.Tools(
         storage=storage_api.StorageAPI(storage_api.connect(conf)),
         cinder=client.Cinder.of_session(session, region_name=region, **_cinder_options(conf)),
-        records=records.Records(),
+        records=kept,
         trove=trove_tables.TroveTables(),
         servers=nova.Nova.of_session(session, region_name=region, **_nova_options(conf)),
         guest=lambda instance_id: guest_api.API(context, instance_id),
         place=tiers.find,
-        worker=f'{conf.host}:{os.getpid()}',
+        worker=claimant_of(conf),
+        heartbeat=heartbeat.Heartbeat(
+            kept.claims, options.heartbeat_interval_sec, options.claim_expiry_sec
+        ),
         vault=tiers.vault,
         policy=policy_of(conf),
     )
@@ -51,7 +55,20 @@ def make_policy_tools(conf: cfg.ConfigOpts, asked: tools.Tools) -> policy_tools.
         records=asked.records,
         trove=trove_backups.TroveBackups(),
         tiers=tier_finder.TierFinder(asked.cinder, conf.trove_ceph_backup.tiers_file).find,
-        patience=datetime.timedelta(minutes=conf.trove_ceph_backup.interrupted_after_min),
+        worker=asked.worker,
+        heartbeat=asked.heartbeat,
+        least_interval_min=conf.trove_ceph_backup.policy_least_interval_min,
+    )
+
+
+def claimant_of(conf: cfg.ConfigOpts) -> claims.Claimant:
+    """Return what this process is called in claims, and when it takes over those of others."""
+    processes = workers.Processes()
+    own = processes.describe_self(conf.host)
+    return claims.Claimant(
+        str(own),
+        datetime.timedelta(seconds=conf.trove_ceph_backup.claim_expiry_sec),
+        functools.partial(processes.is_dead, own=own),
     )
 
 
@@ -69,6 +86,7 @@ def policy_of(conf: cfg.ConfigOpts) -> model.Policy:
         options.quiesce_limit_sec,
         options.copy_to_vault,
         model.Verify(options.verify),
+        options.vault_quota_gib,
     )
 
 

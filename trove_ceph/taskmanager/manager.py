@@ -5,7 +5,6 @@ Delegation only: what is done is in :mod:`trove_ceph.strategies`, and what is no
 backup in Swift or a volume elsewhere, is Trove's.
 """
 
-import datetime
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +16,9 @@ from trove.taskmanager import manager
 
 from trove_ceph import exceptions, steps
 from trove_ceph.conf import taskmanager as taskmanager_conf
+from trove_ceph.db import wishes
 from trove_ceph.db.model import State
+from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import (
     deleting,
     fulfilling,
@@ -33,6 +34,7 @@ from trove_ceph.strategies.policies import running
 from trove_ceph.strategies.restore import independence, planning, restoring
 from trove_ceph.strategies.restore import model as restore_model
 from trove_ceph.taskmanager import (
+    background,
     making,
     restored_instances,
     trove_backups,
@@ -45,7 +47,10 @@ CONF = cfg.CONF
 
 _SPACING_SEC = 300
 _POLICIES_SPACING_SEC = 60
-_WISHES_SPACING_SEC = 60
+#: Of the thread that carries on with what was interrupted, and begins what is due.
+_WORK_SPACING_SEC = 10
+#: Apart from those of the queues: recovery must not wait for a copy of hours.
+_RECOVERIES_AT_ONCE = 4
 
 
 class Manager(manager.Manager):
@@ -63,8 +68,20 @@ class Manager(manager.Manager):
         )
         self._policy_tools = functools.cache(lambda: making.make_policy_tools(CONF, self._tools()))
         # Nothing that takes long may keep policies waiting, which are next in the same loop.
-        self._threads = fulfilling.Threads(CONF.trove_ceph_backup.jobs_at_once)
-        self._resuming = fulfilling.Threads(CONF.trove_ceph_backup.jobs_at_once)
+        options = CONF.trove_ceph_backup
+        self._recovery_threads = fulfilling.Threads(_RECOVERIES_AT_ONCE)
+        self._queue_threads = {
+            Role.COPY: fulfilling.Threads(options.copies_at_once),
+            Role.VERIFY: fulfilling.Threads(options.verifications_at_once),
+        }
+        self._limits = {
+            Role.COPY: wishes.QueueLimits(options.copies_per_hour),
+            Role.VERIFY: wishes.QueueLimits(options.verifications_per_hour),
+        }
+        # Trove's own loop runs every report_interval seconds (30), and waits for what takes long.
+        self._background = background.Background(
+            _WORK_SPACING_SEC, (self._recover, self._work_off_queues)
+        )
 
     def create_instance(self, context, instance_id, **asked):
         """Make an instance; from a backup of ours in a time that does not depend on its size."""
@@ -130,20 +147,21 @@ class Manager(manager.Manager):
             )
             steps.run(f'deletion of instance {instance_id}', deletion.steps(), None)
 
-    @periodic_task.periodic_task(spacing=_SPACING_SEC)
-    def carry_on_with_backups(self, context):
-        """Carry on with backups that are neither there nor gone because a process ended.
+    def run_periodic_tasks(self, context, raise_on_error=False):
+        """Run the tasks that are due; the first call starts the threads of this process."""
+        self._start_threads()
+        return super().run_periodic_tasks(context, raise_on_error)
 
-        Those of which nobody was told are given up.
-        """
+    @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
+    def carry_on_with_backups(self, context):
+        """Show as failed the backups that no taskmanager was ever told of."""
         giving_up.give_up(self._tools(), giving_up.PATIENCE)
-        resuming.carry_on(self._tools(), self._interrupted_after, self._resuming)
 
     # The API asks for this one and for the policies' as well (nudging).
-    @periodic_task.periodic_task(spacing=_WISHES_SPACING_SEC)
     def copy_and_verify_backups(self, context):
-        """Begin to copy and verify those of which that is wanted."""
-        fulfilling.fulfill(self._tools(), self._interrupted_after, self._threads)
+        """Begin to copy and verify the backups for which that is due."""
+        self._start_threads()
+        self._work_off_queues()
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def make_volumes_independent(self, context):
@@ -160,9 +178,16 @@ class Manager(manager.Manager):
         """Take the backups that policies have due, and delete those that they keep no longer."""
         running.run(self._policy_tools())
 
-    @property
-    def _interrupted_after(self) -> datetime.timedelta:
-        return datetime.timedelta(minutes=CONF.trove_ceph_backup.interrupted_after_min)
+    def _start_threads(self) -> None:
+        self._tools().heartbeat.start()
+        self._background.start()
+
+    def _recover(self) -> None:
+        resuming.carry_on(self._tools(), self._recovery_threads)
+
+    def _work_off_queues(self) -> None:
+        for role, threads in self._queue_threads.items():
+            fulfilling.fulfill(self._tools(), role, threads, self._limits[role])
 
     def _restore_volume(self, instance_id: str, asked: Mapping[str, Any]) -> bool:
         """Make a volume of a backup, where Cinder cannot when Trove asks it to.

@@ -13,10 +13,11 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
 from trove_ceph.db import model
+from trove_ceph.db.claims import Claim
 from trove_ceph.storage import copying as storage_copying
 from trove_ceph.storage import job
 from trove_ceph.storage import model as storage_model
-from trove_ceph.strategies.backup import jobs, vault
+from trove_ceph.strategies.backup import claimed, jobs, vault
 from trove_ceph.strategies.backup.model import Verify
 from trove_ceph.strategies.backup.tools import Tools
 
@@ -40,24 +41,26 @@ class Plan:
         return f'to {self.image}, {moved}' + (f', because {self.because}' if self.because else '')
 
 
-def copy(tools: Tools, backup_id: str) -> None:
+def copy(tools: Tools, claim: Claim) -> None:
     """Copy a backup to the vault, or carry on with it; nothing if the copy is there.
 
     What was moved stays when it fails, except where the vault is full, and the next attempt goes on
     there.
 
+    :param claim: on the backup, to copy it
     :raises TroveCephError: it failed; it may be tried again
     """
-    steps.run(f'copy of backup {backup_id}', Copying(tools, backup_id).steps(), None)
+    steps.run(f'copy of backup {claim.resource_id}', Copying(tools, claim).steps(), None)
 
 
 class Copying:
-    """One backup that is being copied, by whoever has claimed it as :func:`jobs.worker`."""
+    """One backup that is being copied, by the worker that has claimed it."""
 
-    def __init__(self, tools: Tools, backup_id: str):
-        self._tools = tools
+    def __init__(self, tools: Tools, claim: Claim):
+        self._tools = claimed.guarded(tools, claim)
         self._records = tools.records
-        self._backup_id = backup_id
+        self._claim = claim
+        self._backup_id = claim.resource_id
         self._report: storage_copying.CopyReport | None = None
 
     def steps(self) -> list[steps.Step[Any]]:
@@ -86,6 +89,7 @@ class Copying:
         assert record.place is not None
         place = plan.image.snapshot(record.place.name)
         base_id = plan.base.backup_id if plan.base else None
+        vault.check_quota(self._tools, record, plan.base)
         if (record.copy, record.copy_base_id) == (place, base_id):
             return
         (LOG.warning if plan.because else LOG.info)(
@@ -94,7 +98,7 @@ class Copying:
         if record.copy is not None and record.copy != place:
             # What was begun elsewhere is not gone on with.
             vault.remove(self._tools, self._backup_id, record.copy)
-        self._records.copies.begin_copying(self._backup_id, place, base_id, plan.because)
+        self._records.results.begin_copying(self._claim, place, base_id, plan.because)
 
     def _copy(self) -> None:
         record = self._records.get(self._backup_id)
@@ -105,10 +109,10 @@ class Copying:
         since = base.place.name if base and base.place else None
         work = job.Copy(record.place, record.copy.of, since)
         try:
-            # Each wish is fulfilled by a job of its own: of what was removed since, an earlier one
-            # would say that it is there.
+            # Each request has a job of its own: the result of an earlier one would say that a copy
+            # is there which was removed since.
             name = f'copy.{record.copy_wanted_at:%Y%m%dT%H%M%S}'
-            self._report = jobs.run(self._tools, self._backup_id, name, work)
+            self._report = jobs.run(self._tools, self._claim, name, work)
         except (exceptions.NoSpaceError, exceptions.AlreadyExistsError) as error:
             self._give_up(record.copy, error)
             raise
@@ -117,7 +121,7 @@ class Copying:
         """Let what does not count take neither the space nor the place of what does."""
         try:
             vault.remove(self._tools, self._backup_id, begun)
-            self._records.copies.forget_copy(self._backup_id)
+            self._records.results.forget_copy(self._claim)
         except exceptions.TroveCephError as failure:
             error.add_note(f'{begun} is left behind: {failure}')
 
@@ -125,8 +129,8 @@ class Copying:
         report = self._report
         if report is None:
             return
-        self._records.copies.note_copied(
-            self._backup_id,
+        self._records.results.note_copied(
+            self._claim,
             report.copied_bytes,
             report.copy_sec + report.compare_sec,
             report.used_bytes or None,

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copying and verifying what is wanted so, beside everything else and a few at once."""
+"""Workers of the queues: they copy and verify what is due, a few backups at once."""
 
-import datetime
 import functools
 import threading
 from collections.abc import Callable
@@ -9,8 +8,10 @@ from collections.abc import Callable
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.db import model
-from trove_ceph.strategies.backup import copying, jobs, reasons, vault, verifying
+from trove_ceph.db import model, wishes
+from trove_ceph.db.claims import Claim
+from trove_ceph.db.roles import Role
+from trove_ceph.strategies.backup import claimed, copying, reasons, vault, verifying
 from trove_ceph.strategies.backup.tools import Tools
 
 LOG = logging.getLogger(__name__)
@@ -39,63 +40,71 @@ class Threads:
         try:
             function()
         except Exception:
-            LOG.exception('What is wanted of backups failed in a way that nobody thought of')
+            LOG.exception('A worker failed unexpectedly')
         finally:
             self._room.release()
 
 
-def fulfill(tools: Tools, since: datetime.timedelta, threads: Threads) -> None:
-    """Begin with what is wanted of backups as far as there is room; of several processes one does.
+def fulfill(
+    tools: Tools, role: Role, threads: Threads, limits: wishes.QueueLimits | None = None
+) -> None:
+    """Begin to copy, or to verify, what is due, as far as there are free threads.
 
-    :param since: what was not carried on with for so long is taken over
+    Projects take turns, see :mod:`trove_ceph.db.wishes`; of several processes one does each.
+
+    :param role: COPY or VERIFY
     """
     begun = set()
-    for record in tools.records.wishes.due(since):
-        if record.copy_wanted_at is not None:
+    for record in tools.records.queue.list_due(role, tools.worker, limits):
+        if role is Role.COPY:
             # Copies of one instance are written to one image, each built upon another one.
             instance_id = record.instance_id
-            if instance_id in begun or tools.records.wishes.is_copying(instance_id, since):
+            if instance_id in begun or tools.records.queue.is_copying(instance_id, tools.worker):
                 continue
             begun.add(instance_id)
-        if not threads.start(functools.partial(fulfill_one, tools, record.backup_id, since)):
+        if not threads.start(functools.partial(fulfill_one, tools, role, record)):
             return
 
 
-def fulfill_one(tools: Tools, backup_id: str, since: datetime.timedelta) -> None:
-    """Copy and verify a backup as far as that is wanted, unless somebody else does.
+def fulfill_one(tools: Tools, role: Role, record: model.Backup) -> None:
+    """Copy or verify a backup, unless another worker does.
 
     How it ends is in the record; what fails is tried again later.
     """
-    worker = jobs.worker(tools)
-    if not tools.records.claim(backup_id, worker, since):
+    claim = tools.records.queue.begin(role, record, tools.worker)
+    if claim is None:
         return
-    for error_field, work in (('copy_error', _copy), ('verify_error', _verify)):
-        record = tools.records.get(backup_id)
-        try:
-            work(tools, record)
-        except exceptions.LockLostError as error:
-            LOG.info('%s', error)
-            break
-        except Exception as error:
-            is_known = isinstance(error, exceptions.TroveCephError)
-            LOG.warning('Backup %s: %s', backup_id, reasons.full(error), exc_info=not is_known)
-            told = {error_field: reasons.plain(error)}
-            if work is _copy and record.verify_wanted_at is not None:
-                told['verify_error'] = _WAITS
-            tools.records.wishes.note_failure(backup_id, worker, **told)
-            break
-    tools.records.wishes.release(backup_id, worker)
+    try:
+        with tools.heartbeat.hold(claim):
+            _work(tools, claim)
+    except exceptions.LockLostError as error:
+        LOG.info('%s', error)
+    finally:
+        tools.records.claims.release(claim)
 
 
-def _copy(tools: Tools, record: model.Backup) -> None:
+def _work(tools: Tools, claim: Claim) -> None:
+    record = tools.records.get(claim.resource_id)
+    try:
+        (_copy if claim.role is Role.COPY else _verify)(tools, claim, record)
+    except exceptions.LockLostError:
+        raise
+    except Exception as error:
+        is_known = isinstance(error, exceptions.TroveCephError)
+        LOG.warning('Backup %s: %s', record.backup_id, reasons.full(error), exc_info=not is_known)
+        waits = claim.role is Role.COPY and record.verify_wanted_at is not None
+        tools.records.queue.note_failure(claim, reasons.plain(error), _WAITS if waits else None)
+
+
+def _copy(tools: Tools, claim: Claim, record: model.Backup) -> None:
     if record.copy_wanted_at is not None and record.state.is_complete:
-        copying.copy(tools, record.backup_id)
+        copying.copy(tools, claim)
     elif record.copy is not None and record.copied_at is None:
-        LOG.info('Backup %s: its copy is not wanted any more', record.backup_id)
-        vault.remove(tools, record.backup_id, record.copy)
-        tools.records.copies.forget_copy(record.backup_id)
+        LOG.info('Backup %s: its copy was canceled, and what was copied goes', record.backup_id)
+        vault.remove(claimed.guarded(tools, claim), record.backup_id, record.copy)
+        tools.records.results.forget_copy(claim)
 
 
-def _verify(tools: Tools, record: model.Backup) -> None:
+def _verify(tools: Tools, claim: Claim, record: model.Backup) -> None:
     if record.verify_wanted_at is not None:
-        verifying.verify(tools, record.backup_id)
+        verifying.verify(tools, claim)

@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 from trove_ceph import exceptions
-from trove_ceph.db import wishes
+from trove_ceph.db.claims import Claim
 from trove_ceph.storage import job
 from trove_ceph.strategies.backup.tools import Tools
 
@@ -14,26 +14,25 @@ from trove_ceph.strategies.backup.tools import Tools
 _PATIENCE_SEC = 300
 
 
-def worker(tools: Tools) -> str:
-    """Return who works on what is wanted of backups, which those who delete them are not."""
-    return wishes.worker(tools.worker)
-
-
-def run(tools: Tools, backup_id: str, name: str, work: job.Work) -> Any:
+def run(tools: Tools, claim: Claim, name: str, work: job.Work) -> Any:
     """Do work on a backup, or wait for the same work that was begun before; return its result.
 
+    :param claim: on the backup
+
     :param name: what the operation is called, together with the backup and what is to be done
-    :raises LockLostError: the backup was deleted, or taken over by somebody else, meanwhile
-    :raises ServiceUnavailableError: nobody answers
+    :raises ClaimLostError: its deletion has begun, or another worker has taken over
+    :raises ServiceUnavailableError: the storage service does not answer
     """
 
     def note(found: job.Job | job.Work) -> None:
-        if not tools.records.wishes.beat(backup_id, worker(tools)):
-            raise exceptions.LockLostError(f'{found}: backup {backup_id} is somebody else\'s now')
+        if not tools.records.claims.heartbeat(claim):
+            raise exceptions.ClaimLostError(
+                f'{found}: backup {claim.resource_id} is being deleted, or another worker has it'
+            )
 
     # Known by all that it is about: other work has another id.
     digest = hashlib.blake2b(repr(work).encode(), digest_size=6).hexdigest()
-    operation_id = f'{name}.{backup_id}.{digest}'
+    operation_id = f'{name}.{claim.resource_id}.{digest}'
     note(work)
     while True:
         with contextlib.suppress(exceptions.StillRunningError):

@@ -82,6 +82,7 @@ class Policy:
     :param levels: of datastores, and of ``datastore/version``
     :param limit_sec: after which a server that is held goes on by itself
     :param copy: each is copied to the vault
+    :param vault_quota_gib: how much of the vault the copies of one project may occupy; 0: all of it
     """
 
     level: Level = Level.NONE
@@ -90,6 +91,7 @@ class Policy:
     limit_sec: int = 20
     copy: bool = False
     verify: Verify = Verify.NEVER
+    vault_quota_gib: int = 0
 
     def level_of(self, instance: Instance) -> Level:
         """Return the level that backups of an instance have."""

@@ -18,27 +18,34 @@ from oslo_utils import units
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import model as cinder_model
 from trove_ceph.cinder import snapshots
-from trove_ceph.db import records
+from trove_ceph.db.claims import Claim
 from trove_ceph.db.model import State
+from trove_ceph.db.roles import Role
 from trove_ceph.storage import model as storage_model
 from trove_ceph.storage import names
-from trove_ceph.strategies.backup import holding, levels, model, reasons, request
+from trove_ceph.strategies.backup import claimed, holding, levels, model, reasons, request
 from trove_ceph.strategies.backup.model import Level, Verify
 from trove_ceph.strategies.backup.tools import Tools
 
 LOG = logging.getLogger(__name__)
 
 
-def take(tools: Tools, backup_id: str, asked: request.Request | None = None) -> None:
+def take(
+    tools: Tools,
+    backup_id: str,
+    asked: request.Request | None = None,
+    claim: Claim | None = None,
+) -> None:
     """Take a backup that Trove knows of, or carry on with it; tenants see how it ended.
 
-    One that is deleted meanwhile, or was taken over by somebody else, is left to those.
+    A backup whose deletion begins, or that another worker takes, is left to that worker.
 
     :param asked: what was asked for with it; of one that is carried on with it is in the record
+    :param claim: of a worker that carries on; None: the backup is claimed in the first step
     :raises TroveCephError: it failed; nothing is left of it but the reason, in its record. One that
         is shown already is left as it is, and carried on with
     """
-    taking = Taking(tools, backup_id, asked)
+    taking = Taking(tools, backup_id, asked, claim)
     try:
         steps.run(
             f'backup {backup_id}',
@@ -46,54 +53,54 @@ def take(tools: Tools, backup_id: str, asked: request.Request | None = None) -> 
             None,
             note=lambda _name, number, _count: taking.show_life(number),
         )
-    except _LostError as error:
+    except exceptions.ClaimLostError as error:
         LOG.info('%s', error)
-        tools.records.release(backup_id, worker(tools))
+        taking.release()
     except Exception as error:
         if taking.may_be_shown:
             LOG.warning('Backup %s may be shown already: %s', backup_id, error)
-            tools.records.release(backup_id, worker(tools))
+            taking.release()
         else:
-            _fail(tools, backup_id, error)
+            _fail(tools, backup_id, taking.claim, error)
         raise
+    finally:
+        tools.heartbeat.drop(taking.claim)
 
 
-def worker(tools: Tools) -> str:
-    """Return who takes backups, whom those who delete them wait for."""
-    return records.taker(tools.worker)
-
-
-class _LostError(exceptions.LockLostError):
-    """What is being taken is somebody else's now."""
-
-
-def _fail(tools: Tools, backup_id: str, error: Exception) -> None:
+def _fail(tools: Tools, backup_id: str, claim: Claim | None, error: Exception) -> None:
     try:
-        is_ours = tools.records.note_failed(backup_id, worker(tools), reasons.plain(error))
-        if is_ours or tools.records.find(backup_id) is None:
-            tools.trove.fail_backup(backup_id)
-        else:
-            tools.records.release(backup_id, worker(tools))
+        if claim is not None:
+            tools.records.note_failed(claim, reasons.plain(error))
+        elif tools.records.find(backup_id) is not None:
+            return
+        tools.trove.fail_backup(backup_id)
+    except exceptions.ClaimLostError as lost:
+        LOG.info('%s', lost)
+        if claim is not None:
+            tools.records.claims.release(claim)
     except Exception:
         LOG.exception('Backup %s failed, which could not be written down', backup_id)
 
 
-def clear(tools: Tools, backup_id: str) -> None:
+def clear(tools: Tools, claim: Claim) -> None:
     """Have nothing be there of a backup that could not be taken; harmless when repeated."""
-    remove_snapshot(tools, backup_id)
-    tools.records.forget_place(backup_id)
+    remove_snapshot(tools, claim)
+    tools.records.forget_place(claim)
 
 
-def remove_snapshot(tools: Tools, backup_id: str) -> None:
+def remove_snapshot(tools: Tools, claim: Claim) -> None:
     """Have no snapshot of a backup be there, in Cinder or in Ceph; harmless when repeated.
 
     Where it would be is taken from the record, since the instance may be gone.
+
+    :raises ClaimLostError: another worker has the backup
     """
+    backup_id = claim.resource_id
     record = tools.records.find(backup_id)
     if record is None or record.place is None or record.volume_id is None:
         return
     # A snapshot without this would be made anew, this without a snapshot would not.
-    tools.records.forget_snapshot(backup_id)
+    tools.records.forget_snapshot(claim)
     wanted = _to_adopt(backup_id, record.place.of, record.volume_id)
     for step in reversed(_adoption(tools, wanted).steps()):
         if step.undo is not None:
@@ -124,9 +131,19 @@ def _never() -> None:
 class Taking:
     """One backup that is being taken."""
 
-    def __init__(self, tools: Tools, backup_id: str, asked: request.Request | None = None):
+    def __init__(
+        self,
+        tools: Tools,
+        backup_id: str,
+        asked: request.Request | None = None,
+        claim: Claim | None = None,
+    ):
         self._tools = tools
         self._records = tools.records
+        #: None until the first step.
+        self.claim: Claim | None = None
+        if claim is not None:
+            self._has(claim)
         self._asked = asked or request.Request()
         self._began = tools.clock()
         self._backup_id = backup_id
@@ -166,35 +183,57 @@ class Taking:
         record = self._records.find(found.id)
         if record is not None and record.state is State.FAILED:
             raise self._refuse(f'was given up: {record.error}')
+        if record is not None and record.state is State.DELETING:
+            raise exceptions.ClaimLostError(f'backup {self._backup_id}: is being deleted')
         self._wanted = found
         self._is_carried_on = record is not None
         # What is asked for with it at once: nobody else will know.
-        self._records.begin_taking(
+        claim = self._records.begin_taking(
             found.id,
             found.instance_id,
             found.project_id,
-            worker(self._tools),
+            self._tools.worker,
             found.parent_id,
+            claim=self.claim,
             **dataclasses.asdict(self._asked),
         )
+        if self.claim is None:
+            self._has(claim)
         self._tools.trove.begin_backup(found.id)
 
     def show_life(self, number: int) -> None:
         """Show before each step that it is being taken.
 
         :param number: of the step, whose first one writes down by whom
-        :raises LockLostError: it is not to be taken any more, or by somebody else
+        :raises ClaimLostError: it is being deleted, or another worker takes it
         """
         if number > 1 and not self._is_ours():
-            raise _LostError(f'backup {self._backup_id}: is deleted, or taken by somebody else now')
+            raise exceptions.ClaimLostError(
+                f'backup {self._backup_id}: is being deleted, or another worker takes it'
+            )
+
+    def release(self) -> None:
+        """Let the next worker that asks carry on."""
+        if self.claim is not None:
+            self._records.claims.release(self.claim)
+
+    def _has(self, claim: Claim) -> None:
+        self.claim = claim
+        self._tools.heartbeat.add(claim)
+        self._tools = claimed.guarded(self._tools, claim)
+
+    @property
+    def _claim(self) -> Claim:
+        assert self.claim is not None
+        return self.claim
 
     def _is_ours(self) -> bool:
-        return self._records.beat(self._backup_id, worker(self._tools), State.TAKING)
+        return self.claim is not None and self._records.claims.heartbeat(self.claim)
 
     def _undo(self) -> None:
-        # Whoever has taken it over works on the same snapshot.
+        # Another worker that has taken over works on the same snapshot.
         if self._is_ours() and not self._is_shown():
-            clear(self._tools, self._backup_id)
+            clear(self._tools, self._claim)
 
     def _is_shown(self) -> bool:
         self.may_be_shown = True
@@ -220,7 +259,7 @@ class Taking:
         check, take, manage = self._adoption.steps()
         self._check, self._make_missing, self._manage = check.do, take.do, manage.do
         self._records.note_place(
-            self._backup_id, image.snapshot(self._name), volume.id, volume.size_gib * units.Gi
+            self._claim, image.snapshot(self._name), volume.id, volume.size_gib * units.Gi
         )
 
     def _adopt(self, volume_id: str) -> snapshots.SnapshotAdoption:
@@ -266,7 +305,7 @@ class Taking:
                 *(decision.raised_from, decision.because),
             )
         self._records.note_level(
-            self._backup_id,
+            self._claim,
             decision.level,
             decision.raised_from,
             decision.because,
@@ -280,7 +319,7 @@ class Taking:
     def _take(self) -> None:
         if self._is_carried_on and not self._is_proved():
             # Cinder may have it already, from one whose undoing was cut off.
-            remove_snapshot(self._tools, self._backup_id)
+            remove_snapshot(self._tools, self._claim)
         self._make_missing(None)
 
     def _make(self) -> None:
@@ -293,7 +332,7 @@ class Taking:
             self._tools.clock,
         ) as hold:
             facts = self._tools.storage.create_snapshot(self._image.snapshot(self._name))
-        self._records.note_snapshot(self._backup_id, facts.size_bytes, hold.seconds)
+        self._records.note_snapshot(self._claim, facts.size_bytes, hold.seconds)
 
     def _look(self) -> None:
         cinder_id = self._adoption.snapshot_id
@@ -313,14 +352,27 @@ class Taking:
         shown = self._tools.trove.find_backup(self._backup_id)
         if shown is None or shown.snapshot_id is None:
             raise self._refuse('was deleted')
+        if self.claim is None and not self._claim_what_is_shown():
+            return
         self._records.note_taken(
-            self._backup_id,
+            self._claim,
             cinder_model.rbd_name(shown.snapshot_id),
             shown.snapshot_id,
             self._tools.clock() - self._began,
             copy=self._tools.policy.copy,
             verify=self._tools.policy.verify is Verify.ALWAYS,
         )
+
+    def _claim_what_is_shown(self) -> bool:
+        """Claim a backup that Trove shows; return False where its record says so already."""
+        record = self._records.get(self._backup_id)
+        if record.state is not State.TAKING:
+            return False
+        claim = self._records.claims.claim(Role.TAKE, self._backup_id, self._tools.worker)
+        if claim is None:
+            raise exceptions.ClaimLostError(f'backup {self._backup_id}: another worker takes it')
+        self._has(claim)
+        return True
 
     def _is_proved(self) -> bool:
         return self._records.get(self._backup_id).snapshot_at is not None

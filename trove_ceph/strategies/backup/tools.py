@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from trove_ceph.cinder import client, settling
 from trove_ceph.cinder import model as cinder_model
-from trove_ceph.db import records
+from trove_ceph.db import claims, heartbeat, records
 from trove_ceph.storage import api
 from trove_ceph.storage import model as storage_model
 from trove_ceph.strategies.backup import model
@@ -84,6 +84,7 @@ class Tools:
     :param place: where the image of a volume lies; None where it is none of our tiers'
     :param guest: the guest agent of an instance, by its id
     :param worker: who is working, in the records
+    :param heartbeat: shows that this process is alive
     :param vault: the pool that copies go to; raises InvalidTiersError where there is none
     """
 
@@ -94,7 +95,8 @@ class Tools:
     servers: Servers
     guest: Callable[[str], Guest]
     place: Callable[[cinder_model.Volume], storage_model.ImageRef | None]
-    worker: str
+    worker: claims.Claimant
+    heartbeat: heartbeat.Heartbeat
     vault: Callable[[], str]
     policy: model.Policy = dataclasses.field(default_factory=model.Policy)
     patience: settling.Patience = dataclasses.field(default_factory=settling.Patience)

@@ -4,6 +4,7 @@
 import contextlib
 
 from oslo_log import log as logging
+from oslo_utils import units
 
 from trove_ceph import exceptions
 from trove_ceph.db import model
@@ -37,6 +38,40 @@ def place_for_first(tools: Tools, record: model.Backup, pool: str) -> storage_mo
     if begun.issuperset(facts.snapshot_names) and not storage_copying.complete_copies(facts):
         return shared
     return storage_model.ImageRef(pool, names.image_name('vault', record.backup_id))
+
+
+def check_quota(tools: Tools, record: model.Backup, base: model.Backup | None) -> None:
+    """Refuse a copy that would take a project beyond its quota of the vault.
+
+    What the copy will move is not known before it is made. A whole copy needs at most what the
+    backup holds; one that is built on another about as much as that one moved. Copies of a project
+    that are made at the same time are checked one by one, and do not count for each other.
+
+    :param base: the backup on whose copy it is built; None: the copy is a whole one
+    :raises VaultQuotaExceededError: the message has the quota, what is used and what is needed
+    """
+    quota_gib = tools.policy.vault_quota_gib
+    if not quota_gib or record.copied_at is not None:
+        return
+    used_bytes = tools.records.queue.vault_bytes_of(record.project_id)
+    needed_bytes = _needed_bytes(tools, record, base)
+    if used_bytes + needed_bytes > quota_gib * units.Gi:
+        raise exceptions.VaultQuotaExceededError(
+            f'backup {record.backup_id}: is not copied to the vault, since the quota of the project'
+            f' there is {quota_gib} GiB, of which {used_bytes / units.Gi:.2f} GiB are used, and the'
+            f' copy needs about {needed_bytes / units.Gi:.2f} GiB; delete backups that have a copy,'
+            ' or ask the operator for a larger quota'
+        )
+
+
+def _needed_bytes(tools: Tools, record: model.Backup, base: model.Backup | None) -> int:
+    if base is not None:
+        is_increment = base.copy_base_id is not None
+        return (base.moved_bytes or 0) if is_increment else 0
+    if record.used_bytes is not None:
+        return record.used_bytes
+    assert record.place is not None
+    return tools.storage.describe(record.place.of, with_usage=True).used_bytes or 0
 
 
 def remove(tools: Tools, backup_id: str, copy: storage_model.SnapshotRef) -> None:

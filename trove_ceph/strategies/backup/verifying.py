@@ -15,33 +15,36 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
 from trove_ceph.db import model
+from trove_ceph.db.claims import Claim
 from trove_ceph.db.model import State
 from trove_ceph.storage import job
 from trove_ceph.storage import model as storage_model
-from trove_ceph.strategies.backup import jobs, vault
+from trove_ceph.strategies.backup import claimed, jobs, vault
 from trove_ceph.strategies.backup.tools import Tools
 from trove_ceph.verification import model as verification
 
 LOG = logging.getLogger(__name__)
 
 
-def verify(tools: Tools, backup_id: str) -> None:
+def verify(tools: Tools, claim: Claim) -> None:
     """Verify a backup, or carry on with it; nothing if it is not wanted.
 
     That a backup does not restore is no error: it is written down.
 
+    :param claim: on the backup, to verify it
     :raises TroveCephError: whether it restores could not be found out; it may be tried again
     """
-    steps.run(f'verification of backup {backup_id}', Verifying(tools, backup_id).steps(), None)
+    steps.run(f'verification of backup {claim.resource_id}', Verifying(tools, claim).steps(), None)
 
 
 class Verifying:
-    """One backup that is being verified, by whoever has claimed it as :func:`jobs.worker`."""
+    """One backup that is being verified, by the worker that has claimed it."""
 
-    def __init__(self, tools: Tools, backup_id: str):
-        self._tools = tools
+    def __init__(self, tools: Tools, claim: Claim):
+        self._tools = claimed.guarded(tools, claim)
         self._records = tools.records
-        self._backup_id = backup_id
+        self._claim = claim
+        self._backup_id = claim.resource_id
         self._found: verification.Inspection | None = None
         # Of a copy: what was found, and why it cannot stay, where the snapshot was looked at.
         self._of_copy: verification.Inspection | None = None
@@ -107,9 +110,9 @@ class Verifying:
             exact=is_known,
             deep=True if record.state is State.DAMAGED else None,
         )
-        # Each wish is fulfilled by a job of its own, whoever carries on with it.
+        # Each request has a job of its own, whichever worker carries on with it.
         name = f'verify.{record.verify_wanted_at:%Y%m%dT%H%M%S}'
-        return jobs.run(self._tools, self._backup_id, name, work)
+        return jobs.run(self._tools, self._claim, name, work)
 
     def _note(self) -> None:
         found = self._found
@@ -124,27 +127,26 @@ class Verifying:
             self._replace_copy(record, self._fault)
         if found.ok:
             LOG.info('%s: %s', subject, found)
-            self._records.copies.note_verified(
-                self._backup_id, found.gtid_executed, document, took_sec
+            self._records.results.note_verified(self._claim, found.gtid_executed, document, took_sec
             )
         elif found.verdict == verification.UNFINISHED:
             error = f'{_text(found)}; it has to be given more time, or checked less'
             LOG.warning('%s: %s', subject, error)
-            self._records.copies.note_unfinished(self._backup_id, document, took_sec, error)
+            self._records.results.note_unfinished(self._claim, document, took_sec, error)
         else:
             error = (
                 f'{_text(found)}; do not rely on it: look after the instance, and take another '
                 'backup and have it verified'
             )
             LOG.error('%s does not restore: %s', subject, error)
-            self._records.copies.note_damaged(self._backup_id, document, took_sec, error)
+            self._records.results.note_damaged(self._claim, document, took_sec, error)
 
     def _replace_copy(self, record: model.Backup, reason: str) -> None:
         """Have the copy be made again; nothing of what lies beside it may be built upon."""
         assert record.copy is not None
         LOG.error('The copy of backup %s is made again, since %s', self._backup_id, reason)
         vault.remove(self._tools, self._backup_id, record.copy)
-        self._records.copies.replace_copy(self._backup_id, reason)
+        self._records.results.replace_copy(self._claim, reason)
 
 
 def _is_damaged(found: verification.Inspection) -> bool:

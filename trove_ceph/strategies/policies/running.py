@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Doing what policies have due, in any number of processes at once.
 
-A run is begun by whoever changes its row first, and the name of its backup is written down before
-anybody is asked for it: whatever is interrupted, the backup is found by its name, and there is one.
+A run is begun by the worker that claims its row, and the name of its backup is written down before
+Trove is asked for it: whatever is interrupted, the backup is found by its name, and there is one.
 """
 
 import dataclasses
@@ -15,7 +15,9 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.db import model as db_model
+from trove_ceph.db.claims import Claim
 from trove_ceph.db.policy_model import Policy, PolicyBackup, Run, RunState, Scope
+from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import model, request
 from trove_ceph.strategies.policies import choosing, retention, schedule
 from trove_ceph.strategies.policies.tools import Tools
@@ -33,7 +35,8 @@ def run(tools: Tools) -> None:
 
     What fails is in the rows of the runs, and is tried again later; it is in nobody else's way.
     """
-    policies, runs = tools.policies.all(), tools.policies.runs()
+    policies = [_with_least_interval(tools, one) for one in tools.policies.all()]
+    runs = tools.policies.runs()
     if not policies and not runs:
         return
     instances = {one.id: one for one in tools.trove.list_instances()}
@@ -48,6 +51,13 @@ def run(tools: Tools) -> None:
     for instance_id, due_at in _waiting(chosen, runs, tools.policies.clock())[:MOST_AT_ONCE]:
         before = runs.get(instance_id)
         _try(_begin, tools, chosen[instance_id], instances[instance_id], before, due_at)
+
+
+def _with_least_interval(tools: Tools, policy: Policy) -> Policy:
+    """Return a policy that was made when a shorter interval was allowed as it is run now."""
+    if policy.interval_min >= tools.least_interval_min:
+        return policy
+    return dataclasses.replace(policy, interval_min=tools.least_interval_min)
 
 
 def _waiting(
@@ -110,9 +120,15 @@ def _begin(
     due_at: datetime.datetime,
 ) -> None:
     name = f'{policy.name}-{due_at:%Y%m%d-%H%M}-{secrets.token_hex(3)}'
-    begun = tools.policies.begin(policy, instance.id, due_at, name, before)
+    begun = tools.policies.begin(policy, instance.id, due_at, name, before, tools.worker)
     if begun is None:
         return
+    with tools.heartbeat.hold(_claim_of(begun)):
+        _ask(tools, policy, instance, begun)
+
+
+def _ask(tools: Tools, policy: Policy, instance: model.Instance, begun: Run) -> None:
+    name = begun.backup_name
     LOG.info('Instance %s, %s: backup %s is due', instance.id, policy, name)
     try:
         if instance.id not in tools.tiers([instance]):
@@ -124,8 +140,7 @@ def _begin(
         # What Trove knows of already would be in the way of all that follow.
         if (seen := tools.trove.find_named(instance.id, name)) is not None:
             tools.trove.give_up(seen.backup_id)
-            tools.policies.note_asked(begun, seen.backup_id)
-            begun = dataclasses.replace(begun, state=RunState.ASKED)
+            begun = tools.policies.note_asked(begun, seen.backup_id) or begun
         if _note_failed(tools, begun, str(error)):
             # What is kept no longer is in the way of those that are to come.
             is_full = isinstance(error, exceptions.QuotaExceededError)
@@ -163,15 +178,22 @@ def _look_at(tools: Tools, policy: Policy | None, instance: model.Instance, run:
 
 
 def _look_for(tools: Tools, run: Run) -> None:
-    """Carry on with a run of which it is not known whether Trove was asked."""
-    if not _is_older(run.seen_at, tools.patience, tools) or not tools.policies.take_over(run):
+    """Carry on with a run whose worker died before it was known whether Trove was asked."""
+    taken = tools.policies.take_over(run, tools.worker)
+    if taken is None:
         return
-    seen = tools.trove.find_named(run.instance_id, run.backup_name)
-    if seen is not None:
-        tools.policies.note_asked(run, seen.backup_id)
-    else:
-        now = tools.policies.clock()
-        tools.policies.note_failed(run, 'was interrupted before it was asked for', now)
+    with tools.heartbeat.hold(_claim_of(taken)):
+        seen = tools.trove.find_named(run.instance_id, run.backup_name)
+        if seen is not None:
+            tools.policies.note_asked(taken, seen.backup_id)
+        else:
+            now = tools.policies.clock()
+            tools.policies.note_failed(taken, 'was interrupted before it was asked for', now)
+
+
+def _claim_of(run: Run) -> Claim:
+    assert run.claimed_by is not None and run.claim_token is not None
+    return Claim(Role.RUN_POLICY, run.instance_id, run.claimed_by, run.claim_token)
 
 
 def _note_failed(tools: Tools, run: Run, error: str) -> bool:
@@ -210,7 +232,7 @@ def _remove(
 ) -> None:
     LOG.info('Instance %s, %s: backup %s is kept no longer', instance.id, policy, backup_id)
     tools.trove.ask_for_deletion(backup_id, instance.project_id, again=again)
-    tools.policies.want_removal(backup_id)
+    tools.policies.request_removal(backup_id)
 
 
 def _candidate(
@@ -240,10 +262,10 @@ def _candidate(
 
 
 def _is_worked_on(tools: Tools, record: db_model.Backup | None) -> bool:
-    """Tell whether somebody works on a backup, of whom something was seen lately."""
-    if record is None or record.worker is None or record.seen_at is None:
+    """Tell whether a worker that is alive works on a backup."""
+    if record is None or record.claimed_by is None:
         return False
-    return not _is_older(record.seen_at, tools.patience, tools)
+    return tools.records.claims.is_claimed(record.backup_id, tools.worker)
 
 
 def _forget(

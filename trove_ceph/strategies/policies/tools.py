@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from trove_ceph.db import policies, records
+from trove_ceph.db import claims, heartbeat, policies, records
 from trove_ceph.strategies.backup import model, request
 
 
@@ -61,11 +61,15 @@ class Tools:
     """Whom policies ask.
 
     :param tiers: tells the tiers of instances, by the instances' ids; those on none are left out
-    :param patience: how long nothing needs to be seen of a run until it counts as interrupted
+    :param worker: who is working, in the tables
+    :param heartbeat: shows that this process is alive
+    :param least_interval_min: minutes; a policy with a shorter interval is run with this one
     """
 
     policies: policies.Policies
     records: records.Records
     trove: Trove
     tiers: Callable[[Iterable[model.Instance]], dict[str, str]]
-    patience: datetime.timedelta = datetime.timedelta(minutes=30)
+    worker: claims.Claimant
+    heartbeat: heartbeat.Heartbeat
+    least_interval_min: int = 1

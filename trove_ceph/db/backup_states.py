@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The states of a backup: one table says which event leads from which state to which.
+
+Every write of a state goes through :func:`next_state`. The diagram in the documents is generated
+from the same table, see :func:`as_dot`.
+"""
+
+import enum
+from collections.abc import Iterator
+
+from automaton import exceptions as automaton_exceptions
+from automaton import machines
+
+from trove_ceph import exceptions
+from trove_ceph.db.model import State
+
+#: The pseudo-state of a backup that has no row: not begun yet, or forgotten.
+ABSENT = 'absent'
+
+
+class Event(enum.StrEnum):
+    """What happens to a backup."""
+
+    BEGIN = 'begin'
+    COMPLETE = 'complete'
+    FAIL = 'fail'
+    COPY = 'copy'
+    LOSE_COPY = 'lose the copy'
+    PASS_VERIFICATION = 'pass verification'
+    FAIL_VERIFICATION = 'fail verification'
+    DELETE = 'delete'
+    FORGET = 'forget'
+
+
+TRANSITIONS = (
+    # A worker begins to take the backup, or carries on where another worker was interrupted.
+    (ABSENT, Event.BEGIN, State.TAKING),
+    (State.TAKING, Event.BEGIN, State.TAKING),
+    # The snapshot exists, holds what it promises, and Cinder and Trove know of it.
+    (State.TAKING, Event.COMPLETE, State.TAKEN),
+    # It could not be taken. Or no taskmanager ever heard of the request (then it has no row).
+    (State.TAKING, Event.FAIL, State.FAILED),
+    (ABSENT, Event.FAIL, State.FAILED),
+    # The vault holds a complete copy. A copy proves nothing about the content, nor unproves it.
+    (State.TAKEN, Event.COPY, State.COPIED),
+    (State.COPIED, Event.COPY, State.COPIED),
+    (State.VERIFIED, Event.COPY, State.VERIFIED),
+    # The copy in the vault is damaged or gone, and the snapshot is sound: only the copy is lost.
+    (State.TAKEN, Event.LOSE_COPY, State.TAKEN),
+    (State.COPIED, Event.LOSE_COPY, State.TAKEN),
+    (State.VERIFIED, Event.LOSE_COPY, State.VERIFIED),
+    (State.DAMAGED, Event.LOSE_COPY, State.DAMAGED),
+    # A server was started from a clone of the backup, and everything it checked was sound.
+    (State.TAKEN, Event.PASS_VERIFICATION, State.VERIFIED),
+    (State.COPIED, Event.PASS_VERIFICATION, State.VERIFIED),
+    (State.VERIFIED, Event.PASS_VERIFICATION, State.VERIFIED),
+    (State.DAMAGED, Event.PASS_VERIFICATION, State.VERIFIED),
+    # The same, and the server found that the backup does not restore, or not all of it.
+    (State.TAKEN, Event.FAIL_VERIFICATION, State.DAMAGED),
+    (State.COPIED, Event.FAIL_VERIFICATION, State.DAMAGED),
+    (State.VERIFIED, Event.FAIL_VERIFICATION, State.DAMAGED),
+    (State.DAMAGED, Event.FAIL_VERIFICATION, State.DAMAGED),
+    # Anybody may ask for the deletion of any backup at any time; from then on it only goes.
+    (State.TAKING, Event.DELETE, State.DELETING),
+    (State.TAKEN, Event.DELETE, State.DELETING),
+    (State.COPIED, Event.DELETE, State.DELETING),
+    (State.VERIFIED, Event.DELETE, State.DELETING),
+    (State.DAMAGED, Event.DELETE, State.DELETING),
+    (State.FAILED, Event.DELETE, State.DELETING),
+    (State.DELETING, Event.DELETE, State.DELETING),
+    # Nothing of it is left, in Ceph, Cinder and Trove: the row goes last.
+    (State.DELETING, Event.FORGET, ABSENT),
+)
+
+
+def make_machine() -> machines.FiniteMachine:
+    """Return a new machine of the table, not yet initialized."""
+    machine = machines.FiniteMachine()
+    for state in (ABSENT, *State):
+        machine.add_state(str(state))
+    for start, event, end in TRANSITIONS:
+        machine.add_transition(str(start), str(end), str(event))
+    machine.default_start_state = ABSENT
+    machine.freeze()
+    return machine
+
+
+_MACHINE = make_machine()
+
+
+def next_state(state: State | str, event: Event) -> State | str:
+    """Return the state that an event leads to; :data:`ABSENT` where there is no backup then.
+
+    :param state: the present one; :data:`ABSENT` where there is no row
+    :raises InvalidTransitionError: the event is not possible in this state
+    """
+    machine = _MACHINE.copy(shallow=True)
+    machine.initialize(start_state=str(state))
+    try:
+        machine.process_event(str(event))
+    except automaton_exceptions.NotFound as error:
+        raise exceptions.InvalidTransitionError(
+            f'a backup that is {state}: the event "{event}" is not possible; '
+            f'possible are {", ".join(sorted(_events_of(str(state)))) or "none"}'
+        ) from error
+    found = machine.current_state
+    return found if found == ABSENT else State(found)
+
+
+def as_dot() -> str:
+    """Return the machine as a directed graph in the language of graphviz."""
+    lines = ['digraph backup_states {', '  node [shape=box, style=rounded, fontsize=11];']
+    lines += ['  edge [fontsize=9];', '  rankdir=LR;', f'  {ABSENT} [shape=circle];']
+    events: dict[tuple[str, str], list[str]] = {}
+    for start, event, end in sorted(_MACHINE):
+        events.setdefault((start, end), []).append(event)
+    lines += [
+        f'  {start} -> {end} [label="{", ".join(names)}"];'
+        for (start, end), names in events.items()
+    ]
+    return '\n'.join([*lines, '}'])
+
+
+def _events_of(state: str) -> Iterator[str]:
+    return (event for start, event, _end in _MACHINE if start == state)
+
+
+if __name__ == '__main__':
+    print(as_dot())

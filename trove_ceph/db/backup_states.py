@@ -103,7 +103,7 @@ def next_state(state: State | str, event: Event) -> State | str:
             f'a backup that is {state}: the event "{event}" is not possible; '
             f'possible are {", ".join(sorted(_events_of(str(state)))) or "none"}'
         ) from error
-    found = machine.current_state
+    found = str(machine.current_state)
     return found if found == ABSENT else State(found)
 
 

@@ -189,9 +189,8 @@ class Policies:
                 )
         if not is_ours:
             return None
-        return dataclasses.replace(
-            run, state=RunState.ASKED, backup_id=backup_id, **claims.released()
-        )
+        released: dict[str, Any] = claims.released()
+        return dataclasses.replace(run, state=RunState.ASKED, backup_id=backup_id, **released)
 
     def note_done(self, run: Run) -> bool:
         """Write down that a run's backup is there.

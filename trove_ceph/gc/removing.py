@@ -87,11 +87,19 @@ def _remove(tools: Tools, orphan: Orphan) -> None:
             case Kind.JOB:
                 tools.storage.cancel(target.operation_id)
             case Kind.BACKUP_RECORD:
-                records.forget(target.backup_id)
+                _forget_backup(tools, target.backup_id)
             case Kind.VOLUME_RECORD:
                 records.forget_volume(target.volume_id)
             case Kind.TRASH_RECORD:
                 records.forget_trashed(target.pool, target.image_id)
+
+
+def _forget_backup(tools: Tools, backup_id: str) -> None:
+    claim = tools.records.begin_deleting(backup_id, tools.worker)
+    if claim is not None:
+        tools.records.forget(claim)
+    elif (record := tools.records.find(backup_id)) is not None:
+        raise exceptions.BusyError(f'backup {backup_id}: {record.claimed_by} works on it')
 
 
 def _note_trashed(tools: Tools, trashed: storage_model.TrashedImage) -> None:

@@ -58,10 +58,14 @@ def check_quota(tools: Tools, record: model.Backup, base: model.Backup | None) -
     if used_bytes + needed_bytes > quota_gib * units.Gi:
         raise exceptions.VaultQuotaExceededError(
             f'backup {record.backup_id}: is not copied to the vault, since the quota of the project'
-            f' there is {quota_gib} GiB, of which {used_bytes / units.Gi:.2f} GiB are used, and the'
-            f' copy needs about {needed_bytes / units.Gi:.2f} GiB; delete backups that have a copy,'
-            ' or ask the operator for a larger quota'
+            f' there is {quota_gib} GiB ({_mib(quota_gib * units.Gi)} MiB), of which'
+            f' {_mib(used_bytes)} MiB are used, and the copy needs about {_mib(needed_bytes)} MiB;'
+            ' delete backups that have a copy, or ask the operator for a larger quota'
         )
+
+
+def _mib(count: int) -> int:
+    return -(-count // units.Mi)
 
 
 def _needed_bytes(tools: Tools, record: model.Backup, base: model.Backup | None) -> int:

@@ -5,6 +5,7 @@ import fixtures
 from oslotest import base
 from trove.common import cfg as trove_cfg
 
+from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup.model import Level
 from trove_ceph.strategies.backup.request import Request
 from trove_ceph.taskmanager import manager, trove_backups
@@ -162,10 +163,11 @@ class DetailsTest(base.BaseTestCase):
     def test_what_cannot_be_copied_or_verified(self):
         taking = self.world.add_backup(self.instance, 'taking')
         failed = self.world.add_backup(self.instance, 'taking')
-        self.world.records.note_failed(failed.id, 'worker', 'the guest agent is down')
+        self.world.note_failed(failed.id, 'the guest agent is down')
         foreign = self.world.add_backup(self.instance)
         damaged = self.world.add_backup(self.instance, 'taken')
-        self.world.records.copies.note_damaged(damaged.id, {}, 1.0, 'corrupt')
+        claim = self.world.records.claims.claim(Role.VERIFY, damaged.id, world.WORKER)
+        self.world.records.results.note_damaged(claim, {}, 1.0, 'corrupt')
         for backup, reason in (
             (taking, 'it is taking'),
             (failed, 'it is failed: the guest agent is down'),

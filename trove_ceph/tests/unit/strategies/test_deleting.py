@@ -9,6 +9,7 @@ from trove_ceph.db.model import State
 from trove_ceph.storage import job, model, names
 from trove_ceph.strategies.backup import deleting, reasons, reclaiming, resuming, taking
 from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies import test_copying
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -28,9 +29,10 @@ def copy(world, backup_id):
     record = world.records.get(backup_id)
     vault = model.ImageRef('vault', names.image_name('vault', record.instance_id))
     place = vault.snapshot(record.place.name)
-    world.records.copies.begin_copying(backup_id, place)
-    world.tools().storage.run(f'copy.{backup_id}', job.Copy(record.place, vault), 600)
-    world.records.copies.note_copied(backup_id, 4096, 1.0)
+    with test_copying.claimed(world, backup_id) as held:
+        world.records.results.begin_copying(held, place)
+        world.tools().storage.run(f'copy.{backup_id}', job.Copy(record.place, vault), 600)
+        world.records.results.note_copied(held, 4096, 1.0)
     return place
 
 
@@ -87,7 +89,9 @@ class DeletingTest(base.BaseTestCase):
         copy(self.world, parent)
         place = self.world.records.get(parent).copy
         record = self.world.records.get(child)
-        self.world.records.copies.begin_copying(child, place.of.snapshot(record.place.name))
+        with test_copying.claimed(self.world, child) as held:
+            copy_place = place.of.snapshot(record.place.name)
+            self.world.records.results.begin_copying(held, copy_place)
         work = job.Copy(record.place, place.of, since=place.name)
         self.world.tools().storage.run(f'copy.{child}', work, 600)
         self.delete(parent)
@@ -115,10 +119,10 @@ class DeletingTest(base.BaseTestCase):
         row = trove_database.backup(backup)
         self.assertEqual((BackupState.DELETE_FAILED, False), (row.state, bool(row.deleted)))
         record = self.world.records.get(backup)
-        self.assertEqual((State.DELETING, None), (record.state, record.worker))
+        self.assertEqual((State.DELETING, None), (record.state, record.claimed_by))
         self.assertEqual(reasons.plain(error), record.error)
         snapshot['status'] = 'available'
-        resuming.carry_on(self.world.tools(), AT_ONCE, worlds.AtOnce())
+        resuming.carry_on(self.world.tools(expiry=AT_ONCE), worlds.AtOnce())
         self.assertTrue(trove_database.backup(backup).deleted)
         self.assertEqual([], self.world.snapshots())
 
@@ -139,7 +143,9 @@ class DeletingTest(base.BaseTestCase):
         threads = worlds.service_world.Later()
         self.world.served = self.world.service(threads=threads)
         vault = model.ImageRef('vault', names.image_name('vault', record.instance_id))
-        self.world.records.copies.begin_copying(backup, vault.snapshot(record.place.name))
+        with test_copying.claimed(self.world, backup) as held:
+            place = vault.snapshot(record.place.name)
+            self.world.records.results.begin_copying(held, place)
         storage = self.world.tools().storage
         storage.start('copy', job.Copy(record.place, vault))
         asked = self.world.sleep
@@ -159,7 +165,7 @@ class DeletingTest(base.BaseTestCase):
         self.world.events.clear()
         strike = worlds.Strike(3)
         self.assertRaises(interruption.Kill, self.delete, backup, strike)
-        resuming.carry_on(self.world.tools(), AT_ONCE, worlds.AtOnce())
+        resuming.carry_on(self.world.tools(expiry=AT_ONCE), worlds.AtOnce())
         self.assertTrue(trove_database.backup(backup).deleted)
         self.assertIsNone(self.world.records.find(backup))
 

@@ -5,14 +5,15 @@ import threading
 from oslotest import base
 
 from trove_ceph import exceptions
+from trove_ceph.db import claims
 from trove_ceph.db.model import State
-from trove_ceph.strategies.backup import copying, deleting, fulfilling, jobs, model
+from trove_ceph.db.roles import Role
+from trove_ceph.strategies.backup import copying, deleting, fulfilling, model
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import test_copying, test_verifying
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.verification import world as servers
 
-SINCE = datetime.timedelta(minutes=30)
 MINUTE = datetime.timedelta(minutes=1)
 
 
@@ -30,8 +31,16 @@ class FulfillingTest(base.BaseTestCase):
         self.world.date += MINUTE
         return test_copying.take(self.world)
 
-    def fulfill(self, room=100):
-        fulfilling.fulfill(self.world.tools(), SINCE, worlds.AtOnce(room))
+    def fulfill(self, room=100, tools=None):
+        """Have a worker that knows nothing of others do what is due, in its threads."""
+        tools = tools or self.world.tools(expiry=claims.DEFAULT_EXPIRY)
+        for role in (Role.COPY, Role.VERIFY):
+            fulfilling.fulfill(tools, role, worlds.AtOnce(room))
+
+    def due(self):
+        worker = self.world.worker()
+        listed = self.world.records.queue.list_due
+        return [*listed(Role.COPY, worker), *listed(Role.VERIFY, worker)]
 
     def set_vault_bytes(self, count):
         for pool in ('vault', 'vault-data'):
@@ -40,16 +49,16 @@ class FulfillingTest(base.BaseTestCase):
     def get(self, backup_id):
         return self.world.records.get(backup_id)
 
-    def test_taking_makes_wishes_and_waits_for_none(self):
+    def test_taking_makes_requests_and_waits_for_none(self):
         backup = self.take(copy=True, verify=model.Verify.ALWAYS)
         record = self.get(backup)
-        self.assertEqual((State.TAKEN, None), (record.state, record.worker))
+        self.assertEqual((State.TAKEN, None), (record.state, record.claimed_by))
         self.assertNotIn('storage start', self.world.events)
         self.fulfill()
         record = self.get(backup)
-        self.assertEqual((State.VERIFIED, None), (record.state, record.worker))
+        self.assertEqual((State.VERIFIED, None), (record.state, record.claimed_by))
         self.assertEqual('copy', record.verification['of'])
-        self.assertEqual([], self.world.records.wishes.due(SINCE))
+        self.assertEqual([], self.due())
 
     def test_what_is_wanted_by_default(self):
         for copy, verify, wanted in (
@@ -68,7 +77,7 @@ class FulfillingTest(base.BaseTestCase):
         first, second = self.take(), self.take()
         for backup in (second, first):
             self.world.date += MINUTE
-            self.world.records.wishes.want_verification(backup)
+            self.world.records.queue.request_verification(backup)
         self.fulfill(room=1)
         self.assertEqual(State.TAKEN, self.get(first).state)
         self.assertEqual(State.VERIFIED, self.get(second).state)
@@ -79,25 +88,26 @@ class FulfillingTest(base.BaseTestCase):
         self.assertEqual(
             (State.COPIED, State.TAKEN), (self.get(first).state, self.get(second).state)
         )
-        self.world.records.wishes.want_copy(first)
+        self.world.records.queue.request_copy(first)
         self.fulfill()
         self.assertEqual(first, self.get(second).copy_base_id)
 
     def test_somebody_else_is_copying(self):
         first, second = self.take(copy=True), self.take(copy=True)
-        self.world.records.claim(first, 'another', SINCE)
+        test_copying.claim(self.world, first)
         self.fulfill()
         self.assertEqual(State.TAKEN, self.get(second).state)
-        self.world.date += SINCE + MINUTE
+        self.world.date += MINUTE
         self.fulfill()
         self.assertEqual(State.COPIED, self.get(first).state)
 
     def test_of_several_that_try_one_does(self):
         backup = self.take(copy=True)
-        self.world.records.claim(backup, 'another', SINCE)
-        fulfilling.fulfill_one(self.world.tools(), backup, SINCE)
+        other = test_copying.claim(self.world, backup)
+        tools = self.world.tools(expiry=claims.DEFAULT_EXPIRY)
+        fulfilling.fulfill_one(tools, Role.COPY, self.get(backup))
         self.assertEqual(State.TAKEN, self.get(backup).state)
-        self.assertEqual('another', self.get(backup).worker)
+        self.assertEqual(other.token, self.get(backup).claim_token)
 
     def test_failures_are_tried_again_less_and_less_often(self):
         self.set_vault_bytes(0)
@@ -108,23 +118,34 @@ class FulfillingTest(base.BaseTestCase):
             self.assertEqual(datetime.timedelta(minutes=minutes), record.retry_at - self.world.date)
             self.assertIn('there is no room for it', record.copy_error)
             self.assertNotIn('vault', record.copy_error)
-            self.assertIsNone(record.worker)
+            self.assertIsNone(record.claimed_by)
             self.world.date = record.retry_at - datetime.timedelta(seconds=1)
-            self.assertEqual([], self.world.records.wishes.due(SINCE))
+            self.assertEqual([], self.due())
             self.world.date = record.retry_at
-        for _again in range(30):
-            self.world.records.claim(backup, 'w', SINCE)
-            self.world.records.wishes.note_failure(backup, 'w', copy_error='full')
-            self.world.records.wishes.release(backup, 'w')
-        self.assertEqual(datetime.timedelta(hours=6), self.get(backup).retry_at - self.world.date)
+        self.fulfill()
         self.set_vault_bytes(1024**3)
-        # Asked for anew, it does not wait.
-        self.world.records.wishes.want_copy(backup)
+        # Asking again does not bring the next attempt forward.
+        self.world.records.queue.request_copy(backup)
+        self.assertEqual([], self.due())
+        self.world.date = self.get(backup).retry_at
         self.fulfill()
         record = self.get(backup)
         self.assertEqual(
-            (State.COPIED, None, None), (record.state, record.copy_error, record.failures)
+            (State.COPIED, None, None), (record.state, record.copy_error, record.copy_failures)
         )
+
+    def test_quota_of_the_vault_is_told(self):
+        backup = self.take(copy=True)
+        self.world.policy = model.Policy(vault_quota_gib=1)
+        other = self.take()
+        with test_copying.claimed(self.world, other) as held:
+            place = test_copying.model.SnapshotRef('vault', 'elsewhere', 's')
+            self.world.records.results.begin_copying(held, place)
+            self.world.records.results.note_copied(held, 1024**3, 1.0, 1024**3)
+        self.fulfill()
+        record = self.get(backup)
+        self.assertIn('the quota of the project there is 1 GiB', record.copy_error)
+        self.assertEqual((State.TAKEN, 1), (record.state, record.copy_failures))
 
     def test_verification_waits_for_the_copy(self):
         backup = self.take(copy=True, verify=model.Verify.ALWAYS)
@@ -151,9 +172,9 @@ class FulfillingTest(base.BaseTestCase):
         self.world.servers.raises = {'start': servers.corrupt('redo')}
         self.fulfill()
         self.assertEqual(State.DAMAGED, self.get(backup).state)
-        self.assertEqual([], self.world.records.wishes.due(SINCE))
+        self.assertEqual([], self.due())
         self.world.servers.raises = {}
-        self.world.records.wishes.want_verification(backup)
+        self.world.records.queue.request_verification(backup)
         self.fulfill()
         self.assertEqual(State.VERIFIED, self.get(backup).state)
 
@@ -163,15 +184,17 @@ class FulfillingTest(base.BaseTestCase):
             backup = self.take(copy=True, verify=model.Verify.ALWAYS)
             strike = worlds.Strike(number, after=True)
             try:
-                fulfilling.fulfill(self.world.tools(strike), SINCE, worlds.AtOnce())
+                tools = self.world.tools(strike, claims.DEFAULT_EXPIRY)
+                for _again in range(2):
+                    self.fulfill(tools=tools)
             except interruption.Kill:
-                # Nobody else has it until it was not seen for long.
+                # No other worker has it until its claim has expired.
                 self.fulfill()
                 self.assertNotEqual(State.VERIFIED, self.get(backup).state)
-                self.world.date += SINCE + MINUTE
+                self.world.date += MINUTE
                 self.fulfill()
             record = self.get(backup)
-            self.assertEqual((State.VERIFIED, None), (record.state, record.failures))
+            self.assertEqual((State.VERIFIED, None), (record.state, record.copy_failures))
             self.assertEqual(1, len(self.world.inspections()))
             self.assertEqual({record.copy.image}, self.world.images('vault') - {'copy'})
             if not strike.struck:
@@ -180,14 +203,14 @@ class FulfillingTest(base.BaseTestCase):
 
     def test_copy_that_is_not_wanted_any_more(self):
         backup = self.take(copy=True)
-        test_copying.claim(self.world, backup)
-        for step in fulfilling.copying.Copying(self.world.tools(), backup).steps()[:2]:
+        held = test_copying.claim(self.world, backup)
+        for step in fulfilling.copying.Copying(self.world.tools(), held).steps()[:2]:
             step.do(None)
         self.world.storage.create_image(
             self.get(backup).copy.of, 1024**2, test_copying.model.ImageOptions()
         )
-        self.world.records.release(backup, jobs.worker(self.world.tools()))
-        self.world.records.wishes.want_no_copy(backup)
+        self.world.records.claims.release(held)
+        self.world.records.queue.cancel_copy(backup)
         self.fulfill()
         self.assertEqual((State.TAKEN, None), (self.get(backup).state, self.get(backup).copy))
         self.assertNotIn(test_copying.vault(self.world).name, self.world.images('vault'))
@@ -197,22 +220,21 @@ class FulfillingTest(base.BaseTestCase):
         """Whatever the worker is about to begin, it finds that the deletion has begun."""
         backup = self.take(copy=True)
         tools = self.world.tools()
-        worker = jobs.worker(tools)
-        self.world.records.claim(backup, worker, SINCE)
+        held = test_copying.claim(self.world, backup)
         asked, seen = self.world.sleep, []
 
         def sleep(seconds):
             asked(seconds)
             if not seen:
                 seen.append(self.world.snapshots())
-                self.assertRaises(exceptions.InvalidBackupError, copying.copy, tools, backup)
+                self.assertRaises(exceptions.InvalidBackupError, copying.copy, tools, held)
                 place = test_copying.vault(self.world).snapshot('s')
-                copies = self.world.records.copies
-                self.assertRaises(exceptions.LockLostError, copies.begin_copying, backup, place)
-                self.world.records.wishes.release(backup, worker)
+                results = self.world.records.results
+                self.assertRaises(exceptions.ClaimLostError, results.begin_copying, held, place)
+                self.world.records.claims.release(held)
 
         self.world.sleep = sleep
-        deleting.delete(self.world.tools(), backup)
+        deleting.delete(self.world.tools(expiry=claims.DEFAULT_EXPIRY), backup)
         # Nothing of it was touched while somebody was working on it.
         self.assertEqual([1], [len(one) for one in seen])
         self.assertIsNone(self.world.records.find(backup))
@@ -220,41 +242,45 @@ class FulfillingTest(base.BaseTestCase):
     def test_deletion_that_begins_while_a_copy_does(self):
         """The worker has looked at the backup, and has not yet written down where it copies to."""
         backup = self.take(copy=True)
-        begin, begun = self.world.records.copies.begin_copying, []
+        begin, begun = self.world.records.results.begin_copying, []
 
         def begin_later(*arguments, **named):
-            self.world.records.begin_deleting(backup, 'another', MINUTE, MINUTE)
+            another = claims.Claimant('another')
+            self.assertIsNone(self.world.records.begin_deleting(backup, another))
             begun.append(True)
             begin(*arguments, **named)
 
-        self.world.records.copies.begin_copying = begin_later
+        self.world.records.results.begin_copying = begin_later
         self.fulfill()
         self.assertEqual([True], begun)
         record = self.get(backup)
-        self.assertEqual((State.DELETING, None, None), (record.state, record.copy, record.worker))
+        self.assertEqual(
+            (State.DELETING, None, None), (record.state, record.copy, record.claimed_by)
+        )
         self.assertEqual(set(), self.world.images('vault') - {'copy'})
         deleting.delete(self.world.tools(), backup)
         self.assertIsNone(self.world.records.find(backup))
 
     def test_deletion_waits_for_no_dead_worker(self):
         backup = self.take(copy=True)
-        tools = self.world.tools()
-        self.world.records.claim(backup, jobs.worker(tools), SINCE)
-        self.world.date += 2 * MINUTE
-        deleting.delete(self.world.tools(), backup)
+        record = self.get(backup)
+        held = test_copying.claim(self.world, backup)
+        self.world.date += MINUTE
+        deleting.delete(self.world.tools(expiry=claims.DEFAULT_EXPIRY), backup)
         self.assertIsNone(self.world.records.find(backup))
-        fulfilling.fulfill_one(tools, backup, SINCE)
-        self.world.records.wishes.note_failure(backup, jobs.worker(tools), copy_error='late')
+        fulfilling.fulfill_one(self.world.tools(), Role.COPY, record)
+        note = self.world.records.queue.note_failure
+        self.assertRaises(exceptions.ClaimLostError, note, held, 'late')
         self.assertIsNone(self.world.records.find(backup))
 
-    def test_failures_nobody_thought_of(self):
+    def test_unexpected_errors(self):
         backup = self.take(copy=True)
         tools = self.world.tools()
         object.__setattr__(tools, 'vault', lambda: 1 // 0)
-        fulfilling.fulfill(tools, SINCE, worlds.AtOnce())
+        self.fulfill(tools=tools)
         record = self.get(backup)
-        self.assertEqual((1, None), (record.failures, record.worker))
-        self.assertIn('nobody thought of', record.copy_error)
+        self.assertEqual((1, None), (record.copy_failures, record.claimed_by))
+        self.assertIn('an unexpected error occurred', record.copy_error)
 
 
 class ThreadsTest(base.BaseTestCase):

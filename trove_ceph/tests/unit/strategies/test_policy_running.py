@@ -14,9 +14,10 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.db import policies, records, transactions
+from trove_ceph.db import claims, heartbeat, policies, records, transactions
 from trove_ceph.db.model import State
 from trove_ceph.db.policy_model import Keep, RunState, Scope
+from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import giving_up, model
 from trove_ceph.strategies.backup.request import Request
 from trove_ceph.strategies.policies import running, tools
@@ -25,7 +26,9 @@ from trove_ceph.tests.unit.db import database
 
 PROJECT = 'project'
 MINUTE = datetime.timedelta(minutes=1)
-PATIENCE = 30 * MINUTE
+#: Longer than a worker is waited for that shows no life.
+PATIENCE = 3 * MINUTE
+WORKER = claims.Claimant('worker')
 
 
 # Made once: it takes longer than most tests.
@@ -74,21 +77,21 @@ class FakeTrove:
         for backup_id, one in list(self.backups.items()):
             if one['state'] == 'DELETING':
                 del self.backups[backup_id]
-                kept.forget(backup_id)
+                if (claim := kept.begin_deleting(backup_id, WORKER)) is not None:
+                    kept.forget(claim)
             elif one['state'] == 'NEW' and self.loses_calls:
                 if self._world.now - one['created_at'] > giving_up.PATIENCE:
                     # As the taskmanager's other task has it.
                     kept.note_never_begun(backup_id, one['instance_id'], PROJECT, 'never begun')
                     self.give_up(backup_id)
             elif one['state'] == 'NEW':
-                kept.begin_taking(backup_id, one['instance_id'], PROJECT, 'worker')
+                claim = kept.begin_taking(backup_id, one['instance_id'], PROJECT, WORKER)
                 if self.fails:
                     one['state'] = 'FAILED'
-                    kept.note_failed(backup_id, 'worker', 'the guest agent did not answer')
+                    kept.note_failed(claim, 'the guest agent did not answer')
                 else:
                     one['state'] = 'COMPLETED'
-                    kept.note_taken(backup_id, 's', 'c', 1.0)
-                kept.release(backup_id, 'worker')
+                    kept.note_taken(claim, 's', 'c', 1.0)
 
     def of(self, instance_id='one'):
         return [one for one in self.backups.values() if one['instance_id'] == instance_id]
@@ -152,6 +155,11 @@ class World:
         self.policies = policies.Policies(transactions.Transactions(facade, lambda: self.now))
         self.trove = FakeTrove(self)
         self.tiers = {'one': 'nvme'}
+        self._numbers = itertools.count()
+
+    def worker(self):
+        """Return a new process of a taskmanager on another host than all others."""
+        return claims.Claimant(f'host-{next(self._numbers)}')
 
     def tools(self, strike=None):
         found = tools.Tools(
@@ -159,7 +167,8 @@ class World:
             self.records,
             self.trove,
             lambda instances: {i.id: self.tiers[i.id] for i in instances if i.id in self.tiers},
-            PATIENCE,
+            self.worker(),
+            heartbeat.Heartbeat(self.records.claims, 5, 45),
         )
         if strike is None:
             return found
@@ -280,7 +289,9 @@ class RunningTest(PolicyTest):
         self.trove.fails = False
         self.world.tick(35, 2 * MINUTE)
         (newer,) = self.trove.backups
-        self.world.records.copies.note_damaged(newer, {}, 1.0, 'CHECK TABLE: corrupt')
+        claim = self.world.records.claims.claim(Role.VERIFY, newer, WORKER)
+        self.world.records.results.note_damaged(claim, {}, 1.0, 'CHECK TABLE: corrupt')
+        self.world.records.claims.release(claim)
         self.world.tick(35, 2 * MINUTE)
         self.assertNotIn(newer, self.trove.backups)
 
@@ -380,11 +391,21 @@ class RunningTest(PolicyTest):
         self.assertEqual(1, len(self.trove.backups))
         self.assertFalse(self.run_of().state.is_under_way)
 
+    def test_interval_that_is_too_short_by_now(self):
+        """A policy of a time when the operator allowed it, or of before there was a limit."""
+        self.add(interval_min=1, keep=Keep(last=100))
+        least = functools.partial(dataclasses.replace, least_interval_min=15)
+        for _ in range(60):
+            running.run(least(self.world.tools()))
+            self.trove.work()
+            self.world.now += MINUTE
+        self.assertIn(len(self.trove.requests), (4, 5))
+
     def test_asked_for_now(self):
         made = self.add(interval_min=1440, at='23:00')
         self.world.tick(5)
         self.assertEqual([], self.trove.requests)
-        self.policies.want_run(made.policy_id)
+        self.policies.request_run(made.policy_id)
         self.world.tick(5, managers=2)
         self.assertEqual(1, len(self.trove.requests))
 
@@ -449,8 +470,8 @@ class RequestTest(base.BaseTestCase):
     def test_written_down_with_its_backup(self):
         path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
         kept = records.Records(database.with_tables(path))
-        begin = functools.partial(kept.begin_taking, 'b', 'one', PROJECT, 'worker')
-        begin(**dataclasses.asdict(Request()))
+        begin = functools.partial(kept.begin_taking, 'b', 'one', PROJECT, WORKER)
+        kept.claims.release(begin(**dataclasses.asdict(Request())))
         plain = kept.get('b')
         self.assertEqual(
             (None, None, None),

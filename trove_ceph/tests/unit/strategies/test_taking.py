@@ -30,6 +30,7 @@ OUTSIDE = {
 
 
 HOUR = datetime.timedelta(hours=1)
+AT_ONCE = datetime.timedelta(seconds=-5)
 
 
 class Outage(worlds.Strike):
@@ -282,12 +283,11 @@ class TakingTest(base.BaseTestCase):
     def test_another_taskmanager_carries_on(self):
         managing = self._number_of('cinder POST')
         self.assertRaises(interruption.Kill, self.take, worlds.Strike(managing))
-        since = datetime.timedelta(seconds=-5)
-        resuming.carry_on(self.world.tools(), datetime.timedelta(hours=1), worlds.AtOnce())
+        resuming.carry_on(self.world.tools(expiry=HOUR), worlds.AtOnce())
         self.assertEqual(State.TAKING, self.world.records.get(self.backup.id).state)
-        resuming.carry_on(self.world.tools(), since, worlds.AtOnce())
+        resuming.carry_on(self.world.tools(expiry=AT_ONCE), worlds.AtOnce())
         record = self.world.records.get(self.backup.id)
-        self.assertEqual((State.TAKEN, None), (record.state, record.worker))
+        self.assertEqual((State.TAKEN, None), (record.state, record.claimed_by))
 
     def test_killed_at_the_very_end(self):
         """What Trove shows as complete is so in our record soon, and never the other way round."""
@@ -296,7 +296,7 @@ class TakingTest(base.BaseTestCase):
         self.world.records.note_taken = _die
         self.assertRaises(interruption.Kill, self.take)
         self.world.records.note_taken = note
-        resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5), worlds.AtOnce())
+        resuming.carry_on(self.world.tools(expiry=AT_ONCE), worlds.AtOnce())
         self.assertEqual(State.TAKEN, self.world.records.get(self.backup.id).state)
         self.assertEqual(BackupState.COMPLETED, trove_database.backup(self.backup.id).state)
 
@@ -324,17 +324,17 @@ class TakingTest(base.BaseTestCase):
         trove_database.instance(self.world.instance.id).update(deleted=True)
         self.world.guest.is_down = True
         self.world.events.clear()
-        resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5), worlds.AtOnce())
+        resuming.carry_on(self.world.tools(expiry=AT_ONCE), worlds.AtOnce())
         self.assert_is_there(State.TAKEN)
         self.assertEqual([], self.world.events)
         record = self.world.records.get(self.backup.id)
         (snapshot,) = self.world.cinder.snapshots
-        self.assertEqual((snapshot, None), (record.cinder_snapshot_id, record.worker))
+        self.assertEqual((snapshot, None), (record.cinder_snapshot_id, record.claimed_by))
 
     def test_failure_after_it_was_shown(self):
         self.lose_our_record(exceptions.ServiceUnavailableError('the database failed'))
-        self.assertIsNone(self.world.records.get(self.backup.id).worker)
-        resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5), worlds.AtOnce())
+        self.assertIsNone(self.world.records.get(self.backup.id).claimed_by)
+        resuming.carry_on(self.world.tools(expiry=AT_ONCE), worlds.AtOnce())
         self.assert_is_there(State.TAKEN)
 
     def test_deleted_as_soon_as_it_was_shown(self):
@@ -343,20 +343,19 @@ class TakingTest(base.BaseTestCase):
 
         def shown(*arguments):
             complete(*arguments)
-            self.world.records.begin_deleting(
-                self.backup.id, 'another', *[datetime.timedelta(0)] * 2
-            )
+            self.world.records.begin_deleting(self.backup.id, another)
 
+        another = self.world.worker()
         self.world.trove.complete_backup = shown
         record = self.take()
-        self.assertEqual((State.DELETING, 'another'), (record.state, record.worker))
+        self.assertEqual((State.DELETING, another.name), (record.state, record.claimed_by))
 
     def test_undoing_that_was_cut_off_is_gone_on_with(self):
         """Cinder's snapshot, of which it is not known any more what it holds, does not count."""
         looking = self._number_of('guest check_backup_settings')
         managed = self._number_of('cinder POST')
         self.assertRaises(interruption.Kill, self.take, worlds.Strike(managed, after=True))
-        self.world.records.forget_snapshot(self.backup.id)
+        self.world.records._update(self.backup.id, snapshot_at=None)
         (lost,) = self.world.cinder.snapshots
         record = self.take()
         self.world.cinder.work()
@@ -375,14 +374,14 @@ class TakingTest(base.BaseTestCase):
         self.assertEqual(State.FAILED, record.state)
         self.assertEqual(BackupState.FAILED, trove_database.backup(self.backup.id).state)
         self.assertEqual(1, len(self.world.snapshots()))
-        resuming.carry_on(self.world.tools(outage), HOUR, worlds.AtOnce())
+        resuming.carry_on(self.world.tools(outage, AT_ONCE), worlds.AtOnce())
         self.assertEqual(1, len(self.world.snapshots()))
-        resuming.carry_on(self.world.tools(), HOUR, worlds.AtOnce())
+        resuming.carry_on(self.world.tools(expiry=AT_ONCE), worlds.AtOnce())
         self.assertEqual(([], {}), (self.world.snapshots(), self.world.cinder.snapshots))
         record = self.world.records.get(self.backup.id)
         self.assertEqual((State.FAILED, None), (record.state, record.place))
         asked = len(self.world.events)
-        resuming.carry_on(self.world.tools(), HOUR, worlds.AtOnce())
+        resuming.carry_on(self.world.tools(expiry=AT_ONCE), worlds.AtOnce())
         self.assertEqual(asked, len(self.world.events))
 
     def _paused(self, happen):
@@ -414,24 +413,23 @@ class TakingTest(base.BaseTestCase):
         self.assertEqual(len(self.world.cinder.snapshots), len(self.world.snapshots()))
 
     def _take_over(self):
-        other = dataclasses.replace(self.world.tools(), worker='another')
-        resuming.carry_on(other, datetime.timedelta(seconds=-5), worlds.AtOnce())
+        resuming.carry_on(self.world.tools(expiry=AT_ONCE), worlds.AtOnce())
 
     def test_deleted_while_it_is_taken(self):
         """Trove's API has it deleted where somebody reset its instance: nothing is left of it."""
         for _ in self._paused(self._delete_by_another):
             self.assertFalse(trove_database.backup(self.backup.id).deleted)
             # That one did not wait for longer, and is told to others.
-            resuming.carry_on(self.world.tools(), datetime.timedelta(seconds=-5), worlds.AtOnce())
+            resuming.carry_on(self.world.tools(expiry=AT_ONCE), worlds.AtOnce())
             self.assertTrue(trove_database.backup(self.backup.id).deleted)
             self.assertIsNone(self.world.records.find(self.backup.id))
             self.world.cinder.work()
             self.assertEqual(([], {}), (self.world.snapshots(), self.world.cinder.snapshots))
 
     def _delete_by_another(self):
-        other = dataclasses.replace(self.world.tools(), worker='another')
+        other = self.world.tools(expiry=HOUR)
         error = self.assertRaises(exceptions.BusyError, deleting.delete, other, self.backup.id)
-        self.assertIn('still worked on by test:taking', str(error))
+        self.assertIn('still worked on by host/boot', str(error))
 
     def test_what_was_asked_for_survives_the_first_step(self):
         asked = request.Request(Level.FREEZE, copy=True, verify=True)

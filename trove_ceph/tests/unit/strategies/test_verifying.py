@@ -6,7 +6,8 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.db import records
 from trove_ceph.db.model import State
-from trove_ceph.strategies.backup import jobs, verifying
+from trove_ceph.db.roles import Role
+from trove_ceph.strategies.backup import verifying
 from trove_ceph.tests.unit.strategies import test_copying
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
@@ -39,13 +40,12 @@ class World(worlds.World):
 
 def verify(world, backup_id, strike=None):
     """Verify a backup, and return what is known of it then."""
-    # One wish is told from another one by its second.
+    # One request is told from another one by its second.
     world.date += datetime.timedelta(seconds=1)
     world.now += 1
-    world.records.wishes.want_verification(backup_id)
-    test_copying.claim(world, backup_id)
-    verifying.verify(world.tools(strike), backup_id)
-    world.records.wishes.release(backup_id, jobs.worker(world.tools()))
+    world.records.queue.request_verification(backup_id)
+    with test_copying.claimed(world, backup_id, Role.VERIFY) as held:
+        verifying.verify(world.tools(strike), held)
     return world.records.get(backup_id)
 
 
@@ -53,12 +53,12 @@ class VerifyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCa
     def make_world(self):
         world = World()
         world.backup = test_copying.take(world)
-        world.records.wishes.want_verification(world.backup)
+        world.records.queue.request_verification(world.backup)
         return world
 
     def make_operation(self, world, strike=None):
-        test_copying.claim(world, world.backup)
-        return verifying.Verifying(world.tools(strike), world.backup).steps(), None
+        held = test_copying.claim(world, world.backup, Role.VERIFY)
+        return verifying.Verifying(world.tools(strike), held).steps(), None
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -115,7 +115,7 @@ class VerifyingTest(base.BaseTestCase):
 
     def test_transactions_that_are_missing(self):
         position = f'{servers.SOURCE}:1-310'
-        self.world.records.note_level(self.backup, 'none', None, None, position)
+        self.world.records._update(self.backup, gtid_before=position)
         record = self.verify()
         self.assertEqual(State.DAMAGED, record.state)
         self.assertIn(
@@ -125,7 +125,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual((None, None), (record.gtid_executed, record.verified_at))
 
     def test_damage_is_seen_and_stays(self):
-        self.world.records.wishes.want_copy(self.backup)
+        self.world.records.queue.request_copy(self.backup)
         self.find(start=servers.corrupt('redo'))
         record = self.verify()
         self.assertEqual((State.DAMAGED, 'corrupt'), (record.state, record.verification['verdict']))
@@ -219,30 +219,29 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual(State.VERIFIED, self.verify().state)
         self.assertEqual(1, len(self.world.inspections()))
 
-    def test_each_wish_is_a_look_of_its_own(self):
+    def test_each_request_is_a_look_of_its_own(self):
         for count in (1, 2):
             self.verify()
             self.assertEqual(count, len(self.world.inspections()))
 
     def test_backups_that_are_not_verified(self):
-        verifying.verify(self.world.tools(), self.backup)
+        with test_copying.claimed(self.world, self.backup, Role.VERIFY) as held:
+            verifying.verify(self.world.tools(), held)
         self.assertEqual([], self.world.inspections())
         trove_database.backup(self.backup).update(datastore_version_id=None)
         self.assertRaisesRegex(exceptions.InvalidBackupError, 'version', self.verify)
-        self.world.records.begin_deleting(self.backup, 'other', *[test_copying.AT_ONCE] * 2)
-        self.assertRaisesRegex(exceptions.InvalidBackupError, 'is deleting', self.verify)
+        self.world.records.begin_deleting(self.backup, self.world.worker())
+        self.assertIsNone(test_copying.claim(self.world, self.backup, Role.VERIFY))
 
     def test_deleted_meanwhile(self):
         asked = self.world.served.endpoint.start
 
         def start(context, **arguments):
             answer = asked(context, **arguments)
-            self.world.records.begin_deleting(self.backup, 'other', *[test_copying.AT_ONCE] * 2)
+            self.world.records.begin_deleting(self.backup, self.world.worker())
             return answer
 
         self.world.served.endpoint.start = start
-        self.assertRaises(exceptions.LockLostError, self.verify)
+        self.assertRaises(exceptions.ClaimLostError, self.verify)
         record = self.world.records.get(self.backup)
         self.assertEqual((State.DELETING, None), (record.state, record.verification))
-        self.world.records.copies.note_damaged(self.backup, {}, 1.0, 'late')
-        self.assertEqual(State.DELETING, self.world.records.get(self.backup).state)

@@ -79,8 +79,7 @@ def fulfill_one(tools: Tools, role: Role, record: model.Backup) -> None:
             _work(tools, claim)
     except exceptions.LockLostError as error:
         LOG.info('%s', error)
-    finally:
-        tools.records.claims.release(claim)
+    tools.records.claims.release(claim)
 
 
 def _work(tools: Tools, claim: Claim) -> None:

@@ -56,5 +56,4 @@ def _clear(tools: Tools, record: model.Backup) -> None:
         LOG.info('Backup %s: nothing is left of it now', record.backup_id)
     except Exception as error:
         LOG.warning('Backup %s: something is left of it for now: %s', record.backup_id, error)
-    finally:
-        tools.records.claims.release(claim)
+    tools.records.claims.release(claim)

@@ -50,8 +50,9 @@ class DetailsTest(base.BaseTestCase):
     def test_where_and_what_it_is(self):
         backup = self.world.add_backup(self.instance, 'taken')
         kept = self.world.records
-        kept.note_level(backup.id, 'freeze', 'none', 'sync_binlog')
-        kept.copies.note_verified(backup.id, 'uuid:1-7', {'tables': 3}, 2.0, 4096)
+        kept._update(backup.id, quiesce='freeze', raised_from='none', raised_because='sync_binlog')
+        claim = kept.claims.claim(Role.VERIFY, backup.id, world.WORKER)
+        kept.results.note_verified(claim, 'uuid:1-7', {'tables': 3}, 2.0, 4096)
         shown = self.show(backup)
         self.assertEqual('verified', shown['state'])
         self.assertEqual(('freeze', 'none'), (shown['quiesce'], shown['raised_from']))
@@ -163,7 +164,8 @@ class DetailsTest(base.BaseTestCase):
     def test_what_cannot_be_copied_or_verified(self):
         taking = self.world.add_backup(self.instance, 'taking')
         failed = self.world.add_backup(self.instance, 'taking')
-        self.world.note_failed(failed.id, 'the guest agent is down')
+        claim = self.world.claims[failed.id]
+        self.world.records.note_failed(claim, 'the guest agent is down')
         foreign = self.world.add_backup(self.instance)
         damaged = self.world.add_backup(self.instance, 'taken')
         claim = self.world.records.claims.claim(Role.VERIFY, damaged.id, world.WORKER)

@@ -61,6 +61,8 @@ class World(fixtures.Fixture):
         self.addCleanup(CONF.clear)
         facade = worlds._emptied()
         self.records = records.Records(facade)
+        #: By which backups are being taken.
+        self.claims = {}
         self.policies = policies.Policies(self.records._transactions)
         self.project, self.other = (f'project-{uuid.uuid4()}' for _ in range(2))
         # What the taskmanager is told, and listeners are.
@@ -95,6 +97,7 @@ class World(fixtures.Fixture):
         row = trove_database.add_backup(instance, **facts)
         if state is not None:
             claim = self.records.begin_taking(row.id, instance.id, instance.tenant_id, WORKER)
+            self.claims[row.id] = claim
         if state == 'taken':
             self.records.note_taken(claim, 'snapshot', 'cinder-id', 1.5)
             row.update(state='COMPLETED')

@@ -135,9 +135,8 @@ class FulfillingTest(base.BaseTestCase):
         )
 
     def test_quota_of_the_vault_is_told(self):
-        backup = self.take(copy=True)
+        backup, other = self.take(copy=True), self.take()
         self.world.policy = model.Policy(vault_quota_gib=1)
-        other = self.take()
         with test_copying.claimed(self.world, other) as held:
             place = test_copying.model.SnapshotRef('vault', 'elsewhere', 's')
             self.world.records.results.begin_copying(held, place)

@@ -427,7 +427,7 @@ class RunningTest(PolicyTest):
             except interruption.Kill:
                 world.trove.work()
             world.now += MINUTE
-            world.tick(5, PATIENCE / 3 * 2)
+            world.tick(5, 20 * MINUTE)
             self.assertEqual(RunState.DONE, world.policies.runs()['one'].state, strike)
             self.assertEqual(1, len(world.trove.backups), strike)
             (backup_id,) = world.trove.backups

@@ -79,7 +79,7 @@ class QuotaExceededError(TroveCephError):
 
 
 class VaultQuotaExceededError(QuotaExceededError):
-    """A project's copies would fill more of the vault than its quota; delete copies, or raise it."""
+    """A project's copies would exceed its quota of the vault; delete some, or raise the quota."""
 
 
 class InvalidTransitionError(TroveCephError):

@@ -24,8 +24,8 @@ class Records(backup_rows.BackupRows):
     Each verb is one transaction, and raises ServiceUnavailableError when the database does not
     answer or lacks the tables.
 
-    A worker writes under a claim. Each such verb raises ClaimLostError, and writes nothing, when the
-    claim is lost or the backup is not in a state in which the worker's role may write.
+    A worker writes under a claim. Each such verb raises ClaimLostError, and writes nothing, when
+    the claim is lost or the backup is not in a state in which the worker's role may write.
 
     :param facade: of oslo.db's enginefacade; by default the database of Trove's configuration
     :param clock: as :class:`.transactions.Transactions` has it, with ``database_clock``

@@ -71,9 +71,7 @@ class Wishes(backup_rows.BackupRows):
         """Take back the request; what earlier verifications found stays."""
         self._update(backup_id, verify_wanted_at=None)
 
-    def request_in(
-        self, session: orm.Session, backup_id: str, *, copy: bool, verify: bool
-    ) -> None:
+    def request_in(self, session: orm.Session, backup_id: str, *, copy: bool, verify: bool) -> None:
         """Request a copy, a verification, both or neither, within a transaction."""
         row = session.get(_Row, backup_id, populate_existing=True)
         if row is not None:
@@ -130,9 +128,7 @@ class Wishes(backup_rows.BackupRows):
         """Tell whether a worker makes a copy of any backup of an instance just now."""
         with self._transactions.reading() as session:
             rows = session.scalars(
-                sa.select(_Row).where(
-                    _Row.instance_id == instance_id, _Row.claim_role == Role.COPY
-                )
+                sa.select(_Row).where(_Row.instance_id == instance_id, _Row.claim_role == Role.COPY)
             ).all()
             now = self._transactions.database_time(session)
             return any(not claimant.may_claim(row, now) for row in rows)
@@ -157,9 +153,7 @@ class Wishes(backup_rows.BackupRows):
             if verify_error is not None:
                 values['verify_error'] = verify_error
             done = session.connection().execute(
-                sa.update(_Row)
-                .where(*ours)
-                .values(updated_at=self._transactions.clock(), **values)
+                sa.update(_Row).where(*ours).values(updated_at=self._transactions.clock(), **values)
             )
             if not done.rowcount:
                 raise backup_rows.lost(claim)
@@ -196,7 +190,7 @@ class Wishes(backup_rows.BackupRows):
             .where(start.role == role)
             .group_by(start.project_id)
         )
-        return {project_id: number for project_id, number in found}
+        return {one.project_id: one[1] for one in found}
 
     @staticmethod
     def _count_starts(session: orm.Session, role: Role, now: datetime.datetime) -> dict[str, int]:
@@ -207,7 +201,7 @@ class Wishes(backup_rows.BackupRows):
             .where(start.started_at > now - RATE_PERIOD, start.started_at <= now + RATE_PERIOD)
             .group_by(start.project_id)
         )
-        return {project_id: count for project_id, count in found}
+        return {one.project_id: one[1] for one in found}
 
     @staticmethod
     def _drop_old_starts(session: orm.Session, now: datetime.datetime) -> None:

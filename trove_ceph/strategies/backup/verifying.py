@@ -127,7 +127,8 @@ class Verifying:
             self._replace_copy(record, self._fault)
         if found.ok:
             LOG.info('%s: %s', subject, found)
-            self._records.results.note_verified(self._claim, found.gtid_executed, document, took_sec
+            self._records.results.note_verified(
+                self._claim, found.gtid_executed, document, took_sec
             )
         elif found.verdict == verification.UNFINISHED:
             error = f'{_text(found)}; it has to be given more time, or checked less'

@@ -51,9 +51,7 @@ def upgrade():
         sa.Column('started_at', sa.DateTime, nullable=False),
         sqlite_autoincrement=True,
     )
-    op.create_index(
-        'ix_trove_ceph_job_starts_started_at', 'trove_ceph_job_starts', ['started_at']
-    )
+    op.create_index('ix_trove_ceph_job_starts_started_at', 'trove_ceph_job_starts', ['started_at'])
 
 
 def _carry_over():

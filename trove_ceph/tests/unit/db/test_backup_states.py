@@ -58,7 +58,7 @@ class BackupStatesTest(base.BaseTestCase):
 
 
 class StateWritesTest(base.BaseTestCase):
-    """The verbs of the tables in every state: each leads where the machine says, or does nothing."""
+    """The verbs of the tables in every state: each does what the machine says, or nothing."""
 
     def setUp(self):
         super().setUp()

@@ -14,8 +14,8 @@ from trove_ceph.gc import removing
 from trove_ceph.gc.model import Kind
 from trove_ceph.storage import job, model, names
 from trove_ceph.strategies.backup import reclaiming
-from trove_ceph.tests.unit.strategies import test_copying
 from trove_ceph.tests.unit.gc import world as worlds
+from trove_ceph.tests.unit.strategies import test_copying
 from trove_ceph.tests.unit.strategies import world as strategy_worlds
 
 

@@ -31,9 +31,7 @@ def snapshot(world):
     backup_id = str(uuid.uuid4())
     place = world.volume_image.snapshot(names.snapshot_name('backup', backup_id))
     world.storage.create_snapshot(place)
-    claim = world.records.begin_taking(
-        backup_id, world.instance.id, world.project, world.worker()
-    )
+    claim = world.records.begin_taking(backup_id, world.instance.id, world.project, world.worker())
     world.records.note_place(claim, place, world.volume['id'], 16 * MIB)
     world.records.note_taken(claim, place.name, 'cinder', 1.0, copy=True)
     return backup_id
@@ -462,9 +460,7 @@ class CopyingTest(base.BaseTestCase):
     def test_quota_that_is_used_up(self):
         other = self.fill_quota(1024 * MIB - 3 * MIB)
         self.set_quota(1)
-        error = self.assertRaises(
-            exceptions.VaultQuotaExceededError, copy, self.world, self.backup
-        )
+        error = self.assertRaises(exceptions.VaultQuotaExceededError, copy, self.world, self.backup)
         for words in ('project there is 1 GiB (1024 MiB)', '1021 MiB are used', 'about 4 MiB'):
             self.assertIn(words, str(error))
         # Tenants are told, since they can do something about it; and nothing was begun.

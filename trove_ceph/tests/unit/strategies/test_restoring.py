@@ -29,9 +29,7 @@ def make_world():
     location = f'cinder://{snapshot_id}'
     world.backup = world.add_backup(state=BackupState.COMPLETED, location=location).id
     records = world.records
-    claim = records.begin_taking(
-        world.backup, world.instance.id, world.project, world.worker()
-    )
+    claim = records.begin_taking(world.backup, world.instance.id, world.project, world.worker())
     records.note_place(claim, place, world.volume['id'], GIB)
     records.note_taken(claim, place.name, snapshot_id, 1.0)
     world.copy = copy(world, world.backup)

@@ -2,8 +2,7 @@
 """Two workers that are alive at once: one is suspended inside a request, the other takes over.
 
 Generated from the requests and the writes of each operation: the first worker is suspended at each
-of them in turn, just before it is sent or just before its answer is read. Meanwhile the claim
-expires and another worker carries on to the end. Then the first one wakes up, and may do no harm.
+of them in turn, before its answer is read. Meanwhile the claim expires and another worker carries on to the end. Then the first one wakes up, and may do no harm.
 """
 
 import datetime
@@ -99,9 +98,13 @@ class Operation:
     def struck_at_each(self, make_strike, only_writes=False):
         """Yield worlds in which the operation was struck at each of its requests and writes.
 
+        To be struck after one of them is to be struck before the next one, but for answers that
+        are lost.
+
         :param only_writes: those to the tables; the requests are struck elsewhere
         """
-        for number, after in itertools.product(itertools.count(), (False, True)):
+        whens = (False, True) if only_writes else (True,)
+        for number, after in itertools.product(itertools.count(), whens):
             world = self.make_world()
             strike = make_strike(world, number, after)
             try:

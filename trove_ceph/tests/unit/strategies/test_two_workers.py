@@ -2,7 +2,8 @@
 """Two workers that are alive at once: one is suspended inside a request, the other takes over.
 
 Generated from the requests and the writes of each operation: the first worker is suspended at each
-of them in turn, before its answer is read. Meanwhile the claim expires and another worker carries on to the end. Then the first one wakes up, and may do no harm.
+of them in turn, before its answer is read. Meanwhile its claim expires and another worker carries
+on to the end. Then the first one wakes up, and may do no harm.
 """
 
 import datetime

@@ -105,7 +105,7 @@ class Operation:
         :param only_writes: those to the tables; the requests are struck elsewhere
         """
         whens = (False, True) if only_writes else (True,)
-        for number, after in itertools.product(itertools.count(), whens):
+        for number, after in ((n, after) for n in itertools.count() for after in whens):
             world = self.make_world()
             strike = make_strike(world, number, after)
             try:

@@ -21,7 +21,7 @@ LIBVIRT = pathlib.Path('/etc/libvirt')
 SECRET_UUID = '8f2a1c36-6d0e-4c39-9a41-5d1c7f0b7e52'
 # In the lab's own environment: what holds a clone must be given back in the right order.
 CLEAR_INSPECTIONS = (
-    'import pathlib, sys; from trove_ceph.sandbox import workspace; '
+    'import pathlib, sys; from trove_ceph.host import workspace; '
     'from trove_ceph.verification import on_host; '
     'workspace.clear_stale(on_host.PREFIX, pathlib.Path(sys.argv[1]))'
 )

@@ -9,7 +9,7 @@ import hashlib
 import subprocess
 
 from trove_ceph import exceptions
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph_tempest_plugin import ceph
 
 _NOT_FOUND = 2  # ENOENT
@@ -22,12 +22,14 @@ class Images(ceph.Ceph):
     Errors are those of trove_ceph.storage.backend.
     """
 
-    def describe(self, image: model.ImageRef, with_usage: bool = False) -> model.ImageFacts:
+    def describe(
+        self, image: image_types.ImageRef, with_usage: bool = False
+    ) -> image_types.ImageFacts:
         info = self._ask('info', str(image))
         snapshots = self._ask('snap', 'ls', '--all', str(image))
         watchers = self._ask('status', str(image)).get('watchers', [])
         parent = info.get('parent')
-        return model.ImageFacts(
+        return image_types.ImageFacts(
             image=image,
             image_id=info['id'],
             size_bytes=info['size'],
@@ -35,12 +37,12 @@ class Images(ceph.Ceph):
             features=frozenset(info['features']),
             data_pool=info.get('data_pool'),
             parent=parent
-            and model.SnapshotRef(parent['pool'], parent['image'], parent['snapshot']),
+            and image_types.SnapshotRef(parent['pool'], parent['image'], parent['snapshot']),
             snapshots=tuple(_snapshot(one) for one in snapshots),
             children=tuple(self._children(image, snapshots)),
             clients=tuple(one['address'] for one in watchers),
             lock_owner=None,
-            qos=model.Qos(),
+            qos=image_types.Qos(),
             metadata={},
         )
 
@@ -48,51 +50,53 @@ class Images(ceph.Ceph):
         for snapshot in snapshots:
             listed = self._ask('children', '--all', '--snap-id', str(snapshot['id']), str(image))
             for child in listed:
-                found = model.ImageRef(child['pool'], child['image'])
-                yield model.Child(found, child['id'], snapshot['name'], bool(child.get('trash')))
+                found = image_types.ImageRef(child['pool'], child['image'])
+                yield image_types.Child(
+                    found, child['id'], snapshot['name'], bool(child.get('trash'))
+                )
 
-    def create_snapshot(self, snapshot: model.SnapshotRef) -> None:
+    def create_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
         self._do('snap', 'create', '--no-progress', str(snapshot))
 
-    def remove_snapshot(self, snapshot: model.SnapshotRef) -> None:
+    def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
         self._do('snap', 'rm', '--no-progress', str(snapshot))
 
     def clone(
-        self, snapshot: model.SnapshotRef, image: model.ImageRef, clone_format: int = 2
+        self, snapshot: image_types.SnapshotRef, image: image_types.ImageRef, clone_format: int = 2
     ) -> None:
         option = f'--rbd-default-clone-format={clone_format}'
         self._do('clone', option, str(snapshot), str(image))
 
-    def flatten(self, image: model.ImageRef) -> None:
+    def flatten(self, image: image_types.ImageRef) -> None:
         self._do('flatten', '--no-progress', str(image))
 
-    def remove(self, image: model.ImageRef) -> None:
+    def remove(self, image: image_types.ImageRef) -> None:
         self._do('rm', '--no-progress', str(image))
 
     def list_names(self, pool: str) -> list[str]:
         """List the names of a pool's images, those in the trash too."""
         return sorted([*self._ask('ls', pool), *(str(one) for one in self.list_trash(pool))])
 
-    def list_trash(self, pool: str) -> list[model.TrashedImage]:
+    def list_trash(self, pool: str) -> list[image_types.TrashedImage]:
         now = datetime.datetime.now(datetime.UTC)
         return [
-            model.TrashedImage(pool, one['id'], one['name'], now, ())
+            image_types.TrashedImage(pool, one['id'], one['name'], now, ())
             for one in self._ask('trash', 'ls', '--all', pool)
         ]
 
-    def purge(self, trashed: model.TrashedImage) -> None:
+    def purge(self, trashed: image_types.TrashedImage) -> None:
         """Delete an image in the trash, with its snapshots."""
         place = f'{trashed.pool}/{trashed.image_id}'
         pool = ['--pool', trashed.pool, '--image-id', trashed.image_id]
         self._do('snap', 'purge', '--no-progress', *pool)
         self._do('trash', 'rm', '--no-progress', '--force', place)
 
-    def write(self, image: model.ImageRef, size_bytes: int) -> None:
+    def write(self, image: image_types.ImageRef, size_bytes: int) -> None:
         """Write to the beginning of an image."""
         bench = ['bench', '--io-type', 'write', '--io-pattern', 'seq', '--io-size', '1M']
         self._do(*bench, '--io-total', str(size_bytes), str(image))
 
-    def digest(self, image: model.ImageRef | model.SnapshotRef, size_bytes: int) -> str:
+    def digest(self, image: image_types.ImageRef | image_types.SnapshotRef, size_bytes: int) -> str:
         """Return a checksum of the beginning of an image or a snapshot."""
         command = ['rbd', *self._options, 'export', '--no-progress', str(image), '-']
         with subprocess.Popen(command, stdout=subprocess.PIPE) as exporting:
@@ -124,7 +128,7 @@ class Images(ceph.Ceph):
 def _snapshot(listed):
     namespace = listed['namespace']
     removed = namespace['type'] == 'trash'
-    return model.SnapshotFacts(
+    return image_types.SnapshotFacts(
         name=listed['name'],
         snapshot_id=listed['id'],
         size_bytes=listed['size'],

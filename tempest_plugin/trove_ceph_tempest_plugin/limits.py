@@ -3,9 +3,9 @@
 
 from tempest.lib import exceptions
 
-from trove_ceph.bench import model
-from trove_ceph.guestagent import tuning
-from trove_ceph.sandbox import rbd_pool
+from trove_ceph.host import rbd_pool
+from trove_ceph.mysql import tuning
+from trove_ceph_bench import model
 
 _OPTION = 'rbd_qos_iops_limit'
 

@@ -4,7 +4,7 @@
 import tempfile
 from pathlib import Path
 
-from trove_ceph.bench import committer, latency, model, sysbench, workloads
+from trove_ceph_bench import commit_probe, latency, model, sysbench, workloads
 
 PREPARE_TIMEOUT_SEC = 3600
 
@@ -43,7 +43,7 @@ class Load:
         self._sysbench.cleanup(timeout_sec=PREPARE_TIMEOUT_SEC)
 
 
-class Client(committer.Committer):
+class Client(commit_probe.Committer):
     """An ordinary client that commits single rows while entered, and reconnects if need be."""
 
     def figures(self) -> dict[str, float]:

@@ -6,7 +6,7 @@ import time
 import pymysql
 
 from trove_ceph import exceptions
-from trove_ceph.bench import model
+from trove_ceph_bench import model
 
 CONNECT_TIMEOUT_SEC = 10
 ANSWER_TIMEOUT_SEC = 60

@@ -11,23 +11,23 @@ from trove.backup import models as backup_models
 from trove.common import exception as trove_exceptions
 from trove.common import pagination, policy, wsgi
 
-from trove_ceph.api import boundary, schemas, views
-from trove_ceph.db import model, policies, records
-from trove_ceph.strategies.backup.model import Level
-from trove_ceph.strategies.backup.request import Request
-from trove_ceph.taskmanager import nudging, trove_backups
+from trove_ceph.api import controller, schemas, views
+from trove_ceph.db import backup_record, backups, policies
+from trove_ceph.strategies.backup.backup_types import QuiesceLevel
+from trove_ceph.strategies.backup.options import BackupOptions
+from trove_ceph.trove_adapter import backup_api, notify
 
 CONF = cfg.CONF
 _KEY = 'backup_detail'
 
 
-class DetailsController(boundary.Controller):
+class DetailsController(controller.Controller):
     """Backups as Trove lists them, with what is known of them besides.
 
     :param kept: what is known of backups
     """
 
-    def __init__(self, kept: records.Records, known: policies.Policies):
+    def __init__(self, kept: backups.BackupStore, known: policies.PolicyStore):
         self._records = kept
         self._policies = known
 
@@ -46,7 +46,7 @@ class DetailsController(boundary.Controller):
             key=lambda row: (row.created, row.id),
             reverse=True,
         )
-        with boundary.translated():
+        with controller.translated():
             found = self._records.all() if everybody else self._of(context, filters)
             known = {one.backup_id: one for one in found}
             if state := req.GET.get('state'):
@@ -73,12 +73,12 @@ class DetailsController(boundary.Controller):
         policy.authorize_on_tenant(context, 'backup_detail:create')
         wanted = self.content_of(body, _KEY, schemas.BACKUP)
         quiesce = wanted.get('quiesce')
-        asked = Request(
-            Level(quiesce) if quiesce else None,
+        asked = BackupOptions(
+            QuiesceLevel(quiesce) if quiesce else None,
             copy=wanted.get('copy', False),
             verify=wanted.get('verify', False),
         )
-        row = trove_backups.create(
+        row = backup_api.create(
             context,
             wanted['instance'],
             wanted['name'],
@@ -92,30 +92,34 @@ class DetailsController(boundary.Controller):
         """Have a backup be copied to the vault, soon."""
         context = self.context_of(req)
         row = _find(context, 'backup_detail:copy', id)
-        self._check(id, {state for state in model.State if state.is_complete}, 'copied')
-        with boundary.translated():
+        self._check(
+            id, {state for state in backup_record.RecordState if state.is_complete}, 'copied'
+        )
+        with controller.translated():
             self._records.queue.request_copy(id)
-        nudging.about_wishes(context)
+        notify.backup_work(context)
         return wsgi.Result({_KEY: self._shown(context, row)}, 202)
 
     def verify(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
         """Have a backup be verified, soon, whether it was before or not."""
         context = self.context_of(req)
         row = _find(context, 'backup_detail:verify', id)
-        able = {state for state in model.State if state.is_complete} | {model.State.DAMAGED}
+        able = {state for state in backup_record.RecordState if state.is_complete} | {
+            backup_record.RecordState.DAMAGED
+        }
         self._check(id, able, 'verified')
-        with boundary.translated():
+        with controller.translated():
             self._records.queue.request_verification(id)
-        nudging.about_wishes(context)
+        notify.backup_work(context)
         return wsgi.Result({_KEY: self._shown(context, row)}, 202)
 
-    def _of(self, context: Any, filters: dict[str, Any]) -> list[model.Backup]:
+    def _of(self, context: Any, filters: dict[str, Any]) -> list[backup_record.BackupRecord]:
         if 'instance_id' in filters:
             return self._records.of_instance(filters['instance_id'])
         return self._records.of_project(context.project_id)
 
-    def _check(self, backup_id: str, able: set[model.State], what: str) -> None:
-        with boundary.translated():
+    def _check(self, backup_id: str, able: set[backup_record.RecordState], what: str) -> None:
+        with controller.translated():
             record = self._records.find(backup_id)
         if record is None:
             raise webob.exc.HTTPConflict(
@@ -128,10 +132,10 @@ class DetailsController(boundary.Controller):
             )
 
     def _shown(self, context: Any, row: Any) -> dict[str, Any]:
-        with boundary.translated():
+        with controller.translated():
             record = self._records.find(row.id)
             policy_id = self._policies.policies_of([row.id]).get(row.id)
-        with_places = boundary.is_allowed(context, 'backup_detail:show:places')
+        with_places = controller.is_allowed(context, 'backup_detail:show:places')
         return views.detail(row, record, policy_id, with_places)
 
 
@@ -150,8 +154,8 @@ def _find(context: Any, rule: str, backup_id: str) -> Any:
     found = backup_models.DBBackup.find_all(id=backup_id, deleted=False)
     row = next(iter(found), None)
     if row is None:
-        raise boundary.absent(what)
-    boundary.authorize(context, rule, what, row.tenant_id)
+        raise controller.absent(what)
+    controller.authorize(context, rule, what, row.tenant_id)
     return row
 
 

@@ -5,8 +5,8 @@ from trove.common import cfg, extensions
 
 from trove_ceph.api import details, policies, rules
 from trove_ceph.conf import taskmanager as taskmanager_conf
+from trove_ceph.db import backups
 from trove_ceph.db import policies as db_policies
-from trove_ceph.db import records
 
 CONF = cfg.CONF
 
@@ -34,7 +34,7 @@ class BackupsOnCeph(extensions.ExtensionDescriptor):
         rules.register()
         taskmanager_conf.register(CONF)
         options = CONF.trove_ceph_backup
-        kept, known = records.Records(), db_policies.Policies()
+        kept, known = backups.BackupStore(), db_policies.PolicyStore()
         return [
             extensions.ResourceExtension(
                 '{tenant_id}/backup_details',

@@ -16,12 +16,12 @@ from trove.datastore import models as datastore_models
 from trove.instance import models as instance_models
 
 from trove_ceph import exceptions
-from trove_ceph.api import boundary, schemas, views
+from trove_ceph.api import controller, schemas, views
 from trove_ceph.db import policies
-from trove_ceph.db.policy_model import Keep, Policy, Scope
+from trove_ceph.db.policy_record import BackupPolicy, Retention, Scope
 from trove_ceph.strategies.policies import schedule
-from trove_ceph.taskmanager import nudging
 from trove_ceph.tiers import tiers_file
+from trove_ceph.trove_adapter import notify
 
 LOG = logging.getLogger(__name__)
 
@@ -29,14 +29,14 @@ _KEY = 'backup_policy'
 _OPERATE = 'backup_policy:operate'
 
 
-class PoliciesController(boundary.Controller):
+class PoliciesController(controller.Controller):
     """Backup policies.
 
     :param tiers_file: the path of the file that has the names of tiers, where there is one
     :param least_interval_min: minutes; shorter intervals are refused
     """
 
-    def __init__(self, known: policies.Policies, tiers_file: str, least_interval_min: int):
+    def __init__(self, known: policies.PolicyStore, tiers_file: str, least_interval_min: int):
         self._policies = known
         self._tiers_file = tiers_file
         self._least_interval_min = least_interval_min
@@ -54,9 +54,9 @@ class PoliciesController(boundary.Controller):
         if everybody:
             policy.authorize_on_tenant(context, 'backup_policy:index:all_projects')
         projects = {context.project_id}
-        if boundary.is_allowed(context, _OPERATE):
+        if controller.is_allowed(context, _OPERATE):
             projects.add(None)
-        with boundary.translated():
+        with controller.translated():
             found = self._policies.all()
         shown = [views.policy(one) for one in found if everybody or one.project_id in projects]
         return wsgi.Result({'backup_policies': shown}, 200)
@@ -64,7 +64,7 @@ class PoliciesController(boundary.Controller):
     def show(self, req: Any, tenant_id: str, id: str) -> wsgi.Result:
         """Show a policy, and what it last did."""
         found = self._find(self.context_of(req), 'show', id)
-        with boundary.translated():
+        with controller.translated():
             runs = self._policies.runs_of(id)
         shown = views.policy(found) | {'runs': [views.run(one) for one in runs]}
         return wsgi.Result({_KEY: shown}, 200)
@@ -84,9 +84,9 @@ class PoliciesController(boundary.Controller):
         if scope is Scope.TIER:
             _check_tier(self._tiers_file, target)
         self._check_interval(wanted)
-        name, keep = wanted.pop('name'), Keep(**wanted.pop('keep'))
+        name, keep = wanted.pop('name'), Retention(**wanted.pop('keep'))
         _check(wanted, keep)
-        with boundary.translated():
+        with controller.translated():
             made = self._policies.add(
                 name, scope, target, project_id=project_id, keep=keep, **wanted
             )
@@ -102,17 +102,17 @@ class PoliciesController(boundary.Controller):
             changes['keep'] = dataclasses.replace(before.keep, **changes['keep'])
         after = dataclasses.replace(before, **changes)
         _check(dataclasses.asdict(after), after.keep)
-        with boundary.translated():
+        with controller.translated():
             self._policies.change(id, **changes)
             found = self._policies.find(id)
         if found is None:
-            raise boundary.absent(f'backup policy {id}')
+            raise controller.absent(f'backup policy {id}')
         return wsgi.Result({_KEY: views.policy(found)}, 200)
 
     def delete(self, req: Any, tenant_id: str, id: str) -> wsgi.Result:
         """Delete a policy; the backups that it had taken stay."""
         self._find(self.context_of(req), 'delete', id)
-        with boundary.translated():
+        with controller.translated():
             self._policies.remove(id)
         return wsgi.Result(None, 202)
 
@@ -122,10 +122,10 @@ class PoliciesController(boundary.Controller):
         found = self._find(context, 'run', id)
         if not found.enabled:
             raise webob.exc.HTTPConflict(f'backup policy {id} is disabled')
-        with boundary.translated():
+        with controller.translated():
             self._policies.request_run(id)
             shown = self._policies.find(id) or found
-        nudging.about_policies(context)
+        notify.policies(context)
         return wsgi.Result({_KEY: views.policy(shown)}, 202)
 
     def _check_interval(self, values: Mapping[str, Any]) -> None:
@@ -141,7 +141,7 @@ class PoliciesController(boundary.Controller):
     def _of_instance(self, context: Any, instance_id: str) -> list[dict[str, Any]]:
         """Return an instance's own policy and the one that last ran, with what that did."""
         _own_instance(context, instance_id, 'backup_policy:index')
-        with boundary.translated():
+        with controller.translated():
             run, found = self._policies.find_run(instance_id), self._policies.all()
         last = {run.policy_id: [views.run(run)]} if run else {}
         return [
@@ -150,20 +150,20 @@ class PoliciesController(boundary.Controller):
             if one.policy_id in last or (one.scope, one.target) == (Scope.INSTANCE, instance_id)
         ]
 
-    def _find(self, context: Any, verb: str, policy_id: str) -> Policy:
+    def _find(self, context: Any, verb: str, policy_id: str) -> BackupPolicy:
         """Return a policy about which somebody may do something.
 
         :raises HTTPNotFound: there is none, or none that they may know of
         """
         what = f'backup policy {policy_id}'
-        with boundary.translated():
+        with controller.translated():
             found = self._policies.find(policy_id)
         if found is None:
-            raise boundary.absent(what)
+            raise controller.absent(what)
         if found.project_id is not None:
-            boundary.authorize(context, f'{_KEY}:{verb}', what, found.project_id)
-        elif not boundary.is_allowed(context, _OPERATE):
-            raise boundary.absent(what)
+            controller.authorize(context, f'{_KEY}:{verb}', what, found.project_id)
+        elif not controller.is_allowed(context, _OPERATE):
+            raise controller.absent(what)
         return found
 
 
@@ -173,8 +173,8 @@ def _own_instance(context: Any, instance_id: str, rule: str) -> tuple[str, str]:
     found = instance_models.DBInstance.find_all(id=instance_id, deleted=False)
     row = next(iter(found), None)
     if row is None:
-        raise boundary.absent(what)
-    boundary.authorize(context, rule, what, row.tenant_id)
+        raise controller.absent(what)
+    controller.authorize(context, rule, what, row.tenant_id)
     return row.id, row.tenant_id
 
 
@@ -208,7 +208,7 @@ def _check_tier(path: str, target: str) -> None:
         raise _bad('target', f'{target!r} is no tier of volumes; there are {", ".join(names)}')
 
 
-def _check(values: Mapping[str, Any], keep: Keep) -> None:
+def _check(values: Mapping[str, Any], keep: Retention) -> None:
     """Refuse values that do not fit each other."""
     if not any(dataclasses.astuple(keep)):
         raise _bad('keep', 'nothing would stay; say how many, for example {"last": 7}')

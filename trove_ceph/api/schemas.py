@@ -3,8 +3,8 @@
 
 from typing import Any
 
-from trove_ceph.db.policy_model import Scope
-from trove_ceph.strategies.backup.model import Level
+from trove_ceph.db.policy_record import Scope
+from trove_ceph.strategies.backup.backup_types import QuiesceLevel
 
 _ID = '^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}$'
 _MOST_KEPT = 1000
@@ -22,8 +22,8 @@ def _count(most: int, least: int = 0) -> dict[str, Any]:
 
 _LEVEL = {
     'type': ['string', 'null'],
-    'pattern': f'^({"|".join(Level)})$',
-    'description': f'one of {", ".join(Level)}, or null',
+    'pattern': f'^({"|".join(QuiesceLevel)})$',
+    'description': f'one of {", ".join(QuiesceLevel)}, or null',
 }
 _FLAG = {'type': 'boolean', 'description': 'true or false'}
 

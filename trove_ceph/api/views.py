@@ -6,8 +6,8 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from trove_ceph.db import model
-from trove_ceph.db.policy_model import Policy, Run
+from trove_ceph.db import backup_record
+from trove_ceph.db.policy_record import BackupPolicy, PolicyRun
 
 #: Of our own record; what Trove shows already is left out.
 _PLAIN = (
@@ -40,7 +40,7 @@ _MOMENTS = (
 
 
 def detail(
-    row: Any, record: model.Backup | None, policy_id: str | None, with_places: bool
+    row: Any, record: backup_record.BackupRecord | None, policy_id: str | None, with_places: bool
 ) -> dict[str, Any]:
     """Return a backup.
 
@@ -73,7 +73,7 @@ def detail(
     return shown
 
 
-def policy(policy: Policy) -> dict[str, Any]:
+def policy(policy: BackupPolicy) -> dict[str, Any]:
     """Return a policy."""
     shown = dataclasses.asdict(policy) | {'id': policy.policy_id, 'scope': str(policy.scope)}
     del shown['policy_id']
@@ -81,7 +81,7 @@ def policy(policy: Policy) -> dict[str, Any]:
     return shown | moments
 
 
-def run(run: Run) -> Mapping[str, Any]:
+def run(run: PolicyRun) -> Mapping[str, Any]:
     """Return what a policy last did about an instance."""
     return {
         'instance_id': run.instance_id,

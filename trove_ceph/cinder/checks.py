@@ -7,13 +7,13 @@ What Cinder fails at leaves a volume in ``error`` behind and says why in its log
 import dataclasses
 
 from trove_ceph import exceptions
-from trove_ceph.cinder import client, model, storage
-from trove_ceph.storage import model as storage_model
+from trove_ceph.cinder import client, resources, storage
+from trove_ceph.storage import image_types
 
 _SNAPSHOT_STATUSES = ('available', 'in-use')
 
 
-def check_volume(cinder: client.Cinder, wanted: model.SnapshotToAdopt) -> None:
+def check_volume(cinder: client.Cinder, wanted: resources.SnapshotToAdopt) -> None:
     """Tell whether Cinder will take a snapshot of a volume.
 
     :raises NotAdoptableError: it will not
@@ -37,7 +37,7 @@ def check_volume(cinder: client.Cinder, wanted: model.SnapshotToAdopt) -> None:
     _check_place(cinder, volume.backend, wanted.snapshot.of)
 
 
-def check_target(cinder: client.Cinder, wanted: model.ImageToAdopt) -> None:
+def check_target(cinder: client.Cinder, wanted: resources.ImageToAdopt) -> None:
     """Tell whether a volume type and a back end fit an image.
 
     :raises NotAdoptableError: they do not
@@ -63,13 +63,13 @@ def check_target(cinder: client.Cinder, wanted: model.ImageToAdopt) -> None:
         )
 
 
-def check_image(ceph: storage.Storage, wanted: model.ImageToAdopt) -> int:
+def check_image(ceph: storage.Storage, wanted: resources.ImageToAdopt) -> int:
     """Tell whether an image can be a volume, and return its size in GiB.
 
     :raises NotAdoptableError: it cannot
     """
     facts = ceph.describe(wanted.image, with_usage=False)
-    size_gib, rest = divmod(facts.size_bytes, model.GIB)
+    size_gib, rest = divmod(facts.size_bytes, resources.GIB)
     if rest or not size_gib:
         raise exceptions.NotAdoptableError(
             f'{wanted.image}: {facts.size_bytes} bytes are no whole GiB, in which Cinder counts'
@@ -87,7 +87,7 @@ def check_image(ceph: storage.Storage, wanted: model.ImageToAdopt) -> int:
 
 
 def check_quota(
-    cinder: client.Cinder, projects: list[str], wanted: model.ImageToAdopt, size_gib: int
+    cinder: client.Cinder, projects: list[str], wanted: resources.ImageToAdopt, size_gib: int
 ) -> None:
     """Tell whether the projects through which a volume goes have quota for it.
 
@@ -100,25 +100,27 @@ def check_quota(
             raise exceptions.QuotaExceededError(f'{wanted.image}: {shortage}')
 
 
-def image_of(cinder: client.Cinder, volume: model.Volume) -> storage_model.ImageRef:
+def image_of(cinder: client.Cinder, volume: resources.Volume) -> image_types.ImageRef:
     """Return the image of a volume.
 
     :raises NotAdoptableError: its back end is none of Ceph, or is down
     """
     found = _find_backend(cinder, volume.backend, f'volume {volume.id}')
-    return storage_model.ImageRef(found.pool, volume.image_name)
+    return image_types.ImageRef(found.pool, volume.image_name)
 
 
 def _check_place(
-    cinder: client.Cinder, name: str | None, image: storage_model.ImageRef
-) -> model.StorageBackend:
+    cinder: client.Cinder, name: str | None, image: image_types.ImageRef
+) -> resources.StorageBackend:
     found = _find_backend(cinder, name, str(image))
     if found.pool != image.pool:
         raise exceptions.NotAdoptableError(f'{image}: {name} has its volumes in pool {found.pool}')
     return found
 
 
-def _find_backend(cinder: client.Cinder, name: str | None, subject: str) -> model.StorageBackend:
+def _find_backend(
+    cinder: client.Cinder, name: str | None, subject: str
+) -> resources.StorageBackend:
     backends = {each.name: each for each in cinder.list_backends()}
     if name not in backends:
         raise exceptions.NotAdoptableError(

@@ -11,7 +11,7 @@ import cinderclient.exceptions
 import keystoneauth1.exceptions
 
 from trove_ceph import exceptions
-from trove_ceph.cinder import model
+from trove_ceph.cinder import resources
 
 # Stein's: the first that transfers a volume with its snapshots.
 API_VERSION = '3.55'
@@ -47,34 +47,34 @@ class Cinder:
             client = cinderclient.client.Client(API_VERSION, session=session, **options)
             return cls(client, session.get_project_id())
 
-    def find_volumes(self, operation_id: str) -> list[model.Volume]:
+    def find_volumes(self, operation_id: str) -> list[resources.Volume]:
         """List the volumes that an operation made, in all projects, whatever became of them."""
-        return self._find_volumes({model.OPERATION_KEY: operation_id})
+        return self._find_volumes({resources.OPERATION_KEY: operation_id})
 
-    def find_dependent_volumes(self) -> list[model.Volume]:
+    def find_dependent_volumes(self) -> list[resources.Volume]:
         """List the volumes that read from an image in another pool, in all projects."""
-        return self._find_volumes({model.DEPENDENT_KEY: model.DEPENDENT})
+        return self._find_volumes({resources.DEPENDENT_KEY: resources.DEPENDENT})
 
-    def _find_volumes(self, metadata: Mapping[str, str]) -> list[model.Volume]:
+    def _find_volumes(self, metadata: Mapping[str, str]) -> list[resources.Volume]:
         with _translated(f'listing the volumes with metadata {metadata}'):
             found = self._client.volumes.list(
                 search_opts={'all_tenants': 1, 'metadata': str(metadata)}
             )
         return [each for each in map(_volume, found) if metadata.items() <= each.metadata.items()]
 
-    def list_own_volumes(self) -> list[model.Volume]:
+    def list_own_volumes(self) -> list[resources.Volume]:
         """List the volumes of our own project."""
         with _translated(f'listing the volumes of project {self.project_id}'):
             return list(map(_volume, self._client.volumes.list()))
 
-    def find_volume(self, volume_id: str) -> model.Volume | None:
+    def find_volume(self, volume_id: str) -> resources.Volume | None:
         with _translated(f'showing volume {volume_id}'):
             try:
                 return _volume(self._client.volumes.get(volume_id))
             except _NOT_FOUND:
                 return None
 
-    def manage_volume(self, wanted: model.ImageToAdopt) -> str:
+    def manage_volume(self, wanted: resources.ImageToAdopt) -> str:
         """Ask to take an image over as a volume of our own project, and return its id.
 
         Cinder renames the image; ``creating`` ends in ``available`` or ``error``.
@@ -99,7 +99,9 @@ class Cinder:
     def note_independent(self, volume_id: str) -> None:
         """Write down that a volume reads from no other image any more; nothing if it is gone."""
         with _translated(f'marking volume {volume_id}'), contextlib.suppress(*_NOT_FOUND):
-            self._client.volumes.set_metadata(volume_id, {model.DEPENDENT_KEY: model.INDEPENDENT})
+            self._client.volumes.set_metadata(
+                volume_id, {resources.DEPENDENT_KEY: resources.INDEPENDENT}
+            )
 
     def delete_volume(self, volume_id: str) -> None:
         """Ask to delete a volume with its image; nothing if there is none."""
@@ -111,7 +113,7 @@ class Cinder:
         with _translated(f'setting volume {volume_id} to {status}'):
             self._client.volumes.reset_state(volume_id, status)
 
-    def list_snapshots(self, volume_id: str) -> list[model.Snapshot]:
+    def list_snapshots(self, volume_id: str) -> list[resources.Snapshot]:
         """List the snapshots of a volume, in all projects."""
         with _translated(f'listing the snapshots of volume {volume_id}'):
             return [
@@ -121,19 +123,19 @@ class Cinder:
                 )
             ]
 
-    def list_own_snapshots(self) -> list[model.Snapshot]:
+    def list_own_snapshots(self) -> list[resources.Snapshot]:
         """List the snapshots of our own project."""
         with _translated(f'listing the snapshots of project {self.project_id}'):
             return list(map(_snapshot, self._client.volume_snapshots.list()))
 
-    def find_snapshot(self, snapshot_id: str) -> model.Snapshot | None:
+    def find_snapshot(self, snapshot_id: str) -> resources.Snapshot | None:
         with _translated(f'showing snapshot {snapshot_id}'):
             try:
                 return _snapshot(self._client.volume_snapshots.get(snapshot_id))
             except _NOT_FOUND:
                 return None
 
-    def manage_snapshot(self, wanted: model.SnapshotToAdopt) -> str:
+    def manage_snapshot(self, wanted: resources.SnapshotToAdopt) -> str:
         """Ask to take a snapshot over into our own project, and return its id.
 
         Cinder renames and protects it; ``creating`` ends in ``available`` or ``error``.
@@ -158,13 +160,13 @@ class Cinder:
         with _translated(f'setting snapshot {snapshot_id} to {status}'):
             self._client.volume_snapshots.reset_state(snapshot_id, status)
 
-    def offer_volume(self, volume_id: str, name: str) -> model.Transfer:
+    def offer_volume(self, volume_id: str, name: str) -> resources.Transfer:
         """Offer a volume of our own project, with its snapshots; it can do nothing else then."""
         with _translated(f'offering volume {volume_id}'):
             made = self._client.transfers.create(volume_id, name=name)
-        return model.Transfer(made.id, made.auth_key)
+        return resources.Transfer(made.id, made.auth_key)
 
-    def accept_volume(self, transfer: model.Transfer) -> None:
+    def accept_volume(self, transfer: resources.Transfer) -> None:
         """Take what another project offers into our own, and return when it is there."""
         with _translated(f'accepting transfer {transfer.id}'):
             self._client.transfers.accept(transfer.id, transfer.auth_key)
@@ -176,7 +178,7 @@ class Cinder:
                 if transfer.volume_id == volume_id:
                     self._client.transfers.delete(transfer.id)
 
-    def find_type(self, name: str) -> model.VolumeType | None:
+    def find_type(self, name: str) -> resources.VolumeType | None:
         with _translated(f'looking for volume type {name}'):
             # Without this filter the administrator is shown public types only.
             for found in self._client.volume_types.list(is_public=None):
@@ -184,10 +186,10 @@ class Cinder:
                     return self._volume_type(found)
         return None
 
-    def _volume_type(self, found: Any) -> model.VolumeType:
+    def _volume_type(self, found: Any) -> resources.VolumeType:
         specs = getattr(found, 'extra_specs', None) or {}
         encryption = self._client.volume_encryption_types.get(found.id)
-        return model.VolumeType(
+        return resources.VolumeType(
             id=found.id,
             name=found.name,
             backend_name=specs.get('volume_backend_name'),
@@ -195,13 +197,13 @@ class Cinder:
             encrypted=bool(getattr(encryption, 'encryption_id', None)),
         )
 
-    def list_backends(self) -> list[model.StorageBackend]:
+    def list_backends(self) -> list[resources.StorageBackend]:
         """List the back ends of the RBD driver that are up, as the scheduler knows them."""
         with _translated('listing the back ends'):
             pools = self._client.pools.list(detailed=True)
         return [
             # location_info: the cluster's name, path of its ceph.conf, fsid, user and pool
-            model.StorageBackend(
+            resources.StorageBackend(
                 pool.name, pool.volume_backend_name, pool.location_info.rpartition(':')[2]
             )
             for pool in pools
@@ -232,12 +234,12 @@ class Cinder:
 
 
 def _marked(metadata: Mapping[str, str], operation_id: str) -> dict[str, str]:
-    return {**metadata, model.OPERATION_KEY: operation_id}
+    return {**metadata, resources.OPERATION_KEY: operation_id}
 
 
-def _volume(found: Any) -> model.Volume:
+def _volume(found: Any) -> resources.Volume:
     facts = found.to_dict()
-    return model.Volume(
+    return resources.Volume(
         id=facts['id'],
         name=facts['name'] or '',
         status=facts['status'],
@@ -252,9 +254,9 @@ def _volume(found: Any) -> model.Volume:
     )
 
 
-def _snapshot(found: Any) -> model.Snapshot:
+def _snapshot(found: Any) -> resources.Snapshot:
     facts = found.to_dict()
-    return model.Snapshot(
+    return resources.Snapshot(
         id=facts['id'],
         name=facts['name'] or '',
         status=facts['status'],

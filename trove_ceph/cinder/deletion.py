@@ -4,9 +4,9 @@
 from typing import Any
 
 from trove_ceph import exceptions, steps
-from trove_ceph.cinder import checks, client, settling
+from trove_ceph.cinder import checks, client, wait
 from trove_ceph.cinder import storage as cinder_storage
-from trove_ceph.storage import model as storage_model
+from trove_ceph.storage import image_types
 
 
 class VolumeDeletion:
@@ -22,13 +22,13 @@ class VolumeDeletion:
         storage: cinder_storage.Storage,
         cinder: client.Cinder,
         volume_id: str,
-        patience: settling.Patience | None = None,
+        patience: wait.WaitLimits | None = None,
     ):
         self._storage = storage
         self._cinder = cinder
         self._volume_id = volume_id
         # Cinder tries three times, five seconds apart, where something is in the way.
-        self._patience = patience or settling.Patience(timeout_sec=300)
+        self._patience = patience or wait.WaitLimits(timeout_sec=300)
 
     def steps(self) -> list[steps.Step[Any]]:
         """Return the steps, which take no notice of their context."""
@@ -59,19 +59,19 @@ class VolumeDeletion:
                 f'volume {self._volume_id}: Cinder deleted it and left {left}'
             )
 
-    def _find_left(self, image: storage_model.ImageRef) -> str | None:
+    def _find_left(self, image: image_types.ImageRef) -> str | None:
         for trashed in self._storage.list_trash(image.pool):
             if trashed.name == image.name:
                 return str(trashed)
         # Cinder keeps under this name what volumes were made from with Cinder itself.
         for name in (image.name, f'{image.name}.deleted'):
             try:
-                there = storage_model.ImageRef(image.pool, name)
+                there = image_types.ImageRef(image.pool, name)
                 return str(self._storage.describe(there, with_usage=False).image)
             except exceptions.NotFoundError:
                 continue
         return None
 
-    def _find_image(self) -> storage_model.ImageRef | None:
+    def _find_image(self) -> image_types.ImageRef | None:
         volume = self._cinder.find_volume(self._volume_id)
         return None if volume is None else checks.image_of(self._cinder, volume)

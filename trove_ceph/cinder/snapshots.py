@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trove_ceph import exceptions, steps
-from trove_ceph.cinder import checks, client, model, settling
+from trove_ceph.cinder import checks, client, resources, wait
 from trove_ceph.cinder import storage as cinder_storage
 
 
@@ -25,15 +25,15 @@ class SnapshotAdoption:
         self,
         storage: cinder_storage.Storage,
         cinder: client.Cinder,
-        wanted: model.SnapshotToAdopt,
+        wanted: resources.SnapshotToAdopt,
         make: Callable[[], None],
-        patience: settling.Patience | None = None,
+        patience: wait.WaitLimits | None = None,
     ):
         self._storage = storage
         self._cinder = cinder
         self._wanted = wanted
         self._make = make
-        self._patience = patience or settling.Patience()
+        self._patience = patience or wait.WaitLimits()
 
     @property
     def snapshot_id(self) -> str:
@@ -98,17 +98,17 @@ class SnapshotAdoption:
             if record.failed and record.rbd_name in taken:
                 self._cinder.set_snapshot_status(record.id, 'available')
 
-    def _adopted(self) -> model.Snapshot | None:
+    def _adopted(self) -> resources.Snapshot | None:
         records = [one for one in self._records() if not one.failed and not one.under_way]
         taken = self._taken() if records else set()
         return next((one for one in records if one.rbd_name in taken), None)
 
-    def _records(self) -> list[model.Snapshot]:
+    def _records(self) -> list[resources.Snapshot]:
         """Cinder's snapshots of this operation; others cannot pass theirs off as such."""
         return [
             one
             for one in self._cinder.list_snapshots(self._wanted.volume_id)
-            if one.metadata.get(model.OPERATION_KEY) == self._wanted.operation_id
+            if one.metadata.get(resources.OPERATION_KEY) == self._wanted.operation_id
             and one.project_id == self._cinder.project_id
         ]
 
@@ -119,7 +119,7 @@ class SnapshotAdoption:
             return set(facts.snapshot_names)
         return set()
 
-    def _delete(self, records: list[model.Snapshot]) -> None:
+    def _delete(self, records: list[resources.Snapshot]) -> None:
         for record in records:
             self._patience.until_settled(self._cinder.find_snapshot, record.id)
             self._cinder.delete_snapshot(record.id)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from trove_ceph import exceptions, steps
-from trove_ceph.cinder import checks, client, model, settling
+from trove_ceph.cinder import checks, client, resources, wait
 from trove_ceph.cinder import storage as cinder_storage
-from trove_ceph.storage import model as storage_model
+from trove_ceph.storage import image_types
 
 
 class VolumeAdoption:
@@ -28,11 +28,11 @@ class VolumeAdoption:
         self,
         storage: cinder_storage.Storage,
         cinder: client.Cinder,
-        wanted: model.ImageToAdopt,
+        wanted: resources.ImageToAdopt,
         make: Callable[[], None],
         remove: Callable[[], None],
         owner: client.Cinder | None = None,
-        patience: settling.Patience | None = None,
+        patience: wait.WaitLimits | None = None,
     ):
         self._storage = storage
         self._cinder = cinder
@@ -41,7 +41,7 @@ class VolumeAdoption:
         self._remove_made = remove
         self._owner = owner or cinder
         self._projects = [cinder.project_id, self._owner.project_id]
-        self._patience = patience or settling.Patience()
+        self._patience = patience or wait.WaitLimits()
 
     @property
     def volume_id(self) -> str:
@@ -121,16 +121,16 @@ class VolumeAdoption:
             if record.project_id == self._cinder.project_id:
                 self._cinder.withdraw_volume(record.id)
 
-    def _get_adopted(self) -> model.Volume:
+    def _get_adopted(self) -> resources.Volume:
         adopted = self._adopted()
         if adopted is None:
             raise exceptions.NotFoundError(f'{self._wanted.image}: not adopted')
         return adopted
 
-    def _adopted(self) -> model.Volume | None:
+    def _adopted(self) -> resources.Volume | None:
         return next((one for one in self._records() if one.has_image), None)
 
-    def _records(self) -> list[model.Volume]:
+    def _records(self) -> list[resources.Volume]:
         """Cinder's volumes of this operation; other projects cannot pass theirs off as such."""
         return [
             one
@@ -138,16 +138,16 @@ class VolumeAdoption:
             if one.project_id in self._projects
         ]
 
-    def _finds_image_of(self, record: model.Volume) -> bool:
-        return self._exists(storage_model.ImageRef(self._wanted.image.pool, record.image_name))
+    def _finds_image_of(self, record: resources.Volume) -> bool:
+        return self._exists(image_types.ImageRef(self._wanted.image.pool, record.image_name))
 
-    def _exists(self, image: storage_model.ImageRef) -> bool:
+    def _exists(self, image: image_types.ImageRef) -> bool:
         with contextlib.suppress(exceptions.NotFoundError):
             self._storage.describe(image, with_usage=False)
             return True
         return False
 
-    def _delete(self, records: list[model.Volume]) -> None:
+    def _delete(self, records: list[resources.Volume]) -> None:
         for record in records:
             found = self._patience.until_settled(self._cinder.find_volume, record.id)
             if found is not None and found.failed:

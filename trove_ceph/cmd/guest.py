@@ -15,7 +15,8 @@ from trove.common import cfg
 
 from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
-from trove_ceph.guestagent import host_storage, manager
+from trove_ceph.guestagent import manager
+from trove_ceph.host import filesystem
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -30,7 +31,7 @@ def prepare_volume() -> None:
     datastore = CONF.get(CONF.datastore_manager)
     uid = int(datastore.database_service_uid or CONF.database_service_uid)
     gid = int(datastore.database_service_gid or uid)
-    manager.configured_volume(host_storage.HostStorage()).prepare(
+    manager.configured_volume(filesystem.HostStorage()).prepare(
         uid,
         gid,
         ready_timeout_sec=CONF.trove_ceph.volume_ready_timeout_sec,

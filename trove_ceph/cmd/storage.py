@@ -17,7 +17,7 @@ from trove_ceph import exceptions
 from trove_ceph.conf import qos as qos_conf
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import verification as verification_conf
-from trove_ceph.storage import heap
+from trove_ceph.storage import malloc
 
 LOG = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def main() -> int:
     """Serve until told to end; return the exit status."""
     # oslo.messaging imports eventlet, which tells so, and uses threads all the same.
     warnings.filterwarnings('ignore', message=r'\s*Eventlet is deprecated')
-    heap.share()
+    malloc.share()
     try:
         return run(sys.argv[1:])
     except ModuleNotFoundError as error:
@@ -92,11 +92,12 @@ def _serve(conf: cfg.ConfigOpts) -> int:
     # Told to end while it starts, it ends when it has started.
     told = listen_for_the_end()
     # Only here, so that --help works everywhere.
-    from trove_ceph.storage import api
-    from trove_ceph.storage.service import on_ceph, server
+    from trove_ceph.storage_service import factory, rpcapi, server
 
     options = conf.trove_ceph_storage
-    service = server.Server(on_ceph.make(options, conf.trove_ceph_verification), api.connect(conf))
+    service = server.Server(
+        factory.make(options, conf.trove_ceph_verification), rpcapi.connect(conf)
+    )
     limits = _limits(conf)
     service.start()
     if limits:
@@ -116,8 +117,8 @@ def _limits(conf: cfg.ConfigOpts) -> Any:
     """Return what keeps the limits of volumes, None where it is not asked for."""
     if not conf.trove_ceph_qos.enabled:
         return None
-    from trove_ceph.qos import agent
-    from trove_ceph.storage.service import on_ceph
+    from trove_ceph.storage_service import factory
+    from trove_ceph.tiers.qos import service as qos_service
 
     options = conf.trove_ceph_storage
-    return agent.of_configuration(conf, options.tiers_file, on_ceph.storage(options))
+    return qos_service.of_configuration(conf, options.tiers_file, factory.storage(options))

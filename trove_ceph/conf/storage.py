@@ -3,7 +3,7 @@
 
 from oslo_config import cfg
 
-from trove_ceph.storage import flow, model
+from trove_ceph.storage import image_types, throttle
 
 GROUP = cfg.OptGroup(
     'trove_ceph_storage',
@@ -55,7 +55,7 @@ OPTS = [
     ),
     cfg.IntOpt(
         'copy_in_flight_mib',
-        default=flow.IN_FLIGHT_BYTES // model.MIB,
+        default=throttle.IN_FLIGHT_BYTES // image_types.MIB,
         min=8,
         max=1024,
         help='MiB that one copy or verification has under way, read and not yet written or '

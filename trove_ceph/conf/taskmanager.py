@@ -3,7 +3,7 @@
 
 from oslo_config import cfg
 
-from trove_ceph.strategies.backup.model import Level, UnsafeAction, Verify
+from trove_ceph.strategies.backup.backup_types import QuiesceLevel, UnsafeAction, VerifyWhen
 
 GROUP = cfg.OptGroup(
     'trove_ceph_backup',
@@ -11,7 +11,7 @@ GROUP = cfg.OptGroup(
     help='How trove_ceph.taskmanager.manager.Manager takes backups. All taskmanagers must agree.',
 )
 
-_LEVELS = [str(level) for level in Level]
+_LEVELS = [str(level) for level in QuiesceLevel]
 
 OPTS = [
     cfg.StrOpt(
@@ -22,7 +22,7 @@ OPTS = [
     ),
     cfg.StrOpt(
         'quiesce',
-        default=str(Level.NONE),
+        default=str(QuiesceLevel.NONE),
         choices=_LEVELS,
         help='How a server is held while the snapshot is made. none: not at all; the backup is '
         'what a power cut would leave, which InnoDB recovers. ddl: statements that change tables\' '
@@ -65,8 +65,8 @@ OPTS = [
     ),
     cfg.StrOpt(
         'verify',
-        default=str(Verify.NEVER),
-        choices=[str(which) for which in Verify],
+        default=str(VerifyWhen.NEVER),
+        choices=[str(which) for which in VerifyWhen],
         help='Which backups are verified soon after they were taken, by a server that is started '
         'from a clone. never: none, unless it is asked for. copied: those that were copied to the '
         'vault, from there. always: each. A verification reads what it checks, and takes memory '

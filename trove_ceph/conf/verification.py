@@ -5,7 +5,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from trove_ceph.verification import model
+from trove_ceph.verification import report
 
 _MIB = 1024**2
 
@@ -81,9 +81,9 @@ OPTS = [
 ]
 
 
-def settings(group: cfg.ConfigOpts.GroupAttr) -> model.Settings:
+def settings(group: cfg.ConfigOpts.GroupAttr) -> report.InspectionSettings:
     """Return what the options say."""
-    return model.Settings(
+    return report.InspectionSettings(
         roots={version: Path(path) for version, path in group.mysqld_roots.items()},
         directory=Path(group.directory),
         memory_bytes=group.memory_mib * _MIB,

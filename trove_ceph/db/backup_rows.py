@@ -30,8 +30,8 @@ class BackupRows:
         now = self._transactions.clock()
         with self._transactions.writing() as session:
             done = session.connection().execute(
-                sa.update(tables.Backup)
-                .where(tables.Backup.backup_id == backup_id, *conditions)
+                sa.update(tables.BackupRow)
+                .where(tables.BackupRow.backup_id == backup_id, *conditions)
                 .values(**{'updated_at': now} | values)
             )
             return bool(done.rowcount)
@@ -65,7 +65,7 @@ class BackupRows:
         :returns: whether there is a row that meets the conditions
         :raises InvalidTransitionError: it cannot happen in this state; nothing was written
         """
-        row = tables.Backup
+        row = tables.BackupRow
         this = (row.backup_id == backup_id, *conditions)
         # Locked where the database can: the state that is read is the one that is replaced.
         state = session.scalar(sa.select(row.state).where(*this).with_for_update())

@@ -12,7 +12,7 @@ from automaton import exceptions as automaton_exceptions
 from automaton import machines
 
 from trove_ceph import exceptions
-from trove_ceph.db.model import State
+from trove_ceph.db.backup_record import RecordState
 
 #: The pseudo-state of a backup that has no row: not begun yet, or forgotten.
 ABSENT = 'absent'
@@ -34,49 +34,49 @@ class Event(enum.StrEnum):
 
 TRANSITIONS = (
     # A worker begins to take the backup, or carries on where another worker was interrupted.
-    (ABSENT, Event.BEGIN, State.TAKING),
-    (State.TAKING, Event.BEGIN, State.TAKING),
+    (ABSENT, Event.BEGIN, RecordState.TAKING),
+    (RecordState.TAKING, Event.BEGIN, RecordState.TAKING),
     # The snapshot exists, holds what it promises, and Cinder and Trove know of it.
-    (State.TAKING, Event.COMPLETE, State.TAKEN),
+    (RecordState.TAKING, Event.COMPLETE, RecordState.TAKEN),
     # It could not be taken. Or no taskmanager ever heard of the request (then it has no row).
-    (State.TAKING, Event.FAIL, State.FAILED),
-    (ABSENT, Event.FAIL, State.FAILED),
+    (RecordState.TAKING, Event.FAIL, RecordState.FAILED),
+    (ABSENT, Event.FAIL, RecordState.FAILED),
     # The vault holds a complete copy. A copy proves nothing about the content, nor unproves it.
-    (State.TAKEN, Event.COPY, State.COPIED),
-    (State.COPIED, Event.COPY, State.COPIED),
-    (State.VERIFIED, Event.COPY, State.VERIFIED),
+    (RecordState.TAKEN, Event.COPY, RecordState.COPIED),
+    (RecordState.COPIED, Event.COPY, RecordState.COPIED),
+    (RecordState.VERIFIED, Event.COPY, RecordState.VERIFIED),
     # The copy in the vault is damaged or gone, and the snapshot is sound: only the copy is lost.
-    (State.TAKEN, Event.LOSE_COPY, State.TAKEN),
-    (State.COPIED, Event.LOSE_COPY, State.TAKEN),
-    (State.VERIFIED, Event.LOSE_COPY, State.VERIFIED),
-    (State.DAMAGED, Event.LOSE_COPY, State.DAMAGED),
+    (RecordState.TAKEN, Event.LOSE_COPY, RecordState.TAKEN),
+    (RecordState.COPIED, Event.LOSE_COPY, RecordState.TAKEN),
+    (RecordState.VERIFIED, Event.LOSE_COPY, RecordState.VERIFIED),
+    (RecordState.DAMAGED, Event.LOSE_COPY, RecordState.DAMAGED),
     # A server was started from a clone of the backup, and everything it checked was sound.
-    (State.TAKEN, Event.PASS_VERIFICATION, State.VERIFIED),
-    (State.COPIED, Event.PASS_VERIFICATION, State.VERIFIED),
-    (State.VERIFIED, Event.PASS_VERIFICATION, State.VERIFIED),
-    (State.DAMAGED, Event.PASS_VERIFICATION, State.VERIFIED),
+    (RecordState.TAKEN, Event.PASS_VERIFICATION, RecordState.VERIFIED),
+    (RecordState.COPIED, Event.PASS_VERIFICATION, RecordState.VERIFIED),
+    (RecordState.VERIFIED, Event.PASS_VERIFICATION, RecordState.VERIFIED),
+    (RecordState.DAMAGED, Event.PASS_VERIFICATION, RecordState.VERIFIED),
     # The same, and the server found that the backup does not restore, or not all of it.
-    (State.TAKEN, Event.FAIL_VERIFICATION, State.DAMAGED),
-    (State.COPIED, Event.FAIL_VERIFICATION, State.DAMAGED),
-    (State.VERIFIED, Event.FAIL_VERIFICATION, State.DAMAGED),
-    (State.DAMAGED, Event.FAIL_VERIFICATION, State.DAMAGED),
+    (RecordState.TAKEN, Event.FAIL_VERIFICATION, RecordState.DAMAGED),
+    (RecordState.COPIED, Event.FAIL_VERIFICATION, RecordState.DAMAGED),
+    (RecordState.VERIFIED, Event.FAIL_VERIFICATION, RecordState.DAMAGED),
+    (RecordState.DAMAGED, Event.FAIL_VERIFICATION, RecordState.DAMAGED),
     # Anybody may ask for the deletion of any backup at any time; from then on it only goes.
-    (State.TAKING, Event.DELETE, State.DELETING),
-    (State.TAKEN, Event.DELETE, State.DELETING),
-    (State.COPIED, Event.DELETE, State.DELETING),
-    (State.VERIFIED, Event.DELETE, State.DELETING),
-    (State.DAMAGED, Event.DELETE, State.DELETING),
-    (State.FAILED, Event.DELETE, State.DELETING),
-    (State.DELETING, Event.DELETE, State.DELETING),
+    (RecordState.TAKING, Event.DELETE, RecordState.DELETING),
+    (RecordState.TAKEN, Event.DELETE, RecordState.DELETING),
+    (RecordState.COPIED, Event.DELETE, RecordState.DELETING),
+    (RecordState.VERIFIED, Event.DELETE, RecordState.DELETING),
+    (RecordState.DAMAGED, Event.DELETE, RecordState.DELETING),
+    (RecordState.FAILED, Event.DELETE, RecordState.DELETING),
+    (RecordState.DELETING, Event.DELETE, RecordState.DELETING),
     # Nothing of it is left, in Ceph, Cinder and Trove: the row goes last.
-    (State.DELETING, Event.FORGET, ABSENT),
+    (RecordState.DELETING, Event.FORGET, ABSENT),
 )
 
 
 def make_machine() -> machines.FiniteMachine:
     """Return a new machine of the table, not yet initialized."""
     machine = machines.FiniteMachine()
-    for state in (ABSENT, *State):
+    for state in (ABSENT, *RecordState):
         machine.add_state(str(state))
     for start, event, end in TRANSITIONS:
         machine.add_transition(str(start), str(end), str(event))
@@ -88,7 +88,7 @@ def make_machine() -> machines.FiniteMachine:
 _MACHINE = make_machine()
 
 
-def next_state(state: State | str, event: Event) -> State | str:
+def next_state(state: RecordState | str, event: Event) -> RecordState | str:
     """Return the state that an event leads to; :data:`ABSENT` where there is no backup then.
 
     :param state: the present one; :data:`ABSENT` where there is no row
@@ -104,7 +104,7 @@ def next_state(state: State | str, event: Event) -> State | str:
             f'possible are {", ".join(sorted(_events_of(str(state)))) or "none"}'
         ) from error
     found = str(machine.current_state)
-    return found if found == ABSENT else State(found)
+    return found if found == ABSENT else RecordState(found)
 
 
 def as_dot() -> str:

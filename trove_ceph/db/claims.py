@@ -138,7 +138,7 @@ class Claims:
         kept = set()
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
-            for row in (tables.Backup, tables.PolicyRun):
+            for row in (tables.BackupRow, tables.PolicyRunRow):
                 of_row = {one.token: one for one in claims if _row_of(one.role)[0] is row}
                 if not of_row:
                     continue
@@ -166,7 +166,7 @@ class Claims:
 
     def is_claimed(self, backup_id: str, claimant: Claimant) -> bool:
         """Tell whether a worker that is alive works on a backup."""
-        row = tables.Backup
+        row = tables.BackupRow
         with self._transactions.reading() as session:
             found = session.scalar(sa.select(row).where(row.backup_id == backup_id))
             now = self._transactions.database_time(session)
@@ -181,9 +181,9 @@ class Claims:
         with self._transactions.reading() as session:
             now = self._transactions.database_time(session)
             rows = session.scalars(
-                sa.select(tables.Backup)
+                sa.select(tables.BackupRow)
                 .where(*conditions)
-                .order_by(tables.Backup.created_at.desc(), tables.Backup.backup_id)
+                .order_by(tables.BackupRow.created_at.desc(), tables.BackupRow.backup_id)
             )
             return [
                 row.as_model()
@@ -206,14 +206,14 @@ def released() -> dict[str, None]:
 
 def _row_of(role: Role) -> tuple[Any, Any]:
     if role is Role.RUN_POLICY:
-        return tables.PolicyRun, tables.PolicyRun.instance_id
-    return tables.Backup, tables.Backup.backup_id
+        return tables.PolicyRunRow, tables.PolicyRunRow.instance_id
+    return tables.BackupRow, tables.BackupRow.backup_id
 
 
 def _states(role: Role) -> list[Any]:
     if role is Role.RUN_POLICY:
         return []
-    return [tables.Backup.state.in_([str(state) for state in STATES[role]])]
+    return [tables.BackupRow.state.in_([str(state) for state in STATES[role]])]
 
 
 def is_value(column: Any, value: Any) -> Any:

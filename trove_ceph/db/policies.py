@@ -14,17 +14,26 @@ import sqlalchemy as sa
 from trove_ceph import exceptions
 from trove_ceph.db import claims, tables
 from trove_ceph.db.claims import Claim, Claimant
-from trove_ceph.db.policy_model import Keep, Policy, PolicyBackup, Run, RunState, Scope
+from trove_ceph.db.policy_record import (
+    BackupPolicy,
+    PolicyBackup,
+    PolicyRun,
+    PolicyRunState,
+    Retention,
+    Scope,
+)
 from trove_ceph.db.roles import Role
 from trove_ceph.db.transactions import Transactions, retried
 
-_KEEP = [field.name for field in dataclasses.fields(Keep)]
-_PLAIN = [field.name for field in dataclasses.fields(Policy) if field.name not in ('scope', 'keep')]
-_RUN = [field.name for field in dataclasses.fields(Run)]
+_KEEP = [field.name for field in dataclasses.fields(Retention)]
+_PLAIN = [
+    field.name for field in dataclasses.fields(BackupPolicy) if field.name not in ('scope', 'keep')
+]
+_RUN = [field.name for field in dataclasses.fields(PolicyRun)]
 _BACKUP = [field.name for field in dataclasses.fields(PolicyBackup)]
 
 
-class Policies:
+class PolicyStore:
     """Policies, their runs and their backups; for several threads and processes.
 
     Each verb is one transaction, and raises ServiceUnavailableError when the database does not
@@ -40,32 +49,32 @@ class Policies:
 
     # Policies.
 
-    def all(self) -> list[Policy]:
+    def all(self) -> list[BackupPolicy]:
         """List all policies, the oldest first."""
         return self._list()
 
-    def of_project(self, project_id: str) -> list[Policy]:
+    def of_project(self, project_id: str) -> list[BackupPolicy]:
         """List the policies of a project's instances, the oldest first."""
-        return self._list(tables.BackupPolicy.project_id == project_id)
+        return self._list(tables.BackupPolicyRow.project_id == project_id)
 
-    def find(self, policy_id: str) -> Policy | None:
+    def find(self, policy_id: str) -> BackupPolicy | None:
         with self._transactions.reading() as session:
-            row = session.get(tables.BackupPolicy, policy_id)
+            row = session.get(tables.BackupPolicyRow, policy_id)
             return None if row is None else _policy(row)
 
     @retried
-    def add(self, name: str, scope: Scope, target: str, **values: Any) -> Policy:
+    def add(self, name: str, scope: Scope, target: str, **values: Any) -> BackupPolicy:
         """Add a policy.
 
         :param values: of :class:`.policy_model.Policy`
         :raises AlreadyExistsError: there is one for this target
         """
         now = self.clock()
-        made = Policy(
+        made = BackupPolicy(
             str(uuid.uuid4()), name, scope, target, created_at=now, updated_at=now, **values
         )
         with self._transactions.writing() as session:
-            session.add(tables.BackupPolicy(**_columns(dataclasses.asdict(made))))
+            session.add(tables.BackupPolicyRow(**_columns(dataclasses.asdict(made))))
             try:
                 session.flush()
             except oslo_db.exception.DBDuplicateEntry as error:
@@ -77,7 +86,7 @@ class Policies:
     @retried
     def change(self, policy_id: str, **values: Any) -> None:
         """Give a policy other values; nothing if it is gone."""
-        row = tables.BackupPolicy
+        row = tables.BackupPolicyRow
         with self._transactions.writing() as session:
             session.execute(
                 sa.update(row)
@@ -93,42 +102,42 @@ class Policies:
     def remove(self, policy_id: str) -> None:
         """Forget a policy; the backups that it had taken stay."""
         with self._transactions.writing() as session:
-            row = tables.BackupPolicy
+            row = tables.BackupPolicyRow
             session.execute(sa.delete(row).where(row.policy_id == policy_id))
 
     # Runs.
 
-    def runs(self) -> Mapping[str, Run]:
+    def runs(self) -> Mapping[str, PolicyRun]:
         """Return the last run of each instance, by its id."""
         with self._transactions.reading() as session:
-            rows = session.scalars(sa.select(tables.PolicyRun))
+            rows = session.scalars(sa.select(tables.PolicyRunRow))
             return {row.instance_id: _run(row) for row in rows}
 
-    def find_run(self, instance_id: str) -> Run | None:
+    def find_run(self, instance_id: str) -> PolicyRun | None:
         """Return the last run of an instance."""
         with self._transactions.reading() as session:
-            row = session.get(tables.PolicyRun, instance_id)
+            row = session.get(tables.PolicyRunRow, instance_id)
             return None if row is None else _run(row)
 
     @retried
     def begin(
         self,
-        policy: Policy,
+        policy: BackupPolicy,
         instance_id: str,
         due_at: datetime.datetime,
         backup_name: str,
-        before: Run | None,
+        before: PolicyRun | None,
         claimant: Claimant,
-    ) -> Run | None:
+    ) -> PolicyRun | None:
         """Begin a run and claim it; return it, or None when another worker has begun one.
 
         :param backup_name: unlike that of any other
         :param before: the run before it, as it was when this one was found to be due
         """
-        begun = Run(
+        begun = PolicyRun(
             instance_id,
             policy.policy_id,
-            RunState.BEGUN,
+            PolicyRunState.BEGUN,
             due_at,
             backup_name,
             attempts=before.attempts if before else 0,
@@ -141,7 +150,7 @@ class Policies:
             values = dataclasses.asdict(begun) | {'state': str(begun.state)}
             if before is not None:
                 return begun if self._change(session, before, **values) else None
-            session.add(tables.PolicyRun(**values))
+            session.add(tables.PolicyRunRow(**values))
             try:
                 session.flush()
             except oslo_db.exception.DBDuplicateEntry:
@@ -150,12 +159,12 @@ class Policies:
         return begun
 
     @retried
-    def take_over(self, run: Run, claimant: Claimant) -> Run | None:
+    def take_over(self, run: PolicyRun, claimant: Claimant) -> PolicyRun | None:
         """Claim a run that was begun, and whose worker has died; return it as it is then.
 
         :returns: None where the worker is alive, or another one was faster
         """
-        row = tables.PolicyRun
+        row = tables.PolicyRunRow
         with self._transactions.writing() as session:
             claim = self._claims.claim_in(
                 session,
@@ -170,17 +179,17 @@ class Policies:
             return _with_claim(run, claim, self._transactions.database_time(session))
 
     @retried
-    def note_asked(self, run: Run, backup_id: str) -> Run | None:
+    def note_asked(self, run: PolicyRun, backup_id: str) -> PolicyRun | None:
         """Write down that Trove knows of a run's backup, and that it is a policy's; release it.
 
         :returns: the run as it is then; None when the claim is lost, and nothing was written
         """
-        asked = {'state': str(RunState.ASKED), 'backup_id': backup_id}
+        asked = {'state': str(PolicyRunState.ASKED), 'backup_id': backup_id}
         with self._transactions.writing() as session:
             is_ours = self._change(session, run, **asked, **claims.released())
             if is_ours:
                 session.add(
-                    tables.PolicyBackup(
+                    tables.PolicyBackupRow(
                         backup_id=backup_id,
                         instance_id=run.instance_id,
                         policy_id=run.policy_id,
@@ -190,16 +199,16 @@ class Policies:
         if not is_ours:
             return None
         released: dict[str, Any] = claims.released()
-        return dataclasses.replace(run, state=RunState.ASKED, backup_id=backup_id, **released)
+        return dataclasses.replace(run, state=PolicyRunState.ASKED, backup_id=backup_id, **released)
 
-    def note_done(self, run: Run) -> bool:
+    def note_done(self, run: PolicyRun) -> bool:
         """Write down that a run's backup is there.
 
         :returns: whether no other worker has done so before, or has taken the run over
         """
         return self._change_run(
             run,
-            state=str(RunState.DONE),
+            state=str(PolicyRunState.DONE),
             **claims.released(),
             attempts=0,
             retry_at=None,
@@ -207,11 +216,11 @@ class Policies:
             count=run.count + 1,
         )
 
-    def note_failed(self, run: Run, error: str, retry_at: datetime.datetime) -> bool:
+    def note_failed(self, run: PolicyRun, error: str, retry_at: datetime.datetime) -> bool:
         """Write down why there is no backup, and when it is tried again; as :meth:`note_done`."""
         return self._change_run(
             run,
-            state=str(RunState.FAILED),
+            state=str(PolicyRunState.FAILED),
             **claims.released(),
             attempts=run.attempts + 1,
             retry_at=retry_at,
@@ -222,12 +231,12 @@ class Policies:
     def forget_run(self, instance_id: str) -> None:
         """Forget what was done about an instance; harmless when repeated."""
         with self._transactions.writing() as session:
-            row = tables.PolicyRun
+            row = tables.PolicyRunRow
             session.execute(sa.delete(row).where(row.instance_id == instance_id))
 
-    def runs_of(self, policy_id: str) -> list[Run]:
+    def runs_of(self, policy_id: str) -> list[PolicyRun]:
         """List the last runs of a policy, by their instances."""
-        row = tables.PolicyRun
+        row = tables.PolicyRunRow
         with self._transactions.reading() as session:
             found = session.scalars(
                 sa.select(row).where(row.policy_id == policy_id).order_by(row.instance_id)
@@ -238,17 +247,17 @@ class Policies:
 
     def backups_of(self, instance_id: str) -> list[PolicyBackup]:
         """List what policies had taken of an instance, the oldest first."""
-        return self._backups(tables.PolicyBackup.instance_id == instance_id)
+        return self._backups(tables.PolicyBackupRow.instance_id == instance_id)
 
     def policies_of(self, backup_ids: Iterable[str]) -> Mapping[str, str]:
         """Return the ids of the policies that had these backups taken; of others there is none."""
-        found = self._backups(tables.PolicyBackup.backup_id.in_(list(backup_ids)))
+        found = self._backups(tables.PolicyBackupRow.backup_id.in_(list(backup_ids)))
         return {one.backup_id: one.policy_id for one in found}
 
     @retried
     def request_removal(self, backup_id: str) -> None:
         """Write down that a backup's deletion is asked for."""
-        row = tables.PolicyBackup
+        row = tables.PolicyBackupRow
         with self._transactions.writing() as session:
             session.execute(
                 sa.update(row)
@@ -260,25 +269,25 @@ class Policies:
     def forget_backup(self, backup_id: str) -> None:
         """Forget a backup that is gone; harmless when repeated."""
         with self._transactions.writing() as session:
-            row = tables.PolicyBackup
+            row = tables.PolicyBackupRow
             session.execute(sa.delete(row).where(row.backup_id == backup_id))
 
     @retried
     def forget_gone(self, before: datetime.datetime) -> None:
         """Forget what was taken before a time and is recorded as a backup no more."""
-        row = tables.PolicyBackup
+        row = tables.PolicyBackupRow
         with self._transactions.writing() as session:
             session.execute(
                 sa.delete(row).where(
                     row.taken_at < before,
-                    row.backup_id.not_in(sa.select(tables.Backup.backup_id)),
+                    row.backup_id.not_in(sa.select(tables.BackupRow.backup_id)),
                 )
             )
 
     # Inside.
 
-    def _list(self, *conditions: Any) -> list[Policy]:
-        row = tables.BackupPolicy
+    def _list(self, *conditions: Any) -> list[BackupPolicy]:
+        row = tables.BackupPolicyRow
         with self._transactions.reading() as session:
             found = session.scalars(
                 sa.select(row).where(*conditions).order_by(row.created_at, row.policy_id)
@@ -286,19 +295,19 @@ class Policies:
             return [_policy(one) for one in found]
 
     def _backups(self, *conditions: Any) -> list[PolicyBackup]:
-        row = tables.PolicyBackup
+        row = tables.PolicyBackupRow
         with self._transactions.reading() as session:
             found = session.scalars(sa.select(row).where(*conditions).order_by(row.number))
             return [PolicyBackup(**{name: getattr(one, name) for name in _BACKUP}) for one in found]
 
     @retried
-    def _change_run(self, run: Run, **values: Any) -> bool:
+    def _change_run(self, run: PolicyRun, **values: Any) -> bool:
         with self._transactions.writing() as session:
             return self._change(session, run, **values)
 
-    def _change(self, session: Any, run: Run, *conditions: Any, **values: Any) -> bool:
+    def _change(self, session: Any, run: PolicyRun, *conditions: Any, **values: Any) -> bool:
         """Change a run, unless it is another, further or another worker's by now."""
-        row = tables.PolicyRun
+        row = tables.PolicyRunRow
         done = session.connection().execute(
             sa.update(row)
             .where(
@@ -325,13 +334,13 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _policy(row: tables.BackupPolicy) -> Policy:
-    keep = Keep(*(getattr(row, f'keep_{name}') for name in _KEEP))
+def _policy(row: tables.BackupPolicyRow) -> BackupPolicy:
+    keep = Retention(*(getattr(row, f'keep_{name}') for name in _KEEP))
     values = {name: getattr(row, name) for name in _PLAIN}
-    return Policy(scope=Scope(row.scope), keep=keep, **values)
+    return BackupPolicy(scope=Scope(row.scope), keep=keep, **values)
 
 
-def _with_claim(run: Run, claim: Claim, now: datetime.datetime) -> Run:
+def _with_claim(run: PolicyRun, claim: Claim, now: datetime.datetime) -> PolicyRun:
     return dataclasses.replace(
         run,
         claim_role=claim.role,
@@ -341,6 +350,6 @@ def _with_claim(run: Run, claim: Claim, now: datetime.datetime) -> Run:
     )
 
 
-def _run(row: tables.PolicyRun) -> Run:
+def _run(row: tables.PolicyRunRow) -> PolicyRun:
     values = {name: getattr(row, name) for name in _RUN}
-    return Run(**values | {'state': RunState(row.state)})
+    return PolicyRun(**values | {'state': PolicyRunState(row.state)})

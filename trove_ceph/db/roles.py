@@ -4,7 +4,7 @@
 import enum
 from collections.abc import Mapping
 
-from trove_ceph.db.model import State
+from trove_ceph.db.backup_record import RecordState
 
 
 class Role(enum.StrEnum):
@@ -20,13 +20,15 @@ class Role(enum.StrEnum):
     RUN_POLICY = 'run-policy'
 
 
-_THERE = frozenset({State.TAKEN, State.COPIED, State.VERIFIED, State.DAMAGED})
+_THERE = frozenset(
+    {RecordState.TAKEN, RecordState.COPIED, RecordState.VERIFIED, RecordState.DAMAGED}
+)
 
 #: A worker writes nothing in any other state, whatever its claim says.
-STATES: Mapping[Role, frozenset[State]] = {
-    Role.TAKE: frozenset({State.TAKING}),
-    Role.DELETE: frozenset({State.DELETING}),
-    Role.CLEAN_UP: frozenset({State.FAILED}),
+STATES: Mapping[Role, frozenset[RecordState]] = {
+    Role.TAKE: frozenset({RecordState.TAKING}),
+    Role.DELETE: frozenset({RecordState.DELETING}),
+    Role.CLEAN_UP: frozenset({RecordState.FAILED}),
     # Of a damaged backup an unfinished copy is still removed.
     Role.COPY: _THERE,
     Role.VERIFY: _THERE,

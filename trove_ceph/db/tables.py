@@ -10,13 +10,13 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 from sqlalchemy.dialects import mysql
 
-from trove_ceph.db import model
+from trove_ceph.db import backup_record
 from trove_ceph.db.roles import Role
 
 #: Beside the version of Trove's own tables in the same database.
 VERSION_TABLE = 'trove_ceph_alembic_version'
 
-_FIELDS = dataclasses.fields(model.Backup)
+_FIELDS = dataclasses.fields(backup_record.BackupRecord)
 _Text = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 
 
@@ -42,7 +42,7 @@ class Claimable:
     heartbeat_at: orm.Mapped[Any] = orm.mapped_column(sa.DateTime, nullable=True)
 
 
-class Backup(Claimable, Base):
+class BackupRow(Claimable, Base):
     """One backup of ours, beside Trove's own row of the same id; it survives its instance."""
 
     __tablename__ = 'trove_ceph_backups'
@@ -112,13 +112,15 @@ class Backup(Claimable, Base):
         if verify:
             self.verify_wanted_at = self.verify_wanted_at or now
 
-    def as_model(self) -> model.Backup:
+    def as_model(self) -> backup_record.BackupRecord:
         """Return what it says, for those who know no database."""
         values = {field.name: getattr(self, field.name) for field in _FIELDS}
-        return model.Backup(**values | {'state': model.State(self.state)})
+        return backup_record.BackupRecord(
+            **values | {'state': backup_record.RecordState(self.state)}
+        )
 
 
-class KeptVolume(Base):
+class KeptVolumeRow(Base):
     """A volume whose instance goes or is gone: it is deleted when nothing needs it any more."""
 
     __tablename__ = 'trove_ceph_kept_volumes'
@@ -129,7 +131,7 @@ class KeptVolume(Base):
     created_at = orm.mapped_column(sa.DateTime, nullable=False)
 
 
-class TrashedImage(Base):
+class TrashedImageRow(Base):
     """An image in the trash of its pool: it is purged when its last clone is gone."""
 
     __tablename__ = 'trove_ceph_trashed_images'
@@ -140,7 +142,7 @@ class TrashedImage(Base):
     created_at = orm.mapped_column(sa.DateTime, nullable=False)
 
 
-class BackupPolicy(Base):
+class BackupPolicyRow(Base):
     """When backups are taken of what, and which of them stay."""
 
     __tablename__ = 'trove_ceph_backup_policies'
@@ -186,7 +188,7 @@ class JobStart(Base):
     started_at = orm.mapped_column(sa.DateTime, nullable=False)
 
 
-class PolicyRun(Claimable, Base):
+class PolicyRunRow(Claimable, Base):
     """What a policy last did about one instance; who changes it must know its backup's name."""
 
     __tablename__ = 'trove_ceph_policy_runs'
@@ -203,7 +205,7 @@ class PolicyRun(Claimable, Base):
     count = orm.mapped_column(sa.Integer, nullable=False)
 
 
-class PolicyBackup(Base):
+class PolicyBackupRow(Base):
     """A backup that a policy had taken; those of which there is no row are left alone."""
 
     __tablename__ = 'trove_ceph_policy_backups'

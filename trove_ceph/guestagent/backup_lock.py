@@ -8,7 +8,8 @@ import pymysql
 from pymysql.constants import ER
 from trove.common import exception as trove_exceptions
 
-from trove_ceph import exceptions, sql
+from trove_ceph import exceptions
+from trove_ceph.mysql import sql
 
 Connect = collections.abc.Callable[[int], pymysql.connections.Connection]
 

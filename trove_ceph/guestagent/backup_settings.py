@@ -18,7 +18,8 @@ from oslo_log import log as logging
 from trove.common import exception as trove_exceptions
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import backup_lock, host_storage
+from trove_ceph.guestagent import backup_lock
+from trove_ceph.host import filesystem
 
 LOG = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class Reason:
 
 
 @dataclasses.dataclass(frozen=True)
-class Server:
+class ServerFacts:
     """What MySQL tells: variables by name, InnoDB's files that are not in the data directory."""
 
     variables: collections.abc.Mapping[str, str]
@@ -78,7 +79,7 @@ class Server:
 
 
 @dataclasses.dataclass(frozen=True)
-class Volume:
+class VolumeFacts:
     """What the machine tells: links below the data directory with their targets, other mounts."""
 
     is_mounted: bool
@@ -90,7 +91,7 @@ class Volume:
 
 def check(
     connect: backup_lock.Connect,
-    storage: host_storage.HostStorage,
+    storage: filesystem.HostStorage,
     mount_point: str,
     seen_at: str = SEEN_AT,
 ) -> dict[str, typing.Any]:
@@ -121,7 +122,7 @@ def check(
     return _answer(reasons, server)
 
 
-def read_server(connection: pymysql.connections.Connection, seen_at: str) -> Server:
+def read_server(connection: pymysql.connections.Connection, seen_at: str) -> ServerFacts:
     """Ask MySQL; each question has a time limit.
 
     :raises pymysql.MySQLError: it does not answer, or not in time
@@ -144,12 +145,12 @@ def read_server(connection: pymysql.connections.Connection, seen_at: str) -> Ser
         files = [name for (name,) in cursor.fetchall()]
         tables = backup_lock.non_transactional_tables(cursor)
     enabled = redo_log.get('Innodb_redo_log_enabled', 'ON') == 'ON'
-    return Server(variables, enabled, is_replica, files, tables)
+    return ServerFacts(variables, enabled, is_replica, files, tables)
 
 
 def read_volume(
-    storage: host_storage.HostStorage, mount_point: str, datadir: str, seen_at: str
-) -> Volume:
+    storage: filesystem.HostStorage, mount_point: str, datadir: str, seen_at: str
+) -> VolumeFacts:
     """Ask the machine.
 
     :param datadir: as the server names it; empty when nobody knows
@@ -163,7 +164,7 @@ def read_volume(
             (posixpath.join(directory, path), target)
             for path, target in storage.find_links(posixpath.normpath(here), _LINK_DEPTH)
         ]
-    return Volume(
+    return VolumeFacts(
         storage.find_mount(mount_point) is not None,
         storage.mount_options(mount_point),
         storage.free_bytes(mount_point),
@@ -172,7 +173,7 @@ def read_volume(
     )
 
 
-def judge_server(server: Server, seen_at: str) -> list[Reason]:
+def judge_server(server: ServerFacts, seen_at: str) -> list[Reason]:
     """Return what MySQL's settings, files and tables speak against."""
     return [
         *_judge_durability(server),
@@ -183,7 +184,7 @@ def judge_server(server: Server, seen_at: str) -> list[Reason]:
     ]
 
 
-def judge_volume(volume: Volume, seen_at: str) -> list[Reason]:
+def judge_volume(volume: VolumeFacts, seen_at: str) -> list[Reason]:
     """Return what the volume's file system speaks against."""
     reasons = []
     if not volume.is_mounted:
@@ -203,7 +204,7 @@ def judge_volume(volume: Volume, seen_at: str) -> list[Reason]:
     return reasons[:MAX_NAMES]
 
 
-def _judge_durability(server: Server) -> list[Reason]:
+def _judge_durability(server: ServerFacts) -> list[Reason]:
     """Whether recovery finds what was acknowledged, and finds it whole."""
     values, reasons = server.variables, []
     flush = values['innodb_flush_log_at_trx_commit']
@@ -235,7 +236,7 @@ def _judge_position(values: collections.abc.Mapping[str, str]) -> list[Reason]:
     return []
 
 
-def _judge_places(server: Server, seen_at: str) -> list[Reason]:
+def _judge_places(server: ServerFacts, seen_at: str) -> list[Reason]:
     """Whether one snapshot has all the files."""
     datadir = server.variables['datadir']
     places = [(what, server.variables.get(name, '')) for name, what in _PATHS.items()]
@@ -262,7 +263,7 @@ def _judge_tables(tables: collections.abc.Sequence[tuple[str, str]]) -> list[Rea
     ]
 
 
-def _judge_state(server: Server) -> list[Reason]:
+def _judge_state(server: ServerFacts) -> list[Reason]:
     """Whether somebody stopped writes for a reason that a restored instance would share."""
     if server.variables['super_read_only'] != 'ON' or server.is_replica:
         return []
@@ -297,7 +298,7 @@ def _is_inside(path: str, directory: str) -> bool:
     return path == directory or path.startswith(f'{directory}/')
 
 
-def _answer(reasons: list[Reason], server: Server | None) -> dict[str, typing.Any]:
+def _answer(reasons: list[Reason], server: ServerFacts | None) -> dict[str, typing.Any]:
     tables = server.tables if server else []
     variables = server.variables if server else {}
     return {

@@ -21,15 +21,14 @@ from trove_ceph.conf import guest as guest_conf
 from trove_ceph.guestagent import (
     backup_lock,
     backup_settings,
-    data_volume,
-    host_storage,
     quiesce,
     restored_server,
     server,
     server_config,
-    tuning,
     volume_freeze,
 )
+from trove_ceph.host import data_volume, filesystem
+from trove_ceph.mysql import tuning
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -43,7 +42,7 @@ class Manager(mysql_manager.Manager):
 
     def __init__(self):
         guest_conf.register(CONF)
-        self._storage = host_storage.HostStorage()
+        self._storage = filesystem.HostStorage()
         status = base_service.BaseDbStatus(self.docker_client)
         app = server.MySqlServer(
             status,
@@ -154,7 +153,7 @@ class Manager(mysql_manager.Manager):
 
 
 def configured_volume(
-    storage: host_storage.HostStorage,
+    storage: filesystem.HostStorage,
     device_path: str | None = None,
     mount_point: str | None = None,
 ) -> data_volume.DataVolume:

@@ -15,7 +15,8 @@ from trove.guestagent.datastore.mysql import service
 from trove.guestagent.datastore.mysql_common import service as common_service
 from trove.guestagent.utils import mysql as mysql_util
 
-from trove_ceph.guestagent import server_config, tuning
+from trove_ceph.guestagent import server_config
+from trove_ceph.mysql import tuning
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF

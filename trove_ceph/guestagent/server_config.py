@@ -16,7 +16,7 @@ from oslo_log import log as logging
 from trove.common import stream_codecs
 from trove.guestagent.common import configuration
 
-from trove_ceph.guestagent import tuning
+from trove_ceph.mysql import tuning
 
 LOG = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 
 
 class ImageReader(abc.ABC):
@@ -21,7 +21,9 @@ class ImageReader(abc.ABC):
     object_bytes: int
 
     @abc.abstractmethod
-    def changed_objects(self, offset: int, length: int, since: str | None) -> list[model.Extent]:
+    def changed_objects(
+        self, offset: int, length: int, since: str | None
+    ) -> list[image_types.Extent]:
         """Tell which objects of a range may differ from an earlier snapshot.
 
         Costs next to nothing with an object map. Neighbours of one kind are joined.
@@ -31,7 +33,7 @@ class ImageReader(abc.ABC):
         """
 
     @abc.abstractmethod
-    def changes(self, offset: int, length: int, since: str) -> list[model.Extent]:
+    def changes(self, offset: int, length: int, since: str) -> list[image_types.Extent]:
         """Tell which bytes of a range were written or discarded since an earlier snapshot.
 
         Costs a request for each object of the range.
@@ -56,7 +58,7 @@ class ImageWriter(abc.ABC):
     """An image held for writing, exclusively: no other client can write to it meanwhile."""
 
     @abc.abstractmethod
-    def facts(self) -> model.ImageFacts:
+    def facts(self) -> image_types.ImageFacts:
         """Describe the image as it is now."""
 
     @abc.abstractmethod
@@ -115,7 +117,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def create_image(
-        self, image: model.ImageRef, size_bytes: int, options: model.ImageOptions
+        self, image: image_types.ImageRef, size_bytes: int, options: image_types.ImageOptions
     ) -> None:
         """Make an empty image.
 
@@ -125,7 +127,7 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def list_images(
         self, pool: str, prefix: str = '', after: str = '', limit: int = 1000
-    ) -> list[model.ListedImage]:
+    ) -> list[image_types.ListedImage]:
         """List images of a pool in the order of their names, without opening any.
 
         :param prefix: what their names begin with
@@ -134,7 +136,9 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def describe(self, image: model.ImageRef, with_usage: bool = True) -> model.ImageFacts:
+    def describe(
+        self, image: image_types.ImageRef, with_usage: bool = True
+    ) -> image_types.ImageFacts:
         """Describe an image.
 
         :param with_usage: count the space it uses, which takes longer the larger the image is and
@@ -142,28 +146,28 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def describe_pool(self, pool: str) -> Iterator[model.ImageFacts]:
+    def describe_pool(self, pool: str) -> Iterator[image_types.ImageFacts]:
         """Describe all images of a pool, one after another, without the space they use.
 
         Each is opened once. One that goes away meanwhile is left out.
         """
 
     @abc.abstractmethod
-    def create_snapshot(self, snapshot: model.SnapshotRef) -> None:
+    def create_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
         """Make a snapshot, of an image in use too; nobody is asked to pause.
 
         :raises AlreadyExistsError: there is one of this name
         """
 
     @abc.abstractmethod
-    def remove_snapshot(self, snapshot: model.SnapshotRef) -> None:
+    def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
         """Remove a snapshot; clones made of it keep what they read, and it then goes with the last.
 
         :raises BusyError: it is protected, as clones of format 1 need it
         """
 
     @abc.abstractmethod
-    def rename_snapshot(self, snapshot: model.SnapshotRef, name: str) -> None:
+    def rename_snapshot(self, snapshot: image_types.SnapshotRef, name: str) -> None:
         """Give a snapshot another name; its clones and the image's clients take no notice.
 
         :raises AlreadyExistsError: there is one of this name
@@ -171,7 +175,10 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def clone(
-        self, snapshot: model.SnapshotRef, image: model.ImageRef, options: model.ImageOptions
+        self,
+        snapshot: image_types.SnapshotRef,
+        image: image_types.ImageRef,
+        options: image_types.ImageOptions,
     ) -> None:
         """Make a new image that reads from a snapshot what it did not write itself.
 
@@ -183,7 +190,7 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def flatten(
         self,
-        image: model.ImageRef,
+        image: image_types.ImageRef,
         progress: Callable[[int, int], None] | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
@@ -199,25 +206,25 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def set_qos(self, image: model.ImageRef, qos: model.Qos) -> None:
+    def set_qos(self, image: image_types.ImageRef, qos: image_types.Qos) -> None:
         """Set the limits of an image; clients that have it open follow within seconds."""
 
     @abc.abstractmethod
-    def remove(self, image: model.ImageRef) -> None:
+    def remove(self, image: image_types.ImageRef) -> None:
         """Delete an image for good.
 
         :raises BusyError: it has snapshots, children or clients, which the message names
         """
 
     @abc.abstractmethod
-    def trash(self, image: model.ImageRef) -> model.TrashedImage:
+    def trash(self, image: image_types.ImageRef) -> image_types.TrashedImage:
         """Move an image out of the way of its name; its clones go on reading from it.
 
         :raises BusyError: a client has it open
         """
 
     @abc.abstractmethod
-    def list_trash(self, pool: str) -> list[model.TrashedImage]:
+    def list_trash(self, pool: str) -> list[image_types.TrashedImage]:
         """List what lies in the trash of a pool."""
 
     @abc.abstractmethod
@@ -235,15 +242,15 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def usage(self, pool: str) -> model.PoolUsage:
+    def usage(self, pool: str) -> image_types.PoolUsage:
         """Tell how full a pool is; the numbers are seconds old."""
 
     @abc.abstractmethod
-    def open_reader(self, snapshot: model.SnapshotRef) -> ImageReader:
+    def open_reader(self, snapshot: image_types.SnapshotRef) -> ImageReader:
         """Open an image at a snapshot."""
 
     @abc.abstractmethod
-    def open_writer(self, image: model.ImageRef) -> ImageWriter:
+    def open_writer(self, image: image_types.ImageRef) -> ImageWriter:
         """Open an image for writing as a client of its own, and keep everybody else from it.
 
         Waits for a client that died within the last half minute to be forgotten, and blocklists it.
@@ -254,15 +261,17 @@ class Backend(abc.ABC):
     # What fencing.py is made of.
 
     @abc.abstractmethod
-    def read_header(self, image: model.ImageRef) -> model.ImageHeader:
+    def read_header(self, image: image_types.ImageRef) -> image_types.ImageHeader:
         """Read what an image says of itself; asks for no other image and no client."""
 
     @abc.abstractmethod
-    def find_clients(self, image: model.ImageRef) -> model.Clients:
+    def find_clients(self, image: image_types.ImageRef) -> image_types.Clients:
         """Tell who holds an image, writers of this back end included."""
 
     @abc.abstractmethod
-    def set_image_metadata(self, image: model.ImageRef, entries: Mapping[str, str | None]) -> None:
+    def set_image_metadata(
+        self, image: image_types.ImageRef, entries: Mapping[str, str | None]
+    ) -> None:
         """Set entries of the metadata of an image, all or none of them; None removes one.
 
         Others may hold the image, and are neither waited for nor told.
@@ -284,9 +293,9 @@ class Backend(abc.ABC):
         """Remove entries; those that are gone are left out."""
 
     @abc.abstractmethod
-    def break_lock(self, image: model.ImageRef, owner: str) -> None:
+    def break_lock(self, image: image_types.ImageRef, owner: str) -> None:
         """Take the exclusive lock from a client; nothing if that client does not hold it."""
 
     @abc.abstractmethod
-    def await_blocklist(self, image: model.ImageRef) -> None:
+    def await_blocklist(self, image: image_types.ImageRef) -> None:
         """Return when every OSD that can be asked to write to the image obeys the blocklist."""

@@ -21,7 +21,7 @@ from typing import Any
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, difference, flow, model, transfer, verify
+from trove_ceph.storage import backend, difference, image_types, throttle, transfer, verify
 
 LOG = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class CopyReport:
     :param used_bytes: what the snapshot holds, in whole objects
     """
 
-    snapshot: model.SnapshotRef
+    snapshot: image_types.SnapshotRef
     copied_bytes: int = 0
     zeroed_bytes: int = 0
     compared_bytes: int = 0
@@ -63,7 +63,7 @@ class CopyReport:
     used_bytes: int = 0
 
 
-def complete_copies(facts: model.ImageFacts) -> dict[str, Origin]:
+def complete_copies(facts: image_types.ImageFacts) -> dict[str, Origin]:
     """Return the snapshots of an image that are complete copies, in their order."""
     found = {}
     for snapshot in sorted(facts.snapshots, key=lambda one: one.snapshot_id):
@@ -75,13 +75,13 @@ def complete_copies(facts: model.ImageFacts) -> dict[str, Origin]:
 
 def copy(
     source: backend.Backend,
-    snapshot: model.SnapshotRef,
+    snapshot: image_types.SnapshotRef,
     target: backend.Backend,
-    image: model.ImageRef,
+    image: image_types.ImageRef,
     *,
     since: str | None = None,
-    options: model.ImageOptions | None = None,
-    limits: flow.Flow | None = None,
+    options: image_types.ImageOptions | None = None,
+    limits: throttle.Throttle | None = None,
     compare_all: bool = False,
 ) -> CopyReport:
     """Make ``image`` hold a complete copy of a snapshot, under the snapshot's name.
@@ -101,10 +101,10 @@ def copy(
     :raises CorruptCopyError: the copy is not what its source is; the next call starts over
     :raises CanceledError: it was asked to stop
     """
-    limits = limits or flow.Flow()
+    limits = limits or throttle.Throttle()
     origin = _origin(source, snapshot, since)
     if since is None:
-        _ensure_image(source, snapshot, target, image, options or model.ImageOptions())
+        _ensure_image(source, snapshot, target, image, options or image_types.ImageOptions())
     LOG.info('Copying %s to %s, since %s', snapshot, image, since or 'the beginning')
     try:
         with target.open_writer(image) as writer, source.open_reader(snapshot) as reader:
@@ -127,14 +127,16 @@ def copy(
 
 
 def _with_fill(
-    target: backend.Backend, image: model.ImageRef, error: exceptions.NoSpaceError
+    target: backend.Backend, image: image_types.ImageRef, error: exceptions.NoSpaceError
 ) -> exceptions.NoSpaceError:
     data_pool = target.describe(image, with_usage=False).data_pool
     fills = [str(target.usage(pool)) for pool in (image.pool, data_pool) if pool]
     return exceptions.NoSpaceError('; '.join([str(error), *fills]))
 
 
-def _origin(source: backend.Backend, snapshot: model.SnapshotRef, since: str | None) -> Origin:
+def _origin(
+    source: backend.Backend, snapshot: image_types.SnapshotRef, since: str | None
+) -> Origin:
     facts = source.describe(snapshot.of, with_usage=False)
 
     def snapshot_id(name: str) -> int:
@@ -153,10 +155,10 @@ def _origin(source: backend.Backend, snapshot: model.SnapshotRef, since: str | N
 
 def _ensure_image(
     source: backend.Backend,
-    snapshot: model.SnapshotRef,
+    snapshot: image_types.SnapshotRef,
     target: backend.Backend,
-    image: model.ImageRef,
-    options: model.ImageOptions,
+    image: image_types.ImageRef,
+    options: image_types.ImageOptions,
 ) -> None:
     with source.open_reader(snapshot) as reader:
         size_bytes = reader.size_bytes
@@ -173,7 +175,7 @@ class _Destination:
     def __init__(
         self,
         target: backend.Backend,
-        image: model.ImageRef,
+        image: image_types.ImageRef,
         writer: backend.ImageWriter,
         origin: Origin,
         name: str,
@@ -210,7 +212,7 @@ class _Destination:
         return True
 
     def receive(
-        self, reader: backend.ImageReader, limits: flow.Flow, compare_all: bool
+        self, reader: backend.ImageReader, limits: throttle.Throttle, compare_all: bool
     ) -> CopyReport:
         """Go on from what is there until the copy is complete."""
         start = self._prepare(reader.size_bytes)
@@ -288,7 +290,7 @@ class _Destination:
         return json.dumps(entry | {'image_id': self._facts.image_id})
 
     def _complete(
-        self, reader: backend.ImageReader, limits: flow.Flow, expected: int | None
+        self, reader: backend.ImageReader, limits: throttle.Throttle, expected: int | None
     ) -> int:
         """Make the snapshot, verify it, and let it count; return how many bytes were compared.
 
@@ -325,7 +327,7 @@ class _Destination:
         )
 
 
-def _load(facts: model.ImageFacts, key: str) -> dict[str, Any] | None:
+def _load(facts: image_types.ImageFacts, key: str) -> dict[str, Any] | None:
     text = facts.metadata.get(key)
     entry = json.loads(text) if text else None
     return entry if entry and entry.pop('image_id') == facts.image_id else None

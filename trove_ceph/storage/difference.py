@@ -4,17 +4,17 @@
 import heapq
 from collections.abc import Iterator
 
-from trove_ceph.storage import backend, model
+from trove_ceph.storage import backend, image_types
 
 # How much of an image is looked at in its object map at once: bounds the list of objects.
-_WINDOW_BYTES = 16 * 1024 * model.MIB
+_WINDOW_BYTES = 16 * 1024 * image_types.MIB
 # So many bytes of neighbouring objects are looked at more closely at once.
-_CLOSER_BYTES = 256 * model.MIB
+_CLOSER_BYTES = 256 * image_types.MIB
 
 
 def extents(
     reader: backend.ImageReader, since: str | None, start: int = 0
-) -> Iterator[model.Extent]:
+) -> Iterator[image_types.Extent]:
     """List what changed after a snapshot, in order, from ``start`` on.
 
     First by object, which costs next to nothing, then to the byte. Without ``since``: what exists,
@@ -30,8 +30,8 @@ def extents(
 
 
 def _closer(
-    reader: backend.ImageReader, since: str | None, extent: model.Extent
-) -> Iterator[model.Extent]:
+    reader: backend.ImageReader, since: str | None, extent: image_types.Extent
+) -> Iterator[image_types.Extent]:
     if since is None or not extent.exists:
         yield extent
         return
@@ -39,17 +39,17 @@ def _closer(
         yield from reader.changes(at, min(_CLOSER_BYTES, extent.end - at), since)
 
 
-def _behind(extent: model.Extent | None, offset: int) -> model.Extent | None:
+def _behind(extent: image_types.Extent | None, offset: int) -> image_types.Extent | None:
     """Return the part of an extent that lies behind an offset; None when there is nothing."""
     if extent is None or extent.end <= offset:
         return None
     start = max(extent.offset, offset)
-    return model.Extent(start, extent.end - start, extent.exists)
+    return image_types.Extent(start, extent.end - start, extent.exists)
 
 
 def in_either(
     one: backend.ImageReader, other: backend.ImageReader, since: str | None
-) -> Iterator[model.Extent]:
+) -> Iterator[image_types.Extent]:
     """List the extents of two images together, in order and without overlap.
 
     Everything counts as existing, because what does not exist on one side may on the other.
@@ -59,13 +59,13 @@ def in_either(
     for extent in heapq.merge(*sides, key=lambda extent: extent.offset):
         start = max(extent.offset, end)
         if extent.end > start:
-            yield model.Extent(start, extent.end - start)
+            yield image_types.Extent(start, extent.end - start)
             end = extent.end
 
 
 def with_strays(
     source: backend.ImageReader, copy: backend.ImageReader, since: str | None
-) -> Iterator[tuple[model.Extent, bool]]:
+) -> Iterator[tuple[image_types.Extent, bool]]:
     """List the extents of a source, and between them what differs in its copy alone.
 
     :returns: each with whether it is one of the latter
@@ -75,7 +75,7 @@ def with_strays(
     for extent in extents(source, since):
         while stray and stray.offset < extent.offset:
             end = min(stray.end, extent.offset)
-            yield model.Extent(stray.offset, end - stray.offset), True
+            yield image_types.Extent(stray.offset, end - stray.offset), True
             stray = _behind(stray, end) or next(strays, None)
         yield extent, False
         while stray and stray.offset < extent.end:

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, model
+from trove_ceph.storage import backend, image_types
 
 LOG = logging.getLogger(__name__)
 
@@ -46,13 +46,13 @@ class Fence:
     :param addresses: the clients; empty when nobody held the image
     """
 
-    image: model.ImageRef
+    image: image_types.ImageRef
     addresses: frozenset[str]
 
 
 def fence(
     storage: backend.Backend,
-    image: model.ImageRef,
+    image: image_types.ImageRef,
     timeout_sec: float = 60,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -100,7 +100,7 @@ def fence(
     return Fence(image, fenced)
 
 
-def unfence(storage: backend.Backend, image: model.ImageRef) -> None:
+def unfence(storage: backend.Backend, image: image_types.ImageRef) -> None:
     """Take what fencing an image put on the blocklist off it.
 
     Only for clients whose processes are known to be dead: one that was merely paused would go on
@@ -113,13 +113,15 @@ def unfence(storage: backend.Backend, image: model.ImageRef) -> None:
     LOG.info('Unfenced %s: %s', image, ', '.join(sorted(fenced)) or 'no client')
 
 
-def recorded(header: model.ImageHeader | model.ImageFacts) -> frozenset[str]:
+def recorded(header: image_types.ImageHeader | image_types.ImageFacts) -> frozenset[str]:
     """Return the addresses that were fenced off an image."""
     entry = json.loads(header.metadata.get(METADATA_KEY, '{}'))
     # A clone inherits the metadata: what it says then is of another image.
     return frozenset(entry['addresses'] if entry.get('image_id') == header.image_id else ())
 
 
-def _note(storage: backend.Backend, header: model.ImageHeader, addresses: frozenset[str]) -> None:
+def _note(
+    storage: backend.Backend, header: image_types.ImageHeader, addresses: frozenset[str]
+) -> None:
     entry = json.dumps({'image_id': header.image_id, 'addresses': sorted(addresses)})
     storage.set_image_metadata(header.image, {METADATA_KEY: entry})

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, difference, flow, model, verify
+from trove_ceph.storage import backend, difference, image_types, throttle, verify
 
 #: After so much was moved, what is on disk is remembered.
-MARK_BYTES = 256 * model.MIB
+MARK_BYTES = 256 * image_types.MIB
 # Zeros are left out by the page of InnoDB: finer, half-filled pages would become many requests.
 _BLOCK_BYTES = 16 * 1024
 _ZERO_BLOCK = bytes(_BLOCK_BYTES)
@@ -35,7 +35,7 @@ class _Piece:
     :param writes: begun when the read has ended
     """
 
-    extent: model.Extent
+    extent: image_types.Extent
     read: Future[bytes] | None
     writes: list[Future[None]] = dataclasses.field(default_factory=list)
 
@@ -57,7 +57,7 @@ class Transfer:
         reader: backend.ImageReader,
         writer: backend.ImageWriter,
         since: str | None,
-        limits: flow.Flow,
+        limits: throttle.Throttle,
         remember: Callable[[Mark], None],
     ):
         self.copied_bytes = 0
@@ -82,7 +82,7 @@ class Transfer:
         self._begun = self._done = start
         position, read_bytes = start.position_bytes, 0
         try:
-            for extent in flow.pieces(difference.extents(self._reader, self._since, position)):
+            for extent in throttle.pieces(difference.extents(self._reader, self._since, position)):
                 self._limits.take(extent.length if extent.exists else 0)
                 piece = self._begin(extent)
                 position, read_bytes = extent.end, read_bytes + piece.data_bytes
@@ -90,7 +90,7 @@ class Transfer:
                     self._remember(self._done)
                     self._unmarked_bytes = 0
                 self._limits.progress(
-                    flow.Progress('copying', position, self._reader.size_bytes, read_bytes)
+                    throttle.Progress('copying', position, self._reader.size_bytes, read_bytes)
                 )
             return self._settle(self._reader.size_bytes)
         except exceptions.CanceledError:
@@ -106,14 +106,14 @@ class Transfer:
             for write in piece.writes:
                 write.exception()
 
-    def _begin(self, extent: model.Extent) -> _Piece:
+    def _begin(self, extent: image_types.Extent) -> _Piece:
         """Begin with a piece when there is room, and go on with those that can go on."""
-        while self._in_flight + flow.cost(extent) > self._limits.in_flight_bytes:
+        while self._in_flight + throttle.cost(extent) > self._limits.in_flight_bytes:
             if self._writing:
                 self._end_next()
             else:
                 self._write_next()
-        self._in_flight += flow.cost(extent)
+        self._in_flight += throttle.cost(extent)
         read = self._reader.read(extent.offset, extent.length) if extent.exists else None
         piece = _Piece(extent, read)
         self._reading.append(piece)
@@ -150,7 +150,7 @@ class Transfer:
         for write in piece.writes:
             write.result()
         self._writing.popleft()
-        self._in_flight -= flow.cost(piece.extent)
+        self._in_flight -= throttle.cost(piece.extent)
         self._unmarked_bytes += piece.data_bytes
         self._done = mark
 

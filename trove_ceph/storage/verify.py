@@ -18,13 +18,13 @@ from concurrent.futures import Future
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, difference, flow, model
+from trove_ceph.storage import backend, difference, image_types, throttle
 
 LOG = logging.getLogger(__name__)
 
-_ZEROS = bytes(flow.PIECE_BYTES)
+_ZEROS = bytes(throttle.PIECE_BYTES)
 # A part of an image, and what it is read from; one that does not exist must read as zeros.
-_Part = tuple[model.Extent, Sequence[backend.ImageReader]]
+_Part = tuple[image_types.Extent, Sequence[backend.ImageReader]]
 
 
 def checksum(data: bytes, before: int = 0) -> int:
@@ -37,7 +37,7 @@ def verify(
     copy: backend.ImageReader,
     since: str | None,
     expected: int,
-    limits: flow.Flow,
+    limits: throttle.Throttle,
     label: str,
 ) -> int:
     """Read a copy back and return how many bytes of it were held against its source.
@@ -93,7 +93,7 @@ def compare(
     source: backend.ImageReader,
     copy: backend.ImageReader,
     since: str | None,
-    limits: flow.Flow,
+    limits: throttle.Throttle,
     label: str,
 ) -> int:
     """Read both and return how many bytes of each were compared.
@@ -117,27 +117,29 @@ def compare(
 
 
 def _read(
-    parts: Iterable[_Part], size_bytes: int, limits: flow.Flow
-) -> Generator[tuple[model.Extent, list[bytes]], None, None]:
+    parts: Iterable[_Part], size_bytes: int, limits: throttle.Throttle
+) -> Generator[tuple[image_types.Extent, list[bytes]], None, None]:
     """Read parts in order, in pieces, with as much under way at once as the limits allow."""
-    begun: collections.deque[tuple[model.Extent, list[Future[bytes]]]] = collections.deque()
+    begun: collections.deque[tuple[image_types.Extent, list[Future[bytes]]]] = collections.deque()
     in_flight = 0
     read_bytes = 0
     try:
         for extent, readers in parts:
-            for piece in flow.pieces([dataclasses.replace(extent, exists=True)]):
-                cost = len(readers) * flow.cost(piece)
+            for piece in throttle.pieces([dataclasses.replace(extent, exists=True)]):
+                cost = len(readers) * throttle.cost(piece)
                 while begun and in_flight + cost > limits.in_flight_bytes:
                     done, reads = begun[0]
                     yield done, [read.result() for read in reads]
-                    in_flight -= len(reads) * flow.cost(done)
+                    in_flight -= len(reads) * throttle.cost(done)
                     begun.popleft()
                 limits.take(piece.length if extent.exists else 0)
                 reads = [reader.read(piece.offset, piece.length) for reader in readers]
                 begun.append((dataclasses.replace(piece, exists=extent.exists), reads))
                 in_flight += cost
                 read_bytes += piece.length
-                limits.progress(flow.Progress('verifying', piece.offset, size_bytes, read_bytes))
+                limits.progress(
+                    throttle.Progress('verifying', piece.offset, size_bytes, read_bytes)
+                )
         for done, reads in begun:
             yield done, [read.result() for read in reads]
     finally:
@@ -154,7 +156,7 @@ def _check_sizes(source: backend.ImageReader, copy: backend.ImageReader, label: 
 
 
 def _corrupt(
-    extent: model.Extent, observed: bytes, expected: bytes, label: str
+    extent: image_types.Extent, observed: bytes, expected: bytes, label: str
 ) -> exceptions.CorruptCopyError:
     first = next(n for n, (x, y) in enumerate(zip(observed, expected, strict=True)) if x != y)
     return exceptions.CorruptCopyError(

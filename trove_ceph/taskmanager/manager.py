@@ -16,31 +16,25 @@ from trove.taskmanager import manager
 
 from trove_ceph import exceptions, steps
 from trove_ceph.conf import taskmanager as taskmanager_conf
-from trove_ceph.db import wishes
-from trove_ceph.db.model import State
+from trove_ceph.db import work_queue
+from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import (
-    deleting,
-    fulfilling,
-    giving_up,
+    backup_types,
+    create,
+    delete,
+    expire_unstarted,
     instance_deletion,
-    reasons,
-    reclaiming,
-    resuming,
-    taking,
+    queue_worker,
+    recovery,
+    tenant_errors,
+    volume_cleanup,
 )
-from trove_ceph.strategies.backup import model as backup_model
-from trove_ceph.strategies.policies import running
-from trove_ceph.strategies.restore import independence, planning, restoring
-from trove_ceph.strategies.restore import model as restore_model
-from trove_ceph.taskmanager import (
-    background,
-    making,
-    restored_instances,
-    trove_backups,
-    trove_instances,
-    trove_tables,
-)
+from trove_ceph.strategies.policies import scheduler
+from trove_ceph.strategies.restore import clone_volume, flatten, planning, restore_types
+from trove_ceph.taskmanager import background, factory
+from trove_ceph.trove_adapter import backup_api, instance_restore, trove_db
+from trove_ceph.trove_adapter import instance_deletion as trove_adapter_instance_deletion
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -59,24 +53,26 @@ class Manager(manager.Manager):
     def __init__(self):
         taskmanager_conf.register(CONF)
         # Wrong levels are to be seen at the start.
-        making.policy_of(CONF)
+        factory.backup_settings(CONF)
         super().__init__()
         # At first use, since none of those who are asked need be up when this starts; and no
         # property, since Trove's profiler reads all of those at the start.
-        self._tools = functools.cache(
-            functools.partial(making.make_tools, CONF, self.admin_context)
+        self._deps = functools.cache(
+            functools.partial(factory.make_dependencies, CONF, self.admin_context)
         )
-        self._policy_tools = functools.cache(lambda: making.make_policy_tools(CONF, self._tools()))
+        self._policy_deps = functools.cache(
+            lambda: factory.make_policy_dependencies(CONF, self._deps())
+        )
         # Nothing that takes long may keep policies waiting, which are next in the same loop.
         options = CONF.trove_ceph_backup
-        self._recovery_threads = fulfilling.Threads(_RECOVERIES_AT_ONCE)
+        self._recovery_threads = queue_worker.WorkerThreads(_RECOVERIES_AT_ONCE)
         self._queue_threads = {
-            Role.COPY: fulfilling.Threads(options.copies_at_once),
-            Role.VERIFY: fulfilling.Threads(options.verifications_at_once),
+            Role.COPY: queue_worker.WorkerThreads(options.copies_at_once),
+            Role.VERIFY: queue_worker.WorkerThreads(options.verifications_at_once),
         }
         self._limits = {
-            Role.COPY: wishes.QueueLimits(options.copies_per_hour),
-            Role.VERIFY: wishes.QueueLimits(options.verifications_per_hour),
+            Role.COPY: work_queue.QueueLimits(options.copies_per_hour),
+            Role.VERIFY: work_queue.QueueLimits(options.verifications_per_hour),
         }
         # Trove's own loop runs every report_interval seconds (30), and waits for what takes long.
         self._background = background.Background(
@@ -90,14 +86,14 @@ class Manager(manager.Manager):
             return
         with notification.EndNotification(context, instance_id=instance_id):
             try:
-                with reasons.told(f'instance {instance_id}'):
+                with tenant_errors.translated_errors(f'instance {instance_id}'):
                     is_ours = self._restore_volume(instance_id, asked)
             except Exception:
-                trove_tables.TroveTables().fail_volume(instance_id)
+                trove_db.TroveDatabase().fail_volume(instance_id)
                 raise
             if is_ours:
-                restored_instances.create(context, instance_id, asked)
-                independence.carry_on(self._tools())
+                instance_restore.create(context, instance_id, asked)
+                flatten.flatten_dependents(self._deps())
             else:
                 super()._create_instance(context, instance_id, **asked)
 
@@ -109,41 +105,49 @@ class Manager(manager.Manager):
         backup_id = backup_info['id']
         with (
             notification.EndNotification(context, backup_id=backup_id),
-            reasons.told(f'backup {backup_id}'),
+            tenant_errors.translated_errors(f'backup {backup_id}'),
         ):
             try:
-                asked = self._tools()
+                asked = self._deps()
             except exceptions.TroveCephError:
-                trove_tables.TroveTables().fail_backup(backup_id)
+                trove_db.TroveDatabase().fail_backup(backup_id)
                 raise
-            taking.take(asked, backup_id, trove_backups.request_of(context))
+            create.create_backup(asked, backup_id, backup_api.request_of(context))
 
     def delete_backup(self, context, backup_id):
         """Delete a backup, and nothing that is complete without it."""
-        record = self._tools().records.find(backup_id)
+        record = self._deps().records.find(backup_id)
         if record is None:
             super().delete_backup(context, backup_id)
             return
-        with notification.EndNotification(context), reasons.told(f'backup {backup_id}'):
-            if record.state is State.DELETING:
+        with (
+            notification.EndNotification(context),
+            tenant_errors.translated_errors(f'backup {backup_id}'),
+        ):
+            if record.state is RecordState.DELETING:
                 # It was counted as gone when it was first asked for.
-                self._tools().trove.count_backup(record.project_id)
-            deleting.delete(self._tools(), backup_id)
+                self._deps().trove.count_backup(record.project_id)
+            delete.delete_backup(self._deps(), backup_id)
 
     def delete_instance(self, context, instance_id):
         """Delete an instance; its backups stay, and its volume as long as they need it."""
-        found = trove_tables.TroveTables().find_instance(instance_id)
+        found = trove_db.TroveDatabase().find_instance(instance_id)
         if found is None or found.volume_id is None or not self._is_ours(instance_id):
             if found is not None and found.volume_id is None:
                 self._clean_up_restore(found)
             super().delete_instance(context, instance_id)
             return
-        with notification.EndNotification(context), reasons.told(f'instance {instance_id}'):
-            independence.stop(self._tools(), found.volume_id)
+        with (
+            notification.EndNotification(context),
+            tenant_errors.translated_errors(f'instance {instance_id}'),
+        ):
+            flatten.stop_flattening(self._deps(), found.volume_id)
             deletion = instance_deletion.InstanceDeletion(
-                self._tools(),
+                self._deps(),
                 found,
-                functools.partial(trove_instances.delete_but_volume, context, instance_id),
+                functools.partial(
+                    trove_adapter_instance_deletion.delete_but_volume, context, instance_id
+                ),
             )
             steps.run(f'deletion of instance {instance_id}', deletion.steps(), None)
 
@@ -155,7 +159,7 @@ class Manager(manager.Manager):
     @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
     def carry_on_with_backups(self, context):
         """Show as failed the backups that no taskmanager was ever told of."""
-        giving_up.give_up(self._tools(), giving_up.PATIENCE)
+        expire_unstarted.expire_unstarted(self._deps(), expire_unstarted.START_TIMEOUT)
 
     # The API asks for this one and for the policies' as well (nudging).
     def copy_and_verify_backups(self, context):
@@ -166,28 +170,28 @@ class Manager(manager.Manager):
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def make_volumes_independent(self, context):
         """Have volumes not read from other pools any more, such as from the vault."""
-        independence.carry_on(self._tools())
+        flatten.flatten_dependents(self._deps())
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def reclaim_space(self, context):
         """Give back what deleted instances and backups have left."""
-        reclaiming.reclaim(self._tools())
+        volume_cleanup.reclaim(self._deps())
 
     @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
     def run_backup_policies(self, context):
         """Take the backups that policies have due, and delete those that they keep no longer."""
-        running.run(self._policy_tools())
+        scheduler.run_due(self._policy_deps())
 
     def _start_threads(self) -> None:
-        self._tools().heartbeat.start()
+        self._deps().heartbeat.start()
         self._background.start()
 
     def _recover(self) -> None:
-        resuming.carry_on(self._tools(), self._recovery_threads)
+        recovery.recover(self._deps(), self._recovery_threads)
 
     def _work_off_queues(self) -> None:
         for role, threads in self._queue_threads.items():
-            fulfilling.fulfill(self._tools(), role, threads, self._limits[role])
+            queue_worker.work_off(self._deps(), role, threads, self._limits[role])
 
     def _restore_volume(self, instance_id: str, asked: Mapping[str, Any]) -> bool:
         """Make a volume of a backup, where Cinder cannot when Trove asks it to.
@@ -195,19 +199,21 @@ class Manager(manager.Manager):
         :returns: whether the backup is ours
         """
         backup_id = asked['backup_id']
-        if self._tools().records.find(backup_id) is None:
+        if self._deps().records.find(backup_id) is None:
             return False
         volume_type = asked['volume_type'] or CONF.cinder_volume_type
-        wanted = restore_model.Wanted(instance_id, backup_id, volume_type, asked['volume_size'])
+        wanted = restore_types.RestoreRequest(
+            instance_id, backup_id, volume_type, asked['volume_size']
+        )
         prefer_copy = CONF.trove_ceph_backup.restore_from == 'vault'
-        plan = planning.plan(self._tools(), wanted, prefer_copy)
+        plan = planning.plan(self._deps(), wanted, prefer_copy)
         if not plan.by_cinder:
-            restoring.restore(self._tools(), wanted, plan)
+            clone_volume.clone_volume(self._deps(), wanted, plan)
         return True
 
-    def _clean_up_restore(self, instance: backup_model.Instance) -> None:
+    def _clean_up_restore(self, instance: backup_types.Instance) -> None:
         try:
-            restoring.clean_up(self._tools(), instance)
+            clone_volume.remove_clone(self._deps(), instance)
         except exceptions.TroveCephError as error:
             LOG.warning('What may be left of instance %s in Ceph: %s', instance.id, error)
 
@@ -217,12 +223,12 @@ class Manager(manager.Manager):
         Of what cannot be told the answer is yes: it then fails with the reason, instead of being
         done in another way.
         """
-        found = trove_tables.TroveTables().find_instance(instance_id)
+        found = trove_db.TroveDatabase().find_instance(instance_id)
         if found is None or found.volume_id is None:
             return True
         try:
-            volume = self._tools().cinder.find_volume(found.volume_id)
-            return volume is None or self._tools().place(volume) is not None
+            volume = self._deps().cinder.find_volume(found.volume_id)
+            return volume is None or self._deps().place(volume) is not None
         except exceptions.TroveCephError as error:
             LOG.warning('Where the volume of instance %s lies: %s', instance_id, error)
             return True

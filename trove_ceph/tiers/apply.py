@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 
 from trove_ceph import exceptions, steps
-from trove_ceph.tiers import model, planning, resources, systems
+from trove_ceph.tiers import planning, resources, systems, tier_types
 from trove_ceph.tiers.changes import Change, Plan, Risk
 
 
@@ -21,7 +21,7 @@ class Application:
 
     def __init__(
         self,
-        content: model.TiersFile,
+        content: tier_types.TiersFile,
         systems: systems.Systems,
         observed: resources.Observed,
         note: Callable[[Change], None],
@@ -58,7 +58,7 @@ def _step(change: Change) -> steps.Step[Application]:
 
 
 def run(
-    content: model.TiersFile,
+    content: tier_types.TiersFile,
     targets: systems.Systems,
     accepted: frozenset[Risk],
     note: Callable[[Change], None],

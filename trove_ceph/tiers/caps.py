@@ -8,15 +8,15 @@ clones with their parents.
 
 from collections.abc import Iterable, Mapping
 
-from trove_ceph.tiers import model
-from trove_ceph.tiers.model import Purpose, Role
+from trove_ceph.tiers import tier_types
+from trove_ceph.tiers.tier_types import Purpose, Role
 
 #: ``profile rbd`` lets a client add to the blocklist, as every exclusive lock needs; only removing
 #: an entry takes the command itself.
 _FENCING = 'allow command "osd blocklist"'
 
 
-def derive(user: model.User, tiers: Mapping[str, model.Tier]) -> dict[str, str]:
+def derive(user: tier_types.User, tiers: Mapping[str, tier_types.Tier]) -> dict[str, str]:
     """Return the least that a user needs, by service."""
     own = [tiers[name] for name in user.tiers if _works_on(user.role, tiers[name])]
     others = [tiers[name] for name in user.tiers if not _works_on(user.role, tiers[name])]
@@ -36,7 +36,7 @@ def grants(caps: Mapping[str, str]) -> frozenset[str]:
     )
 
 
-def _works_on(role: Role, tier: model.Tier) -> bool:
+def _works_on(role: Role, tier: tier_types.Tier) -> bool:
     if role is Role.CINDER:
         return tier.volume_type is not None
     if role is Role.GLANCE:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from trove_ceph.sandbox import commands
+from trove_ceph.host import commands
 from trove_ceph.tiers import crush, resources
 
 _CONNECT_TIMEOUT_SEC = 30

@@ -59,11 +59,11 @@ class Cinder:
             backends=known.backends if known else self._backends(),
         )
 
-    def volumes(self) -> list[resources.Volume]:
+    def volumes(self) -> list[resources.VolumeOfTier]:
         """Return the volumes of all projects."""
         return [_volume(each) for each in self._list('/volumes/detail?all_tenants=1', 'volumes')]
 
-    def find_volume(self, volume_id: str) -> resources.Volume | None:
+    def find_volume(self, volume_id: str) -> resources.VolumeOfTier | None:
         """Return a volume of any project, None if it is gone."""
         response = self._call('get', f'/volumes/{volume_id}', missing_ok=True)
         return _volume(response.json()['volume']) if response else None
@@ -180,10 +180,10 @@ class Cinder:
             return response
 
 
-def _volume(found: dict[str, Any]) -> resources.Volume:
+def _volume(found: dict[str, Any]) -> resources.VolumeOfTier:
     # host@back end#pool, where the RBD driver's only pool has the back end's name
     _, _, backend = (found.get('os-vol-host-attr:host') or '').partition('#')
-    return resources.Volume(
+    return resources.VolumeOfTier(
         id=found['id'],
         name_id=found.get('os-vol-mig-status-attr:name_id') or found['id'],
         backend=backend or None,

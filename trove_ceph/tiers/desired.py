@@ -12,9 +12,9 @@ the driver skips.
 import dataclasses
 from collections.abc import Mapping
 
-from trove_ceph.tiers import caps, model, placement_groups, resources
-from trove_ceph.tiers.model import Qos
+from trove_ceph.tiers import caps, placement_groups, resources, tier_types
 from trove_ceph.tiers.resources import Placement
+from trove_ceph.tiers.tier_types import TierLimits
 
 _FRONT_END = 'front-end'
 _KEYS = {
@@ -24,7 +24,7 @@ _KEYS = {
 _MIB = 1024**2
 
 
-def derive(content: model.TiersFile, ceph: resources.CephState | None) -> resources.Desired:
+def derive(content: tier_types.TiersFile, ceph: resources.CephState | None) -> resources.Desired:
     """Return what should be there.
 
     :param ceph: what Ceph has, from which numbers of placement groups follow; None where Ceph is
@@ -39,7 +39,7 @@ def derive(content: model.TiersFile, ceph: resources.CephState | None) -> resour
         rules=tuple(rules.values()),
         pools=tuple(pools),
         users=tuple(resources.User(user.name, caps.derive(user, content.tiers)) for user in users),
-        qos=tuple(_qos(tier) for tier in tiers if tier.qos is Qos.FRONT_END),
+        qos=tuple(_qos(tier) for tier in tiers if tier.qos is TierLimits.FRONT_END),
         types=tuple(_volume_type(tier) for tier in tiers if tier.volume_type),
         associations=_associations(content.tiers),
     )
@@ -50,12 +50,12 @@ def made_here(specs: resources.QosSpecs) -> bool:
     return specs.consumer == _FRONT_END and specs.specs.keys() <= _KEYS
 
 
-def placement(tier: model.Tier) -> Placement:
+def placement(tier: tier_types.Tier) -> Placement:
     """Return where the data of a tier lies."""
     return Placement(tier.crush_root, tier.device_class, tier.failure_domain)
 
 
-def metadata_placement(tier: model.Tier) -> Placement:
+def metadata_placement(tier: tier_types.Tier) -> Placement:
     """Return where the replicated pool beside an erasure-coded one lies."""
     assert tier.erasure
     return Placement(tier.crush_root, tier.erasure.metadata_device_class, tier.failure_domain)
@@ -67,7 +67,7 @@ def rule_name(place: Placement) -> str:
     return f'{prefix}{place.device_class}-{place.failure_domain}'
 
 
-def _rules(tier: model.Tier) -> list[resources.Rule]:
+def _rules(tier: tier_types.Tier) -> list[resources.Rule]:
     if tier.erasure is None:
         place = placement(tier)
         return [resources.Rule(rule_name(place), place)]
@@ -79,7 +79,7 @@ def _rules(tier: model.Tier) -> list[resources.Rule]:
     ]
 
 
-def _profile(tier: model.Tier) -> resources.Profile:
+def _profile(tier: tier_types.Tier) -> resources.Profile:
     code = tier.erasure
     assert code
     return resources.Profile(
@@ -87,7 +87,7 @@ def _profile(tier: model.Tier) -> resources.Profile:
     )
 
 
-def _pools(tier: model.Tier, ceph: resources.CephState) -> list[resources.Pool]:
+def _pools(tier: tier_types.Tier, ceph: resources.CephState) -> list[resources.Pool]:
     """Return the pools of a tier, the data pool first."""
     if tier.erasure is None:
         rule = rule_name(placement(tier))
@@ -107,7 +107,7 @@ def _pools(tier: model.Tier, ceph: resources.CephState) -> list[resources.Pool]:
 
 
 def _data_pool(
-    tier: model.Tier, ceph: resources.CephState, name: str, rule: str, size: int, min_size: int
+    tier: tier_types.Tier, ceph: resources.CephState, name: str, rule: str, size: int, min_size: int
 ) -> resources.Pool:
     policy = tier.placement_groups
     present = ceph.pools[name].pg_num if name in ceph.pools else None
@@ -126,7 +126,7 @@ def _data_pool(
     )
 
 
-def _qos(tier: model.Tier) -> resources.QosSpecs:
+def _qos(tier: tier_types.Tier) -> resources.QosSpecs:
     assert tier.volume_type
     specs = {}
     if tier.iops:
@@ -140,7 +140,7 @@ def _qos(tier: model.Tier) -> resources.QosSpecs:
     return resources.QosSpecs(tier.volume_type.name, _FRONT_END, specs)
 
 
-def _volume_type(tier: model.Tier) -> resources.VolumeType:
+def _volume_type(tier: tier_types.Tier) -> resources.VolumeType:
     given = tier.volume_type
     assert given
     return resources.VolumeType(
@@ -148,11 +148,11 @@ def _volume_type(tier: model.Tier) -> resources.VolumeType:
         backend=given.backend,
         description=given.description,
         public=given.public,
-        qos=given.name if tier.qos is Qos.FRONT_END else None,
+        qos=given.name if tier.qos is TierLimits.FRONT_END else None,
     )
 
 
-def _associations(tiers: Mapping[str, model.Tier]) -> dict[str, frozenset[str]]:
+def _associations(tiers: Mapping[str, tier_types.Tier]) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for tier in tiers.values():
         for version in tier.datastore_versions:

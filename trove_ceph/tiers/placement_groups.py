@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many placement groups a pool gets."""
 
-from trove_ceph.tiers import model
+from trove_ceph.tiers import tier_types
 
 #: Placement groups on each OSD, all pools together; the usual target of 100 to 200.
 PER_OSD = 100
 
 
 def wanted(
-    policy: model.PlacementGroups, osds: int, size: int, present: int | None = None
+    policy: tier_types.PlacementGroups, osds: int, size: int, present: int | None = None
 ) -> int | None:
     """Return the number of placement groups, None where Ceph's autoscaler decides.
 

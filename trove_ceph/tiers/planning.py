@@ -8,14 +8,14 @@ adds.
 
 from collections.abc import Iterator
 
-from trove_ceph.tiers import caps, desired, model, planning_ceph, planning_cloud, resources
+from trove_ceph.tiers import caps, desired, planning_ceph, planning_cloud, resources, tier_types
 from trove_ceph.tiers.changes import Change, Finding, Kind, Plan, Risk
 
 _ORDER = list(Kind)
 _TAKES_AWAY = {Risk.LOWERS_REDUNDANCY, Risk.REVOKES_ACCESS}
 
 
-def plan(content: model.TiersFile, observed: resources.Observed) -> Plan:
+def plan(content: tier_types.TiersFile, observed: resources.Observed) -> Plan:
     """Return what has to change in the systems that were observed."""
     wanted = desired.derive(content, observed.ceph)
     findings: list[Change | Finding] = []

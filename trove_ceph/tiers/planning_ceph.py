@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from trove_ceph.tiers import desired, model, resources
+from trove_ceph.tiers import desired, resources, tier_types
 from trove_ceph.tiers.changes import Change, Finding, Kind, Risk
 from trove_ceph.tiers.resources import CephState, Placement, Pool
 
@@ -14,7 +14,7 @@ _AUTOSCALED_PG_NUM = 32
 
 
 def plan(
-    content: model.TiersFile, wanted: resources.Desired, ceph: CephState
+    content: tier_types.TiersFile, wanted: resources.Desired, ceph: CephState
 ) -> list[Change | Finding]:
     """Return the changes of profiles, rules and pools, and what is in their way."""
     findings: list[Change | Finding] = []
@@ -29,7 +29,7 @@ def plan(
     return findings
 
 
-def _placement_problems(tier: model.Tier, ceph: CephState) -> Iterator[Finding]:
+def _placement_problems(tier: tier_types.Tier, ceph: CephState) -> Iterator[Finding]:
     """Yield why CRUSH could not place an object of a tier."""
     needs = [(desired.placement(tier), tier.copies, f'{tier.copies} copies need')]
     if tier.erasure:
@@ -184,8 +184,8 @@ def _rule_change(
 
 
 def _moving(present: Placement, place: Placement) -> tuple[Risk, ...]:
-    width = model.FAILURE_DOMAINS.index
-    narrower = present.failure_domain in model.FAILURE_DOMAINS and width(
+    width = tier_types.FAILURE_DOMAINS.index
+    narrower = present.failure_domain in tier_types.FAILURE_DOMAINS and width(
         place.failure_domain
     ) < width(present.failure_domain)
     return (Risk.MOVES_DATA, Risk.LOWERS_REDUNDANCY) if narrower else (Risk.MOVES_DATA,)

@@ -145,7 +145,7 @@ class VolumeType:
 
 
 @dataclasses.dataclass(frozen=True)
-class Volume:
+class VolumeOfTier:
     """A volume of Cinder.
 
     :param name_id: the id in the name of its image: another one than its own after a migration

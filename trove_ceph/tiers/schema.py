@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from trove_ceph.tiers import model
+from trove_ceph.tiers import tier_types
 
 _NAME = {
     'type': 'string',
@@ -101,9 +101,9 @@ _DATASTORE_VERSIONS = {
 }
 _TIER = _object(
     {
-        'purpose': {'enum': list(model.Purpose)},
+        'purpose': {'enum': list(tier_types.Purpose)},
         'device_class': _NAME,
-        'failure_domain': {'enum': list(model.FAILURE_DOMAINS)},
+        'failure_domain': {'enum': list(tier_types.FAILURE_DOMAINS)},
         'crush_root': _NAME,
         'pool': _NAME,
         'copies': _count(1, 10, 'copies'),
@@ -118,7 +118,7 @@ _TIER = _object(
             'exclusiveMinimum': 0,
             'description': 'a number of milliseconds',
         },
-        'qos': {'enum': list(model.Qos)},
+        'qos': {'enum': list(tier_types.TierLimits)},
         'volume_type': _VOLUME_TYPE,
         'datastore_versions': _DATASTORE_VERSIONS,
     },
@@ -127,7 +127,7 @@ _TIER = _object(
 )
 _USER = _object(
     {
-        'role': {'enum': list(model.Role)},
+        'role': {'enum': list(tier_types.Role)},
         'tiers': {
             'type': 'array',
             'items': _NAME,

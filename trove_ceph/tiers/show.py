@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import prettytable
 
-from trove_ceph.tiers import desired, model, resources
+from trove_ceph.tiers import desired, resources, tier_types
 
 _MIB_PER_GIB = 1024
 
@@ -41,12 +41,12 @@ class Row:
     promised_iops: int | None
 
 
-def rows(content: model.TiersFile, observed: resources.Observed) -> list[Row]:
+def rows(content: tier_types.TiersFile, observed: resources.Observed) -> list[Row]:
     """Return one row for each tier."""
     return [_row(tier, observed) for tier in content.tiers.values()]
 
 
-def _row(tier: model.Tier, observed: resources.Observed) -> Row:
+def _row(tier: tier_types.Tier, observed: resources.Observed) -> Row:
     name = tier.pools[-1]
     osds = observed.ceph.serving(desired.placement(tier)) if observed.ceph else None
     pool = observed.ceph.pools.get(name) if observed.ceph else None
@@ -73,13 +73,13 @@ def _row(tier: model.Tier, observed: resources.Observed) -> Row:
     )
 
 
-def _volumes(tier: model.Tier, observed: resources.Observed) -> Sequence[int] | None:
+def _volumes(tier: tier_types.Tier, observed: resources.Observed) -> Sequence[int] | None:
     if observed.cinder is None or tier.volume_type is None:
         return None
     return observed.cinder.volumes.get(tier.volume_type.name, ())
 
 
-def _promised(tier: model.Tier, sizes: Sequence[int] | None) -> int | None:
+def _promised(tier: tier_types.Tier, sizes: Sequence[int] | None) -> int | None:
     if sizes is None or tier.iops is None:
         return None
     return sum(tier.iops.volume_iops(size * _MIB_PER_GIB) for size in sizes)

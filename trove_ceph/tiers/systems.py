@@ -4,7 +4,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from trove_ceph.tiers import ceph, cinder, desired, model, resources, trove
+from trove_ceph.tiers import ceph, cinder, desired, resources, tier_types, trove
 from trove_ceph.tiers.changes import Change, Kind
 
 
@@ -17,7 +17,7 @@ class Systems:
 
     def __init__(
         self,
-        content: model.TiersFile,
+        content: tier_types.TiersFile,
         ceph: ceph.Ceph | None = None,
         cinder: cinder.Cinder | None = None,
         trove: trove.Trove | None = None,

@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from trove_ceph import exceptions, schema_problems, yaml_file
-from trove_ceph.guestagent import tuning
-from trove_ceph.tiers import model, schema
-from trove_ceph.tiers.model import Purpose, Qos, Role
+from trove_ceph.mysql import tuning
+from trove_ceph.tiers import schema, tier_types
+from trove_ceph.tiers.tier_types import Purpose, Role, TierLimits
 from trove_ceph.yaml_file import Problem
 
 DEFAULT_PATH = '/etc/trove-ceph/tiers.yaml'
@@ -23,7 +23,7 @@ _SUITS: dict[Role, Callable[[Purpose], bool]] = {
 }
 
 
-def load(path: str) -> model.TiersFile:
+def load(path: str) -> tier_types.TiersFile:
     """Read and check a file.
 
     :raises InvalidTiersError: it cannot be read or is wrong; the message names line and key
@@ -46,7 +46,7 @@ def load(path: str) -> model.TiersFile:
         raise exceptions.InvalidTiersError(f'{path}: is not YAML: {reason}') from error
 
 
-def parse(content: Mapping[str, Any]) -> model.TiersFile:
+def parse(content: Mapping[str, Any]) -> tier_types.TiersFile:
     """Return what a decoded file says.
 
     :raises Problem: something is wrong; it carries the path of the key
@@ -57,15 +57,15 @@ def parse(content: Mapping[str, Any]) -> model.TiersFile:
     for problem in _problems_between(tiers):
         raise problem
     users = {name: _user(name, each, tiers) for name, each in (content.get('users') or {}).items()}
-    return model.TiersFile(tiers, users)
+    return tier_types.TiersFile(tiers, users)
 
 
-def _tier(name: str, content: Mapping[str, Any]) -> model.Tier:
+def _tier(name: str, content: Mapping[str, Any]) -> tier_types.Tier:
     purpose = Purpose(content['purpose'])
     copies = content['copies']
     compression = content.get('compression', {'mode': 'none'})
     iops = content.get('iops')
-    tier = model.Tier(
+    tier = tier_types.Tier(
         name=name,
         purpose=purpose,
         device_class=content['device_class'],
@@ -76,13 +76,13 @@ def _tier(name: str, content: Mapping[str, Any]) -> model.Tier:
         # As Ceph's osd_pool_default_min_size of 0 has it: half of the copies, rounded up.
         min_size=content.get('min_size', copies - copies // 2),
         erasure=_erasure(content),
-        placement_groups=model.PlacementGroups(**content['placement_groups']),
+        placement_groups=tier_types.PlacementGroups(**content['placement_groups']),
         compression_mode=compression['mode'],
         compression_algorithm=compression.get('algorithm', 'snappy'),
         iops=tuning.Tier(iops['per_gib'], iops['floor'], iops['cap']) if iops else None,
         throughput_mib_per_sec=content.get('throughput_mib_per_sec'),
         latency_ms=content.get('latency_ms'),
-        qos=Qos(content.get('qos', _default_qos(content))),
+        qos=TierLimits(content.get('qos', _default_qos(content))),
         volume_type=_volume_type(content, purpose),
         datastore_versions=tuple(content.get('datastore_versions', ())),
     )
@@ -91,12 +91,12 @@ def _tier(name: str, content: Mapping[str, Any]) -> model.Tier:
     return tier
 
 
-def _default_qos(content: Mapping[str, Any]) -> Qos:
+def _default_qos(content: Mapping[str, Any]) -> TierLimits:
     promises = 'iops' in content or 'throughput_mib_per_sec' in content
-    return Qos.IMAGE if promises and 'volume_type' in content else Qos.NONE
+    return TierLimits.IMAGE if promises and 'volume_type' in content else TierLimits.NONE
 
 
-def _erasure(content: Mapping[str, Any]) -> model.Erasure | None:
+def _erasure(content: Mapping[str, Any]) -> tier_types.Erasure | None:
     given = content.get('erasure')
     if given is None:
         return None
@@ -110,18 +110,18 @@ def _erasure(content: Mapping[str, Any]) -> model.Erasure | None:
         'metadata_device_class': content['device_class'],
         'metadata_pg_num': _METADATA_PG_NUM,
     }
-    return model.Erasure(**defaults | given)
+    return tier_types.Erasure(**defaults | given)
 
 
-def _volume_type(content: Mapping[str, Any], purpose: Purpose) -> model.VolumeType | None:
+def _volume_type(content: Mapping[str, Any], purpose: Purpose) -> tier_types.VolumeType | None:
     given = content.get('volume_type')
     if given is None:
         return None
     defaults = {'description': '', 'public': purpose is Purpose.DATA}
-    return model.VolumeType(**defaults | given)
+    return tier_types.VolumeType(**defaults | given)
 
 
-def _problems_within(tier: model.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
+def _problems_within(tier: tier_types.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the key and the problem of values that do not fit each other in one tier."""
     yield from _redundancy_problems(tier)
     if tier.purpose is Purpose.DATA and tier.volume_type is None:
@@ -136,7 +136,7 @@ def _problems_within(tier: model.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
         )
 
 
-def _redundancy_problems(tier: model.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
+def _redundancy_problems(tier: tier_types.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
     if tier.copies == 1 and tier.purpose is not Purpose.REPLICA:
         yield ('copies',), f'one copy is for the purpose replica only, not for {tier.purpose}'
     if tier.min_size > tier.copies:
@@ -157,17 +157,17 @@ def _redundancy_problems(tier: model.Tier) -> Iterator[tuple[tuple[str, ...], st
             yield key, f'{count} is not a power of two'
 
 
-def _promise_problems(tier: model.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
+def _promise_problems(tier: tier_types.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
     if tier.iops and tier.iops.iops_cap < tier.iops.iops_floor:
         cap, floor = tier.iops.iops_cap, tier.iops.iops_floor
         yield ('iops', 'cap'), f'{cap} is below the floor of {floor}'
-    if tier.qos is Qos.NONE:
+    if tier.qos is TierLimits.NONE:
         return
     if tier.iops is None and tier.throughput_mib_per_sec is None:
         yield ('qos',), f'{tier.qos} has nothing to hold: give iops or throughput_mib_per_sec'
     if tier.volume_type is None:
         yield ('qos',), 'limits are those of volumes, and this tier has no volume_type'
-    if tier.qos is not Qos.FRONT_END or tier.iops is None:
+    if tier.qos is not TierLimits.FRONT_END or tier.iops is None:
         return
     if tier.iops.iops_per_gib < 1 or tier.iops.iops_per_gib % 1:
         yield (
@@ -177,7 +177,7 @@ def _promise_problems(tier: model.Tier) -> Iterator[tuple[tuple[str, ...], str]]
         )
 
 
-def _problems_between(tiers: Mapping[str, model.Tier]) -> Iterator[Problem]:
+def _problems_between(tiers: Mapping[str, tier_types.Tier]) -> Iterator[Problem]:
     """Yield what tiers must not share."""
     taken: dict[tuple[str, str], str] = {}
     for tier in tiers.values():
@@ -199,7 +199,7 @@ def _problems_between(tiers: Mapping[str, model.Tier]) -> Iterator[Problem]:
             )
 
 
-def _exclusive(tier: model.Tier) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _exclusive(tier: tier_types.Tier) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     yield 'pool', tier.pool, ('pool',)
     if tier.erasure:
         if tier.erasure.pool == tier.pool:
@@ -212,7 +212,9 @@ def _exclusive(tier: model.Tier) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield 'back end', tier.volume_type.backend, ('volume_type', 'backend')
 
 
-def _user(name: str, content: Mapping[str, Any], tiers: Mapping[str, model.Tier]) -> model.User:
+def _user(
+    name: str, content: Mapping[str, Any], tiers: Mapping[str, tier_types.Tier]
+) -> tier_types.User:
     role = Role(content['role'])
     suitable = [tier.name for tier in tiers.values() if _SUITS[role](tier.purpose)]
     for number, tier in enumerate(content.get('tiers', ())):
@@ -226,4 +228,4 @@ def _user(name: str, content: Mapping[str, Any], tiers: Mapping[str, model.Tier]
             )
     if not suitable:
         raise Problem(('users', name, 'role'), f'there is no tier for the role {role}')
-    return model.User(name, role, tuple(content.get('tiers', suitable)))
+    return tier_types.User(name, role, tuple(content.get('tiers', suitable)))

@@ -9,7 +9,7 @@ change has to be looked at afterwards.
 from collections.abc import Callable, Iterable
 
 from trove_ceph import exceptions
-from trove_ceph.sandbox import commands
+from trove_ceph.host import commands
 from trove_ceph.tiers import resources
 
 _FOUND = ', Volume Type: '

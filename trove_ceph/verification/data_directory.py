@@ -14,7 +14,7 @@ import stat
 import struct
 from pathlib import Path
 
-from trove_ceph.verification import model
+from trove_ceph.verification import report
 
 _MIB = 1024**2
 # What a page begins with (fil0types.h): in the first page of a tablespace, the field that elsewhere
@@ -66,12 +66,12 @@ def read(path: Path) -> DataDirectory:
     except OSError as error:
         raise _missing(path.name) from error
     if not stat.S_ISDIR(owner.st_mode):
-        raise model.Finding(model.CORRUPT, f'{path.name} is no directory')
+        raise report.Finding(report.CORRUPT, f'{path.name} is no directory')
     system_files = _system_files(path)
     dictionary = _head(path / 'mysql.ibd')
     version = struct.unpack_from('>I', dictionary, _SERVER_VERSION_AT)[0]
     if not version:
-        raise model.Finding(model.CORRUPT, 'mysql.ibd, the data dictionary, has no header')
+        raise report.Finding(report.CORRUPT, 'mysql.ibd, the data dictionary, has no header')
     return DataDirectory(
         owner.st_uid,
         owner.st_gid,
@@ -111,7 +111,7 @@ def _binlog(path: Path) -> str | None:
                     return index.name.removesuffix('.index')
                 break
         else:
-            raise model.Finding(model.INCOMPLETE, f'{index.name} names logs that are not logs')
+            raise report.Finding(report.INCOMPLETE, f'{index.name} names logs that are not logs')
     return None
 
 
@@ -124,7 +124,7 @@ def _is_relay_log(head: bytes) -> bool:
 def _head(path: Path, least: int = _HEADER_BYTES) -> bytes:
     head = _read(path, _HEADER_BYTES)
     if len(head) < least:
-        raise model.Finding(model.CORRUPT, f'{path.name} is empty or cut off')
+        raise report.Finding(report.CORRUPT, f'{path.name} is empty or cut off')
     return head
 
 
@@ -134,17 +134,17 @@ def _read(path: Path, count: int = -1) -> bytes:
     except FileNotFoundError as error:
         raise _missing(path.name) from error
     except OSError as error:
-        raise model.Finding(
-            model.CORRUPT, f'{path.name} cannot be read: {error.strerror}'
+        raise report.Finding(
+            report.CORRUPT, f'{path.name} cannot be read: {error.strerror}'
         ) from error
     with os.fdopen(handle, 'rb') as file:
         try:
             return file.read(count)
         except OSError as error:
-            raise model.Finding(
-                model.CORRUPT, f'{path.name} cannot be read: {error.strerror}'
+            raise report.Finding(
+                report.CORRUPT, f'{path.name} cannot be read: {error.strerror}'
             ) from error
 
 
-def _missing(name: str) -> model.Finding:
-    return model.Finding(model.INCOMPLETE, f'{name} is not there')
+def _missing(name: str) -> report.Finding:
+    return report.Finding(report.INCOMPLETE, f'{name} is not there')

@@ -10,9 +10,8 @@ from typing import Protocol
 from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
-from trove_ceph.storage import backend, fencing, job
-from trove_ceph.storage import model as storage_model
-from trove_ceph.verification import guard, model, server
+from trove_ceph.storage import backend, fencing, image_types, tasks
+from trove_ceph.verification import deadline, report, server
 
 LOG = logging.getLogger(__name__)
 
@@ -26,7 +25,7 @@ class Sandbox(Protocol):
     def clear_killed(self) -> None:
         """Give back what inspections on this host held when their process was killed."""
 
-    def open(self, clone: storage_model.ImageRef) -> None:
+    def open(self, clone: image_types.ImageRef) -> None:
         """Mount a clone."""
 
     def serve(self, version: str) -> server.Server:
@@ -46,7 +45,7 @@ class Inspector:
         self,
         storage: backend.Backend,
         make_sandbox: Callable[[], Sandbox],
-        settings: model.Settings,
+        settings: report.InspectionSettings,
     ):
         self._storage = storage
         self._make_sandbox = make_sandbox
@@ -58,12 +57,12 @@ class Inspector:
 
     def inspect(
         self,
-        work: job.Inspect,
-        options: storage_model.ImageOptions,
+        work: tasks.InspectTask,
+        options: image_types.ImageOptions,
         cancel: threading.Event | None = None,
         is_allowed: Callable[[], bool] = lambda: True,
         note: Note = lambda *_: None,
-    ) -> model.Inspection:
+    ) -> report.Inspection:
         """Find out whether a snapshot restores; nothing of it is left, however it ends.
 
         Run again after it was killed, it removes what was left first. What is wrong with the backup
@@ -77,7 +76,7 @@ class Inspector:
         :raises ServerFailedError: the server does not run, for a reason that is not in the data
         """
         time_limit_sec = work.time_limit_sec or self._settings.time_limit_sec
-        watch = guard.Guard(time_limit_sec, cancel, is_allowed)
+        watch = deadline.Deadline(time_limit_sec, cancel, is_allowed)
         context = Context(
             self._storage, self._make_sandbox(), work, self._settings, options, watch, note
         )
@@ -95,10 +94,10 @@ class Context:
         self,
         storage: backend.Backend,
         sandbox: Sandbox,
-        work: job.Inspect,
-        settings: model.Settings,
-        options: storage_model.ImageOptions,
-        watch: guard.Guard,
+        work: tasks.InspectTask,
+        settings: report.InspectionSettings,
+        options: image_types.ImageOptions,
+        watch: deadline.Deadline,
         note: Note,
     ):
         self._storage = storage
@@ -112,7 +111,7 @@ class Context:
         self._phase = ''
         self._phase_began = 0.0
         self._seconds: dict[str, float] = {}
-        self._wrong: model.Finding | None = None
+        self._wrong: report.Finding | None = None
         self._gtid_executed: str | None = None
         self._mysql_version: str | None = None
         self._data_version: str | None = None
@@ -129,7 +128,7 @@ class Context:
     def clone(self) -> None:
         self.remove_clone()
         self._storage.clone(self._work.snapshot, self._work.clone, self._options)
-        limits = storage_model.Qos(bytes_per_sec=self._settings.bytes_per_sec)
+        limits = image_types.Qos(bytes_per_sec=self._settings.bytes_per_sec)
         self._storage.set_qos(self._work.clone, limits)
 
     def remove_clone(self) -> None:
@@ -161,7 +160,7 @@ class Context:
         try:
             self._guard.check()
             at()
-        except model.Finding as found:
+        except report.Finding as found:
             self._wrong = found
 
     def open(self) -> None:
@@ -187,9 +186,9 @@ class Context:
 
     def _hold_against(self, missing: str, extra: str) -> None:
         if missing:
-            raise model.Finding(model.INCOMPLETE, f'lacks the transactions {missing}')
+            raise report.Finding(report.INCOMPLETE, f'lacks the transactions {missing}')
         if extra and self._work.exact:
-            raise model.Finding(model.CORRUPT, f'has the transactions {extra}, expected none')
+            raise report.Finding(report.CORRUPT, f'has the transactions {extra}, expected none')
 
     def check(self) -> None:
         running = self._running
@@ -248,10 +247,10 @@ class Context:
         if self._phase:
             self._seconds[self._phase] = round(time.monotonic() - self._phase_began, 3)
 
-    def result(self) -> model.Inspection:
+    def result(self) -> report.Inspection:
         wrong = self._wrong
-        return model.Inspection(
-            verdict=wrong.verdict if wrong else model.SOUND,
+        return report.Inspection(
+            verdict=wrong.verdict if wrong else report.SOUND,
             reasons=(wrong.reason,) if wrong else (),
             gtid_executed=self._gtid_executed,
             mysql_version=self._mysql_version,

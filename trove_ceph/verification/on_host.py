@@ -9,10 +9,10 @@ from pathlib import Path
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import host_storage
-from trove_ceph.sandbox import commands, confinement, installation, mysqld, rbd_device, workspace
-from trove_ceph.storage import model as storage_model
-from trove_ceph.verification import data_directory, model, server
+from trove_ceph.host import commands, confinement, filesystem, rbd_device, workspace
+from trove_ceph.mysql import installation, mysqld
+from trove_ceph.storage import image_types
+from trove_ceph.verification import data_directory, report, server
 
 LOG = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class HostSandbox:
     :param ceph_user: cephx name with its type
     """
 
-    def __init__(self, ceph_conf: str, ceph_user: str, settings: model.Settings):
+    def __init__(self, ceph_conf: str, ceph_user: str, settings: report.InspectionSettings):
         self._ceph_conf = ceph_conf
         self._ceph_user = ceph_user.removeprefix(_USER_TYPE)
         self._settings = settings
@@ -46,7 +46,7 @@ class HostSandbox:
         for cleared in workspace.clear_stale(PREFIX, self._settings.directory):
             LOG.warning('Cleared %s, which a killed process had left', cleared)
 
-    def open(self, clone: storage_model.ImageRef) -> None:
+    def open(self, clone: image_types.ImageRef) -> None:
         """Mount a clone.
 
         :raises Finding: there is no file system that can be mounted
@@ -82,7 +82,7 @@ class HostSandbox:
         root = self._settings.root_for(version)
         _check_not_older(root, found)
         if not (found.uid and found.gid):
-            raise model.Finding(model.CORRUPT, f'{installation.DATA} belongs to root')
+            raise report.Finding(report.CORRUPT, f'{installation.DATA} belongs to root')
         memory_bytes = self._settings.memory_bytes
         confined = confinement.Confinement(
             found.uid,
@@ -114,9 +114,9 @@ class HostSandbox:
 
     @staticmethod
     def _mount(stack: contextlib.ExitStack, device: str, mount_point: Path) -> None:
-        signature = host_storage.HostStorage().find_signature(device)
+        signature = filesystem.HostStorage().find_signature(device)
         if signature is None:
-            raise model.Finding(model.INCOMPLETE, 'the image holds nothing, expected XFS')
+            raise report.Finding(report.INCOMPLETE, 'the image holds nothing, expected XFS')
         if signature.kind != 'xfs':
             raise exceptions.NotInspectableError(
                 f'the image holds {signature.kind}, and only XFS is inspected'
@@ -128,7 +128,7 @@ class HostSandbox:
                 raise exceptions.NotInspectableError(
                     f'the kernel of this host knows no XFS: {error}'
                 ) from error
-            raise model.Finding(model.CORRUPT, f'XFS cannot be mounted: {error}') from error
+            raise report.Finding(report.CORRUPT, f'XFS cannot be mounted: {error}') from error
 
 
 def _check_not_older(root: Path, found: data_directory.DataDirectory) -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pymysql
 
-from trove_ceph import exceptions, sql
-from trove_ceph.sandbox import mysqld
-from trove_ceph.verification import data_directory, error_log, model
+from trove_ceph import exceptions
+from trove_ceph.mysql import mysqld, sql
+from trove_ceph.verification import data_directory, error_log, report
 
 _MIB = 1024**2
 _LOG_BYTES = 8 * _MIB
@@ -235,9 +235,9 @@ class Server:
         if _NOT_FOR_THIS_SERVER.search(told):
             return exceptions.NotInspectableError(f'{what}: mysqld ended with {code}: {told}')
         if _IS_MISSING.search(told):
-            return model.Finding(model.INCOMPLETE, f'{what}: {told}')
+            return report.Finding(report.INCOMPLETE, f'{what}: {told}')
         if error_log.blames_innodb(messages):
-            return model.Finding(model.CORRUPT, f'{what}: mysqld ended with {code}: {told}')
+            return report.Finding(report.CORRUPT, f'{what}: mysqld ended with {code}: {told}')
         return exceptions.ServerFailedError(f'{what}: mysqld ended with {code}: {told}')
 
     def _messages(self) -> list[error_log.Message]:
@@ -267,7 +267,7 @@ def _judged(what: str, told: str) -> Exception:
     """Return what it comes to that a server which goes on tells of an error."""
     if _NOT_FOR_THIS_SERVER.search(told):
         return exceptions.NotInspectableError(f'{what}: {told}')
-    return model.Finding(model.CORRUPT, f'{what}: {told}')
+    return report.Finding(report.CORRUPT, f'{what}: {told}')
 
 
 def _beginning(log: Path) -> str:

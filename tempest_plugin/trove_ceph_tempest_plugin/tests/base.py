@@ -12,7 +12,7 @@ from tempest import config
 from tempest.lib import exceptions
 from trove_tempest_plugin.tests import base, constants
 
-from trove_ceph.bench import model
+from trove_ceph_bench import model
 from trove_ceph_tempest_plugin import ceph, load, mysql, placement, traces
 
 CONF = config.CONF

@@ -11,7 +11,7 @@ import rados
 import rbd
 
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, model
+from trove_ceph.storage import backend, image_types
 from trove_ceph.storage.ceph import (
     connection,
     description,
@@ -20,7 +20,7 @@ from trove_ceph.storage.ceph import (
     metadata,
     objects,
     placement,
-    remains,
+    stale_names,
     streams,
 )
 
@@ -37,36 +37,39 @@ class CephBackend(backend.Backend):
         return self._link.cluster.get_fsid()
 
     def create_image(
-        self, image: model.ImageRef, size_bytes: int, options: model.ImageOptions
+        self, image: image_types.ImageRef, size_bytes: int, options: image_types.ImageOptions
     ) -> None:
         with self._pool(image.pool, f'making {image}', options.data_pool) as context:
             names = (context, image.name, size_bytes)
-            remains.make(
+            stale_names.make(
                 *(context, image.name),
                 lambda: self._rbd.create(*names, old_format=False, **_options(options)),
             )
 
     def list_images(
         self, pool: str, prefix: str = '', after: str = '', limit: int = 1000
-    ) -> list[model.ListedImage]:
+    ) -> list[image_types.ListedImage]:
         with self._pool(pool, f'listing pool {pool}') as context:
             listed = {one['name']: one['id'] for one in self._rbd.list2(context)}
         names = sorted(name for name in listed if name.startswith(prefix) and name > after)
         return [
-            model.ListedImage(model.ImageRef(pool, name), listed[name]) for name in names[:limit]
+            image_types.ListedImage(image_types.ImageRef(pool, name), listed[name])
+            for name in names[:limit]
         ]
 
-    def describe(self, image: model.ImageRef, with_usage: bool = True) -> model.ImageFacts:
+    def describe(
+        self, image: image_types.ImageRef, with_usage: bool = True
+    ) -> image_types.ImageFacts:
         with self._image(image, 'describing', read_only=True) as (handle, context):
             facts = description.describe(handle, image, context, self._link)
             used_bytes = description.used_bytes(handle) if with_usage else None
             return dataclasses.replace(facts, used_bytes=used_bytes)
 
-    def describe_pool(self, pool: str) -> Iterator[model.ImageFacts]:
+    def describe_pool(self, pool: str) -> Iterator[image_types.ImageFacts]:
         with self._pool(pool, f'listing pool {pool}') as context:
             names = self._rbd.list(context)
         for name in names:
-            image = model.ImageRef(pool, name)
+            image = image_types.ImageRef(pool, name)
             try:
                 with self._image(image, 'describing', read_only=True) as (handle, context):
                     facts = description.describe(handle, image, context, self._link)
@@ -74,15 +77,15 @@ class CephBackend(backend.Backend):
                 continue
             yield facts
 
-    def create_snapshot(self, snapshot: model.SnapshotRef) -> None:
+    def create_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
         with self._image(snapshot.of, f'making snapshot {snapshot.name} of') as (handle, _):
             handle.create_snap(snapshot.name, rbd.RBD_SNAP_CREATE_SKIP_QUIESCE)
 
-    def remove_snapshot(self, snapshot: model.SnapshotRef) -> None:
+    def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
         with self._image(snapshot.of, f'removing snapshot {snapshot.name} of') as (handle, _):
             handle.remove_snap(snapshot.name)
 
-    def rename_snapshot(self, snapshot: model.SnapshotRef, name: str) -> None:
+    def rename_snapshot(self, snapshot: image_types.SnapshotRef, name: str) -> None:
         with self._image(snapshot.of, f'renaming snapshot {snapshot.name} to {name} of') as (
             handle,
             _,
@@ -90,7 +93,10 @@ class CephBackend(backend.Backend):
             handle.rename_snap(snapshot.name, name)
 
     def clone(
-        self, snapshot: model.SnapshotRef, image: model.ImageRef, options: model.ImageOptions
+        self,
+        snapshot: image_types.SnapshotRef,
+        image: image_types.ImageRef,
+        options: image_types.ImageOptions,
     ) -> None:
         verb = f'cloning {snapshot} as {image}'
         with (
@@ -98,20 +104,22 @@ class CephBackend(backend.Backend):
             self._pool(image.pool, verb, options.data_pool) as child,
         ):
             names = (parent, snapshot.image, snapshot.name, child, image.name)
-            remains.make(child, image.name, lambda: self._rbd.clone(*names, **_options(options)))
+            stale_names.make(
+                child, image.name, lambda: self._rbd.clone(*names, **_options(options))
+            )
             # It has inherited its parent's limits, and what was remembered of the parent.
             image_id = metadata.image_id(child, image.name)
             metadata.change(child, image_id, dict.fromkeys(metadata.read(child, image_id)))
 
     def flatten(
         self,
-        image: model.ImageRef,
+        image: image_types.ImageRef,
         progress: Callable[[int, int], None] | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
         flattening.Flattening(self._link, image, progress, cancel).run()
 
-    def set_qos(self, image: model.ImageRef, qos: model.Qos) -> None:
+    def set_qos(self, image: image_types.ImageRef, qos: image_types.Qos) -> None:
         with self._image(image, 'limiting') as (handle, _):
             for option, value in limits.changes(qos):
                 if value is not None:
@@ -121,20 +129,20 @@ class CephBackend(backend.Backend):
                     with contextlib.suppress(rbd.ImageNotFound, KeyError):
                         handle.config_remove(option)
 
-    def remove(self, image: model.ImageRef) -> None:
+    def remove(self, image: image_types.ImageRef) -> None:
         try:
             with self._pool(image.pool, f'removing {image}') as context:
-                if not remains.clear(context, image.name):
+                if not stale_names.clear(context, image.name):
                     self._rbd.remove(context, image.name)
         except exceptions.BusyError as error:
             raise self._why_busy(image, error) from error
 
-    def trash(self, image: model.ImageRef) -> model.TrashedImage:
+    def trash(self, image: image_types.ImageRef) -> image_types.TrashedImage:
         try:
             with self._pool(image.pool, f'moving {image} to the trash') as context:
                 # librbd would move even this.
-                remains.clear(context, image.name)
-                image_id = remains.find_id(context, image.name)
+                stale_names.clear(context, image.name)
+                image_id = stale_names.find_id(context, image.name)
                 self._rbd.trash_move(context, image.name)
                 if image_id is None:
                     # It has completed what was cut off at its end.
@@ -145,7 +153,7 @@ class CephBackend(backend.Backend):
             raise self._why_busy(image, error) from error
         return self._describe_trashed(image.pool, image_id)
 
-    def list_trash(self, pool: str) -> list[model.TrashedImage]:
+    def list_trash(self, pool: str) -> list[image_types.TrashedImage]:
         with self._pool(pool, f'listing the trash of pool {pool}') as context:
             entries = list(self._rbd.trash_list(context))
         found = []
@@ -154,17 +162,17 @@ class CephBackend(backend.Backend):
                 found.append(self._describe_trashed(pool, entry['id']))
         return found
 
-    def _describe_trashed(self, pool: str, image_id: str) -> model.TrashedImage:
+    def _describe_trashed(self, pool: str, image_id: str) -> image_types.TrashedImage:
         """Describe an image in the trash, also where whoever purged it left its entry alone."""
         subject = f'describing image {image_id} in the trash of pool {pool}'
         with self._pool(pool, subject) as context:
-            children: tuple[model.Child, ...] = ()
+            children: tuple[image_types.Child, ...] = ()
             entry = self._rbd.trash_get(context, image_id)
-            if remains.has_header(context, image_id):
+            if stale_names.has_header(context, image_id):
                 with rbd.Image(context, image_id=image_id, read_only=True) as handle:
                     children = description.children_of(handle)
         trashed_at = entry['deletion_time'].replace(tzinfo=datetime.UTC)
-        return model.TrashedImage(pool, image_id, entry['name'], trashed_at, children)
+        return image_types.TrashedImage(pool, image_id, entry['name'], trashed_at, children)
 
     def restore(self, pool: str, image_id: str, name: str) -> None:
         with self._pool(pool, f'restoring image {image_id} as {pool}/{name}') as context:
@@ -172,7 +180,7 @@ class CephBackend(backend.Backend):
 
     def purge(self, pool: str, image_id: str) -> None:
         with self._pool(pool, f'purging image {image_id} of pool {pool}') as context:
-            name = model.ImageRef(pool, self._rbd.trash_get(context, image_id)['name'])
+            name = image_types.ImageRef(pool, self._rbd.trash_get(context, image_id)['name'])
             if any(one['id'] == image_id for one in self._rbd.list2(context)):
                 # Whoever was to move it here, or to restore it, died at it: librbd would refuse,
                 # but only after its snapshots are gone.
@@ -181,12 +189,12 @@ class CephBackend(backend.Backend):
                     'by its name'
                 )
             # Without a header whoever purged it before died at the end of it.
-            if remains.has_header(context, image_id):
+            if stale_names.has_header(context, image_id):
                 self._remove_snapshots(context, name, image_id)
             self._rbd.trash_remove(context, image_id, force=True)
 
     @staticmethod
-    def _remove_snapshots(context: rados.Ioctx, name: model.ImageRef, image_id: str) -> None:
+    def _remove_snapshots(context: rados.Ioctx, name: image_types.ImageRef, image_id: str) -> None:
         with rbd.Image(context, image_id=image_id) as handle:
             if children := description.children_of(handle):
                 raise exceptions.BusyError(
@@ -196,24 +204,26 @@ class CephBackend(backend.Backend):
             for snapshot in list(handle.list_snaps()):
                 handle.remove_snap_by_id(snapshot['id'])
 
-    def usage(self, pool: str) -> model.PoolUsage:
+    def usage(self, pool: str) -> image_types.PoolUsage:
         return self._link.usage(pool)
 
-    def open_reader(self, snapshot: model.SnapshotRef) -> streams.Reader:
+    def open_reader(self, snapshot: image_types.SnapshotRef) -> streams.Reader:
         return streams.Reader(self._link, snapshot)
 
-    def open_writer(self, image: model.ImageRef) -> streams.Writer:
+    def open_writer(self, image: image_types.ImageRef) -> streams.Writer:
         return streams.Writer(self._link, image)
 
-    def read_header(self, image: model.ImageRef) -> model.ImageHeader:
+    def read_header(self, image: image_types.ImageRef) -> image_types.ImageHeader:
         with self._image(image, 'reading the header of', read_only=True) as (handle, context):
             return description.read_header(handle, image, context)
 
-    def find_clients(self, image: model.ImageRef) -> model.Clients:
+    def find_clients(self, image: image_types.ImageRef) -> image_types.Clients:
         with self._image(image, 'listing the clients of', read_only=True) as (handle, _):
             return description.clients_of(handle, self._link)
 
-    def set_image_metadata(self, image: model.ImageRef, entries: Mapping[str, str | None]) -> None:
+    def set_image_metadata(
+        self, image: image_types.ImageRef, entries: Mapping[str, str | None]
+    ) -> None:
         with self._pool(image.pool, f'changing metadata of {image}') as context:
             metadata.change(context, metadata.image_id(context, image.name), entries)
 
@@ -231,12 +241,12 @@ class CephBackend(backend.Backend):
             if address in listed:
                 self._link.ask('osd blocklist', blocklistop='rm', addr=address)
 
-    def break_lock(self, image: model.ImageRef, owner: str) -> None:
+    def break_lock(self, image: image_types.ImageRef, owner: str) -> None:
         with self._image(image, 'breaking the lock of') as (handle, _):
             if description.clients_of(handle, self._link).lock_owner == owner:
                 handle.lock_break(rbd.RBD_LOCK_MODE_EXCLUSIVE, owner)
 
-    def await_blocklist(self, image: model.ImageRef) -> None:
+    def await_blocklist(self, image: image_types.ImageRef) -> None:
         with self._image(image, 'opening', read_only=True) as (handle, context):
             data_pool = description.data_pool_of(handle, context, self._link)
         groups = {pool['pool_name']: pool['pg_num'] for pool in self._link.ask('osd dump')['pools']}
@@ -258,7 +268,7 @@ class CephBackend(backend.Backend):
     @contextlib.contextmanager
     def _image(
         self,
-        image: model.ImageRef,
+        image: image_types.ImageRef,
         verb: str,
         image_id: str | None = None,
         read_only: bool = False,
@@ -271,14 +281,16 @@ class CephBackend(backend.Backend):
         ):
             yield handle, context
 
-    def _why_busy(self, image: model.ImageRef, error: exceptions.BusyError) -> exceptions.BusyError:
+    def _why_busy(
+        self, image: image_types.ImageRef, error: exceptions.BusyError
+    ) -> exceptions.BusyError:
         facts = self.describe(image, with_usage=False)
         # Only where it matters: it is one more request, and not every key may ask.
         obstacles = facts.obstacles(self.blocklisted() if facts.clients else ())
         return exceptions.BusyError(f'{error}: it has {obstacles}' if obstacles else str(error))
 
 
-def _options(options: model.ImageOptions) -> dict[str, object]:
+def _options(options: image_types.ImageOptions) -> dict[str, object]:
     return {
         'order': options.object_bytes.bit_length() - 1,
         'features': rbd.RBD().features_from_string(','.join(sorted(options.features))),

@@ -15,7 +15,7 @@ import rbd
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 
 LOG = logging.getLogger(__name__)
 
@@ -214,7 +214,7 @@ class Connection:
         # Lists of lists come one after another, unseparated.
         return json.JSONDecoder().raw_decode(output.decode())[0] if output.strip() else None
 
-    def usage(self, pool: str) -> model.PoolUsage:
+    def usage(self, pool: str) -> image_types.PoolUsage:
         """Tell how full a pool is.
 
         :raises NotFoundError: there is no such pool
@@ -227,7 +227,7 @@ class Connection:
             fill = max(fill, stored / quota)
             available = min(available, max(0, quota - stored))
         flags = details['flags_names'].split(',')
-        return model.PoolUsage(
+        return image_types.PoolUsage(
             pool=pool,
             stored_bytes=stored,
             used_bytes=stats['bytes_used'],

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import rados
 import rbd
 
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph.storage.ceph import connection, limits, metadata
 
 
 def describe(
     handle: rbd.Image,
-    image: model.ImageRef,
+    image: image_types.ImageRef,
     context: rados.Ioctx,
     link: connection.Connection,
-) -> model.ImageFacts:
+) -> image_types.ImageFacts:
     """Gather the facts of an image, in half a dozen requests however many snapshots it has."""
     stat = handle.stat()
     entries = metadata.read(context, handle.id())
@@ -24,7 +24,7 @@ def describe(
     clients = clients_of(handle, link)
     # Last: it looks at the snapshots one by one where there are clones.
     snapshots = tuple(_snapshots_of(handle))
-    return model.ImageFacts(
+    return image_types.ImageFacts(
         image=image,
         image_id=handle.id(),
         size_bytes=stat['size'],
@@ -44,11 +44,11 @@ def describe(
 
 
 def read_header(
-    handle: rbd.Image, image: model.ImageRef, context: rados.Ioctx
-) -> model.ImageHeader:
+    handle: rbd.Image, image: image_types.ImageRef, context: rados.Ioctx
+) -> image_types.ImageHeader:
     """Read what the image's own header holds."""
     entries = limits.without_options(metadata.read(context, handle.id()))
-    return model.ImageHeader(image, handle.id(), _features_of(handle), entries)
+    return image_types.ImageHeader(image, handle.id(), _features_of(handle), entries)
 
 
 def used_bytes(handle: rbd.Image) -> int:
@@ -78,7 +78,7 @@ def used_bytes(handle: rbd.Image) -> int:
     return total
 
 
-def clients_of(handle: rbd.Image, link: connection.Connection) -> model.Clients:
+def clients_of(handle: rbd.Image, link: connection.Connection) -> image_types.Clients:
     """Tell who else has an image open for writing, and whose lock it is."""
     ourselves = link.cluster.get_instance_id()
     watchers = {watcher['addr'] for watcher in handle.watchers_list() if watcher['id'] != ourselves}
@@ -89,10 +89,10 @@ def clients_of(handle: rbd.Image, link: connection.Connection) -> model.Clients:
         for client, _, address in (lockers['lockers'] if lockers else [])
         if client != f'client.{ourselves}'
     ]
-    return model.Clients(frozenset(watchers), owners[0] if owners else None)
+    return image_types.Clients(frozenset(watchers), owners[0] if owners else None)
 
 
-def children_of(handle: rbd.Image) -> tuple[model.Child, ...]:
+def children_of(handle: rbd.Image) -> tuple[image_types.Child, ...]:
     """List the clones of all snapshots; asks nobody when the image says that there are none."""
     snapshots = list(handle.list_snaps())
     has_children = handle.op_features() & rbd.RBD_OPERATION_FEATURE_CLONE_PARENT or any(
@@ -106,8 +106,8 @@ def children_of(handle: rbd.Image) -> tuple[model.Child, ...]:
     for snapshot in snapshots:
         handle.set_snap_by_id(snapshot['id'])
         found += [
-            model.Child(
-                image=model.ImageRef(child['pool'], child['image']),
+            image_types.Child(
+                image=image_types.ImageRef(child['pool'], child['image']),
                 image_id=child['id'],
                 snapshot=snapshot['name'],
                 trashed=child['trash'],
@@ -128,11 +128,11 @@ def data_pool_of(
     return link.cluster.pool_reverse_lookup(identifier)
 
 
-def _snapshots_of(handle: rbd.Image) -> Iterator[model.SnapshotFacts]:
+def _snapshots_of(handle: rbd.Image) -> Iterator[image_types.SnapshotFacts]:
     for snapshot in handle.list_snaps():
         removed = snapshot['namespace'] == rbd.RBD_SNAP_NAMESPACE_TYPE_TRASH
         created = handle.get_snap_timestamp(snapshot['id'])
-        yield model.SnapshotFacts(
+        yield image_types.SnapshotFacts(
             name=snapshot['name'],
             snapshot_id=snapshot['id'],
             size_bytes=snapshot['size'],
@@ -142,12 +142,12 @@ def _snapshots_of(handle: rbd.Image) -> Iterator[model.SnapshotFacts]:
         )
 
 
-def _parent_of(handle: rbd.Image) -> model.SnapshotRef | None:
+def _parent_of(handle: rbd.Image) -> image_types.SnapshotRef | None:
     try:
         spec = handle.get_parent_image_spec()
     except rbd.ImageNotFound:
         return None
-    return model.SnapshotRef(spec['pool_name'], spec['image_name'], spec['snap_name'])
+    return image_types.SnapshotRef(spec['pool_name'], spec['image_name'], spec['snap_name'])
 
 
 def _features_of(handle: rbd.Image) -> frozenset[str]:

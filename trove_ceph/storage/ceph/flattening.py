@@ -19,8 +19,8 @@ import rbd
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.storage import model
-from trove_ceph.storage.ceph import connection, unwritten
+from trove_ceph.storage import image_types
+from trove_ceph.storage.ceph import connection, object_map_repair
 
 LOG = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Flattening:
     def __init__(
         self,
         link: connection.Connection,
-        image: model.ImageRef,
+        image: image_types.ImageRef,
         progress: Callable[[int, int], None] | None,
         cancel: threading.Event | None,
     ):
@@ -62,7 +62,7 @@ class Flattening:
             self._is_silent = False
             try:
                 self._go_on()
-                unwritten.copy_up(self._link, self._image, self._go_on)
+                object_map_repair.copy_up(self._link, self._image, self._go_on)
                 self._flatten()
                 return
             except exceptions.StorageError as error:

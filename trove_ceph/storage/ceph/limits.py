@@ -8,7 +8,7 @@ at the limit almost each hundredth request waits that long; QEMU's own throttle 
 import re
 from collections.abc import Mapping
 
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 
 # Where librbd keeps an image's own options in its metadata.
 _PREFIX = 'conf_'
@@ -23,7 +23,7 @@ _TICK, _TICK_MS = 'rbd_qos_schedule_tick_min', '10'
 _NUMBER = re.compile(r'(\d+)(?:([KMGTPE])i?)?')
 
 
-def changes(qos: model.Qos) -> list[tuple[str, str | None]]:
+def changes(qos: image_types.Qos) -> list[tuple[str, str | None]]:
     """Return the options that set limits, in their order; None removes one.
 
     The tick comes before the first limit and goes after the last, so that no limit is ever without.
@@ -33,7 +33,7 @@ def changes(qos: model.Qos) -> list[tuple[str, str | None]]:
     return [(_TICK, _TICK_MS), *limits] if any(found.values()) else [*limits, (_TICK, None)]
 
 
-def read(entries: Mapping[str, str]) -> model.Qos:
+def read(entries: Mapping[str, str]) -> image_types.Qos:
     """Read the limits from an image's metadata as librbd does, whoever set them.
 
     What librbd refuses is no limit: something that is no number, and a burst below its limit.
@@ -42,7 +42,7 @@ def read(entries: Mapping[str, str]) -> model.Qos:
     for limit, burst in (('iops', 'iops_burst'), ('bytes_per_sec', 'bytes_per_sec_burst')):
         if found[burst] < found[limit]:
             found[burst] = 0
-    return model.Qos(**found)
+    return image_types.Qos(**found)
 
 
 def is_whole(entries: Mapping[str, str]) -> bool:

@@ -9,7 +9,7 @@ to 4.3 seconds.
 
 import struct
 
-from trove_ceph.storage import ledger
+from trove_ceph.storage import lock_store
 from trove_ceph.storage.ceph import encoding
 
 _EXCLUSIVE = 1
@@ -25,7 +25,7 @@ def attribute(lock_name: str) -> str:
 
 
 def lock(
-    lock_name: str, holder: ledger.Holder, duration_sec: int, must_renew: bool = False
+    lock_name: str, holder: lock_store.Holder, duration_sec: int, must_renew: bool = False
 ) -> bytes:
     """Return the argument of ``lock``, which takes a lock or renews it.
 
@@ -59,7 +59,7 @@ def get_info(lock_name: str) -> bytes:
     return encoding.versioned(encoding.string(lock_name))
 
 
-def read_holder(answer: bytes) -> ledger.Holder | None:
+def read_holder(answer: bytes) -> lock_store.Holder | None:
     """Read the answer of ``get_info``, which leaves out who let the lock expire."""
     reader = encoding.Reader(answer)
     reader.skip_header()
@@ -74,4 +74,4 @@ def read_holder(answer: bytes) -> ledger.Holder | None:
     # The client's address: a marker of its encoding, then a structure.
     reader.skip(1)
     reader.skip_structure()
-    return ledger.Holder(cookie, reader.string())
+    return lock_store.Holder(cookie, reader.string())

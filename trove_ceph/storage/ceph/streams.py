@@ -10,7 +10,7 @@ import rados
 import rbd
 
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, model
+from trove_ceph.storage import backend, image_types
 from trove_ceph.storage.ceph import connection, description
 
 Answer = TypeVar('Answer')
@@ -19,7 +19,7 @@ Answer = TypeVar('Answer')
 class _Opened:
     """An image kept open, with the pool that it needs."""
 
-    def __init__(self, link: connection.Connection, image: model.ImageRef, **options: Any):
+    def __init__(self, link: connection.Connection, image: image_types.ImageRef, **options: Any):
         self._link = link
         self._image = image
         self._pools = [image.pool]
@@ -71,22 +71,24 @@ class _Opened:
 class Reader(_Opened, backend.ImageReader):
     """An image at a snapshot."""
 
-    def __init__(self, link: connection.Connection, snapshot: model.SnapshotRef):
+    def __init__(self, link: connection.Connection, snapshot: image_types.SnapshotRef):
         super().__init__(link, snapshot.of, snapshot=snapshot.name, read_only=True)
         self._name = str(snapshot)
         stat = self.handle.stat()
         self.size_bytes = stat['size']
         self.object_bytes = stat['obj_size']
 
-    def changed_objects(self, offset: int, length: int, since: str | None) -> list[model.Extent]:
+    def changed_objects(
+        self, offset: int, length: int, since: str | None
+    ) -> list[image_types.Extent]:
         return self._diff(offset, length, since, whole_object=True)
 
-    def changes(self, offset: int, length: int, since: str) -> list[model.Extent]:
+    def changes(self, offset: int, length: int, since: str) -> list[image_types.Extent]:
         return self._diff(offset, length, since, whole_object=False)
 
     def _diff(
         self, offset: int, length: int, since: str | None, whole_object: bool
-    ) -> list[model.Extent]:
+    ) -> list[image_types.Extent]:
         joined: list[tuple[int, int, bool]] = []
 
         def note(start: int, count: int, exists: bool) -> None:
@@ -99,7 +101,7 @@ class Reader(_Opened, backend.ImageReader):
             self.handle.diff_iterate(
                 offset, length, since, note, include_parent=True, whole_object=whole_object
             )
-        return [model.Extent(*found) for found in joined]
+        return [image_types.Extent(*found) for found in joined]
 
     def read(self, offset: int, length: int) -> Future[bytes]:
         # What is copied once should not push what others read again out of the OSDs' caches.
@@ -118,7 +120,7 @@ class Writer(_Opened, backend.ImageWriter):
     the next writer is another one.
     """
 
-    def __init__(self, link: connection.Connection, image: model.ImageRef):
+    def __init__(self, link: connection.Connection, image: image_types.ImageRef):
         super().__init__(link.another(), image)
         try:
             with self._translated('locking'):
@@ -139,7 +141,7 @@ class Writer(_Opened, backend.ImageWriter):
         finally:
             self._link.close()
 
-    def facts(self) -> model.ImageFacts:
+    def facts(self) -> image_types.ImageFacts:
         with self._translated('describing'):
             return description.describe(self.handle, self._image, self._context, self._link)
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, model
+from trove_ceph.storage import backend, image_types
 from trove_ceph.storage.fake import cluster as fake_cluster
 
 Answer = TypeVar('Answer')
@@ -27,18 +27,18 @@ class FakeBackend(backend.Backend):
         return self.cluster.cluster_id
 
     def create_image(
-        self, image: model.ImageRef, size_bytes: int, options: model.ImageOptions
+        self, image: image_types.ImageRef, size_bytes: int, options: image_types.ImageOptions
     ) -> None:
         with self._connected() as cluster:
             cluster.add(image, size_bytes, options)
 
     def list_images(
         self, pool: str, prefix: str = '', after: str = '', limit: int = 1000
-    ) -> list[model.ListedImage]:
+    ) -> list[image_types.ListedImage]:
         with self._connected() as cluster:
             cluster.check_pool(pool)
             found = [
-                model.ListedImage(one.ref, one.image_id)
+                image_types.ListedImage(one.ref, one.image_id)
                 for one in cluster.images
                 if one.pool == pool
                 and not one.trashed_at
@@ -47,23 +47,25 @@ class FakeBackend(backend.Backend):
             ]
         return sorted(found, key=lambda one: one.image)[:limit]
 
-    def describe(self, image: model.ImageRef, with_usage: bool = True) -> model.ImageFacts:
+    def describe(
+        self, image: image_types.ImageRef, with_usage: bool = True
+    ) -> image_types.ImageFacts:
         with self._connected() as cluster:
             return self.facts(cluster.get(image), with_usage)
 
-    def describe_pool(self, pool: str) -> Iterator[model.ImageFacts]:
+    def describe_pool(self, pool: str) -> Iterator[image_types.ImageFacts]:
         with self._connected() as cluster:
             cluster.check_pool(pool)
             images = [one for one in cluster.images if one.pool == pool and not one.trashed_at]
         for image in images:
             yield self.facts(image)
 
-    def facts(self, image: fake_cluster.Image, with_usage: bool = False) -> model.ImageFacts:
+    def facts(self, image: fake_cluster.Image, with_usage: bool = False) -> image_types.ImageFacts:
         """Describe an image."""
         clients = clients_of(image)
         parent = image.parent
         used = {id(data): len(data) for state in image.states for data in state.objects.values()}
-        return model.ImageFacts(
+        return image_types.ImageFacts(
             image=image.ref,
             image_id=image.image_id,
             size_bytes=image.size_bytes,
@@ -72,7 +74,7 @@ class FakeBackend(backend.Backend):
             data_pool=image.options.data_pool,
             parent=parent.image.ref.snapshot(parent.snapshot.name) if parent else None,
             snapshots=tuple(
-                model.SnapshotFacts(
+                image_types.SnapshotFacts(
                     one.name,
                     one.snapshot_id,
                     one.size_bytes,
@@ -92,15 +94,15 @@ class FakeBackend(backend.Backend):
             qos_is_whole=image.qos_is_whole,
         )
 
-    def create_snapshot(self, snapshot: model.SnapshotRef) -> None:
+    def create_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
         with self._connected() as cluster:
             take_snapshot(cluster, cluster.get(snapshot.of), snapshot.name)
 
-    def remove_snapshot(self, snapshot: model.SnapshotRef) -> None:
+    def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
         with self._connected() as cluster:
             remove_snapshot(cluster, cluster.get(snapshot.of), snapshot.name)
 
-    def rename_snapshot(self, snapshot: model.SnapshotRef, name: str) -> None:
+    def rename_snapshot(self, snapshot: image_types.SnapshotRef, name: str) -> None:
         with self._connected() as cluster:
             image = cluster.get(snapshot.of)
             found = image.snapshot(snapshot.name)
@@ -108,7 +110,10 @@ class FakeBackend(backend.Backend):
             found.name = name
 
     def clone(
-        self, snapshot: model.SnapshotRef, image: model.ImageRef, options: model.ImageOptions
+        self,
+        snapshot: image_types.SnapshotRef,
+        image: image_types.ImageRef,
+        options: image_types.ImageOptions,
     ) -> None:
         with self._connected() as cluster:
             parent = cluster.get(snapshot.of)
@@ -118,7 +123,7 @@ class FakeBackend(backend.Backend):
 
     def flatten(
         self,
-        image: model.ImageRef,
+        image: image_types.ImageRef,
         progress: Callable[[int, int], None] | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
@@ -138,12 +143,12 @@ class FakeBackend(backend.Backend):
             found.flatten()
             cluster.drop_orphans()
 
-    def set_qos(self, image: model.ImageRef, qos: model.Qos) -> None:
+    def set_qos(self, image: image_types.ImageRef, qos: image_types.Qos) -> None:
         with self._connected() as cluster:
             found = cluster.get(image)
             found.qos, found.qos_is_whole = qos, True
 
-    def remove(self, image: model.ImageRef) -> None:
+    def remove(self, image: image_types.ImageRef) -> None:
         with self._connected() as cluster:
             found = cluster.get(image)
             if found.snapshots or found.watchers:
@@ -154,7 +159,7 @@ class FakeBackend(backend.Backend):
     def _busy(self, verb: str, image: fake_cluster.Image) -> exceptions.BusyError:
         return exceptions.BusyError(f'{verb} {image.ref}: it has {self.facts(image).obstacles()}')
 
-    def trash(self, image: model.ImageRef) -> model.TrashedImage:
+    def trash(self, image: image_types.ImageRef) -> image_types.TrashedImage:
         with self._connected() as cluster:
             found = cluster.get(image)
             if found.watchers:
@@ -165,11 +170,11 @@ class FakeBackend(backend.Backend):
             ]
             return trashed
 
-    def list_trash(self, pool: str) -> list[model.TrashedImage]:
+    def list_trash(self, pool: str) -> list[image_types.TrashedImage]:
         with self._connected() as cluster:
             cluster.check_pool(pool)
             return [
-                model.TrashedImage(
+                image_types.TrashedImage(
                     pool, one.image_id, one.name, one.trashed_at, cluster.children(one)
                 )
                 for one in cluster.images
@@ -179,7 +184,7 @@ class FakeBackend(backend.Backend):
     def restore(self, pool: str, image_id: str, name: str) -> None:
         with self._connected() as cluster:
             image = cluster.trashed(pool, image_id)
-            if cluster.find(model.ImageRef(pool, name)):
+            if cluster.find(image_types.ImageRef(pool, name)):
                 raise exceptions.AlreadyExistsError(f'{pool}/{name} exists')
             image.name, image.trashed_at = name, None
 
@@ -191,34 +196,36 @@ class FakeBackend(backend.Backend):
             cluster.images.remove(image)
             cluster.drop_orphans()
 
-    def usage(self, pool: str) -> model.PoolUsage:
+    def usage(self, pool: str) -> image_types.PoolUsage:
         with self._connected() as cluster:
             return cluster.usage(pool)
 
-    def open_reader(self, snapshot: model.SnapshotRef) -> 'FakeReader':
+    def open_reader(self, snapshot: image_types.SnapshotRef) -> 'FakeReader':
         with self._connected() as cluster:
             image = cluster.get(snapshot.of)
             return FakeReader(image, image.snapshot(snapshot.name))
 
-    def open_writer(self, image: model.ImageRef) -> 'FakeWriter':
+    def open_writer(self, image: image_types.ImageRef) -> 'FakeWriter':
         with self._connected() as cluster:
             found = cluster.get(image)
             if found.lock_owner not in (None, *cluster.blocklist):
                 raise exceptions.BusyError(f'{image} is held by {found.lock_owner}')
             return FakeWriter(self, found)
 
-    def read_header(self, image: model.ImageRef) -> model.ImageHeader:
+    def read_header(self, image: image_types.ImageRef) -> image_types.ImageHeader:
         with self._connected() as cluster:
             found = cluster.get(image)
-            return model.ImageHeader(
+            return image_types.ImageHeader(
                 image, found.image_id, found.options.features, dict(found.metadata)
             )
 
-    def find_clients(self, image: model.ImageRef) -> model.Clients:
+    def find_clients(self, image: image_types.ImageRef) -> image_types.Clients:
         with self._connected() as cluster:
             return clients_of(cluster.get(image))
 
-    def set_image_metadata(self, image: model.ImageRef, entries: Mapping[str, str | None]) -> None:
+    def set_image_metadata(
+        self, image: image_types.ImageRef, entries: Mapping[str, str | None]
+    ) -> None:
         with self._connected() as cluster:
             set_metadata(cluster.get(image), entries)
 
@@ -235,13 +242,13 @@ class FakeBackend(backend.Backend):
         with self._connected() as cluster:
             cluster.blocklist -= set(addresses)
 
-    def break_lock(self, image: model.ImageRef, owner: str) -> None:
+    def break_lock(self, image: image_types.ImageRef, owner: str) -> None:
         with self._connected() as cluster:
             found = cluster.get(image)
             if found.lock_owner == owner:
                 found.lock_owner = None
 
-    def await_blocklist(self, image: model.ImageRef) -> None:
+    def await_blocklist(self, image: image_types.ImageRef) -> None:
         with self._connected() as cluster:
             cluster.get(image)
 
@@ -260,7 +267,9 @@ class FakeReader(backend.ImageReader):
         self.size_bytes = state.size_bytes
         self.object_bytes = image.options.object_bytes
 
-    def changed_objects(self, offset: int, length: int, since: str | None) -> list[model.Extent]:
+    def changed_objects(
+        self, offset: int, length: int, since: str | None
+    ) -> list[image_types.Extent]:
         earlier = self._image.snapshot(since) if since is not None else None
         found = []
         for number in self._numbers(offset, length):
@@ -269,10 +278,10 @@ class FakeReader(backend.ImageReader):
             if new is not old:
                 start = number * self.object_bytes
                 size = min(self.object_bytes, self.size_bytes - start)
-                found.append(model.Extent(start, size, bool(new)))
-        return model.joined(found)
+                found.append(image_types.Extent(start, size, bool(new)))
+        return image_types.joined(found)
 
-    def changes(self, offset: int, length: int, since: str) -> list[model.Extent]:
+    def changes(self, offset: int, length: int, since: str) -> list[image_types.Extent]:
         earlier = self._image.snapshot(since)
         found = []
         for number in self._numbers(offset, length):
@@ -282,8 +291,8 @@ class FakeReader(backend.ImageReader):
                 at = number * self.object_bytes + start
                 size = min(fake_cluster.SECTOR_BYTES, self.size_bytes - at)
                 if size > 0:
-                    found.append(model.Extent(at, size, exists))
-        return model.joined(found)
+                    found.append(image_types.Extent(at, size, exists))
+        return image_types.joined(found)
 
     def read(self, offset: int, length: int) -> Future[bytes]:
         return _answered(lambda: self._read(offset, length))
@@ -315,7 +324,7 @@ class FakeWriter(backend.ImageWriter):
         image.watchers.add(self._address)
         image.lock_owner = self._address
 
-    def facts(self) -> model.ImageFacts:
+    def facts(self) -> image_types.ImageFacts:
         return self._do(lambda: self._owner.facts(self._image))
 
     def resize(self, size_bytes: int) -> None:
@@ -364,8 +373,8 @@ class FakeWriter(backend.ImageWriter):
             return request()
 
 
-def clients_of(image: fake_cluster.Image) -> model.Clients:
-    return model.Clients(frozenset(image.watchers), image.lock_owner)
+def clients_of(image: fake_cluster.Image) -> image_types.Clients:
+    return image_types.Clients(frozenset(image.watchers), image.lock_owner)
 
 
 def take_snapshot(cluster: fake_cluster.Cluster, image: fake_cluster.Image, name: str) -> None:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 
 from trove_ceph import exceptions
-from trove_ceph.storage import ledger, model
+from trove_ceph.storage import image_types, lock_store
 
 SECTOR_BYTES = 512
 
@@ -48,12 +48,12 @@ class Image:
         self.pool = pool
         self.name = name
         self.size_bytes = size_bytes
-        self.options = model.ImageOptions()
+        self.options = image_types.ImageOptions()
         self.objects: Objects = {}
         self.parent: Parent | None = None
         self.snapshots: list[Snapshot] = []
         self.metadata: dict[str, str] = {}
-        self.qos = model.Qos()
+        self.qos = image_types.Qos()
         self.qos_is_whole = True
         self.watchers: set[str] = set()
         self.lock_owner: str | None = None
@@ -61,8 +61,8 @@ class Image:
         self.trashed_at: datetime.datetime | None = None
 
     @property
-    def ref(self) -> model.ImageRef:
-        return model.ImageRef(self.pool, self.name)
+    def ref(self) -> image_types.ImageRef:
+        return image_types.ImageRef(self.pool, self.name)
 
     @property
     def states(self) -> list['Image | Snapshot']:
@@ -150,10 +150,10 @@ class HeldLock:
     """A lock of the ledger, of one client, until a time of the cluster's clock."""
 
     client: object
-    holder: ledger.Holder
+    holder: lock_store.Holder
     expires_at: float
 
-    def is_held_by(self, client: object, holder: ledger.Holder) -> bool:
+    def is_held_by(self, client: object, holder: lock_store.Holder) -> bool:
         return self.client is client and self.holder.cookie == holder.cookie
 
 
@@ -170,7 +170,7 @@ class Cluster:
         self.images: list[Image] = []
         self.blocklist: set[str] = set()
         self.clock = clock
-        self.locks: dict[ledger.Lock, HeldLock] = {}
+        self.locks: dict[lock_store.Lock, HeldLock] = {}
         self.entries: dict[str, dict[str, str]] = {}
         self.lock = threading.RLock()
         self._numbers = itertools.count(1)
@@ -182,14 +182,14 @@ class Cluster:
         if pool not in self.capacities:
             raise exceptions.NotFoundError(f'pool {pool}: there is none')
 
-    def find(self, image: model.ImageRef) -> Image | None:
+    def find(self, image: image_types.ImageRef) -> Image | None:
         self.check_pool(image.pool)
         for one in self.images:
             if one.ref == image and one.trashed_at is None:
                 return one
         return None
 
-    def get(self, image: model.ImageRef) -> Image:
+    def get(self, image: image_types.ImageRef) -> Image:
         found = self.find(image)
         if found is None:
             raise exceptions.NotFoundError(f'{image}: there is none')
@@ -202,7 +202,9 @@ class Cluster:
                 return one
         raise exceptions.NotFoundError(f'image {image_id} in the trash of {pool}: there is none')
 
-    def add(self, image: model.ImageRef, size_bytes: int, options: model.ImageOptions) -> Image:
+    def add(
+        self, image: image_types.ImageRef, size_bytes: int, options: image_types.ImageOptions
+    ) -> Image:
         for pool in filter(None, (image.pool, options.data_pool)):
             self.check_pool(pool)
         if self.find(image):
@@ -212,10 +214,10 @@ class Cluster:
         self.images.append(made)
         return made
 
-    def children(self, image: Image) -> tuple[model.Child, ...]:
+    def children(self, image: Image) -> tuple[image_types.Child, ...]:
         """List the clones of all snapshots of an image."""
         return tuple(
-            model.Child(
+            image_types.Child(
                 one.ref, one.image_id, one.parent.snapshot.name, trashed=one.trashed_at is not None
             )
             for one in self.images
@@ -235,7 +237,7 @@ class Cluster:
                 one for one in image.snapshots if one.removed_name is None or id(one) in needed
             ]
 
-    def usage(self, pool: str) -> model.PoolUsage:
+    def usage(self, pool: str) -> image_types.PoolUsage:
         self.check_pool(pool)
         stored = {
             id(data): len(data)
@@ -246,7 +248,7 @@ class Cluster:
         }
         used, capacity = sum(stored.values()), self.capacities[pool]
         fill = used / capacity if capacity else 1.0
-        return model.PoolUsage(
+        return image_types.PoolUsage(
             pool, used, used, max(0, capacity - used), fill, near_full=fill > 0.85, full=fill >= 1
         )
 

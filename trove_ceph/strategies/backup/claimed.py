@@ -11,26 +11,26 @@ import dataclasses
 from typing import Any
 
 from trove_ceph.db.claims import Claim
-from trove_ceph.strategies.backup.tools import Tools
+from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 
-def guarded(tools: Tools, claim: Claim) -> Tools:
+def guarded(deps: BackupDependencies, claim: Claim) -> BackupDependencies:
     """Return tools that raise ClaimLostError instead of asking anybody once a claim is lost."""
     changes: dict[str, Any] = {
-        name: _Guarded(getattr(tools, name), tools, claim)
+        name: _Guarded(getattr(deps, name), deps, claim)
         for name in ('storage', 'cinder', 'trove', 'servers')
     }
-    guest = tools.guest
-    changes['guest'] = lambda instance_id: _Guarded(guest(instance_id), tools, claim)
-    return dataclasses.replace(tools, **changes)
+    guest = deps.guest
+    changes['guest'] = lambda instance_id: _Guarded(guest(instance_id), deps, claim)
+    return dataclasses.replace(deps, **changes)
 
 
 class _Guarded:
     """Somebody who is asked under a claim."""
 
-    def __init__(self, asked: Any, tools: Tools, claim: Claim):
+    def __init__(self, asked: Any, deps: BackupDependencies, claim: Claim):
         self._asked = asked
-        self._tools = tools
+        self._deps = deps
         self._claim = claim
 
     def __getattr__(self, verb: str) -> Any:
@@ -39,7 +39,7 @@ class _Guarded:
             return found
 
         def ask(*arguments: Any, **named: Any) -> Any:
-            self._tools.heartbeat.check(self._claim)
+            self._deps.heartbeat.check(self._claim)
             return found(*arguments, **named)
 
         return ask

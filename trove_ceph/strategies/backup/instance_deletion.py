@@ -12,8 +12,8 @@ from typing import Any
 from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
-from trove_ceph.strategies.backup import model, reclaiming
-from trove_ceph.strategies.backup.tools import Tools
+from trove_ceph.strategies.backup import backup_types, volume_cleanup
+from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)
 
@@ -28,8 +28,10 @@ class InstanceDeletion:
     :param delete: deletes the instance as Trove does, without its volume
     """
 
-    def __init__(self, tools: Tools, instance: model.Instance, delete: Callable[[], None]):
-        self._tools = tools
+    def __init__(
+        self, deps: BackupDependencies, instance: backup_types.Instance, delete: Callable[[], None]
+    ):
+        self._deps = deps
         self._instance = instance
         self._delete = delete
 
@@ -46,11 +48,11 @@ class InstanceDeletion:
     def _keep(self) -> None:
         instance = self._instance
         assert instance.volume_id is not None
-        self._tools.records.keep_volume(instance.volume_id, instance.id, instance.project_id)
+        self._deps.records.keep_volume(instance.volume_id, instance.id, instance.project_id)
         if instance.server_id is None:
             return
         try:
-            self._tools.servers.keep_volume(instance.server_id, instance.volume_id)
+            self._deps.servers.keep_volume(instance.server_id, instance.volume_id)
         except exceptions.ServiceUnavailableError as error:
             # Cinder refuses as long as there are backups.
             LOG.warning(
@@ -59,15 +61,15 @@ class InstanceDeletion:
             )
 
     def _delete_instance(self) -> None:
-        found = self._tools.trove.find_instance(self._instance.id)
+        found = self._deps.trove.find_instance(self._instance.id)
         if found is not None and not found.is_deleted:
             self._delete()
 
     def _reclaim(self) -> None:
         assert self._instance.volume_id is not None
-        deadline = self._tools.clock() + _CLOSING_SEC
-        while not reclaiming.reclaim_volume(self._tools, self._instance.volume_id):
-            if self._tools.clock() >= deadline:
+        deadline = self._deps.clock() + _CLOSING_SEC
+        while not volume_cleanup.reclaim_volume(self._deps, self._instance.volume_id):
+            if self._deps.clock() >= deadline:
                 # The periodic task carries on.
                 return
-            self._tools.sleep(_POLL_SEC)
+            self._deps.sleep(_POLL_SEC)

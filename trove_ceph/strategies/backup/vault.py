@@ -7,40 +7,46 @@ from oslo_log import log as logging
 from oslo_utils import units
 
 from trove_ceph import exceptions
-from trove_ceph.db import model
-from trove_ceph.storage import copying as storage_copying
-from trove_ceph.storage import model as storage_model
-from trove_ceph.storage import names
-from trove_ceph.strategies.backup import reclaiming
-from trove_ceph.strategies.backup.tools import Tools
+from trove_ceph.db import backup_record
+from trove_ceph.storage import copying, image_types, names
+from trove_ceph.strategies.backup import volume_cleanup
+from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)
 
 
-def find_facts(tools: Tools, image: storage_model.ImageRef) -> storage_model.ImageFacts | None:
+def find_facts(
+    deps: BackupDependencies, image: image_types.ImageRef
+) -> image_types.ImageFacts | None:
     """Return what Ceph says of an image; None when there is none."""
     with contextlib.suppress(exceptions.NotFoundError):
-        return tools.storage.describe(image)
+        return deps.storage.describe(image)
     return None
 
 
-def place_for_first(tools: Tools, record: model.Backup, pool: str) -> storage_model.ImageRef:
+def place_for_first(
+    deps: BackupDependencies, record: backup_record.BackupRecord, pool: str
+) -> image_types.ImageRef:
     """Return where a copy goes that is built on no other.
 
     All copies of an instance share an image, each built on another one. Where nothing can be built
     on what is in it, such as after the instance got another volume, the copy has its own.
     """
-    shared = storage_model.ImageRef(pool, names.image_name('vault', record.instance_id))
-    facts = find_facts(tools, shared)
+    shared = image_types.ImageRef(pool, names.image_name('vault', record.instance_id))
+    facts = find_facts(deps, shared)
     if facts is None:
         return shared
-    begun = {one.vault_snapshot for one in tools.records.in_vault(pool, shared.name)}
-    if begun.issuperset(facts.snapshot_names) and not storage_copying.complete_copies(facts):
+    begun = {one.vault_snapshot for one in deps.records.in_vault(pool, shared.name)}
+    if begun.issuperset(facts.snapshot_names) and not copying.complete_copies(facts):
         return shared
-    return storage_model.ImageRef(pool, names.image_name('vault', record.backup_id))
+    return image_types.ImageRef(pool, names.image_name('vault', record.backup_id))
 
 
-def check_quota(tools: Tools, record: model.Backup, base: model.Backup | None) -> None:
+def check_quota(
+    deps: BackupDependencies,
+    record: backup_record.BackupRecord,
+    base: backup_record.BackupRecord | None,
+) -> None:
     """Refuse a copy that would take a project beyond its quota of the vault.
 
     What the copy will move is not known before it is made. A whole copy needs at most what the
@@ -50,11 +56,11 @@ def check_quota(tools: Tools, record: model.Backup, base: model.Backup | None) -
     :param base: the backup on whose copy it is built; None: the copy is a whole one
     :raises VaultQuotaExceededError: the message has the quota, what is used and what is needed
     """
-    quota_gib = tools.policy.vault_quota_gib
+    quota_gib = deps.policy.vault_quota_gib
     if not quota_gib or record.copied_at is not None:
         return
-    used_bytes = tools.records.queue.vault_bytes_of(record.project_id)
-    needed_bytes = _needed_bytes(tools, record, base)
+    used_bytes = deps.records.queue.vault_bytes_of(record.project_id)
+    needed_bytes = _needed_bytes(deps, record, base)
     if used_bytes + needed_bytes > quota_gib * units.Gi:
         raise exceptions.VaultQuotaExceededError(
             f'backup {record.backup_id}: is not copied to the vault, since the quota of the project'
@@ -68,17 +74,21 @@ def _mib(count: int) -> int:
     return -(-count // units.Mi)
 
 
-def _needed_bytes(tools: Tools, record: model.Backup, base: model.Backup | None) -> int:
+def _needed_bytes(
+    deps: BackupDependencies,
+    record: backup_record.BackupRecord,
+    base: backup_record.BackupRecord | None,
+) -> int:
     if base is not None:
         is_increment = base.copy_base_id is not None
         return (base.moved_bytes or 0) if is_increment else 0
     if record.used_bytes is not None:
         return record.used_bytes
     assert record.place is not None
-    return tools.storage.describe(record.place.of, with_usage=True).used_bytes or 0
+    return deps.storage.describe(record.place.of, with_usage=True).used_bytes or 0
 
 
-def remove(tools: Tools, backup_id: str, copy: storage_model.SnapshotRef) -> None:
+def remove(deps: BackupDependencies, backup_id: str, copy: image_types.SnapshotRef) -> None:
     """Have the copy of a backup not be there, complete or not; harmless when repeated.
 
     Other copies need it neither as their base nor otherwise. With the last one the image goes.
@@ -86,13 +96,13 @@ def remove(tools: Tools, backup_id: str, copy: storage_model.SnapshotRef) -> Non
     :raises BusyError: it is being read, or written
     """
     with contextlib.suppress(exceptions.NotFoundError):
-        tools.storage.remove_snapshot(copy)
-    facts = find_facts(tools, copy.of)
+        deps.storage.remove_snapshot(copy)
+    facts = find_facts(deps, copy.of)
     if facts is None:
         return
     others = {
         one.vault_snapshot
-        for one in tools.records.in_vault(copy.pool, copy.image)
+        for one in deps.records.in_vault(copy.pool, copy.image)
         if one.backup_id != backup_id
     }
     if facts.snapshot_names:
@@ -100,7 +110,7 @@ def remove(tools: Tools, backup_id: str, copy: storage_model.SnapshotRef) -> Non
             LOG.warning('%s: has %s, of no known backup', copy.of, ', '.join(sorted(unknown)))
         return
     try:
-        reclaiming.trash(tools, copy.of, facts.image_id)
+        volume_cleanup.trash(deps, copy.of, facts.image_id)
     except exceptions.BusyError as error:
         if not others:
             raise

@@ -10,7 +10,7 @@ import dataclasses
 import datetime
 from collections.abc import Hashable, Iterable
 
-from trove_ceph.db.policy_model import Keep
+from trove_ceph.db.policy_record import Retention
 from trove_ceph.strategies.policies import schedule
 
 
@@ -37,7 +37,7 @@ class Candidate:
 
 def expired(
     candidates: Iterable[Candidate],
-    keep: Keep,
+    keep: Retention,
     now: datetime.datetime,
     timezone: str = 'UTC',
     *,

@@ -9,7 +9,7 @@ import datetime
 import zlib
 import zoneinfo
 
-from trove_ceph.db.policy_model import Policy, Run, RunState
+from trove_ceph.db.policy_record import BackupPolicy, PolicyRun, PolicyRunState
 
 DAY = datetime.timedelta(days=1)
 MINUTES_OF_DAY = 24 * 60
@@ -20,7 +20,7 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def due(
-    policy: Policy, instance_id: str, run: Run | None, now: datetime.datetime
+    policy: BackupPolicy, instance_id: str, run: PolicyRun | None, now: datetime.datetime
 ) -> datetime.datetime | None:
     """Return what a backup is due for; None when none is.
 
@@ -32,7 +32,7 @@ def due(
     wanted = policy.run_wanted_at
     if wanted is not None and wanted <= now:
         slot = max(slot, wanted)
-    if run is not None and run.state is RunState.FAILED:
+    if run is not None and run.state is PolicyRunState.FAILED:
         was_asked_for = wanted is not None and run.due_at < wanted <= now
         return slot if was_asked_for or _may_retry(run, now) else None
     if policy.at is not None and slot <= policy.created_at:
@@ -45,7 +45,7 @@ def due(
 
 
 def waiting_since(
-    policy: Policy, run: Run | None, due_at: datetime.datetime, now: datetime.datetime
+    policy: BackupPolicy, run: PolicyRun | None, due_at: datetime.datetime, now: datetime.datetime
 ) -> datetime.datetime:
     """Return since when a backup waits that is due: who waits longest comes first.
 
@@ -56,7 +56,7 @@ def waiting_since(
     """
     if run is None:
         return min(due_at, policy.created_at)
-    if run.state is RunState.FAILED and run.retry_at is not None and run.retry_at <= now:
+    if run.state is PolicyRunState.FAILED and run.retry_at is not None and run.retry_at <= now:
         return run.retry_at
     return min(due_at, run.due_at + policy.interval)
 
@@ -81,12 +81,12 @@ def zone(name: str) -> datetime.tzinfo:
         raise ValueError(f'{name!r} is no time zone that is known here') from error
 
 
-def _may_retry(run: Run, now: datetime.datetime) -> bool:
+def _may_retry(run: PolicyRun, now: datetime.datetime) -> bool:
     at = run.retry_at
     return at is None or at <= now or at > now + LAST_RETRY
 
 
-def _latest(policy: Policy, instance_id: str, now: datetime.datetime) -> datetime.datetime:
+def _latest(policy: BackupPolicy, instance_id: str, now: datetime.datetime) -> datetime.datetime:
     """Return the last time not after now that a policy's schedule names."""
     if policy.at is None:
         seconds = policy.interval_min * 60

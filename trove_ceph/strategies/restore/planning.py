@@ -2,15 +2,16 @@
 """Where a volume is restored from and to, and what is refused; nothing is changed."""
 
 from trove_ceph import exceptions
-from trove_ceph.cinder import model as cinder_model
-from trove_ceph.db import model as db_model
-from trove_ceph.storage import copying
-from trove_ceph.storage import model as storage_model
-from trove_ceph.strategies.backup.tools import Tools
-from trove_ceph.strategies.restore.model import Plan, Wanted
+from trove_ceph.cinder import resources as cinder_resources
+from trove_ceph.db import backup_record
+from trove_ceph.storage import copying, image_types
+from trove_ceph.strategies.backup.dependencies import BackupDependencies
+from trove_ceph.strategies.restore.restore_types import RestorePlan, RestoreRequest
 
 
-def plan(tools: Tools, wanted: Wanted, prefer_copy: bool = False) -> Plan:
+def plan(
+    deps: BackupDependencies, wanted: RestoreRequest, prefer_copy: bool = False
+) -> RestorePlan:
     """Return how a volume is made of a backup.
 
     :param prefer_copy: take the copy in the vault, and the snapshot where there is none
@@ -18,19 +19,19 @@ def plan(tools: Tools, wanted: Wanted, prefer_copy: bool = False) -> Plan:
     :raises VolumeTooSmallError: it does not fit
     :raises QuotaExceededError: Cinder would not make the volume
     """
-    record = tools.records.get(wanted.backup_id)
+    record = deps.records.get(wanted.backup_id)
     _check_state(record)
-    _check_version(tools, wanted)
+    _check_version(deps, wanted)
     _check_size(record, wanted)
-    backends = _find_backends(tools, wanted)
-    _check_quota(tools, wanted)
-    source = _find_source(tools, record, prefer_copy)
+    backends = _find_backends(deps, wanted)
+    _check_quota(deps, wanted)
+    source = _find_source(deps, record, prefer_copy)
     backend = next((one for one in backends if one.pool == source.pool), backends[0])
     by_cinder = source == record.place and source.pool == backend.pool
-    return Plan(source, backend, by_cinder)
+    return RestorePlan(source, backend, by_cinder)
 
 
-def _check_state(record: db_model.Backup) -> None:
+def _check_state(record: backup_record.BackupRecord) -> None:
     if not record.state.is_complete:
         reason = record.verify_error or record.error
         raise exceptions.InvalidBackupError(
@@ -38,9 +39,9 @@ def _check_state(record: db_model.Backup) -> None:
         )
 
 
-def _check_version(tools: Tools, wanted: Wanted) -> None:
-    backup = tools.trove.find_backup(wanted.backup_id)
-    instance = tools.trove.find_instance(wanted.instance_id)
+def _check_version(deps: BackupDependencies, wanted: RestoreRequest) -> None:
+    backup = deps.trove.find_backup(wanted.backup_id)
+    instance = deps.trove.find_instance(wanted.instance_id)
     if backup is None or backup.is_deleted or instance is None or instance.is_deleted:
         raise exceptions.InvalidBackupError(f'{wanted}: one of them was deleted')
     of, to = (f'{one.datastore} {one.version}' for one in (backup, instance))
@@ -52,23 +53,25 @@ def _check_version(tools: Tools, wanted: Wanted) -> None:
         )
 
 
-def _check_size(record: db_model.Backup, wanted: Wanted) -> None:
-    needed_gib = -(-(record.size_bytes or 0) // cinder_model.GIB)
+def _check_size(record: backup_record.BackupRecord, wanted: RestoreRequest) -> None:
+    needed_gib = -(-(record.size_bytes or 0) // cinder_resources.GIB)
     if wanted.size_gib < needed_gib:
         raise exceptions.VolumeTooSmallError(
             f'backup {record.backup_id}: needs a volume of {needed_gib} GiB, not {wanted.size_gib}'
         )
 
 
-def _find_backends(tools: Tools, wanted: Wanted) -> list[cinder_model.StorageBackend]:
-    volume_type = tools.cinder.find_type(wanted.volume_type)
+def _find_backends(
+    deps: BackupDependencies, wanted: RestoreRequest
+) -> list[cinder_resources.StorageBackend]:
+    volume_type = deps.cinder.find_type(wanted.volume_type)
     if volume_type is None:
         raise exceptions.InvalidBackupError(
             f'{wanted}: there is no volume type {wanted.volume_type}'
         )
     found = [
         one
-        for one in tools.cinder.list_backends()
+        for one in deps.cinder.list_backends()
         if volume_type.backend_name in (None, one.backend_name)
     ]
     if not found:
@@ -78,22 +81,22 @@ def _find_backends(tools: Tools, wanted: Wanted) -> list[cinder_model.StorageBac
     return found
 
 
-def _check_quota(tools: Tools, wanted: Wanted) -> None:
-    project_id = tools.cinder.project_id
-    if shortage := tools.cinder.find_shortage(project_id, wanted.volume_type, wanted.size_gib):
+def _check_quota(deps: BackupDependencies, wanted: RestoreRequest) -> None:
+    project_id = deps.cinder.project_id
+    if shortage := deps.cinder.find_shortage(project_id, wanted.volume_type, wanted.size_gib):
         raise exceptions.QuotaExceededError(f'{wanted}: {shortage}')
 
 
 def _find_source(
-    tools: Tools, record: db_model.Backup, prefer_copy: bool
-) -> storage_model.SnapshotRef:
+    deps: BackupDependencies, record: backup_record.BackupRecord, prefer_copy: bool
+) -> image_types.SnapshotRef:
     places = [record.place, record.copy if record.copied_at else None]
     problem = exceptions.InvalidBackupError(
         f'backup {record.backup_id}: neither its snapshot nor a complete copy of it can be read'
     )
     for place in filter(None, places[::-1] if prefer_copy else places):
         try:
-            facts = tools.storage.describe(place.of)
+            facts = deps.storage.describe(place.of)
         except exceptions.StorageError as error:
             # The other place is there for this.
             problem.add_note(f'{place}: {error}')

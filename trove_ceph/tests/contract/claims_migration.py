@@ -5,9 +5,9 @@ import datetime
 
 import sqlalchemy as sa
 
-from trove_ceph.db import claims, migration, policies, records, transactions
-from trove_ceph.db.model import State
-from trove_ceph.db.policy_model import RunState
+from trove_ceph.db import backups, claims, migration, policies, transactions
+from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.policy_record import PolicyRunState
 from trove_ceph.db.roles import Role
 
 SEEN_AT = datetime.datetime(2026, 1, 1, 12)
@@ -45,7 +45,7 @@ class ClaimsMigrationContract:
         self.fill_old_tables()
         migration.upgrade(self.engine)
         now = [SEEN_AT + datetime.timedelta(seconds=10)]
-        kept = records.Records(self.facade, lambda: now[0])
+        kept = backups.BackupStore(self.facade, lambda: now[0])
         found = {
             one.backup_id: (one.claim_role, one.claimed_by) for one in kept.all() if one.claimed_by
         }
@@ -68,12 +68,12 @@ class ClaimsMigrationContract:
         listed = {one.backup_id for one in kept.list_interrupted(worker)}
         self.assertEqual({'taking', 'deleting'}, listed)
         kept.note_taken(kept.claims.claim(Role.TAKE, 'taking', worker), 's', 'c', 1.0)
-        self.assertEqual(State.TAKEN, kept.get('taking').state)
+        self.assertEqual(RecordState.TAKEN, kept.get('taking').state)
         due = [one.backup_id for one in kept.queue.list_due(Role.VERIFY, worker)]
         self.assertEqual(['verifying'], due)
         self.assertIsNotNone(kept.queue.begin(Role.COPY, kept.get('copying'), worker))
-        known = policies.Policies(transactions.Transactions(self.facade, lambda: now[0]))
+        known = policies.PolicyStore(transactions.Transactions(self.facade, lambda: now[0]))
         run = known.runs()['i']
-        self.assertEqual((RunState.BEGUN, 4, None), (run.state, run.count, run.claimed_by))
+        self.assertEqual((PolicyRunState.BEGUN, 4, None), (run.state, run.count, run.claimed_by))
         taken = known.take_over(run, worker)
         self.assertEqual('backup', known.note_asked(taken, 'backup').backup_id)

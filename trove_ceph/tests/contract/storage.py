@@ -11,9 +11,9 @@ import random
 import uuid
 
 from trove_ceph import exceptions
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 
-MIB = model.MIB
+MIB = image_types.MIB
 
 
 class StorageContract:
@@ -26,11 +26,11 @@ class StorageContract:
         self.addCleanup(self.remove_all)
 
     def ref(self, name, pool=None):
-        return model.ImageRef(pool or self.pool, f'{self.prefix}-{name}')
+        return image_types.ImageRef(pool or self.pool, f'{self.prefix}-{name}')
 
     def make(self, name='image', size_mib=16, pool=None, **options):
         image = self.ref(name, pool)
-        self.storage.create_image(image, size_mib * MIB, model.ImageOptions(**options))
+        self.storage.create_image(image, size_mib * MIB, image_types.ImageOptions(**options))
         return image
 
     def make_written(self, name='image', **options):

@@ -4,10 +4,10 @@
 import threading
 
 from trove_ceph import exceptions
-from trove_ceph.storage import copying, flow, model
+from trove_ceph.storage import copying, image_types, throttle
 from trove_ceph.tests.contract import storage
 
-MIB = model.MIB
+MIB = image_types.MIB
 
 
 class CopiesContract(storage.StorageContract):
@@ -32,7 +32,7 @@ class CopiesContract(storage.StorageContract):
 
     def test_full_copy_and_increment(self):
         image = self.make_written(size_mib=32)
-        options = model.ImageOptions(data_pool=self.data_pool, object_bytes=MIB)
+        options = image_types.ImageOptions(data_pool=self.data_pool, object_bytes=MIB)
         report = self.copy(image, 's', options=options)
         self.assertEqual(9 * MIB, report.copied_bytes)
         self.assertGreaterEqual(report.compared_bytes, 9 * MIB)
@@ -80,7 +80,11 @@ class CopiesContract(storage.StorageContract):
                 self.other.remove_snapshot(image.snapshot('s'))
 
         error = self.assertRaises(
-            exceptions.NotFoundError, self.copy, image, 's', limits=flow.Flow(progress=remove)
+            exceptions.NotFoundError,
+            self.copy,
+            image,
+            's',
+            limits=throttle.Throttle(progress=remove),
         )
         self.assertIn('was removed meanwhile', str(error))
         self.assertEqual([], self.complete())
@@ -119,7 +123,7 @@ class CopiesContract(storage.StorageContract):
         self.copy(image, 's')
         self.write(image, 2 * MIB, self.data(4 * MIB))
         self.storage.create_snapshot(image.snapshot('kept'))
-        self.storage.clone(image.snapshot('kept'), clone, model.ImageOptions())
+        self.storage.clone(image.snapshot('kept'), clone, image_types.ImageOptions())
         self.storage.remove_snapshot(image.snapshot('kept'))
         self.write(image, 5 * MIB, self.data(2 * MIB))
         self.storage.create_snapshot(image.snapshot('t'))
@@ -128,7 +132,7 @@ class CopiesContract(storage.StorageContract):
 
     def test_a_copy_of_a_clone_stands_alone(self):
         parent, clone = self.make_written('parent'), self.ref('clone')
-        self.storage.clone(parent.snapshot('s'), clone, model.ImageOptions())
+        self.storage.clone(parent.snapshot('s'), clone, image_types.ImageOptions())
         self.write(clone, 5 * MIB, b'of the clone')
         self.storage.create_snapshot(clone.snapshot('a'))
         self.copy(clone, 'a')
@@ -184,7 +188,7 @@ class CopiesContract(storage.StorageContract):
             if progress.position_bytes >= 6 * MIB:
                 cancel.set()
 
-        limits = flow.Flow(cancel=cancel, progress=stop_in_the_middle)
+        limits = throttle.Throttle(cancel=cancel, progress=stop_in_the_middle)
         self.assertRaises(exceptions.CanceledError, self.copy, image, 't', limits=limits)
         self.assertEqual([], self.complete())
         report = self.copy(image, 't')
@@ -201,7 +205,7 @@ class CopiesContract(storage.StorageContract):
             if progress.phase == 'verifying':
                 cancel.set()
 
-        limits = flow.Flow(cancel=cancel, progress=stop_when_comparing)
+        limits = throttle.Throttle(cancel=cancel, progress=stop_when_comparing)
         self.assertRaises(exceptions.CanceledError, self.copy, image, 's', limits=limits)
         self.assertEqual((['s'], []), (self.snapshot_names(self.vault), self.complete()))
         report = self.copy(image, 's')
@@ -239,7 +243,7 @@ class CopiesContract(storage.StorageContract):
             if progress.position_bytes >= position:
                 cancel.set()
 
-        limits = flow.Flow(cancel=cancel, progress=stop)
+        limits = throttle.Throttle(cancel=cancel, progress=stop)
         self.assertRaises(
             exceptions.CanceledError, self.copy, image, name, since=since, limits=limits
         )
@@ -353,7 +357,7 @@ class CopiesContract(storage.StorageContract):
     def test_a_full_vault_is_said_to_be_full(self):
         image = self.make_written()
         self.fill(self.data_pool)
-        options = model.ImageOptions(data_pool=self.data_pool)
+        options = image_types.ImageOptions(data_pool=self.data_pool)
         error = self.assertRaises(exceptions.NoSpaceError, self.copy, image, 's', options=options)
         self.assert_message(error, self.data_pool, '% filled, full')
         self.assertEqual([], self.complete())
@@ -373,6 +377,6 @@ class CopiesContract(storage.StorageContract):
     def test_a_clone_of_a_copy_is_no_copy(self):
         image, restored = self.make_written(), self.ref('restored')
         self.copy(image, 's')
-        self.storage.clone(self.vault.snapshot('s'), restored, model.ImageOptions())
+        self.storage.clone(self.vault.snapshot('s'), restored, image_types.ImageOptions())
         self.storage.create_snapshot(restored.snapshot('s'))
         self.assertEqual({}, copying.complete_copies(self.storage.describe(restored)))

@@ -2,10 +2,10 @@
 """Fencing: who is fenced cannot write, and others still can."""
 
 from trove_ceph import exceptions
-from trove_ceph.storage import fencing, model
+from trove_ceph.storage import fencing, image_types
 from trove_ceph.tests.contract import storage
 
-MIB = model.MIB
+MIB = image_types.MIB
 
 
 class FencingContract(storage.StorageContract):
@@ -73,7 +73,7 @@ class FencingContract(storage.StorageContract):
         self.addCleanup(self._close, victim)
         fenced = self.fence(image).addresses
         self.storage.create_snapshot(image.snapshot('s'))
-        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
         fencing.unfence(self.storage, clone)
         self.assertLessEqual(fenced, self.storage.blocklisted())
         fencing.unfence(self.storage, image)

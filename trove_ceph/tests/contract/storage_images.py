@@ -5,10 +5,10 @@ import datetime
 import threading
 
 from trove_ceph import exceptions
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph.tests.contract import storage
 
-MIB = model.MIB
+MIB = image_types.MIB
 
 
 class ImagesContract(storage.StorageContract):
@@ -19,11 +19,11 @@ class ImagesContract(storage.StorageContract):
             (image, 20 * MIB, MIB), (facts.image, facts.size_bytes, facts.object_bytes)
         )
         self.assertEqual(self.data_pool, facts.data_pool)
-        self.assertLessEqual(model.DEFAULT_FEATURES, facts.features)
+        self.assertLessEqual(image_types.DEFAULT_FEATURES, facts.features)
         nothing = (facts.parent, facts.lock_owner, facts.used_bytes)
         self.assertEqual((None, None, 0), nothing)
         self.assertEqual(((), (), ()), (facts.snapshots, facts.children, facts.clients))
-        self.assertEqual(({}, model.Qos()), (facts.metadata, facts.qos))
+        self.assertEqual(({}, image_types.Qos()), (facts.metadata, facts.qos))
         header = self.storage.read_header(image)
         self.assertEqual(facts.image_id, header.image_id)
         self.assertEqual((facts.features, {}), (header.features, header.metadata))
@@ -31,7 +31,7 @@ class ImagesContract(storage.StorageContract):
         self.assertLess(abs(age), datetime.timedelta(minutes=1))
 
     def test_what_is_missing_is_named(self):
-        nothing, nowhere = self.ref('nothing'), model.ImageRef('no-such-pool', 'x')
+        nothing, nowhere = self.ref('nothing'), image_types.ImageRef('no-such-pool', 'x')
         there = self.make()
         for verb, arguments, missing in (
             ('describe', (nothing,), nothing),
@@ -39,13 +39,17 @@ class ImagesContract(storage.StorageContract):
             ('read_header', (nothing,), nothing),
             ('set_image_metadata', (nothing, {'a': '1'}), nothing),
             ('list_images', ('no-such-pool',), 'no-such-pool'),
-            ('create_image', (nowhere, MIB, model.ImageOptions()), nowhere.pool),
+            ('create_image', (nowhere, MIB, image_types.ImageOptions()), nowhere.pool),
             ('create_snapshot', (nothing.snapshot('s'),), nothing),
             ('remove_snapshot', (there.snapshot('s'),), 's'),
             ('rename_snapshot', (there.snapshot('s'), 't'), 's'),
-            ('clone', (there.snapshot('s'), nothing, model.ImageOptions()), there.snapshot('s')),
+            (
+                'clone',
+                (there.snapshot('s'), nothing, image_types.ImageOptions()),
+                there.snapshot('s'),
+            ),
             ('flatten', (nothing,), nothing),
-            ('set_qos', (nothing, model.Qos()), nothing),
+            ('set_qos', (nothing, image_types.Qos()), nothing),
             ('remove', (nothing,), nothing),
             ('trash', (nothing,), nothing),
             ('restore', (self.pool, 'abc', 'x'), 'abc'),
@@ -66,10 +70,10 @@ class ImagesContract(storage.StorageContract):
     def test_names_are_taken_once(self):
         image = self.make_written()
         for verb, arguments in (
-            ('create_image', (image, MIB, model.ImageOptions())),
+            ('create_image', (image, MIB, image_types.ImageOptions())),
             ('create_snapshot', (image.snapshot('s'),)),
             ('rename_snapshot', (image.snapshot('s'), 's')),
-            ('clone', (image.snapshot('s'), image, model.ImageOptions())),
+            ('clone', (image.snapshot('s'), image, image_types.ImageOptions())),
         ):
             error = self.assertRaises(
                 exceptions.AlreadyExistsError, getattr(self.storage, verb), *arguments
@@ -100,7 +104,7 @@ class ImagesContract(storage.StorageContract):
         with self.other.open_writer(image) as writer:
             self.storage.create_snapshot(image.snapshot('t'))
             writer.write(0, self.data(MIB)).result()
-            self.storage.clone(image.snapshot('t'), clone, model.ImageOptions())
+            self.storage.clone(image.snapshot('t'), clone, image_types.ImageOptions())
         with self.other.open_writer(clone) as writer:
             writer.write(5, b'mine').result()
             self.storage.flatten(clone)
@@ -115,7 +119,7 @@ class ImagesContract(storage.StorageContract):
         image, clone = self.make_written(), self.ref('clone')
         expected = self.content(image.snapshot('s'))
         before = self.storage.describe(image).find_snapshot('s')
-        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
         with self.other.open_writer(image) as writer:
             self.storage.rename_snapshot(image.snapshot('s'), 'renamed')
             writer.write(0, self.data(MIB)).result()
@@ -156,7 +160,7 @@ class ImagesContract(storage.StorageContract):
         image = self.make_written()
         clone = self.ref('clone', self.second_pool)
         expected = self.content(image.snapshot('s'))
-        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
         self.write(clone, 4 * MIB, b'mine')
         self.write(image, 0, b'theirs')
 
@@ -182,7 +186,7 @@ class ImagesContract(storage.StorageContract):
 
     def test_a_flatten_is_called_off(self):
         image, clone = self.make_written(), self.ref('clone')
-        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
         cancel = threading.Event()
         cancel.set()
 
@@ -196,11 +200,13 @@ class ImagesContract(storage.StorageContract):
     def test_a_clone_is_an_image_of_its_own(self):
         """It inherits no limits and nothing that is remembered of its parent."""
         image, clone = self.make_written(), self.ref('clone')
-        self.storage.set_qos(image, model.Qos(iops=500))
+        self.storage.set_qos(image, image_types.Qos(iops=500))
         self.storage.set_image_metadata(image, {'trove_ceph.test': 'of the parent'})
-        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions(data_pool=self.data_pool))
+        self.storage.clone(
+            image.snapshot('s'), clone, image_types.ImageOptions(data_pool=self.data_pool)
+        )
         facts = self.storage.describe(clone)
-        self.assertEqual((model.Qos(), {}), (facts.qos, facts.metadata))
+        self.assertEqual((image_types.Qos(), {}), (facts.qos, facts.metadata))
         self.assertTrue(facts.qos_is_whole)
         self.assertEqual(self.data_pool, facts.data_pool)
 
@@ -208,7 +214,7 @@ class ImagesContract(storage.StorageContract):
         image, clone = self.make_written(), self.ref('clone', self.second_pool)
         error = self.assertRaises(exceptions.BusyError, self.storage.remove, image)
         self.assert_message(error, image, 'snapshots s')
-        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
         self.storage.remove_snapshot(image.snapshot('s'))
         error = self.assertRaises(exceptions.BusyError, self.storage.remove, image)
         self.assert_message(error, f'children {clone}')
@@ -224,7 +230,7 @@ class ImagesContract(storage.StorageContract):
 
     def test_a_parent_waits_in_the_trash_for_its_last_child(self):
         image, clone = self.make_written(), self.ref('clone', self.second_pool)
-        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
         expected = self.content(image.snapshot('s'))
         trashed = self.storage.trash(image)
         self.assert_not_there(image)
@@ -244,7 +250,7 @@ class ImagesContract(storage.StorageContract):
 
     def test_a_purged_clone_takes_the_removed_snapshot_along_that_it_read(self):
         image, clone = self.make_written(), self.ref('clone', self.second_pool)
-        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
         self.storage.remove_snapshot(image.snapshot('s'))
         trashed = self.storage.trash(clone)
         self.assertEqual([True], [one.removed for one in self.storage.describe(image).snapshots])
@@ -265,15 +271,15 @@ class ImagesContract(storage.StorageContract):
 
     def test_limits(self):
         image = self.make()
-        qos = model.Qos(iops=300, iops_burst=600, bytes_per_sec=50 * MIB)
+        qos = image_types.Qos(iops=300, iops_burst=600, bytes_per_sec=50 * MIB)
         self.storage.set_qos(image, qos)
         self.assertEqual((qos, {}), self._limits_and_metadata(image))
         self.storage.set_qos(image, qos)
         self.assertEqual((qos, {}), self._limits_and_metadata(image))
-        self.storage.set_qos(image, model.Qos(bytes_per_sec=MIB))
-        self.assertEqual((model.Qos(bytes_per_sec=MIB), {}), self._limits_and_metadata(image))
-        self.storage.set_qos(image, model.Qos())
-        self.assertEqual((model.Qos(), {}), self._limits_and_metadata(image))
+        self.storage.set_qos(image, image_types.Qos(bytes_per_sec=MIB))
+        self.assertEqual((image_types.Qos(bytes_per_sec=MIB), {}), self._limits_and_metadata(image))
+        self.storage.set_qos(image, image_types.Qos())
+        self.assertEqual((image_types.Qos(), {}), self._limits_and_metadata(image))
 
     def _limits_and_metadata(self, image):
         facts = self.storage.describe(image)
@@ -293,17 +299,17 @@ class ImagesContract(storage.StorageContract):
         image, clone = self.make_written(), self.ref('clone')
         entries = {f'{number}': 'ä' * number for number in range(200)}
         self.storage.set_image_metadata(image, entries)
-        self.storage.set_qos(image, model.Qos(iops=500))
+        self.storage.set_qos(image, image_types.Qos(iops=500))
         self.assertEqual(entries, self.storage.read_header(image).metadata)
         self.assertEqual(entries, self.storage.describe(image).metadata)
-        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
         self.assertEqual({}, self.storage.read_header(clone).metadata)
-        self.assertEqual(model.Qos(), self.storage.describe(clone).qos)
+        self.assertEqual(image_types.Qos(), self.storage.describe(clone).qos)
 
     def test_a_pool_is_described_in_one_sweep(self):
         parent = self.make_written()
         clone = self.ref('clone')
-        self.storage.clone(parent.snapshot('s'), clone, model.ImageOptions())
+        self.storage.clone(parent.snapshot('s'), clone, image_types.ImageOptions())
         self.make('elsewhere', pool=self.second_pool)
         found = {
             facts.image: facts

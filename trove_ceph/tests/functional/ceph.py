@@ -14,7 +14,7 @@ import rados
 import rbd
 import yaml
 
-from trove_ceph.sandbox import processes
+from trove_ceph.host import processes
 from trove_ceph.tests.functional import base, workspace
 
 TOOL = base.CHECKOUT / 'lab' / 'bin' / 'ceph-cluster'
@@ -25,7 +25,7 @@ TOOL_TIMEOUT_SEC = 600
 START_TIMEOUT_SEC = 300
 COMMAND_TIMEOUT_SEC = 60
 
-MANAGE = 'import sys; from trove_ceph.cmd import manage; sys.exit(manage.main())'
+MANAGE = 'import sys; from trove_ceph.cmd.manage import app; sys.exit(app.main())'
 
 
 def tier(purpose, device_class, pool, copies, pg_num, **more):

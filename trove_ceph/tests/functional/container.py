@@ -16,7 +16,7 @@ from pathlib import Path
 import fixtures
 import pymysql
 
-from trove_ceph.sandbox import processes
+from trove_ceph.host import processes
 from trove_ceph.tests.functional import mysqld, workspace
 
 UID = 1001

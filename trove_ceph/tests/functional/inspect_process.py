@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
-from trove_ceph.storage import job, model
+from trove_ceph.storage import image_types, tasks
 from trove_ceph.tests.functional import inspecting
 
 
@@ -18,8 +18,10 @@ def main(conf, directory, pool, image, snapshot, check_id):
         if phase == 'checking':
             threading.Event().wait()
 
-    work = job.Inspect(model.ImageRef(pool, image).snapshot(snapshot), check_id, inspecting.VERSION)
-    inspecting.inspector(conf, Path(directory)).inspect(work, model.ImageOptions(), note=note)
+    work = tasks.InspectTask(
+        image_types.ImageRef(pool, image).snapshot(snapshot), check_id, inspecting.VERSION
+    )
+    inspecting.inspector(conf, Path(directory)).inspect(work, image_types.ImageOptions(), note=note)
 
 
 if __name__ == '__main__':

@@ -5,7 +5,7 @@ import pymysql
 
 from trove_ceph.storage.ceph import backend, connection
 from trove_ceph.tests.functional import mysqld, storage
-from trove_ceph.verification import inspection, model, on_host
+from trove_ceph.verification import inspection, on_host, report
 
 VERSION = '9.7.4'
 MEMORY_BYTES = 640 * 1024**2
@@ -13,7 +13,7 @@ TIME_LIMIT_SEC = 300
 
 
 def inspector(conf, directory, sample_bytes=1024**3):
-    settings = model.Settings(
+    settings = report.InspectionSettings(
         roots={'9.7': mysqld.rootfs()},
         directory=directory,
         memory_bytes=MEMORY_BYTES,

@@ -5,8 +5,8 @@ import functools
 import subprocess
 from pathlib import Path
 
-from trove_ceph.sandbox import installation
-from trove_ceph.sandbox import mysqld as sandbox
+from trove_ceph.mysql import installation
+from trove_ceph.mysql import mysqld as sandbox
 from trove_ceph.tests.functional import base
 
 BUILD = base.CHECKOUT / 'lab' / 'images' / 'build'

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph.storage.ceph import backend, connection
 from trove_ceph.tests.functional import base, ceph, storage_client
 
@@ -76,11 +76,13 @@ class CephStorageTestCase(DeadClients, base.FunctionalTestCase):
     def fill(self, pool):
         """Have a pool take no more data, by a quota."""
         self.addCleanup(self.empty, pool)
-        image = model.ImageRef(self.pool, f'{self.prefix}-filling')
-        self.storage.create_image(image, 8 * model.MIB, model.ImageOptions(data_pool=pool))
+        image = image_types.ImageRef(self.pool, f'{self.prefix}-filling')
+        self.storage.create_image(
+            image, 8 * image_types.MIB, image_types.ImageOptions(data_pool=pool)
+        )
         with self.storage.open_writer(image) as writer:
-            writer.write(0, b'f' * 4 * model.MIB).result()
-        self._set_quota(pool, model.MIB)
+            writer.write(0, b'f' * 4 * image_types.MIB).result()
+        self._set_quota(pool, image_types.MIB)
         self._await(lambda: self.storage.usage(pool).full)
 
     def empty(self, pool):

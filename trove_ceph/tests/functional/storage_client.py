@@ -10,7 +10,7 @@ import sys
 import rados
 import rbd
 
-from trove_ceph.storage import copying, flow, model
+from trove_ceph.storage import copying, image_types, throttle
 from trove_ceph.storage.ceph import backend, connection
 
 BLOCK_BYTES = 4096
@@ -37,12 +37,12 @@ def write(conf, user, pool, name):
 def copy(conf, user, pool, name, snapshot, target_pool, target, bytes_per_sec):
     """Say how far it is after each piece."""
     storage = backend.CephBackend(connection.Connection(conf, user))
-    limits = flow.Flow(
+    limits = throttle.Throttle(
         bytes_per_sec=int(bytes_per_sec),
         progress=lambda progress: print(progress.position_bytes, flush=True),
     )
-    source = model.ImageRef(pool, name).snapshot(snapshot)
-    copying.copy(storage, source, storage, model.ImageRef(target_pool, target), limits=limits)
+    source = image_types.ImageRef(pool, name).snapshot(snapshot)
+    copying.copy(storage, source, storage, image_types.ImageRef(target_pool, target), limits=limits)
 
 
 if __name__ == '__main__':

@@ -18,14 +18,13 @@ from trove_ceph import exceptions
 from trove_ceph.cmd import storage as command
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import verification as verification_conf
-from trove_ceph.storage import wire
-from trove_ceph.storage.service import on_ceph
+from trove_ceph.storage_service import factory, serializer
 
 
 def answer(endpoint, request):
     try:
-        arguments = {name: wire.decode(value) for name, value in request['arguments'].items()}
-        return {'result': wire.encode(getattr(endpoint, request['verb'])({}, **arguments))}
+        arguments = {name: serializer.decode(value) for name, value in request['arguments'].items()}
+        return {'result': serializer.encode(getattr(endpoint, request['verb'])({}, **arguments))}
     except messaging.ExpectedException as expected:
         error = expected.exc_info[1]
     except exceptions.InvalidRequestError as refused:
@@ -51,7 +50,7 @@ def main(name, *arguments):
     verification_conf.register(conf)
     conf(list(arguments))
     told = command.listen_for_the_end()
-    service = on_ceph.make(conf.trove_ceph_storage, conf.trove_ceph_verification, name)
+    service = factory.make(conf.trove_ceph_storage, conf.trove_ceph_verification, name)
     service.start()
     threading.Thread(target=listen, args=(service.endpoint,), daemon=True).start()
     print('serving', flush=True)

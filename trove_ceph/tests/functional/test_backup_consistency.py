@@ -14,35 +14,31 @@ import pymysql
 from testtools.content import json_content, text_content
 
 from trove_ceph import exceptions
-from trove_ceph.bench import committer
-from trove_ceph.bench import model as bench_model
-from trove_ceph.guestagent import (
-    backup_lock,
-    backup_settings,
-    host_storage,
-    quiesce,
-    volume_freeze,
-)
-from trove_ceph.storage import copying, job, model, names
-from trove_ceph.strategies.backup import holding
-from trove_ceph.strategies.backup.model import Level
-from trove_ceph.tests.functional import (
-    history,
-    inspecting,
-    storage,
-    test_mysql_on_rbd,
-)
-from trove_ceph.verification import model as verification
+from trove_ceph.guestagent import backup_lock, backup_settings, quiesce, volume_freeze
+from trove_ceph.host import filesystem
+from trove_ceph.storage import copying, image_types, names, tasks
+from trove_ceph.strategies.backup import quiesce as backup_quiesce
+from trove_ceph.strategies.backup.backup_types import QuiesceLevel
+from trove_ceph.tests.functional import history, inspecting, storage, test_mysql_on_rbd
+from trove_ceph.verification import report as verification
+from trove_ceph_bench import commit_probe
+from trove_ceph_bench import model as bench_model
 
 IS_LONG = bool(os.environ.get('TROVE_CEPH_LONG_TESTS'))
 BACKUPS = 50 if IS_LONG else 5
 LONG_TIMEOUT_SEC = 7200
-LEVELS = (Level.NONE, Level.NONE, Level.DDL, Level.NONE, Level.FREEZE)
+LEVELS = (
+    QuiesceLevel.NONE,
+    QuiesceLevel.NONE,
+    QuiesceLevel.DDL,
+    QuiesceLevel.NONE,
+    QuiesceLevel.FREEZE,
+)
 LIMIT_SEC = 60
 #: How long a server waits for a statement that a lock must wait for.
 WAIT_SEC = 30
 VAULT = 'vault'
-VAULT_OPTIONS = model.ImageOptions(data_pool='vault-data')
+VAULT_OPTIONS = image_types.ImageOptions(data_pool='vault-data')
 
 
 class Definer(threading.Thread):
@@ -78,7 +74,7 @@ class Guest:
 
     def __init__(self, server):
         self._server = server
-        self._storage = host_storage.HostStorage()
+        self._storage = filesystem.HostStorage()
         self._quiescer = quiesce.Quiescer(
             lambda hold_sec: backup_lock.BackupLock(self._connect, WAIT_SEC, hold_sec),
             self._open_freeze,
@@ -108,7 +104,7 @@ class Backup:
     :param content: what was found in it
     """
 
-    level: Level
+    level: QuiesceLevel
     acknowledged: history.Content
     gtid_before: str
     inspection: verification.Inspection
@@ -124,8 +120,8 @@ class BackupConsistencyTest(test_mysql_on_rbd.WritersTestCase):
         self.addDetail('seed', text_content(str(seed)))
         self.random = random.Random(seed)
         self.storage = storage.connect(self, self.cluster)
-        self.volume = model.ImageRef(test_mysql_on_rbd.POOL, self.image)
-        self.vault = model.ImageRef(VAULT, names.image_name('vault', str(uuid.uuid4())))
+        self.volume = image_types.ImageRef(test_mysql_on_rbd.POOL, self.image)
+        self.vault = image_types.ImageRef(VAULT, names.image_name('vault', str(uuid.uuid4())))
         self.copied = None
         self.addCleanup(self._remove_backups)
         self.inspections = self.directory / 'i'
@@ -150,7 +146,7 @@ class BackupConsistencyTest(test_mysql_on_rbd.WritersTestCase):
         self.source = self.enterContext(server)
         self.writers = self._start_writers(self.source)
         address = bench_model.Address('root', '', 'shop', unix_socket=str(self.source.socket))
-        self.committer = self.enterContext(committer.Committer(address))
+        self.committer = self.enterContext(commit_probe.Committer(address))
         self.definer = Definer(self.source)
         self.definer.start()
         self.addCleanup(self.definer.end)
@@ -178,13 +174,13 @@ class BackupConsistencyTest(test_mysql_on_rbd.WritersTestCase):
         snapshot = self.volume.snapshot(names.snapshot_name('backup', backup_id))
         ((gtid_before,),) = self.source.query('SELECT @@GLOBAL.gtid_executed')
         acknowledged = self.acknowledged()
-        with holding.held(guest, backup_id, level, LIMIT_SEC, time.monotonic):
+        with backup_quiesce.held(guest, backup_id, level, LIMIT_SEC, time.monotonic):
             self.storage.create_snapshot(snapshot)
         if is_copied:
             place, options = self.copy(snapshot), VAULT_OPTIONS
         else:
-            place, options = snapshot, model.ImageOptions()
-        work = job.Inspect(place, backup_id, inspecting.VERSION, expected_gtid=gtid_before)
+            place, options = snapshot, image_types.ImageOptions()
+        work = tasks.InspectTask(place, backup_id, inspecting.VERSION, expected_gtid=gtid_before)
         inspection, content = inspecting.inspect(
             self.inspector, work, options, self.inspections, history.content_of
         )

@@ -3,7 +3,8 @@
 
 import pathlib
 
-from trove_ceph.guestagent import backup_settings, data_volume
+from trove_ceph.guestagent import backup_settings
+from trove_ceph.host import data_volume
 from trove_ceph.tests.functional import test_quiesce
 
 

@@ -4,8 +4,8 @@
 import pymysql
 from pymysql.constants import ER
 
-from trove_ceph.bench import model, mysql_operations
 from trove_ceph.tests.functional import base, ceph, mysqld
+from trove_ceph_bench import model, mysql_operations
 
 DATABASE = 'trove_ceph_bench_1'
 

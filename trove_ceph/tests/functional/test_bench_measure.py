@@ -13,8 +13,10 @@ import fixtures
 import psutil
 
 from trove_ceph import exceptions
-from trove_ceph.bench import (
-    committer,
+from trove_ceph.tests import signals
+from trove_ceph.tests.functional import base, mysqld, workspace
+from trove_ceph_bench import (
+    commit_probe,
     dataset,
     fio,
     latency,
@@ -23,9 +25,7 @@ from trove_ceph.bench import (
     sysbench,
     workloads,
 )
-from trove_ceph.bench.targets import database
-from trove_ceph.tests import signals
-from trove_ceph.tests.functional import base, mysqld, workspace
+from trove_ceph_bench.targets import database
 
 PASSWORD = 'a "secret"; #1'
 STALL_SEC = 2
@@ -199,7 +199,7 @@ class MeasureTest(MeasureTestCase):
         self.assertTrue([each for each in run['warnings'] if 'no commit was acknowledged' in each])
 
     def test_stall_that_has_not_ended_is_a_gap(self):
-        with committer.Committer(self.target.address) as client:
+        with commit_probe.Committer(self.target.address) as client:
             with self.server.connect() as connection:
                 connection.cursor().execute('FLUSH TABLES WITH READ LOCK')
                 time.sleep(LOCK_SEC)
@@ -210,7 +210,7 @@ class MeasureTest(MeasureTestCase):
 
     def test_committer_outlives_a_restart(self):
         self.use_own_server()
-        with committer.Committer(self.target.address) as client:
+        with commit_probe.Committer(self.target.address) as client:
             before = len(client.read().commits)
             self.server.kill()
             killed = time.monotonic()

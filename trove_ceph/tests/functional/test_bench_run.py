@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import yaml
 
-from trove_ceph.bench import results
 from trove_ceph.tests.functional import base, mysqld
+from trove_ceph_bench import results
 
 COMMAND = Path(sys.executable).parent / 'trove-ceph-bench'
 MARK = 'TROVE_CEPH_BENCH_TEST'

@@ -13,11 +13,11 @@ import pymysql
 import rbd
 
 from trove_ceph import exceptions
-from trove_ceph.bench import targets
-from trove_ceph.bench.targets import database
-from trove_ceph.sandbox import workspace
+from trove_ceph.host import workspace
 from trove_ceph.tests.functional import base, ceph, mysqld
 from trove_ceph.tests.functional import workspace as workspace_of_tests
+from trove_ceph_bench import targets
+from trove_ceph_bench.targets import database
 
 POOL = 'volumes-nvme'
 SMALL = mysqld.SMALL
@@ -26,7 +26,7 @@ READY_TIMEOUT_SEC = 120
 # Enters a target and says so; what follows is up to the test.
 OWNER = """
 import json, pathlib, sys, time
-from trove_ceph.bench import targets
+from trove_ceph_bench import targets
 settings = targets.Settings(directory=pathlib.Path(sys.argv[1]))
 with targets.make('killed', json.loads(sys.argv[2]), settings):
     print('entered', flush=True)

@@ -9,7 +9,7 @@ import time
 import rbd
 import testscenarios
 
-from trove_ceph.sandbox import workspace
+from trove_ceph.host import workspace
 from trove_ceph.tests.functional import base, ceph
 
 TIERS = {'tiers': {'ssd': ceph.tier('data', 'ssd', 'p', 2, 8)}}

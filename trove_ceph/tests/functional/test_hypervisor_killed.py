@@ -9,10 +9,10 @@ import uuid
 import rbd
 from testtools.content import text_content
 
-from trove_ceph.sandbox import processes, rbd_device
-from trove_ceph.storage import job, model, names
+from trove_ceph.host import processes, rbd_device
+from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.tests.functional import inspecting, storage, test_mysql_on_rbd
-from trove_ceph.verification import model as verification
+from trove_ceph.verification import report as verification
 
 
 class HypervisorKilledTest(storage.DeadClients, test_mysql_on_rbd.WritersTestCase):
@@ -24,7 +24,7 @@ class HypervisorKilledTest(storage.DeadClients, test_mysql_on_rbd.WritersTestCas
         self.inspections = self.directory / 'i'
         self.inspector = inspecting.inspector(self.cluster.conf, self.inspections)
         self.backup_id = str(uuid.uuid4())
-        volume = model.ImageRef(self.pool, self.image)
+        volume = image_types.ImageRef(self.pool, self.image)
         self.snapshot = volume.snapshot(names.snapshot_name('backup', self.backup_id))
         export = self.directory / self.image / 'export'
         # Nobody is left who would take it away.
@@ -48,11 +48,11 @@ class HypervisorKilledTest(storage.DeadClients, test_mysql_on_rbd.WritersTestCas
 
     def assert_sound(self, gtid_before, acknowledged):
         """Whatever was acknowledged before it was begun is in it, and the rows that it says."""
-        work = job.Inspect(
+        work = tasks.InspectTask(
             self.snapshot, self.backup_id, inspecting.VERSION, expected_gtid=gtid_before
         )
         inspection, rows = inspecting.inspect(
-            self.inspector, work, model.ImageOptions(), self.inspections, _rows
+            self.inspector, work, image_types.ImageOptions(), self.inspections, _rows
         )
         self.assertEqual((verification.SOUND, ()), (inspection.verdict, inspection.reasons))
         self.assertEqual(inspection.tables, inspection.tables_checked)

@@ -9,7 +9,7 @@ import time
 import pymysql
 import rbd
 
-from trove_ceph.sandbox import rbd_device
+from trove_ceph.host import rbd_device
 from trove_ceph.tests.functional import base, ceph, mysqld, workspace
 
 POOL = 'volumes-nvme'

@@ -10,8 +10,8 @@ from unittest import mock
 import pymysql
 import sqlalchemy
 
-from trove_ceph.guestagent import server, tuning
-from trove_ceph.sandbox import my_cnf
+from trove_ceph.guestagent import server
+from trove_ceph.mysql import my_cnf, tuning
 from trove_ceph.tests.functional import base, mysqld, workspace
 
 TEMPLATES = base.CHECKOUT / 'etc' / 'trove' / 'templates' / 'mysql'

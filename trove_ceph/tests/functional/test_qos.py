@@ -15,12 +15,12 @@ import time
 import rbd
 from testtools.content import json_content
 
-from trove_ceph.qos import keeper, mark
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import ceph, storage
 from trove_ceph.tests.unit.tiers import fake_cloud
 from trove_ceph.tiers import cinder, tiers_file
+from trove_ceph.tiers.qos import ownership, reconciler
 
 TOLERANCE = 0.05
 # An image that was idle may do one second's worth at once, and a change takes a second to arrive.
@@ -81,18 +81,20 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         super().setUp()
         self.cloud = fake_cloud.FakeCinder()
         self.volume = self.cloud.add_volume(self.pool, 10, backend=self.pool, id=self.prefix)
-        self.image = model.ImageRef(self.pool, f'volume-{self.prefix}')
-        self.storage.create_image(self.image, SIZE_MIB * model.MIB, model.ImageOptions())
+        self.image = image_types.ImageRef(self.pool, f'volume-{self.prefix}')
+        self.storage.create_image(
+            self.image, SIZE_MIB * image_types.MIB, image_types.ImageOptions()
+        )
         self.addCleanup(self.storage.remove, self.image)
         with self.storage.open_writer(self.image) as writer:
-            writer.write(0, self.data(SIZE_MIB * model.MIB)).result()
+            writer.write(0, self.data(SIZE_MIB * image_types.MIB)).result()
 
     def test_limits_of_somebody_else_are_read_as_librbd_does(self):
         theirs = {'iops_limit': '4K', 'iops_burst': '10'}
         entries = {f'conf_rbd_qos_{key}': value for key, value in theirs.items()}
         self.storage.set_image_metadata(self.image, entries)
         facts = self.storage.describe(self.image)
-        self.assertEqual((model.Qos(iops=4096), False), (facts.qos, facts.qos_is_whole))
+        self.assertEqual((image_types.Qos(iops=4096), False), (facts.qos, facts.qos_is_whole))
 
     def test_a_tick_that_is_lost_is_set_again(self):
         keeper = self._keeper(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
@@ -116,7 +118,9 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
             return dict(handle.metadata_list()).get(TICK)
 
     def _keeper(self, **promise):
-        return keeper.Keeper(lambda: tiers(**promise), cinder.Cinder(self.cloud), self.storage)
+        return reconciler.Reconciler(
+            lambda: tiers(**promise), cinder.Cinder(self.cloud), self.storage
+        )
 
     def _fio(self, *options):
         if shutil.which('fio') is None:
@@ -175,7 +179,7 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
             self.assert_held(limit, rate)
         self.assertGreater(rates[4], 75)
         facts = self.storage.describe(self.image)
-        self.assertEqual((model.Qos(), {}), (facts.qos, facts.metadata))
+        self.assertEqual((image_types.Qos(), {}), (facts.qos, facts.metadata))
 
     def test_throughput_holds(self):
         keeper = self._keeper(throughput_mib_per_sec=1, qos='image')
@@ -188,19 +192,19 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         keeper = self._keeper(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
         keeper.sweep()
         self.storage.create_snapshot(self.image.snapshot('s'))
-        clone = model.ImageRef(self.pool, f'volume-{self.prefix}-clone')
+        clone = image_types.ImageRef(self.pool, f'volume-{self.prefix}-clone')
         self.addCleanup(self.storage.remove_snapshot, self.image.snapshot('s'))
         self.addCleanup(self.storage.remove, clone)
         rbd = ['rbd', '--conf', self.cluster.conf, '--rbd-default-clone-format', '2', 'clone']
         subprocess.run([*rbd, self.image.snapshot('s').__str__(), str(clone)], check=True)
         inherited = self.storage.describe(clone)
         self.assertEqual(40, inherited.qos.iops)
-        self.assertEqual(40, mark.read(inherited.metadata).limits.iops)
+        self.assertEqual(40, ownership.read(inherited.metadata).limits.iops)
         volume = self.cloud.add_volume(self.pool, 5, self.pool, id=f'{self.prefix}-clone')
         keeper.sweep()
         self.assertEqual(25, self.storage.describe(clone).qos.iops)
         volume['volume_type'] = 'of no tier'
         keeper.sweep()
         facts = self.storage.describe(clone)
-        self.assertEqual((model.Qos(), {}), (facts.qos, facts.metadata))
+        self.assertEqual((image_types.Qos(), {}), (facts.qos, facts.metadata))
         self.assertEqual(40, self.storage.describe(self.image).qos.iops)

@@ -14,14 +14,8 @@ import pymysql
 from pymysql.constants import ER
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import (
-    backup_lock,
-    backup_settings,
-    data_volume,
-    host_storage,
-    quiesce,
-    volume_freeze,
-)
+from trove_ceph.guestagent import backup_lock, backup_settings, quiesce, volume_freeze
+from trove_ceph.host import data_volume, filesystem
 from trove_ceph.tests.functional import base, mysqld, workspace
 
 VOLUME_MIB = 1024
@@ -36,10 +30,11 @@ import eventlet
 eventlet.monkey_patch(all=True)
 import sys
 import pymysql
-from trove_ceph.guestagent import backup_lock, host_storage, quiesce, volume_freeze
+from trove_ceph.guestagent import backup_lock, quiesce, volume_freeze
+from trove_ceph.host import filesystem
 
 socket, mount_point, level, limit_sec = sys.argv[1:]
-storage = host_storage.HostStorage()
+storage = filesystem.HostStorage()
 
 def connect(timeout_sec):
     return pymysql.connect(
@@ -93,7 +88,7 @@ class VolumeTestCase(base.FunctionalTestCase):
                 self.skipTest(f'needs {program}')
         if '\txfs\n' not in pathlib.Path('/proc/filesystems').read_text():
             self.skipTest('needs a kernel with XFS')
-        self.storage = host_storage.HostStorage()
+        self.storage = filesystem.HostStorage()
         self.image = self.directory / 'volume.img'
         with open(self.image, 'wb') as image:
             image.truncate(VOLUME_MIB * data_volume.MIB)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a real server reads of large tables, whatever their indexes are."""
 
-from trove_ceph import sql
+from trove_ceph.mysql import sql
 from trove_ceph.tests.functional import base, mysqld
 from trove_ceph.verification import data_directory, server
 

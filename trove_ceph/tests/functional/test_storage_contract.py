@@ -5,12 +5,12 @@ import json
 import time
 
 from trove_ceph import exceptions
-from trove_ceph.storage.ceph import ledger
+from trove_ceph.storage.ceph import lock_store
 from trove_ceph.tests.contract import (
     storage_copies,
     storage_fencing,
     storage_images,
-    storage_ledger,
+    storage_lock_store,
 )
 from trove_ceph.tests.functional import storage
 
@@ -32,13 +32,13 @@ class FencingTest(storage_fencing.FencingContract, storage.CephStorageTestCase):
     pass
 
 
-class LedgerTest(storage_ledger.LedgerContract, storage.CephStorageTestCase):
+class LedgerTest(storage_lock_store.LedgerContract, storage.CephStorageTestCase):
     def setUp(self):
         super().setUp()
         self.ledger, self.other_ledger = (self._ledger() for _ in range(2))
 
     def _ledger(self, **options):
-        return ledger.CephLedger(lambda: storage.link(self, self.cluster, **options))
+        return lock_store.CephLockStore(lambda: storage.link(self, self.cluster, **options))
 
     def let_expire(self, seconds):
         time.sleep(seconds)

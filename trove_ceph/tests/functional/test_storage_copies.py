@@ -8,11 +8,11 @@ import sys
 import rbd
 from testtools.content import text_content
 
-from trove_ceph.storage import copying, model, transfer
+from trove_ceph.storage import copying, image_types, transfer
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import ceph, storage, storage_client
 
-MIB = model.MIB
+MIB = image_types.MIB
 # More than one mark and a half: it can be killed after the first.
 LARGE_MIB = 448
 
@@ -108,7 +108,7 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         elsewhere.start()
         tiers = {'far': ceph.tier('data', 'ssd', 'far', 2, 8)}
         elsewhere.apply({'tiers': tiers, 'users': {storage.USER: {'role': 'storage'}}})
-        far, vault = storage.connect(self, elsewhere), model.ImageRef('far', 'vault')
+        far, vault = storage.connect(self, elsewhere), image_types.ImageRef('far', 'vault')
         self.assertNotEqual(self.storage.cluster_id, far.cluster_id)
 
         image = self.make_written()

@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable
 
 from trove_ceph import exceptions
-from trove_ceph.storage import copying, job, model
-from trove_ceph.storage.job import State
+from trove_ceph.storage import copying, image_types, tasks
+from trove_ceph.storage.tasks import JobState
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import base, ceph, storage, test_storage_service, workspace
 
-MIB = model.MIB
+MIB = image_types.MIB
 POOL, OTHER_POOL = 'one', 'two'
 # The locks of one that was killed, the 30 s that Ceph remembers it, and the work.
 TIMEOUT_SEC = 600
@@ -82,7 +82,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
 
     def clone(self, name, pool=None, snapshot=None):
         clone = self.ref(name, pool)
-        self.storage.clone(self.base.snapshot('s'), clone, model.ImageOptions())
+        self.storage.clone(self.base.snapshot('s'), clone, image_types.ImageOptions())
         if snapshot:
             self.storage.create_snapshot(clone.snapshot(snapshot))
         return clone
@@ -118,14 +118,14 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
                 # The other one is busy as long as it is copied.
                 'snapshot': self.base.snapshot('cloned'),
                 'image': cloned,
-                'qos': model.Qos(iops=300),
+                'qos': image_types.Qos(iops=300),
                 'options': None,
             },
             lambda: self.storage.describe(cloned).qos.iops == 300,
         )
         yield Deed(
             'set_qos',
-            {'image': limited, 'qos': model.Qos(iops=500)},
+            {'image': limited, 'qos': image_types.Qos(iops=500)},
             lambda: self.storage.describe(limited).qos.iops == 500,
         )
         yield Deed(
@@ -165,12 +165,12 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         purged = self.storage.trash(self.clone('purged'))
         source = self.base.snapshot('s')
         for work in (
-            job.Copy(source, self.vault),
-            job.Flatten(self.flattened),
+            tasks.CopyTask(source, self.vault),
+            tasks.FlattenTask(self.flattened),
             # The source is held by the copy, for which this would have to wait.
-            job.Verify(alike.snapshot('same'), same.snapshot('same')),
-            job.Fence(self.clone('fenced')),
-            job.Purge(POOL, purged.image_id),
+            tasks.VerifyTask(alike.snapshot('same'), same.snapshot('same')),
+            tasks.FenceTask(self.clone('fenced')),
+            tasks.PurgeTask(POOL, purged.image_id),
         ):
             operation_id = f'{self.prefix}-{type(work).__name__}'
             arguments = {'operation_id': operation_id, 'work': work}
@@ -178,7 +178,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
 
     def _is_job_done(self, operation_id):
         found = self.served.ask('find_job', operation_id=operation_id)
-        return found.state is State.DONE
+        return found.state is JobState.DONE
 
     # How it goes.
 
@@ -315,10 +315,10 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         image, other, nothing = self.base, self.make('other'), self.ref('nothing')
         self.write(other, 0, b'somebody\'s')
         child, trashed = self.clone('child'), self.storage.trash(self.clone('trashed'))
-        elsewhere = model.ImageRef('.mgr', 'x')
+        elsewhere = image_types.ImageRef('.mgr', 'x')
         before = self._all()
-        qos, source = {'qos': model.Qos(), 'options': None}, image.snapshot('s')
-        bad_options = qos | {'options': model.ImageOptions(object_bytes=5)}
+        qos, source = {'qos': image_types.Qos(), 'options': None}, image.snapshot('s')
+        bad_options = qos | {'options': image_types.ImageOptions(object_bytes=5)}
         invalid, missing, taken, busy = (
             exceptions.InvalidRequestError,
             exceptions.NotFoundError,
@@ -343,7 +343,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
                 (taken, 'clone', {'snapshot': source, 'image': other} | qos),
                 (invalid, 'clone', {'snapshot': source, 'image': elsewhere} | qos),
                 (invalid, 'clone', {'snapshot': source, 'image': nothing} | bad_options),
-                (missing, 'set_qos', {'image': nothing, 'qos': model.Qos()}),
+                (missing, 'set_qos', {'image': nothing, 'qos': image_types.Qos()}),
                 (missing, 'trash', {'image': nothing}),
                 (busy, 'trash', {'image': other}),
                 (missing, 'restore', {'pool': POOL, 'image_id': 'abc', 'name': 'x'}),
@@ -352,18 +352,18 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
                 (missing, 'unfence', {'image': nothing}),
                 (missing, 'find_job', {'operation_id': 'nothing'}),
                 (missing, 'cancel', {'operation_id': 'nothing'}),
-                (invalid, 'start', {'operation_id': 'a/b', 'work': job.Flatten(child)}),
-                (invalid, 'start', {'operation_id': 'a', 'work': job.Flatten(elsewhere)}),
-                (missing, 'start', {'operation_id': 'a', 'work': job.Purge(POOL, 'abc')}),
+                (invalid, 'start', {'operation_id': 'a/b', 'work': tasks.FlattenTask(child)}),
+                (invalid, 'start', {'operation_id': 'a', 'work': tasks.FlattenTask(elsewhere)}),
+                (missing, 'start', {'operation_id': 'a', 'work': tasks.PurgeTask(POOL, 'abc')}),
             ):
                 self.assertRaises(error, self.served.ask, verb, **arguments)
         for number, (error, work) in enumerate(
             (
-                (missing, job.Flatten(nothing)),
-                (missing, job.Copy(image.snapshot('t'), nothing)),
-                (exceptions.StorageError, job.Copy(source, other)),
-                (missing, job.Verify(source, image.snapshot('t'))),
-                (missing, job.Fence(nothing)),
+                (missing, tasks.FlattenTask(nothing)),
+                (missing, tasks.CopyTask(image.snapshot('t'), nothing)),
+                (exceptions.StorageError, tasks.CopyTask(source, other)),
+                (missing, tasks.VerifyTask(source, image.snapshot('t'))),
+                (missing, tasks.FenceTask(nothing)),
             )
         ):
             operation_id = f'{self.prefix}-{number}'

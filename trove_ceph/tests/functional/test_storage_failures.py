@@ -6,11 +6,11 @@ import threading
 import time
 
 from trove_ceph import exceptions
-from trove_ceph.storage import copying, flow, model
+from trove_ceph.storage import copying, image_types, throttle
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import base, ceph, storage
 
-MIB = model.MIB
+MIB = image_types.MIB
 TIMEOUT_SEC = 5
 # Within which each piece of a copy succeeds on a busy machine, too.
 COPY_TIMEOUT_SEC = 20
@@ -28,9 +28,9 @@ class FailuresTest(base.FunctionalTestCase):
         self.cluster.start()
         tiers = {'p': ceph.tier('data', 'ssd', 'p', 2, 8)}
         self.cluster.apply({'tiers': tiers, 'users': {storage.USER: {'role': 'storage'}}})
-        self.image = model.ImageRef('p', 'image')
+        self.image = image_types.ImageRef('p', 'image')
         patient = storage.connect(self, self.cluster)
-        patient.create_image(self.image, 64 * MIB, model.ImageOptions())
+        patient.create_image(self.image, 64 * MIB, image_types.ImageOptions())
         with patient.open_writer(self.image) as writer:
             for at in range(16):
                 writer.write(at * 4 * MIB, b'%02d' % at * 2 * MIB).result()
@@ -88,9 +88,9 @@ class FailuresTest(base.FunctionalTestCase):
                 dead.set()
                 ceph.kill_all(osds)
 
-        vault = model.ImageRef('p', 'vault')
+        vault = image_types.ImageRef('p', 'vault')
         source = self.image.snapshot('s')
-        limits = flow.Flow(in_flight_bytes=8 * MIB, progress=kill_in_the_middle)
+        limits = throttle.Throttle(in_flight_bytes=8 * MIB, progress=kill_in_the_middle)
 
         def copy(**options):
             return copying.copy(client, source, client, vault, **options)

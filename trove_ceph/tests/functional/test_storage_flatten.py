@@ -11,12 +11,12 @@ import threading
 import rbd
 from testtools.content import text_content
 
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph.storage.ceph import objects
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage
 
-MIB = model.MIB
+MIB = image_types.MIB
 OBJECT_BYTES = 4 * MIB
 
 
@@ -51,7 +51,7 @@ class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def clone(self, name, pool=None, **options):
         clone = self.ref(name, pool)
-        self.storage.clone(self.image.snapshot('s'), clone, model.ImageOptions(**options))
+        self.storage.clone(self.image.snapshot('s'), clone, image_types.ImageOptions(**options))
         return clone
 
     def break_off(self, clone, number=1, data_pool=None):
@@ -132,7 +132,7 @@ class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def test_a_striped_image(self):
         """Whose objects hold pieces from all over it."""
-        clone, features = self.ref('striped'), ','.join({*model.DEFAULT_FEATURES, 'striping'})
+        clone, features = self.ref('striped'), ','.join({*image_types.DEFAULT_FEATURES, 'striping'})
         with self.cluster.pool(self.pool) as pool:
             rbd.RBD().clone(
                 *(pool, self.image.name, 's', pool, clone.name),

@@ -8,13 +8,14 @@ import sys
 import time
 
 from trove_ceph import exceptions
-from trove_ceph.storage import copying, job, model, transfer, wire
-from trove_ceph.storage.ceph import encoding, ledger, metadata
-from trove_ceph.storage.job import State
+from trove_ceph.storage import copying, image_types, tasks, transfer
+from trove_ceph.storage.ceph import encoding, lock_store, metadata
+from trove_ceph.storage.tasks import JobState
+from trove_ceph.storage_service import serializer
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage, storage_server
 
-MIB = model.MIB
+MIB = image_types.MIB
 LOCK_SEC = 15
 # More than one mark and a half of a copy: it can be killed after the first.
 LARGE_MIB = 448
@@ -57,7 +58,7 @@ class ServerProcess:
     def tell(self, verb, **arguments):
         """Ask without waiting for the answer, and return the number under which it will be."""
         number = next(self._numbers)
-        primitive = {name: wire.encode(value) for name, value in arguments.items()}
+        primitive = {name: serializer.encode(value) for name, value in arguments.items()}
         request = {'number': number, 'verb': verb, 'arguments': primitive}
         print(json.dumps(request), file=self._process.stdin, flush=True)
         return number
@@ -70,7 +71,7 @@ class ServerProcess:
         answer = self._answers.pop(number)
         if 'error' in answer:
             raise exceptions.error_class(answer['error'])(answer['message'])
-        return wire.decode(answer['result'])
+        return serializer.decode(answer['result'])
 
     def signal(self, name):
         subprocess.run(['kill', f'-{name}', str(self._process.pid)], check=True)
@@ -99,8 +100,8 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
     def _forget(self):
         for pool in (self.pool, self.second_pool):
             with self.cluster.pool(pool) as context:
-                context.set_namespace(ledger.NAMESPACE)
-                context.remove_object(ledger.OBJECT)
+                context.set_namespace(lock_store.NAMESPACE)
+                context.remove_object(lock_store.OBJECT)
 
     def serve(self, name, **options):
         """Start a copy of the service."""
@@ -141,7 +142,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
     def begin_copy(self, served, beyond_bytes=0):
         """Begin a copy and wait until so much of it is done."""
         image = self.make_large()
-        work = job.Copy(image.snapshot('s'), self.vault)
+        work = tasks.CopyTask(image.snapshot('s'), self.vault)
         served.ask('start', operation_id=self.operation, work=work)
         self.wait_for(
             served, lambda found: found.done_bytes > beyond_bytes or not found.state.is_active
@@ -152,7 +153,9 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         started = time.monotonic()
         other.ask('start', operation_id=self.operation, work=work)
         done = self.wait_for(other, lambda found: not found.state.is_active)
-        self.assertEqual((State.DONE, other.name, 2), (done.state, done.holder, done.attempt), done)
+        self.assertEqual(
+            (JobState.DONE, other.name, 2), (done.state, done.holder, done.attempt), done
+        )
         self.assertGreaterEqual(done.result.resumed_at, least_resumed_at)
         self.assertEqual(LARGE_MIB * MIB, done.result.compared_bytes)
         self.assertEqual(['s'], list(copying.complete_copies(self.storage.describe(self.vault))))
@@ -163,10 +166,10 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         work = self.begin_copy(one, transfer.MARK_BYTES + 64 * MIB)
         # It is the same job, whoever is asked.
         seen = other.ask('start', operation_id=self.operation, work=work)
-        self.assertEqual((State.RUNNING, 'one', 1), (seen.state, seen.holder, seen.attempt))
+        self.assertEqual((JobState.RUNNING, 'one', 1), (seen.state, seen.holder, seen.attempt))
         one.kill()
-        found = self.wait_for(other, lambda found: found.state is not State.RUNNING)
-        self.assertEqual(State.INTERRUPTED, found.state)
+        found = self.wait_for(other, lambda found: found.state is not JobState.RUNNING)
+        self.assertEqual(JobState.INTERRUPTED, found.state)
         self.assert_taken_up(other, work, transfer.MARK_BYTES)
 
     def test_told_to_end_it_lets_go_at_once(self):
@@ -176,7 +179,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         one.signal('TERM')
         self.assertEqual(0, one.wait())
         found = other.ask('find_job', operation_id=self.operation)
-        self.assertEqual(State.INTERRUPTED, found.state)
+        self.assertEqual(JobState.INTERRUPTED, found.state)
         self.assertLess(time.monotonic() - began, LOCK_SEC)
         # Where it was asked to stop, all is on disk: nothing is copied twice.
         self.assert_taken_up(other, work, 64 * MIB)
@@ -186,7 +189,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
         work = self.begin_copy(one, transfer.MARK_BYTES + 64 * MIB)
         one.signal('STOP')
-        self.wait_for(other, lambda found: found.state is State.INTERRUPTED)
+        self.wait_for(other, lambda found: found.state is JobState.INTERRUPTED)
         self.assert_taken_up(other, work, transfer.MARK_BYTES)
         before = other.ask('find_job', operation_id=self.operation)
         one.signal('CONT')
@@ -203,10 +206,10 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         work = self.begin_copy(one)
         image = work.snapshot.of
         self.storage.create_snapshot(image.snapshot('t'))
-        second = job.Copy(image.snapshot('t'), self.vault, since='s')
+        second = tasks.CopyTask(image.snapshot('t'), self.vault, since='s')
         refused = (
             ('start', {'operation_id': 'another', 'work': second}),
-            ('start', {'operation_id': 'another', 'work': job.Flatten(self.vault)}),
+            ('start', {'operation_id': 'another', 'work': tasks.FlattenTask(self.vault)}),
             ('trash', {'image': self.vault}),
             ('remove_snapshot', {'snapshot': work.snapshot}),
         )
@@ -218,37 +221,41 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         clone = self.ref('clone')
         other.ask('create_snapshot', snapshot=image.snapshot('u'))
         other.ask(
-            'clone', snapshot=work.snapshot, image=clone, qos=model.Qos(iops=500), options=None
+            'clone',
+            snapshot=work.snapshot,
+            image=clone,
+            qos=image_types.Qos(iops=500),
+            options=None,
         )
-        other.ask('set_qos', image=image, qos=model.Qos(iops=0))
+        other.ask('set_qos', image=image, qos=image_types.Qos(iops=0))
         self.assertEqual(500, other.ask('describe', image=clone, with_usage=False).qos.iops)
         # And when the first has ended, the second can.
         other.ask('cancel', operation_id=self.operation)
         found = self.wait_for(other, lambda found: not found.state.is_active)
-        self.assertEqual(State.CANCELED, found.state)
+        self.assertEqual(JobState.CANCELED, found.state)
         self.assert_taken_up(other, work, 0)
         one.ask('start', operation_id='another', work=second)
         self.operation = 'another'
         done = self.wait_for(other, lambda found: not found.state.is_active)
-        self.assertEqual((State.DONE, 0), (done.state, done.result.copied_bytes), done)
+        self.assertEqual((JobState.DONE, 0), (done.state, done.result.copied_bytes), done)
 
     def test_a_flatten_is_called_off_and_taken_up(self):
         one, other = self.serve('one'), self.serve('other')
         image, clone = self.make_large(), self.ref('clone', self.second_pool)
-        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
+        self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
         # One object after the other, so that there is time.
         slow = {'conf_rbd_concurrent_management_ops': '1'}
         self.storage.set_image_metadata(clone, slow)
-        work = job.Flatten(clone)
+        work = tasks.FlattenTask(clone)
         one.ask('start', operation_id=self.operation, work=work)
         self.wait_for(one, lambda found: found.done_bytes or not found.state.is_active)
         one.ask('cancel', operation_id=self.operation)
         found = self.wait_for(other, lambda found: not found.state.is_active)
-        self.assertEqual(State.CANCELED, found.state, found)
+        self.assertEqual(JobState.CANCELED, found.state, found)
         self.assertIsNotNone(self.storage.describe(clone).parent)
         other.ask('start', operation_id=self.operation, work=work)
         done = self.wait_for(one, lambda found: not found.state.is_active)
-        self.assertEqual(State.DONE, done.state, done)
+        self.assertEqual(JobState.DONE, done.state, done)
         self.assertIsNone(self.storage.describe(clone).parent)
         # Not by assertEqual, which would print both.
         is_same = self.content(image.snapshot('s')) == self.content_now(clone)
@@ -262,14 +269,14 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         whole, blank, unknown = (self.ref(name) for name in ('whole', 'blank', 'unknown'))
         # As librbd leaves them: the image alone, and the parent without word of its child.
         self.make('blank')
-        self.storage.clone(image.snapshot('s'), unknown, model.ImageOptions())
+        self.storage.clone(image.snapshot('s'), unknown, image_types.ImageOptions())
         child_id = self.storage.describe(unknown).image_id
         self._part(image, 's', child_id)
         self.assertEqual((), self.storage.describe(image).children)
         self.assertEqual(image.snapshot('s'), self.storage.describe(unknown).parent)
         for clone in (whole, blank, unknown):
             asked = {'snapshot': image.snapshot('s'), 'image': clone, 'options': None}
-            one.ask('clone', qos=model.Qos(iops=500), **asked)
+            one.ask('clone', qos=image_types.Qos(iops=500), **asked)
             # Not by assertEqual, which would print both.
             self.assertTrue(expected == self.content_now(clone), f'{clone} has not the same data')
         children = {child.image for child in self.storage.describe(image).children}
@@ -288,14 +295,14 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
     def test_a_fence_goes_before_other_work(self):
         one, other = self.serve('one'), self.serve('other')
         image, clone = self.make_large(), self.ref('clone', self.second_pool)
-        self.storage.clone(image.snapshot('s'), clone, model.ImageOptions())
-        one.ask('start', operation_id=f'{self.operation}-flatten', work=job.Flatten(clone))
-        other.ask('start', operation_id=self.operation, work=job.Fence(clone))
+        self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
+        one.ask('start', operation_id=f'{self.operation}-flatten', work=tasks.FlattenTask(clone))
+        other.ask('start', operation_id=self.operation, work=tasks.FenceTask(clone))
         done = self.wait_for(other, lambda found: not found.state.is_active)
-        self.assertEqual(State.DONE, done.state, done)
+        self.assertEqual(JobState.DONE, done.state, done)
         self.assertEqual(frozenset(), self.storage.find_clients(clone).addresses)
         flattened = one.ask('find_job', operation_id=f'{self.operation}-flatten')
-        self.assertIn(flattened.state, (State.CANCELED, State.DONE))
+        self.assertIn(flattened.state, (JobState.CANCELED, JobState.DONE))
         other.ask('unfence', image=clone)
 
     def test_no_key_is_told(self):
@@ -310,10 +317,10 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
             with_usage=True,
         )
         self.assertNotIn(key, str(error))
-        work = job.Copy(self.make_written().snapshot('s'), self.vault)
+        work = tasks.CopyTask(self.make_written().snapshot('s'), self.vault)
         one.ask('start', operation_id=self.operation, work=work)
         self.wait_for(one, lambda found: not found.state.is_active)
-        entries = ledger.CephLedger(lambda: storage.link(self, self.cluster))
+        entries = lock_store.CephLockStore(lambda: storage.link(self, self.cluster))
         written = entries.read(self.second_pool, '')
         self.assertIn(self.operation, ' '.join(written))
         self.assertNotIn(key, json.dumps(written))

@@ -7,8 +7,8 @@ import datetime
 from oslo_db.sqlalchemy import enginefacade
 
 from trove_ceph import exceptions
-from trove_ceph.db import claims, migration, policies, records, transactions
-from trove_ceph.db.policy_model import Keep, RunState, Scope
+from trove_ceph.db import backups, claims, migration, policies, transactions
+from trove_ceph.db.policy_record import PolicyRunState, Retention, Scope
 from trove_ceph.db.roles import Role
 from trove_ceph.tests.contract import claims_migration
 from trove_ceph.tests.functional import base, mysqld
@@ -48,8 +48,8 @@ class TablesOnMySqlTest(MySqlTestCase):
         super().setUp()
         for _again in range(2):
             migration.upgrade(self.engine)
-        self.policies = policies.Policies(transactions.Transactions(self.facade))
-        self.records = records.Records(self.facade)
+        self.policies = policies.PolicyStore(transactions.Transactions(self.facade))
+        self.records = backups.BackupStore(self.facade)
 
     def at_once(self, what):
         """Return what came of it, done by all writers at once."""
@@ -57,7 +57,7 @@ class TablesOnMySqlTest(MySqlTestCase):
             return list(executor.map(what, range(WRITERS)))
 
     def add(self, scope=Scope.TIER):
-        return self.policies.add('hourly', scope, 'nvme', interval_min=60, keep=Keep(last=1))
+        return self.policies.add('hourly', scope, 'nvme', interval_min=60, keep=Retention(last=1))
 
     def test_one_alone_has_a_run(self):
         policy = self.add()
@@ -77,7 +77,7 @@ class TablesOnMySqlTest(MySqlTestCase):
             ended = self.at_once(lambda _writer, asked=asked: self.policies.note_done(asked))
             self.assertEqual(1, ended.count(True))
             before = self.policies.runs()['instance']
-        self.assertEqual((RunState.DONE, ROUNDS), (before.state, before.count))
+        self.assertEqual((PolicyRunState.DONE, ROUNDS), (before.state, before.count))
         numbers = [one.number for one in self.policies.backups_of('instance')]
         self.assertEqual((ROUNDS, sorted(numbers)), (len(numbers), numbers))
 

@@ -10,18 +10,18 @@ from oslo_config import cfg
 from trove_ceph import exceptions
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import verification as verification_conf
-from trove_ceph.db import claims, heartbeat, records
+from trove_ceph.db import backups, claims, heartbeat
 from trove_ceph.db.roles import Role
-from trove_ceph.storage import model, names
-from trove_ceph.storage.ceph import ledger
-from trove_ceph.storage.service import on_ceph
-from trove_ceph.strategies.backup import fulfilling, reclaiming, tools, vault
+from trove_ceph.storage import image_types, names
+from trove_ceph.storage.ceph import lock_store
+from trove_ceph.storage_service import factory
+from trove_ceph.strategies.backup import dependencies, queue_worker, vault, volume_cleanup
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage
 from trove_ceph.tests.unit.db import database
 from trove_ceph.tests.unit.strategies import world as worlds
 
-MIB = model.MIB
+MIB = image_types.MIB
 WORKER = claims.Claimant('one')
 PURGE_TIMEOUT_SEC = 60
 
@@ -30,7 +30,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
     def setUp(self):
         super().setUp()
         self.instance = str(uuid.uuid4())
-        self.records = records.Records(database.with_tables(self.directory / 'records.sqlite'))
+        self.records = backups.BackupStore(database.with_tables(self.directory / 'records.sqlite'))
         self.tools = self.make_tools()
         self.volume = self.make(size_mib=32)
         self.backups = []
@@ -44,12 +44,12 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         pools = f'{self.pool},{self.second_pool}'
         path.write_text(f'[trove_ceph_storage]\nceph_conf = {self.cluster.conf}\npools = {pools}\n')
         conf(['--config-file', str(path)])
-        service = on_ceph.make(conf.trove_ceph_storage, conf.trove_ceph_verification, 'one')
+        service = factory.make(conf.trove_ceph_storage, conf.trove_ceph_verification, 'one')
         self.addCleanup(self.forget_jobs)
         service.start()
         self.addCleanup(service.stop)
         bus = types.SimpleNamespace(served=service, events=[], now=0, sleep=time.sleep)
-        return tools.Tools(
+        return dependencies.BackupDependencies(
             storage=worlds.Storage(bus, worlds.Strike(None)),
             cinder=None,
             records=self.records,
@@ -65,12 +65,12 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
     def forget_jobs(self):
         for pool in (self.pool, self.second_pool):
             with self.cluster.pool(pool) as context:
-                context.set_namespace(ledger.NAMESPACE)
-                context.remove_object(ledger.OBJECT)
+                context.set_namespace(lock_store.NAMESPACE)
+                context.remove_object(lock_store.OBJECT)
 
     def remove_vault(self):
         for owner in (self.instance, *self.backups):
-            image = model.ImageRef(self.second_pool, names.image_name('vault', owner))
+            image = image_types.ImageRef(self.second_pool, names.image_name('vault', owner))
             try:
                 facts = self.storage.describe(image)
             except exceptions.NotFoundError:
@@ -95,7 +95,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def copy(self, backup_id):
         """Copy a backup, and return upon which one and how much was moved."""
-        fulfilling.fulfill_one(self.tools, Role.COPY, self.records.get(backup_id))
+        queue_worker.work_off_one(self.tools, Role.COPY, self.records.get(backup_id))
         found = self.records.get(backup_id)
         self.assertIsNone(found.copy_error)
         self.assert_whole()
@@ -139,6 +139,6 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         # The first look has it purged, and a later one finds it gone.
         deadline = time.monotonic() + PURGE_TIMEOUT_SEC
         while self.records.trashed_images() and time.monotonic() < deadline:
-            reclaiming.purge_trashed(self.tools)
+            volume_cleanup.purge_trashed(self.tools)
             time.sleep(0.1)
         self.assertEqual([], self.records.trashed_images())

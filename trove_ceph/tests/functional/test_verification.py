@@ -14,9 +14,9 @@ import rados
 import rbd
 
 from trove_ceph import exceptions
-from trove_ceph.sandbox import workspace
-from trove_ceph.storage import job, model
-from trove_ceph.storage.ceph import ledger
+from trove_ceph.host import workspace
+from trove_ceph.storage import image_types, tasks
+from trove_ceph.storage.ceph import lock_store
 from trove_ceph.tests.functional import (
     inspect_process,
     inspecting,
@@ -25,7 +25,7 @@ from trove_ceph.tests.functional import (
     test_mysql_on_rbd,
     test_storage_service,
 )
-from trove_ceph.verification import model as verification
+from trove_ceph.verification import report as verification
 
 PAGE_BYTES = 16384
 # The snapshot of a stopped database with some rows, made by the first test that needs one.
@@ -52,11 +52,13 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.inspector = inspecting.inspector(self.cluster.conf, self.inspections)
 
     def work(self, snapshot, **options):
-        image = model.ImageRef(test_mysql_on_rbd.POOL, self.image)
-        return job.Inspect(image.snapshot(snapshot), self.check_id, inspecting.VERSION, **options)
+        image = image_types.ImageRef(test_mysql_on_rbd.POOL, self.image)
+        return tasks.InspectTask(
+            image.snapshot(snapshot), self.check_id, inspecting.VERSION, **options
+        )
 
     def inspect(self, work, **options):
-        found = self.inspector.inspect(work, model.ImageOptions(), **options)
+        found = self.inspector.inspect(work, image_types.ImageOptions(), **options)
         self.assert_nothing_left(work)
         return found
 
@@ -125,7 +127,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
             exceptions.InvalidRequestError,
             self.inspector.inspect,
             self.work('backup', expected_gtid='yesterday'),
-            model.ImageOptions(),
+            image_types.ImageOptions(),
         )
         self.assert_nothing_left(self.work('backup'))
 
@@ -192,9 +194,9 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
     def test_no_file_system(self):
         name = f'{self.image}-blank'
         self.cluster.create_image(test_mysql_on_rbd.POOL, name, 64)
-        blank = model.ImageRef(test_mysql_on_rbd.POOL, name)
+        blank = image_types.ImageRef(test_mysql_on_rbd.POOL, name)
         self.storage.create_snapshot(blank.snapshot('s'))
-        work = job.Inspect(blank.snapshot('s'), self.check_id, inspecting.VERSION)
+        work = tasks.InspectTask(blank.snapshot('s'), self.check_id, inspecting.VERSION)
 
         found = self.inspect(work)
 
@@ -205,10 +207,10 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
 
     def test_no_server_for_it(self):
         self.make_sound_backup()
-        work = job.Inspect(self.work('backup').snapshot, self.check_id, '8.0.36')
+        work = tasks.InspectTask(self.work('backup').snapshot, self.check_id, '8.0.36')
 
         error = self.assertRaises(
-            exceptions.NotInspectableError, self.inspector.inspect, work, model.ImageOptions()
+            exceptions.NotInspectableError, self.inspector.inspect, work, image_types.ImageOptions()
         )
 
         self.assertIn('MySQL 8.0.36', str(error))
@@ -226,7 +228,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
             exceptions.CanceledError,
             self.inspector.inspect,
             self.work('backup'),
-            model.ImageOptions(),
+            image_types.ImageOptions(),
             cancel,
             note=note,
         )
@@ -298,11 +300,11 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertNotEqual([], workspace.mounts(self.inspections))
 
         other = self.serve('other')
-        self.wait_for(other, lambda found: found.state is job.State.INTERRUPTED)
+        self.wait_for(other, lambda found: found.state is tasks.JobState.INTERRUPTED)
         other.ask('start', operation_id='verify', work=work)
         done = self.wait_for(other, lambda found: not found.state.is_active)
 
-        self.assertEqual((job.State.DONE, 2), (done.state, done.attempt), done)
+        self.assertEqual((tasks.JobState.DONE, 2), (done.state, done.attempt), done)
         self.assertTrue(done.result.ok, done.result)
         self.assert_nothing_left(work)
 
@@ -330,9 +332,9 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
 
     def _forget(self):
         with self.cluster.pool(test_mysql_on_rbd.POOL) as context:
-            context.set_namespace(ledger.NAMESPACE)
+            context.set_namespace(lock_store.NAMESPACE)
             with contextlib.suppress(rados.ObjectNotFound):
-                context.remove_object(ledger.OBJECT)
+                context.remove_object(lock_store.OBJECT)
 
     def wait_for(self, served, condition):
         deadline = time.monotonic() + test_storage_service.TIMEOUT_SEC

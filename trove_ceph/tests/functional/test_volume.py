@@ -10,7 +10,7 @@ import threading
 from trove.guestagent import volume as trove_volume
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import data_volume, host_storage
+from trove_ceph.host import data_volume, filesystem
 from trove_ceph.tests.functional import base
 
 MIB = data_volume.MIB
@@ -38,7 +38,7 @@ class DataVolumeTestCase(base.FunctionalTestCase):
         self.addCleanup(self._unmount)
         self.fstab = self.directory / 'fstab'
         self.fstab.write_text('/dev/vda1\t/\text4\tdefaults\t0\t1\n')
-        self.storage = host_storage.HostStorage()
+        self.storage = filesystem.HostStorage()
         self.volume = data_volume.DataVolume(
             self.device, str(self.mount_point), self.storage, fstab=str(self.fstab)
         )

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-from trove_ceph.sandbox import workspace
+from trove_ceph.host import workspace
 
 PREFIX = 'trove-ceph-test-'
 KILL_TIMEOUT_SEC = workspace.KILL_TIMEOUT_SEC

@@ -8,7 +8,7 @@ import sys
 
 import openstack
 
-from trove_ceph.guestagent import tuning
+from trove_ceph.mysql import tuning
 
 # The guest agent's manager. Every later update of the version must repeat both:
 # Trove resets to its defaults what an update omits.

@@ -8,7 +8,7 @@ from concurrent import futures
 from tempest import config
 from tempest.lib import decorators
 
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph_tempest_plugin import backups, images, load
 from trove_ceph_tempest_plugin.tests import base
 
@@ -62,7 +62,7 @@ class BackupTestCase(base.DatabaseTest):
         if self.cluster and self.expected:
             options = CONF.trove_ceph
             ceph = images.Images(options.ceph_conf, options.ceph_user)
-            facts = ceph.describe(model.ImageRef(self.expected.pool, f'volume-{volume_id}'))
+            facts = ceph.describe(image_types.ImageRef(self.expected.pool, f'volume-{volume_id}'))
             self.assertEqual(known, {one.name for one in facts.snapshots if not one.removed})
         return known
 

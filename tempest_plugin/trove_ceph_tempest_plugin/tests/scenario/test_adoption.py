@@ -13,9 +13,8 @@ from tempest.lib import decorators
 from tempest.lib import exceptions as tempest_exceptions
 
 from trove_ceph import exceptions, steps
-from trove_ceph.cinder import client, deletion, model, settling, snapshots, volumes
-from trove_ceph.storage import model as storage_model
-from trove_ceph.storage import names
+from trove_ceph.cinder import client, deletion, resources, snapshots, volumes, wait
+from trove_ceph.storage import image_types, names
 from trove_ceph_tempest_plugin import images
 
 CONF = config.CONF
@@ -243,7 +242,7 @@ class TestAdoption(test.BaseTestCase):
 
     def _snapshot_adoption(self, operation_id, make=None):
         taken = self.image.snapshot(names.snapshot_name('backup', operation_id))
-        wanted = model.SnapshotToAdopt(operation_id, taken, self.source, 'adopted')
+        wanted = resources.SnapshotToAdopt(operation_id, taken, self.source, 'adopted')
         make = make or (lambda: self.storage.create_snapshot(taken))
         return snapshots.SnapshotAdoption(self.storage, self.cinder, wanted, make)
 
@@ -260,7 +259,7 @@ class TestAdoption(test.BaseTestCase):
     def _volume_adoption(self, operation_id, volume_type, make, remove, owner=None):
         place = self.places[volume_type]
         image = _restored(place, operation_id)
-        wanted = model.ImageToAdopt(operation_id, image, volume_type, place.name, 'adopted')
+        wanted = resources.ImageToAdopt(operation_id, image, volume_type, place.name, 'adopted')
         return volumes.VolumeAdoption(self.storage, self.cinder, wanted, make, remove, owner)
 
     def _adopt_clone(self, snapshot_id, volume_type, owner=None, clone_format=2):
@@ -289,7 +288,7 @@ class TestAdoption(test.BaseTestCase):
     def _image(self, volume_id):
         volume = self.cinder.find_volume(volume_id)
         pools = {place.name: place.pool for place in self.places.values()}
-        return storage_model.ImageRef(pools[volume.backend], volume.image_name)
+        return image_types.ImageRef(pools[volume.backend], volume.image_name)
 
     def _check_content(self, volume_id):
         self.assertEqual(self.written, self.storage.digest(self._image(volume_id), WRITTEN_BYTES))
@@ -304,10 +303,10 @@ class TestAdoption(test.BaseTestCase):
 
     def _delete_snapshot(self, snapshot_id):
         self.cinder.delete_snapshot(snapshot_id)
-        settling.Patience().until_gone(self.cinder.find_snapshot, snapshot_id)
+        wait.WaitLimits().until_gone(self.cinder.find_snapshot, snapshot_id)
 
     def _wait_until_gone(self, volume_id):
-        settling.Patience().until_gone(self.cinder.find_volume, volume_id)
+        wait.WaitLimits().until_gone(self.cinder.find_volume, volume_id)
 
     def _wait_for_volume(self, volume_id):
         self._wait_for(lambda: self.cinder.find_volume(volume_id).status == 'available')
@@ -373,7 +372,7 @@ class _Measured:
 
 
 def _restored(place, operation_id):
-    return storage_model.ImageRef(place.pool, names.image_name('restore', operation_id))
+    return image_types.ImageRef(place.pool, names.image_name('restore', operation_id))
 
 
 def _cinder(manager):

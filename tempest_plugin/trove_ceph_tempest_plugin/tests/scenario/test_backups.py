@@ -7,7 +7,7 @@ import uuid
 from tempest import config
 from tempest.lib import decorators, exceptions
 
-from trove_ceph.cinder import model
+from trove_ceph.cinder import resources
 from trove_ceph_tempest_plugin import placement, traces
 from trove_ceph_tempest_plugin.tests import base
 from trove_ceph_tempest_plugin.tests.scenario import backup
@@ -114,7 +114,7 @@ class TestBackups(backup.BackupTestCase):
     def _dependence(self, volume_id):
         """Return what Cinder says of a volume that reads from another pool."""
         volume = self.os_admin.volumes_client_latest.show_volume(volume_id)['volume']
-        is_dependent = volume['metadata'].get(model.DEPENDENT_KEY) == model.DEPENDENT
+        is_dependent = volume['metadata'].get(resources.DEPENDENT_KEY) == resources.DEPENDENT
         return [volume_id] if is_dependent else []
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a016')

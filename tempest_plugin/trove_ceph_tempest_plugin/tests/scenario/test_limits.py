@@ -8,7 +8,7 @@ from pathlib import Path
 from tempest import config
 from tempest.lib import decorators
 
-from trove_ceph.bench import model, rbd_stats
+from trove_ceph_bench import model, rbd_stats
 from trove_ceph_tempest_plugin import limits
 from trove_ceph_tempest_plugin.tests import base
 

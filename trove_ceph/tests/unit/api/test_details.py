@@ -6,10 +6,11 @@ from oslotest import base
 from trove.common import cfg as trove_cfg
 
 from trove_ceph.db.roles import Role
-from trove_ceph.strategies.backup.model import Level
-from trove_ceph.strategies.backup.request import Request
-from trove_ceph.taskmanager import manager, trove_backups
+from trove_ceph.strategies.backup.backup_types import QuiesceLevel
+from trove_ceph.strategies.backup.options import BackupOptions
+from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.api import world
+from trove_ceph.trove_adapter import backup_api
 
 CONF = trove_cfg.CONF
 
@@ -193,7 +194,9 @@ class DetailsTest(base.BaseTestCase):
         self.assertEqual('create_backup', method)
         self.assertEqual(body['backup_detail']['id'], arguments['backup_info']['id'])
         self.assertEqual('cinder', arguments['backup_info']['storage_driver'])
-        self.assertEqual(Request(Level.FREEZE, copy=True), trove_backups.request_of(context))
+        self.assertEqual(
+            BackupOptions(QuiesceLevel.FREEZE, copy=True), backup_api.request_of(context)
+        )
         self.assertEqual(self.world.project, context.project_id)
         self.assertEqual(['dbaas.backup_create.start'], [event for event, _ in self.world.told])
 
@@ -203,7 +206,7 @@ class DetailsTest(base.BaseTestCase):
         status, body = self.ask('POST', '/backups', wanted)
         self.assertEqual(202, status, body)
         ((_method, context, _arguments),) = self.world.casts
-        self.assertEqual(Request(), trove_backups.request_of(context))
+        self.assertEqual(BackupOptions(), backup_api.request_of(context))
 
     def test_what_cannot_be_taken(self):
         foreign = self.world.add_instance(self.world.other)

@@ -5,7 +5,7 @@ import datetime
 
 from oslotest import base
 
-from trove_ceph.db.policy_model import Keep
+from trove_ceph.db.policy_record import Retention
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.api import world
 from trove_ceph.tests.unit.taskmanager import trove_database
@@ -68,7 +68,7 @@ class PoliciesTest(base.BaseTestCase):
         self.assertEqual(200, status, body)
         changed = self.world.policies.find(made['id'])
         self.assertEqual(
-            (None, Keep(last=24, daily=7), None, False),
+            (None, Retention(last=24, daily=7), None, False),
             (changed.at, changed.keep, changed.quiesce, changed.enabled),
         )
         self.assertEqual('Europe/Berlin', body['backup_policy']['timezone'])

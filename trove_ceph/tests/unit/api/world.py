@@ -15,7 +15,7 @@ from trove.common import cfg as trove_cfg
 from trove.common import context as trove_context
 
 from trove_ceph.api import extension
-from trove_ceph.db import claims, policies, records
+from trove_ceph.db import backups, claims, policies
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -60,17 +60,19 @@ class World(fixtures.Fixture):
         CONF([], project='trove', default_config_files=[])
         self.addCleanup(CONF.clear)
         facade = worlds._emptied()
-        self.records = records.Records(facade)
+        self.records = backups.BackupStore(facade)
         #: By which backups are being taken.
         self.claims = {}
-        self.policies = policies.Policies(self.records._transactions)
+        self.policies = policies.PolicyStore(self.records._transactions)
         self.project, self.other = (f'project-{uuid.uuid4()}' for _ in range(2))
         # What the taskmanager is told, and listeners are.
         self.casts, self.told = [], []
         self._fake_clouds()
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.db.records.Records', lambda: self.records))
         self.useFixture(
-            fixtures.MonkeyPatch('trove_ceph.db.policies.Policies', lambda: self.policies)
+            fixtures.MonkeyPatch('trove_ceph.db.backups.BackupStore', lambda: self.records)
+        )
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.db.policies.PolicyStore', lambda: self.policies)
         )
         self.app = _app()
 

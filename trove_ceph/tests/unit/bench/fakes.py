@@ -4,7 +4,7 @@
 import datetime
 
 from trove_ceph import exceptions
-from trove_ceph.bench import model
+from trove_ceph_bench import model
 
 
 class Target:

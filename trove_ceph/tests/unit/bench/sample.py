@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from trove_ceph.bench import results
+from trove_ceph_bench import results
 
 WORKLOADS = {
     'read': ('oltp_point_select', 1, 1000.0),

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from oslotest import base
 
-from trove_ceph.bench import cells, results, stats
 from trove_ceph.tests.unit.bench import sample
+from trove_ceph_bench import result_groups, results, stats
 
 
 def make_run(iteration=0, changes=None, **config):
@@ -22,36 +22,36 @@ def make_operation(iteration=0, changes=None, **config):
 
 class CellTest(base.BaseTestCase):
     def test_runs_of_one_configuration_make_a_cell(self):
-        found = cells.gather([make_run(0), make_run(0, threads=4), make_run(1)])
+        found = result_groups.gather([make_run(0), make_run(0, threads=4), make_run(1)])
         self.assertEqual([[0], [0, 1]], [sorted(cell.runs) for cell in found])
         self.assertEqual([4, 16], [cell.config['threads'] for cell in found])
 
     def test_values_by_repeat(self):
         runs = [make_run(0), make_run(1)]
-        (cell,) = cells.gather(runs)
+        (cell,) = result_groups.gather(runs)
         expected = {each.iteration: each.run['totals']['tps'] for each in runs}
         self.assertEqual(expected, cell.values('tps'))
         self.assertEqual(2, cell.estimate('tps').n)
 
     def test_what_was_not_measured_is_left_out(self):
         without = {'committer': None, 'rbd': None}
-        (cell,) = cells.gather([make_run(0), make_run(1, without)])
+        (cell,) = result_groups.gather([make_run(0), make_run(1, without)])
         self.assertEqual([0], list(cell.values('gap_max_ms')))
-        (cell,) = cells.gather([make_run(0, without)])
+        (cell,) = result_groups.gather([make_run(0, without)])
         self.assertEqual({}, cell.values('write_iops'))
         self.assertIsNone(cell.estimate('write_iops'))
         self.assertIsNone(cell.figure('gap_max_ms'))
 
     def test_percentile_names_with_a_dot(self):
-        (cell,) = cells.gather([make_run(0)])
+        (cell,) = result_groups.gather([make_run(0)])
         latency = cell.runs[0].run['totals']['latency_ms']
         self.assertEqual({0: latency['p99.9']}, cell.values('p99.9_ms'))
 
     def test_interrupted_repeats_count_only_without_complete_ones(self):
         cut = {'complete': False, 'reason': 'interrupted'}
-        (cell,) = cells.gather([make_run(0), make_run(1, cut)])
+        (cell,) = result_groups.gather([make_run(0), make_run(1, cut)])
         self.assertEqual([0], list(cell.counted))
-        (cell,) = cells.gather([make_run(1, cut)])
+        (cell,) = result_groups.gather([make_run(1, cut)])
         self.assertEqual([1], list(cell.counted))
 
     def test_operations_count_when_they_succeeded(self):
@@ -60,19 +60,19 @@ class CellTest(base.BaseTestCase):
             make_operation(1, {'exit_code': 1}),
             make_operation(2, {'complete': False}),
         ]
-        (cell,) = cells.gather(runs)
+        (cell,) = result_groups.gather(runs)
         self.assertEqual([0], list(cell.counted))
 
     def test_gaps_by_median_and_throughput_by_mean(self):
-        (cell,) = cells.gather([make_run(0), make_run(1)])
+        (cell,) = result_groups.gather([make_run(0), make_run(1)])
         self.assertIn('median', cell.figure('gap_max_ms'))
         self.assertIn('value', cell.figure('tps'))
 
 
 class GroupTest(base.BaseTestCase):
     def test_variants_of_the_same_conditions_are_together(self):
-        found = cells.group(
-            cells.gather(
+        found = result_groups.group(
+            result_groups.gather(
                 [
                     make_run(variant='ours', target={'kind': 'a'}),
                     make_run(variant='stock', role='baseline', target={'kind': 'b'}),
@@ -85,34 +85,38 @@ class GroupTest(base.BaseTestCase):
 
     def test_contenders_with_other_commands_are_together(self):
         runs = [make_operation(), make_operation(variant='stock', commands={'run': 'x'})]
-        (group,) = cells.group(cells.gather(runs))
+        (group,) = result_groups.group(result_groups.gather(runs))
         self.assertEqual({'ours', 'stock'}, set(group.cells))
 
     def test_labels(self):
         self.assertEqual(
-            'write · 1:4 · 16 threads · with snapshot', cells.label(sample.load_config())
+            'write · 1:4 · 16 threads · with snapshot', result_groups.label(sample.load_config())
         )
         config = sample.load_config() | {'instances': 3, 'threads': 1, 'events': []}
-        self.assertEqual('write · 1:4 · 1 thread · 3 instances', cells.label(config))
-        self.assertEqual('backup · 256 MiB', cells.label(sample.operation_config()))
+        self.assertEqual('write · 1:4 · 1 thread · 3 instances', result_groups.label(config))
+        self.assertEqual('backup · 256 MiB', result_groups.label(sample.operation_config()))
         self.assertEqual(
             'write · 16 threads',
-            cells.label(config | {'threads': 16}, ['dataset', 'instances', 'phases']),
+            result_groups.label(config | {'threads': 16}, ['dataset', 'instances', 'phases']),
         )
 
     def test_what_all_share_goes_without_saying(self):
-        found = cells.group(cells.gather([make_run(threads=4), make_run(threads=16)]))
-        self.assertEqual({'dataset', 'instances', 'phases', 'events'}, set(cells.common(found)))
-        found = cells.group(cells.gather([make_run(), make_run(measure_sec=60)]))
-        self.assertNotIn('phases', cells.common(found))
-        self.assertEqual({}, cells.common([]))
+        found = result_groups.group(
+            result_groups.gather([make_run(threads=4), make_run(threads=16)])
+        )
+        self.assertEqual(
+            {'dataset', 'instances', 'phases', 'events'}, set(result_groups.common(found))
+        )
+        found = result_groups.group(result_groups.gather([make_run(), make_run(measure_sec=60)]))
+        self.assertNotIn('phases', result_groups.common(found))
+        self.assertEqual({}, result_groups.common([]))
 
 
 class VariantsTest(base.BaseTestCase):
     def _variants(self, plan):
         roles = {'zeta': 'baseline', 'ours': 'subject', 'disk': 'control'}
         runs = [make_run(variant=name, role=role) for name, role in roles.items()]
-        return cells.variants(cells.gather(runs), plan)
+        return result_groups.variants(result_groups.gather(runs), plan)
 
     def test_in_the_order_of_the_plan(self):
         plan = {'variants': [{'name': name} for name in ('disk', 'ours', 'zeta')]}
@@ -124,16 +128,16 @@ class VariantsTest(base.BaseTestCase):
         self.assertEqual(['zeta', 'ours', 'disk'], [each.name for each in self._variants({})])
 
     def test_baseline(self):
-        self.assertEqual('zeta', cells.find_baseline(self._variants({})))
-        several = [cells.Variant('a', 'subject'), cells.Variant('b', 'subject')]
-        self.assertEqual('a', cells.find_baseline(several))
-        self.assertIsNone(cells.find_baseline(several[:1]))
+        self.assertEqual('zeta', result_groups.find_baseline(self._variants({})))
+        several = [result_groups.Variant('a', 'subject'), result_groups.Variant('b', 'subject')]
+        self.assertEqual('a', result_groups.find_baseline(several))
+        self.assertIsNone(result_groups.find_baseline(several[:1]))
 
 
 class VerdictTest(base.BaseTestCase):
     def _verdict(self, metric, low, high):
         value = (low + high) / 2
-        return cells.verdict(metric, stats.Estimate(value, low, high, 3, 'paired'))
+        return result_groups.verdict(metric, stats.Estimate(value, low, high, 3, 'paired'))
 
     def test_more_throughput_and_less_time_are_better(self):
         self.assertEqual('better', self._verdict('tps', 1.1, 1.2))
@@ -144,5 +148,5 @@ class VerdictTest(base.BaseTestCase):
     def test_nothing_is_claimed_without_significance(self):
         self.assertEqual('no difference shown', self._verdict('tps', 0.9, 1.2))
         alone = stats.Estimate(2.0, None, None, 1, 'paired')
-        self.assertEqual('one repeat', cells.verdict('tps', alone))
-        self.assertEqual('not comparable', cells.verdict('tps', None))
+        self.assertEqual('one repeat', result_groups.verdict('tps', alone))
+        self.assertEqual('not comparable', result_groups.verdict('tps', None))

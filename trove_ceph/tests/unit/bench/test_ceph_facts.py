@@ -3,7 +3,7 @@ import json
 
 from oslotest import base
 
-from trove_ceph.bench import ceph_facts, model
+from trove_ceph_bench import ceph_facts, model
 
 RULES = [
     {

@@ -6,8 +6,8 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import check
 from trove_ceph.tests.unit.bench import sample
+from trove_ceph_bench import check
 
 
 class ThresholdsTest(base.BaseTestCase):

@@ -10,8 +10,8 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import cli, loads, operations, runner
 from trove_ceph.tests.unit.bench import sample, test_plan_file
+from trove_ceph_bench import cli, loads, operations, runner
 
 
 class CommandTestCase(base.BaseTestCase):
@@ -220,14 +220,14 @@ class ResultsTestCase(CommandTestCase):
         def interrupted(*arguments):
             raise KeyboardInterrupt
 
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.bench.check.check', interrupted))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.check.check', interrupted))
         self.assertEqual(130, self.check('[{metric: tps, min: 1}]'))
 
     def test_trove(self):
         def refused(parsed):
             raise exceptions.TargetUnavailableError(f'{parsed.instance}: Trove lists none')
 
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.bench.trove_operations.main', refused))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.trove_operations.main', refused))
         self.assertEqual(1, self.run_command('trove', 'backup', 'shop', 'b'))
         self.assert_one_line('shop: Trove lists none')
 

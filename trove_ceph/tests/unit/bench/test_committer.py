@@ -5,23 +5,23 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import committer, model
+from trove_ceph_bench import commit_probe, model
 
 #: Ten commits, one every 100 ms from 100.0 on, each acknowledged after 10 ms.
 STEADY = [(100 + n / 10, 100.01 + n / 10) for n in range(10)]
 
 
 def log(*acknowledged, errors=()):
-    return committer.Log([(ack - 0.01, ack) for ack in acknowledged], list(errors))
+    return commit_probe.Log([(ack - 0.01, ack) for ack in acknowledged], list(errors))
 
 
 class EvaluateTest(base.BaseTestCase):
     def gap(self, found, since, until):
-        seen = committer.evaluate([found], since, until)
+        seen = commit_probe.evaluate([found], since, until)
         return seen['gap_max_ms'], seen['gap_max_at_sec']
 
     def test_commits_and_their_latency(self):
-        seen = committer.evaluate([committer.Log(STEADY, [100.5])], 100, 101)
+        seen = commit_probe.evaluate([commit_probe.Log(STEADY, [100.5])], 100, 101)
         self.assertEqual((10, 1), (seen['commits'], seen['errors']))
         self.assertEqual(dict.fromkeys(seen['commit_ms'], 10.0), seen['commit_ms'])
         self.assertEqual(['avg', 'p50', 'p95', 'p99', 'p99.9', 'max'], list(seen['commit_ms']))
@@ -30,7 +30,7 @@ class EvaluateTest(base.BaseTestCase):
     def test_percentiles_of_commits(self):
         took = [n / 1000 for n in range(1, 101)]
         commits = [(n, n + seconds) for n, seconds in enumerate(took)]
-        figures = committer.evaluate([committer.Log(commits, [])], -1, 200)['commit_ms']
+        figures = commit_probe.evaluate([commit_probe.Log(commits, [])], -1, 200)['commit_ms']
         self.assertEqual(
             {'avg': 50.5, 'p50': 50.0, 'p95': 95.0, 'p99': 99.0, 'p99.9': 100.0, 'max': 100.0},
             figures,
@@ -49,29 +49,29 @@ class EvaluateTest(base.BaseTestCase):
         self.assertEqual((3500.0, 0.0), self.gap(log(8, 11.5, 12, 13), 10, 14))
 
     def test_no_commit_at_all_is_one_gap(self):
-        seen = committer.evaluate([log()], 10, 14)
+        seen = commit_probe.evaluate([log()], 10, 14)
         self.assertEqual((0, 4000.0), (seen['commits'], seen['gap_max_ms']))
         self.assertEqual({None}, set(seen['commit_ms'].values()))
 
     def test_gap_of_a_second_grows_while_the_stall_lasts(self):
-        seen = committer.evaluate([log(10.5, 11.5, 13.75, 13.8)], 10, 14)
+        seen = commit_probe.evaluate([log(10.5, 11.5, 13.75, 13.8)], 10, 14)
         self.assertEqual(
             [(1, 500.0), (2, 1000.0), (3, 1500.0), (4, 2250.0)],
             [(each['second'], each['gap_max_ms']) for each in seen['seconds']],
         )
 
     def test_last_part_of_a_second_is_a_second(self):
-        seen = committer.evaluate([log(10.5)], 10, 12.4)
+        seen = commit_probe.evaluate([log(10.5)], 10, 12.4)
         self.assertEqual([1, 2, 3], [each['second'] for each in seen['seconds']])
         self.assertEqual(1900.0, seen['seconds'][-1]['gap_max_ms'])
 
     def test_of_several_the_largest_gap_counts(self):
-        steady = committer.Log([(n / 10, n / 10 + 0.01) for n in range(100, 140)], [])
-        seen = committer.evaluate([steady, log(10.5, 13)], 10, 14)
+        steady = commit_probe.Log([(n / 10, n / 10 + 0.01) for n in range(100, 140)], [])
+        seen = commit_probe.evaluate([steady, log(10.5, 13)], 10, 14)
         self.assertEqual((42, 2500.0), (seen['commits'], seen['gap_max_ms']))
 
     def test_rate(self):
-        steady = committer.Log(STEADY, [])
+        steady = commit_probe.Log(STEADY, [])
         self.assertAlmostEqual(10, steady.rate(100, 101))
         self.assertAlmostEqual(6, steady.rate(100.405, 101.405))
         self.assertIsNone(steady.rate(100, 100))
@@ -87,7 +87,7 @@ class LogTest(base.BaseTestCase):
             '4,12.110000,12.1'
         )
 
-        found = committer.Log.read(path)
+        found = commit_probe.Log.read(path)
 
         self.assertEqual([(10.0, 10.005), (12.1, 12.11)], found.commits)
         self.assertEqual([12.0], found.errors)
@@ -96,7 +96,7 @@ class LogTest(base.BaseTestCase):
 class CommitterTest(base.BaseTestCase):
     def test_server_that_cannot_be_reached(self):
         address = model.Address('u', 'secret', 'd', unix_socket='/nonexistent/socket')
-        error = self.assertRaises(exceptions.LoadFailedError, committer.Committer(address).start)
+        error = self.assertRaises(exceptions.LoadFailedError, commit_probe.Committer(address).start)
 
         self.assertIn('No such file or directory', str(error))
         self.assertNotIn('secret', str(error))

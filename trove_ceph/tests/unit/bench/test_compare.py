@@ -6,8 +6,8 @@ from pathlib import Path
 import fixtures
 from oslotest import base
 
-from trove_ceph.bench import compare, results
 from trove_ceph.tests.unit.bench import sample
+from trove_ceph_bench import compare, results
 
 
 class CompareTest(base.BaseTestCase):

@@ -6,7 +6,7 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import disclosure
+from trove_ceph_bench import disclosure
 
 CPUINFO = 'processor\t: 0\nmodel name\t: Epyc 9\nflags\t\t: fpu sse hypervisor\n'
 

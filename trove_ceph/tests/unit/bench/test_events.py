@@ -5,7 +5,7 @@ from pathlib import Path
 import fixtures
 from oslotest import base
 
-from trove_ceph.bench import events, model
+from trove_ceph_bench import events, model
 
 TIMEOUT_SEC = 60
 

@@ -5,8 +5,8 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import fio
 from trove_ceph.tests.unit.bench import recorded
+from trove_ceph_bench import fio
 
 
 class ParseTest(base.BaseTestCase):

@@ -5,7 +5,7 @@ from unittest import mock
 import psutil
 from oslotest import base
 
-from trove_ceph.bench import host_load
+from trove_ceph_bench import host_load
 
 
 class HostLoadTest(base.BaseTestCase):

@@ -6,8 +6,8 @@ from pathlib import Path
 import fixtures
 from oslotest import base
 
-from trove_ceph.bench import latency, sysbench_output
 from trove_ceph.tests.unit.bench import recorded
+from trove_ceph_bench import latency, sysbench_output
 
 NS_PER_MS = 1000000
 

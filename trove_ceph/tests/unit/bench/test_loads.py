@@ -9,9 +9,9 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import loads, model, progress, results, targets
-from trove_ceph.bench import plan as plans
 from trove_ceph.tests.unit.bench import fakes, test_plan
+from trove_ceph_bench import loads, model, progress, results, targets
+from trove_ceph_bench import plan as plans
 
 MIB = 1024 * 1024
 
@@ -35,7 +35,7 @@ class LoadRunnerTestCase(base.BaseTestCase):
             ('disclosure.host', lambda: {'cores': 2}),
             ('report.write', self.report),
         ):
-            self.useFixture(fixtures.MonkeyPatch(f'trove_ceph.bench.{name}', fake))
+            self.useFixture(fixtures.MonkeyPatch(f'trove_ceph_bench.{name}', fake))
 
     def make(self, name, spec, settings):
         return fakes.Target(name, self.notes, self.failing.get(name))
@@ -110,7 +110,7 @@ class OrderTestCase(LoadRunnerTestCase):
     def test_nothing_is_begun_where_the_report_could_not_be_drawn(self):
         missing = ModuleNotFoundError('no plots')
         self.useFixture(
-            fixtures.MonkeyPatch('trove_ceph.bench.report.prepare', mock.Mock(side_effect=missing))
+            fixtures.MonkeyPatch('trove_ceph_bench.report.prepare', mock.Mock(side_effect=missing))
         )
         self.assertRaises(ModuleNotFoundError, self.run_plan)
         self.assertEqual([], self.notes)
@@ -170,7 +170,7 @@ class OrderTestCase(LoadRunnerTestCase):
     def test_dataset_of_the_references_buffer_pool(self):
         server = mock.Mock()
         server.return_value.variables.return_value = {'innodb_buffer_pool_size': str(128 * MIB)}
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.bench.loads.database.Server', server))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.loads.database.Server', server))
         self.run_plan(buffer_pool_mib=None, reference='stock', repeats=1, datasets=['1:4'])
 
         self.assertEqual('schema_of_b1', server.call_args.args[0].database)
@@ -236,7 +236,7 @@ class ResumeTestCase(LoadRunnerTestCase):
             os.kill(os.getpid(), signal.SIGTERM)
 
         self.useFixture(fixtures.MonkeyPatch(f'{fakes.__name__}.Target.__exit__', leave))
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.bench.measure.measure', killed))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.measure.measure', killed))
         before = signal.getsignal(signal.SIGINT)
         outcome = self.run_plan()
 
@@ -252,7 +252,7 @@ class ResumeTestCase(LoadRunnerTestCase):
             os.kill(os.getpid(), signal.SIGINT)
             return real(*arguments)
 
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.bench.results.Store.write', write))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.results.Store.write', write))
         outcome = self.run_plan()
 
         self.assertEqual((1, True), (outcome.measured, outcome.interrupted))
@@ -292,7 +292,7 @@ class FailureTestCase(LoadRunnerTestCase):
         error = OSError(28, 'No space left on device')
         self.useFixture(
             fixtures.MonkeyPatch(
-                'trove_ceph.bench.results.Store.write', mock.Mock(side_effect=error)
+                'trove_ceph_bench.results.Store.write', mock.Mock(side_effect=error)
             )
         )
         outcome = self.run_plan()

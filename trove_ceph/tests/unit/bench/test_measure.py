@@ -4,7 +4,7 @@ from pathlib import Path
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import measure, model, workloads
+from trove_ceph_bench import measure, model, workloads
 
 DATA = model.Dataset('d', 1, 100)
 

@@ -11,7 +11,7 @@ import pymysql
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import arguments, model, mysql_operations
+from trove_ceph_bench import arguments, model, mysql_operations
 
 ENVIRONMENT = {
     'BENCH_HOST': '192.0.2.1',

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslotest import base
 
-from trove_ceph.bench import numbers
+from trove_ceph_bench import numbers
 
 THIN = numbers.THIN
 

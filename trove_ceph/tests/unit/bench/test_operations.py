@@ -8,8 +8,17 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import committer, model, operations, plan, progress, results, shell, targets
 from trove_ceph.tests.unit.bench import fakes
+from trove_ceph_bench import (
+    commit_probe,
+    model,
+    operations,
+    plan,
+    progress,
+    results,
+    shell,
+    targets,
+)
 
 #: Between the clock of files and the monotonic one.
 EPOCH = time.monotonic() - time.time()
@@ -53,7 +62,9 @@ class Writer:
         now = time.monotonic()
         ticks = [self._began + n / 100 for n in range(1, int((now - self._began) * 100))]
         since = self._stalled_since()
-        return committer.Log([(t, t) for t in ticks if not since <= t < since + self.stall_sec], [])
+        return commit_probe.Log(
+            [(t, t) for t in ticks if not since <= t < since + self.stall_sec], []
+        )
 
     def _stalled_since(self):
         if not self.stall_file.exists():
@@ -81,7 +92,7 @@ class OperationsTestCase(base.BaseTestCase):
             ('disclosure.host', lambda: {'cores': 2}),
             ('report.write', lambda store: store.path / 'index.html'),
         ):
-            self.useFixture(fixtures.MonkeyPatch(f'trove_ceph.bench.{name}', fake))
+            self.useFixture(fixtures.MonkeyPatch(f'trove_ceph_bench.{name}', fake))
 
     def prefill(self, used, data, note):
         self.notes.append(('fill', [each.name for each in used], data.name))
@@ -256,7 +267,7 @@ class FailureTestCase(OperationsTestCase):
                 raise KeyboardInterrupt
             return real(command, *arguments)
 
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.bench.shell.run', interrupted))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.shell.run', interrupted))
         outcome = self.run_plan(self.contender(run='the operation', cleanup=f'touch {gone}'))
 
         self.assertTrue(outcome.interrupted)
@@ -288,7 +299,7 @@ class PlanCleanupTestCase(OperationsTestCase):
     def test_after_a_failure_that_ends_the_plan(self):
         self.useFixture(
             fixtures.MonkeyPatch(
-                'trove_ceph.bench.targets.make',
+                'trove_ceph_bench.targets.make',
                 mock.Mock(side_effect=exceptions.TargetUnavailableError('gone')),
             )
         )
@@ -378,7 +389,7 @@ class WriterTestCase(OperationsTestCase):
         self.assertEqual([], run['warnings'])
 
     def test_a_stall_without_end(self):
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.bench.operations.STALL_LIMIT_SEC', 2))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.operations.STALL_LIMIT_SEC', 2))
         self.run_plan(self.contender(run=self.stall(1e6)), committer=True)
 
         run = self.only_run()

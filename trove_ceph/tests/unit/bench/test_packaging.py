@@ -25,9 +25,9 @@ print(*(name for name in sys.modules if name.startswith('trove_ceph.')))
 WITHOUT_EXTRA = """
 import sys
 sys.modules['jsonschema'] = None
-from trove_ceph.cmd import bench
+from trove_ceph_bench import main
 sys.argv = ['trove-ceph-bench', 'report', '/nothing']
-sys.exit(bench.main())
+sys.exit(main.main())
 """
 
 

@@ -3,7 +3,7 @@ import json
 
 from oslotest import base
 
-from trove_ceph.bench import model, plan, workloads
+from trove_ceph_bench import model, plan, workloads
 
 OURS = plan.Variant('ours', 'subject', ({'instance': 'a1'}, {'instance': 'a2'}))
 STOCK = plan.Variant('stock', 'baseline', ({'instance': 'b1'},))

@@ -10,8 +10,8 @@ import yaml
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import plan, plan_file
-from trove_ceph.bench.report import references
+from trove_ceph_bench import plan, plan_file
+from trove_ceph_bench.report import references
 
 CHECKOUT = Path(__file__).resolve().parents[4]
 

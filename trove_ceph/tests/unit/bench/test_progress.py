@@ -3,7 +3,7 @@ import io
 
 from oslotest import base
 
-from trove_ceph.bench import progress
+from trove_ceph_bench import progress
 
 
 class Clock:

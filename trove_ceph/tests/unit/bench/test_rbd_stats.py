@@ -3,8 +3,8 @@ import json
 
 from oslotest import base
 
-from trove_ceph.bench import model, rbd_stats
 from trove_ceph.tests.unit.bench import recorded
+from trove_ceph_bench import model, rbd_stats
 
 IMAGE = model.Image('volumes', 'img', '/etc/ceph/ceph.conf')
 MIB = 1024 * 1024

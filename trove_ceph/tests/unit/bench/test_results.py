@@ -10,8 +10,8 @@ import yaml
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import results
 from trove_ceph.tests.unit.bench import sample
+from trove_ceph_bench import results
 
 PLAN = 'name: tuning\n'
 

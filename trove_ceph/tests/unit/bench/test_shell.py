@@ -5,8 +5,8 @@ from pathlib import Path
 import fixtures
 from oslotest import base
 
-from trove_ceph.bench import shell
 from trove_ceph.tests import signals
+from trove_ceph_bench import shell
 
 
 class ShellTestCase(base.BaseTestCase):

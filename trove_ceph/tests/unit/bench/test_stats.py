@@ -5,7 +5,7 @@ import statistics
 from oslotest import base
 from scipy import stats as reference
 
-from trove_ceph.bench import stats
+from trove_ceph_bench import stats
 
 
 class MeanTest(base.BaseTestCase):

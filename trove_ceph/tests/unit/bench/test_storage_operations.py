@@ -11,15 +11,15 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import arguments, plan_file, storage_operations
-from trove_ceph.storage import copying, difference, model
+from trove_ceph.storage import copying, difference, image_types
 from trove_ceph.storage.fake import backend, cluster
 from trove_ceph.tests.unit.verification import world
 from trove_ceph.verification import inspection
+from trove_ceph_bench import arguments, plan_file, storage_operations
 
-MIB = model.MIB
+MIB = image_types.MIB
 _VARIABLE = re.compile(r'\$\(\(.*?\)\)|\$\w+')
-SOURCE, COPY = model.ImageRef('volumes', 'bench-a'), model.ImageRef('vault', 'bench-b')
+SOURCE, COPY = image_types.ImageRef('volumes', 'bench-a'), image_types.ImageRef('vault', 'bench-b')
 
 
 class OperationsTestCase(base.BaseTestCase):
@@ -47,7 +47,7 @@ class OperationsTestCase(base.BaseTestCase):
 class MakeTest(OperationsTestCase):
     def test_dense(self):
         self.operations.make(SOURCE, size_mib=9, data_mib=9, snapshot='s')
-        self.assertEqual([model.Extent(0, 9 * MIB)], self.extents(SOURCE.snapshot('s')))
+        self.assertEqual([image_types.Extent(0, 9 * MIB)], self.extents(SOURCE.snapshot('s')))
         data = self.content(SOURCE.snapshot('s'))
         self.assertNotIn(bytes(512), [data[at : at + 512] for at in range(0, 9 * MIB, 4096)])
 
@@ -143,15 +143,17 @@ class VerbsTest(OperationsTestCase):
         self.assertEqual(['snapshots', 'clones'], self.phases)
 
     def test_sweep(self):
-        many = model.ImageRef('vault', 'bench-many')
+        many = image_types.ImageRef('vault', 'bench-many')
         self.operations.populate(many, images=20, snapshots=3, size_mib=1, at_once=4)
         self.operations.describe_pool('vault')
         self.assertEqual((20, 60), (self.figures['images'], self.figures['snapshots']))
         self.assertEqual(['connected', 'described'], self.phases)
 
     def test_populate_adds_and_removes_what_differs(self):
-        many, other = (model.ImageRef('vault', name) for name in ('bench-many', 'bench-manyfold'))
-        self.storage.create_image(other, MIB, model.ImageOptions())
+        many, other = (
+            image_types.ImageRef('vault', name) for name in ('bench-many', 'bench-manyfold')
+        )
+        self.storage.create_image(other, MIB, image_types.ImageOptions())
 
         def populate(images, snapshots=2):
             self.operations.populate(many, images, snapshots, size_mib=1, at_once=4)
@@ -164,7 +166,7 @@ class VerbsTest(OperationsTestCase):
         self.assertEqual([f'bench-many-{number:05}' for number in range(5)], sorted(more))
         self.assertEqual(few, {name: more[name] for name in few})
         # One that was cut off in the middle.
-        self.storage.remove_snapshot(model.SnapshotRef('vault', 'bench-many-00001', 's1'))
+        self.storage.remove_snapshot(image_types.SnapshotRef('vault', 'bench-many-00001', 's1'))
         mended = populate(3)
         self.assertEqual(sorted(few), sorted(mended))
         self.assertEqual({'bench-many-00001'}, {name for name in few if few[name] != mended[name]})
@@ -172,7 +174,7 @@ class VerbsTest(OperationsTestCase):
 
     def test_limit(self):
         self.operations.limit(SOURCE, iops=200)
-        self.assertEqual(model.Qos(iops=200), self.storage.describe(SOURCE).qos)
+        self.assertEqual(image_types.Qos(iops=200), self.storage.describe(SOURCE).qos)
 
     def test_used(self):
         with contextlib.redirect_stdout(io.StringIO()) as shown:
@@ -180,9 +182,11 @@ class VerbsTest(OperationsTestCase):
         self.assertEqual(f'{16 * MIB}\n', shown.getvalue())
 
     def test_remove(self):
-        self.storage.create_image(model.ImageRef('volumes', 'volume-1'), MIB, model.ImageOptions())
+        self.storage.create_image(
+            image_types.ImageRef('volumes', 'volume-1'), MIB, image_types.ImageOptions()
+        )
         self.operations.clone(SOURCE.snapshot('s'), COPY, 2)
-        images = [SOURCE, SOURCE, COPY, model.ImageRef('vault', 'bench-none')]
+        images = [SOURCE, SOURCE, COPY, image_types.ImageRef('vault', 'bench-none')]
         self.operations.remove(images, at_once=2)
         self.assertEqual(['volumes/volume-1'], self.names())
 
@@ -190,7 +194,7 @@ class VerbsTest(OperationsTestCase):
         writer = self.storage.open_writer(SOURCE)
         self.useFixture(
             fixtures.MonkeyPatch(
-                'trove_ceph.bench.storage_operations.time.sleep', lambda _: writer.close()
+                'trove_ceph_bench.storage_operations.time.sleep', lambda _: writer.close()
             )
         )
         self.operations.remove([SOURCE], at_once=1)
@@ -198,7 +202,7 @@ class VerbsTest(OperationsTestCase):
 
     def test_remove_does_not_wait_for_ever(self):
         self.useFixture(
-            fixtures.MonkeyPatch('trove_ceph.bench.storage_operations.BUSY_TIMEOUT_SEC', 0)
+            fixtures.MonkeyPatch('trove_ceph_bench.storage_operations.BUSY_TIMEOUT_SEC', 0)
         )
         with self.storage.open_writer(SOURCE):
             self.assertRaises(exceptions.BusyError, self.operations.remove, [SOURCE], at_once=1)

@@ -6,8 +6,8 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import model, sysbench, sysbench_output, workloads
 from trove_ceph.tests.unit.bench import recorded
+from trove_ceph_bench import model, sysbench, sysbench_output, workloads
 
 #: Stands for sysbench: shows how it was called, then does as a line of the test says.
 PROGRAM = """#!/bin/sh

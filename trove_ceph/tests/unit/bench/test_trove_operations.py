@@ -12,7 +12,7 @@ import troveclient.exceptions
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import arguments, plan_file, trove_operations
+from trove_ceph_bench import arguments, plan_file, trove_operations
 
 SOURCE = {
     'id': 'i-1',
@@ -83,7 +83,7 @@ class OperationsTest(base.BaseTestCase):
             self.clock += seconds
 
         for name, replacement in (('sleep', sleep), ('monotonic', lambda: self.clock)):
-            patch = mock.patch(f'trove_ceph.bench.trove_operations.time.{name}', replacement)
+            patch = mock.patch(f'trove_ceph_bench.trove_operations.time.{name}', replacement)
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -277,7 +277,7 @@ class CommandTest(base.BaseTestCase):
             instances=Manager(SOURCE), backups=Manager(), client=details
         )
         patch = mock.patch(
-            'trove_ceph.bench.targets.cloud.clients', return_value=(None, self.trove)
+            'trove_ceph_bench.targets.cloud.clients', return_value=(None, self.trove)
         )
         patch.start()
         self.addCleanup(patch.stop)

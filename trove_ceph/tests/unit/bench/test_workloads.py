@@ -2,7 +2,7 @@
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import dataset, workloads
+from trove_ceph_bench import dataset, workloads
 
 MIB = 1024 * 1024
 

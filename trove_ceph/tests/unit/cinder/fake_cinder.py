@@ -18,7 +18,7 @@ import requests
 from keystoneauth1 import plugin, session
 
 from trove_ceph.cinder import client
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph.storage.fake import backend
 
 GIB = 1024**3
@@ -74,8 +74,8 @@ class FakeCinder:
         volume = self._new_volume(project, host, volume_type, 'a volume', {}, 'false')
         volume |= {'status': 'available', 'size': size_gib} | facts
         self._count(project, volume_type, volumes=1, gigabytes=size_gib)
-        image = model.ImageRef(self.backends[host], image_name(volume))
-        self.storage.create_image(image, size_gib * GIB, model.ImageOptions())
+        image = image_types.ImageRef(self.backends[host], image_name(volume))
+        self.storage.create_image(image, size_gib * GIB, image_types.ImageOptions())
         return volume
 
     def add_snapshot(self, volume, **facts):
@@ -86,7 +86,7 @@ class FakeCinder:
         return snapshot
 
     def image(self, volume):
-        return model.ImageRef(self.backends[volume['host']], image_name(volume))
+        return image_types.ImageRef(self.backends[volume['host']], image_name(volume))
 
     def work(self):
         """Let cinder-volume do what it was asked."""
@@ -163,7 +163,7 @@ class FakeCinder:
         backend_name = self.types[volume['type']]['extra_specs'].get('volume_backend_name')
         if backend_name not in (None, volume['host'].partition('#')[2]):
             return
-        found = self.cluster.find(model.ImageRef(self.backends[volume['host']], source))
+        found = self.cluster.find(image_types.ImageRef(self.backends[volume['host']], source))
         if found is None or self.failing == 'before':
             return
         size = -(-found.size_bytes // GIB)

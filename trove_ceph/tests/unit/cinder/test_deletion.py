@@ -5,10 +5,10 @@ from oslotest import base
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import deletion
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph.tests.unit.cinder import world as worlds
 
-CLONE = model.ImageRef('volumes-hdd', f'trove_ceph.replica.{worlds.OPERATION}')
+CLONE = image_types.ImageRef('volumes-hdd', f'trove_ceph.replica.{worlds.OPERATION}')
 
 
 def deleting(world, adapter=None):
@@ -71,7 +71,7 @@ class DeletionTest(base.BaseTestCase):
         """Cinder alone would copy everything into the clone, while the request waits."""
         snapshot = self.world.image.snapshot('parent')
         self.world.storage.create_snapshot(snapshot)
-        self.world.storage.clone(snapshot, CLONE, model.ImageOptions())
+        self.world.storage.clone(snapshot, CLONE, image_types.ImageOptions())
         self.world.storage.remove_snapshot(snapshot)
         self.assert_busy(f'{self.world.image} has children {CLONE}')
         self.world.storage.flatten(CLONE)

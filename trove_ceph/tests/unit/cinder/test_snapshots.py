@@ -2,7 +2,7 @@
 from oslotest import base
 
 from trove_ceph import exceptions, steps
-from trove_ceph.cinder import model, snapshots
+from trove_ceph.cinder import resources, snapshots
 from trove_ceph.tests.unit.cinder import world as worlds
 
 OTHER_OPERATION = 'a9e0a1f4-6d0f-4a7c-8a2e-111111111111'
@@ -20,7 +20,7 @@ def adoption(world, adapter=None, project=worlds.SERVICE, **facts):
     return snapshots.SnapshotAdoption(
         world.storage,
         world.cinder.client(project, adapter=adapter),
-        model.SnapshotToAdopt(**wanted | facts),
+        resources.SnapshotToAdopt(**wanted | facts),
         make=lambda: world.storage.create_snapshot(snapshot),
         patience=world.patience(),
     )
@@ -157,7 +157,7 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         theirs = self.world.cinder.add_snapshot(
             self.world.volume,
             project='stranger',
-            metadata={model.OPERATION_KEY: worlds.OPERATION},
+            metadata={resources.OPERATION_KEY: worlds.OPERATION},
         )
         adopted = self.run_steps(adoption(self.world))
         self.assertNotEqual(theirs['id'], adopted)

@@ -2,11 +2,11 @@
 from oslotest import base
 
 from trove_ceph import exceptions, steps
-from trove_ceph.cinder import model, volumes
-from trove_ceph.storage import model as storage_model
+from trove_ceph.cinder import resources, volumes
+from trove_ceph.storage import image_types
 from trove_ceph.tests.unit.cinder import world as worlds
 
-IMAGE = storage_model.ImageRef('volumes-hdd', f'trove_ceph.restore.{worlds.OPERATION}')
+IMAGE = image_types.ImageRef('volumes-hdd', f'trove_ceph.restore.{worlds.OPERATION}')
 
 
 def adoption(world, adapter=None, owner=None, make=None, **facts):
@@ -23,8 +23,8 @@ def adoption(world, adapter=None, owner=None, make=None, **facts):
     return volumes.VolumeAdoption(
         world.storage,
         world.cinder.client(worlds.SERVICE, adapter=adapter),
-        model.ImageToAdopt(**wanted | facts),
-        make or (lambda: world.storage.clone(snapshot, IMAGE, storage_model.ImageOptions())),
+        resources.ImageToAdopt(**wanted | facts),
+        make or (lambda: world.storage.clone(snapshot, IMAGE, image_types.ImageOptions())),
         remove=lambda: world.storage.remove(IMAGE),
         owner=owner and world.cinder.client(owner, 'member', adapter=adapter),
         patience=world.patience(),
@@ -108,7 +108,7 @@ class VolumeAdoptionTest(base.BaseTestCase):
 
     def make(self, size_bytes=worlds.GIB, **options):
         return lambda: self.world.storage.create_image(
-            IMAGE, size_bytes, storage_model.ImageOptions(**options)
+            IMAGE, size_bytes, image_types.ImageOptions(**options)
         )
 
     def test_id_is_known_when_it_is_adopted(self):
@@ -195,7 +195,7 @@ class VolumeAdoptionTest(base.BaseTestCase):
 
     def test_others_cannot_pass_theirs_off(self):
         theirs = self.world.cinder.add_volume(
-            'stranger', worlds.HDD, metadata={model.OPERATION_KEY: worlds.OPERATION}
+            'stranger', worlds.HDD, metadata={resources.OPERATION_KEY: worlds.OPERATION}
         )
         self.assertNotEqual(theirs['id'], self.run_steps(adoption(self.world)))
         self.assertIn(theirs['id'], self.world.cinder.volumes)
@@ -203,7 +203,7 @@ class VolumeAdoptionTest(base.BaseTestCase):
     def test_only_what_the_operation_makes(self):
         """A vault is of an instance, and undoing would delete it."""
         name = 'trove_ceph.vault.a9e0a1f4-6d0f-4a7c-8a2e-111111111111'
-        image = storage_model.ImageRef('volumes-hdd', name)
+        image = image_types.ImageRef('volumes-hdd', name)
         self.assertRaises(ValueError, adoption, self.world, image=image)
 
     def test_who_is_no_administrator(self):

@@ -6,8 +6,8 @@ import itertools
 from keystoneauth1 import exceptions as keystone_exceptions
 
 from trove_ceph import exceptions, steps
-from trove_ceph.cinder import settling
-from trove_ceph.storage import model
+from trove_ceph.cinder import wait
+from trove_ceph.storage import image_types
 from trove_ceph.storage.fake import cluster
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.cinder import fake_cinder
@@ -34,7 +34,7 @@ class World:
 
     def patience(self):
         """Return a wait that takes no time."""
-        return settling.Patience(10, clock=lambda: self.now, sleep=self._sleep)
+        return wait.WaitLimits(10, clock=lambda: self.now, sleep=self._sleep)
 
     def _sleep(self, seconds):
         self.now += seconds
@@ -91,7 +91,9 @@ class RequestInterruptionTests(interruption.InterruptionTests):
 
 
 def snapshot_of(world):
-    return model.SnapshotRef(world.image.pool, world.image.name, f'trove_ceph.backup.{OPERATION}')
+    return image_types.SnapshotRef(
+        world.image.pool, world.image.name, f'trove_ceph.backup.{OPERATION}'
+    )
 
 
 def _kill():

@@ -27,9 +27,7 @@ class GuestCommandTestCase(base.BaseTestCase):
         self.useFixture(fixtures.MonkeyPatch('oslo_log.log.setup', mock.Mock()))
         self.volume = mock.Mock()
         self.made = mock.Mock(return_value=self.volume)
-        self.useFixture(
-            fixtures.MonkeyPatch('trove_ceph.guestagent.data_volume.DataVolume', self.made)
-        )
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.host.data_volume.DataVolume', self.made))
         self.trove = mock.Mock(return_value=None)
         self.useFixture(fixtures.MonkeyPatch('trove.cmd.guest.main', self.trove))
 

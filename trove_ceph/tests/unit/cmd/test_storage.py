@@ -15,17 +15,17 @@ RUN_ON_FAKE = (
     """
 import sys
 import types
-from trove_ceph.storage.fake import backend, cluster, ledger
-from trove_ceph.storage.service import server
+from trove_ceph.storage.fake import backend, cluster, lock_store
+from trove_ceph.storage_service import server
 
 def make(options, verification):
     pools = server.find_pools(options)
     made = cluster.Cluster(dict.fromkeys(pools.images, 2**30))
-    return server.Service(backend.FakeBackend(made), ledger.FakeLedger(made), pools, options)
+    return server.Service(backend.FakeBackend(made), lock_store.FakeLockStore(made), pools, options)
 
-sys.modules['trove_ceph.storage.service.on_ceph'] = types.SimpleNamespace(make=make)
-import trove_ceph.storage.service
-trove_ceph.storage.service.on_ceph = sys.modules['trove_ceph.storage.service.on_ceph']
+sys.modules['trove_ceph.storage_service.factory'] = types.SimpleNamespace(make=make)
+import trove_ceph.storage_service
+trove_ceph.storage_service.factory = sys.modules['trove_ceph.storage_service.factory']
 """
     + RUN
 )

@@ -8,11 +8,11 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.db import backup_states, claims, records
+from trove_ceph.db import backup_states, backups, claims
+from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.backup_states import ABSENT, TRANSITIONS, Event
-from trove_ceph.db.model import State
 from trove_ceph.db.roles import Role
-from trove_ceph.storage import model as storage_model
+from trove_ceph.storage import image_types
 from trove_ceph.tests.unit.db import database
 
 ONE = claims.Claimant('one')
@@ -26,7 +26,7 @@ class BackupStatesTest(base.BaseTestCase):
     def test_all_others_are_refused(self):
         known = {(start, event) for start, event, _end in TRANSITIONS}
         self.assertEqual(len(known), len(TRANSITIONS))
-        for start in (ABSENT, *State):
+        for start in (ABSENT, *RecordState):
             for event in Event:
                 if (start, event) not in known:
                     error = self.assertRaises(
@@ -36,12 +36,12 @@ class BackupStatesTest(base.BaseTestCase):
 
     def test_every_state_can_be_reached_and_left(self):
         reached = {ABSENT}
-        for _again in State:
+        for _again in RecordState:
             reached |= {end for start, _event, end in TRANSITIONS if start in reached}
-        self.assertEqual({ABSENT, *State}, reached)
-        for state in State:
+        self.assertEqual({ABSENT, *RecordState}, reached)
+        for state in RecordState:
             self.assertIn(
-                (state, Event.DELETE, State.DELETING),
+                (state, Event.DELETE, RecordState.DELETING),
                 TRANSITIONS,
                 'a backup in any state can be deleted',
             )
@@ -64,26 +64,26 @@ class StateWritesTest(base.BaseTestCase):
         super().setUp()
         path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
         now = datetime.datetime(2026, 1, 1)
-        self.records = records.Records(database.with_tables(path), lambda: now)
+        self.records = backups.BackupStore(database.with_tables(path), lambda: now)
         self.results = self.records.results
 
     def make(self, backup_id, state):
         """Have a backup in a state."""
-        if state is State.FAILED:
+        if state is RecordState.FAILED:
             self.records.note_never_begun(backup_id, 'instance', 'project', 'why')
             return
         claim = self.records.begin_taking(backup_id, 'instance', 'project', ONE)
-        if state is State.TAKING:
+        if state is RecordState.TAKING:
             self.records.claims.release(claim)
             return
         self.records.note_taken(claim, 's', 'c', 1.0)
-        if state is State.COPIED:
+        if state is RecordState.COPIED:
             self.with_claim(Role.COPY, backup_id, self.results.note_copied, 1, 1.0)
-        if state is State.VERIFIED:
+        if state is RecordState.VERIFIED:
             self.with_claim(Role.VERIFY, backup_id, self.results.note_verified, None, {}, 1.0)
-        if state is State.DAMAGED:
+        if state is RecordState.DAMAGED:
             self.with_claim(Role.VERIFY, backup_id, self.results.note_damaged, {}, 1.0, 'why')
-        if state is State.DELETING:
+        if state is RecordState.DELETING:
             self.records.claims.release(self.records.begin_deleting(backup_id, ONE))
 
     def with_claim(self, role, backup_id, verb, *arguments):
@@ -96,7 +96,7 @@ class StateWritesTest(base.BaseTestCase):
             self.records.claims.release(claim)
 
     def verbs(self):
-        place = storage_model.SnapshotRef('volumes', 'image', 'snapshot')
+        place = image_types.SnapshotRef('volumes', 'image', 'snapshot')
         return {
             Event.BEGIN: lambda one: self.records.begin_taking(one, 'instance', 'project', ONE),
             Event.COMPLETE: lambda one: self.with_claim(
@@ -125,7 +125,7 @@ class StateWritesTest(base.BaseTestCase):
         verbs = self.verbs()
         self.assertEqual(set(Event), set(verbs))
         table = {(start, event): end for start, event, end in TRANSITIONS}
-        for state in State:
+        for state in RecordState:
             for event, verb in verbs.items():
                 backup_id = f'{state}-{event}'
                 self.make(backup_id, state)

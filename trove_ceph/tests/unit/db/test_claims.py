@@ -7,16 +7,16 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.db import claims, records, transactions
-from trove_ceph.db.model import State
+from trove_ceph.db import backups, claims, transactions
+from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
-from trove_ceph.storage import model as storage_model
+from trove_ceph.storage import image_types
 from trove_ceph.tests.unit.db import database
 
 SECOND = datetime.timedelta(seconds=1)
 HOUR = datetime.timedelta(hours=1)
 EXPIRY = claims.DEFAULT_EXPIRY
-PLACE = storage_model.SnapshotRef('volumes', 'image', 'snapshot')
+PLACE = image_types.SnapshotRef('volumes', 'image', 'snapshot')
 
 
 class ClaimsTest(base.BaseTestCase):
@@ -31,7 +31,7 @@ class ClaimsTest(base.BaseTestCase):
 
     def connect(self, skew=datetime.timedelta(0)):
         """Return the tables as a machine has them whose own clock is wrong."""
-        return records.Records(self.facade, lambda: self.now + skew, lambda: self.now)
+        return backups.BackupStore(self.facade, lambda: self.now + skew, lambda: self.now)
 
     def take(self, backup_id='b', **wanted):
         claim = self.records.begin_taking(backup_id, 'instance', 'project', self.one)
@@ -125,7 +125,7 @@ class ClaimsTest(base.BaseTestCase):
         self.assertEqual(set(), self.claims.heartbeat_all([mine]))
         verb = self.records.results.note_verified
         self.assertRaises(exceptions.ClaimLostError, verb, mine, None, {}, 1.0)
-        self.assertEqual(State.DELETING, self.records.get('b').state)
+        self.assertEqual(RecordState.DELETING, self.records.get('b').state)
 
     def test_several_at_once(self):
         held = []

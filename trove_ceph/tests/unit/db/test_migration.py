@@ -8,7 +8,7 @@ import fixtures
 import sqlalchemy as sa
 from oslotest import base
 
-from trove_ceph.cmd import manage
+from trove_ceph.cmd.manage import app
 from trove_ceph.db import migration, tables
 from trove_ceph.tests.contract import claims_migration
 from trove_ceph.tests.unit.db import database
@@ -74,7 +74,7 @@ class CommandTest(base.BaseTestCase):
         """Return exit status and output."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = manage.run(['db', verb, '--config-file', self.config])
+            status = app.run(['db', verb, '--config-file', self.config])
         return status, out.getvalue() + err.getvalue()
 
     def test_sync(self):

@@ -5,8 +5,8 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.db import claims, policies, records, tables, transactions
-from trove_ceph.db.policy_model import Keep, RunState, Scope
+from trove_ceph.db import backups, claims, policies, tables, transactions
+from trove_ceph.db.policy_record import PolicyRunState, Retention, Scope
 from trove_ceph.tests.unit.db import database
 
 INSTANCE = 'instance'
@@ -20,11 +20,13 @@ class PoliciesTest(base.BaseTestCase):
         self.now = datetime.datetime(2026, 1, 1)
         path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
         self.facade = database.with_tables(path)
-        self.policies = policies.Policies(transactions.Transactions(self.facade, lambda: self.now))
+        self.policies = policies.PolicyStore(
+            transactions.Transactions(self.facade, lambda: self.now)
+        )
 
     def add(self, name='nightly', scope=Scope.INSTANCE, target=INSTANCE, **values):
         self.now += datetime.timedelta(seconds=1)
-        facts = {'interval_min': 60, 'keep': Keep(last=3)}
+        facts = {'interval_min': 60, 'keep': Retention(last=3)}
         return self.policies.add(name, scope, target, **facts | values)
 
     def begin(self, policy, name, before=None, worker=ONE):
@@ -38,7 +40,7 @@ class PoliciesTest(base.BaseTestCase):
             project_id='project',
             at='02:30',
             timezone='Europe/Berlin',
-            keep=Keep(1, 2, 3, 4, 5),
+            keep=Retention(1, 2, 3, 4, 5),
             copy_every=1,
             verify_every=7,
             quiesce='ddl',
@@ -65,9 +67,11 @@ class PoliciesTest(base.BaseTestCase):
     def test_changes(self):
         made = self.add()
         self.now += LONG
-        self.policies.change(made.policy_id, enabled=False, keep=Keep(daily=7), at='03:00')
+        self.policies.change(made.policy_id, enabled=False, keep=Retention(daily=7), at='03:00')
         found = self.policies.find(made.policy_id)
-        self.assertEqual((False, Keep(daily=7), '03:00'), (found.enabled, found.keep, found.at))
+        self.assertEqual(
+            (False, Retention(daily=7), '03:00'), (found.enabled, found.keep, found.at)
+        )
         self.assertEqual((made.created_at, self.now), (found.created_at, found.updated_at))
         self.policies.request_run(made.policy_id)
         self.assertEqual(self.now, self.policies.find(made.policy_id).run_wanted_at)
@@ -92,14 +96,14 @@ class PoliciesTest(base.BaseTestCase):
         self.begin(policy, 'a')
         self.policies.note_asked(self.run_of(), 'backup-a')
         asked = self.run_of()
-        self.assertEqual((RunState.ASKED, 'backup-a'), (asked.state, asked.backup_id))
+        self.assertEqual((PolicyRunState.ASKED, 'backup-a'), (asked.state, asked.backup_id))
         retry_at = self.now + LONG
         self.assertTrue(self.policies.note_failed(asked, 'no space', retry_at))
         self.assertFalse(self.policies.note_failed(asked, 'no space', retry_at))
         self.assertFalse(self.policies.note_done(asked))
         failed = self.run_of()
         self.assertEqual(
-            (RunState.FAILED, 1, 'no space', retry_at, 0),
+            (PolicyRunState.FAILED, 1, 'no space', retry_at, 0),
             (failed.state, failed.attempts, failed.error, failed.retry_at, failed.count),
         )
         self.begin(policy, 'b', failed)
@@ -127,7 +131,7 @@ class PoliciesTest(base.BaseTestCase):
         self.assertEqual([], self.policies.backups_of(INSTANCE))
         self.policies.note_asked(taken, 'backup-a')
         found = self.run_of()
-        self.assertEqual((RunState.ASKED, None), (found.state, found.claimed_by))
+        self.assertEqual((PolicyRunState.ASKED, None), (found.state, found.claimed_by))
 
     def test_backups_of_policies(self):
         policy = self.add()
@@ -150,7 +154,7 @@ class PoliciesTest(base.BaseTestCase):
         self.assertEqual([second], self.policies.backups_of(INSTANCE))
 
     def test_what_is_gone_is_forgotten(self):
-        kept = records.Records(self.facade, lambda: self.now)
+        kept = backups.BackupStore(self.facade, lambda: self.now)
         policy, run = self.add(), None
         for name in 'ab':
             self.begin(policy, name, run)
@@ -166,10 +170,10 @@ class PoliciesTest(base.BaseTestCase):
 
     def test_numbers_are_not_used_again(self):
         """By them it is known what was taken last."""
-        self.assertTrue(tables.PolicyBackup.__table__.dialect_options['sqlite']['autoincrement'])
+        self.assertTrue(tables.PolicyBackupRow.__table__.dialect_options['sqlite']['autoincrement'])
 
     def test_tables_that_are_missing(self):
         path = self.useFixture(fixtures.TempDir()).join('empty.sqlite')
-        empty = policies.Policies(transactions.Transactions(database.facade(path)))
+        empty = policies.PolicyStore(transactions.Transactions(database.facade(path)))
         error = self.assertRaises(exceptions.ServiceUnavailableError, empty.all)
         self.assertIn('trove-ceph-manage db sync', str(error))

@@ -9,13 +9,13 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions, steps
-from trove_ceph.cmd import manage
-from trove_ceph.gc import removing
-from trove_ceph.gc.model import Kind
-from trove_ceph.storage import job, model, names
-from trove_ceph.strategies.backup import reclaiming
+from trove_ceph.cmd.manage import app
+from trove_ceph.gc import collector as gc_collector
+from trove_ceph.gc.orphan import Kind
+from trove_ceph.storage import image_types, names, tasks
+from trove_ceph.strategies.backup import volume_cleanup
 from trove_ceph.tests.unit.gc import world as worlds
-from trove_ceph.tests.unit.strategies import test_copying
+from trove_ceph.tests.unit.strategies import test_vault_copy
 from trove_ceph.tests.unit.strategies import world as strategy_worlds
 
 
@@ -57,10 +57,10 @@ class FindTest(base.BaseTestCase):
     def test_what_others_have_named(self):
         self.world.storage.create_snapshot(self.world.volume_image.snapshot('by hand'))
         for name in ('trove_ceph', 'trove_ceph.vault', 'trove_ceph.x.y', 'volume-x', 'trove-1'):
-            image = model.ImageRef('volumes', name)
-            self.world.storage.create_image(image, model.MIB, model.ImageOptions())
-        trashed = model.ImageRef('volumes', f'volume-{uuid.uuid4()}')
-        self.world.storage.create_image(trashed, model.MIB, model.ImageOptions())
+            image = image_types.ImageRef('volumes', name)
+            self.world.storage.create_image(image, image_types.MIB, image_types.ImageOptions())
+        trashed = image_types.ImageRef('volumes', f'volume-{uuid.uuid4()}')
+        self.world.storage.create_image(trashed, image_types.MIB, image_types.ImageOptions())
         self.world.storage.trash(trashed)
         self.world.add_volume(self.world.gone_instance, name='mine')
         self.world.add_volume_snapshot(self.world.gone_backup, name='mine')
@@ -89,7 +89,7 @@ class FindTest(base.BaseTestCase):
         vault = self.world.make_image('vault', self.world.instance.id, 'vault')
         self.assertEqual('no backup has a copy in it', self.only().reason)
         copy = vault.snapshot(names.snapshot_name('backup', backup))
-        with test_copying.claimed(self.world, backup) as held:
+        with test_vault_copy.claimed(self.world, backup) as held:
             self.world.records.results.begin_copying(held, copy)
         self.assertEqual([], self.world.found())
         # A copy that no backup has any more, beside one that is.
@@ -106,7 +106,7 @@ class FindTest(base.BaseTestCase):
         left, manual = (vault.snapshot(one) for one in (f'snapshot-{uuid.uuid4()}', 'by-hand'))
         for one in (copy, left, manual):
             self.world.storage.create_snapshot(one)
-        with test_copying.claimed(self.world, backup) as held:
+        with test_vault_copy.claimed(self.world, backup) as held:
             self.world.records.results.begin_copying(held, copy)
         found = self.only()
         self.assertEqual((Kind.SNAPSHOT, str(left)), (found.kind, found.name))
@@ -151,7 +151,7 @@ class FindTest(base.BaseTestCase):
     def test_what_a_job_works_on(self):
         clone = self.world.make_image('check', self.world.gone_backup)
         self.assertEqual('no inspection is under way', self.only().reason)
-        work = job.Inspect(self.world.image.snapshot('s'), self.world.gone_backup, '9.7.4')
+        work = tasks.InspectTask(self.world.image.snapshot('s'), self.world.gone_backup, '9.7.4')
         dying = self.world.service('dying', threads=strategy_worlds.service_world.Later())
         self.assertEqual(clone, work.clone)
         dying.jobs.start('inspect', work)
@@ -162,14 +162,14 @@ class FindTest(base.BaseTestCase):
 
     def test_what_is_read_stays(self):
         self.world.litter(Kind.SNAPSHOT, Kind.VOLUME_SNAPSHOT)
-        clone = model.ImageRef('vault', 'clone')
+        clone = image_types.ImageRef('vault', 'clone')
         for source in (
             self.world.left[Kind.SNAPSHOT],
             self.world.volume_image.snapshot(
                 f'snapshot-{self.world.left[Kind.VOLUME_SNAPSHOT]["id"]}'
             ),
         ):
-            self.world.storage.clone(source, clone, model.ImageOptions())
+            self.world.storage.clone(source, clone, image_types.ImageOptions())
             stays = [one.stays_because() for one in self.world.find() if one.stays_because()]
             self.assertIn(f'it is read by {clone}', stays)
             self.world.storage.remove(clone)
@@ -203,7 +203,7 @@ class RemoveTest(base.BaseTestCase):
         collector = self.world.collector()
         (found,) = collector.find()
         copy = vault.snapshot(names.snapshot_name('backup', backup))
-        with test_copying.claimed(self.world, backup) as held:
+        with test_vault_copy.claimed(self.world, backup) as held:
             self.world.records.results.begin_copying(held, copy)
         error = self.assertRaises(exceptions.BusyError, collector.remove, found)
         self.assertIn("is somebody's now", str(error))
@@ -229,14 +229,14 @@ class RemovalInterruptionTest(strategy_worlds.RequestInterruptionTests, base.Bas
         return world
 
     def make_operation(self, world, strike=None):
-        tools = world.tools(strike)
+        deps = world.deps(strike)
         found = world.find()
-        removals = [step for one in found for step in removing.removal(tools, one)]
-        purge = steps.Step('finish', lambda _: reclaiming.purge_trashed(tools), commits=True)
+        removals = [step for one in found for step in gc_collector.removal(deps, one)]
+        purge = steps.Step('finish', lambda _: volume_cleanup.purge_trashed(deps), commits=True)
         return [*removals, purge], None
 
     def check_done(self, world):
-        reclaiming.reclaim(world.tools())
+        volume_cleanup.reclaim(world.deps())
         self.assertEqual([], world.found())
         self.assertEqual([], world.trash())
         self.assertEqual([], world.snapshots())
@@ -253,7 +253,7 @@ class CommandTest(base.BaseTestCase):
         self.world = worlds.World()
         self.asked = []
         self.useFixture(
-            fixtures.MonkeyPatch('trove_ceph.gc.making.make_collector', self.make_collector)
+            fixtures.MonkeyPatch('trove_ceph.gc.factory.make_collector', self.make_collector)
         )
 
     def make_collector(self, config_files, min_age):
@@ -264,7 +264,7 @@ class CommandTest(base.BaseTestCase):
         """Return exit status and output."""
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            return manage.run(['gc', *arguments]), out.getvalue()
+            return app.run(['gc', *arguments]), out.getvalue()
 
     def test_nothing(self):
         for verb in ('list', 'remove'):
@@ -307,7 +307,7 @@ class CommandTest(base.BaseTestCase):
         def fail(*_):
             raise exceptions.ServiceUnavailableError('no answer')
 
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.gc.making.make_collector', fail))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.gc.factory.make_collector', fail))
         err = io.StringIO()
         with contextlib.redirect_stderr(err):
             self.assertEqual(3, self.command('list')[0])
@@ -316,5 +316,5 @@ class CommandTest(base.BaseTestCase):
     def test_help_has_examples(self):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            self.assertRaises(SystemExit, manage.run, ['gc', '--help'])
+            self.assertRaises(SystemExit, app.run, ['gc', '--help'])
         self.assertIn('trove-ceph-manage gc remove --yes', out.getvalue())

@@ -4,11 +4,11 @@
 import datetime
 import uuid
 
-from trove_ceph.cinder import model as cinder_model
-from trove_ceph.gc import removing
-from trove_ceph.gc.model import Kind
-from trove_ceph.storage import job, model, names
-from trove_ceph.strategies.backup import taking
+from trove_ceph.cinder import resources as cinder_resources
+from trove_ceph.gc import collector
+from trove_ceph.gc.orphan import Kind
+from trove_ceph.storage import image_types, names, tasks
+from trove_ceph.strategies.backup import create
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -31,13 +31,13 @@ class World(worlds.World):
     def take_backup(self):
         """Take a backup of the instance, and return its id."""
         backup = self.add_backup().id
-        taking.take(self.tools(), backup)
+        create.create_backup(self.deps(), backup)
         return backup
 
     def collector(self, strike=None, days=2):
         """Return the command's collector, so many days later."""
         now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
-        return removing.Collector(self.tools(strike), POOLS, MIN_AGE, now)
+        return collector.Collector(self.deps(strike), POOLS, MIN_AGE, now)
 
     def find(self, **options):
         return self.collector(**options).find()
@@ -47,8 +47,8 @@ class World(worlds.World):
         return sorted((one.kind, one.name) for one in self.find(**options))
 
     def make_image(self, kind, owner_id, pool='volumes'):
-        image = model.ImageRef(pool, names.image_name(kind, owner_id))
-        self.storage.create_image(image, 4 * model.MIB, model.ImageOptions())
+        image = image_types.ImageRef(pool, names.image_name(kind, owner_id))
+        self.storage.create_image(image, 4 * image_types.MIB, image_types.ImageOptions())
         return image
 
     def litter(self, *kinds):
@@ -91,19 +91,19 @@ class World(worlds.World):
         return 'vault/trove_ceph.vault.x (in the trash, id 1f9a)'
 
     def add_volume(self, operation_id, **facts):
-        metadata = {cinder_model.OPERATION_KEY: operation_id}
+        metadata = {cinder_resources.OPERATION_KEY: operation_id}
         wanted = {'name': f'trove-{operation_id}', 'metadata': metadata}
         return self.cinder.add_volume(worlds.SERVICE, worlds.NVME, **wanted | facts)
 
     def add_volume_snapshot(self, operation_id, **facts):
-        metadata = {cinder_model.OPERATION_KEY: operation_id}
+        metadata = {cinder_resources.OPERATION_KEY: operation_id}
         wanted = {'name': f'trove-{operation_id}-backup', 'metadata': metadata}
         return self.cinder.add_snapshot(self.volume, **wanted | facts)
 
     def interrupt_job(self):
         """Have a copy of the service die in the middle of a copy."""
         self.storage.create_snapshot(self.image.snapshot('t'))
-        work = job.Copy(self.image.snapshot('t'), model.ImageRef('vault', 'elsewhere'))
+        work = tasks.CopyTask(self.image.snapshot('t'), image_types.ImageRef('vault', 'elsewhere'))
         dying = self.service('dying', threads=worlds.service_world.Later())
         begun = dying.jobs.start('copy', work)
         self.bury()

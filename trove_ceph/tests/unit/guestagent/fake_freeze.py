@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from trove_ceph.guestagent import freeze_holder
+from trove_ceph.guestagent import freeze_process
 
 STATE = sys.argv[1]
 LOG = f'{STATE}.log'
@@ -21,7 +21,7 @@ BROKEN = f'{STATE}.broken'
 
 
 def ioctl(_volume, request, _argument):
-    if request == freeze_holder.FIFREEZE:
+    if request == freeze_process.FIFREEZE:
         note('begin')
         while os.path.exists(SLOW):
             time.sleep(0.01)
@@ -47,5 +47,5 @@ def note(what):
 
 
 fcntl.ioctl = ioctl
-freeze_holder.open_volume = lambda mount_point: os.open(mount_point, os.O_RDONLY)
-sys.exit(freeze_holder.main(sys.argv[2:]))
+freeze_process.open_volume = lambda mount_point: os.open(mount_point, os.O_RDONLY)
+sys.exit(freeze_process.main(sys.argv[2:]))

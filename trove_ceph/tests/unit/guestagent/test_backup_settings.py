@@ -29,8 +29,8 @@ SAFE = {
     'server_uuid': 'a-uuid',
     'gtid_executed': 'a-uuid:1-5,\nb-uuid:1-2',
 }
-SERVER = backup_settings.Server(SAFE, True, False, [], [])
-VOLUME = backup_settings.Volume(True, ['rw', 'noatime'], 1 << 30, [], [])
+SERVER = backup_settings.ServerFacts(SAFE, True, False, [], [])
+VOLUME = backup_settings.VolumeFacts(True, ['rw', 'noatime'], 1 << 30, [], [])
 
 
 def found(reasons):

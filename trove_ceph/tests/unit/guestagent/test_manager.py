@@ -15,7 +15,9 @@ from trove.instance import service_status
 
 from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
-from trove_ceph.guestagent import data_volume, manager, server, tuning
+from trove_ceph.guestagent import manager, server
+from trove_ceph.host import data_volume
+from trove_ceph.mysql import tuning
 
 CONF = cfg.CONF
 GIB_MIB = 1024
@@ -67,7 +69,7 @@ class ManagerTestCase(base.BaseTestCase):
         self.useFixture(fixtures.MonkeyPatch('docker.from_env', mock.Mock()))
         self.useFixture(
             fixtures.MonkeyPatch(
-                'trove_ceph.guestagent.data_volume.DataVolume', mock.Mock(name='DataVolume')
+                'trove_ceph.host.data_volume.DataVolume', mock.Mock(name='DataVolume')
             )
         )
         self.volume = data_volume.DataVolume.return_value

@@ -11,7 +11,8 @@ from trove.common import cfg
 from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql_common import service as common_service
 
-from trove_ceph.guestagent import server, tuning
+from trove_ceph.guestagent import server
+from trove_ceph.mysql import tuning
 
 CONF = cfg.CONF
 MACHINE = tuning.Machine(4096, 2, 102400, 3000)

@@ -8,7 +8,8 @@ from trove.guestagent.common import configuration, operating_system
 from trove.guestagent.datastore import service as base_service
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import server_config, tuning
+from trove_ceph.guestagent import server_config
+from trove_ceph.mysql import tuning
 
 BASE_FILE = """\
 [mysqld]

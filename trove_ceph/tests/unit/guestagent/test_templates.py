@@ -10,7 +10,8 @@ from oslotest import base
 from trove.common import cfg, exception, template, utils
 from trove.configuration import service as configuration_service
 
-from trove_ceph.guestagent import server_config, tuning
+from trove_ceph.guestagent import server_config
+from trove_ceph.mysql import tuning
 
 CONF = cfg.CONF
 TEMPLATES = pathlib.Path(__file__).resolve().parents[4] / 'etc' / 'trove' / 'templates'

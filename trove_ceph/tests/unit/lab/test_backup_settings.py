@@ -9,11 +9,11 @@ from oslo_config import cfg
 from oslo_utils import importutils
 from oslotest import base
 
-from trove_ceph.api import cinder_client
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.conf import verification as verification_conf
 from trove_ceph.tests.unit.lab import LAB
+from trove_ceph.trove_adapter import cinder_client
 from trove_ceph_tempest_plugin import config as tempest_conf
 
 ROOTS = {'mysql_version': '9.7.4', 'path': '/var/cache/trove-ceph/mysql-rootfs-1/rootfs'}

@@ -11,9 +11,9 @@ import yaml
 from driver import bench, instruments
 from driver.errors import LabError
 
-from trove_ceph.bench import arguments as bench_arguments
 from trove_ceph.tests.unit.lab import LAB
 from trove_ceph.tests.unit.lab.test_driver_up import UpTestCase
+from trove_ceph_bench import arguments as bench_arguments
 
 
 class InstrumentsTestCase(UpTestCase):

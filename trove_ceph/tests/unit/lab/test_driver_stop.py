@@ -16,7 +16,7 @@ from driver import processes, stop, up
 from driver.errors import LabError
 from oslotest import base
 
-from trove_ceph.sandbox import processes as processes_of_host
+from trove_ceph.host import processes as processes_of_host
 from trove_ceph.tests.unit.lab import LAB
 from trove_ceph.tests.unit.lab.lab_process import LabTestCase
 

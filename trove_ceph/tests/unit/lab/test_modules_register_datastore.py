@@ -7,7 +7,8 @@ from unittest import mock
 
 from oslotest import base
 
-from trove_ceph.guestagent import manager, tuning
+from trove_ceph.guestagent import manager
+from trove_ceph.mysql import tuning
 from trove_ceph.tests.unit.lab import LAB
 
 _path = LAB / 'roles/datastore/files/register_datastore.py'

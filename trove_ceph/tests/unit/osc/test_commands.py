@@ -23,7 +23,7 @@ from oslotest import base
 from troveclient.v1 import client as trove_client
 
 import trove_ceph
-from trove_ceph.db.policy_model import Keep
+from trove_ceph.db.policy_record import Retention
 from trove_ceph.db.roles import Role
 from trove_ceph.osc import client, columns, policies
 from trove_ceph.tests.unit.api import world
@@ -187,7 +187,7 @@ class CommandsTest(base.BaseTestCase):
         )
         found = self.world.policies.find(made['id'])
         self.assertEqual(
-            (360, '02:30', Keep(last=4, monthly=12), 1),
+            (360, '02:30', Retention(last=4, monthly=12), 1),
             (found.interval_min, found.at, found.keep, found.copy_every),
         )
         status, table = self.run_command('policy list')

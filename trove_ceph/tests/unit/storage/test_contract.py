@@ -3,13 +3,13 @@
 
 from oslotest import base
 
-from trove_ceph.storage import model
-from trove_ceph.storage.fake import backend, cluster, ledger
+from trove_ceph.storage import image_types
+from trove_ceph.storage.fake import backend, cluster, lock_store
 from trove_ceph.tests.contract import (
     storage_copies,
     storage_fencing,
     storage_images,
-    storage_ledger,
+    storage_lock_store,
 )
 
 
@@ -20,7 +20,9 @@ class FakeStorageTestCase(base.BaseTestCase):
         super().setUp()
         pools = (self.pool, self.second_pool, self.data_pool)
         self.now = 0.0
-        self.cluster = cluster.Cluster(dict.fromkeys(pools, 1024 * model.MIB), lambda: self.now)
+        self.cluster = cluster.Cluster(
+            dict.fromkeys(pools, 1024 * image_types.MIB), lambda: self.now
+        )
         self.storage, self.other, self.third = (backend.FakeBackend(self.cluster) for _ in range(3))
 
     def await_dead_clients(self, error):
@@ -30,7 +32,7 @@ class FakeStorageTestCase(base.BaseTestCase):
         self.cluster.capacities[pool] = self.storage.usage(pool).stored_bytes
 
     def empty(self, pool):
-        self.cluster.capacities[pool] = 1024 * model.MIB
+        self.cluster.capacities[pool] = 1024 * image_types.MIB
 
 
 class ImagesTest(storage_images.ImagesContract, FakeStorageTestCase):
@@ -45,10 +47,10 @@ class FencingTest(storage_fencing.FencingContract, FakeStorageTestCase):
     pass
 
 
-class LedgerTest(storage_ledger.LedgerContract, FakeStorageTestCase):
+class LedgerTest(storage_lock_store.LedgerContract, FakeStorageTestCase):
     def setUp(self):
         super().setUp()
-        self.ledger, self.other_ledger = (ledger.FakeLedger(self.cluster) for _ in range(2))
+        self.ledger, self.other_ledger = (lock_store.FakeLockStore(self.cluster) for _ in range(2))
 
     def let_expire(self, seconds):
         self.now += seconds

@@ -4,12 +4,12 @@ import random
 
 from oslotest import base
 
-from trove_ceph.storage import difference, model
+from trove_ceph.storage import difference, image_types
 from trove_ceph.storage.fake import backend, cluster
 
-MIB = model.MIB
+MIB = image_types.MIB
 KIB = 1024
-IMAGES = [model.ImageRef('volumes', name) for name in ('image', 'copy')]
+IMAGES = [image_types.ImageRef('volumes', name) for name in ('image', 'copy')]
 
 
 def bytes_of(extents):
@@ -25,7 +25,7 @@ class DifferenceTest(base.BaseTestCase):
         self.readers = [self._changed_image(image) for image in IMAGES]
 
     def _changed_image(self, image):
-        self.storage.create_image(image, MIB, model.ImageOptions(object_bytes=64 * KIB))
+        self.storage.create_image(image, MIB, image_types.ImageOptions(object_bytes=64 * KIB))
         with self.storage.open_writer(image) as writer:
             writer.write(0, self.random.randbytes(512 * KIB))
             writer.create_snapshot('s')

@@ -6,12 +6,12 @@ from unittest import mock
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import fencing, model
+from trove_ceph.storage import fencing, image_types
 from trove_ceph.storage.fake import backend, cluster
 from trove_ceph.tests import interruption
 
-MIB = model.MIB
-IMAGE = model.ImageRef('volumes', 'image')
+MIB = image_types.MIB
+IMAGE = image_types.ImageRef('volumes', 'image')
 
 
 class LazyBackend(backend.FakeBackend):
@@ -27,7 +27,7 @@ class LazyBackend(backend.FakeBackend):
         seen = super().find_clients(image)
         if self.cluster.blocklist and self.looks > 0:
             self.looks -= 1
-            return model.Clients(frozenset(self.cluster.blocklist), None)
+            return image_types.Clients(frozenset(self.cluster.blocklist), None)
         return seen
 
     def _note(self, verb):
@@ -61,7 +61,7 @@ class FencingTest(base.BaseTestCase):
         self.cluster = cluster.Cluster({'volumes': 64 * MIB})
         self.now = 0.0
         storage = backend.FakeBackend(self.cluster)
-        storage.create_image(IMAGE, MIB, model.ImageOptions())
+        storage.create_image(IMAGE, MIB, image_types.ImageOptions())
         self.victim = storage.open_writer(IMAGE)
 
     def _sleep(self, seconds):

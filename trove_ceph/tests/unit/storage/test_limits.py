@@ -5,15 +5,15 @@ import itertools
 
 from oslotest import base
 
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph.storage.ceph import limits
 
 TICK = 'conf_rbd_qos_schedule_tick_min'
 STATES = (
-    model.Qos(),
-    model.Qos(iops=300),
-    model.Qos(iops=300, iops_burst=600, bytes_per_sec=5, bytes_per_sec_burst=7),
-    model.Qos(bytes_per_sec=model.MIB),
+    image_types.Qos(),
+    image_types.Qos(iops=300),
+    image_types.Qos(iops=300, iops_burst=600, bytes_per_sec=5, bytes_per_sec_burst=7),
+    image_types.Qos(bytes_per_sec=image_types.MIB),
 )
 
 
@@ -33,7 +33,7 @@ class LimitsTest(base.BaseTestCase):
                 apply(entries, limits.changes(qos))
                 self.assertEqual((qos, True), (limits.read(entries), limits.is_whole(entries)))
             self.assertEqual({'a': 'not of librbd'}, limits.without_options(entries))
-            self.assertEqual(after == model.Qos(), len(entries) == 1)
+            self.assertEqual(after == image_types.Qos(), len(entries) == 1)
 
     def test_cut_off_anywhere(self):
         """No limit is ever there without the tick, and a tick that is left over is told."""
@@ -43,7 +43,7 @@ class LimitsTest(base.BaseTestCase):
                 entries = {}
                 apply(entries, limits.changes(before))
                 apply(entries, changes[:done])
-                has_limits = limits.read(entries) != model.Qos()
+                has_limits = limits.read(entries) != image_types.Qos()
                 self.assertEqual(has_limits, limits.is_whole(entries) and bool(entries))
                 self.assertTrue(TICK in entries or not entries)
 
@@ -58,4 +58,4 @@ class LimitsTest(base.BaseTestCase):
     def test_read_as_librbd_does(self):
         entries = {'conf_rbd_qos_iops_limit': '4K', 'conf_rbd_qos_iops_burst': '10'}
         entries['conf_rbd_qos_bps_limit'] = 'much'
-        self.assertEqual(model.Qos(iops=4096), limits.read(entries))
+        self.assertEqual(image_types.Qos(iops=4096), limits.read(entries))

@@ -3,7 +3,7 @@
 
 from oslotest import base
 
-from trove_ceph.storage import ledger
+from trove_ceph.storage import lock_store
 from trove_ceph.storage.ceph import lock_class
 
 HELD = bytes.fromhex(
@@ -18,13 +18,13 @@ FREE = bytes.fromhex('010109000000000000000000000000')
 class LockClassTest(base.BaseTestCase):
     def test_who_holds_it(self):
         self.assertEqual(
-            ledger.Holder('operation/5f0c', 'one for flatten volumes/image, operation 7'),
+            lock_store.Holder('operation/5f0c', 'one for flatten volumes/image, operation 7'),
             lock_class.read_holder(HELD),
         )
         self.assertIsNone(lock_class.read_holder(FREE))
 
     def test_a_lock_lasts_as_long_as_asked_for(self):
-        holder = ledger.Holder('c', 'who')
+        holder = lock_store.Holder('c', 'who')
         asked = b'\x01\x00\x00\x00a\x01\x01\x00\x00\x00c\x00\x00\x00\x00\x03\x00\x00\x00who'
         duration = b'\x3c\x00\x00\x00\x00\x00\x00\x00'
         for must_renew, flags in ((False, b'\x00'), (True, b'\x02')):

@@ -3,7 +3,7 @@ import dataclasses
 
 from oslotest import base
 
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph.storage.fake import backend, cluster
 
 DEAD, ALIVE = '10.0.4.17:0/1', '10.0.4.18:0/2'
@@ -12,9 +12,11 @@ DEAD, ALIVE = '10.0.4.17:0/1', '10.0.4.18:0/2'
 class ObstaclesTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
-        storage = backend.FakeBackend(cluster.Cluster({'volumes': 64 * model.MIB}, lambda: 0.0))
-        self.image = model.ImageRef('volumes', 'image')
-        storage.create_image(self.image, model.MIB, model.ImageOptions())
+        storage = backend.FakeBackend(
+            cluster.Cluster({'volumes': 64 * image_types.MIB}, lambda: 0.0)
+        )
+        self.image = image_types.ImageRef('volumes', 'image')
+        storage.create_image(self.image, image_types.MIB, image_types.ImageOptions())
         self.facts = storage.describe(self.image)
 
     def used_by(self, *clients):

@@ -10,11 +10,11 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.conf import storage as storage_conf
-from trove_ceph.storage import job, model
-from trove_ceph.storage.fake import backend, ledger
-from trove_ceph.storage.job import State
-from trove_ceph.storage.service import server
-from trove_ceph.tests.unit.storage import service_world
+from trove_ceph.storage import image_types, tasks
+from trove_ceph.storage.fake import backend, lock_store
+from trove_ceph.storage.tasks import JobState
+from trove_ceph.storage_service import server
+from trove_ceph.tests.unit.storage_service import service_world
 
 SILENT = 'volumes'
 TIMEOUT_SEC = 60
@@ -24,7 +24,7 @@ class Ledger:
     """That of a cluster in memory, which does something else before each request."""
 
     def __init__(self, cluster, before):
-        self._inner = ledger.FakeLedger(cluster)
+        self._inner = lock_store.FakeLockStore(cluster)
         self._before = before
 
     def __getattr__(self, verb):
@@ -46,8 +46,10 @@ class SilentPoolTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = service_world.World()
-        self.clone = model.ImageRef('vault', 'clone')
-        self.world.storage.clone(self.world.image.snapshot('s'), self.clone, model.ImageOptions())
+        self.clone = image_types.ImageRef('vault', 'clone')
+        self.world.storage.clone(
+            self.world.image.snapshot('s'), self.clone, image_types.ImageOptions()
+        )
 
 
 class GivenUpTest(SilentPoolTestCase):
@@ -81,33 +83,33 @@ class GivenUpTest(SilentPoolTestCase):
 
     def test_a_fence_asks_no_other_pool(self):
         self.is_silent = True
-        self.one.jobs.start('fence', job.Fence(self.clone))
+        self.one.jobs.start('fence', tasks.FenceTask(self.clone))
         self.assert_asked_only('vault')
-        self.assertEqual(State.DONE, self.one.jobs.find('fence').state)
+        self.assertEqual(JobState.DONE, self.one.jobs.find('fence').state)
 
     def test_work_elsewhere_begins_and_is_found_once_the_silence_is_noticed(self):
         self.notice()
-        self.one.jobs.start('flatten', job.Flatten(self.clone))
-        self.assertEqual(State.DONE, self.one.jobs.find('flatten').state)
+        self.one.jobs.start('flatten', tasks.FlattenTask(self.clone))
+        self.assertEqual(JobState.DONE, self.one.jobs.find('flatten').state)
         self.assert_asked_only('vault')
 
     def test_each_pool_is_asked_once_whether_it_knows_an_id(self):
-        self.one.jobs.start('flatten', job.Flatten(self.clone))
+        self.one.jobs.start('flatten', tasks.FlattenTask(self.clone))
         first = self.asked[: self.asked.index(('take', 'vault'))]
         self.assertEqual([('read', 'vault'), ('read', 'volumes')], first)
 
     def test_what_it_keeps_is_not_said_to_be_nothing(self):
-        self.one.jobs.start('flatten', job.Flatten(self.world.image))
+        self.one.jobs.start('flatten', tasks.FlattenTask(self.world.image))
         self.is_silent = True
         for verb in (self.one.jobs.find, self.one.jobs.cancel):
             error = self.assertRaises(exceptions.CephUnreachableError, verb, 'flatten')
             self.assertIn(SILENT, str(error))
         self.is_silent = False
-        self.assertEqual(State.DONE, self.one.jobs.find('flatten').state)
+        self.assertEqual(JobState.DONE, self.one.jobs.find('flatten').state)
 
     def test_the_jobs_of_the_others_are_listed(self):
-        self.one.jobs.start('there', job.Flatten(self.world.image))
-        self.one.jobs.start('here', job.Flatten(self.clone))
+        self.one.jobs.start('there', tasks.FlattenTask(self.world.image))
+        self.one.jobs.start('here', tasks.FlattenTask(self.clone))
         self.assertEqual(2, len(self.one.jobs.survey()[0]))
         # Given up, and then not even asked.
         self.is_silent = True
@@ -122,19 +124,19 @@ class GivenUpTest(SilentPoolTestCase):
         self.assertRaises(exceptions.CephUnreachableError, self.one.jobs.all)
 
     def test_when_it_answers_again_it_is_asked_again(self):
-        self.one.jobs.start('op', job.Flatten(self.world.image))
+        self.one.jobs.start('op', tasks.FlattenTask(self.world.image))
         self.notice()
         self.is_silent = False
         self.one.keeper.beat(SILENT)
-        other = job.Flatten(self.clone)
+        other = tasks.FlattenTask(self.clone)
         self.assertRaises(exceptions.InvalidRequestError, self.one.jobs.start, 'op', other)
 
     def test_its_own_work_waits(self):
         self.notice()
         for work in (
-            job.Fence(self.world.image),
-            job.Flatten(self.world.image),
-            job.Copy(self.world.image.snapshot('s'), self.world.vault),
+            tasks.FenceTask(self.world.image),
+            tasks.FlattenTask(self.world.image),
+            tasks.CopyTask(self.world.image.snapshot('s'), self.world.vault),
         ):
             self.assertRaises(exceptions.CephUnreachableError, self.one.jobs.start, 'op', work)
         self.assertEqual([], self.world.held_locks())
@@ -142,17 +144,17 @@ class GivenUpTest(SilentPoolTestCase):
     def test_a_purge_needs_to_know_all_readers(self):
         trashed = self.world.storage.trash(self.clone)
         self.notice()
-        purge = job.Purge('vault', trashed.image_id)
+        purge = tasks.PurgeTask('vault', trashed.image_id)
         self.assertRaises(exceptions.CephUnreachableError, self.one.jobs.start, 'purge', purge)
         self.assertEqual([trashed], self.world.storage.list_trash('vault'))
 
     def test_other_work_is_canceled_and_forgotten(self):
-        self.waiting.jobs.start('flatten', job.Flatten(self.clone))
+        self.waiting.jobs.start('flatten', tasks.FlattenTask(self.clone))
         self.notice()
         self.one.jobs.cancel('flatten')
         self.waiting.keeper.beat('vault')
         self.later.run_next()
-        self.assertEqual(State.CANCELED, self.one.jobs.find('flatten').state)
+        self.assertEqual(JobState.CANCELED, self.one.jobs.find('flatten').state)
         self.world.now += service_world.RETENTION_SEC
         self.one.jobs.forget_old('vault')
         self.is_silent = False
@@ -208,11 +210,11 @@ class BlockingTest(SilentPoolTestCase):
     def test_the_others_are_renewed_canceled_and_fenced(self):
         self.service.start()
         self.assertTrue(self.is_silent.wait(TIMEOUT_SEC))
-        self.start('flatten', job.Flatten(self.clone))
+        self.start('flatten', tasks.FlattenTask(self.clone))
         for _ in range(3):
             self.assertTrue(self.renewed.acquire(timeout=TIMEOUT_SEC))
         # By word in the ledger, as another copy of the service leaves it.
         self.world.service('other').jobs.cancel('flatten')
-        self.assertEqual(State.CANCELED, self.wait_for('flatten').state)
-        self.start('fence', job.Fence(self.clone))
-        self.assertEqual(State.DONE, self.wait_for('fence').state)
+        self.assertEqual(JobState.CANCELED, self.wait_for('flatten').state)
+        self.start('fence', tasks.FenceTask(self.clone))
+        self.assertEqual(JobState.DONE, self.wait_for('fence').state)

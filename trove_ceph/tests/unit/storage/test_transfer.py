@@ -6,11 +6,11 @@ import threading
 
 from oslotest import base
 
-from trove_ceph.storage import copying, flow, model, transfer, verify
+from trove_ceph.storage import copying, image_types, throttle, transfer, verify
 from trove_ceph.storage.fake import backend, cluster
 from trove_ceph.tests import interruption
 
-MIB = model.MIB
+MIB = image_types.MIB
 
 
 class CopyTestCase(base.BaseTestCase):
@@ -18,9 +18,9 @@ class CopyTestCase(base.BaseTestCase):
         super().setUp()
         self.cluster = cluster.Cluster({'volumes': 2048 * MIB, 'vault': 2048 * MIB})
         self.storage = backend.FakeBackend(self.cluster)
-        self.vault = model.ImageRef('vault', 'copy')
-        self.image = model.ImageRef('volumes', 'image')
-        self.storage.create_image(self.image, 640 * MIB, model.ImageOptions())
+        self.vault = image_types.ImageRef('vault', 'copy')
+        self.image = image_types.ImageRef('volumes', 'image')
+        self.storage.create_image(self.image, 640 * MIB, image_types.ImageOptions())
         with self.storage.open_writer(self.image) as writer:
             for number in range(160):
                 writer.write(number * 4 * MIB, bytes([number + 1]) * 4 * MIB)
@@ -58,10 +58,10 @@ class InFlightTest(CopyTestCase):
 
         with self.storage.open_reader(self.image.snapshot('s')) as opened:
             reader = Reader(opened._image, opened._state)
-        self.storage.create_image(self.vault, 640 * MIB, model.ImageOptions())
+        self.storage.create_image(self.vault, 640 * MIB, image_types.ImageOptions())
         marks = []
         with Writer(self.storage, self.cluster.get(self.vault)) as writer:
-            limits = flow.Flow(in_flight_bytes=16 * MIB)
+            limits = throttle.Throttle(in_flight_bytes=16 * MIB)
             moving = transfer.Transfer(reader, writer, None, limits, marks.append)
             end = moving.run(transfer.Mark())
         self.assertEqual(0, held)

@@ -4,11 +4,11 @@
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import difference, flow, model, verify
+from trove_ceph.storage import difference, image_types, throttle, verify
 from trove_ceph.storage.fake import backend, cluster
 
-MIB = model.MIB
-SOURCE, COPY = model.ImageRef('volumes', 'image'), model.ImageRef('vault', 'copy')
+MIB = image_types.MIB
+SOURCE, COPY = image_types.ImageRef('volumes', 'image'), image_types.ImageRef('vault', 'copy')
 
 
 class CountingReader(backend.FakeReader):
@@ -34,7 +34,7 @@ class VerifyTest(base.BaseTestCase):
         )
         self.writers = []
         for image in (SOURCE, COPY):
-            self.storage.create_image(image, 32 * MIB, model.ImageOptions())
+            self.storage.create_image(image, 32 * MIB, image_types.ImageOptions())
             self.writers.append(self.storage.open_writer(image))
         self.change(lambda writer: writer.write(0, b'd' * 9 * MIB))
         self.change(lambda writer: writer.write(16 * MIB, b'e' * 4 * MIB))
@@ -64,7 +64,9 @@ class VerifyTest(base.BaseTestCase):
         )
         self.source.read_bytes = 0
         expected = verify.checksum(moved) + wrong_by
-        return verify.verify(self.source, self.copy, since, expected, flow.Flow(), 'the copy')
+        return verify.verify(
+            self.source, self.copy, since, expected, throttle.Throttle(), 'the copy'
+        )
 
     def assert_wrong_at(self, offset, name, since=None):
         error = self.assertRaises(exceptions.CorruptCopyError, self.verify, name, since)

@@ -2,18 +2,18 @@
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.db.model import State
-from trove_ceph.storage import model
-from trove_ceph.strategies.backup import deleting, instance_deletion, reclaiming, taking
+from trove_ceph.db.backup_record import RecordState
+from trove_ceph.storage import image_types
+from trove_ceph.strategies.backup import create, delete, instance_deletion, volume_cleanup
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
-from trove_ceph.tests.unit.strategies.test_deleting import CLONE, take
+from trove_ceph.tests.unit.strategies.test_delete import CLONE, take
 from trove_ceph.tests.unit.taskmanager import trove_database
 
 
 def deletion(world, strike=None):
     return instance_deletion.InstanceDeletion(
-        world.tools(strike), world.trove.find_instance(world.instance.id), world.delete_server
+        world.deps(strike), world.trove.find_instance(world.instance.id), world.delete_server
     )
 
 
@@ -40,7 +40,7 @@ class WithBackupTest(worlds.RequestInterruptionTests, base.BaseTestCase):
         self.assertEqual([record.place.name], world.snapshots())
         (kept,) = [one for one in world.records.kept_volumes() if one.volume_id == record.volume_id]
         self.assertEqual(world.instance.id, kept.instance_id)
-        deleting.delete(world.tools(), world.backup)
+        delete.delete_backup(world.deps(), world.backup)
         self.assertEqual({}, world.cinder.volumes)
         self.assertEqual(set(), world.images())
         self.assertEqual([], world.trash())
@@ -65,7 +65,7 @@ class WithoutBackupsTest(worlds.RequestInterruptionTests, base.BaseTestCase):
 
     def check_done(self, world):
         self.assertTrue(is_deleted(world))
-        reclaiming.reclaim(world.tools())
+        volume_cleanup.reclaim(world.deps())
         world.cinder.work()
         self.assertEqual({}, world.cinder.volumes)
         self.assertEqual(set(), world.images())
@@ -90,7 +90,7 @@ class InstanceDeletionTest(base.BaseTestCase):
     def restore(self, backup_id):
         """Have another instance read from a backup."""
         place = self.world.records.get(backup_id).place
-        self.world.storage.clone(place, CLONE, model.ImageOptions())
+        self.world.storage.clone(place, CLONE, image_types.ImageOptions())
 
     def test_server_does_not_take_the_volume_along(self):
         self.run_steps()
@@ -109,7 +109,7 @@ class InstanceDeletionTest(base.BaseTestCase):
         self.run_steps()
         for backup in backups:
             self.assertEqual({self.world.volume_image.name}, self.world.images())
-            deleting.delete(self.world.tools(), backup)
+            delete.delete_backup(self.world.deps(), backup)
         self.assertEqual(set(), self.world.images())
         self.assertEqual({}, self.world.cinder.volumes)
         self.assertEqual(self.world.cinder.true_usage(), self.world.cinder.counted_usage())
@@ -119,63 +119,63 @@ class InstanceDeletionTest(base.BaseTestCase):
         backup = take(self.world)
         self.restore(backup)
         self.run_steps()
-        deleting.delete(self.world.tools(), backup)
+        delete.delete_backup(self.world.deps(), backup)
         self.assertEqual({}, self.world.cinder.volumes)
         self.assertEqual([self.world.volume_image.name], self.world.trash())
         self.assertIsNotNone(self.world.storage.describe(CLONE).parent)
-        reclaiming.reclaim(self.world.tools())
+        volume_cleanup.reclaim(self.world.deps())
         self.assertEqual([self.world.volume_image.name], self.world.trash())
         self.world.storage.flatten(CLONE)
-        reclaiming.reclaim(self.world.tools())
+        volume_cleanup.reclaim(self.world.deps())
         self.assertEqual([], self.world.trash())
         self.assertEqual({CLONE.name}, self.world.images())
 
     def test_volume_of_a_deleted_backup_from_which_another_was_made(self):
         backup = take(self.world)
         self.restore(backup)
-        deleting.delete(self.world.tools(), backup)
+        delete.delete_backup(self.world.deps(), backup)
         self.run_steps()
         self.assertEqual([self.world.volume_image.name], self.world.trash())
         self.assertIsNotNone(self.world.storage.describe(CLONE).parent)
 
     def test_volume_that_still_reads_from_the_vault(self):
         """Cinder may not change what is there, and would leave the removed snapshot behind."""
-        copy = model.ImageRef('vault', 'copy-of-many')
-        self.world.storage.create_image(copy, 1024**3, model.ImageOptions())
+        copy = image_types.ImageRef('vault', 'copy-of-many')
+        self.world.storage.create_image(copy, 1024**3, image_types.ImageOptions())
         self.world.storage.create_snapshot(copy.snapshot('one'))
         self.world.storage.remove(self.world.volume_image)
         self.world.storage.clone(
-            copy.snapshot('one'), self.world.volume_image, model.ImageOptions()
+            copy.snapshot('one'), self.world.volume_image, image_types.ImageOptions()
         )
         self.world.storage.remove_snapshot(copy.snapshot('one'))
         before = len(self.world.events)
         self.run_steps()
         self.assertIn('storage trash', self.world.events[before:])
         self.assertEqual({}, self.world.cinder.volumes)
-        reclaiming.reclaim(self.world.tools())
+        volume_cleanup.reclaim(self.world.deps())
         self.assertEqual([], self.world.trash())
         self.assertEqual((), self.world.storage.describe(copy).snapshots)
 
     def test_trashing_is_interrupted_anywhere(self):
         backup = take(self.world)
         self.restore(backup)
-        deleting.delete(self.world.tools(), backup)
+        delete.delete_backup(self.world.deps(), backup)
         for number in range(40):
             world = self.world = worlds.World()
             backup = take(world)
             self.restore(backup)
-            deleting.delete(world.tools(), backup)
+            delete.delete_backup(world.deps(), backup)
             strike = worlds.Strike(number, after=bool(number % 2))
             try:
                 self._run(deletion(world, strike))
             except interruption.Kill:
                 self.run_steps()
-            reclaiming.reclaim(world.tools())
+            volume_cleanup.reclaim(world.deps())
             world.cinder.work()
             self.assertEqual({}, world.cinder.volumes)
             self.assertEqual([world.volume_image.name], world.trash())
             world.storage.flatten(CLONE)
-            reclaiming.reclaim(world.tools())
+            volume_cleanup.reclaim(world.deps())
             self.assertEqual([], world.trash())
             if not strike.struck:
                 self.assertGreater(number, 5)
@@ -185,15 +185,17 @@ class InstanceDeletionTest(base.BaseTestCase):
     def test_backup_that_is_being_taken(self):
         backup = self.world.add_backup()
         strike = worlds.Strike(7)
-        self.assertRaises(interruption.Kill, taking.take, self.world.tools(strike), backup.id)
+        self.assertRaises(
+            interruption.Kill, create.create_backup, self.world.deps(strike), backup.id
+        )
         self.run_steps()
         self.assertEqual({self.world.volume_image.name}, self.world.images())
         error = self.assertRaises(
-            exceptions.InvalidBackupError, taking.take, self.world.tools(), backup.id
+            exceptions.InvalidBackupError, create.create_backup, self.world.deps(), backup.id
         )
         self.assertIn('was deleted', str(error))
-        self.assertEqual(State.FAILED, self.world.records.get(backup.id).state)
-        reclaiming.reclaim(self.world.tools())
+        self.assertEqual(RecordState.FAILED, self.world.records.get(backup.id).state)
+        volume_cleanup.reclaim(self.world.deps())
         self.assertEqual(set(), self.world.images())
 
     def test_image_that_is_still_open(self):
@@ -201,13 +203,13 @@ class InstanceDeletionTest(base.BaseTestCase):
         self.run_steps()
         self.assertEqual({self.world.volume_image.name}, self.world.images())
         writer.close()
-        reclaiming.reclaim(self.world.tools())
+        volume_cleanup.reclaim(self.world.deps())
         self.assertEqual(set(), self.world.images())
 
     def test_volume_of_an_instance_that_lives(self):
         """A deletion that ended with its process before the instance was deleted."""
         deletion(self.world).steps()[0].do(None)
-        reclaiming.reclaim(self.world.tools())
+        volume_cleanup.reclaim(self.world.deps())
         self.assertEqual({self.world.volume_image.name}, self.world.images())
 
     def test_snapshot_by_hand(self):
@@ -217,12 +219,12 @@ class InstanceDeletionTest(base.BaseTestCase):
         self.assertTrue(is_deleted(self.world))
         self.assertEqual(['by-hand'], self.world.snapshots())
         self.world.storage.remove_snapshot(self.world.volume_image.snapshot('by-hand'))
-        reclaiming.reclaim(self.world.tools())
+        volume_cleanup.reclaim(self.world.deps())
         self.assertEqual(set(), self.world.images())
 
     def test_image_in_the_trash_is_not_forgotten_before_it_is_there(self):
         facts = self.world.storage.describe(self.world.volume_image)
         self.world.records.note_trashed('volumes', facts.image_id, facts.image.name)
-        reclaiming.purge_trashed(self.world.tools())
+        volume_cleanup.purge_trashed(self.world.deps())
         found = [one.image_id for one in self.world.records.trashed_images()]
         self.assertIn(facts.image_id, found)

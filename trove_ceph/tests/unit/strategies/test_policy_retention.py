@@ -8,7 +8,7 @@ import random
 from oslotest import base
 from testtools import content
 
-from trove_ceph.db.policy_model import Keep
+from trove_ceph.db.policy_record import Retention
 from trove_ceph.strategies.policies import retention
 from trove_ceph.strategies.policies.retention import Candidate
 
@@ -37,7 +37,7 @@ def live(keep, count, step, timezone='UTC', now=NOW):
 
 class RetentionTest(base.BaseTestCase):
     def expired(self, given, now=NOW, timezone='UTC', **keep):
-        return retention.expired(given, Keep(**keep), now, timezone)
+        return retention.expired(given, Retention(**keep), now, timezone)
 
     def test_last(self):
         self.assertEqual(['b3', 'b2'], self.expired(candidates(0, 1, 2, 3), last=2))
@@ -45,7 +45,7 @@ class RetentionTest(base.BaseTestCase):
         self.assertEqual([], self.expired([], last=2))
 
     def test_grandfather_father_son(self):
-        keep = Keep(hourly=24, daily=7, weekly=4, monthly=6)
+        keep = Retention(hourly=24, daily=7, weekly=4, monthly=6)
         stay = live(keep, 24 * 365, HOUR)
         ages = [(NOW - one.taken_at) // HOUR for one in reversed(stay)]
         self.assertEqual(list(range(24)), ages[:24])
@@ -163,7 +163,7 @@ class RandomRetentionTest(base.BaseTestCase):
         ]
 
     def keep(self):
-        return Keep(*(self.dice.choice((0, 0, 1, 2, 5, 20)) for _ in range(5)))
+        return Retention(*(self.dice.choice((0, 0, 1, 2, 5, 20)) for _ in range(5)))
 
     def test_promises(self):
         for _ in range(300):
@@ -184,7 +184,7 @@ class RandomRetentionTest(base.BaseTestCase):
             self.assertLessEqual(len([one for one in stay if one in good]), most + 3)
             # Asked again there is nothing to do; whoever asks for more deletes no more.
             self.assertEqual([], retention.expired(stay, keep, NOW, zone))
-            more = Keep(*(count + 1 for count in dataclasses.astuple(keep)))
+            more = Retention(*(count + 1 for count in dataclasses.astuple(keep)))
             self.assertLessEqual(set(retention.expired(given, more, NOW, zone)), set(gone))
 
     def test_order_of_the_list_does_not_matter(self):

@@ -4,34 +4,34 @@
 import fixtures
 
 from trove_ceph import exceptions
-from trove_ceph.db.policy_model import Keep, Scope
+from trove_ceph.db.policy_record import Retention, Scope
 from trove_ceph.db.roles import Role
-from trove_ceph.strategies.policies import running
-from trove_ceph.tests.unit.strategies import test_policy_running
+from trove_ceph.strategies.policies import scheduler
+from trove_ceph.tests.unit.strategies import test_policy_scheduler
 
-MINUTE, PATIENCE = test_policy_running.MINUTE, test_policy_running.PATIENCE
+MINUTE, PATIENCE = test_policy_scheduler.MINUTE, test_policy_scheduler.PATIENCE
 
 
-class RoomTest(test_policy_running.PolicyTest):
+class RoomTest(test_policy_scheduler.PolicyTest):
     def states(self):
         return [one['state'] for one in self.trove.of()]
 
     def test_quota_that_is_used_up(self):
         """What is kept no longer goes, though nothing can be taken."""
-        made = self.add(keep=Keep(last=3))
+        made = self.add(keep=Retention(last=3))
         self.world.tick(5, 60 * MINUTE)
         # The last one is known to be there, so that nothing but a refusal comes next.
         self.world.tick(2)
         self.assertEqual(3, len(self.trove.backups))
         latest = list(self.trove.backups)[-1]
         self.trove.refusal = exceptions.QuotaExceededError('backups: 3 of 3')
-        self.policies.change(made.policy_id, keep=Keep(last=1))
+        self.policies.change(made.policy_id, keep=Retention(last=1))
         self.world.tick(10, 60 * MINUTE)
         self.assertEqual([latest], list(self.trove.backups))
         self.assertEqual('COMPLETED', self.trove.backups[latest]['state'])
 
     def test_failed_one_uses_up_no_quota(self):
-        self.add(keep=Keep(last=1))
+        self.add(keep=Retention(last=1))
         self.world.tick(2)
         self.trove.fails = True
         self.world.tick(3, 60 * MINUTE)
@@ -44,7 +44,7 @@ class RoomTest(test_policy_running.PolicyTest):
         self.assertEqual(['COMPLETED'], self.states())
 
     def test_one_that_is_not_deleted_is_in_no_others_way(self):
-        made = self.add(keep=Keep(last=3))
+        made = self.add(keep=Retention(last=3))
         self.world.tick(5, 60 * MINUTE)
         first, *_others, latest = self.trove.backups
         ask = self.trove.ask_for_deletion
@@ -56,13 +56,13 @@ class RoomTest(test_policy_running.PolicyTest):
 
         self.trove.ask_for_deletion = fail
         self.trove.refusal = exceptions.QuotaExceededError('backups: 3 of 3')
-        self.policies.change(made.policy_id, keep=Keep(last=1))
+        self.policies.change(made.policy_id, keep=Retention(last=1))
         self.world.tick(3, 60 * MINUTE)
         self.assertEqual([first, latest], list(self.trove.backups))
 
     def test_worker_that_died(self):
         """What was worked on when its worker ended is not kept for ever."""
-        self.add(keep=Keep(last=1))
+        self.add(keep=Retention(last=1))
         self.world.tick(2)
         (first,) = self.trove.backups
         dying = self.world.worker()
@@ -77,8 +77,8 @@ class RoomTest(test_policy_running.PolicyTest):
         self.assertNotIn(first, self.trove.backups)
 
     def test_those_that_wait_longest_are_first(self):
-        self.useFixture(fixtures.MonkeyPatch(f'{running.__name__}.MOST_AT_ONCE', 2))
-        self.trove.instances = [test_policy_running.instance(name) for name in 'abc']
+        self.useFixture(fixtures.MonkeyPatch(f'{scheduler.__name__}.MOST_AT_ONCE', 2))
+        self.trove.instances = [test_policy_scheduler.instance(name) for name in 'abc']
         self.world.tiers = dict.fromkeys('abc', 'nvme')
         self.add(Scope.TIER, 'nvme', interval_min=1)
         self.world.tick(6)

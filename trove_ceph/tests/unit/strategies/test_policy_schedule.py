@@ -7,7 +7,7 @@ import itertools
 
 from oslotest import base
 
-from trove_ceph.db.policy_model import Keep, Policy, Run, RunState, Scope
+from trove_ceph.db.policy_record import BackupPolicy, PolicyRun, PolicyRunState, Retention, Scope
 from trove_ceph.strategies.policies import schedule
 
 INSTANCE = '5f0c1d2e-0000-0000-0000-000000000001'
@@ -22,12 +22,12 @@ def at(text):
 
 def policy(interval_min=60, **facts):
     made = at('2026-01-01')
-    values = {'created_at': made, 'updated_at': made, 'keep': Keep(last=1)}
-    return Policy('p', 'hourly', Scope.INSTANCE, INSTANCE, interval_min, **values | facts)
+    values = {'created_at': made, 'updated_at': made, 'keep': Retention(last=1)}
+    return BackupPolicy('p', 'hourly', Scope.INSTANCE, INSTANCE, interval_min, **values | facts)
 
 
-def done(due_at, state=RunState.DONE, **facts):
-    return Run(INSTANCE, 'p', state, due_at, 'name', due_at, 'backup', **facts)
+def done(due_at, state=PolicyRunState.DONE, **facts):
+    return PolicyRun(INSTANCE, 'p', state, due_at, 'name', due_at, 'backup', **facts)
 
 
 def run_through(wanted, begin, end, step=MINUTE, run=None):
@@ -67,7 +67,7 @@ class WaitingTest(base.BaseTestCase):
             ('2026-03-01T06:29', '2026-03-01T06:29'),
             ('2026-03-01T06:40', '2026-03-01T06:00'),
         ):
-            failed = done(at('2026-03-01T06:00'), RunState.FAILED, retry_at=at(retry_at))
+            failed = done(at('2026-03-01T06:00'), PolicyRunState.FAILED, retry_at=at(retry_at))
             self.assertEqual(at(since), self.since(failed))
 
 
@@ -173,7 +173,7 @@ class ScheduleTest(base.BaseTestCase):
         self.assertEqual([begin], run_through(wanted, begin, begin + MINUTE, run=ahead))
 
     def test_what_is_under_way_is_left_alone(self):
-        for state in (RunState.BEGUN, RunState.ASKED):
+        for state in (PolicyRunState.BEGUN, PolicyRunState.ASKED):
             run = done(at('2026-03-01'), state)
             self.assertIsNone(schedule.due(policy(), INSTANCE, run, at('2026-04-01')))
 
@@ -183,7 +183,7 @@ class ScheduleTest(base.BaseTestCase):
         self.assertEqual([2, 4, 8, 16, 32, 60, 60], [wait // MINUTE for wait in waits[:7]])
         self.assertEqual(schedule.LAST_RETRY, max(waits))
         wanted = policy(15)
-        failed = done(slot, RunState.FAILED, attempts=6, retry_at=now + HOUR)
+        failed = done(slot, PolicyRunState.FAILED, attempts=6, retry_at=now + HOUR)
         # Not even what is due meanwhile, for it would fail as well.
         self.assertIsNone(schedule.due(wanted, INSTANCE, failed, now + 59 * MINUTE))
         self.assertIsNotNone(schedule.due(wanted, INSTANCE, failed, now + HOUR))
@@ -200,7 +200,7 @@ class ScheduleTest(base.BaseTestCase):
         # Once, and what the schedule has comes nevertheless.
         taken = run_through(wanted, now + HOUR, now + DAY, run=done(now))
         self.assertEqual([at('2026-03-02T02:30')], taken)
-        failed = done(last.due_at, RunState.FAILED, attempts=9, retry_at=now + HOUR)
+        failed = done(last.due_at, PolicyRunState.FAILED, attempts=9, retry_at=now + HOUR)
         self.assertEqual(now, schedule.due(wanted, INSTANCE, failed, now))
         again = dataclasses.replace(failed, due_at=now)
         self.assertIsNone(schedule.due(wanted, INSTANCE, again, now))

@@ -4,11 +4,11 @@ from trove.datastore import models as datastore_models
 
 from trove_ceph import exceptions
 from trove_ceph.db import tables
-from trove_ceph.db.model import State
-from trove_ceph.strategies.backup import reasons
+from trove_ceph.db.backup_record import RecordState
+from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.restore import planning
 from trove_ceph.tests.unit.strategies import world as worlds
-from trove_ceph.tests.unit.strategies.test_restoring import SLOW, make_world, wanted
+from trove_ceph.tests.unit.strategies.test_restore_clone_volume import SLOW, make_world, wanted
 from trove_ceph.tests.unit.taskmanager import trove_database
 
 
@@ -19,12 +19,12 @@ class PlanningTest(base.BaseTestCase):
         self.place = self.world.records.get(self.world.backup).place
 
     def plan(self, prefer_copy=False, **facts):
-        return planning.plan(self.world.tools(), wanted(self.world, **facts), prefer_copy)
+        return planning.plan(self.world.deps(), wanted(self.world, **facts), prefer_copy)
 
     def note(self, **values):
         """Have our own table say something of the backup."""
         with self.world.records._transactions.writing() as session:
-            row = session.get(tables.Backup, self.world.backup)
+            row = session.get(tables.BackupRow, self.world.backup)
             for name, value in values.items():
                 setattr(row, name, value)
 
@@ -34,7 +34,7 @@ class PlanningTest(base.BaseTestCase):
         asked = self.world.events[before:]
         self.assertTrue(set(asked) <= {'cinder GET', 'storage describe'}, asked)
         self.assertNotIn(self.place.pool, str(error))
-        return reasons.full(error)
+        return tenant_errors.full(error)
 
     def test_in_its_pool_cinder_clones_its_snapshot(self):
         plan = self.plan(size_gib=5)
@@ -90,14 +90,18 @@ class PlanningTest(base.BaseTestCase):
         self.assertRaises(
             exceptions.ServiceUnavailableError,
             planning.plan,
-            self.world.tools(strike),
+            self.world.deps(strike),
             wanted(self.world),
         )
 
     def test_states_that_are_not_restored(self):
-        self.note(state=str(State.DAMAGED), verify_error='table shop.t: corrupt')
+        self.note(state=str(RecordState.DAMAGED), verify_error='table shop.t: corrupt')
         self.assertIn('is damaged: table shop.t: corrupt', self.refused())
-        for state in set(State) - {State.TAKEN, State.COPIED, State.VERIFIED}:
+        for state in set(RecordState) - {
+            RecordState.TAKEN,
+            RecordState.COPIED,
+            RecordState.VERIFIED,
+        }:
             self.note(state=str(state))
             self.assertIn(f'is {state}', self.refused())
 

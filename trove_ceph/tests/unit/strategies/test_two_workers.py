@@ -14,11 +14,11 @@ from trove.backup.state import BackupState
 
 from trove_ceph import exceptions
 from trove_ceph.db import claims
-from trove_ceph.db.model import State
+from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
-from trove_ceph.strategies.backup import deleting, fulfilling, model, resuming, taking
+from trove_ceph.strategies.backup import backup_types, create, delete, queue_worker, recovery
 from trove_ceph.tests import interruption
-from trove_ceph.tests.unit.strategies import test_copying, test_verifying
+from trove_ceph.tests.unit.strategies import test_vault_copy, test_verify
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.tests.unit.verification import world as servers
@@ -66,35 +66,35 @@ class Database:
         return lambda *given, **named: self._strike.around(lambda: found(*given, **named), failed)
 
 
-def with_database(tools, strike):
+def with_database(deps, strike):
     """Have a worker's transactions be among what it can be struck at."""
-    object.__setattr__(tools, 'records', Database(tools.records, strike))
-    return tools
+    object.__setattr__(deps, 'records', Database(deps.records, strike))
+    return deps
 
 
 class Operation:
     """What one worker does, and how another one carries on; everything can be struck."""
 
     def make_world(self):
-        world = test_verifying.World()
-        test_copying.write(world, 'abc')
+        world = test_verify.World()
+        test_vault_copy.write(world, 'abc')
         self.prepare(world)
         return world
 
     def start(self, world, strike, only_writes):
         """Do it, as a worker that may be struck."""
         asked = None if only_writes else strike
-        tools = with_database(world.tools(asked, claims.DEFAULT_EXPIRY), strike)
-        self.work(tools, world)
+        deps = with_database(world.deps(asked, claims.DEFAULT_EXPIRY), strike)
+        self.work(deps, world)
 
     def carry_on(self, world):
         """Let the claims of all others expire, and carry on as another worker."""
         world.date += MINUTE
         world.now += 60
-        tools = world.tools(expiry=claims.DEFAULT_EXPIRY)
-        resuming.carry_on(tools, worlds.AtOnce())
+        deps = world.deps(expiry=claims.DEFAULT_EXPIRY)
+        recovery.recover(deps, worlds.AtOnce())
         for role in (Role.COPY, Role.VERIFY):
-            fulfilling.fulfill(tools, role, worlds.AtOnce())
+            queue_worker.work_off(deps, role, worlds.AtOnce())
 
     def struck_at_each(self, make_strike, only_writes=False):
         """Yield worlds in which the operation was struck at each of its requests and writes.
@@ -149,14 +149,14 @@ class Operation:
 
 
 class TakingTwiceTest(Operation, base.BaseTestCase):
-    level = model.Level.FREEZE
+    level = backup_types.QuiesceLevel.FREEZE
 
     def prepare(self, world):
-        world.policy = model.Policy(self.level, limit_sec=worlds.LIMIT_SEC)
+        world.policy = backup_types.BackupSettings(self.level, limit_sec=worlds.LIMIT_SEC)
         world.backup = world.add_backup()
 
-    def work(self, tools, world):
-        taking.take(tools, world.backup.id)
+    def work(self, deps, world):
+        create.create_backup(deps, world.backup.id)
 
     def check_done(self, world):
         record = world.records.find(world.backup.id)
@@ -166,10 +166,10 @@ class TakingTwiceTest(Operation, base.BaseTestCase):
             self.assertIn(row.state, (BackupState.NEW, BackupState.FAILED))
         else:
             self.assertIsNone(record.claimed_by)
-        if record is None or record.state is State.FAILED:
+        if record is None or record.state is RecordState.FAILED:
             self.assertEqual(([], {}), (world.snapshots(), world.cinder.snapshots))
             return
-        self.assertEqual(State.TAKEN, record.state)
+        self.assertEqual(RecordState.TAKEN, record.state)
         self.assertEqual(BackupState.COMPLETED, row.state)
         self.assertEqual(f'cinder://{record.cinder_snapshot_id}', row.location)
         self.assertEqual([record.cinder_snapshot_id], list(world.cinder.snapshots))
@@ -181,17 +181,18 @@ class TakingTwiceTest(Operation, base.BaseTestCase):
 
 class CopyingTwiceTest(Operation, base.BaseTestCase):
     def prepare(self, world):
-        world.backup = test_copying.take(world)
+        world.backup = test_vault_copy.take(world)
         world.records.queue.request_copy(world.backup)
 
-    def work(self, tools, world):
-        fulfilling.fulfill(tools, Role.COPY, worlds.AtOnce())
+    def work(self, deps, world):
+        queue_worker.work_off(deps, Role.COPY, worlds.AtOnce())
 
     def check_done(self, world):
         record = world.records.get(world.backup)
-        self.assertEqual((State.COPIED, None), (record.state, record.claimed_by))
+        self.assertEqual((RecordState.COPIED, None), (record.state, record.claimed_by))
         self.assertEqual(
-            test_copying.content(world, record.place), test_copying.content(world, record.copy)
+            test_vault_copy.content(world, record.place),
+            test_vault_copy.content(world, record.copy),
         )
         self.assertEqual([record.copy.name], world.snapshots(record.copy.of))
         self.assertEqual([], world.held_locks())
@@ -199,15 +200,15 @@ class CopyingTwiceTest(Operation, base.BaseTestCase):
 
 class VerifyingTwiceTest(Operation, base.BaseTestCase):
     def prepare(self, world):
-        world.backup = test_copying.take(world)
+        world.backup = test_vault_copy.take(world)
         world.records.queue.request_verification(world.backup)
 
-    def work(self, tools, world):
-        fulfilling.fulfill(tools, Role.VERIFY, worlds.AtOnce())
+    def work(self, deps, world):
+        queue_worker.work_off(deps, Role.VERIFY, worlds.AtOnce())
 
     def check_done(self, world):
         record = world.records.get(world.backup)
-        self.assertEqual((State.VERIFIED, None), (record.state, record.claimed_by))
+        self.assertEqual((RecordState.VERIFIED, None), (record.state, record.claimed_by))
         self.assertEqual(servers.POSITION, record.gtid_executed)
         self.assertEqual({world.volume_image.name}, world.images())
         self.assertEqual(([], []), (world.held_locks(), world.servers.held()))
@@ -215,17 +216,17 @@ class VerifyingTwiceTest(Operation, base.BaseTestCase):
 
 class DeletingTwiceTest(Operation, base.BaseTestCase):
     def prepare(self, world):
-        world.backup = test_copying.take(world)
-        test_copying.copy(world, world.backup)
+        world.backup = test_vault_copy.take(world)
+        test_vault_copy.copy(world, world.backup)
 
-    def work(self, tools, world):
-        deleting.delete(tools, world.backup)
+    def work(self, deps, world):
+        delete.delete_backup(deps, world.backup)
 
     def check_done(self, world):
         record = world.records.find(world.backup)
         if record is not None:
             # The database failed before the deletion was begun.
-            self.assertEqual(State.COPIED, record.state)
+            self.assertEqual(RecordState.COPIED, record.state)
             return
         self.assertTrue(trove_database.backup(world.backup).deleted)
         self.assertEqual(([], {}), (world.snapshots(), world.cinder.snapshots))

@@ -12,18 +12,18 @@ import oslo_messaging as messaging
 from keystoneauth1 import exceptions as keystone_exceptions
 
 from trove_ceph import exceptions, steps
-from trove_ceph.cinder import settling
-from trove_ceph.db import claims, heartbeat, records, tables
+from trove_ceph.cinder import wait
+from trove_ceph.db import backups, claims, heartbeat, tables
 from trove_ceph.guestagent import quiesce
-from trove_ceph.storage import api, model, wire
-from trove_ceph.strategies.backup import model as backup_model
-from trove_ceph.strategies.backup import tools
-from trove_ceph.taskmanager import trove_tables
+from trove_ceph.storage import image_types
+from trove_ceph.storage_service import rpcapi, serializer
+from trove_ceph.strategies.backup import backup_types, dependencies
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.cinder import fake_cinder
 from trove_ceph.tests.unit.db import database
-from trove_ceph.tests.unit.storage import service_world
+from trove_ceph.tests.unit.storage_service import service_world
 from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.trove_adapter import trove_db
 
 NVME, OTHER = 'lab@nvme#nvme', 'lab@lvm#lvm'
 SERVICE = 'service'
@@ -47,11 +47,11 @@ class World(service_world.World):
         self.guest = Guest(self)
         self.servers = Servers()
         self.served = self.service()
-        self.records = records.Records(_emptied())
+        self.records = backups.BackupStore(_emptied())
         self._numbers = itertools.count()
         self._heartbeats = []
-        self.trove = trove_tables.TroveTables()
-        self.policy = backup_model.Policy(limit_sec=LIMIT_SEC)
+        self.trove = trove_db.TroveDatabase()
+        self.policy = backup_types.BackupSettings(limit_sec=LIMIT_SEC)
         # What was asked of whom, in order.
         self.events = []
 
@@ -75,7 +75,7 @@ class World(service_world.World):
         for one in self._heartbeats:
             one.beat()
 
-    def tools(self, strike=None, expiry=None):
+    def deps(self, strike=None, expiry=None):
         """Return what a new taskmanager works with.
 
         :param strike: happens at one of its requests
@@ -88,7 +88,7 @@ class World(service_world.World):
         # Tests decide when heartbeats are written, and not a thread.
         beating.start = lambda: None
         self._heartbeats.append(beating)
-        return tools.Tools(
+        return dependencies.BackupDependencies(
             storage=Storage(self, strike),
             cinder=self.cinder.client(SERVICE, adapter=Adapter(self, strike)),
             records=self.records,
@@ -100,14 +100,14 @@ class World(service_world.World):
             heartbeat=beating,
             vault=lambda: 'vault',
             policy=self.policy,
-            patience=settling.Patience(10, clock=lambda: self.now, sleep=self.sleep),
+            patience=wait.WaitLimits(10, clock=lambda: self.now, sleep=self.sleep),
             clock=lambda: self.now,
             sleep=self.sleep,
         )
 
     def place(self, volume):
         pool = self.cinder.backends.get(volume.backend)
-        return pool and model.ImageRef(pool, volume.image_name)
+        return pool and image_types.ImageRef(pool, volume.image_name)
 
     # What tests look at.
 
@@ -277,7 +277,7 @@ class Adapter(fake_cinder.Adapter):
         return self._strike.around(lambda: self._serve(request), lost)
 
 
-class Storage(api.StorageAPI):
+class Storage(rpcapi.StorageAPI):
     """The storage service's client, whose bus is a call."""
 
     def __init__(self, world, strike):
@@ -386,4 +386,4 @@ def _emptied():
 
 
 def _cross(value):
-    return wire.decode(json.loads(json.dumps(wire.encode(value))))
+    return serializer.decode(json.loads(json.dumps(serializer.encode(value))))

@@ -16,12 +16,12 @@ from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
-from trove_ceph.cinder import model as cinder_model
-from trove_ceph.guestagent import api as guest_api
+from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.guestagent import manager as guest_manager
-from trove_ceph.taskmanager import nova, places, trove_instances
+from trove_ceph.taskmanager import volume_location
 from trove_ceph.tests.unit.cinder import fake_cinder
 from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.trove_adapter import guest_rpcapi, instance_deletion, nova
 
 TIERS = """
 tiers:
@@ -53,7 +53,7 @@ class GuestTest(base.BaseTestCase):
                 'trove.guestagent.api.API.get_client', lambda *_arguments, **_options: self
             )
         )
-        self.guest = guest_api.API(trove_context.TroveContext(), 'instance')
+        self.guest = guest_rpcapi.GuestAPI(trove_context.TroveContext(), 'instance')
 
     def prepare(self, **_options):
         return self
@@ -144,10 +144,10 @@ class PlacesTest(base.BaseTestCase):
             tiers.write(TIERS)
 
     def find(self, backend, **facts):
-        volume = cinder_model.Volume(
+        volume = cinder_resources.Volume(
             'id', 'name', 'in-use', 1, backend, 'project', 'fast', {}, **facts
         )
-        return places.Places(self.path).find(volume)
+        return volume_location.VolumeLocations(self.path).find(volume)
 
     def test_back_ends(self):
         self.assertEqual('volumes-nvme/volume-id', str(self.find('lab@nvme#nvme')))
@@ -161,15 +161,15 @@ class PlacesTest(base.BaseTestCase):
         self.assert_no_vault(None, 'vault_tier is not set', 'none')
         with open(self.path, 'a') as tiers:
             tiers.write(VAULTS.partition('---')[0])
-        self.assertEqual('vault-hdd', places.Places(self.path).vault())
+        self.assertEqual('vault-hdd', volume_location.VolumeLocations(self.path).vault())
         self.assert_no_vault('nvme', 'nvme', 'slow')
         with open(self.path, 'a') as tiers:
             tiers.write(VAULTS.partition('---')[2])
         self.assert_no_vault(None, 'vault_tier is not set', 'slow, slower')
-        self.assertEqual('vault-tape', places.Places(self.path, 'slower').vault())
+        self.assertEqual('vault-tape', volume_location.VolumeLocations(self.path, 'slower').vault())
 
     def assert_no_vault(self, asked, *words):
-        made = places.Places(self.path, asked)
+        made = volume_location.VolumeLocations(self.path, asked)
         error = self.assertRaises(exceptions.InvalidTiersError, made.vault)
         for word in words:
             self.assertIn(word, str(error))
@@ -215,7 +215,7 @@ class InstancesTest(base.BaseTestCase):
 
     def test_deleted_without_asking_cinder(self):
         context = trove_context.TroveContext(project_id='project', user_id='user')
-        trove_instances.delete_but_volume(context, self.instance.id)
+        instance_deletion.delete_but_volume(context, self.instance.id)
         found = trove_database.instance(self.instance.id)
         self.assertTrue(found.deleted)
         self.assertEqual(InstanceTasks.NONE, found.task_status)
@@ -225,4 +225,4 @@ class InstancesTest(base.BaseTestCase):
         """A later Trove may do it otherwise."""
         code = instance_models.BaseInstance._delete_resources.__code__
         self.assertIn('volume_client', code.co_names)
-        self.assertEqual([], trove_instances._Built.volume_client.volumes.list(search_opts={}))
+        self.assertEqual([], instance_deletion._Built.volume_client.volumes.list(search_opts={}))

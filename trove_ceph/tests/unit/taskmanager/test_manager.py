@@ -12,8 +12,8 @@ from trove.common import cfg as trove_cfg
 from trove.common import notification
 
 from trove_ceph import exceptions
-from trove_ceph.db.model import State
-from trove_ceph.strategies.backup import taking
+from trove_ceph.db.backup_record import RecordState
+from trove_ceph.strategies.backup import create
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
@@ -26,7 +26,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = worlds.World()
-        self.patch('trove_ceph.taskmanager.making.make_tools', lambda *_: self.world.tools())
+        self.patch('trove_ceph.taskmanager.factory.make_dependencies', lambda *_: self.world.deps())
         self.told = []
         notifier = types.SimpleNamespace(
             info=lambda context, event, payload: self.told.append((event, dict(payload)))
@@ -87,7 +87,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         def fail(*_arguments):
             raise exceptions.ServiceUnavailableError('Keystone is down')
 
-        self.patch('trove_ceph.taskmanager.making.make_tools', fail)
+        self.patch('trove_ceph.taskmanager.factory.make_dependencies', fail)
         self.manager = manager.Manager()
         self.manager._recovery_threads = worlds.AtOnce()
         backup = self.world.add_backup()
@@ -101,7 +101,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         def fail(*_arguments):
             raise exceptions.NoSpaceError('volumes-nvme/volume-1: the pool is full')
 
-        self.patch('trove_ceph.strategies.backup.taking.take', fail)
+        self.patch('trove_ceph.strategies.backup.create.create_backup', fail)
         error = self.assertRaises(exceptions.TroveCephError, self.create, self.world.add_backup())
         ((_event, payload),) = self.told
         self.assertEqual(str(error), payload['message'])
@@ -139,7 +139,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
             deleted.append(instance_id)
             self.world.delete_server()
 
-        self.patch('trove_ceph.taskmanager.trove_instances.delete_but_volume', delete)
+        self.patch('trove_ceph.trove_adapter.instance_deletion.delete_but_volume', delete)
         backup = self.world.add_backup()
         self.create(backup)
         self.delete_instance()
@@ -162,10 +162,10 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertTrue(wanted <= names, names)
         backup = self.world.add_backup()
         self.assertRaises(
-            interruption.Kill, taking.take, self.world.tools(worlds.Strike(5)), backup.id
+            interruption.Kill, create.create_backup, self.world.deps(worlds.Strike(5)), backup.id
         )
         self.manager.carry_on_with_backups(None)
-        self.assertEqual(State.TAKING, self.world.records.get(backup.id).state)
+        self.assertEqual(RecordState.TAKING, self.world.records.get(backup.id).state)
         self.manager.reclaim_space(None)
 
     def test_threads_of_the_process(self):
@@ -174,15 +174,15 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.create(other)
         self.world.records.queue.request_copy(other.id)
         self.assertRaises(
-            interruption.Kill, taking.take, self.world.tools(worlds.Strike(5)), backup.id
+            interruption.Kill, create.create_backup, self.world.deps(worlds.Strike(5)), backup.id
         )
         background = self.manager._background
         background.start = lambda: [function() for function in background._functions]
         for role in self.manager._queue_threads:
             self.manager._queue_threads[role] = worlds.AtOnce()
         self.manager._start_threads()
-        self.assertEqual(State.TAKEN, self.world.records.get(backup.id).state)
-        self.assertEqual(State.COPIED, self.world.records.get(other.id).state)
+        self.assertEqual(RecordState.TAKEN, self.world.records.get(backup.id).state)
+        self.assertEqual(RecordState.COPIED, self.world.records.get(other.id).state)
 
     def test_backup_that_nobody_was_told_of(self):
         backup = self.world.add_backup()
@@ -200,7 +200,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager._background.start = lambda: None
         self.manager.copy_and_verify_backups(None)
         record = self.world.records.get(backup.id)
-        self.assertEqual((State.COPIED, None), (record.state, record.copy_error))
+        self.assertEqual((RecordState.COPIED, None), (record.state, record.copy_error))
 
     def test_levels_that_there_are_not(self):
         CONF.set_override('quiesce_by_datastore', {'mysql': 'deep'}, 'trove_ceph_backup')
@@ -214,6 +214,6 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         def fail(*_arguments):
             raise AssertionError('asked')
 
-        self.patch('trove_ceph.taskmanager.making.make_tools', fail)
+        self.patch('trove_ceph.taskmanager.factory.make_dependencies', fail)
         for name, _value in inspect.getmembers(manager.Manager()):
             self.assertIsInstance(name, str)

@@ -10,8 +10,8 @@ from trove.backup.state import BackupState
 from trove.common import cfg as trove_cfg
 
 from trove_ceph.db import policies, transactions
-from trove_ceph.db.model import State
-from trove_ceph.db.policy_model import Keep, RunState, Scope
+from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.policy_record import PolicyRunState, Retention, Scope
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.api import world as api_world
 from trove_ceph.tests.unit.strategies import world as worlds
@@ -30,7 +30,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
         neutron = types.SimpleNamespace(list_ports=lambda **_: {'ports': []})
         notifier = types.SimpleNamespace(info=lambda _context, event, _body: self.tell(event))
         for name, value in (
-            ('trove_ceph.taskmanager.making.make_tools', lambda *_: self.world.tools()),
+            ('trove_ceph.taskmanager.factory.make_dependencies', lambda *_: self.world.deps()),
             ('trove.common.clients.create_nova_client', lambda *_, **__: nova),
             ('trove.common.clients.create_neutron_client', lambda *_, **__: neutron),
             ('trove.rpc.get_notifier', lambda **_: notifier),
@@ -42,11 +42,11 @@ class ManagerPoliciesTest(base.BaseTestCase):
         # Other tests reset what was set when the database was made.
         CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')
         self.now = datetime.datetime(2026, 3, 1)
-        self.policies = policies.Policies(
+        self.policies = policies.PolicyStore(
             transactions.Transactions(worlds._facade(), lambda: self.now)
         )
         self.useFixture(
-            fixtures.MonkeyPatch('trove_ceph.db.policies.Policies', lambda: self.policies)
+            fixtures.MonkeyPatch('trove_ceph.db.policies.PolicyStore', lambda: self.policies)
         )
 
     def tell(self, event):
@@ -67,14 +67,14 @@ class ManagerPoliciesTest(base.BaseTestCase):
             Scope.TIER,
             'gold',
             interval_min=60,
-            keep=Keep(last=1),
+            keep=Retention(last=1),
             verify_every=2,
             quiesce='ddl',
         )
         self.tick()
         (first,) = self.world.records.of_project(self.world.project)
         row = trove_database.backup(first.backup_id)
-        self.assertEqual((State.TAKEN, BackupState.COMPLETED), (first.state, row.state))
+        self.assertEqual((RecordState.TAKEN, BackupState.COMPLETED), (first.state, row.state))
         self.assertEqual(('ddl', 'ddl'), (first.quiesce, first.quiesce_wanted))
         self.assertIsNotNone(first.verify_wanted_at)
         self.assertIsNone(first.copy_wanted_at)
@@ -90,7 +90,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
         self.assertTrue(trove_database.backup(first.backup_id).deleted)
         self.assertEqual(1, len(self.world.snapshots()))
         run = self.policies.runs()[self.world.instance.id]
-        self.assertEqual((RunState.DONE, 2), (run.state, run.count))
+        self.assertEqual((PolicyRunState.DONE, 2), (run.state, run.count))
         self.assertEqual('dbaas.backup_delete.end', self.told[-1])
 
     def test_it_is_a_periodic_task(self):

@@ -2,11 +2,11 @@
 """The verbs of storage by the command line: what Ceph 16 answers, and how it is read."""
 
 from trove_ceph import exceptions
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph.tests.unit.tempest_plugin import test_ceph
 from trove_ceph_tempest_plugin import images
 
-IMAGE = model.ImageRef('fast', 'volume-1')
+IMAGE = image_types.ImageRef('fast', 'volume-1')
 _SNAPSHOTS = [
     {
         'id': 7,
@@ -47,7 +47,7 @@ class ImagesTest(test_ceph.CephTestCase):
         self.assertEqual(('5f', 2**30, None), (facts.image_id, facts.size_bytes, facts.parent))
         self.assertEqual({'layering'}, facts.features)
         self.assertEqual(('192.0.2.1:0/7',), facts.clients)
-        child = model.Child(model.ImageRef('slow', 'volume-2'), '60', 'a0d1')
+        child = image_types.Child(image_types.ImageRef('slow', 'volume-2'), '60', 'a0d1')
         self.assertEqual((child,), facts.children)
         self.assertEqual(
             [('snapshot-1', 7, False, None), ('a0d1', 8, True, 'snapshot-2')],
@@ -56,7 +56,7 @@ class ImagesTest(test_ceph.CephTestCase):
 
     def test_clone(self):
         facts = self.describe({'pool': 'slow', 'image': 'volume-0', 'snapshot': 's'})
-        self.assertEqual(model.SnapshotRef('slow', 'volume-0', 's'), facts.parent)
+        self.assertEqual(image_types.SnapshotRef('slow', 'volume-0', 's'), facts.parent)
 
     def test_errors_are_those_of_storage(self):
         for code, error_class in (

@@ -7,7 +7,7 @@ import pymysql
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import committer, model
+from trove_ceph_bench import commit_probe, model
 from trove_ceph_tempest_plugin import load, mysql
 
 ADDRESS = model.Address(user='u', password='secret', database='d', host='192.0.2.1')
@@ -46,10 +46,10 @@ class DatabaseTest(base.BaseTestCase):
 
 class ClientTest(base.BaseTestCase):
     def test_figures_are_those_of_the_committer(self):
-        log = committer.Log(commits=[(0.5, 1.0), (1.0, 1.5), (4.0, 4.5)], errors=[2.0])
-        seen = committer.evaluate([log], since=0.0, until=5.0)
+        log = commit_probe.Log(commits=[(0.5, 1.0), (1.0, 1.5), (4.0, 4.5)], errors=[2.0])
+        seen = commit_probe.evaluate([log], since=0.0, until=5.0)
         client = load.Client(ADDRESS)
-        with mock.patch.object(committer.Committer, 'stop', return_value=seen):
+        with mock.patch.object(commit_probe.Committer, 'stop', return_value=seen):
             figures = client.figures()
         self.assertEqual(3, figures['commits'])
         self.assertEqual(1, figures['errors'])

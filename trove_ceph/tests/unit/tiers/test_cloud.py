@@ -47,9 +47,9 @@ class CinderTestCase(base.BaseTestCase):
         moved = self.fake.add_volume(None, 7, **{'os-vol-mig-status-attr:name_id': 'other'})
         new = self.fake.add_volume('slow', 1, **{'os-vol-host-attr:host': None})
         expected = [
-            resources.Volume(one['id'], one['id'], 'quick', 'fast', 5, 'in-use'),
-            resources.Volume(moved['id'], 'other', 'fast', None, 7, 'available'),
-            resources.Volume(new['id'], new['id'], None, 'slow', 1, 'available'),
+            resources.VolumeOfTier(one['id'], one['id'], 'quick', 'fast', 5, 'in-use'),
+            resources.VolumeOfTier(moved['id'], 'other', 'fast', None, 7, 'available'),
+            resources.VolumeOfTier(new['id'], new['id'], None, 'slow', 1, 'available'),
         ]
         self.assertEqual(expected, self.cinder.volumes())
         for volume in expected:

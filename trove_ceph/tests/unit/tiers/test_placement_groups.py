@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslotest import base
 
-from trove_ceph.tiers import model, placement_groups
+from trove_ceph.tiers import placement_groups, tier_types
 
-COUNT = model.PlacementGroups(count=64)
-SHARE = model.PlacementGroups(share=0.5)
-AUTOSCALE = model.PlacementGroups(autoscale=0.5)
+COUNT = tier_types.PlacementGroups(count=64)
+SHARE = tier_types.PlacementGroups(share=0.5)
+AUTOSCALE = tier_types.PlacementGroups(autoscale=0.5)
 
 
 class PlacementGroupsTestCase(base.BaseTestCase):

@@ -8,7 +8,7 @@ from oslotest import base
 from trove_ceph import exceptions, schema_problems
 from trove_ceph.tests.unit.tiers import sample
 from trove_ceph.tiers import tiers_file
-from trove_ceph.tiers.model import Purpose, Qos
+from trove_ceph.tiers.tier_types import Purpose, TierLimits
 from trove_ceph.yaml_file import Problem
 
 SHIPPED = Path(__file__).parents[4] / 'etc' / 'trove-ceph' / 'tiers.yaml'
@@ -47,14 +47,14 @@ class DefaultsTestCase(base.BaseTestCase):
             changes = {f'tiers/fast/{key}': value for key, value in changes.items()}
             return sample.read({'tiers/fast/qos': None} | changes).tiers['fast'].qos
 
-        self.assertIs(Qos.IMAGE, qos())
-        self.assertIs(Qos.IMAGE, qos(iops=None))
-        self.assertIs(Qos.IMAGE, qos(throughput_mib_per_sec=None))
-        self.assertIs(Qos.NONE, qos(iops=None, throughput_mib_per_sec=None))
+        self.assertIs(TierLimits.IMAGE, qos())
+        self.assertIs(TierLimits.IMAGE, qos(iops=None))
+        self.assertIs(TierLimits.IMAGE, qos(throughput_mib_per_sec=None))
+        self.assertIs(TierLimits.NONE, qos(iops=None, throughput_mib_per_sec=None))
 
     def test_a_promise_without_volumes_is_held_by_nobody(self):
         promise = {'tiers/follower/iops': {'per_gib': 1, 'floor': 1, 'cap': 1}}
-        self.assertIs(Qos.NONE, sample.read(promise).tiers['follower'].qos)
+        self.assertIs(TierLimits.NONE, sample.read(promise).tiers['follower'].qos)
 
     def test_users_get_the_tiers_that_suit_their_role(self):
         users = sample.read().users

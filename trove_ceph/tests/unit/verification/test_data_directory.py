@@ -6,7 +6,7 @@ import struct
 import fixtures
 from oslotest import base
 
-from trove_ceph.verification import data_directory, model
+from trove_ceph.verification import data_directory, report
 
 
 def first_page(version=90704, page_shift=0):
@@ -29,7 +29,7 @@ class DataDirectoryTest(base.BaseTestCase):
         (self.data / name).write_bytes(content)
 
     def assert_found(self, verdict, reason):
-        found = self.assertRaises(model.Finding, data_directory.read, self.data)
+        found = self.assertRaises(report.Finding, data_directory.read, self.data)
         self.assertEqual((verdict, reason), (found.verdict, found.reason))
 
     def test_what_a_server_must_be_told(self):
@@ -72,33 +72,33 @@ class DataDirectoryTest(base.BaseTestCase):
 
     def test_a_log_that_is_missing(self):
         self.put('binlog.index', b'./binlog.000001\n')
-        self.assert_found(model.INCOMPLETE, 'binlog.000001 is not there')
+        self.assert_found(report.INCOMPLETE, 'binlog.000001 is not there')
 
     def test_logs_that_are_none(self):
         self.put('binlog.000001', b'secret')
         self.put('binlog.index', b'./binlog.000001\n')
-        self.assert_found(model.INCOMPLETE, 'binlog.index names logs that are not logs')
+        self.assert_found(report.INCOMPLETE, 'binlog.index names logs that are not logs')
 
     def test_files_that_are_missing(self):
         for name in ('ibdata1', 'mysql.ibd'):
             (self.data / name).rename(self.data / 'away')
-            self.assert_found(model.INCOMPLETE, f'{name} is not there')
+            self.assert_found(report.INCOMPLETE, f'{name} is not there')
             (self.data / 'away').rename(self.data / name)
         self.data = self.data / 'data'
-        self.assert_found(model.INCOMPLETE, 'data is not there')
+        self.assert_found(report.INCOMPLETE, 'data is not there')
 
     def test_what_is_damaged(self):
         self.put('mysql.ibd', bytes(16384))
-        self.assert_found(model.CORRUPT, 'mysql.ibd, the data dictionary, has no header')
+        self.assert_found(report.CORRUPT, 'mysql.ibd, the data dictionary, has no header')
         self.put('mysql.ibd', b'')
-        self.assert_found(model.CORRUPT, 'mysql.ibd is empty or cut off')
+        self.assert_found(report.CORRUPT, 'mysql.ibd is empty or cut off')
 
     def test_links_are_not_followed(self):
         (self.data / 'mysql.ibd').unlink()
         (self.data / 'mysql.ibd').symlink_to('/etc/passwd')
-        found = self.assertRaises(model.Finding, data_directory.read, self.data)
-        self.assertEqual(model.CORRUPT, found.verdict)
+        found = self.assertRaises(report.Finding, data_directory.read, self.data)
+        self.assertEqual(report.CORRUPT, found.verdict)
         link = self.data / 'link'
         link.symlink_to('/etc')
         self.data = link
-        self.assert_found(model.CORRUPT, 'link is no directory')
+        self.assert_found(report.CORRUPT, 'link is no directory')

@@ -5,13 +5,13 @@ import threading
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import model
+from trove_ceph.storage import image_types
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.verification import world
-from trove_ceph.verification import guard, inspection, server
-from trove_ceph.verification import model as verification
+from trove_ceph.verification import deadline, inspection, server
+from trove_ceph.verification import report as verification
 
-OPTIONS = model.ImageOptions()
+OPTIONS = image_types.ImageOptions()
 
 
 class InspectionTest(base.BaseTestCase):
@@ -62,7 +62,7 @@ class InspectionTest(base.BaseTestCase):
                 limits.append(self.world.storage.describe(self.world.work.clone).qos)
 
         self.inspect(note)
-        self.assertEqual([model.Qos(bytes_per_sec=5 * model.MIB)], limits)
+        self.assertEqual([image_types.Qos(bytes_per_sec=5 * image_types.MIB)], limits)
 
     def test_sizes_of_samples(self):
         self.assertEqual(6, self.inspect(deep=True).tables_checked)
@@ -188,7 +188,7 @@ class InspectionInterruptionTest(interruption.InterruptionTests, base.BaseTestCa
             made.work,
             world.SETTINGS,
             OPTIONS,
-            guard.Guard(60),
+            deadline.Deadline(60),
             lambda *_: None,
         )
         made.context = context

@@ -4,13 +4,13 @@
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import job
-from trove_ceph.storage.job import State
+from trove_ceph.storage import tasks
+from trove_ceph.storage.tasks import JobState
 from trove_ceph.tests import interruption
-from trove_ceph.tests.unit.storage import service_world
+from trove_ceph.tests.unit.storage_service import service_world
 from trove_ceph.tests.unit.verification import world
 from trove_ceph.verification import inspection
-from trove_ceph.verification import model as verification
+from trove_ceph.verification import report as verification
 
 
 class InspectJobTest(base.BaseTestCase):
@@ -22,7 +22,7 @@ class InspectJobTest(base.BaseTestCase):
         self.services = service_world.World()
         self.inspected = world.World()
         self.inspected.storage = self.services.storage
-        self.work = job.Inspect(self.services.image.snapshot('s'), world.CHECK_ID, '9.7.4')
+        self.work = tasks.InspectTask(self.services.image.snapshot('s'), world.CHECK_ID, '9.7.4')
 
     def service(self, name, life=None):
         def make(storage):
@@ -41,7 +41,7 @@ class InspectJobTest(base.BaseTestCase):
         one = self.service('one')
         found = one.endpoint.start({}, operation_id='op', work=self.work)
         found = one.endpoint.find_job({}, operation_id='op')
-        self.assertEqual((State.DONE, 'removing'), (found.state, found.phase))
+        self.assertEqual((JobState.DONE, 'removing'), (found.state, found.phase))
         self.assertTrue(found.result.ok)
         self.assert_nothing_left()
 
@@ -53,10 +53,10 @@ class InspectJobTest(base.BaseTestCase):
         self.inspected.raises = {'start': world.refused()}
         one.jobs.start('op2', self.work)
         found = one.jobs.find('op2')
-        self.assertEqual((State.FAILED, 'NotInspectableError'), (found.state, found.error))
+        self.assertEqual((JobState.FAILED, 'NotInspectableError'), (found.state, found.error))
         self.inspected.raises = {}
         one.jobs.start('op2', self.work)
-        self.assertEqual(State.DONE, one.jobs.find('op2').state)
+        self.assertEqual(JobState.DONE, one.jobs.find('op2').state)
         self.assert_nothing_left()
 
     def test_where_nothing_is_inspected(self):
@@ -66,10 +66,10 @@ class InspectJobTest(base.BaseTestCase):
 
     def test_locks(self):
         other = self.services.service('other')
-        locks = [job.snapshot_lock(self.work.snapshot)]
+        locks = [tasks.snapshot_lock(self.work.snapshot)]
         with other.leases.held(locks, 'a removal', wait_sec=0):
             self.assertRaises(exceptions.BusyError, self.service('one').jobs.start, 'op', self.work)
-        self.assertIn(job.image_lock(self.work.clone), self.work.locks)
+        self.assertIn(tasks.image_lock(self.work.clone), self.work.locks)
         self.assertEqual(self.work.snapshot.of, self.work.source)
 
     def test_what_cannot_be_asked_for(self):
@@ -80,7 +80,7 @@ class InspectJobTest(base.BaseTestCase):
             {'time_limit_sec': -1},
         ):
             given = {'check_id': world.CHECK_ID, 'version': '9.7.4'} | wrong
-            self.assertRaises(ValueError, job.Inspect, snapshot, **given)
+            self.assertRaises(ValueError, tasks.InspectTask, snapshot, **given)
 
     def test_killed_at_each_request(self):
         requests = 0
@@ -95,7 +95,7 @@ class InspectJobTest(base.BaseTestCase):
                 other = self.service('other')
                 other.jobs.start('op', self.work)
                 found = other.jobs.find('op')
-                self.assertEqual(State.DONE, found.state, found)
+                self.assertEqual(JobState.DONE, found.state, found)
                 self.assertTrue(found.result.ok)
                 self.assert_nothing_left()
                 requests += 1

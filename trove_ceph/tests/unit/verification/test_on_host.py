@@ -7,9 +7,9 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import host_storage
+from trove_ceph.host import filesystem
 from trove_ceph.tests.unit.verification import world
-from trove_ceph.verification import model, on_host
+from trove_ceph.verification import on_host, report
 
 ROOT = pathlib.Path('/srv/mysql')
 TOLD = '/usr/sbin/mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))'
@@ -55,17 +55,17 @@ class RootsTest(base.BaseTestCase):
 
 class MountTest(base.BaseTestCase):
     def mount(self, signature):
-        finder = 'trove_ceph.guestagent.host_storage.HostStorage.find_signature'
+        finder = 'trove_ceph.host.filesystem.HostStorage.find_signature'
         self.useFixture(fixtures.MonkeyPatch(finder, lambda *_: signature))
         with contextlib.ExitStack() as stack:
             on_host.HostSandbox._mount(stack, '/dev/loop9', pathlib.Path('/nowhere'))
 
     def test_nothing_is_incomplete(self):
-        found = self.assertRaises(model.Finding, self.mount, None)
-        self.assertEqual(model.INCOMPLETE, found.verdict)
+        found = self.assertRaises(report.Finding, self.mount, None)
+        self.assertEqual(report.INCOMPLETE, found.verdict)
 
     def test_another_file_system_is_no_fault_of_the_backup(self):
         """Volumes of older instances may have ext4."""
-        ext4 = host_storage.Signature('ext4', True)
+        ext4 = filesystem.Signature('ext4', True)
         error = self.assertRaises(exceptions.NotInspectableError, self.mount, ext4)
         self.assertIn('the image holds ext4', str(error))

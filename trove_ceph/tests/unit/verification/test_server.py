@@ -6,7 +6,7 @@ import pymysql
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.verification import data_directory, model, server
+from trove_ceph.verification import data_directory, report, server
 
 FOUND = data_directory.DataDirectory(999, 998, (9, 7, 4), 8192, 'ibdata1:5M:autoextend', 'binlog')
 TABLE = server.Table('shop', 'odd`name', 5)
@@ -75,11 +75,11 @@ class ServerTest(base.BaseTestCase):
 
     def test_why_it_does_not_start(self):
         for text, part, verdict in (
-            ('Checksum mismatch in redo', 'InnoDB', model.CORRUPT),
-            ("Cannot open './undo_001' OS errno 2 - No such file", 'InnoDB', model.INCOMPLETE),
-            ("File './binlog.000003' not found (OS errno 2)", 'Server', model.INCOMPLETE),
+            ('Checksum mismatch in redo', 'InnoDB', report.CORRUPT),
+            ("Cannot open './undo_001' OS errno 2 - No such file", 'InnoDB', report.INCOMPLETE),
+            ("File './binlog.000003' not found (OS errno 2)", 'Server', report.INCOMPLETE),
         ):
-            found = self.assert_start_fails(model.Finding, line(text, part), 'recovery failed: ')
+            found = self.assert_start_fails(report.Finding, line(text, part), 'recovery failed: ')
             self.assertEqual(verdict, found.verdict, text)
 
     def test_it_is_not_made_for_this_data(self):
@@ -122,8 +122,8 @@ class ServerTest(base.BaseTestCase):
             ([('t', 'check', 'error', b'Corrupt')], 'table shop.odd`name: Corrupt'),
         ):
             self.mysqld.answer = rows
-            found = self.assertRaises(model.Finding, self.server.check, TABLE)
-            self.assertEqual((model.CORRUPT, expected), (found.verdict, found.reason))
+            found = self.assertRaises(report.Finding, self.server.check, TABLE)
+            self.assertEqual((report.CORRUPT, expected), (found.verdict, found.reason))
 
     def test_both_ends_of_each_index_are_read(self):
         # One after the other: what the indexes are of, and what is counted.
@@ -164,8 +164,8 @@ class ServerTest(base.BaseTestCase):
 
     def test_damage_at_an_end(self):
         self.mysqld.answer = pymysql.err.InternalError(1712, 'Index orders is corrupted')
-        found = self.assertRaises(model.Finding, self.server.read_ends, TABLE, 100)
-        self.assertEqual(model.CORRUPT, found.verdict)
+        found = self.assertRaises(report.Finding, self.server.read_ends, TABLE, 100)
+        self.assertEqual(report.CORRUPT, found.verdict)
 
     def test_table_whose_key_is_elsewhere(self):
         """That is no fault of the backup's."""
@@ -182,15 +182,16 @@ class ServerTest(base.BaseTestCase):
         self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection')
         self.mysqld.exit_code = 2
         self.mysqld.log.write_text(line('Assertion failure'))
-        found = self.assertRaises(model.Finding, self.server.check, TABLE)
-        self.assertEqual(model.CORRUPT, found.verdict)
+        found = self.assertRaises(report.Finding, self.server.check, TABLE)
+        self.assertEqual(report.CORRUPT, found.verdict)
         self.assertIn('table shop.odd`name: mysqld ended with 2', found.reason)
 
     def test_it_refuses_and_lives(self):
         self.mysqld.answer = pymysql.err.OperationalError(1034, 'Incorrect key file')
-        found = self.assertRaises(model.Finding, self.server.tables)
+        found = self.assertRaises(report.Finding, self.server.tables)
         self.assertEqual(
-            (model.CORRUPT, 'listing the tables: Incorrect key file'), (found.verdict, found.reason)
+            (report.CORRUPT, 'listing the tables: Incorrect key file'),
+            (found.verdict, found.reason),
         )
 
     def test_it_does_not_answer(self):

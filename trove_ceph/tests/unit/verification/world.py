@@ -2,19 +2,19 @@
 """A cluster with a backup, and hosts on which it is inspected by a server that tests decide."""
 
 from trove_ceph import exceptions
-from trove_ceph.storage import job, model
+from trove_ceph.storage import image_types, tasks
 from trove_ceph.storage.fake import backend, cluster
 from trove_ceph.verification import inspection, server
-from trove_ceph.verification import model as verification
+from trove_ceph.verification import report as verification
 
 CHECK_ID = '6b4a3f5e-0d0c-4c7f-9d39-2a6b8e1f7c55'
 SOURCE = 'c80376c9-e5db-11f1-a9a9-02fc00000001'
 POSITION = f'{SOURCE}:1-303'
-SETTINGS = verification.Settings(
+SETTINGS = verification.InspectionSettings(
     roots={},
     directory=None,
     memory_bytes=2**30,
-    bytes_per_sec=5 * model.MIB,
+    bytes_per_sec=5 * image_types.MIB,
     time_limit_sec=60,
     deep=False,
     sample_tables=2,
@@ -30,11 +30,11 @@ class World:
     """What outlives a process: the cluster, and what a host holds."""
 
     def __init__(self):
-        self.storage = backend.FakeBackend(cluster.Cluster({'volumes': 1024 * model.MIB}))
-        image = model.ImageRef('volumes', 'image')
-        self.storage.create_image(image, 8 * model.MIB, model.ImageOptions())
+        self.storage = backend.FakeBackend(cluster.Cluster({'volumes': 1024 * image_types.MIB}))
+        image = image_types.ImageRef('volumes', 'image')
+        self.storage.create_image(image, 8 * image_types.MIB, image_types.ImageOptions())
         self.storage.create_snapshot(image.snapshot('s'))
-        self.work = job.Inspect(image.snapshot('s'), CHECK_ID, '9.7.4')
+        self.work = tasks.InspectTask(image.snapshot('s'), CHECK_ID, '9.7.4')
         self.hosts = {}
         #: What a method of the server raises, by its name; of a list, one after the other.
         self.raises = {}

@@ -7,9 +7,9 @@ from pathlib import Path
 import fixtures
 from oslotest import base
 
-from trove_ceph.bench import results
-from trove_ceph.bench.report import model, references
 from trove_ceph.tests.unit.bench import sample
+from trove_ceph_bench import results
+from trove_ceph_bench.report import model, references
 
 
 class ModelTest(base.BaseTestCase):

@@ -11,8 +11,8 @@ from pathlib import Path
 import fixtures
 from oslotest import base
 
-from trove_ceph.bench import plan, report, results
 from trove_ceph.tests.unit.bench import sample
+from trove_ceph_bench import plan, report, results
 
 VOID = {'meta', 'br', 'link', 'img', 'hr', 'input'}
 

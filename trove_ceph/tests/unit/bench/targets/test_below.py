@@ -2,8 +2,8 @@
 import fixtures
 from oslotest import base
 
-from trove_ceph.bench import model
-from trove_ceph.bench.targets import below
+from trove_ceph_bench import model
+from trove_ceph_bench.targets import rbd_image
 
 
 class BelowTest(base.BaseTestCase):
@@ -14,25 +14,25 @@ class BelowTest(base.BaseTestCase):
         self.useFixture(fixtures.EnvironmentVariable('PATH', empty))
 
     def test_nothing_is_known(self):
-        self.assertIsNone(below.image({}))
-        self.assertIsNone(below.disclose(None))
+        self.assertIsNone(rbd_image.image({}))
+        self.assertIsNone(rbd_image.disclose(None))
 
     def test_named_by_the_plan(self):
         spec = {'image': 'pool/data', 'ceph': {'conf': '/c', 'user': 'bench'}}
 
-        self.assertEqual(model.Image('pool', 'data', '/c', 'bench'), below.image(spec, 'v1'))
+        self.assertEqual(model.Image('pool', 'data', '/c', 'bench'), rbd_image.image(spec, 'v1'))
 
     def test_volume_in_a_named_pool(self):
         self.assertEqual(
             model.Image('pool', 'volume-v1', '/etc/ceph/ceph.conf', 'admin'),
-            below.image({'ceph': {'pool': 'pool'}}, 'v1'),
+            rbd_image.image({'ceph': {'pool': 'pool'}}, 'v1'),
         )
 
     def test_volume_when_ceph_cannot_be_asked_for_its_pool(self):
-        self.assertIsNone(below.image({}, 'v1'))
+        self.assertIsNone(rbd_image.image({}, 'v1'))
 
     def test_disclosure_says_why_nothing_is_known(self):
-        found = below.disclose(model.Image('pool', 'data', '/c', 'bench'))
+        found = rbd_image.disclose(model.Image('pool', 'data', '/c', 'bench'))
 
         self.assertEqual('pool/data', found['image'])
         self.assertIn('cannot be run', found['unknown'])

@@ -5,8 +5,8 @@ import troveclient.exceptions
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench.targets import cloud, database
 from trove_ceph.tests.unit.bench.targets import fake_cloud
+from trove_ceph_bench.targets import cloud, database
 
 ID = 'id-of-shop'
 UNAVAILABLE = exceptions.TargetUnavailableError

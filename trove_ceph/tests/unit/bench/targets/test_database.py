@@ -2,9 +2,9 @@
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import model
-from trove_ceph.bench.targets import database
 from trove_ceph.tests.unit.bench.targets import fake_mysql
+from trove_ceph_bench import model
+from trove_ceph_bench.targets import database
 
 
 def address(**more):

@@ -6,9 +6,9 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import targets
-from trove_ceph.bench.targets import dsn, specification
 from trove_ceph.tests.unit.bench.targets import fake_mysql
+from trove_ceph_bench import targets
+from trove_ceph_bench.targets import dsn, specification
 
 STALE = 'trove_ceph_bench_0badc0de'
 

@@ -3,8 +3,8 @@ import troveclient.exceptions
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench.targets import cloud, database, instance
 from trove_ceph.tests.unit.bench.targets import fake_cloud
+from trove_ceph_bench.targets import cloud, database, instance
 
 UNAVAILABLE = exceptions.TargetUnavailableError
 STALE = 'trove_ceph_bench_0badc0de'

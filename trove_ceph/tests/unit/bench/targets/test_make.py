@@ -3,7 +3,7 @@ import jsonschema
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import targets
+from trove_ceph_bench import targets
 
 LOCAL = {'mysqld': {'rootfs': 'auto'}, 'on': {'local': '/srv'}}
 RBD = {'pool': 'volumes', 'size_gib': 2}

@@ -4,8 +4,8 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench.targets import profiles
-from trove_ceph.guestagent import tuning
+from trove_ceph.mysql import tuning
+from trove_ceph_bench.targets import profiles
 
 MACHINE = tuning.Machine(2048, 2, 10240, 3000)
 
@@ -48,7 +48,7 @@ class OursTest(base.BaseTestCase):
         self.assertIn('64 MiB', str(error))
 
     def test_templates_that_are_not_installed(self):
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.bench.targets.profiles._PLACES', ()))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.targets.profiles._PLACES', ()))
 
         self.assertRaises(exceptions.InvalidPlanError, profiles.trove_ceph_options, MACHINE)
 

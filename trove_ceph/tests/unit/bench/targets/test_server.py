@@ -5,7 +5,7 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.bench import targets
+from trove_ceph_bench import targets
 
 
 class ServerTargetTest(base.BaseTestCase):

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of ``trove-ceph-bench``, and its help."""
+
+import argparse
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trove_ceph_bench import mysql_operations, storage_operations, trove_operations
+
+_EXIT_CODES = """\
+exit status:
+  0    everything was measured and every threshold met
+  1    something failed; what was measured is kept, and the same command resumes
+  2    the command line, the plan or the results folder is wrong; nothing was done
+  3    a threshold was missed
+  130  interrupted by Ctrl-C; what was measured is kept, and the same command resumes
+"""
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Return what a command line asks for; ``command`` names the command.
+
+    :raises SystemExit: help was asked for, or the words are wrong
+    """
+    return _parser().parse_args(words)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog='trove-ceph-bench',
+        description=textwrap.fill(
+            'Measure MySQL servers under sysbench, and operations such as backup, against their '
+            'rivals; report with plots and intervals.',
+            80,
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=textwrap.dedent("""\
+            examples:
+              trove-ceph-bench plans
+              trove-ceph-bench run quick
+              trove-ceph-bench run tuning.yaml -d results/tuning --dry-run
+              trove-ceph-bench report results/tuning --baseline results/last-release
+              trove-ceph-bench compare results/after results/before
+
+            """)
+        + _EXIT_CODES,
+    )
+    parser.add_argument('-v', '--verbose', action='store_true', help='log what is done')
+    commands = parser.add_subparsers(dest='command', required=True, metavar='COMMAND')
+    _add_run(commands)
+    _add_operations(commands)
+    _add_report(commands)
+    _add_compare(commands)
+    _add_check(commands)
+    _add_trove(commands)
+    _add_storage(commands)
+    _add_mysql(commands)
+    _add_command(commands, 'plans', 'list the plans that come with the package')
+    _add_command(commands, 'workloads', 'list the workloads that plans name')
+    return parser
+
+
+def _add_command(
+    commands: Any, name: str, help_text: str, more: str = ''
+) -> argparse.ArgumentParser:
+    return commands.add_parser(
+        name,
+        help=help_text,
+        description=f'{help_text[0].upper()}{help_text[1:]}.',
+        epilog=textwrap.dedent(more) + _EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _add_run(commands: Any) -> None:
+    parser = _add_command(
+        commands,
+        'run',
+        'carry out a plan of loads or operations; what is measured already is skipped',
+        """\
+        A plan in a file:
+
+          name: flush
+          description: What a flush for each commit costs on this disk
+          variants:                    # measured in turn: A B C A B C ...
+            - name: durable
+              role: subject            # subject, baseline or control
+              target:
+                server:                # or  instance: NAME  or  dsn: mysql://user@host
+                  mysqld: {rootfs: auto}
+                  on: {local: /var/tmp}
+            - name: lazy
+              role: baseline
+              target:
+                server:
+                  mysqld: {rootfs: auto}
+                  on: {local: /var/tmp}
+                  options: {innodb_flush_log_at_trx_commit: 2}
+          workloads: [write, mixed-70-30]
+          datasets: [cached, "1:4"]    # buffer pool of the first variant : data
+          threads: [4, 16]
+          repeats: 5
+          warmup_sec: 30
+          measure_sec: 60
+
+        examples:
+          trove-ceph-bench run flush.yaml --dry-run
+          trove-ceph-bench run flush.yaml -d results/flush
+          trove-ceph-bench run flush.yaml --set repeats=2 --set 'threads=[8]'
+          BENCH_INSTANCE=shop trove-ceph-bench run quick
+
+        Ctrl-C ends the present run and keeps what was measured of it, writes the report and gives
+        everything back on the servers. The same command then measures what is missing.
+
+        """,
+    )
+    _add_plan_arguments(parser)
+
+
+def _add_operations(commands: Any) -> None:
+    parser = _add_command(
+        commands,
+        'operations',
+        'carry out a plan of operations: time commands against their rivals',
+        """\
+        A plan in a file:
+
+          name: dumps
+          operations:
+            sizes_mib: [64, 256]
+            contenders:
+              - name: dump
+                role: baseline
+                operation: backup      # rivals share the operation's name
+                target: {instance: first-database}
+                run: mysqldump -h $BENCH_HOST -u $BENCH_USER $BENCH_DATABASE > /var/tmp/dump.sql
+                cost: {space_bytes: stat -c %s /var/tmp/dump.sql}
+                cleanup: rm -f /var/tmp/dump.sql
+
+        Lines "phase NAME" that the command prints become phases of the result.
+
+        example:
+          trove-ceph-bench operations dumps.yaml -d results/dumps
+
+        """,
+    )
+    _add_plan_arguments(parser)
+
+
+def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument('plan', help='a YAML file, or the name of a plan of "plans"')
+    parser.add_argument(
+        '-d',
+        '--directory',
+        type=Path,
+        metavar='DIR',
+        help='folder of the results (default: bench-results/NAME)',
+    )
+    parser.add_argument(
+        '--set',
+        action='append',
+        default=[],
+        metavar='KEY=VALUE',
+        help='replace a value of the plan, such as repeats=2; may be repeated',
+    )
+    parser.add_argument(
+        '--only-variant',
+        action='append',
+        default=[],
+        metavar='NAME',
+        help='measure this variant only; may be repeated',
+    )
+    parser.add_argument(
+        '--dry-run', action='store_true', help='show what would be measured, and how long it takes'
+    )
+
+
+def _add_report(commands: Any) -> None:
+    parser = _add_command(
+        commands,
+        'report',
+        'write the report of a results folder',
+        """\
+        example:
+          trove-ceph-bench report results/tuning --baseline results/last-release
+
+        """,
+    )
+    parser.add_argument('results', type=Path, help='a results folder')
+    parser.add_argument(
+        '--baseline', type=Path, metavar='DIR', help='another results folder to compare with'
+    )
+    parser.add_argument(
+        '--check', type=Path, metavar='FILE', help='thresholds, as of the command check'
+    )
+
+
+def _add_compare(commands: Any) -> None:
+    parser = _add_command(
+        commands,
+        'compare',
+        'compare two results folders, with ratios and their intervals',
+        """\
+        example:
+          trove-ceph-bench compare results/after results/before --format json
+
+        """,
+    )
+    parser.add_argument('results', type=Path, help='a results folder')
+    parser.add_argument('baseline', type=Path, help='the results folder it is divided by')
+    parser.add_argument('--format', choices=('table', 'json'), default='table')
+
+
+def _add_check(commands: Any) -> None:
+    parser = _add_command(
+        commands,
+        'check',
+        'hold a results folder against thresholds',
+        """\
+        example:
+          trove-ceph-bench check results/tuning thresholds.yaml
+
+        """,
+    )
+    parser.add_argument('results', type=Path, help='a results folder')
+    parser.add_argument('thresholds', type=Path, help='a YAML file with thresholds')
+
+
+def _add_trove(commands: Any) -> None:
+    parser = _add_command(
+        commands,
+        'trove',
+        "do one of Trove's long operations and wait for its end, as plans of operations do",
+        """\
+        It acts for the identity in OS_* or clouds.yaml, and prints "phase NAME" after each part.
+
+        example:
+          trove-ceph-bench trove backup first-database before-upgrade
+
+        """,
+    )
+    trove_operations.add_arguments(parser)
+
+
+def _add_storage(commands: Any) -> None:
+    parser = _add_command(
+        commands,
+        'storage',
+        'do an operation of storage, or make what one needs, as plans of operations do',
+        """\
+        It acts on Ceph itself, by default as client.admin, and touches no image whose name does not
+        begin with "bench-".
+
+        example:
+          trove-ceph-bench storage make volumes-nvme/bench-a --size-mib 1024 --data-mib 1024
+          trove-ceph-bench storage copy volumes-nvme/bench-a@s vault/bench-b
+          trove-ceph-bench storage remove volumes-nvme/bench-a vault/bench-b
+
+        """,
+    )
+    storage_operations.add_arguments(parser)
+
+
+def _add_mysql(commands: Any) -> None:
+    parser = _add_command(
+        commands,
+        'mysql',
+        "copy a server by MySQL's own means, or see that nothing holds it, as plans do",
+        """\
+        It reads the server that BENCH_HOST, BENCH_PORT, BENCH_USER, BENCH_PASSWORD and
+        BENCH_DATABASE name, as in the commands of a plan of operations, and restores to a mysqld in
+        a directory of this host. That needs root, and a MySQL root file system in the cache.
+
+        example of a plan's commands:
+          prepare: trove-ceph-bench mysql initialise /var/tmp/restored
+          run: trove-ceph-bench mysql load /var/tmp/dump.sql /var/tmp/restored
+
+        """,
+    )
+    mysql_operations.add_arguments(parser)

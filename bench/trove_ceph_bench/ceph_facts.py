@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Ceph cluster tells of itself and of an image, for the disclosure of a measurement."""
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trove_ceph.host import commands, rbd_pool
+from trove_ceph.tiers import crush
+from trove_ceph_bench import model
+
+_CONNECT_TIMEOUT_SEC = 15
+
+
+class CephFacts:
+    """One cluster, asked with the ``ceph`` and ``rbd`` commands and never changed.
+
+    Every method raises StorageCommandError when Ceph refuses, does not answer or is not installed.
+
+    :param conf: path of the cluster's ceph.conf
+    :param user: cephx name without ``client.``
+    """
+
+    def __init__(self, conf: str, user: str, run: Callable[..., str] = commands.run):
+        self._conf = conf
+        self._user = user
+        self._run = run
+
+    def find_pool_of(self, image: str) -> str | None:
+        """Return the pool that holds an image of this name, None when none does."""
+        for pool in self._ceph('osd', 'pool', 'ls', 'detail'):
+            if 'rbd' in pool.get('application_metadata', {}):
+                if self._pool(pool['pool_name']).has_image(image):
+                    return pool['pool_name']
+        return None
+
+    def describe(self, image: model.Image) -> dict[str, Any]:
+        """Return versions, OSDs, and the image with its pools and rules."""
+        pool = self._pool(image.pool)
+        facts = pool.image_facts(image.name)
+        pools = [image.pool] + ([facts['data_pool']] if facts.get('data_pool') else [])
+        return {
+            'versions': self._ceph('versions').get('overall', {}),
+            'osds': self._osds(),
+            'image': {
+                'name': f'{image.pool}/{image.name}',
+                'size_bytes': facts['size'],
+                'object_bytes': facts['object_size'],
+                'features': facts['features'],
+                'parent': facts.get('parent'),
+                'options': pool.image_options(image.name),
+            },
+            'pools': [self._describe_pool(name) for name in pools],
+        }
+
+    def _describe_pool(self, name: str) -> dict[str, Any]:
+        (pool,) = [
+            one for one in self._ceph('osd', 'pool', 'ls', 'detail') if one['pool_name'] == name
+        ]
+        (rule,) = [
+            one
+            for one in self._ceph('osd', 'crush', 'rule', 'dump')
+            if one['rule_id'] == pool['crush_rule']
+        ]
+        used = {one['name']: one['stats'] for one in self._ceph('df')['pools']}
+        return {
+            'name': name,
+            'size': pool['size'],
+            'min_size': pool['min_size'],
+            'pg_num': pool['pg_num'],
+            'erasure_code_profile': pool.get('erasure_code_profile') or None,
+            'percent_used': round(100 * used[name]['percent_used'], 2),
+            'crush_rule': _describe_rule(rule),
+        }
+
+    def _osds(self) -> dict[str, int]:
+        """Return the number of OSDs that are up, by device class."""
+        nodes = self._ceph('osd', 'tree')['nodes']
+        return dict(
+            Counter(
+                node.get('device_class', 'none')
+                for node in nodes
+                if node['type'] == 'osd' and node['status'] == 'up'
+            )
+        )
+
+    def _pool(self, name: str) -> rbd_pool.RbdPool:
+        return rbd_pool.RbdPool(self._conf, self._user, name, self._run)
+
+    def _ceph(self, *words: str) -> Any:
+        base = ('ceph', '--conf', self._conf, '--id', self._user)
+        timeout = ('--connect-timeout', _CONNECT_TIMEOUT_SEC)
+        return json.loads(self._run(*base, *timeout, *words, '--format', 'json'))
+
+
+def _describe_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where a CRUSH rule puts copies, as far as that is one simple choice."""
+    place = crush.read_placement(rule)
+    if place is None:
+        return {'name': rule['rule_name'], 'device_class': None}
+    return {'name': rule['rule_name'], **dataclasses.asdict(place)}

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Thresholds for automatic checks: which results are good enough.
+
+A file of thresholds is a YAML list. Each entry names a metric and a bound, and by further keys the
+cells that it holds for; what it does not name may be anything::
+
+    -{metric: tps, workload: write, variant: ours, to: stock, min_ratio: 1.0}
+    -{metric: gap_max_ms, max: 500}
+    -{metric: seconds, operation: backup, variant: ours, max: 30, conservative: true}
+
+A mean is held against the bound, or with ``conservative`` the less favourable end of its interval;
+of a metric with outliers, such as the largest commit gap, the worst repeat always is.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from trove_ceph import exceptions
+from trove_ceph_bench import numbers, result_groups, results, stats
+
+_NUMBER = {'type': 'number'}
+_TEXT = {'type': 'string'}
+_COUNT = {'type': 'integer', 'minimum': 1}
+_BOUNDS = ('min', 'max', 'min_ratio', 'max_ratio')
+
+SCHEMA = {
+    'type': 'array',
+    'minItems': 1,
+    'items': {
+        'type': 'object',
+        'properties': {
+            'metric': {'enum': sorted(result_groups.METRICS)},
+            'workload': _TEXT,
+            'dataset': _TEXT,
+            'threads': _COUNT,
+            'instances': _COUNT,
+            'operation': _TEXT,
+            'data_mib': _COUNT,
+            'variant': _TEXT,
+            'to': _TEXT,
+            'conservative': {'type': 'boolean'},
+            **dict.fromkeys(_BOUNDS, _NUMBER),
+        },
+        'required': ['metric'],
+        'anyOf': [{'required': [bound]} for bound in _BOUNDS],
+        'dependentRequired': {'min_ratio': ['to'], 'max_ratio': ['to']},
+        'additionalProperties': False,
+    },
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A threshold that was not met, and what was observed instead."""
+
+    threshold: Mapping[str, Any]
+    where: str
+    observed: str
+
+    def __str__(self) -> str:
+        wanted = ', '.join(f'{key}: {value}' for key, value in self.threshold.items())
+        return f'{self.where}: {self.observed} (wanted {{{wanted}}})'
+
+
+def load(path: Path | str) -> list[dict[str, Any]]:
+    """Read thresholds.
+
+    :raises InvalidPlanError: the file is missing or wrong; the message names the place
+    """
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding='utf-8'))
+        jsonschema.validate(content, SCHEMA)
+    except OSError as error:
+        raise exceptions.InvalidPlanError(f'{path}: {error.strerror}') from error
+    except (ValueError, yaml.YAMLError) as error:
+        raise exceptions.InvalidPlanError(f'{path}: {" ".join(str(error).split())}') from error
+    except jsonschema.ValidationError as error:
+        raise exceptions.InvalidPlanError(f'{path}: {_explain(error)}') from error
+    return content
+
+
+def check(
+    store: results.Store, thresholds: Sequence[Mapping[str, Any]], conservative: bool = False
+) -> list[Failure]:
+    """Return the thresholds that were not met; a threshold that no cell matches is one of them.
+
+    :param conservative: hold the end of the interval against every bound, so that a result must be
+        good enough with 95 % confidence; one repeat has no interval and fails
+    :raises ResultsFormatError: the folder cannot be used
+    """
+    groups = result_groups.group(result_groups.gather(store.runs()))
+    return [
+        failure
+        for threshold in thresholds
+        for failure in _failures(groups, threshold, conservative)
+    ]
+
+
+def _explain(error: jsonschema.ValidationError) -> str:
+    path = list(error.absolute_path)
+    where = f'entry {int(path[0]) + 1}' if path else 'the file'
+    where += ''.join(f', {key}' for key in path[1:])
+    if error.validator == 'anyOf':
+        return f'{where}: a bound is missing, one of {", ".join(_BOUNDS)}'
+    return f'{where}: {error.message}'
+
+
+def _failures(
+    groups: Sequence[result_groups.Group], threshold: Mapping[str, Any], conservative: bool
+) -> Iterator[Failure]:
+    conservative = threshold.get('conservative', conservative)
+    matched = False
+    for group in groups:
+        if not _holds_for(threshold, group.conditions):
+            continue
+        for cell in _cells(group, threshold):
+            matched = True
+            where = f'{group.label} · {cell.variant}'
+            for observed in _observe(group, cell, threshold, conservative):
+                yield Failure(threshold, where, observed)
+    if not matched:
+        yield Failure(threshold, 'nothing', 'no result matches this threshold')
+
+
+def _holds_for(threshold: Mapping[str, Any], conditions: Mapping[str, Any]) -> bool:
+    actual = {
+        **conditions,
+        'workload': conditions.get('workload', {}).get('name'),
+        'dataset': conditions.get('dataset', {}).get('name'),
+    }
+    keys = ('workload', 'dataset', 'threads', 'instances', 'operation', 'data_mib')
+    return all(actual.get(key) == threshold[key] for key in keys if key in threshold)
+
+
+def _cells(group: result_groups.Group, threshold: Mapping[str, Any]) -> list[result_groups.Cell]:
+    """Return the cells of a group that are to be looked at, measured or not."""
+    # A wall time says nothing of a load, and a throughput nothing of an operation.
+    if result_groups.METRICS[threshold['metric']].kind not in (None, group.conditions['kind']):
+        return []
+    return [
+        cell
+        for name, cell in group.cells.items()
+        if name == threshold.get('variant', name) and name != threshold.get('to')
+    ]
+
+
+def _observe(
+    group: result_groups.Group,
+    cell: result_groups.Cell,
+    threshold: Mapping[str, Any],
+    conservative: bool,
+) -> Iterator[str]:
+    """Yield what is wrong with one cell."""
+    metric = threshold['metric']
+    values = cell.values(metric)
+    if not values:
+        yield f'{metric} was not measured'
+        return
+    for bound, sign in (('min', 1), ('max', -1)):
+        if bound in threshold:
+            yield from _against(
+                _absolute(cell, metric, conservative), threshold[bound], sign, metric
+            )
+        if f'{bound}_ratio' in threshold:
+            other = group.cells.get(threshold['to'])
+            ratio = stats.ratio(values, other.values(metric)) if other else None
+            yield from _against(
+                _range(ratio, conservative),
+                threshold[f'{bound}_ratio'],
+                sign,
+                f'ratio of {metric} to {threshold["to"]}',
+            )
+
+
+def _absolute(
+    cell: result_groups.Cell, metric: str, conservative: bool
+) -> tuple[float | None, float | None] | None:
+    if result_groups.METRICS[metric].center == 'median':
+        spread = cell.spread(metric)
+        return None if spread is None else (spread.low, spread.high)
+    return _range(cell.estimate(metric), conservative)
+
+
+def _range(
+    estimate: stats.Estimate | None, conservative: bool
+) -> tuple[float | None, float | None] | None:
+    """Return what is held against a lower and against an upper bound; None if nothing is known."""
+    if estimate is None:
+        return None
+    if conservative:
+        return estimate.low, estimate.high
+    return estimate.value, estimate.value
+
+
+def _against(
+    ends: tuple[float | None, float | None] | None, bound: float, sign: int, what: str
+) -> Iterator[str]:
+    if ends is None:
+        yield f'{what} is not known'
+        return
+    end = ends[0] if sign > 0 else ends[1]
+    if end is None:
+        yield f'{what} has no interval, there being one repeat only'
+    elif (end - bound) * sign < 0:
+        relation = 'below' if sign > 0 else 'above'
+        yield f'{what} is {numbers.number(end)}, {relation} {numbers.number(bound)}'

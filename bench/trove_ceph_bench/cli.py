@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of ``trove-ceph-bench``."""
+
+import argparse
+import logging
+import os
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from trove_ceph import exceptions
+from trove_ceph_bench import (
+    arguments,
+    check,
+    compare,
+    dataset,
+    loads,
+    mysql_operations,
+    operations,
+    plan,
+    plan_file,
+    progress,
+    report,
+    results,
+    storage_operations,
+    targets,
+    trove_operations,
+    workloads,
+)
+
+OK = 0
+FAILED = 1
+USAGE = 2
+THRESHOLD_MISSED = 3
+INTERRUPTED = 130
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command with its arguments; return the exit status."""
+    parsed = arguments.parse(words)
+    logging.basicConfig(
+        level=logging.DEBUG if parsed.verbose else logging.WARNING,
+        format='%(asctime)s %(name)s %(message)s' if parsed.verbose else _line('%(message)s'),
+    )
+    # These tell every font file and request they see.
+    for chatty in ('matplotlib', 'PIL', 'urllib3', 'keystoneauth', 'openstack', 'stevedore'):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    try:
+        return _COMMANDS[parsed.command](parsed)
+    except (exceptions.InvalidPlanError, exceptions.ResultsFormatError) as error:
+        return _complain(error, USAGE)
+    except (exceptions.TroveCephError, OSError) as error:
+        return _complain(error, FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _line(text: object) -> str:
+    return f'trove-ceph-bench: {text}'
+
+
+def _complain(error: object, status: int) -> int:
+    print(_line(' '.join(str(error).split())), file=sys.stderr)
+    return status
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    loaded = plan_file.load(parsed.plan, os.environ, parsed.set)
+    if parsed.command == 'operations' and isinstance(loaded, plan.LoadPlan):
+        raise exceptions.InvalidPlanError(
+            f'{parsed.plan}: is a plan of loads; use "trove-ceph-bench run"'
+        )
+    _check_variants(loaded, parsed.only_variant)
+    if parsed.dry_run:
+        print(_matrix(loaded, parsed.only_variant))
+        return OK
+    directory = parsed.directory or Path('bench-results') / loaded.name
+    store = results.Store(directory).create(loaded.text)
+    shown = progress.Progress(sys.stderr)
+    rest = (store, shown, targets.Settings(), parsed.only_variant)
+    if isinstance(loaded, plan.LoadPlan):
+        outcome = loads.LoadRunner(loaded, *rest).run()
+    else:
+        outcome = operations.OperationsRunner(loaded, *rest).run()
+    shown.say(f'{outcome.measured} runs measured, {outcome.present} were there before')
+    for failure in outcome.failures:
+        _complain(failure, FAILED)
+    if outcome.report:
+        print(f'report: {outcome.report}')
+    if outcome.interrupted or outcome.failures:
+        print(_line(f'not complete; the same command resumes in {directory}'), file=sys.stderr)
+    return INTERRUPTED if outcome.interrupted else FAILED if outcome.failures else OK
+
+
+def _check_variants(loaded: plan.LoadPlan | plan.OperationsPlan, only: Sequence[str]) -> None:
+    if isinstance(loaded, plan.LoadPlan):
+        known = [variant.name for variant in loaded.variants]
+    else:
+        known = [contender.name for contender in loaded.contenders]
+    for name in only:
+        if name not in known:
+            raise exceptions.InvalidPlanError(
+                f'--only-variant {name}: the plan {loaded.name} has {", ".join(known)}'
+            )
+
+
+def _matrix(loaded: plan.LoadPlan | plan.OperationsPlan, only: Sequence[str]) -> str:
+    """Return what a plan would measure, and how long that takes."""
+    rows: dict[str, list[str]] = {}
+    if isinstance(loaded, plan.OperationsPlan):
+        for attempt in loaded.attempts(only):
+            contenders = rows.setdefault(
+                f'{attempt.contender.operation}, {attempt.size_mib} MiB', []
+            )
+            contenders.append(attempt.contender.name)
+        count = sum(map(len, rows.values()))
+        end = f'{count} operations; how long they take is known when the first are done'
+    else:
+        for cell in loaded.cells(only):
+            several = f', {cell.instances} instances' if cell.instances > 1 else ''
+            variants = rows.setdefault(
+                f'{cell.workload.name}, {cell.dataset}, {cell.threads} threads{several}', []
+            )
+            variants.append(cell.variant.name)
+        count = sum(map(len, rows.values()))
+        seconds = count * loads.run_sec(loaded) + _fill_sec(loaded, only)
+        unknown = '' if loaded.buffer_pool_mib else ', and filling the tables'
+        end = f'{count} runs, about {progress.duration_text(seconds)} of time{unknown}'
+    lines = [f'{loaded.name}: {loaded.description}', '']
+    for conditions, names in rows.items():
+        once = list(dict.fromkeys(names))
+        lines.append(f'  {conditions}: {" ".join(once)}, {len(names) // len(once)} times')
+    return '\n'.join([*lines, '', end])
+
+
+def _fill_sec(loaded: plan.LoadPlan, only: Sequence[str]) -> float:
+    if loaded.buffer_pool_mib is None:
+        return 0.0
+    size_bytes = loaded.buffer_pool_mib * 1024 * 1024
+    variants = len(only) or len(loaded.variants)
+    return (
+        sum(
+            loads.fill_sec(
+                dataset.for_ratio(name, size_bytes, loaded.tables), max(loaded.instances)
+            )
+            for name in loaded.datasets
+        )
+        * variants
+    )
+
+
+def _report(parsed: argparse.Namespace) -> int:
+    store = results.Store(parsed.results).open()
+    baseline = results.Store(parsed.baseline).open() if parsed.baseline else None
+    print(f'report: {report.write(store, baseline)}')
+    return _checked(store, parsed.check) if parsed.check else OK
+
+
+def _check(parsed: argparse.Namespace) -> int:
+    return _checked(results.Store(parsed.results).open(), parsed.thresholds)
+
+
+def _checked(store: results.Store, thresholds: Path) -> int:
+    failures = check.check(store, check.load(thresholds))
+    for failure in failures:
+        _complain(failure, THRESHOLD_MISSED)
+    return THRESHOLD_MISSED if failures else OK
+
+
+def _compare(parsed: argparse.Namespace) -> int:
+    store, baseline = (results.Store(path) for path in (parsed.results, parsed.baseline))
+    found = compare.compare(store, baseline)
+    print(compare.as_json(found) if parsed.format == 'json' else compare.as_table(found), end='')
+    return OK
+
+
+def _trove(parsed: argparse.Namespace) -> int:
+    trove_operations.main(parsed)
+    return OK
+
+
+def _storage(parsed: argparse.Namespace) -> int:
+    storage_operations.main(parsed)
+    return OK
+
+
+def _mysql(parsed: argparse.Namespace) -> int:
+    mysql_operations.main(parsed)
+    return OK
+
+
+def _plans(parsed: argparse.Namespace) -> int:
+    for name, description in plan_file.shipped().items():
+        print(textwrap.fill(f'{name:16} {description}', 100, subsequent_indent=' ' * 17))
+    return OK
+
+
+def _workloads(parsed: argparse.Namespace) -> int:
+    for workload in workloads.WORKLOADS:
+        print(f'{workload.name:12} {workload.description}')
+    return OK
+
+
+_COMMANDS = {
+    'run': _run,
+    'operations': _run,
+    'report': _report,
+    'compare': _compare,
+    'check': _check,
+    'trove': _trove,
+    'storage': _storage,
+    'mysql': _mysql,
+    'plans': _plans,
+    'workloads': _workloads,
+}

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fio against the volume below a server: what the storage gives to one request and to many.
+
+A job never touches data that it did not make: on a directory it works in files of its own, on a
+pool in an image of its own, written over before it is read, and both are gone afterwards.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trove_ceph import exceptions
+from trove_ceph_bench import model
+
+PROGRAM = 'fio'
+#: 16 KiB is InnoDB's page; a flush after each write is what a commit waits for.
+JOBS: dict[str, tuple[str, ...]] = {
+    'randread-16k-qd1': ('--rw=randread', '--bs=16k', '--iodepth=1'),
+    'randread-16k-qd16': ('--rw=randread', '--bs=16k', '--iodepth=16'),
+    'randwrite-16k-qd1-sync': ('--rw=randwrite', '--bs=16k', '--iodepth=1', '--fsync=1'),
+    'randwrite-16k-qd16': ('--rw=randwrite', '--bs=16k', '--iodepth=16'),
+}
+_FILL = ('--rw=write', '--bs=1M', '--iodepth=4', '--end_fsync=1')
+_FILL_TIMEOUT_SEC = 1800
+_GRACE_SEC = 120
+_NS_PER_MS = 1e6
+
+
+def parse(output: str) -> dict[str, Any]:
+    """Return the figures of the one job in fio's JSON.
+
+    ``latency_ms`` is the time from submission to completion of a read or write (fio's ``clat``),
+    ``flush_ms`` that of the flush after each write, null without.
+
+    :raises LoadFailedError: the output is not that of a job that ran
+    """
+    try:
+        # Warnings may stand before the JSON.
+        (job,) = json.loads(output[output.index('{') :])['jobs']
+        side = max((job['read'], job['write']), key=lambda figures: figures['total_ios'])
+        flush = job['sync']['lat_ns']
+        return {
+            'iops': round(side['iops'], 2),
+            'mib_s': round(side['bw_bytes'] / 1024**2, 3),
+            'latency_ms': _latency(side['clat_ns']),
+            'flush_ms': _latency(flush) if flush['N'] else None,
+        }
+    except (ValueError, KeyError) as error:
+        raise exceptions.LoadFailedError(f'fio printed no result: {output[-300:]!r}') from error
+
+
+def _latency(figures: Mapping[str, Any]) -> dict[str, float]:
+    found = {'avg': figures['mean']}
+    for percent in model.PERCENTILES:
+        # fio tells the upper end of a bucket, which may lie beyond the maximum.
+        value = figures['percentile'][f'{percent:.6f}']
+        found[f'p{percent:g}'] = min(value, figures['max'])
+    found['max'] = figures['max']
+    return {name: round(value / _NS_PER_MS, 4) for name, value in found.items()}
+
+
+def on_directory(
+    directory: Path, jobs: Sequence[str], seconds: int, size_mib: int, raw: Path
+) -> dict[str, dict[str, Any]]:
+    """Run jobs one after another on the file system that holds a directory.
+
+    :param jobs: names from JOBS
+    :param size_mib: of the file that they work in
+    :param raw: receives fio's JSON of each job
+    :returns: the figures by the job's name
+    :raises InvalidPlanError: a job is unknown
+    :raises LoadFailedError: fio is missing or failed
+    """
+    _check(jobs)
+    with tempfile.TemporaryDirectory(prefix='bench-fio-', dir=directory) as place:
+        where = [f'--directory={place}', '--ioengine=libaio', '--direct=1']
+        return _run_all(where, jobs, seconds, size_mib, raw, {})
+
+
+def on_pool(
+    image: model.Image, jobs: Sequence[str], seconds: int, size_mib: int, raw: Path
+) -> dict[str, dict[str, Any]]:
+    """Run jobs through librbd on an image of their own in the pool of a server's image.
+
+    The other parameters and errors are those of :func:`on_directory`.
+    """
+    _check(jobs)
+    with _scratch_image(image, size_mib) as name:
+        where = [
+            *('--ioengine=rbd', f'--clientname={image.user}'),
+            *(f'--pool={image.pool}', f'--rbdname={name}'),
+        ]
+        environment = {'CEPH_CONF': image.conf}
+        _fio([*where, *_FILL, f'--size={size_mib}M'], _FILL_TIMEOUT_SEC, environment)
+        return _run_all(where, jobs, seconds, size_mib, raw, environment)
+
+
+def _check(jobs: Sequence[str]) -> None:
+    unknown = [job for job in jobs if job not in JOBS]
+    if unknown:
+        raise exceptions.InvalidPlanError(
+            f'fio job {unknown[0]!r} is unknown; known are {", ".join(JOBS)}'
+        )
+    if shutil.which(PROGRAM) is None:
+        raise exceptions.LoadFailedError('fio is not installed: install the package fio')
+
+
+def _run_all(
+    where: Sequence[str],
+    jobs: Sequence[str],
+    seconds: int,
+    size_mib: int,
+    raw: Path,
+    environment: Mapping[str, str],
+) -> dict[str, dict[str, Any]]:
+    raw.mkdir(parents=True, exist_ok=True)
+    figures = {}
+    for job in jobs:
+        limits = [f'--size={size_mib}M', f'--runtime={seconds}', '--time_based']
+        output = _fio([*where, *JOBS[job], *limits], seconds + _GRACE_SEC, environment)
+        (raw / f'{job}.json').write_text(output)
+        figures[job] = parse(output)
+    return figures
+
+
+def _fio(options: Sequence[str], timeout_sec: int, environment: Mapping[str, str]) -> str:
+    percentiles = ':'.join(f'{percent:g}' for percent in model.PERCENTILES)
+    report = ['--output-format=json', f'--percentile_list={percentiles}']
+    return _run([PROGRAM, '--name=bench', *options, *report], timeout_sec, environment)
+
+
+@contextlib.contextmanager
+def _scratch_image(image: model.Image, size_mib: int) -> Iterator[str]:
+    name = f'bench-fio-{uuid.uuid4().hex[:12]}'
+    rbd = ['rbd', '--conf', image.conf, '--id', image.user]
+    _run([*rbd, 'create', '--size', f'{size_mib}M', f'{image.pool}/{name}'], _GRACE_SEC, {})
+    try:
+        yield name
+    finally:
+        _run([*rbd, 'rm', '--no-progress', f'{image.pool}/{name}'], _FILL_TIMEOUT_SEC, {})
+
+
+def _run(words: Sequence[str], timeout_sec: int, environment: Mapping[str, str]) -> str:
+    """Run a program away from the terminal's Ctrl-C, which this process handles."""
+    try:
+        result = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_sec,
+            env=os.environ | environment,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise exceptions.LoadFailedError(f'{words[0]} took more than {timeout_sec} s') from error
+    if result.returncode != 0:
+        lines = [*result.stdout.splitlines(), *result.stderr.splitlines()]
+        # Both programs say what went wrong in lines that bear their name, fio amid its JSON.
+        said = [line for line in lines if line.startswith(f'{words[0]}:')] or lines[-3:]
+        raise exceptions.LoadFailedError(
+            f'{words[0]} ended with {result.returncode}: {" | ".join(said)}'
+        )
+    return result.stdout

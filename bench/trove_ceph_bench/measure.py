@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run: a load on one or several servers at once, and everything that is watched meanwhile.
+
+sysbench runs *once* for warm-up and measured phase, so that neither connections nor caches start
+anew between them; what is measured is cut out by the seconds of the monotonic clock, in which every
+part notes its times. All threads of all instances begin together, at the begin of such a second. A
+transaction belongs to the second in which it ends. The load is closed: each thread waits for its
+transaction before it sends the next, so during a stall few transactions are slow and many are
+missing; the committer's largest gap says how long it lasted.
+"""
+
+import contextlib
+import datetime
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trove_ceph import exceptions
+from trove_ceph_bench import (
+    commit_probe,
+    events,
+    fio,
+    host_load,
+    latency,
+    model,
+    rbd_stats,
+    sysbench,
+    sysbench_output,
+    tables,
+)
+
+#: sysbench's last report may be missing when it ends at the same moment.
+_MARGIN_SEC = 1
+#: For transactions that are under way at the end.
+_GRACE_SEC = 30
+#: How long a commit may wait before a reader is told.
+_STALL_MS = 1000
+_BUSY_SHARE = 0.95
+_FIO_SEC = 20
+_FIO_SIZE_MIB = 1024
+
+
+def prefill(targets: Sequence[model.Target], dataset: model.Dataset, note: model.Note) -> None:
+    """Fill the targets' tables as a dataset wants them, where they are not so already.
+
+    :raises TargetUnavailableError: a server cannot be used, or its schema has foreign tables
+    :raises LoadFailedError: filling failed
+    """
+    sysbench.version()
+    for number, target in enumerate(targets):
+        text = f'{target.name}: {dataset.tables} tables of {dataset.rows} rows'
+        note(text, number / len(targets))
+        tables.Tables(target.address).ensure(dataset)
+
+
+def measure(
+    targets: Sequence[model.Target],
+    load: model.Load,
+    directory: Path,
+    note: model.Note,
+    fio_jobs: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Put a load on prefilled targets and return the run's outcome, as in ``run.json``.
+
+    A run that is cut off after at least one measured second is returned as not complete, with the
+    reason; Ctrl-C is such a reason too. Nothing that was started is left running.
+
+    :param directory: raw results go to ``raw`` in it
+    :param fio_jobs: names from ``fio.JOBS``, to be run on the volume below before
+    :raises InvalidPlanError: it makes no load
+    :raises LoadFailedError: not one second was measured
+    :raises KeyboardInterrupt: not one second was measured
+    """
+    if load.measure_sec < 1 or load.warmup_sec < 0 or not targets:
+        raise exceptions.InvalidPlanError(
+            f'{load.warmup_sec} s of warm-up and {load.measure_sec} s of measured phase on '
+            f'{len(targets)} targets are no measurement; at least 0, 1 and 1 are needed'
+        )
+    started = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
+    raw = directory / 'raw'
+    raw.mkdir(parents=True, exist_ok=True)
+    warnings: list[str] = []
+    below = _run_fio(targets[0], fio_jobs, raw / 'fio', note, warnings)
+    phase = _Phase(targets, load, raw, note, warnings)
+    with contextlib.ExitStack() as stack:
+        phase.begin(stack)
+        phase.follow()
+    return {
+        'format': model.FORMAT,
+        'kind': 'load',
+        'started': started,
+        'complete': phase.reason is None,
+        'reason': phase.reason,
+        'warmup_sec': load.warmup_sec,
+        'measured_sec': float(phase.seconds),
+        **phase.results(),
+        'fio': below,
+        'warnings': warnings,
+    }
+
+
+def _run_fio(
+    target: model.Target, jobs: Sequence[str], raw: Path, note: model.Note, warnings: list[str]
+) -> dict[str, Any] | None:
+    if not jobs:
+        return None
+    if target.image is None:
+        warnings.append(f'{target.name}: no RBD image is known below it, so fio was not run')
+        return None
+    note(f'{target.name}: fio on pool {target.image.pool}', None)
+    return fio.on_pool(target.image, jobs, _FIO_SEC, _FIO_SIZE_MIB, raw)
+
+
+class _Phase:
+    """Warm-up and measured phase of one run."""
+
+    def __init__(
+        self,
+        targets: Sequence[model.Target],
+        load: model.Load,
+        raw: Path,
+        note: model.Note,
+        warnings: list[str],
+    ):
+        self.reason: str | None = None
+        self.seconds = 0
+        self._targets = targets
+        self._load = load
+        self._note = note
+        self._warnings = warnings
+        self._raw = raw
+        self._places = [
+            raw / f'{number}-{re.sub(r"[^A-Za-z0-9_.-]", "-", target.name)}'
+            for number, target in enumerate(targets, start=1)
+        ]
+        self._runs: list[sysbench.Run] = []
+        self._committers: list[commit_probe.Committer] = []
+        self._events = events.Events(load.events, events.environment(targets), raw / 'events')
+        self._rbd: rbd_stats.RbdStats | None = None
+        self._host: host_load.HostLoad  # from begin() on
+        #: Begin of the measured phase.
+        self._since = 0
+
+    def begin(self, stack: contextlib.ExitStack) -> None:
+        """Connect everything, let the load begin, and put on the stack what ends it."""
+        load = self._load
+        self._note('connecting', None)
+        self._rbd = self._watch_images(stack)
+        if load.committer:
+            for target, place in zip(self._targets, self._places, strict=True):
+                client = commit_probe.Committer(target.address, place / 'committer.csv')
+                self._committers.append(stack.enter_context(client))
+        length = load.warmup_sec + load.measure_sec + _MARGIN_SEC
+        for target, place in zip(self._targets, self._places, strict=True):
+            generator = sysbench.Sysbench(target.address, load.workload, load.dataset)
+            run = generator.start(load.threads, length, place)
+            stack.callback(run.end)
+            self._runs.append(run)
+        stack.enter_context(self._events)
+        self._since = sysbench.begin_together(self._runs) + load.warmup_sec
+        self._events.start(self._since)
+        self._host = self._watch_host()
+
+    def _watch_images(self, stack: contextlib.ExitStack) -> rbd_stats.RbdStats | None:
+        images = [target.image for target in self._targets if target.image]
+        if not images:
+            return None
+        try:
+            return stack.enter_context(rbd_stats.RbdStats(images, self._raw / 'rbd.log'))
+        except rbd_stats.UnavailableError as error:
+            self._warnings.append(f'no figures of the RBD image: {error}')
+            return None
+
+    def _watch_host(self) -> host_load.HostLoad:
+        pids = [run.pid for run in self._runs] + [each.pid for each in self._committers]
+        threads = self._load.threads * len(self._runs) + len(self._committers)
+        return host_load.HostLoad(pids, threads, self._server_cpu_sec)
+
+    def _server_cpu_sec(self) -> float | None:
+        used = [target.cpu_sec() for target in self._targets]
+        return None if None in used else sum(filter(None, used))
+
+    def follow(self) -> None:
+        """Return when the measured phase is over, or was cut off.
+
+        :raises LoadFailedError: sysbench failed before anything was measured
+        :raises KeyboardInterrupt: it came before anything was measured
+        """
+        try:
+            for second in range(-self._load.warmup_sec, self._load.measure_sec + 1):
+                _sleep_until(self._since + second)
+                failed = [run for run in self._runs if run.failed]
+                if failed:
+                    # It ended some time within the second before.
+                    self._cut_off(second - 1, str(failed[0].failure()), failed[0].failure())
+                    return
+                if second >= 0:
+                    self._host.read()
+                self._tell(second)
+            self.seconds = self._load.measure_sec
+            self._wait_for_last_transactions()
+        except KeyboardInterrupt as interrupt:
+            if not self.seconds:
+                # What threads have not handed over yet is lost: see sysbench.Run.pack.
+                self._cut_off(int(time.monotonic() - self._since) - 1, 'interrupted', interrupt)
+            self.reason = self.reason or 'interrupted'
+
+    def _cut_off(self, seconds: int, reason: str, error: BaseException) -> None:
+        if seconds < 1:
+            raise error
+        self.seconds = seconds
+        self.reason = reason
+
+    def _tell(self, second: int) -> None:
+        load = self._load
+        done = (second + load.warmup_sec) / (load.warmup_sec + load.measure_sec)
+        tps = sum(sample.tps for run in self._runs for sample in run.samples()[-1:])
+        what = 'warming up' if second < 0 else 'measuring'
+        self._note(f'{what}, {tps:.0f} TPS', done)
+
+    def _wait_for_last_transactions(self) -> None:
+        deadline = time.monotonic() + _MARGIN_SEC + _GRACE_SEC
+        for run, target in zip(self._runs, self._targets, strict=True):
+            if not run.wait(max(0.0, deadline - time.monotonic())):
+                self.reason = (
+                    f'{target.name}: transactions were still under way {_GRACE_SEC} s after the '
+                    f'end of the load: {sysbench_output.last_lines(run.output())}'
+                )
+
+    def results(self) -> dict[str, Any]:
+        """Return what was measured; to be asked when everything has ended.
+
+        :raises LoadFailedError: no transaction ended in the measured phase
+        """
+        found = [self._pack(run) for run in self._runs]
+        samples = [self._samples(run) for run in self._runs]
+        merged = latency.merge(found)
+        totals = self._totals(merged, samples)
+        if not totals['transactions']:
+            raise exceptions.LoadFailedError(
+                f'no transaction ended within the {self.seconds} s of the measured phase'
+            )
+        until = self._since + self.seconds
+        logs = [each.read() for each in self._committers]
+        outcome = {
+            'totals': totals,
+            'seconds': [self._second(number, merged, samples) for number in self._numbers()],
+            'instances': [
+                {'name': target.name, 'totals': self._totals(one, [its])}
+                for target, one, its in zip(self._targets, found, samples, strict=True)
+            ],
+            'committer': commit_probe.evaluate(logs, self._since, until) if logs else None,
+            'rbd': self._rbd.result(self._since, until) if self._rbd else None,
+            'cpu': self._host.cpu(),
+            'client_saturated': self._host.client_saturated(),
+            'events': self._events.results(),
+        }
+        self._warn(outcome, merged)
+        return outcome
+
+    def _numbers(self) -> range:
+        return range(1, self.seconds + 1)
+
+    def _pack(self, run: sysbench.Run) -> latency.Seconds:
+        """Return latencies by seconds of the measured phase; 1 is its first."""
+        first = self._since - 1
+        return {second - first: one for second, one in run.pack().items()}
+
+    def _samples(self, run: sysbench.Run) -> dict[int, sysbench_output.Sample]:
+        return {sample.second - self._load.warmup_sec: sample for sample in run.samples()}
+
+    def _totals(
+        self,
+        seconds: latency.Seconds,
+        samples: Sequence[Mapping[int, sysbench_output.Sample]],
+    ) -> dict[str, Any]:
+        whole = latency.total(seconds[n] for n in self._numbers() if n in seconds)
+        reported = [each[n] for each in samples for n in self._numbers() if n in each]
+        tps = whole.count / self.seconds
+        # sysbench's seconds are some milliseconds off ours, but within each of them its figures
+        # agree, and so do ours: statements in a transaction are its, transactions are ours.
+        reported_tps = sum(one.tps for one in reported)
+        qps = tps * sum(one.qps for one in reported) / reported_tps if reported_tps else None
+        return {
+            'transactions': whole.count,
+            'tps': round(tps, 2),
+            'qps': None if qps is None else round(qps, 2),
+            'errors': round(sum(one.errors for one in reported)),
+            'reconnects': round(sum(one.reconnects for one in reported)),
+            'latency_ms': whole.latency_ms(),
+        }
+
+    def _second(
+        self,
+        number: int,
+        seconds: latency.Seconds,
+        samples: Sequence[Mapping[int, sysbench_output.Sample]],
+    ) -> dict[str, Any]:
+        one = seconds.get(number, latency.Histogram())
+        reported = [each[number] for each in samples if number in each]
+        complete = len(reported) == len(samples)
+        return {
+            'second': number,
+            'tps': float(one.count),
+            'qps': round(sum(each.qps for each in reported), 2) if complete else None,
+            'errors': round(sum(each.errors for each in reported), 2) if complete else None,
+            'latency_ms': one.latency_ms(),
+        }
+
+    def _warn(self, outcome: Mapping[str, Any], merged: latency.Seconds) -> None:
+        self._warnings += warnings_of(self._load, outcome)
+        if self._rbd and outcome['rbd'] is None:
+            self._warnings.append('no figures of the RBD image: its cluster gave none in time')
+        for second in sorted(number for number in merged if number > self.seconds):
+            took_sec = merged[second].max_ns / 1e9
+            if took_sec > second - self.seconds + 1:
+                self._warnings.append(
+                    f'a transaction that was under way when the measured phase ended took '
+                    f'{took_sec:.1f} s; it is not in the figures'
+                )
+                break
+
+
+def warnings_of(load: model.Load, outcome: Mapping[str, Any]) -> list[str]:
+    """Return what a reader must know before believing the figures."""
+    found = []
+    totals, seen = outcome['totals'], outcome['committer']
+    if not load.warmup_sec:
+        found.append('no warm-up: caches were filled within the measured phase')
+    cpu = outcome['cpu']
+    use = f'client {cpu["client_cores"]} of {cpu["host_cores"]} cores'
+    if outcome['client_saturated']:
+        found.append(
+            f'the client could hardly have used more processor time ({use}): the figures may be '
+            f'those of its host'
+        )
+    if (cpu['host_busy'] or 0) >= _BUSY_SHARE:
+        found.append(
+            f'the host of the client was {cpu["host_busy"]:.0%} busy ({use}): all that ran on it '
+            f'competed for processor time'
+        )
+    if totals['errors']:
+        found.append(f'{totals["errors"]} transactions were begun again after deadlocks and such')
+    if totals['reconnects']:
+        found.append(f'connections were lost and made again {totals["reconnects"]} times')
+    idle = sum(not second['tps'] for second in outcome['seconds'])
+    if idle:
+        found.append(f'no transaction ended in {idle} of {len(outcome["seconds"])} seconds')
+    if seen and seen['gap_max_ms'] >= _STALL_MS:
+        found.append(
+            f'no commit was acknowledged for {seen["gap_max_ms"] / 1000:.1f} s from second '
+            f'{seen["gap_max_at_sec"]:.1f} on'
+        )
+    if seen and seen['errors']:
+        found.append(f'the committer met {seen["errors"]} errors')
+    for event in outcome['events']:
+        if event['exit_code'] != 0:
+            found.append(f'event {event["name"]} did not succeed: {event["output"]}')
+    return found
+
+
+def _sleep_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans of operations, carried out: each contender's commands are timed beside one writer.
+
+The writer is the committer: alone for a while, then beside the operation, then alone until it
+commits again, so that an operation which leaves the server stalled is charged for all of the stall.
+"""
+
+import contextlib
+import datetime
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trove_ceph_bench import (
+    commit_probe,
+    dataset,
+    events,
+    measure,
+    model,
+    plan,
+    results,
+    runner,
+    shell,
+)
+from trove_ceph_bench.targets import database
+
+#: How long a writer that is stalled at the operation's end is waited for.
+STALL_LIMIT_SEC = 300
+#: Before and after the operation proper; cleaning up may take long.
+CLEANUP_TIMEOUT_SEC = 1800
+COST_TIMEOUT_SEC = 300
+
+_TABLES = 4
+_POLL_SEC = 0.2
+
+
+class OperationsRunner(runner.Runner):
+    """Carries out a plan of operations.
+
+    An operation that fails is kept as failed, and the plan goes on; the next run of the plan tries
+    it again.
+    """
+
+    def __init__(self, operations: plan.OperationsPlan, *arguments: Any, **more: Any):
+        super().__init__(*arguments, **more)
+        self._plan = operations
+        self._total = 0
+        self._filled: dict[model.Target, int] = {}
+
+    def measure_all(self, stack: contextlib.ExitStack) -> None:
+        missing = self._missing()
+        if missing and self._plan.cleanup:
+            stack.callback(self.call, 'cleanup', self._plan.cleanup)
+        # All of them first: a server that cannot be used is told before hours of work.
+        used = [
+            self.enter(stack, each.contender.name, each.contender.target)
+            if each.contender.target
+            else None
+            for _, each, _ in missing
+        ]
+        for target, (number, attempt, config) in zip(used, missing, strict=True):
+            if target:
+                self._fill(target, attempt.size_mib)
+            self._measure(number, attempt, config, target)
+
+    def _missing(self) -> list[tuple[int, plan.Attempt, dict[str, Any]]]:
+        missing = []
+        succeeded = {
+            (each.iteration, results.config_hash(each.config))
+            for each in self.store.runs()
+            if each.run['complete'] and each.run['exit_code'] == 0
+        }
+        for number, attempt in enumerate(self._plan.attempts(self.only), start=1):
+            self._total = number
+            config = self._plan.configuration(attempt)
+            if (attempt.iteration, results.config_hash(config)) not in succeeded:
+                missing.append((number, attempt, config))
+                self.progress.estimate.plan(_kind(attempt), attempt.size_mib, known=False)
+        self.outcome.present = self._total - len(missing)
+        if self.outcome.present:
+            self.progress.say(f'{self.outcome.present} of {self._total} runs are there already')
+        return missing
+
+    def _fill(self, target: model.Target, size_mib: int) -> None:
+        """Give the target's schema data of a size, unless it has it."""
+        if self._filled.get(target) == size_mib:
+            return
+        data = rows_of(size_mib)
+        with self.progress.step('fill', f'{target.name}: filling {size_mib} MiB', 0):
+            measure.prefill([target], data, self.progress.note)
+        self._filled[target] = size_mib
+
+    def _measure(
+        self,
+        number: int,
+        attempt: plan.Attempt,
+        config: Mapping[str, Any],
+        target: model.Target | None,
+    ) -> None:
+        directory = self.new_directory(attempt.iteration, config) / results.RAW_DIRECTORY
+        text = f'{number}/{self._total} {_text(attempt)}'
+        with self.progress.step(_kind(attempt), text, attempt.size_mib):
+            disclosed = self.disclose([target] if target else [])
+            operation = Operation(self._plan, attempt, target, directory, self.progress.note)
+            run = operation.measure()
+        if run['complete'] and run['exit_code'] != 0:
+            self.outcome.failures.append(f'{_text(attempt)}: {run["reason"]}')
+        self.keep(attempt.iteration, config, disclosed, run, f'{text}: {_figures(run)}')
+
+
+class Operation:
+    """One attempt at one operation.
+
+    :param target: the server that it is done to, if any
+    :param directory: for what its commands print
+    """
+
+    def __init__(
+        self,
+        operations: plan.OperationsPlan,
+        attempt: plan.Attempt,
+        target: model.Target | None,
+        directory: Path,
+        note: model.Note,
+    ):
+        self._settle_sec = operations.settle_sec if operations.committer else 0
+        self._committer = (
+            commit_probe.Committer(target.address, directory / 'committer.csv')
+            if operations.committer and target
+            else None
+        )
+        self._attempt = attempt
+        self._contender = attempt.contender
+        self._target = target
+        self._directory = directory
+        self._note = note
+        self._environment = (events.environment([target]) if target else {}) | {
+            'BENCH_OPERATION': attempt.contender.operation,
+            'BENCH_VARIANT': attempt.contender.name,
+            'BENCH_DATA_MIB': str(attempt.size_mib),
+            'BENCH_ITERATION': str(attempt.iteration),
+            'BENCH_DIRECTORY': str(directory.absolute()),
+        }
+        self._run: dict[str, Any] = {
+            'format': model.FORMAT,
+            'kind': 'operation',
+            'started': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
+            'complete': True,
+            'reason': None,
+            'data_bytes': None,
+            'seconds': None,
+            'exit_code': None,
+            'phases': [],
+            'committer': None,
+            'writer_tps': None,
+            'cost': dict.fromkeys(plan.COSTS),
+            'output': '',
+            'warnings': [],
+        }
+
+    def measure(self) -> dict[str, Any]:
+        """Prepare, time the operation, ask what it cost and clean up; return the run's outcome.
+
+        A command that fails is told in the outcome, and so is an interruption; cleanup runs always.
+
+        :raises TargetUnavailableError: the server cannot be asked for the size of its data
+        :raises LoadFailedError: the committer cannot commit
+        """
+        try:
+            try:
+                self._prepare_and_run()
+            finally:
+                self._clean_up()
+        except KeyboardInterrupt:
+            self._run |= {'complete': False, 'reason': runner.INTERRUPTED}
+        return self._run
+
+    def _prepare_and_run(self) -> None:
+        if self._contender.prepare:
+            self._note('preparing', None)
+            result = self._shell('prepare', self._contender.prepare, self._contender.timeout_sec)
+            if not result.succeeded:
+                self._fail('prepare', result)
+                return
+        if self._target:
+            server = database.Server(self._target.address)
+            self._run['data_bytes'] = server.schema_bytes(self._target.address.database)
+        with contextlib.ExitStack() as stack:
+            if self._committer:
+                stack.enter_context(self._committer)
+                self._wait('writer alone', self._settle_sec)
+            self._note('running', None)
+            result = self._shell('run', self._contender.run, self._contender.timeout_sec)
+            self._wait('writer alone', self._settle_sec)
+            if self._committer:
+                self._evaluate_writer(self._committer, result.began, result.began + result.seconds)
+        self._run |= {
+            'seconds': round(result.seconds, 3),
+            'exit_code': result.exit_code,
+            'phases': [
+                {'name': each['name'], 'seconds': round(each['seconds'], 3)}
+                for each in result.phases
+            ],
+            'output': result.output,
+        }
+        if result.succeeded:
+            self._ask_costs()
+            self._check()
+        else:
+            self._fail('run', result)
+
+    def _evaluate_writer(self, writer: commit_probe.Committer, began: float, ended: float) -> None:
+        """Count the writer's commits and find its largest gap, waiting for the end of a stall."""
+        deadline = ended + STALL_LIMIT_SEC
+        while not (after := [ack for _, ack in writer.read().commits if ack > ended]):
+            if time.monotonic() > deadline:
+                self._run['warnings'].append(
+                    f'the writer was still stalled {STALL_LIMIT_SEC} s after the end of the '
+                    f'operation; its largest gap is longer than shown'
+                )
+                break
+            self._note('waiting for the stalled writer', None)
+            time.sleep(_POLL_SEC)
+        writer.stop()
+        log = writer.read()
+        self._run['committer'] = commit_probe.evaluate(
+            [log], began, after[0] if after else time.monotonic()
+        )
+        self._run['writer_tps'] = {
+            'before': log.rate(began - self._settle_sec, began),
+            'during': log.rate(began, ended),
+        }
+
+    def _ask_costs(self) -> None:
+        for name, command in self._contender.cost.items():
+            result = self._shell(name, command, COST_TIMEOUT_SEC)
+            try:
+                if not result.succeeded:
+                    raise ValueError(result.failure())
+                self._run['cost'][name] = int(float(result.first_line))
+            except ValueError as error:
+                self._run['warnings'].append(f'{name} is not known: {error}')
+
+    def _check(self) -> None:
+        if self._contender.check:
+            self._note('checking', None)
+            result = self._shell('check', self._contender.check, self._contender.timeout_sec)
+            if not result.succeeded:
+                self._fail('check', result)
+
+    def _clean_up(self) -> None:
+        if self._contender.cleanup:
+            self._note('cleaning up', None)
+            result = self._shell('cleanup', self._contender.cleanup, CLEANUP_TIMEOUT_SEC)
+            if not result.succeeded:
+                self._run['warnings'].append(f'cleanup failed: {result.failure()}')
+
+    def _fail(self, command: str, result: shell.Result) -> None:
+        self._run |= {
+            'reason': f'{command} failed: {result.failure()}',
+            'exit_code': result.exit_code,
+            'output': result.output,
+        }
+
+    def _shell(self, name: str, command: str, timeout_sec: float) -> shell.Result:
+        return shell.run(command, self._environment, self._directory / f'{name}.log', timeout_sec)
+
+    def _wait(self, what: str, seconds: float) -> None:
+        if seconds:
+            self._note(what, None)
+            time.sleep(seconds)
+
+
+def rows_of(size_mib: int) -> model.Dataset:
+    """Return the tables that take up a size."""
+    rows = size_mib * 1024 * 1024 // dataset.BYTES_PER_ROW // _TABLES
+    return model.Dataset(f'{size_mib} MiB', _TABLES, max(rows, 1))
+
+
+def _kind(attempt: plan.Attempt) -> str:
+    return f'{attempt.contender.operation} by {attempt.contender.name}'
+
+
+def _text(attempt: plan.Attempt) -> str:
+    return f'{_kind(attempt)}, {attempt.size_mib} MiB, repeat {attempt.iteration + 1}'
+
+
+def _figures(run: Mapping[str, Any]) -> str:
+    """Return an operation's outcome in a few words."""
+    if run['reason']:
+        return run['reason']
+    parts = [f'{run["seconds"]:.1f} s']
+    if run['committer']:
+        parts.append(f'largest commit gap {run["committer"]["gap_max_ms"]:.0f} ms')
+    return ', '.join(parts)

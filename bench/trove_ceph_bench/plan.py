@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans: what is measured, and in which order.
+
+There are two kinds, loads and operations; :mod:`trove_ceph_bench.plan_file` reads either.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from trove_ceph_bench import model
+
+#: When neither the plan nor the workload names a number.
+DEFAULT_THREADS = 16
+#: What an operation may cost besides its time: kept for good, transferred, and how much of the data
+#: was changed that it was about.
+COSTS = ('space_bytes', 'moved_bytes', 'changed_bytes')
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """What is compared: one way of running MySQL, on as many targets as it has."""
+
+    name: str
+    role: str
+    targets: Sequence[Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One measurement of a plan of loads, before the size of its data is known."""
+
+    dataset: str
+    iteration: int
+    instances: int
+    workload: model.Workload
+    threads: int
+    variant: Variant
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadPlan:
+    """Variants under loads.
+
+    :param reference: name of the variant whose buffer pool sizes the data
+    :param buffer_pool_mib: that buffer pool; None means that the server is asked
+    :param fio: jobs that are run on the volume below before a variant's first run in each repeat
+    :param threads: empty means that each workload's own number is used
+    :param text: the plan to be kept with the results
+    :param prepare: is run once before everything, unless nothing is to be measured
+    """
+
+    name: str
+    description: str
+    variants: Sequence[Variant]
+    workloads: Sequence[model.Workload]
+    datasets: Sequence[str]
+    reference: str
+    text: str = dataclasses.field(repr=False)
+    buffer_pool_mib: int | None = None
+    threads: Sequence[int] = ()
+    instances: Sequence[int] = (1,)
+    repeats: int = 5
+    warmup_sec: int = 300
+    measure_sec: int = 300
+    tables: int = 4
+    committer: bool = True
+    restart: bool = False
+    fio: Sequence[str] = ()
+    events: Sequence[model.Event] = ()
+    prepare: str | None = None
+
+    def cells(self, only: Sequence[str] = ()) -> Iterator[Cell]:
+        """Yield all measurements in their order: variants alternate innermost (ABAB).
+
+        A variant with fewer targets than instances are asked for is left out there.
+
+        :param only: names of variants; empty means all
+        """
+        for dataset in self.datasets:
+            for iteration in range(self.repeats):
+                for instances in self.instances:
+                    for workload in self.workloads:
+                        for threads in self.threads or (workload.threads or DEFAULT_THREADS,):
+                            for variant in self.variants:
+                                if only and variant.name not in only:
+                                    continue
+                                if len(variant.targets) >= instances:
+                                    yield Cell(
+                                        dataset, iteration, instances, workload, threads, variant
+                                    )
+
+    def load(self, cell: Cell, dataset: model.Dataset) -> model.Load:
+        """Return the load of one measurement."""
+        return model.Load(
+            workload=cell.workload,
+            dataset=dataset,
+            threads=cell.threads,
+            warmup_sec=self.warmup_sec,
+            measure_sec=self.measure_sec,
+            events=[
+                event
+                for event in self.events
+                if not event.variants or cell.variant.name in event.variants
+            ],
+            committer=self.committer,
+        )
+
+    def configuration(self, cell: Cell, dataset: model.Dataset) -> dict[str, Any]:
+        """Return everything that distinguishes one measurement from another, as JSON data."""
+        used = list(cell.variant.targets[: cell.instances])
+        configuration = {
+            'kind': 'load',
+            'plan': self.name,
+            'variant': cell.variant.name,
+            'role': cell.variant.role,
+            **({'target': used[0]} if len(used) == 1 else {'targets': used}),
+            'workload': {
+                'name': cell.workload.name,
+                'script': cell.workload.script,
+                'options': dict(cell.workload.options),
+            },
+            'dataset': dataclasses.asdict(dataset),
+            'threads': cell.threads,
+            'instances': cell.instances,
+            'warmup_sec': self.warmup_sec,
+            'measure_sec': self.measure_sec,
+            # All of them: variants are compared that had them with those that had not.
+            'events': [_event(event) for event in self.events],
+            'committer': self.committer,
+        }
+        if self.restart:
+            configuration['restart'] = True
+        return configuration
+
+
+def _event(event: model.Event) -> dict[str, Any]:
+    data = dataclasses.asdict(event)
+    if not event.variants:
+        del data['variants']
+    return data
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """A way of doing an operation, as commands; rivals share the operation's name.
+
+    :param target: the server that it is done to; None for what needs none
+    :param check: is run when the writer has ended, and decides whether the operation succeeded
+    :param repeats: fewer than the plan's, for what takes long; None means the plan's
+    """
+
+    name: str
+    role: str
+    operation: str
+    run: str
+    target: Mapping[str, Any] | None = None
+    prepare: str | None = None
+    check: str | None = None
+    cleanup: str | None = None
+    cost: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    timeout_sec: int = 1800
+    repeats: int | None = None
+
+    def commands(self) -> dict[str, Any]:
+        """Return the commands as the results name them."""
+        return {
+            'prepare': self.prepare,
+            'run': self.run,
+            'cleanup': self.cleanup,
+            'cost': dict(self.cost),
+            **({'check': self.check} if self.check else {}),
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """One measurement of a plan of operations."""
+
+    size_mib: int
+    iteration: int
+    contender: Contender
+
+
+@dataclasses.dataclass(frozen=True)
+class OperationsPlan:
+    """Operations against their rivals, at several sizes of data.
+
+    :param settle_sec: how long the committer runs alone before and after each operation
+    :param cleanup: is run once when all is done or has failed, for what contenders share
+    """
+
+    name: str
+    description: str
+    sizes_mib: Sequence[int]
+    contenders: Sequence[Contender]
+    text: str = dataclasses.field(repr=False)
+    repeats: int = 3
+    committer: bool = True
+    settle_sec: int = 10
+    cleanup: str | None = None
+
+    def attempts(self, only: Sequence[str] = ()) -> Iterator[Attempt]:
+        """Yield all measurements in their order: small data first, contenders alternating."""
+        for size_mib in sorted(self.sizes_mib):
+            for iteration in range(self.repeats):
+                for contender in self.contenders:
+                    if iteration >= (contender.repeats or self.repeats):
+                        continue
+                    if not only or contender.name in only:
+                        yield Attempt(size_mib, iteration, contender)
+
+    def configuration(self, attempt: Attempt) -> dict[str, Any]:
+        """Return everything that distinguishes one measurement from another, as JSON data."""
+        contender = attempt.contender
+        return {
+            'kind': 'operation',
+            'plan': self.name,
+            'operation': contender.operation,
+            'variant': contender.name,
+            'role': contender.role,
+            'target': contender.target,
+            'commands': contender.commands(),
+            'data_mib': attempt.size_mib,
+            'settle_sec': self.settle_sec,
+            'committer': self.committer,
+        }

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs gathered into cells, and what can be read off them.
+
+A *cell* is one configuration with its repeats. A *group* is what was measured under the same
+conditions: the cells that differ in nothing but the variant. Report, comparison and check all look
+at results through these.
+"""
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from trove_ceph_bench import results, stats
+
+#: Roles in the order in which variants are shown.
+ROLES = ('baseline', 'subject', 'control')
+
+#: Names a configuration or conditions for a reader.
+Label = Callable[[Mapping[str, Any]], str]
+
+#: What tells variants of one group apart; all else in a configuration is the conditions.
+IDENTITY = frozenset({'variant', 'role', 'target', 'targets', 'commands'})
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """A figure of a run.
+
+    :param path: keys that lead to it in ``run.json``
+    :param higher_is_better: None where that depends on the reader
+    :param center: ``mean``, or ``median`` for what has outliers by its nature
+    :param kind: of the runs that have it: ``load`` or ``operation``, None when both do
+    """
+
+    name: str
+    label: str
+    unit: str
+    path: tuple[str, ...]
+    higher_is_better: bool | None = False
+    center: str = 'mean'
+    kind: str | None = 'load'
+
+    def value(self, run: Mapping[str, Any]) -> float | None:
+        """Return the figure of one run; None when it was not measured."""
+        found: Any = run
+        for key in self.path:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return None if found is None else float(found)
+
+
+def _latency(name: str, label: str, center: str = 'mean') -> Metric:
+    path = ('totals', 'latency_ms', name)
+    return Metric(f'{name}_ms', f'{label} latency', 'ms', path, center=center)
+
+
+def _operation(
+    name: str, label: str, unit: str, path: tuple[str, ...], higher_is_better: bool | None = False
+) -> Metric:
+    return Metric(name, label, unit, path, higher_is_better, kind='operation')
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric('tps', 'TPS', '', ('totals', 'tps'), higher_is_better=True),
+        Metric('qps', 'QPS', '', ('totals', 'qps'), higher_is_better=True),
+        Metric('errors', 'Errors', '', ('totals', 'errors')),
+        _latency('avg', 'Average'),
+        _latency('p50', 'p50'),
+        _latency('p95', 'p95'),
+        _latency('p99', 'p99'),
+        _latency('p99.9', 'p99.9'),
+        _latency('max', 'Maximum', center='median'),
+        Metric(
+            'gap_max_ms',
+            'Largest commit gap',
+            'ms',
+            ('committer', 'gap_max_ms'),
+            center='median',
+            kind=None,
+        ),
+        Metric(
+            'commit_p99_ms',
+            'Single commit, p99',
+            'ms',
+            ('committer', 'commit_ms', 'p99'),
+            kind=None,
+        ),
+        Metric('read_iops', 'Reads', '1/s', ('rbd', 'totals', 'read_iops'), None),
+        Metric('write_iops', 'Writes', '1/s', ('rbd', 'totals', 'write_iops'), None),
+        Metric('read_mib_s', 'Read', 'MiB/s', ('rbd', 'totals', 'read_mib_s'), None),
+        Metric('write_mib_s', 'Written', 'MiB/s', ('rbd', 'totals', 'write_mib_s'), None),
+        Metric('read_latency_ms', 'Read latency', 'ms', ('rbd', 'totals', 'read_latency_ms')),
+        Metric('write_latency_ms', 'Write latency', 'ms', ('rbd', 'totals', 'write_latency_ms')),
+        Metric('iops_per_gib', 'IOPS per GiB', '1/s/GiB', ('rbd', 'totals', 'iops_per_gib'), True),
+        Metric('client_cores', 'Client', 'cores', ('cpu', 'client_cores')),
+        Metric('server_cores', 'Server', 'cores', ('cpu', 'server_cores')),
+        Metric('host_busy', 'Host busy', 'share', ('cpu', 'host_busy'), None),
+        _operation('seconds', 'Wall time', 's', ('seconds',)),
+        _operation('data_bytes', 'Data', 'bytes', ('data_bytes',), None),
+        _operation('space_bytes', 'Space', 'bytes', ('cost', 'space_bytes')),
+        _operation('moved_bytes', 'Data moved', 'bytes', ('cost', 'moved_bytes')),
+        _operation('changed_bytes', 'Data changed', 'bytes', ('cost', 'changed_bytes'), None),
+        _operation('writer_before', 'Commits before', '1/s', ('writer_tps', 'before'), True),
+        _operation('writer_during', 'Commits during', '1/s', ('writer_tps', 'during'), True),
+    )
+}
+
+#: The figure that decides which variant is better, by the kind of a run.
+DECISIVE = {'load': 'tps', 'operation': 'seconds'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One configuration and its repeats, by number."""
+
+    config: Mapping[str, Any]
+    runs: Mapping[int, results.Run]
+
+    @property
+    def variant(self) -> str:
+        return self.config['variant']
+
+    @property
+    def role(self) -> str:
+        return self.config.get('role') or 'subject'
+
+    @property
+    def is_load(self) -> bool:
+        return self.config['kind'] == 'load'
+
+    @property
+    def counted(self) -> Mapping[int, results.Run]:
+        """The repeats that figures are made of.
+
+        Those that ran to their end and, of operations, succeeded. Of a load that was never run to
+        its end the interrupted repeats count, for the seconds that they lasted.
+        """
+        complete = {key: run for key, run in self.runs.items() if run.run['complete'] is True}
+        if self.is_load:
+            return complete or self.runs
+        return {key: run for key, run in complete.items() if run.run.get('exit_code') == 0}
+
+    def values(self, metric: str) -> dict[int, float]:
+        """Return a metric of each repeat that has it."""
+        found = ((key, METRICS[metric].value(run.run)) for key, run in self.counted.items())
+        return {key: value for key, value in found if value is not None}
+
+    def estimate(self, metric: str) -> stats.Estimate | None:
+        """Return the mean of a metric with its interval; None when it was not measured."""
+        values = list(self.values(metric).values())
+        return stats.mean(values) if values else None
+
+    def spread(self, metric: str) -> stats.Spread | None:
+        """Return median and extremes of a metric; None when it was not measured."""
+        values = list(self.values(metric).values())
+        return stats.spread(values) if values else None
+
+    def figure(self, metric: str) -> dict[str, Any] | None:
+        """Return a metric as JSON data: its spread where it has outliers, else its mean."""
+        is_median = METRICS[metric].center == 'median'
+        return stats.plain(self.spread(metric) if is_median else self.estimate(metric))
+
+    def phases(self) -> dict[str, dict[str, Any] | None]:
+        """Return the seconds of each part of an operation, in order, as JSON data.
+
+        Parts of one name within a repeat are added up; repeats that lack one do not count.
+        """
+        found: dict[str, dict[int, float]] = {}
+        for key, run in self.counted.items():
+            for each in run.run.get('phases') or ():
+                repeats = found.setdefault(each['name'], {})
+                repeats[key] = repeats.get(key, 0.0) + each['seconds']
+        return {name: stats.plain(stats.mean(list(each.values()))) for name, each in found.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Cells of the same conditions, by the name of the variant."""
+
+    conditions: Mapping[str, Any]
+    cells: Mapping[str, Cell]
+
+    @property
+    def label(self) -> str:
+        return label(self.conditions)
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """A name that is compared, and what for."""
+
+    name: str
+    role: str
+
+
+def gather(runs: Iterable[results.Run]) -> list[Cell]:
+    """Return the cells of a store's runs, in a reader's order; alike ones as they were measured."""
+    configs: dict[str, Mapping[str, Any]] = {}
+    repeats: dict[str, dict[int, results.Run]] = {}
+    for run in runs:
+        key = results.config_hash(run.config)
+        configs.setdefault(key, run.config)
+        repeats.setdefault(key, {})[run.iteration] = run
+    found = [Cell(configs[key], repeats[key]) for key in configs]
+    return sorted(found, key=lambda cell: _order(cell.config))
+
+
+def group(cells: Iterable[Cell]) -> list[Group]:
+    """Return the cells by their conditions, in a reader's order.
+
+    Of two cells of one variant, whose target was changed in the middle, the later one is kept.
+    """
+    conditions: dict[str, Mapping[str, Any]] = {}
+    members: dict[str, dict[str, Cell]] = {}
+    for cell in cells:
+        kept = without(cell.config, IDENTITY)
+        key = results.config_hash(kept)
+        conditions.setdefault(key, kept)
+        members.setdefault(key, {})[cell.variant] = cell
+    found = [Group(conditions[key], members[key]) for key in conditions]
+    return sorted(found, key=lambda group: _order(group.conditions))
+
+
+def variants(cells: Iterable[Cell], plan: Mapping[str, Any]) -> list[Variant]:
+    """Return the variants as the plan orders them; the rest by role and name."""
+    found = {cell.variant: Variant(cell.variant, cell.role) for cell in cells}
+    named = plan.get('variants') or plan.get('operations', {}).get('contenders', ())
+    position = {entry['name']: number for number, entry in enumerate(named)}
+
+    def order(variant: Variant) -> tuple[int, int, str]:
+        role = ROLES.index(variant.role) if variant.role in ROLES else len(ROLES)
+        return position.get(variant.name, len(position)), role, variant.name
+
+    return sorted(found.values(), key=order)
+
+
+def find_baseline(found: Sequence[Variant]) -> str | None:
+    """Return the name of what the others are compared with; None when there is nothing to."""
+    if len(found) < 2:
+        return None
+    return next((variant.name for variant in found if variant.role == 'baseline'), found[0].name)
+
+
+def verdict(metric: str, ratio: stats.Estimate | None) -> str:
+    """Return what a ratio says in a word or two."""
+    if ratio is None:
+        return 'not comparable'
+    if ratio.significant is None:
+        return 'one repeat'
+    if not ratio.significant:
+        return 'no difference shown'
+    return 'better' if (ratio.value > 1) == METRICS[metric].higher_is_better else 'worse'
+
+
+def without(config: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """Return a configuration without some of its keys."""
+    return {key: value for key, value in config.items() if key not in keys}
+
+
+def label(conditions: Mapping[str, Any], hidden: Collection[str] | None = None) -> str:
+    """Return the conditions in a few words, as ``write · 1:4 · 16 threads``.
+
+    :param hidden: keys of :func:`parts` to be left out, because they go without saying; by default
+        the lengths of phases, and a single instance
+    """
+    if hidden is None:
+        hidden = ('phases', 'instances') if conditions.get('instances') == 1 else ('phases',)
+    return ' · '.join(text for key, text in parts(conditions).items() if key not in hidden)
+
+
+def common(found: Sequence[Group]) -> dict[str, str]:
+    """Return the parts of the conditions that all groups of loads share, save the workload."""
+    described = [parts(group.conditions) for group in found if group.conditions['kind'] == 'load']
+    if not described:
+        return {}
+    return {
+        key: text
+        for key, text in described[0].items()
+        if key != 'workload' and all(other.get(key) == text for other in described)
+    }
+
+
+def parts(conditions: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a reader is told of the conditions, piece by piece."""
+    if conditions['kind'] == 'operation':
+        size = {'data_mib': f'{conditions["data_mib"]} MiB'} if 'data_mib' in conditions else {}
+        return {'operation': conditions['operation'], **size}
+    found = {'workload': conditions['workload']['name'], 'dataset': conditions['dataset']['name']}
+    for key, word in (('threads', 'thread'), ('instances', 'instance')):
+        count = conditions.get(key)
+        if count is not None:
+            found[key] = f'{count} {word}' + ('s' if count != 1 else '')
+    found['phases'] = (
+        f'{conditions["warmup_sec"]} s warm-up, {conditions["measure_sec"]} s measured'
+    )
+    if conditions.get('events'):
+        found['events'] = 'with ' + ', '.join(event['name'] for event in conditions['events'])
+    if not conditions.get('committer', True):
+        found['committer'] = 'without committer'
+    if conditions.get('restart'):
+        found['restart'] = 'restarted before'
+    return found
+
+
+def _order(conditions: Mapping[str, Any]) -> tuple[Any, ...]:
+    if conditions['kind'] == 'operation':
+        return 1, conditions['operation'], conditions.get('data_mib') or 0, 0, 0
+    dataset = conditions['dataset']
+    rows = (dataset.get('tables') or 0) * (dataset.get('rows') or 0)
+    threads, instances = (conditions.get(key) or 0 for key in ('threads', 'instances'))
+    return 0, conditions['workload']['name'], rows, instances, threads

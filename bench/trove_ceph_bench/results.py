@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The results folder: one directory for each repeat, in it one for each configuration.
+
+The layout is described in ``doc/source/reference/bench-results.rst``. A run counts as there when
+its ``run.json`` is, which is written last and in one piece; everything else may be left over from
+a run that was cut off. Results are plain data and the store adds nothing to them, but it refuses
+to keep a password.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trove_ceph import exceptions
+from trove_ceph_bench import model
+
+FORMAT_FILE = 'format'
+PLAN_FILE = 'plan.yaml'
+CONFIG_FILE = 'benchmark_config.yaml'
+DISCLOSURE_FILE = 'disclosure.json'
+RUN_FILE = 'run.json'
+RAW_DIRECTORY = 'raw'
+REPORT_DIRECTORY = 'report'
+
+_FORMAT_LINE = re.compile(r'trove-ceph-bench (\d+)\s*')
+_ITERATION = re.compile(r'\d{8}')
+
+#: Server variables such as ``default_password_lifetime`` and ``disconnect_on_expired_password`` are
+#: no secrets: what a password's key *ends* in counts, and switches and numbers are let through.
+_SECRET_KEY = re.compile(r'(password|passwd|passphrase|secret)$', re.IGNORECASE)
+_HARMLESS = re.compile(r'(on|off|yes|no|true|false|null|none|\d*|\*+)', re.IGNORECASE)
+_SECRET_IN_URL = re.compile(r'://[^/\s:@]*:[^/\s@]+@')
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One measurement as it is stored; ``path`` is its directory."""
+
+    iteration: int
+    config: Mapping[str, Any]
+    run: Mapping[str, Any]
+    disclosure: Mapping[str, Any]
+    path: Path
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """Return the twelve digits that name a configuration, the same for any order of its keys."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:12]
+
+
+class Store:
+    """A results folder. Writing is atomic file by file; reading never changes anything.
+
+    Every method may raise ResultsFormatError for content that it cannot use, and OSError when the
+    file system refuses (disk full, permissions).
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+
+    def create(self, plan_text: str) -> 'Store':
+        """Make the folder, or continue one that holds results of the same plan's name.
+
+        :param plan_text: kept as ``plan.yaml``; of a folder that is continued it is replaced, so
+            that a plan may grow between two runs
+        :raises InvalidPlanError: the plan holds a password
+        """
+        plan = yaml.safe_load(plan_text)
+        secret = next(_secrets(plan), None)
+        if secret:
+            raise exceptions.InvalidPlanError(
+                f'the plan holds a password at {secret}, and plans are kept with the results; '
+                f'name a file or an environment variable instead'
+            )
+        if self.path.exists() and not self._is_empty():
+            self.open()
+            self._refuse_other_plan(plan)
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_text(self.path / FORMAT_FILE, f'trove-ceph-bench {model.FORMAT}\n')
+        write_text(self.path / PLAN_FILE, plan_text)
+        return self
+
+    def open(self) -> 'Store':
+        """Check that the folder is there, is one of results, and of this version."""
+        if not self.path.is_dir():
+            raise exceptions.ResultsFormatError(
+                f'{self.path}: no such results folder; check the path, or measure first'
+            )
+        try:
+            line = (self.path / FORMAT_FILE).read_text(errors='replace')
+        except (FileNotFoundError, IsADirectoryError) as error:
+            raise exceptions.ResultsFormatError(
+                f'{self.path}: not a results folder of trove-ceph-bench (it has no file '
+                f'"{FORMAT_FILE}"); name another folder, nothing was changed in this one'
+            ) from error
+        match = _FORMAT_LINE.fullmatch(line)
+        if not match:
+            raise exceptions.ResultsFormatError(
+                f'{self.path / FORMAT_FILE}: "{line[:40].strip()}" is no format of '
+                f'trove-ceph-bench; name another folder'
+            )
+        if int(match[1]) != model.FORMAT:
+            raise exceptions.ResultsFormatError(
+                f'{self.path}: results of format {match[1]}, this version reads format '
+                f'{model.FORMAT}; use the version that measured them, or measure into a new folder'
+            )
+        return self
+
+    def plan(self) -> Mapping[str, Any]:
+        """Return the plan as it was given."""
+        return _read_yaml(self.path / PLAN_FILE)
+
+    def run_directory(self, iteration: int, config: Mapping[str, Any]) -> Path:
+        """Return the directory of a run; it exists then, with the configuration and ``raw/``."""
+        directory = self._directory(iteration, config)
+        (directory / RAW_DIRECTORY).mkdir(parents=True, exist_ok=True)
+        self._write_config(directory, config)
+        return directory
+
+    def is_complete(self, iteration: int, config: Mapping[str, Any]) -> bool:
+        """Whether the run was measured to its end, so that it need not be measured again."""
+        path = self._directory(iteration, config) / RUN_FILE
+        return path.exists() and _read_run(path)['complete'] is True
+
+    def write(
+        self,
+        iteration: int,
+        config: Mapping[str, Any],
+        disclosure: Mapping[str, Any],
+        run: Mapping[str, Any],
+    ) -> Path:
+        """Keep a run's outcome and return its directory; ``run.json`` is written last.
+
+        :raises ResultsFormatError: something in it looks like a password; nothing was written
+        """
+        for name, content in (
+            (CONFIG_FILE, config),
+            (DISCLOSURE_FILE, disclosure),
+            (RUN_FILE, run),
+        ):
+            _refuse_secrets(name, content)
+        directory = self.run_directory(iteration, config)
+        write_text(directory / DISCLOSURE_FILE, _json(disclosure))
+        write_text(directory / RUN_FILE, _json(run))
+        return directory
+
+    def runs(self) -> list[Run]:
+        """Return all runs that have an outcome, by repeat and then by time; incomplete ones too."""
+        self.open()
+        found = [
+            _read(iteration, directory)
+            for iteration in sorted(self.path.iterdir())
+            if _ITERATION.fullmatch(iteration.name)
+            for directory in sorted(iteration.glob('id-*'))
+            if (directory / RUN_FILE).exists()
+        ]
+        return sorted(found, key=lambda run: (run.iteration, str(run.run.get('started'))))
+
+    def _is_empty(self) -> bool:
+        return self.path.is_dir() and not any(self.path.iterdir())
+
+    def _directory(self, iteration: int, config: Mapping[str, Any]) -> Path:
+        return self.path / f'{iteration:08d}' / f'id-{config_hash(config)}'
+
+    def _write_config(self, directory: Path, config: Mapping[str, Any]) -> None:
+        _refuse_secrets(CONFIG_FILE, config)
+        # By way of JSON, as the hash is: no tuples and no tags of Python in the file.
+        text = yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=False, allow_unicode=True)
+        write_text(directory / CONFIG_FILE, text)
+
+    def _refuse_other_plan(self, plan: Any) -> None:
+        if not (self.path / PLAN_FILE).exists():
+            return
+        ours, theirs = (each.get('name') for each in (plan, self.plan()))
+        if ours != theirs:
+            raise exceptions.ResultsFormatError(
+                f'{self.path}: holds results of the plan "{theirs}", not of "{ours}"; '
+                f'name another folder'
+            )
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one piece: after a crash it is either the old one or the new one."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
+    try:
+        with os.fdopen(descriptor, 'w', encoding='utf-8') as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        # mkstemp() makes files for the owner alone; results are for reading.
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(iteration: Path, directory: Path) -> Run:
+    config = _read_yaml(directory / CONFIG_FILE)
+    if config_hash(config) != directory.name.removeprefix('id-'):
+        raise exceptions.ResultsFormatError(
+            f'{directory / CONFIG_FILE}: was changed after the measurement (its hash is '
+            f'{config_hash(config)}); restore it, or remove the folder to measure again'
+        )
+    disclosure = directory / DISCLOSURE_FILE
+    return Run(
+        iteration=int(iteration.name),
+        config=config,
+        run=_read_run(directory / RUN_FILE),
+        disclosure=_read_json(disclosure) if disclosure.exists() else {},
+        path=directory,
+    )
+
+
+def _read_run(path: Path) -> Mapping[str, Any]:
+    run = _read_json(path)
+    if run.get('format') != model.FORMAT:
+        raise exceptions.ResultsFormatError(
+            f'{path}: format {run.get("format")}, this version reads format {model.FORMAT}; '
+            f'use the version that measured it, or remove its folder to measure again'
+        )
+    missing = {'kind', 'complete'} - run.keys()
+    if missing:
+        raise _damaged(path, f'it lacks {", ".join(sorted(missing))}')
+    return run
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
+    return _mapping(path, content)
+
+
+def _read_yaml(path: Path) -> Mapping[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text())
+    except FileNotFoundError as error:
+        raise _damaged(path, 'it is missing') from error
+    except (ValueError, yaml.YAMLError) as error:
+        raise _damaged(path, ' '.join(str(error).split())) from error
+    return _mapping(path, content)
+
+
+def _mapping(path: Path, content: Any) -> Mapping[str, Any]:
+    if not isinstance(content, dict):
+        raise _damaged(path, f'a mapping was expected, not {type(content).__name__}')
+    return content
+
+
+def _damaged(path: Path, why: str) -> exceptions.ResultsFormatError:
+    if path.name == PLAN_FILE:
+        remedy = 'restore it'
+    else:
+        remedy = f'restore it, or remove {path.parent} to measure that run again'
+    return exceptions.ResultsFormatError(f'{path}: damaged: {why}; {remedy}')
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False) + '\n'
+
+
+def _refuse_secrets(name: str, content: Any) -> None:
+    secret = next(_secrets(content), None)
+    if secret:
+        raise exceptions.ResultsFormatError(
+            f'{name}: would keep a password at {secret}; nothing was written'
+        )
+
+
+def _secrets(content: Any, at: str = '') -> Iterator[str]:
+    """Yield where passwords are: under keys that end in a word for one, or within a URL."""
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            here = f'{at}.{key}' if at else str(key)
+            is_scalar = isinstance(value, str | int | float)
+            if is_scalar and _SECRET_KEY.search(str(key)) and not _HARMLESS.fullmatch(str(value)):
+                yield here
+            else:
+                yield from _secrets(value, here)
+    elif isinstance(content, list | tuple):
+        for number, value in enumerate(content):
+            yield from _secrets(value, f'{at}[{number}]')
+    elif isinstance(content, str) and _SECRET_IN_URL.search(content):
+        yield at or 'its text'

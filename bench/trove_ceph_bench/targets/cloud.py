@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trove instances through the cloud's APIs, under the identity of OS_* or clouds.yaml.
+
+What only an administrator may see is asked for and left out where the cloud refuses.
+"""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keystoneauth1.exceptions
+import openstack
+import openstack.exceptions
+import troveclient.exceptions
+
+from trove_ceph import exceptions
+from trove_ceph_bench.targets import database
+
+_NOT_FOUND = (keystoneauth1.exceptions.NotFound, troveclient.exceptions.NotFound)
+_ERRORS = (
+    keystoneauth1.exceptions.ClientException,
+    openstack.exceptions.OpenStackCloudException,
+    troveclient.exceptions.ClientException,
+)
+_REMOVE_TIMEOUT_SEC = 120
+_POLL_SEC = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Instance:
+    """A Trove instance.
+
+    :param addresses: of the server, public ones first
+    :param server_id: of Nova, None for those who are not administrators
+    :param volume_id: of Cinder, None for those who are not administrators
+    """
+
+    id: str
+    name: str
+    status: str
+    datastore: str
+    datastore_version: str
+    flavor_id: str
+    volume_gib: int
+    addresses: tuple[str, ...]
+    server_id: str | None = None
+    volume_id: str | None = None
+
+
+def clients() -> tuple[Any, Any]:
+    """Return an SDK connection and Trove's client for what OS_* variables or clouds.yaml name.
+
+    :raises TargetUnavailableError: they name no cloud
+    """
+    # Takes more than a second, which the commands that plans time should not.
+    import troveclient.v1.client
+
+    with _translated('the cloud cannot be reached'):
+        connection = openstack.connect()
+        trove = troveclient.v1.client.Client(
+            session=connection.session,
+            region_name=connection.config.get_region_name(),
+            service_type='database',
+            interface=connection.config.get_interface('database'),
+        )
+    return connection, trove
+
+
+class Cloud:
+    """One identity in one region.
+
+    Every method raises TargetUnavailableError when the cloud refuses or does not answer.
+
+    :param connection: an openstack.connection.Connection
+    :param trove: a troveclient.v1.client.Client
+    """
+
+    def __init__(
+        self,
+        connection: Any,
+        trove: Any,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ):
+        self._connection = connection
+        self._trove = trove
+        self._clock = clock
+        self._sleep = sleep
+
+    @classmethod
+    def of_environment(cls) -> 'Cloud':
+        """Return the cloud that OS_* variables or clouds.yaml name."""
+        return cls(*clients())
+
+    def get_instance(self, name_or_id: str) -> Instance:
+        """Return an instance; an administrator finds those of all projects.
+
+        :raises TargetUnavailableError: there is none, or several have the name
+        """
+        with _translated(f'instance {name_or_id} cannot be looked up'):
+            found = self._find(name_or_id)
+        if found is None:
+            raise exceptions.TargetUnavailableError(f'there is no instance {name_or_id}')
+        return _instance(found)
+
+    def has_instance(self, instance_id: str) -> bool:
+        """Return whether the instance is still there."""
+        with _translated(f'instance {instance_id} cannot be looked up'):
+            try:
+                self._trove.instances.get(instance_id)
+            except _NOT_FOUND:
+                return False
+        return True
+
+    def create_schema(self, instance_id: str, schema: str, password: str) -> None:
+        """Make an empty database, and its user, who may use no other."""
+        with _translated(f'database {schema} cannot be made in instance {instance_id}'):
+            self._trove.databases.create(instance_id, [{'name': schema}])
+            user = {'name': database.user_of(schema), 'password': password}
+            self._trove.users.create(instance_id, [user | {'databases': [{'name': schema}]}])
+
+    def list_schemas(self, instance_id: str) -> set[str]:
+        """Return the databases that the benchmark has made, also where only the user is left."""
+        with _translated(f'instance {instance_id} does not list its databases'):
+            return self._schemas(instance_id)
+
+    def ensure_no_schema(self, instance_id: str, schema: str) -> None:
+        """Remove a database and its user, and wait until they are gone."""
+        with _translated(f'database {schema} cannot be removed from instance {instance_id}'):
+            with contextlib.suppress(*_NOT_FOUND):
+                self._trove.users.delete(instance_id, database.user_of(schema))
+            with contextlib.suppress(*_NOT_FOUND):
+                self._trove.databases.delete(instance_id, schema)
+            deadline = self._clock() + _REMOVE_TIMEOUT_SEC
+            while schema in self._schemas(instance_id):
+                if self._clock() > deadline:
+                    raise exceptions.TargetUnavailableError(
+                        f'database {schema} is still in instance {instance_id} '
+                        f'{_REMOVE_TIMEOUT_SEC} s after it was asked to remove it'
+                    )
+                self._sleep(_POLL_SEC)
+
+    def describe(self, instance: Instance) -> dict[str, Any]:
+        """Return what a reader must know of an instance; what is not to be seen is None."""
+        flavor = self._asked(lambda: self._trove.flavors.get(instance.flavor_id))
+        return {
+            'id': instance.id,
+            'name': instance.name,
+            'datastore': instance.datastore,
+            'datastore_version': instance.datastore_version,
+            'flavor': flavor
+            and {'name': flavor.name, 'ram_mib': flavor.ram, 'vcpus': flavor.vcpus},
+            'volume_gib': instance.volume_gib,
+            'volume': self._asked(lambda: self._describe_volume(instance.volume_id)),
+        }
+
+    def image_id(self, instance: Instance) -> str | None:
+        """Return the part of the RBD image's name that follows ``volume-``, None if not seen."""
+        if instance.volume_id is None:
+            return None
+        volume = self._asked(lambda: self._connection.block_storage.get_volume(instance.volume_id))
+        # A migrated volume keeps its id, and its data keep the name they were migrated to.
+        return volume and (volume.migration_id or volume.id)
+
+    def cpu_sec(self, instance: Instance) -> float | None:
+        """Return the processor seconds of the instance's server, None if Nova does not tell."""
+        if instance.server_id is None:
+            return None
+        found = self._asked(
+            lambda: self._connection.compute.get_server_diagnostics(instance.server_id)
+        )
+        times = [cpu.get('time') for cpu in (found and found.cpu_details) or ()]
+        if not times or None in times:
+            return None
+        return sum(times) / 1e9
+
+    def _find(self, name_or_id: str) -> Any:
+        with contextlib.suppress(*_NOT_FOUND):
+            return self._trove.instances.get(name_or_id)
+        named = [one for one in self._trove.instances.list() if one.name == name_or_id]
+        if not named:
+            everywhere = self._asked(self._trove.mgmt_instances.list) or ()
+            named = [one for one in everywhere if one.name == name_or_id]
+        if len(named) > 1:
+            ids = ', '.join(one.id for one in named)
+            raise exceptions.TargetUnavailableError(
+                f'{len(named)} instances are named {name_or_id}: {ids}'
+            )
+        return self._trove.instances.get(named[0].id) if named else None
+
+    def _schemas(self, instance_id: str) -> set[str]:
+        databases = _names(self._trove.databases, instance_id, database.PREFIX)
+        users = _names(self._trove.users, instance_id, database.USER_PREFIX)
+        return databases | set(map(database.schema_of, users))
+
+    def _describe_volume(self, volume_id: str | None) -> dict[str, Any] | None:
+        if volume_id is None:
+            return None
+        storage = self._connection.block_storage
+        volume = storage.get_volume(volume_id)
+        kind = storage.find_type(volume.volume_type)
+        found = {
+            'id': volume.id,
+            'type': volume.volume_type,
+            'size_gib': volume.size,
+            'host': volume.host,
+            'extra_specs': dict(kind.extra_specs or {}),
+            'qos': None,
+        }
+        associations = storage.get('/qos-specs').json()['qos_specs']
+        for specs in associations:
+            linked = storage.get(f'/qos-specs/{specs["id"]}/associations').json()
+            if kind.id in [one['id'] for one in linked['qos_associations']]:
+                found['qos'] = {'consumer': specs['consumer'], **specs['specs']}
+        return found
+
+    def _asked(self, question: Callable[[], Any]) -> Any:
+        """Return an answer, or None when this identity gets none."""
+        try:
+            return question()
+        except _ERRORS:
+            return None
+
+
+def _names(manager: Any, instance_id: str, prefix: str) -> set[str]:
+    """Return the names with a prefix from all pages of a list."""
+    found: set[str] = set()
+    marker = None
+    while True:
+        page = manager.list(instance_id, marker=marker)
+        found |= {one.name for one in page if one.name.startswith(prefix)}
+        marker = page.next
+        if not marker:
+            return found
+
+
+def _instance(found: Any) -> Instance:
+    listed = [(one['type'] != 'public', one['address']) for one in getattr(found, 'addresses', [])]
+    return Instance(
+        id=found.id,
+        name=found.name,
+        status=found.status,
+        datastore=found.datastore['type'],
+        datastore_version=found.datastore['version'],
+        flavor_id=found.flavor['id'],
+        volume_gib=getattr(found, 'volume', {}).get('size', 0),
+        addresses=tuple(address for _, address in sorted(listed)),
+        server_id=getattr(found, 'server_id', None),
+        volume_id=getattr(found, 'volume_id', None),
+    )
+
+
+@contextlib.contextmanager
+def _translated(failure: str) -> Iterator[None]:
+    try:
+        yield
+    except _ERRORS as error:
+        raise exceptions.TargetUnavailableError(f'{failure}: {error}') from error

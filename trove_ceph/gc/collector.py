@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Removing what belongs to nobody, one after the other, each looked at again just before."""
+
+import contextlib
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+from trove_ceph import exceptions, steps
+from trove_ceph.cinder import deletion
+from trove_ceph.gc import inventory, orphan_rules
+from trove_ceph.gc.orphan import Kind, Orphan
+from trove_ceph.gc.references import References
+from trove_ceph.storage import image_types
+from trove_ceph.strategies.backup import volume_cleanup
+from trove_ceph.strategies.backup.dependencies import BackupDependencies
+
+
+class Collector:
+    """Finds and removes.
+
+    :param pools: whose images are looked at
+    :param min_age: what is younger is let alone
+    :param now: the time of day
+    """
+
+    def __init__(
+        self,
+        deps: BackupDependencies,
+        pools: Sequence[str],
+        min_age: datetime.timedelta,
+        now: datetime.datetime,
+    ):
+        self._deps = deps
+        self._pools = pools
+        self._before = now - min_age
+        self._there: inventory.Inventory
+
+    def find(self) -> list[Orphan]:
+        """List what belongs to nobody."""
+        self._there = inventory.take_inventory(self._deps, self._pools)
+        return list(self._judge().find())
+
+    def remove(self, orphan: Orphan, include_unknown: bool = False) -> None:
+        """Remove one that was found; harmless when repeated.
+
+        :param include_unknown: what our Trove has never heard of as well
+        :raises BusyError: it may not be removed, or not any more
+        """
+        found = self._judge().judge(orphan.kind, orphan.target)
+        if found is None:
+            raise exceptions.BusyError(f'{orphan}: is somebody\'s now')
+        if stays := found.stays_because(include_unknown):
+            raise exceptions.BusyError(f'{orphan}: {stays}')
+        steps.run(f'removal of {orphan}', removal(self._deps, orphan), None)
+
+    def finish(self) -> None:
+        """Delete for good what was moved to the trash and nothing reads from."""
+        volume_cleanup.purge_trashed(self._deps)
+
+    def _judge(self) -> orphan_rules.OrphanRules:
+        return orphan_rules.OrphanRules(
+            self._deps, self._there, References(self._deps), self._before
+        )
+
+
+def removal(deps: BackupDependencies, orphan: Orphan) -> list[steps.Step[Any]]:
+    """Return the steps that remove something, which take no notice of their context."""
+    if orphan.kind is Kind.VOLUME:
+        return deletion.VolumeDeletion(
+            deps.storage, deps.cinder, orphan.target.id, deps.patience
+        ).steps()
+    return [steps.Step('remove it', lambda _: _remove(deps, orphan), commits=True)]
+
+
+def _remove(deps: BackupDependencies, orphan: Orphan) -> None:
+    target, records = orphan.target, deps.records
+    with contextlib.suppress(exceptions.NotFoundError):
+        match orphan.kind:
+            case Kind.IMAGE:
+                volume_cleanup.trash(deps, target.image, target.image_id)
+            case Kind.TRASHED_IMAGE:
+                _note_trashed(deps, target)
+            case Kind.SNAPSHOT:
+                deps.storage.remove_snapshot(target.place)
+            case Kind.VOLUME_SNAPSHOT:
+                deps.cinder.delete_snapshot(target.id)
+                deps.patience.until_gone(deps.cinder.find_snapshot, target.id)
+            case Kind.JOB:
+                deps.storage.cancel(target.operation_id)
+            case Kind.BACKUP_RECORD:
+                _forget_backup(deps, target.backup_id)
+            case Kind.VOLUME_RECORD:
+                records.forget_volume(target.volume_id)
+            case Kind.TRASH_RECORD:
+                records.forget_trashed(target.pool, target.image_id)
+
+
+def _forget_backup(deps: BackupDependencies, backup_id: str) -> None:
+    claim = deps.records.begin_deleting(backup_id, deps.worker)
+    if claim is not None:
+        deps.records.forget(claim)
+    elif (record := deps.records.find(backup_id)) is not None:
+        raise exceptions.BusyError(f'backup {backup_id}: {record.claimed_by} works on it')
+
+
+def _note_trashed(deps: BackupDependencies, trashed: image_types.TrashedImage) -> None:
+    """Have the task manager delete an image for good once nothing reads from it."""
+    deps.records.note_trashed(trashed.pool, trashed.image_id, trashed.name)

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is there, in Ceph and in Cinder, whosever it is."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from trove_ceph import exceptions
+from trove_ceph.cinder import resources as cinder_resources
+from trove_ceph.storage import image_types
+from trove_ceph.strategies.backup.dependencies import BackupDependencies
+
+
+@dataclasses.dataclass(frozen=True)
+class Inventory:
+    """What is there.
+
+    :param pools: all that were looked at
+    :param volumes: of our own project in Cinder, as the snapshots are: metadata of others proves
+        nothing
+    """
+
+    pools: tuple[str, ...]
+    images: tuple[image_types.ImageFacts, ...]
+    trashed: tuple[image_types.TrashedImage, ...]
+    volumes: tuple[cinder_resources.Volume, ...]
+    volume_snapshots: tuple[cinder_resources.Snapshot, ...]
+
+
+def take_inventory(deps: BackupDependencies, pools: Sequence[str]) -> Inventory:
+    """Look at all that is there; each image is opened once."""
+    return Inventory(
+        pools=tuple(pools),
+        images=tuple(facts for pool in pools for facts in _describe(deps, pool)),
+        trashed=tuple(one for pool in pools for one in deps.storage.list_trash(pool)),
+        volumes=tuple(deps.cinder.list_own_volumes()),
+        volume_snapshots=tuple(deps.cinder.list_own_snapshots()),
+    )
+
+
+def _describe(deps: BackupDependencies, pool: str) -> Iterator[image_types.ImageFacts]:
+    for listed in deps.storage.list_images(pool):
+        with contextlib.suppress(exceptions.NotFoundError):
+            yield deps.storage.describe(listed.image)

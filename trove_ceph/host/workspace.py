@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One directory that holds everything a sandbox makes, and gives all of it back.
+
+Processes, mounts and loop devices outlive the files they belong to, and a killed owner cannot clean
+up. So everything is findable from outside: each process carries the directory's name in its
+environment, each mount point and each backing file lies below it, and what lies elsewhere is
+remembered in it. The next workspace clears what a killed owner left; so does::
+
+    python -m trove_ceph.host.workspace
+
+Children are not tied to their parent by ``PR_SET_PDEATHSIG``: the kernel sends that signal when the
+*thread* that started them ends, so a server entered in a thread pool would die with the pool.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.host import external_resources, processes
+
+LOG = logging.getLogger(__name__)
+
+MARK = 'TROVE_CEPH_WORKSPACE'
+PREFIX = 'trove-ceph-sandbox-'
+SYSFS = Path('/sys/block')
+KILL_TIMEOUT_SEC = 20
+# What others stand on ends last, and in order: a storage daemon serves the loop device of a file
+# system, and a test's own Ceph serves the storage daemon.
+_STORAGE_DAEMON = 'qemu-storage-daemon'
+_CEPH = 'ceph'
+# The type of the file system through which a storage daemon exports an image.
+_EXPORT = 'fuse'
+# The kernel cuts a program's name.
+_COMM_CHARACTERS = 15
+
+
+class Workspace:
+    """A directory of its own below ``parent``; clears those of killed owners when entered.
+
+    :param parent: default the directory for temporary files
+    """
+
+    def __init__(self, prefix: str = PREFIX, parent: Path | None = None):
+        self._prefix = prefix
+        self._parent = parent or Path(tempfile.gettempdir())
+        self.path = Path()
+
+    def __enter__(self) -> 'Workspace':
+        clear_stale(self._prefix, self._parent)
+        self.path = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self._parent))
+        # mysqld runs as another user and has to reach its socket's directory.
+        self.path.chmod(0o711)
+        unfinished = self.path / 'owner.new'
+        unfinished.write_text(processes.identity(os.getpid()))
+        unfinished.rename(self.path / 'owner')
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Stop, unmount, detach and delete all of it.
+
+        :raises StorageCommandError: an RBD image could not be removed; the directory stays, and
+            a later owner's workspace tries again
+        """
+        try:
+            clear(self.path)
+        except exceptions.StorageCommandError as error:
+            if not exception or exception[0] is None:
+                raise
+            LOG.error('Cannot clear %s: %s', self.path, error)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What every process of this workspace is started with."""
+        return os.environ | {MARK: str(self.path)}
+
+
+def clear_stale(prefix: str = PREFIX, parent: Path | None = None) -> list[Path]:
+    """Clear every workspace of this user whose owner is gone, and return them."""
+    cleared = []
+    for directory in (parent or Path(tempfile.gettempdir())).glob(prefix + '*'):
+        with contextlib.suppress(FileNotFoundError):
+            # What it remembers is removed: it must not be somebody else's invention.
+            if directory.is_symlink() or directory.stat().st_uid != os.geteuid():
+                continue
+            owner = (directory / 'owner').read_text()
+            if owner and owner == processes.identity(int(owner.split()[0])):
+                continue
+            try:
+                clear(directory)
+            except exceptions.StorageCommandError as error:
+                LOG.warning('Cannot clear %s, which its owner left: %s', directory, error)
+            else:
+                cleared.append(directory)
+    return cleared
+
+
+def clear(directory: Path) -> None:
+    """Stop every process of a workspace, undo its mounts and loop devices, delete its files.
+
+    :raises StorageCommandError: an RBD image could not be removed; it is still remembered
+    """
+    # A file system may hold the loop device, which holds the export of a process, so take turns.
+    # An export is unmounted after its loop device is detached: without it the device has no path.
+    _kill_all(directory, keep=(_STORAGE_DAEMON, _CEPH))
+    _unmount_all(directory, keep=_EXPORT)
+    _detach_all(directory)
+    _end_storage_daemons(directory)
+    _unmount_all(directory)
+    external_resources.remove_all(directory)
+    _kill_all(directory)
+    _detach_all(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def members(directory: Path) -> list[tuple[int, str]]:
+    """List the processes of a workspace and of those below it, as pairs of pid and program."""
+    found = []
+    for entry in processes.PROC.iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if _is_marked(entry, directory) or _mounts_privately(entry, directory):
+                found.append((int(entry.name), (entry / 'comm').read_text().strip()))
+    return found
+
+
+def _is_marked(entry: Path, directory: Path) -> bool:
+    mark = f'{MARK}={directory}'.encode()
+    variables = (entry / 'environ').read_bytes().split(b'\0')
+    return any(one == mark or one.startswith(mark + b'/') for one in variables)
+
+
+def _mounts_privately(entry: Path, directory: Path) -> bool:
+    """Whether a process sees the workspace through mounts of its own.
+
+    A container has another environment, and outlives whatever made its namespaces.
+    """
+    namespace = os.readlink(entry / 'ns' / 'mnt')
+    if namespace == os.readlink(processes.PROC / 'self' / 'ns' / 'mnt'):
+        return False
+    # The source of a bind mount is named from the root of its own file system.
+    mount_point = _mount_point_of(directory)
+    source = '/' + str(directory.relative_to(mount_point))
+    lines = (entry / 'mountinfo').read_text().splitlines()
+    return any(line.split()[3].startswith(f'{source}/') for line in lines)
+
+
+def _mount_point_of(directory: Path) -> Path:
+    point = directory
+    while not point.is_mount():
+        point = point.parent
+    return point
+
+
+def _alive(directory: Path, keep: tuple[str, ...]) -> list[int]:
+    return [
+        pid
+        for pid, program in members(directory)
+        if not any(program.startswith(name[:_COMM_CHARACTERS]) for name in keep)
+    ]
+
+
+def _kill_all(directory: Path, keep: tuple[str, ...] = ()) -> None:
+    deadline = time.monotonic() + KILL_TIMEOUT_SEC
+    while time.monotonic() < deadline:
+        alive = _alive(directory, keep)
+        if not alive:
+            return
+        for pid in alive:
+            processes.kill(pid, timeout_sec=5)
+
+
+def _end_storage_daemons(directory: Path) -> None:
+    """End them in order: a killed one would count as the image's user for another 30 s."""
+    for pid in _alive(directory, keep=(_CEPH,)):
+        processes.end(pid, KILL_TIMEOUT_SEC)
+
+
+def mounts(directory: Path, keep: str = '') -> list[str]:
+    """List the mount points below a directory, the innermost first.
+
+    :param keep: leave out file systems whose type begins with this
+    """
+    found = []
+    for line in Path('/proc/self/mountinfo').read_text().splitlines():
+        mount, _, source = line.partition(' - ')
+        point = mount.split()[4]
+        if point.startswith(f'{directory}/') and not (keep and source.startswith(keep)):
+            found.append(point)
+    return sorted(found, key=len, reverse=True)
+
+
+def _unmount_all(directory: Path, keep: str = '') -> None:
+    for point in mounts(directory, keep):
+        subprocess.run(['umount', '--lazy', point], capture_output=True, check=False)
+
+
+def loop_devices(directory: Path) -> list[str]:
+    """List the loop devices over files below a directory, unlinked ones too."""
+    devices = []
+    for entry in SYSFS.glob('loop*/loop/backing_file'):
+        with contextlib.suppress(OSError):
+            if entry.read_text().startswith(f'{directory}/'):
+                devices.append(f'/dev/{entry.parent.parent.name}')
+    return devices
+
+
+def _detach_all(directory: Path) -> None:
+    for device in loop_devices(directory):
+        subprocess.run(['losetup', '--detach', device], capture_output=True, check=False)
+
+
+if __name__ == '__main__':
+    for stale in clear_stale():
+        print(f'cleared {stale}')

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be asked of the storage service over the bus."""
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import oslo_messaging as messaging
+from oslo_log import log as logging
+
+from trove_ceph import exceptions
+from trove_ceph.storage import backend, fencing, image_types, lock_store, tasks
+from trove_ceph.storage_service import idempotent_clone, jobs, leases, pools, serializer
+
+LOG = logging.getLogger(__name__)
+
+Answer = TypeVar('Answer')
+
+#: The first number changes when old callers are not understood any more, and ``api.VERSION`` with
+#: it; the second one with each verb that is added.
+VERSION = '1.2'
+
+
+def _verb(method: Callable[..., Answer]) -> Callable[..., Answer]:
+    """Have errors that callers are to handle cross the bus, without a traceback in the log."""
+
+    @messaging.expected_exceptions(exceptions.TroveCephError)
+    @functools.wraps(method)
+    def called(self: 'Endpoint', ctxt: dict[str, Any], **arguments: Any) -> Answer:
+        try:
+            return method(self, **arguments)
+        except exceptions.TroveCephError as error:
+            LOG.info('%s: refused: %s', method.__name__, error)
+            raise
+        except Exception as error:
+            LOG.exception('%s: failed in a way that nobody thought of', method.__name__)
+            message = f'{method.__name__} failed: {type(error).__name__}: {error}'
+            raise exceptions.StorageError(message) from error
+
+    return called
+
+
+class Endpoint:
+    """The verbs. Those that change something hold a lock for it; those that only look hold none.
+
+    :param ours: the pools, beyond which nothing is looked at nor changed
+    """
+
+    target = messaging.Target(version=VERSION)
+
+    def __init__(
+        self,
+        storage: backend.Backend,
+        ours: pools.Pools,
+        held: leases.Leases,
+        work: jobs.Jobs,
+        wait_sec: float = jobs.PATIENCE_SEC,
+    ):
+        self._storage = storage
+        self._pools = ours
+        self._leases = held
+        self._jobs = work
+        self._wait_sec = wait_sec
+
+    # Looking.
+
+    @_verb
+    def describe(self, image: image_types.ImageRef, with_usage: bool) -> image_types.ImageFacts:
+        self._pools.check(image)
+        return self._storage.describe(image, with_usage)
+
+    @_verb
+    def list_images(
+        self, pool: str, prefix: str, after: str, limit: int
+    ) -> list[image_types.ListedImage]:
+        self._pools.check_pool(pool)
+        if not 1 <= limit <= serializer.MAX_LISTED:
+            raise exceptions.InvalidRequestError(
+                f'limit {limit}: must be 1 to {serializer.MAX_LISTED}'
+            )
+        return self._storage.list_images(pool, prefix, after, limit)
+
+    @_verb
+    def list_trash(self, pool: str) -> list[image_types.TrashedImage]:
+        self._pools.check_pool(pool)
+        return self._storage.list_trash(pool)
+
+    @_verb
+    def usage(self, pool: str) -> image_types.PoolUsage:
+        if pool not in self._pools.data:
+            self._pools.check_pool(pool)
+        return self._storage.usage(pool)
+
+    @_verb
+    def usage_of_tier(self, tier: str) -> list[image_types.PoolUsage]:
+        return [self._storage.usage(pool) for pool in self._pools.of_tier(tier)]
+
+    # Changing, soon over.
+
+    @_verb
+    def create_snapshot(self, snapshot: image_types.SnapshotRef) -> image_types.SnapshotFacts:
+        self._pools.check(snapshot)
+        with self._changing('create_snapshot', snapshot, tasks.snapshot_lock(snapshot)):
+            self._storage.create_snapshot(snapshot)
+        return self._find_snapshot(snapshot)
+
+    def _find_snapshot(self, snapshot: image_types.SnapshotRef) -> image_types.SnapshotFacts:
+        facts = self._storage.describe(snapshot.of, with_usage=False)
+        found = facts.find_snapshot(snapshot.name)
+        if found is None:
+            raise exceptions.NotFoundError(f'{snapshot}: was removed as soon as it was made')
+        return found
+
+    @_verb
+    def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
+        self._pools.check(snapshot)
+        with self._changing('remove_snapshot', snapshot, tasks.snapshot_lock(snapshot)):
+            self._storage.remove_snapshot(snapshot)
+
+    @_verb
+    def rename_snapshot(
+        self, snapshot: image_types.SnapshotRef, name: str
+    ) -> image_types.SnapshotFacts:
+        renamed = snapshot.of.snapshot(name)
+        self._pools.check(snapshot, renamed)
+        locks = tasks.snapshot_lock(snapshot), tasks.snapshot_lock(renamed)
+        with self._changing('rename_snapshot', snapshot, *locks):
+            self._storage.rename_snapshot(snapshot, name)
+        return self._find_snapshot(renamed)
+
+    @_verb
+    def clone(
+        self,
+        snapshot: image_types.SnapshotRef,
+        image: image_types.ImageRef,
+        qos: image_types.Qos,
+        options: image_types.ImageOptions | None,
+    ) -> None:
+        self._pools.check(snapshot, image, options)
+        with self._changing('clone', image, tasks.image_lock(image)):
+            how = self._pools.options_for(image, options)
+            idempotent_clone.clone(self._storage, snapshot, image, how)
+            # An earlier attempt may have made it, and not come to the limits.
+            self._storage.set_qos(image, qos)
+
+    @_verb
+    def set_qos(self, image: image_types.ImageRef, qos: image_types.Qos) -> None:
+        self._pools.check(image)
+        with self._changing('set_qos', image, tasks.limits_lock(image)):
+            self._storage.set_qos(image, qos)
+
+    @_verb
+    def unfence(self, image: image_types.ImageRef) -> None:
+        self._pools.check(image)
+        with self._changing('unfence', image, tasks.fence_lock(image)):
+            fencing.unfence(self._storage, image)
+
+    @_verb
+    def trash(self, image: image_types.ImageRef) -> image_types.TrashedImage:
+        self._pools.check(image)
+        with self._changing('trash', image, tasks.image_lock(image)):
+            return self._storage.trash(image)
+
+    @_verb
+    def restore(self, pool: str, image_id: str, name: str) -> None:
+        image = image_types.ImageRef(pool, name)
+        self._pools.check(image)
+        self._pools.check_image_id(image_id)
+        locks = tasks.trash_lock(pool, image_id), tasks.image_lock(image)
+        with self._changing('restore', image, *locks):
+            self._storage.restore(pool, image_id, name)
+
+    # Long.
+
+    @_verb
+    def start(self, operation_id: str, work: tasks.Task) -> tasks.Job:
+        tasks.check_operation_id(operation_id)
+        if isinstance(work, tasks.PurgeTask):
+            self._pools.check_pool(work.pool)
+            self._pools.check_image_id(work.image_id)
+        self._pools.check(work)
+        return self._jobs.start(operation_id, work)
+
+    @_verb
+    def find_job(self, operation_id: str) -> tasks.Job:
+        return self._jobs.find(operation_id)
+
+    @_verb
+    def list_jobs(self) -> list[tasks.Job]:
+        return self._jobs.all()
+
+    @_verb
+    def survey_jobs(self) -> tuple[list[tasks.Job], list[str]]:
+        return self._jobs.survey()
+
+    @_verb
+    def cancel(self, operation_id: str) -> tasks.Job:
+        return self._jobs.cancel(operation_id)
+
+    @contextlib.contextmanager
+    def _changing(self, verb: str, subject: object, *locks: lock_store.Lock) -> Iterator[None]:
+        began = time.monotonic()
+        with self._leases.held(locks, verb, self._wait_sec):
+            yield
+        LOG.info('%s %s: done in %.3f s', verb, subject, time.monotonic() - began)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the storage service and its callers say to each other, as plain JSON.
+
+Only what is listed here crosses, each with the name of its class. A field that the reader does not
+know is left out, and one that the writer does not know has its default, so that service and callers
+need not be upgraded at once as long as new fields have one.
+"""
+
+import dataclasses
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+import oslo_messaging as messaging
+
+from trove_ceph import exceptions
+from trove_ceph.storage import copying, fencing, image_types, tasks
+from trove_ceph.verification import report as verification
+
+#: How many of a list are in one answer.
+MAX_LISTED = 1000
+
+_DATACLASSES = {
+    known.__name__: known
+    for known in (
+        copying.CopyReport,
+        fencing.Fence,
+        tasks.Job,
+        image_types.Child,
+        image_types.ImageFacts,
+        image_types.ImageOptions,
+        image_types.ImageRef,
+        image_types.ListedImage,
+        image_types.PoolUsage,
+        image_types.Qos,
+        image_types.SnapshotFacts,
+        image_types.SnapshotRef,
+        image_types.TrashedImage,
+        verification.Inspection,
+    )
+}
+#: By other names than their classes: one is a result, too.
+_WORKS = {
+    'work.flatten': tasks.FlattenTask,
+    'work.copy': tasks.CopyTask,
+    'work.verify': tasks.VerifyTask,
+    'work.inspect': tasks.InspectTask,
+    'work.fence': tasks.FenceTask,
+    'work.purge': tasks.PurgeTask,
+}
+_BY_NAME: dict[str, Any] = _DATACLASSES | _WORKS
+_NAMES = {known: name for name, known in _BY_NAME.items()}
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def encode(entity: Any) -> Any:
+    """Turn a value into what JSON has.
+
+    :raises TypeError: it is of a class that does not cross
+    """
+    if isinstance(entity, tasks.JobState):
+        return {'class': 'state', 'is': entity.value}
+    if isinstance(entity, _PLAIN):
+        return entity
+    if isinstance(entity, list):
+        return [encode(each) for each in entity]
+    if isinstance(entity, tuple):
+        return {'class': 'tuple', 'is': [encode(each) for each in entity]}
+    if isinstance(entity, frozenset):
+        return {'class': 'set', 'is': [encode(each) for each in sorted(entity)]}
+    if isinstance(entity, datetime.datetime):
+        return {'class': 'time', 'is': entity.isoformat()}
+    if isinstance(entity, Mapping):
+        return {'class': 'map', 'is': {key: encode(value) for key, value in entity.items()}}
+    if type(entity) in _NAMES:
+        fields = {
+            field.name: encode(getattr(entity, field.name)) for field in dataclasses.fields(entity)
+        }
+        return {'class': _NAMES[type(entity)], 'is': fields}
+    raise TypeError(f'{type(entity).__name__} does not cross the bus')
+
+
+def decode(primitive: Any) -> Any:
+    """Turn back what ``encode`` made.
+
+    :raises InvalidRequestError: it is of another version, or not of ours
+    """
+    if isinstance(primitive, list):
+        return [decode(each) for each in primitive]
+    if not isinstance(primitive, dict):
+        return primitive
+    try:
+        return _decode(primitive['class'], primitive['is'])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise exceptions.InvalidRequestError(
+            f'not understood, is it of another version? {type(error).__name__}: {error}'
+        ) from error
+
+
+def _decode(name: str, content: Any) -> Any:
+    match name:
+        case 'state':
+            return tasks.JobState(content)
+        case 'tuple':
+            return tuple(decode(content))
+        case 'set':
+            return frozenset(decode(content))
+        case 'time':
+            return datetime.datetime.fromisoformat(content)
+        case 'map':
+            return {key: decode(value) for key, value in content.items()}
+    known = _BY_NAME[name]
+    fields = {field.name for field in dataclasses.fields(known)}
+    return known(**{key: decode(value) for key, value in content.items() if key in fields})
+
+
+class Serializer(messaging.Serializer):
+    """What oslo.messaging calls for each argument and each answer."""
+
+    def serialize_entity(self, ctxt: Any, entity: Any) -> Any:
+        return encode(entity)
+
+    def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
+        return decode(entity)
+
+    def serialize_context(self, ctxt: Any) -> Any:
+        return ctxt
+
+    def deserialize_context(self, ctxt: Any) -> Any:
+        return ctxt

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is left of an image when whoever makes, removes or purges it dies at it.
+
+librbd writes a name into the pool's directory, then an object that holds the image's id, then the
+image's header, and removes them the other way round. The states in between are made here by taking
+away objects of an image that is whole.
+"""
+
+from trove_ceph import exceptions
+from trove_ceph.storage import image_types
+from trove_ceph.storage.ceph import encoding
+from trove_ceph.tests.contract import storage as contract
+from trove_ceph.tests.functional import storage
+
+MIB = image_types.MIB
+# What is left of a name, and whether the image's object map is there, too: it goes after the
+# header.
+STAGES = {
+    'entry': ({'entry'}, False),
+    'id': ({'id'}, False),
+    'both': ({'entry', 'id'}, False),
+    'removed': ({'entry', 'id'}, True),
+}
+# TRASH_IMAGE_STATE_… (src/cls/rbd/cls_rbd_types.h).
+NORMAL, MOVING, REMOVING = range(3)
+
+
+class RemainsTestCase(contract.StorageContract, storage.CephStorageTestCase):
+    def setUp(self):
+        super().setUp()
+        self.context = self.enterContext(self.cluster.pool(self.pool))
+
+    def remove_objects(self, *names):
+        for name in names:
+            self.context.remove_object(name)
+
+    def objects_of(self, image_id, name):
+        keys = [one.key for one in self.context.list_objects()]
+        return {key for key in keys if image_id in key or key == f'rbd_id.{name}'}
+
+    def call(self, name, method, *arguments):
+        """Call the object class ``rbd`` with texts, and bytes as they are."""
+        encoded = [one if isinstance(one, bytes) else encoding.string(one) for one in arguments]
+        self.context.execute(name, 'rbd', method, b''.join(encoded))
+
+    def is_listed(self, image):
+        return image in [one.image for one in self.storage.list_images(image.pool, image.name)]
+
+
+class NamesTest(RemainsTestCase):
+    """Of an image nothing is there but its name."""
+
+    def leave(self, stage):
+        """Make what is left of an image, and return its id, too."""
+        kept, has_map = STAGES[stage]
+        image = self.make(stage)
+        image_id = self.storage.read_header(image).image_id
+        self.remove_objects(f'rbd_header.{image_id}')
+        if not has_map:
+            self.remove_objects(f'rbd_object_map.{image_id}')
+        if 'id' not in kept:
+            self.remove_objects(f'rbd_id.{image.name}')
+        if 'entry' not in kept:
+            self.call('rbd_directory', 'dir_remove_image', image.name, image_id)
+        self.assert_not_there(image)
+        return image, image_id
+
+    def assert_cleared(self, image, image_id):
+        self.assertEqual(set(), self.objects_of(image_id, image.name))
+        self.assertFalse(self.is_listed(image))
+        self.assert_not_there(image)
+
+    def test_an_image_is_made_of_it(self):
+        for stage in STAGES:
+            image, image_id = self.leave(stage)
+            self.storage.create_image(image, 4 * MIB, image_types.ImageOptions())
+            facts = self.storage.describe(image)
+            self.assertEqual(4 * MIB, facts.size_bytes)
+            self.assertNotEqual(image_id, facts.image_id)
+            self.assertEqual({f'rbd_id.{image.name}'}, self.objects_of(image_id, image.name))
+            self.storage.remove(image)
+            self.assert_cleared(image, image_id)
+
+    def test_a_clone_is_made_of_it(self):
+        parent = self.make_written('parent')
+        for stage in STAGES:
+            image, image_id = self.leave(stage)
+            self.storage.clone(parent.snapshot('s'), image, image_types.ImageOptions())
+            self.assertEqual(parent.snapshot('s'), self.storage.describe(image).parent)
+            self.storage.remove(image)
+            self.assert_cleared(image, image_id)
+
+    def test_it_is_removed(self):
+        for stage in STAGES:
+            image, image_id = self.leave(stage)
+            self.storage.remove(image)
+            self.assert_cleared(image, image_id)
+            self.assertRaises(exceptions.NotFoundError, self.storage.remove, image)
+
+    def test_nothing_is_there_to_be_moved_to_the_trash(self):
+        for stage in STAGES:
+            image, image_id = self.leave(stage)
+            self.assertRaises(exceptions.NotFoundError, self.storage.trash, image)
+            self.assert_cleared(image, image_id)
+
+    def test_an_image_that_cannot_be_opened_by_its_name_is_more(self):
+        """Whoever was to move it to the trash, or to restore it, died at it."""
+        image = self.make()
+        image_id = self.storage.read_header(image).image_id
+        self.remove_objects(f'rbd_id.{image.name}')
+        for verb, *arguments in (
+            ('create_image', image, MIB, image_types.ImageOptions()),
+            ('clone', self.make_written('parent').snapshot('s'), image, image_types.ImageOptions()),
+        ):
+            self.assertRaises(
+                exceptions.AlreadyExistsError, getattr(self.storage, verb), *arguments
+            )
+        self.assertEqual(image_id, self.storage.trash(image).image_id)
+        self.assertIn(f'rbd_header.{image_id}', self.objects_of(image_id, image.name))
+
+
+class TrashTest(RemainsTestCase):
+    """A request died at the trash."""
+
+    def set_state(self, trashed, state):
+        states = bytes([state, NORMAL])
+        self.call('rbd_trash', 'trash_state_set', trashed.image_id, states)
+
+    def test_moving_is_completed(self):
+        for is_entered in (True, False):
+            image = self.make_written(f'{is_entered}')
+            trashed = self.storage.trash(image)
+            self.set_state(trashed, MOVING)
+            if is_entered:
+                self.call('rbd_directory', 'dir_add_image', image.name, trashed.image_id)
+            again = self.storage.trash(image)
+            self.assertEqual(trashed.image_id, again.image_id)
+            self.assertFalse(self.is_listed(image))
+            self.storage.purge(self.pool, trashed.image_id)
+            self.assertEqual(set(), self.objects_of(trashed.image_id, image.name))
+
+    def leave(self, has_map):
+        """Make what is left of an image that is purged."""
+        trashed = self.storage.trash(self.make())
+        self.set_state(trashed, REMOVING)
+        self.remove_objects(f'rbd_header.{trashed.image_id}')
+        if not has_map:
+            self.remove_objects(f'rbd_object_map.{trashed.image_id}')
+        return trashed
+
+    def test_it_is_listed_and_purged(self):
+        for has_map in (True, False):
+            trashed = self.leave(has_map)
+            self.assertIn(trashed, self.storage.list_trash(self.pool))
+            self.storage.purge(self.pool, trashed.image_id)
+            self.assertNotIn(trashed, self.storage.list_trash(self.pool))
+            self.assertEqual(set(), self.objects_of(trashed.image_id, trashed.name))
+            arguments = (self.pool, trashed.image_id)
+            self.assertRaises(exceptions.NotFoundError, self.storage.purge, *arguments)
+
+    def test_it_is_not_restored(self):
+        trashed = self.leave(has_map=False)
+        image = self.ref('restored')
+        arguments = (self.pool, trashed.image_id, image.name)
+        self.assertRaises(exceptions.BusyError, self.storage.restore, *arguments)
+        self.assertFalse(self.is_listed(image))
+        self.assertIn(trashed, self.storage.list_trash(self.pool))
+        self.storage.purge(self.pool, trashed.image_id)

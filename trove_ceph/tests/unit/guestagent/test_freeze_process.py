@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import fixtures
+from oslotest import base
+
+from trove_ceph.guestagent import freeze_process
+
+FAKE = os.path.join(os.path.dirname(__file__), 'fake_freeze.py')
+LONG_SEC = 60
+TIMEOUT_SEC = 60
+# Time enough to look, also on a busy machine.
+SHORT_SEC = 2
+
+
+class FreezeHolderTestCase(base.BaseTestCase):
+    """The program as a process; only the kernel's two calls are replaced."""
+
+    def setUp(self):
+        super().setUp()
+        self.directory = self.useFixture(fixtures.TempDir()).path
+        self.state = os.path.join(self.directory, 'frozen')
+
+    def start(self, limit_sec=LONG_SEC):
+        holder = subprocess.Popen(
+            [sys.executable, FAKE, self.state, self.directory, str(limit_sec)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        self.addCleanup(holder.wait, TIMEOUT_SEC)
+        for pipe in (holder.stdin, holder.stdout):
+            self.addCleanup(pipe.close)
+        self.assertEqual('ready\n', holder.stdout.readline())
+        self.assertFalse(self.is_frozen())
+        return holder
+
+    def freeze(self, limit_sec=LONG_SEC):
+        holder = self.start(limit_sec)
+        holder.stdin.write('freeze\n')
+        self.assertRegex(holder.stdout.readline(), r'^frozen \d+\.\d+$')
+        self.assertTrue(self.is_frozen())
+        return holder
+
+    def is_frozen(self):
+        return os.path.exists(self.state)
+
+    def done(self, word):
+        with open(f'{self.state}.log', encoding='ascii') as log:
+            return [int(line.split()[1]) for line in log if line.startswith(word)]
+
+    def begun(self):
+        return os.path.exists(f'{self.state}.log') and self.done('begin')
+
+    def touch(self, suffix):
+        path = self.state + suffix
+        with open(path, 'w', encoding='ascii'):
+            pass
+        self.addCleanup(lambda: os.path.exists(path) and os.unlink(path))
+        return path
+
+    def wait_for(self, condition):
+        deadline = time.monotonic() + TIMEOUT_SEC
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def wait_until_thawed(self):
+        self.wait_for(lambda: not self.is_frozen())
+
+    def timer_of(self, holder):
+        path = f'/proc/{holder.pid}/task/{holder.pid}/children'
+        with open(path, encoding='ascii') as children:
+            (timer,) = map(int, children.read().split())
+        return timer
+
+    def is_alive(self, pid):
+        try:
+            with open(f'/proc/{pid}/stat', encoding='ascii') as stat:
+                return stat.read().rpartition(')')[2].split()[0] != 'Z'
+        except FileNotFoundError:
+            return False
+
+    def test_held_until_it_is_thawed_on_demand(self):
+        holder = self.freeze()
+        timer = self.timer_of(holder)
+
+        holder.stdin.write('thaw\n')
+
+        self.assertEqual('thawed held\n', holder.stdout.readline())
+        self.assertFalse(self.is_frozen())
+        self.assertEqual(0, holder.wait(TIMEOUT_SEC))
+        self.assertEqual([holder.pid], self.done('thaw'))
+        # A late thaw would hit the next freeze.
+        self.assertFalse(self.is_alive(timer))
+
+    def test_nothing_happens_to_a_caller_that_changes_its_mind(self):
+        holder = self.start()
+
+        holder.stdin.close()
+
+        self.assertEqual(0, holder.wait(TIMEOUT_SEC))
+        self.assertFalse(os.path.exists(f'{self.state}.log'))
+
+    def test_thaws_when_the_caller_is_gone(self):
+        holder = self.freeze()
+
+        holder.stdin.close()
+
+        self.assertEqual('thawed lost the caller is gone\n', holder.stdout.readline())
+        self.assertFalse(self.is_frozen())
+
+    def test_thaws_without_anybody_to_tell(self):
+        holder = self.freeze()
+
+        holder.stdout.close()
+        holder.stdin.close()
+
+        self.assertEqual(0, holder.wait(TIMEOUT_SEC))
+        self.assertFalse(self.is_frozen())
+
+    def test_thaws_at_the_limit_and_says_so_afterwards(self):
+        holder = self.freeze(SHORT_SEC)
+
+        self.wait_until_thawed()
+        holder.wait(TIMEOUT_SEC)
+
+        self.assertEqual('thawed lost the limit passed\n', holder.stdout.readline())
+        self.assertEqual(1, len(self.done('thaw')))
+
+    def test_timer_thaws_at_once_after_the_holder_was_killed(self):
+        holder = self.freeze()
+        timer = self.timer_of(holder)
+
+        holder.kill()
+
+        self.wait_until_thawed()
+        self.assertEqual([timer], self.done('thaw'))
+        self.assertEqual('', holder.stdout.readline())
+        self.wait_for(lambda: not self.is_alive(timer))
+
+    def test_timer_thaws_at_the_limit_when_the_holder_hangs(self):
+        holder = self.freeze(SHORT_SEC)
+        timer = self.timer_of(holder)
+
+        holder.send_signal(signal.SIGSTOP)
+        self.addCleanup(holder.send_signal, signal.SIGCONT)
+        self.wait_until_thawed()
+
+        self.assertEqual([timer], self.done('thaw'))
+        # It must not thaw what comes later.
+        self.wait_for(lambda: not self.is_alive(timer))
+        holder.stdin.write('thaw\n')
+        holder.send_signal(signal.SIGCONT)
+        self.assertEqual('thawed lost the limit passed\n', holder.stdout.readline())
+
+    def test_thaws_when_the_timer_is_killed(self):
+        holder = self.freeze()
+
+        os.kill(self.timer_of(holder), signal.SIGKILL)
+
+        self.assertEqual('thawed lost the timer was killed\n', holder.stdout.readline())
+        self.assertFalse(self.is_frozen())
+
+    def test_thaws_when_both_are_asked_to_end(self):
+        holder = self.freeze()
+        timer = self.timer_of(holder)
+
+        for pid in (timer, holder.pid):
+            os.kill(pid, signal.SIGTERM)
+
+        self.assertEqual('thawed lost the holder was terminated\n', holder.stdout.readline())
+        self.assertFalse(self.is_frozen())
+
+    def test_ended_while_freezing_thaws_as_soon_as_that_is_possible(self):
+        holder = self.start()
+        slow = self.touch('.slow')
+        holder.stdin.write('freeze\n')
+        self.wait_for(self.begun)
+
+        holder.terminate()
+        time.sleep(0.2)
+        self.assertIsNone(holder.poll())
+        os.unlink(slow)
+
+        self.assertEqual(0, holder.wait(TIMEOUT_SEC))
+        self.assertEqual((1, 1), (len(self.done('freeze')), len(self.done('thaw'))))
+
+    def test_freezing_for_longer_than_the_limit_is_undone(self):
+        holder = self.start(limit_sec=0.2)
+        slow = self.touch('.slow')
+        holder.stdin.write('freeze\n')
+        self.wait_for(self.begun)
+        # The timer finds nothing to thaw, and must not leave it at that.
+        time.sleep(0.6)
+        os.unlink(slow)
+
+        holder.stdout.readline()
+        self.assertRegex(holder.stdout.readline(), '^thawed lost')
+        self.assertFalse(self.is_frozen())
+
+    def test_somebody_elses_freeze_is_left_alone(self):
+        holder = self.start()
+        self.touch('')
+
+        holder.stdin.write('freeze\n')
+
+        self.assertEqual('failed somebody else has frozen it\n', holder.stdout.readline())
+        self.assertEqual(1, holder.wait(TIMEOUT_SEC))
+        self.assertTrue(self.is_frozen())
+
+    def test_somebody_elses_thaw_is_found_out(self):
+        holder = self.freeze()
+        os.unlink(self.state)
+
+        holder.stdin.write('thaw\n')
+
+        self.assertEqual('thawed lost somebody else thawed it\n', holder.stdout.readline())
+
+    def test_thaws_again_until_it_works(self):
+        holder = self.freeze()
+        broken = self.touch('.broken')
+        holder.stdin.write('thaw\n')
+        self.wait_for(lambda: len(self.done('broken')) > 1)
+        self.assertTrue(self.is_frozen())
+
+        os.unlink(broken)
+
+        self.assertEqual('thawed held\n', holder.stdout.readline())
+        self.assertFalse(self.is_frozen())
+
+    def test_refuses_what_is_no_volume_of_its_own(self):
+        for place in ('/', self.directory, '/nowhere'):
+            result = subprocess.run(
+                [sys.executable, '-I', '-S', freeze_process.__file__, place, '1'],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_SEC,
+                check=False,
+            )
+
+            self.assertEqual(1, result.returncode, result.stderr)
+            self.assertRegex(result.stdout, f'^failed {place} cannot be frozen: ')

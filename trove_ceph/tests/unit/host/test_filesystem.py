@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+import subprocess
+import sys
+from unittest import mock
+
+import fixtures
+from oslo_concurrency import processutils
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.guestagent import freeze_process
+from trove_ceph.host import filesystem
+
+XFS_INFO = """\
+meta-data=/dev/vdb               isize=512    agcount=4, agsize=65536 blks
+         =                       sectsz=4096  attr=2, projid32bit=1
+data     =                       bsize=4096   blocks=262144, imaxpct=25
+         =                       sunit=0      swidth=0 blks
+naming   =version 2              bsize=4096   ascii-ci=0, ftype=1
+log      =internal log           bsize=4096   blocks=16384, version=2
+"""
+DUMPE2FS = 'Inode count: 65536\nBlock count:              262144\nBlock size:               4096\n'
+
+
+class FakeExecute:
+    """Stands for the process boundary: answers by program name, remembers the commands."""
+
+    def __init__(self, **answers):
+        self.answers = answers
+        self.commands = []
+        self.inputs = {}
+        self.options = []
+
+    def __call__(self, *command, process_input=None, **options):
+        self.commands.append(command)
+        self.options.append(options)
+        if process_input is not None:
+            self.inputs[command[-1]] = process_input
+        answer = self.answers.get(command[0].replace('.', '_'), '')
+        if isinstance(answer, Exception):
+            raise answer
+        return answer, ''
+
+
+def failed(exit_code, stderr='', stdout=''):
+    return processutils.ProcessExecutionError(
+        exit_code=exit_code, stderr=stderr, stdout=stdout, cmd='x'
+    )
+
+
+class HostStorageTestCase(base.BaseTestCase):
+    def storage(self, **answers):
+        self.execute = FakeExecute(**answers)
+        return filesystem.HostStorage(execute=self.execute)
+
+    def test_signature_of_a_file_system(self):
+        storage = self.storage(blkid='DEVNAME=/dev/vdb\nUUID=1\nTYPE=xfs\nUSAGE=filesystem\n')
+
+        found = storage.find_signature('/dev/vdb')
+
+        self.assertEqual(filesystem.Signature('xfs', True), found)
+        self.assertIn('--probe', self.execute.commands[0])
+
+    def test_no_signature(self):
+        self.assertIsNone(self.storage(blkid=failed(2)).find_signature('/dev/vdb'))
+
+    def test_partition_table_is_a_signature(self):
+        found = self.storage(blkid='PTTYPE=gpt\n').find_signature('/dev/vdb')
+
+        self.assertEqual(filesystem.Signature('partition table gpt', False), found)
+
+    def test_contradicting_signatures_are_a_signature(self):
+        found = self.storage(blkid=failed(8)).find_signature('/dev/vdb')
+
+        self.assertFalse(found.is_filesystem)
+
+    def test_unreadable_device_is_not_taken_for_blank(self):
+        storage = self.storage(blkid=failed(4, 'Input/output error'))
+
+        error = self.assertRaises(
+            exceptions.StorageCommandError, storage.find_signature, '/dev/vdb'
+        )
+
+        self.assertIn('Input/output error', str(error))
+
+    def test_zeroed_device(self):
+        self.assertTrue(self.storage(cmp='').is_zeroed('/dev/vdb'))
+        self.assertFalse(self.storage(cmp=failed(1)).is_zeroed('/dev/vdb'))
+        self.assertRaises(
+            exceptions.StorageCommandError, self.storage(cmp=failed(2)).is_zeroed, '/dev/vdb'
+        )
+
+    def test_missing_device_is_not_ready(self):
+        self.assertRaises(
+            exceptions.VolumeNotReadyError, self.storage().size_bytes, '/dev/does-not-exist'
+        )
+
+    def test_xfs_is_made_with_the_time_it_is_given(self):
+        self.storage().make_xfs('/dev/vdb', 'trove-data', timeout_sec=300)
+
+        command = self.execute.commands[0]
+        self.assertEqual(('mkfs.xfs', '/dev/vdb'), (command[0], command[-1]))
+        self.assertIn('-K', command)
+        self.assertEqual(300, self.execute.options[0]['timeout'])
+
+    def test_command_that_does_not_end(self):
+        storage = self.storage(umount=subprocess.TimeoutExpired('umount', 60))
+
+        error = self.assertRaises(exceptions.StorageCommandError, storage.unmount, '/var/lib/mysql')
+
+        self.assertIn('did not end within 60 s', str(error))
+
+    def test_program_that_is_not_installed(self):
+        storage = self.storage(mkfs_xfs=FileNotFoundError('mkfs.xfs'))
+
+        self.assertRaises(exceptions.StorageCommandError, storage.make_xfs, '/dev/vdb', 'l', 60)
+
+    def test_rights_are_asked_for_only_when_missing(self):
+        for euid, expected in ((0, False), (1000, True)):
+            storage = self.storage()
+            with mock.patch('os.geteuid', return_value=euid):
+                storage.unmount('/mnt')
+            self.assertEqual(expected, self.execute.options[0]['run_as_root'])
+
+    def test_file_system_sizes(self):
+        storage = self.storage(xfs_info=XFS_INFO, dumpe2fs=DUMPE2FS)
+
+        for fstype in ('xfs', 'ext4'):
+            self.assertEqual(1024**3, storage.filesystem_bytes('/dev/vdb', '/mnt', fstype))
+
+    def test_file_system_size_that_cannot_be_read(self):
+        storage = self.storage(xfs_info='something else')
+
+        self.assertRaises(
+            exceptions.StorageCommandError, storage.filesystem_bytes, '/dev/vdb', '/mnt', 'xfs'
+        )
+
+    def test_xfs_grows_by_mount_point_and_is_never_repaired(self):
+        """Defect 14: stock repairs a file system that is mounted."""
+        self.storage().grow_filesystem('/dev/vdb', '/var/lib/mysql', 'xfs')
+
+        self.assertEqual([('xfs_growfs', '-d', '/var/lib/mysql')], self.execute.commands)
+
+    def test_ext4_grows_by_device(self):
+        self.storage().grow_filesystem('/dev/vdb', '/var/lib/mysql', 'ext4')
+
+        self.assertEqual([('resize2fs', '/dev/vdb')], self.execute.commands)
+
+    def test_unknown_file_system_does_not_grow(self):
+        self.assertRaises(
+            exceptions.StorageCommandError,
+            self.storage().grow_filesystem,
+            '/dev/vdb',
+            '/mnt',
+            'btrfs',
+        )
+
+    def test_queue_attribute_that_the_kernel_does_not_have(self):
+        self.assertFalse(self.storage().set_queue('/dev/does-not-exist', 'scheduler', 'none'))
+        self.assertEqual([], self.execute.commands)
+
+    def test_fstab_is_replaced_in_one_step(self):
+        self.storage().write_fstab('/etc/fstab', 'line\n')
+
+        self.assertEqual('line\n', self.execute.inputs['/etc/fstab.new'])
+        self.assertEqual(('mv', '/etc/fstab.new', '/etc/fstab'), self.execute.commands[-1])
+
+    def test_thawing(self):
+        self.assertTrue(self.storage().thaw('/mnt'))
+        self.assertEqual([('fsfreeze', '--unfreeze', '/mnt')], self.execute.commands)
+
+    def test_nothing_to_thaw(self):
+        storage = self.storage(
+            fsfreeze=failed(1, 'fsfreeze: /mnt: unfreeze failed: Invalid argument')
+        )
+
+        self.assertFalse(storage.thaw('/mnt'))
+
+    def test_thaw_that_fails(self):
+        storage = self.storage(
+            fsfreeze=failed(1, 'fsfreeze: /mnt: unfreeze failed: Input/output error')
+        )
+
+        self.assertRaises(exceptions.StorageCommandError, storage.thaw, '/mnt')
+
+    def mounts(self, text):
+        path = self.useFixture(fixtures.TempDir()).join('mounts')
+        with open(path, 'w') as mounts:
+            mounts.write(text)
+        self.useFixture(fixtures.MonkeyPatch(f'{filesystem.__name__}._MOUNTS', path))
+
+    def test_mounts(self):
+        self.mounts(
+            '/dev/vda1 / ext4 rw 0 0\n'
+            '/dev/vdb /srv/my\\040sql xfs rw,noatime 0 0\n'
+            '/dev/vdc /srv/my\\040sql/shop xfs rw 0 0\n'
+            '/dev/vdd /srv/my\\040sqlite xfs rw 0 0\n'
+        )
+        storage = self.storage()
+
+        self.assertEqual(('/dev/vdb', 'xfs'), storage.find_mount('/srv/my sql'))
+        self.assertEqual(['rw', 'noatime'], storage.mount_options('/srv/my sql'))
+        self.assertEqual(['/srv/my sql/shop'], storage.mounts_below('/srv/my sql'))
+        self.assertIsNone(storage.find_mount('/srv'))
+        self.assertEqual([], storage.mount_options('/srv'))
+
+    def test_links(self):
+        storage = self.storage(find='shop\0/srv/shop\0a\nb/t.MYD\0../c\0')
+
+        self.assertEqual(
+            [('shop', '/srv/shop'), ('a\nb/t.MYD', '../c')], storage.find_links('/mnt/data', 2)
+        )
+        self.assertEqual([], self.storage().find_links('/mnt/data', 2))
+
+    def holder_command(self, uid, systemd):
+        popen = self.useFixture(fixtures.MockPatch('subprocess.Popen')).mock
+        self.useFixture(fixtures.MockPatch('os.geteuid', return_value=uid))
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                f'{filesystem.__name__}._SYSTEMD', '/proc' if systemd else '/nowhere'
+            )
+        )
+        self.useFixture(fixtures.MockPatch('shutil.which', return_value='/usr/sbin/fsfreeze'))
+
+        process, channel = self.storage().start_freeze_holder('/mnt', 12.5)
+
+        self.assertIs(popen.return_value, process)
+        # Nobody else has the other end: it ends with the holder.
+        self.assertEqual(b'', channel.recv(1))
+        channel.close()
+        self.assertTrue(popen.call_args.kwargs['start_new_session'])
+        return popen.call_args.args[0]
+
+    def test_holder_is_run_by_its_path(self):
+        self.assertEqual(
+            [sys.executable, '-I', '-S', freeze_process.__file__, '/mnt', '12.5'],
+            self.holder_command(uid=0, systemd=False),
+        )
+        self.assertEqual('sudo', self.holder_command(uid=1000, systemd=False)[0])
+
+    def test_holder_is_not_part_of_the_agents_unit(self):
+        command = self.holder_command(uid=1000, systemd=True)
+
+        self.assertEqual(['sudo', 'systemd-run'], command[:2])
+        self.assertIn('--pipe', command)
+        self.assertIn('--property=ExecStopPost=-/usr/sbin/fsfreeze --unfreeze /mnt', command)
+        program = command[command.index('--') + 1 :]
+        self.assertEqual(self.holder_command(uid=0, systemd=False), program)
+
+    def test_holder_that_cannot_be_started(self):
+        self.useFixture(fixtures.MockPatch('subprocess.Popen', side_effect=FileNotFoundError()))
+
+        self.assertRaises(
+            exceptions.StorageCommandError, self.storage().start_freeze_holder, '/mnt', 1
+        )

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.storage import image_types
+from trove_ceph.storage_service import idempotent_clone
+from trove_ceph.tests.unit.storage_service import service_world
+
+CLONE = image_types.ImageRef('vault', 'clone')
+OPTIONS = image_types.ImageOptions()
+
+
+class CloningTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = service_world.World()
+        self.storage = self.world.storage
+        self.snapshot = self.world.image.snapshot('s')
+
+    def clone(self):
+        idempotent_clone.clone(self.storage, self.snapshot, CLONE, OPTIONS)
+        self.assertEqual(self.snapshot, self.storage.describe(CLONE).parent)
+        return self.storage.describe(CLONE)
+
+    def use(self):
+        with self.storage.open_writer(CLONE) as writer:
+            writer.write(0, b'used').result()
+
+    def test_one_without_a_parent_is_made_anew(self):
+        self.storage.create_image(CLONE, image_types.MIB, OPTIONS)
+        before = self.storage.describe(CLONE)
+        after = self.clone()
+        self.assertNotEqual(before.image_id, after.image_id)
+        self.assertEqual(self.storage.describe(self.world.image).size_bytes, after.size_bytes)
+
+    def test_one_that_inherited_metadata_has_none(self):
+        self.clone()
+        self.storage.set_image_metadata(CLONE, {'of': 'its parent'})
+        self.assertEqual({}, self.clone().metadata)
+
+    def test_one_that_was_used_stays(self):
+        before = self.clone()
+        self.use()
+        self.assertEqual(before.image_id, self.clone().image_id)
+
+    def test_one_that_is_open_is_waited_for(self):
+        before = self.clone()
+        with self.storage.open_writer(CLONE):
+            (client,) = self.storage.describe(CLONE).clients
+            error = self.assertRaises(exceptions.BusyError, self.clone)
+            self.assertIn(client, str(error))
+        self.assertEqual(before, self.storage.describe(CLONE))
+
+    def test_something_else_stays(self):
+        self.storage.create_image(CLONE, image_types.MIB, OPTIONS)
+        self.use()
+        before = self.storage.describe(CLONE)
+        self.assertRaises(exceptions.AlreadyExistsError, self.clone)
+        self.assertEqual(before, self.storage.describe(CLONE))

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bus is lost in the middle of each verb: nobody knows whether it was carried out.
+
+Asked again, each comes to what it promises, or says by its error that it has done so before.
+"""
+
+import dataclasses
+import json
+from typing import Any
+
+import fixtures
+import oslo_messaging as messaging
+import testscenarios
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.storage import fencing, image_types, tasks
+from trove_ceph.storage_service import rpcapi, serializer
+from trove_ceph.tests.unit.storage_service import service_world
+
+CLONE = image_types.ImageRef('vault', 'clone')
+load_tests = testscenarios.load_tests_apply_scenarios
+
+
+class Bus:
+    """The client of oslo.messaging, on a bus that loses one message, or none.
+
+    :param lost: ``request``, ``answer`` or None
+    """
+
+    def __init__(self, endpoint, lost=None):
+        self._endpoint = endpoint
+        self._lost = lost
+
+    def prepare(self, **_options):
+        return self
+
+    def call(self, context, verb, **arguments):
+        lost, self._lost = self._lost, None
+        if lost == 'request':
+            raise messaging.MessagingTimeout
+        crossed = {name: _cross(value) for name, value in arguments.items()}
+        try:
+            answer = _cross(getattr(self._endpoint, verb)(context, **crossed))
+        except messaging.ExpectedException as expected:
+            raise expected.exc_info[1] from None
+        if lost == 'answer':
+            raise messaging.MessagingTimeout
+        return answer
+
+
+@dataclasses.dataclass
+class Verb:
+    """A verb that changes something.
+
+    :param arguments: made of the test
+    :param done: what is to be seen in the end
+    :param says: the error of one that is asked for again after it was carried out
+    """
+
+    name: str
+    arguments: Any
+    done: Any
+    says: type[Exception] | None = None
+
+
+def _snapshots(test):
+    facts = test.world.storage.describe(test.world.image)
+    return [one.name for one in facts.snapshots if not one.removed]
+
+
+def _trash(test):
+    return [one.name for one in test.world.storage.list_trash('volumes')]
+
+
+def _work(make):
+    return lambda test: ('operation', make(test))
+
+
+def _state(test):
+    return test.service.jobs.find('operation').state is tasks.JobState.DONE
+
+
+VERBS = (
+    Verb(
+        'create_snapshot',
+        lambda test: (test.world.image.snapshot('t'),),
+        lambda test: _snapshots(test) == ['s', 't'],
+        exceptions.AlreadyExistsError,
+    ),
+    Verb(
+        'remove_snapshot',
+        lambda test: (test.world.image.snapshot('s'),),
+        lambda test: _snapshots(test) == [],
+        exceptions.NotFoundError,
+    ),
+    Verb(
+        'rename_snapshot',
+        lambda test: (test.world.image.snapshot('s'), 't'),
+        lambda test: _snapshots(test) == ['t'],
+        exceptions.NotFoundError,
+    ),
+    Verb(
+        'clone',
+        lambda test: (test.world.image.snapshot('s'), CLONE, image_types.Qos(iops=300)),
+        lambda test: test.world.storage.describe(CLONE).qos.iops == 300,
+    ),
+    Verb(
+        'set_qos',
+        lambda test: (test.world.image, image_types.Qos(iops=300)),
+        lambda test: test.world.storage.describe(test.world.image).qos.iops == 300,
+    ),
+    Verb(
+        'trash',
+        lambda test: (test.world.image,),
+        lambda test: _trash(test) == ['image'],
+        exceptions.NotFoundError,
+    ),
+    Verb(
+        'restore',
+        lambda test: ('volumes', test.trash(), 'again'),
+        lambda test: _trash(test) == [],
+        exceptions.NotFoundError,
+    ),
+    Verb(
+        'unfence',
+        lambda test: (test.fence(),),
+        lambda test: test.world.storage.blocklisted() == frozenset(),
+    ),
+    Verb(
+        'start',
+        _work(lambda test: tasks.CopyTask(test.world.image.snapshot('s'), test.world.vault)),
+        _state,
+    ),
+    Verb('start', _work(lambda test: tasks.FlattenTask(test.world.image)), _state),
+    Verb('start', _work(lambda test: tasks.FenceTask(test.world.image)), _state),
+    Verb('start', _work(lambda test: tasks.PurgeTask('volumes', test.trash())), _state),
+)
+
+
+class LostMessageTest(base.BaseTestCase):
+    scenarios = testscenarios.multiply_scenarios(
+        [(f'{number} {verb.name}', {'verb': verb}) for number, verb in enumerate(VERBS)],
+        [(lost, {'lost': lost}) for lost in ('request', 'answer')],
+    )
+
+    def setUp(self):
+        super().setUp()
+        self.world = service_world.World()
+        self.service = self.world.service()
+
+    def trash(self):
+        """Put another image in the trash, and return its id."""
+        image = image_types.ImageRef('volumes', 'trashed')
+        self.world.storage.create_image(image, 4 * service_world.MIB, image_types.ImageOptions())
+        return self.world.storage.trash(image).image_id
+
+    def fence(self):
+        """Fence a client off the image, and return the image."""
+        with self.world.storage.open_writer(self.world.image):
+            fencing.fence(self.world.storage, self.world.image)
+        return self.world.image
+
+    def test_asked_again(self):
+        arguments = self.verb.arguments(self)
+        bus = Bus(self.service.endpoint, self.lost)
+        self.useFixture(fixtures.MonkeyPatch('oslo_messaging.get_rpc_client', lambda *_, **__: bus))
+        ask = getattr(rpcapi.StorageAPI(None), self.verb.name)
+        self.assertRaises(exceptions.ServiceUnavailableError, ask, *arguments)
+        if self.lost == 'answer' and self.verb.says:
+            self.assertRaises(self.verb.says, ask, *arguments)
+        else:
+            ask(*arguments)
+        self.assertTrue(self.verb.done(self))
+        self.assertEqual([], self.world.held_locks())
+
+
+def _cross(value):
+    return serializer.decode(json.loads(json.dumps(serializer.encode(value))))

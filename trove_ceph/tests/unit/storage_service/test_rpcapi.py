@@ -1,0 +1,503 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service over a bus: two copies behind one topic, and a caller that knows no Ceph."""
+
+import contextlib
+import io
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+import fixtures
+import oslo_messaging as messaging
+from oslo_config import cfg
+from oslo_messaging import conffixture
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.cmd.manage import app
+from trove_ceph.conf import storage as storage_conf
+from trove_ceph.storage import copying, fencing, image_types, tasks
+from trove_ceph.storage.fake import backend, lock_store
+from trove_ceph.storage_service import rpcapi, server
+from trove_ceph.tests.unit.storage_service import service_world
+from trove_ceph.tests.unit.storage_service.service_world import MIB
+
+TIMEOUT_SEC = 60
+FAKE = 'trove_ceph.storage.fake.backend.FakeBackend'
+NO_CEPH = """
+import sys
+for name in ('rados', 'rbd'):
+    sys.modules[name] = None
+import trove_ceph.storage_service.rpcapi
+loaded = [name for name in sys.modules if name.startswith('trove_ceph.storage.')]
+print(' '.join(loaded))
+"""
+
+
+class BusTestCase(base.BaseTestCase):
+    """With a world whose time passes by itself."""
+
+    url = 'fake://'
+
+    def setUp(self):
+        super().setUp()
+        self.world = service_world.World()
+        self.world.cluster.clock = time.monotonic
+        self.conf = cfg.ConfigOpts()
+        self.useFixture(conffixture.ConfFixture(self.conf)).transport_url = self.url
+        storage_conf.register(self.conf)
+        self.conf([])
+        # The fake bus is one for the whole process.
+        exchange = f'test-{uuid.uuid4().hex}'
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.storage_service.rpcapi.EXCHANGE', exchange)
+        )
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage_service.server._BEAT_SEC', 0.05))
+        self.transport = rpcapi.connect(self.conf)
+        self.api = rpcapi.StorageAPI(self.transport, timeout_sec=TIMEOUT_SEC)
+        self.image, self.vault = self.world.image, self.world.vault
+
+    def serve(self, name):
+        service = server.Service(
+            backend.FakeBackend(self.world.cluster),
+            lock_store.FakeLockStore(self.world.cluster),
+            service_world.POOLS,
+            self.conf.trove_ceph_storage,
+            name,
+        )
+        served = server.Server(service, rpcapi.connect(self.conf))
+        served.start()
+        self.addCleanup(served.stop)
+        return served
+
+
+class CommandTest(BusTestCase):
+    """``trove-ceph-manage storage`` beside a service that runs."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(cfg.CONF.reset)
+        self.config = self.useFixture(fixtures.TempDir()).join('storage.conf')
+        with open(self.config, 'w') as config:
+            config.write('[DEFAULT]\ntransport_url = fake://\n')
+
+    def command(self, *arguments):
+        """Return exit status and output."""
+        self.out, self.err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(self.out), contextlib.redirect_stderr(self.err):
+            status = app.run(['storage', *arguments, '--config-file', self.config])
+        return status, self.out.getvalue()
+
+    def test_from_nothing_to_a_failure(self):
+        self.serve('one')
+        self.assertEqual((0, 'No jobs.\n'), self.command('jobs'))
+        self.api.run('copy', tasks.CopyTask(self.image.snapshot('s'), self.vault), TIMEOUT_SEC)
+        status, text = self.command('status')
+        self.assertEqual(0, status)
+        self.assertRegex(text, r'^ok: answered in \d+ ms; jobs: 1 done\n$')
+        work = tasks.VerifyTask(self.image.snapshot('missing'), self.vault.snapshot('s'))
+        self.assertRaises(exceptions.NotFoundError, self.api.run, 'verify', work, TIMEOUT_SEC)
+        status, text = self.command('status')
+        self.assertEqual(1, status)
+        self.assertIn(f'verify ({work}) failed: volumes/image@missing', text)
+        status, text = self.command('jobs')
+        self.assertEqual(0, status)
+        self.assertRegex(text, r'verify .* failed .*\n.*copy .* done +\| 100%')
+        self.assertIn('verify: NotFoundError: volumes/image@missing', text)
+
+    def test_for_programs(self):
+        self.serve('one')
+        self.api.run('copy', tasks.CopyTask(self.image.snapshot('s'), self.vault), TIMEOUT_SEC)
+        _status, text = self.command('jobs', '--format', 'json')
+        (found,) = json.loads(text)
+        self.assertEqual(
+            ('copy', 'done', 16 * MIB, 1),
+            (found['operation_id'], found['state'], found['done_bytes'], found['attempt']),
+        )
+        _status, text = self.command('status', '--format', 'json')
+        found = json.loads(text)
+        self.assertEqual(('ok', 1, []), (found['status'], found['jobs']['done'], found['bad']))
+
+    def test_cancel(self):
+        self.serve('one')
+        self.assertEqual((1, 'job copy: there is none\n'), self.command('cancel', 'copy'))
+        work = tasks.CopyTask(self.image.snapshot('s'), self.vault)
+        self.api.run('copy', work, TIMEOUT_SEC)
+        self.assertEqual((0, f'copy ({work}): done\n'), self.command('cancel', 'copy'))
+
+    def test_images(self):
+        self.serve('one')
+        facts = self.world.storage.describe(self.image)
+        self.world.storage.create_image(
+            image_types.ImageRef('volumes', 'other'), MIB, image_types.ImageOptions()
+        )
+        expected = f'image (id {facts.image_id})\n'
+        self.assertEqual((0, expected), self.command('images', 'volumes', '--prefix', 'im'))
+        _status, text = self.command('images', 'volumes', '--format', 'json')
+        self.assertEqual(['image', 'other'], [one['name'] for one in json.loads(text)])
+        self.assertEqual(3, self.command('images', 'elsewhere')[0])
+        self.assertIn('pool elsewhere: is none of those', self.err.getvalue())
+
+    def clone(self):
+        clone = image_types.ImageRef('vault', 'clone')
+        self.world.storage.clone(self.image.snapshot('s'), clone, image_types.ImageOptions())
+        return clone
+
+    def test_flatten(self):
+        self.serve('one')
+        clone = self.clone()
+        expected = f'{clone}: parted from its parent\n'
+        self.assertEqual((0, expected), self.command('flatten', str(clone)))
+        self.assertIn('done flattening 100%', self.err.getvalue())
+        self.assertIsNone(self.api.describe(clone).parent)
+        self.assertEqual((0, f'{clone}: has no parent\n'), self.command('flatten', str(clone)))
+        # Another image of that name is other work.
+        self.world.storage.trash(clone)
+        self.clone()
+        _status, text = self.command('flatten', str(clone), '--format', 'json')
+        self.assertEqual('done', json.loads(text)['job']['state'])
+        self.assertIsNone(self.api.describe(clone).parent)
+
+    def test_flatten_that_takes_long(self):
+        self.serve('one')
+        clone = self.clone()
+        go_on = threading.Event()
+        self.addCleanup(go_on.set)
+        flatten = backend.FakeBackend.flatten
+
+        def slow_flatten(*arguments):
+            go_on.wait(TIMEOUT_SEC)
+            flatten(*arguments)
+
+        self.useFixture(fixtures.MonkeyPatch(f'{FAKE}.flatten', slow_flatten))
+        for wait_sec, expected in (('0', 0), ('0.1', 1)):
+            status, text = self.command('flatten', str(clone), '--wait', wait_sec)
+            self.assertEqual(expected, status)
+            self.assertRegex(text, f'flatten {clone}.*: not done .*it goes on, see "jobs"')
+        self.assertRegex(self.err.getvalue(), '^(waiting|running)')
+        go_on.set()
+        self.assertEqual(0, self.command('flatten', str(clone))[0])
+        (found,) = self.api.list_jobs()
+        self.assertEqual(1, found.attempt)
+
+    def test_flatten_what_cannot_be(self):
+        self.serve('one')
+        clone = self.clone()
+        self.world.service('other').leases.take([tasks.image_lock(clone)], 'op', 'copy it')
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage_service.jobs.PATIENCE_SEC', 0))
+        expected = f'{clone}: held by other for copy it, operation op\n'
+        self.assertEqual((1, expected), self.command('flatten', str(clone)))
+        self.assertEqual((1, 'vault/x: there is none\n'), self.command('flatten', 'vault/x'))
+        for wrong in ('vault', 'vault/', '/clone'):
+            self.assertRaises(SystemExit, self.command, 'flatten', wrong)
+            self.assertIn(f"'{wrong}' is not POOL/IMAGE", self.err.getvalue())
+
+    def test_unfence(self):
+        self.serve('one')
+        expected = f'{self.image}: no client is fenced\n'
+        self.assertEqual((0, expected), self.command('unfence', str(self.image)))
+        writer = self.world.storage.open_writer(self.image)
+        self.addCleanup(writer.close)
+        (address,) = self.api.run('fence', tasks.FenceTask(self.image), TIMEOUT_SEC).addresses
+        expected = f'{self.image}: fenced {address}\n'
+        self.assertEqual((2, expected), self.command('unfence', str(self.image)))
+        self.assertIn('Nothing was changed', self.err.getvalue())
+        self.assertEqual({address}, self.world.storage.blocklisted())
+        # One that fails does not keep the others fenced.
+        status, text = self.command(
+            'unfence', 'volumes/x', str(self.image), '--yes-clients-are-dead', '--format', 'json'
+        )
+        self.assertEqual(1, status)
+        missing, found = json.loads(text)
+        self.assertEqual('volumes/x: there is none', missing['error'])
+        self.assertEqual(([address], True), (found['clients'], found['unfenced']))
+        self.assertEqual(frozenset(), self.world.storage.blocklisted())
+
+    def test_a_pool_that_does_not_answer_is_named(self):
+        self.serve('one')
+        self.api.run('copy', tasks.CopyTask(self.image.snapshot('s'), self.vault), TIMEOUT_SEC)
+        read = lock_store.FakeLockStore.read
+
+        def read_or_fail(entries, pool, prefix):
+            if pool == 'volumes':
+                raise exceptions.CephUnreachableError('reading the ledger: timed out')
+            return read(entries, pool, prefix)
+
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph.storage.fake.lock_store.FakeLockStore.read', read_or_fail
+            )
+        )
+        status, text = self.command('status')
+        self.assertEqual(1, status)
+        self.assertRegex(text, '^trouble: .*; jobs: 1 done\n  pool volumes: does not answer\n$')
+        found = json.loads(self.command('status', '--format', 'json')[1])
+        self.assertEqual(['volumes'], found['silent_pools'])
+        status, text = self.command('jobs')
+        self.assertEqual(1, status)
+        self.assertIn('| done', text)
+        self.assertIn('pool volumes: does not answer', self.err.getvalue())
+
+    def test_nobody_answers(self):
+        self.assertEqual(3, self.command('status', '--timeout', '0.2')[0])
+        self.assertIn('no answer to survey_jobs', self.err.getvalue())
+        self.config = '/nowhere.conf'
+        self.assertEqual(3, self.command('status')[0])
+        self.assertIn('/nowhere.conf', self.err.getvalue())
+
+    def test_help_has_examples(self):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.assertRaises(SystemExit, app.run, ['storage', '--help'])
+        self.assertIn('trove-ceph-manage storage cancel OPERATION-ID', out.getvalue())
+
+
+class VerbsTest(BusTestCase):
+    def setUp(self):
+        super().setUp()
+        self.serve('one')
+
+    def test_each_verb(self):
+        facts = self.api.describe(self.image, with_usage=True)
+        self.assertEqual(self.world.storage.describe(self.image), facts)
+        self.assertIsNone(self.api.describe(self.image).used_bytes)
+        made = self.api.create_snapshot(self.image.snapshot('t'))
+        self.assertEqual(('t', 16 * MIB), (made.name, made.size_bytes))
+        clone = image_types.ImageRef('vault', 'clone')
+        self.api.clone(self.image.snapshot('t'), clone, image_types.Qos(iops=300))
+        self.assertEqual(image_types.Qos(iops=300), self.api.describe(clone).qos)
+        self.assertEqual('vault-data', self.api.describe(clone).data_pool)
+        renamed = self.api.rename_snapshot(self.image.snapshot('t'), 'u')
+        self.assertEqual(('u', made.snapshot_id), (renamed.name, renamed.snapshot_id))
+        self.api.remove_snapshot(self.image.snapshot('u'))
+        self.api.set_qos(clone, image_types.Qos(iops=500))
+        self.assertEqual(500, self.api.describe(clone).qos.iops)
+        trashed = self.api.trash(clone)
+        self.assertEqual([trashed], self.api.list_trash('vault'))
+        self.api.restore('vault', trashed.image_id, 'again')
+        self.assertEqual(
+            trashed.image_id, self.api.describe(image_types.ImageRef('vault', 'again')).image_id
+        )
+        self.assertEqual('vault', self.api.usage('vault').pool)
+        self.assertEqual(
+            ['vault', 'vault-data'], [usage.pool for usage in self.api.usage_of_tier('slow')]
+        )
+        self.assertEqual([], self.world.held_locks())
+
+    def test_each_long_one(self):
+        copy = tasks.CopyTask(self.image.snapshot('s'), self.vault)
+        phases = set()
+        report = self.api.run('copy', copy, TIMEOUT_SEC, lambda now: phases.add(now.state))
+        self.assertIsInstance(report, copying.CopyReport)
+        self.assertLessEqual(
+            phases, {tasks.JobState.WAITING, tasks.JobState.RUNNING, tasks.JobState.DONE}
+        )
+        self.assertEqual(
+            16 * MIB,
+            self.api.run(
+                'verify',
+                tasks.VerifyTask(self.image.snapshot('s'), self.vault.snapshot('s')),
+                TIMEOUT_SEC,
+            ),
+        )
+        with self.world.storage.open_writer(self.image) as writer:
+            proof = self.api.run('fence', tasks.FenceTask(self.image), TIMEOUT_SEC)
+            self.assertEqual(1, len(proof.addresses))
+            self.assertRaises(exceptions.CephUnreachableError, writer.flush)
+        header = self.world.storage.read_header(self.image)
+        self.assertEqual(proof.addresses, fencing.recorded(header))
+        self.api.unfence(self.image)
+        self.assertEqual(frozenset(), self.world.storage.blocklisted())
+        clone = image_types.ImageRef('volumes', 'clone')
+        self.api.clone(self.image.snapshot('s'), clone, image_types.Qos())
+        self.api.run('flatten', tasks.FlattenTask(clone), TIMEOUT_SEC)
+        self.assertIsNone(self.api.describe(clone).parent)
+        trashed = self.api.trash(clone)
+        self.api.run('purge', tasks.PurgeTask('volumes', trashed.image_id), TIMEOUT_SEC)
+        self.assertEqual([], self.api.list_trash('volumes'))
+        listed = self.api.list_jobs()
+        self.assertEqual(
+            ['purge', 'flatten', 'fence', 'verify', 'copy'], [one.operation_id for one in listed]
+        )
+        self.assertEqual((listed, []), self.api.survey_jobs())
+        self.assertEqual(tasks.JobState.DONE, self.api.find_job('copy').state)
+        self.assertEqual(tasks.JobState.DONE, self.api.cancel('copy').state)
+
+    def test_errors_are_of_their_own_class_with_their_own_words(self):
+        missing = image_types.ImageRef('volumes', 'missing')
+        clone = image_types.ImageRef('vault', 'clone')
+        self.api.clone(self.image.snapshot('s'), clone, image_types.Qos())
+        trashed = self.api.trash(self.image)
+        cases = (
+            (exceptions.NotFoundError, 'describe', (missing,), 'volumes/missing: there is none'),
+            (exceptions.InvalidRequestError, 'usage', ('images',), 'pool images: is none of'),
+            (exceptions.InvalidRequestError, 'usage_of_tier', ('no',), 'tier no: is not there'),
+            (exceptions.AlreadyExistsError, 'restore', ('volumes', trashed.image_id, 'other'), ''),
+            (exceptions.InvalidRequestError, 'start', ('op/1', tasks.FlattenTask(clone)), 'op/1'),
+            (exceptions.NotFoundError, 'find_job', ('op',), 'job op: there is none'),
+            (exceptions.InvalidRequestError, 'list_trash', ('a/b',), 'pool a/b'),
+            (exceptions.InvalidRequestError, 'rename_snapshot', (missing.snapshot('s'), 'a@b'), ''),
+            (exceptions.NotFoundError, 'rename_snapshot', (missing.snapshot('s'), 't'), ''),
+        )
+        self.world.storage.create_image(
+            image_types.ImageRef('volumes', 'other'), MIB, image_types.ImageOptions()
+        )
+        for error_class, verb, arguments, text in cases:
+            error = self.assertRaises(error_class, getattr(self.api, verb), *arguments)
+            self.assertIs(error_class, type(error))
+            self.assertIn(text, str(error))
+            self.assertNotIn('\n', str(error))
+        purge = tasks.PurgeTask('volumes', trashed.image_id)
+        error = self.assertRaises(exceptions.BusyError, self.api.run, 'op', purge, TIMEOUT_SEC)
+        self.assertIn(str(clone), str(error))
+
+    def test_a_clone_whose_limits_were_not_set_gets_them(self):
+        clone = image_types.ImageRef('volumes', 'clone')
+        self.world.storage.clone(self.image.snapshot('s'), clone, image_types.ImageOptions())
+        self.api.clone(self.image.snapshot('s'), clone, image_types.Qos(iops=300))
+        self.assertEqual(300, self.api.describe(clone).qos.iops)
+        self.assertRaises(
+            exceptions.AlreadyExistsError,
+            self.api.clone,
+            self.image.snapshot('s'),
+            self.image,
+            image_types.Qos(),
+        )
+
+    def test_images_are_listed_page_by_page(self):
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage_service.serializer.MAX_LISTED', 2))
+        names = [f'v{number}' for number in range(4)]
+        for name in names:
+            self.world.storage.create_image(
+                image_types.ImageRef('vault', name), MIB, image_types.ImageOptions()
+            )
+        self.assertEqual(names, [one.image.name for one in self.api.list_images('vault')])
+        self.assertEqual(['v2'], [one.image.name for one in self.api.list_images('vault', 'v2')])
+        self.assertRaises(exceptions.InvalidRequestError, list, self.api.list_images('a/b'))
+        arguments = {'pool': 'vault', 'prefix': '', 'after': '', 'limit': 3}
+        self.assertRaises(exceptions.InvalidRequestError, self.api._ask, 'list_images', **arguments)
+
+    def test_what_is_no_image(self):
+        error = self.assertRaises(exceptions.InvalidRequestError, self.api.describe, 'no image')
+        self.assertIn("'no image': is not what it should be", str(error))
+
+
+class RabbitDriverTest(VerbsTest):
+    """Through the driver for RabbitMQ, which has errors cross as text, unlike the other one."""
+
+    url = 'kombu+memory:////'
+
+    def test_what_nobody_thought_of(self):
+        self.useFixture(fixtures.FakeLogger())
+
+        def fail(backend, image, with_usage):
+            raise KeyError('nobody')
+
+        self.useFixture(fixtures.MonkeyPatch(f'{FAKE}.describe', fail))
+        error = self.assertRaises(exceptions.StorageError, self.api.describe, self.image)
+        self.assertEqual("describe failed: KeyError: 'nobody'", str(error))
+
+    def test_another_version(self):
+        target = messaging.Target(exchange=rpcapi.EXCHANGE, topic=rpcapi.TOPIC, version='2.0')
+        client = messaging.get_rpc_client(self.transport, target).prepare(timeout=TIMEOUT_SEC)
+        error = self.assertRaises(messaging.RemoteError, client.call, {}, 'list_jobs')
+        self.assertEqual('UnsupportedVersion', error.exc_type)
+        self.api._client = client
+        error = self.assertRaises(exceptions.StorageError, self.api.list_jobs)
+        self.assertIn('list_jobs failed: UnsupportedVersion', str(error))
+
+
+class SeveralTest(BusTestCase):
+    def slow_down(self):
+        """Have copies last until they are let go."""
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.addCleanup(self.go_on.set)
+        copy = copying.copy
+
+        def slow_copy(*arguments, limits, **options):
+            self.begun.set()
+            while not self.go_on.wait(0.05):
+                limits.take(0)
+            return copy(*arguments, limits=limits, **options)
+
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage.copying.copy', slow_copy))
+
+    def test_one_is_stopped_and_the_other_carries_on(self):
+        self.slow_down()
+        first = self.serve('one')
+        work = tasks.CopyTask(self.image.snapshot('s'), self.vault)
+        self.api.start('op', work)
+        self.assertTrue(self.begun.wait(TIMEOUT_SEC))
+        holders = []
+        waiting = threading.Thread(
+            target=lambda: holders.append(self.api.run('op', work, TIMEOUT_SEC))
+        )
+        waiting.start()
+        self.serve('other')
+        self.assertTrue(first.stop())
+        self.go_on.set()
+        waiting.join(TIMEOUT_SEC)
+        self.assertEqual(16 * MIB, holders[0].copied_bytes)
+        found = self.api.find_job('op')
+        self.assertEqual(('other', 2), (found.holder, found.attempt))
+
+    def test_canceled_through_whichever_is_asked(self):
+        self.slow_down()
+        self.serve('one')
+        self.serve('other')
+        work = tasks.CopyTask(self.image.snapshot('s'), self.vault)
+        self.api.start('op', work)
+        self.assertTrue(self.begun.wait(TIMEOUT_SEC))
+        for _ in range(2):
+            self.api.cancel('op')
+        deadline = time.monotonic() + TIMEOUT_SEC
+        while self.api.find_job('op').state.is_active and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(tasks.JobState.CANCELED, self.api.find_job('op').state)
+
+    def test_the_callers_time_is_up_and_the_work_goes_on(self):
+        self.slow_down()
+        self.serve('one')
+        work = tasks.CopyTask(self.image.snapshot('s'), self.vault)
+        error = self.assertRaises(exceptions.StillRunningError, self.api.run, 'op', work, 0.3)
+        self.assertIn(f'op ({work})', str(error))
+        self.go_on.set()
+        self.assertEqual(16 * MIB, self.api.run('op', work, TIMEOUT_SEC).copied_bytes)
+        self.assertEqual(1, self.api.find_job('op').attempt)
+
+    def test_nobody_is_there(self):
+        hurried = rpcapi.StorageAPI(self.transport, timeout_sec=0.2)
+        error = self.assertRaises(exceptions.ServiceUnavailableError, hurried.describe, self.image)
+        self.assertIn('no answer to describe within 0 s; is it running?', str(error))
+        self.assertRaises(
+            exceptions.ServiceUnavailableError,
+            hurried.run,
+            'op',
+            tasks.FlattenTask(self.image),
+            0.5,
+        )
+
+    def test_no_key_is_told(self):
+        """Neither by what crosses the bus nor by what is logged."""
+        log = self.useFixture(fixtures.FakeLogger(level=logging.DEBUG))
+        self.serve('one')
+        self.api.run('op', tasks.CopyTask(self.image.snapshot('s'), self.vault), TIMEOUT_SEC)
+        self.conf.log_opt_values(logging.getLogger('options'), logging.DEBUG)
+        self.assertIn('trove_ceph_storage.ceph_user', log.output)
+        self.assertNotIn('keyring', json.dumps(self.world.cluster.entries))
+        self.assertFalse([opt.name for opt in storage_conf.OPTS if 'key' in opt.name])
+
+
+class BoundaryTest(base.BaseTestCase):
+    def test_callers_need_no_ceph(self):
+        result = subprocess.run(
+            [sys.executable, '-c', NO_CEPH], capture_output=True, text=True, check=True
+        )
+        loaded = result.stdout.split()
+        self.assertIn('trove_ceph.storage_service.rpcapi', loaded)
+        for forbidden in ('trove_ceph.storage.ceph', 'trove_ceph.storage_service'):
+            self.assertFalse([name for name in loaded if name.startswith(forbidden)])

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime
+
+from oslotest import base
+from trove.backup.state import BackupState
+
+from trove_ceph import exceptions
+from trove_ceph.db.backup_record import RecordState
+from trove_ceph.storage import image_types, names, tasks
+from trove_ceph.strategies.backup import create, delete, recovery, tenant_errors, volume_cleanup
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies import test_vault_copy
+from trove_ceph.tests.unit.strategies import world as worlds
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+CLONE = image_types.ImageRef('volumes', 'volume-of-another-instance')
+AT_ONCE = datetime.timedelta(seconds=-5)
+
+
+def take(world, **facts):
+    """Return the id of a new backup."""
+    backup = world.add_backup(**facts)
+    create.create_backup(world.deps(), backup.id)
+    return backup.id
+
+
+def copy(world, backup_id):
+    """Copy a backup to the vault, and return where it is there."""
+    record = world.records.get(backup_id)
+    vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
+    place = vault.snapshot(record.place.name)
+    with test_vault_copy.claimed(world, backup_id) as held:
+        world.records.results.begin_copying(held, place)
+        world.deps().storage.run(f'copy.{backup_id}', tasks.CopyTask(record.place, vault), 600)
+        world.records.results.note_copied(held, 4096, 1.0)
+    return place
+
+
+class DeletingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
+    """A backup with a copy, beside another one."""
+
+    def make_world(self):
+        world = worlds.World()
+        world.kept = take(world)
+        world.doomed = take(world)
+        copy(world, world.doomed)
+        return world
+
+    def make_operation(self, world, strike=None):
+        return delete.BackupDeletion(world.deps(strike), world.doomed).steps(), None
+
+    def check_done(self, world):
+        volume_cleanup.reclaim(world.deps())
+        self.assertTrue(trove_database.backup(world.doomed).deleted)
+        self.assertIsNone(world.records.find(world.doomed))
+        record = world.records.get(world.kept)
+        self.assertEqual([record.place.name], world.snapshots())
+        self.assertEqual([record.cinder_snapshot_id], list(world.cinder.snapshots))
+        self.assertEqual(set(), world.images('vault') - {world.vault.name})
+        self.assertEqual([], world.trash())
+        self.assertEqual([], world.records.trashed_images())
+        self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
+
+    def check_undone(self, world):
+        raise AssertionError('a deletion is never undone')
+
+
+class DeletingTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = worlds.World()
+
+    def delete(self, backup_id, strike=None):
+        delete.delete_backup(self.world.deps(strike), backup_id)
+
+    def test_children_live_on(self):
+        """Defect 6: deleting a parent deletes its children."""
+        parent = take(self.world)
+        child = take(self.world, parent_id=parent)
+        self.assertEqual(parent, self.world.records.get(child).parent_id)
+        self.delete(parent)
+        record = self.world.records.get(child)
+        self.assertEqual((RecordState.TAKEN, None), (record.state, record.parent_id))
+        self.assertEqual(BackupState.COMPLETED, trove_database.backup(child).state)
+        self.assertEqual([record.place.name], self.world.snapshots())
+
+    def test_copies_that_build_upon_it_live_on(self):
+        parent, child = take(self.world), take(self.world)
+        copy(self.world, parent)
+        place = self.world.records.get(parent).copy
+        record = self.world.records.get(child)
+        with test_vault_copy.claimed(self.world, child) as held:
+            copy_place = place.of.snapshot(record.place.name)
+            self.world.records.results.begin_copying(held, copy_place)
+        work = tasks.CopyTask(record.place, place.of, since=place.name)
+        self.world.deps().storage.run(f'copy.{child}', work, 600)
+        self.delete(parent)
+        self.assertEqual([record.place.name], self.world.snapshots(place.of))
+        check = tasks.VerifyTask(record.place, self.world.records.get(child).copy)
+        self.world.deps().storage.run(f'verify.{child}', check, 600)
+        self.delete(child)
+        self.assertNotIn(place.image, self.world.images('vault'))
+        self.assertEqual([], self.world.trash())
+
+    def test_snapshot_with_clones(self):
+        """Defect 8: Cinder copies everything into the clones, one after the other."""
+        backup = take(self.world)
+        self.world.storage.clone(
+            self.world.records.get(backup).place, CLONE, image_types.ImageOptions()
+        )
+        self.delete(backup)
+        self.assertEqual([], self.world.snapshots())
+        self.assertIsNotNone(self.world.storage.describe(CLONE).parent)
+
+    def test_what_fails_is_not_called_deleted(self):
+        """Defect 7: the error is swallowed, and the backup marked as deleted."""
+        backup = take(self.world)
+        (snapshot,) = self.world.cinder.snapshots.values()
+        snapshot['status'] = 'backing-up'
+        error = self.assertRaises(exceptions.ServiceUnavailableError, self.delete, backup)
+        row = trove_database.backup(backup)
+        self.assertEqual((BackupState.DELETE_FAILED, False), (row.state, bool(row.deleted)))
+        record = self.world.records.get(backup)
+        self.assertEqual((RecordState.DELETING, None), (record.state, record.claimed_by))
+        self.assertEqual(tenant_errors.plain_reason(error), record.error)
+        snapshot['status'] = 'available'
+        recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
+        self.assertTrue(trove_database.backup(backup).deleted)
+        self.assertEqual([], self.world.snapshots())
+
+    def test_backup_that_failed(self):
+        self.world.guest.is_down = True
+        backup = self.world.add_backup()
+        self.assertRaises(
+            exceptions.ServiceUnavailableError, create.create_backup, self.world.deps(), backup.id
+        )
+        self.delete(backup.id)
+        self.assertTrue(trove_database.backup(backup.id).deleted)
+        self.assertIsNone(self.world.records.find(backup.id))
+
+    def test_copy_that_is_being_made_is_stopped(self):
+        """Cinder knows nothing of who reads the snapshot, which would then read other data."""
+        backup = take(self.world)
+        record = self.world.records.get(backup)
+        threads = worlds.service_world.Later()
+        self.world.served = self.world.service(threads=threads)
+        vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
+        with test_vault_copy.claimed(self.world, backup) as held:
+            place = vault.snapshot(record.place.name)
+            self.world.records.results.begin_copying(held, place)
+        storage = self.world.deps().storage
+        storage.start('copy', tasks.CopyTask(record.place, vault))
+        asked = self.world.sleep
+
+        def sleep(seconds):
+            asked(seconds)
+            while threads.waiting:
+                threads.run_next()
+
+        self.world.sleep = sleep
+        self.delete(backup)
+        self.assertEqual(tasks.JobState.CANCELED, storage.find_job('copy').state)
+        self.assertEqual([], self.world.snapshots())
+
+    def test_killed_is_carried_on_with(self):
+        backup = take(self.world)
+        self.world.events.clear()
+        strike = worlds.Strike(3)
+        self.assertRaises(interruption.Kill, self.delete, backup, strike)
+        recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
+        self.assertTrue(trove_database.backup(backup).deleted)
+        self.assertIsNone(self.world.records.find(backup))
+
+    def test_vault_with_what_nobody_knows_stays(self):
+        backup = take(self.world)
+        place = copy(self.world, backup)
+        self.world.storage.create_snapshot(place.of.snapshot('by-hand'))
+        self.delete(backup)
+        self.assertEqual(['by-hand'], self.world.snapshots(place.of))

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backups of which no taskmanager has ever heard."""
+
+import datetime
+import types
+
+from oslotest import base
+from trove.backup import models as backup_models
+from trove.backup.state import BackupState
+
+from trove_ceph import exceptions
+from trove_ceph.db.backup_record import RecordState
+from trove_ceph.strategies.backup import create, expire_unstarted
+from trove_ceph.tests.unit.strategies import world as worlds
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+AT_ONCE = datetime.timedelta(seconds=-5)
+
+
+class GivingUpTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = worlds.World()
+        self.backup = self.world.add_backup()
+
+    def give_up(self, since=AT_ONCE):
+        expire_unstarted.expire_unstarted(self.world.deps(), since)
+        return trove_database.backup(self.backup.id).state
+
+    def test_one_that_nobody_was_told_of(self):
+        running = backup_models.Backup.running
+        self.assertEqual(self.backup.id, running(self.world.instance.id).id)
+        self.assertEqual(BackupState.FAILED, self.give_up())
+        record = self.world.records.get(self.backup.id)
+        self.assertEqual((RecordState.FAILED, None), (record.state, record.claimed_by))
+        self.assertIn('never begun', record.error)
+        self.assertEqual(self.world.project, record.project_id)
+        # The instance can be backed up again.
+        self.assertIsNone(running(self.world.instance.id))
+        create.create_backup(self.world.deps(), self.world.add_backup().id)
+
+    def test_message_that_comes_late(self):
+        self.give_up()
+        error = self.assertRaises(
+            exceptions.InvalidBackupError, create.create_backup, self.world.deps(), self.backup.id
+        )
+        self.assertIn('never begun', str(error))
+        self.assertEqual([], self.world.snapshots())
+        self.assertEqual(BackupState.FAILED, trove_database.backup(self.backup.id).state)
+        self.assertEqual(RecordState.FAILED, self.world.records.get(self.backup.id).state)
+
+    def test_those_that_may_be_begun_yet(self):
+        self.assertEqual(BackupState.NEW, self.give_up(expire_unstarted.START_TIMEOUT))
+
+    def test_one_that_is_begun_just_now(self):
+        self.world.records.begin_taking(
+            self.backup.id, self.world.instance.id, self.world.project, self.world.worker()
+        )
+        self.assertEqual(BackupState.NEW, self.give_up())
+        self.assertEqual(RecordState.TAKING, self.world.records.get(self.backup.id).state)
+
+    def test_backups_that_are_not_ours(self):
+        other = self.world.add_backup(storage_driver='swift')
+        self.world.volume['host'] = worlds.OTHER
+        self.assertEqual(BackupState.NEW, self.give_up())
+        self.assertEqual(BackupState.NEW, trove_database.backup(other.id).state)
+        self.assertEqual([], self.world.records.of_project(self.world.project))
+
+    def test_one_that_cannot_be_told(self):
+        """Cinder is asked where it lies, and does not answer."""
+        asked = []
+
+        def fail(volume_id):
+            asked.append(volume_id)
+            raise exceptions.ServiceUnavailableError('Cinder failed')
+
+        deps = self.world.deps()
+        object.__setattr__(deps, 'cinder', types.SimpleNamespace(find_volume=fail))
+        expire_unstarted.expire_unstarted(deps, AT_ONCE)
+        self.assertIn(self.world.volume['id'], asked)
+        self.assertEqual(BackupState.NEW, trove_database.backup(self.backup.id).state)
+        self.assertEqual(BackupState.FAILED, self.give_up())

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime
+import threading
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.db import claims
+from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.roles import Role
+from trove_ceph.strategies.backup import backup_types, delete, queue_worker, vault_copy
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies import test_vault_copy, test_verify
+from trove_ceph.tests.unit.strategies import world as worlds
+from trove_ceph.tests.unit.verification import world as servers
+
+MINUTE = datetime.timedelta(minutes=1)
+
+
+class FulfillingTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.prepare()
+
+    def prepare(self):
+        self.world = test_verify.World()
+        test_vault_copy.write(self.world, 'ab')
+
+    def take(self, copy=False, verify=backup_types.VerifyWhen.NEVER):
+        self.world.policy = backup_types.BackupSettings(copy=copy, verify=verify)
+        self.world.date += MINUTE
+        return test_vault_copy.take(self.world)
+
+    def fulfill(self, room=100, deps=None):
+        """Have a worker that knows nothing of others do what is due, in its threads."""
+        deps = deps or self.world.deps(expiry=claims.DEFAULT_EXPIRY)
+        for role in (Role.COPY, Role.VERIFY):
+            queue_worker.work_off(deps, role, worlds.AtOnce(room))
+
+    def due(self):
+        worker = self.world.worker()
+        listed = self.world.records.queue.list_due
+        return [*listed(Role.COPY, worker), *listed(Role.VERIFY, worker)]
+
+    def set_vault_bytes(self, count):
+        for pool in ('vault', 'vault-data'):
+            self.world.cluster.capacities[pool] = count
+
+    def get(self, backup_id):
+        return self.world.records.get(backup_id)
+
+    def test_taking_makes_requests_and_waits_for_none(self):
+        backup = self.take(copy=True, verify=backup_types.VerifyWhen.ALWAYS)
+        record = self.get(backup)
+        self.assertEqual((RecordState.TAKEN, None), (record.state, record.claimed_by))
+        self.assertNotIn('storage start', self.world.events)
+        self.fulfill()
+        record = self.get(backup)
+        self.assertEqual((RecordState.VERIFIED, None), (record.state, record.claimed_by))
+        self.assertEqual('copy', record.verification['of'])
+        self.assertEqual([], self.due())
+
+    def test_what_is_wanted_by_default(self):
+        for copy, verify, wanted in (
+            (False, backup_types.VerifyWhen.NEVER, (False, False)),
+            (False, backup_types.VerifyWhen.ALWAYS, (False, True)),
+            (True, backup_types.VerifyWhen.COPIED, (True, False)),
+        ):
+            record = self.get(self.take(copy, verify))
+            found = record.copy_wanted_at is not None, record.verify_wanted_at is not None
+            self.assertEqual(wanted, found)
+        self.fulfill()
+        states = [one.state for one in self.world.records.of_instance(self.world.instance.id)]
+        self.assertEqual([RecordState.VERIFIED, RecordState.VERIFIED, RecordState.TAKEN], states)
+
+    def test_oldest_first_and_no_more_than_there_is_room_for(self):
+        first, second = self.take(), self.take()
+        for backup in (second, first):
+            self.world.date += MINUTE
+            self.world.records.queue.request_verification(backup)
+        self.fulfill(room=1)
+        self.assertEqual(RecordState.TAKEN, self.get(first).state)
+        self.assertEqual(RecordState.VERIFIED, self.get(second).state)
+
+    def test_copies_of_an_instance_one_after_the_other(self):
+        first, second = self.take(copy=True), self.take(copy=True)
+        self.fulfill()
+        self.assertEqual(
+            (RecordState.COPIED, RecordState.TAKEN), (self.get(first).state, self.get(second).state)
+        )
+        self.world.records.queue.request_copy(first)
+        self.fulfill()
+        self.assertEqual(first, self.get(second).copy_base_id)
+
+    def test_somebody_else_is_copying(self):
+        first, second = self.take(copy=True), self.take(copy=True)
+        test_vault_copy.claim(self.world, first)
+        self.fulfill()
+        self.assertEqual(RecordState.TAKEN, self.get(second).state)
+        self.world.date += MINUTE
+        self.fulfill()
+        self.assertEqual(RecordState.COPIED, self.get(first).state)
+
+    def test_of_several_that_try_one_does(self):
+        backup = self.take(copy=True)
+        other = test_vault_copy.claim(self.world, backup)
+        deps = self.world.deps(expiry=claims.DEFAULT_EXPIRY)
+        queue_worker.work_off_one(deps, Role.COPY, self.get(backup))
+        self.assertEqual(RecordState.TAKEN, self.get(backup).state)
+        self.assertEqual(other.token, self.get(backup).claim_token)
+
+    def test_failures_are_tried_again_less_and_less_often(self):
+        self.set_vault_bytes(0)
+        backup = self.take(copy=True)
+        for minutes in (1, 2, 4, 8):
+            self.fulfill()
+            record = self.get(backup)
+            self.assertEqual(datetime.timedelta(minutes=minutes), record.retry_at - self.world.date)
+            self.assertIn('there is no room for it', record.copy_error)
+            self.assertNotIn('vault', record.copy_error)
+            self.assertIsNone(record.claimed_by)
+            self.world.date = record.retry_at - datetime.timedelta(seconds=1)
+            self.assertEqual([], self.due())
+            self.world.date = record.retry_at
+        self.fulfill()
+        self.set_vault_bytes(1024**3)
+        # Asking again does not bring the next attempt forward.
+        self.world.records.queue.request_copy(backup)
+        self.assertEqual([], self.due())
+        self.world.date = self.get(backup).retry_at
+        self.fulfill()
+        record = self.get(backup)
+        self.assertEqual(
+            (RecordState.COPIED, None, None),
+            (record.state, record.copy_error, record.copy_failures),
+        )
+
+    def test_quota_of_the_vault_is_told(self):
+        backup, other = self.take(copy=True), self.take()
+        self.world.policy = backup_types.BackupSettings(vault_quota_gib=1)
+        with test_vault_copy.claimed(self.world, other) as held:
+            place = test_vault_copy.model.SnapshotRef('vault', 'elsewhere', 's')
+            self.world.records.results.begin_copying(held, place)
+            self.world.records.results.note_copied(held, 1024**3, 1.0, 1024**3)
+        self.fulfill()
+        record = self.get(backup)
+        self.assertIn('the quota of the project there is 1 GiB', record.copy_error)
+        self.assertEqual((RecordState.TAKEN, 1), (record.state, record.copy_failures))
+
+    def test_verification_waits_for_the_copy(self):
+        backup = self.take(copy=True, verify=backup_types.VerifyWhen.ALWAYS)
+        self.world.servers.raises = {'start': servers.refused()}
+        self.set_vault_bytes(0)
+        self.fulfill()
+        record = self.get(backup)
+        self.assertEqual(RecordState.TAKEN, record.state)
+        self.assertIn('waits for the copy', record.verify_error)
+        self.assertIsNotNone(record.verify_wanted_at)
+        self.set_vault_bytes(1024**3)
+        self.world.date = record.retry_at
+        self.fulfill()
+        record = self.get(backup)
+        self.assertEqual((RecordState.COPIED, None), (record.state, record.copy_wanted_at))
+        self.assertIn('there is no server that can open it', record.verify_error)
+        self.world.servers.raises = {}
+        self.world.date = record.retry_at
+        self.fulfill()
+        self.assertEqual(RecordState.VERIFIED, self.get(backup).state)
+
+    def test_damage_is_looked_for_no_more(self):
+        backup = self.take(copy=True, verify=backup_types.VerifyWhen.ALWAYS)
+        self.world.servers.raises = {'start': servers.corrupt('redo')}
+        self.fulfill()
+        self.assertEqual(RecordState.DAMAGED, self.get(backup).state)
+        self.assertEqual([], self.due())
+        self.world.servers.raises = {}
+        self.world.records.queue.request_verification(backup)
+        self.fulfill()
+        self.assertEqual(RecordState.VERIFIED, self.get(backup).state)
+
+    def test_killed_after_each_request(self):
+        for number in range(100):
+            self.prepare()
+            backup = self.take(copy=True, verify=backup_types.VerifyWhen.ALWAYS)
+            strike = worlds.Strike(number, after=True)
+            try:
+                deps = self.world.deps(strike, claims.DEFAULT_EXPIRY)
+                for _again in range(2):
+                    self.fulfill(deps=deps)
+            except interruption.Kill:
+                # No other worker has it until its claim has expired.
+                self.fulfill()
+                self.assertNotEqual(RecordState.VERIFIED, self.get(backup).state)
+                self.world.date += MINUTE
+                self.fulfill()
+            record = self.get(backup)
+            self.assertEqual((RecordState.VERIFIED, None), (record.state, record.copy_failures))
+            self.assertEqual(1, len(self.world.inspections()))
+            self.assertEqual({record.copy.image}, self.world.images('vault') - {'copy'})
+            if not strike.struck:
+                break
+        self.assertTrue(3 < number < 99, number)
+
+    def test_copy_that_is_not_wanted_any_more(self):
+        backup = self.take(copy=True)
+        held = test_vault_copy.claim(self.world, backup)
+        for step in queue_worker.copying.Copying(self.world.deps(), held).steps()[:2]:
+            step.do(None)
+        self.world.storage.create_image(
+            self.get(backup).copy.of, 1024**2, test_vault_copy.model.ImageOptions()
+        )
+        self.world.records.claims.release(held)
+        self.world.records.queue.cancel_copy(backup)
+        self.fulfill()
+        self.assertEqual((RecordState.TAKEN, None), (self.get(backup).state, self.get(backup).copy))
+        self.assertNotIn(test_vault_copy.vault(self.world).name, self.world.images('vault'))
+        self.fulfill()
+
+    def test_deletion_waits_for_the_worker(self):
+        """Whatever the worker is about to begin, it finds that the deletion has begun."""
+        backup = self.take(copy=True)
+        deps = self.world.deps()
+        held = test_vault_copy.claim(self.world, backup)
+        asked, seen = self.world.sleep, []
+
+        def sleep(seconds):
+            asked(seconds)
+            if not seen:
+                seen.append(self.world.snapshots())
+                self.assertRaises(
+                    exceptions.InvalidBackupError, vault_copy.copy_to_vault, deps, held
+                )
+                place = test_vault_copy.vault(self.world).snapshot('s')
+                results = self.world.records.results
+                self.assertRaises(exceptions.ClaimLostError, results.begin_copying, held, place)
+                self.world.records.claims.release(held)
+
+        self.world.sleep = sleep
+        delete.delete_backup(self.world.deps(expiry=claims.DEFAULT_EXPIRY), backup)
+        # Nothing of it was touched while somebody was working on it.
+        self.assertEqual([1], [len(one) for one in seen])
+        self.assertIsNone(self.world.records.find(backup))
+
+    def test_deletion_that_begins_while_a_copy_does(self):
+        """The worker has looked at the backup, and has not yet written down where it copies to."""
+        backup = self.take(copy=True)
+        begin, begun = self.world.records.results.begin_copying, []
+
+        def begin_later(*arguments, **named):
+            another = claims.Claimant('another')
+            self.assertIsNone(self.world.records.begin_deleting(backup, another))
+            begun.append(True)
+            begin(*arguments, **named)
+
+        self.world.records.results.begin_copying = begin_later
+        self.fulfill()
+        self.assertEqual([True], begun)
+        record = self.get(backup)
+        self.assertEqual(
+            (RecordState.DELETING, None, None), (record.state, record.copy, record.claimed_by)
+        )
+        self.assertEqual(set(), self.world.images('vault') - {'copy'})
+        delete.delete_backup(self.world.deps(), backup)
+        self.assertIsNone(self.world.records.find(backup))
+
+    def test_deletion_waits_for_no_dead_worker(self):
+        backup = self.take(copy=True)
+        record = self.get(backup)
+        held = test_vault_copy.claim(self.world, backup)
+        self.world.date += MINUTE
+        delete.delete_backup(self.world.deps(expiry=claims.DEFAULT_EXPIRY), backup)
+        self.assertIsNone(self.world.records.find(backup))
+        queue_worker.work_off_one(self.world.deps(), Role.COPY, record)
+        note = self.world.records.queue.note_failure
+        self.assertRaises(exceptions.ClaimLostError, note, held, 'late')
+        self.assertIsNone(self.world.records.find(backup))
+
+    def test_unexpected_errors(self):
+        backup = self.take(copy=True)
+        deps = self.world.deps()
+        object.__setattr__(deps, 'vault', lambda: 1 // 0)
+        self.fulfill(deps=deps)
+        record = self.get(backup)
+        self.assertEqual((1, None), (record.copy_failures, record.claimed_by))
+        self.assertIn('an unexpected error occurred', record.copy_error)
+
+
+class ThreadsTest(base.BaseTestCase):
+    def test_so_many_and_no_more(self):
+        threads = queue_worker.WorkerThreads(1)
+        going, ended = threading.Event(), threading.Event()
+        self.addCleanup(going.set)
+
+        def work():
+            going.wait(60)
+            ended.set()
+            raise ValueError('the thread must give its room back all the same')
+
+        self.assertTrue(threads.start(work))
+        self.assertFalse(threads.start(work))
+        going.set()
+        self.assertTrue(ended.wait(60))
+        while not threads.start(lambda: None):
+            pass

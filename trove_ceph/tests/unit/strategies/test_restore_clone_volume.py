@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+from oslotest import base
+from trove.backup.state import BackupState
+from trove.instance.tasks import InstanceTasks
+
+from trove_ceph import exceptions
+from trove_ceph.cinder import resources as cinder_resources
+from trove_ceph.storage import tasks
+from trove_ceph.storage.image_types import ImageRef
+from trove_ceph.strategies.backup import delete, volume_cleanup
+from trove_ceph.strategies.restore import clone_volume, flatten, planning, restore_types
+from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies import world as worlds
+from trove_ceph.tests.unit.strategies.test_delete import copy
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+GIB = 1024**3
+# Another tier, which here has its volumes in the pool of the vault.
+SLOW = 'lab@slow#slow'
+
+
+def make_world():
+    """A backup with a copy in the vault, and an instance that has nothing yet."""
+    world = worlds.World()
+    world.cinder.backends[SLOW] = 'vault'
+    world.cinder.add_type('slow')
+    snapshot_id = world.cinder.add_snapshot(world.volume)['id']
+    place = world.volume_image.snapshot(f'snapshot-{snapshot_id}')
+    location = f'cinder://{snapshot_id}'
+    world.backup = world.add_backup(state=BackupState.COMPLETED, location=location).id
+    records = world.records
+    claim = records.begin_taking(world.backup, world.instance.id, world.project, world.worker())
+    records.note_place(claim, place, world.volume['id'], GIB)
+    records.note_taken(claim, place.name, snapshot_id, 1.0)
+    world.copy = copy(world, world.backup)
+    world.restored = trove_database.add_instance(
+        world.project, None, server_id=None, task_status=InstanceTasks.BUILDING
+    )
+    return world
+
+
+def wanted(world, **facts):
+    values = {'volume_type': 'nvme', 'size_gib': 1}
+    return restore_types.RestoreRequest(world.restored.id, world.backup, **values | facts)
+
+
+def restore(world, prefer_copy=False, **facts):
+    """Restore, and return Cinder's volume."""
+    asked = wanted(world, **facts)
+    deps = world.deps()
+    clone_volume.clone_volume(deps, asked, planning.plan(deps, asked, prefer_copy))
+    return world.cinder.volumes[trove_database.instance(world.restored.id).volume_id]
+
+
+class RestoringInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
+    """From the vault to a larger volume."""
+
+    def make_world(self):
+        return make_world()
+
+    def make_operation(self, world, strike=None):
+        asked = wanted(world, size_gib=2)
+        plan = planning.plan(world.deps(), asked, prefer_copy=True)
+        return clone_volume.VolumeClone(world.deps(strike), asked, plan).steps(), None
+
+    def check_done(self, world):
+        world.cinder.work()
+        (volume,) = [one for one in world.cinder.volumes.values() if one is not world.volume]
+        self.assertEqual(
+            ('available', worlds.SERVICE, f'trove-{world.restored.id}', 2),
+            tuple(volume[name] for name in ('status', 'project', 'name', 'size')),
+        )
+        self.assertEqual(volume['id'], trove_database.instance(world.restored.id).volume_id)
+        facts = world.storage.describe(world.cinder.image(volume))
+        self.assertEqual((world.copy, 2 * GIB), (facts.parent, facts.size_bytes))
+        self._check_no_more(world, {facts.image.name})
+
+    def check_undone(self, world):
+        world.cinder.work()
+        self.assertEqual([world.volume], list(world.cinder.volumes.values()))
+        self.assertIsNone(trove_database.instance(world.restored.id).volume_id)
+        self._check_no_more(world, set())
+
+    def _check_no_more(self, world, restored):
+        volume_cleanup.reclaim(world.deps())
+        others = {world.volume_image.name, world.copy.image, world.vault.name}
+        self.assertEqual(restored, (world.images() | world.images('vault')) - others)
+        self.assertEqual([], world.trash())
+        self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
+
+
+class RestoringTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = make_world()
+
+    def left(self):
+        volume_cleanup.reclaim(self.world.deps())
+        return {one for one in self.world.images() if '.restore.' in one}, self.world.trash()
+
+    def test_to_another_tier(self):
+        volume = restore(self.world, volume_type='slow')
+        self.assertEqual(SLOW, volume['host'])
+        facts = self.world.storage.describe(self.world.cinder.image(volume))
+        self.assertEqual('vault', facts.image.pool)
+        self.assertEqual(self.world.records.get(self.world.backup).place, facts.parent)
+        self.assertEqual('yes', volume['metadata'][cinder_resources.DEPENDENT_KEY])
+
+    def test_instance_that_was_deleted_meanwhile(self):
+        asked = wanted(self.world)
+        plan = planning.plan(self.world.deps(), asked, prefer_copy=True)
+        trove_database.instance(self.world.restored.id).update(deleted=True)
+        error = self.assertRaises(
+            exceptions.InvalidBackupError, clone_volume.clone_volume, self.world.deps(), asked, plan
+        )
+        self.assertIn('the instance was deleted', str(error))
+        self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
+        self.assertEqual((set(), []), self.left())
+
+    def test_extension_that_fails(self):
+        self.world.cinder.failing = 'extend'
+        error = self.assertRaises(
+            exceptions.AdoptionFailedError, restore, self.world, prefer_copy=True, size_gib=3
+        )
+        self.assertIn('3 GiB', str(error))
+        self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
+        self.assertEqual((set(), []), self.left())
+        self.world.cinder.failing = None
+        self.assertEqual(3, restore(self.world, prefer_copy=True, size_gib=3)['size'])
+
+    def test_quota_that_is_used_up_meanwhile(self):
+        asked = wanted(self.world, size_gib=3)
+        plan = planning.plan(self.world.deps(), asked, prefer_copy=True)
+        self.world.cinder.limits[worlds.SERVICE, 'gigabytes'] = 4
+        self.assertRaises(
+            exceptions.QuotaExceededError, clone_volume.clone_volume, self.world.deps(), asked, plan
+        )
+        self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
+        self.assertEqual((set(), []), self.left())
+
+    def test_cleaning_up_after_a_process_that_ended(self):
+        """Defect 7: what an instance without a volume has left is nobody's."""
+        asked = wanted(self.world, size_gib=2)
+        deps = self.world.deps()
+        plan = planning.plan(deps, asked, prefer_copy=True)
+        count = len(clone_volume.VolumeClone(deps, asked, plan).steps()) - 1
+        made = set()
+        for number in range(count + 1):
+            for step in clone_volume.VolumeClone(deps, asked, plan).steps()[:number]:
+                step.do(None)
+            made.add((len(self.world.cinder.volumes), bool(self.left()[0])))
+            # Its volume may be read for already, and is not the instance's yet.
+            flatten.flatten_dependents(deps)
+            instance = self.world.trove.find_instance(self.world.restored.id)
+            for _ in range(2):
+                clone_volume.remove_clone(deps, instance)
+                self.world.cinder.work()
+                self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
+                self.assertEqual((set(), []), self.left())
+            self.assertEqual([], self.world.records.kept_volumes())
+        self.assertEqual({(1, False), (1, True), (2, False)}, made)
+
+    def test_volumes_of_others_are_not_cleaned_up(self):
+        volume = self.world.cinder.add_volume('of-somebody-else', worlds.NVME)
+        volume['metadata'] = {cinder_resources.OPERATION_KEY: self.world.restored.id}
+        instance = self.world.trove.find_instance(self.world.restored.id)
+        clone_volume.remove_clone(self.world.deps(), instance)
+        self.assertIn(volume['id'], self.world.cinder.volumes)
+        self.assertEqual([], self.world.records.kept_volumes())
+
+
+class IndependenceTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.world = make_world()
+        self.volume = restore(self.world, prefer_copy=True)
+        self.image = self.world.cinder.image(self.volume)
+
+    def parent(self):
+        return self.world.storage.describe(self.image).parent
+
+    def mark(self):
+        return self.volume['metadata'][cinder_resources.DEPENDENT_KEY]
+
+    def jobs(self):
+        return [
+            one
+            for one in self.world.deps().storage.list_jobs()
+            if isinstance(one.work, tasks.FlattenTask)
+        ]
+
+    def test_volume_in_use_is_made_independent(self):
+        self.volume['status'] = 'in-use'
+        self.assertEqual((self.world.copy, 'yes'), (self.parent(), self.mark()))
+        flatten.flatten_dependents(self.world.deps())
+        self.assertIsNone(self.parent())
+        flatten.flatten_dependents(self.world.deps())
+        self.assertEqual('no', self.mark())
+        # Now the copy can be deleted with nothing left.
+        delete.delete_backup(self.world.deps(), self.world.backup)
+        self.assertEqual([], self.world.trash())
+        self.assertNotIn(self.world.copy.image, self.world.images('vault'))
+
+    def test_backup_that_is_deleted_before(self):
+        delete.delete_backup(self.world.deps(), self.world.backup)
+        self.assertEqual([self.world.copy.image], self.world.trash())
+        flatten.flatten_dependents(self.world.deps())
+        self.assertIsNone(self.parent())
+        volume_cleanup.reclaim(self.world.deps())
+        self.assertEqual([], self.world.trash())
+
+    def test_storage_service_that_fails_is_asked_again(self):
+        writer = self.world.storage.open_writer(self.image)
+        self.addCleanup(writer.close)
+        flatten.flatten_dependents(self.world.deps(worlds.Strike(2, lost=True)))
+        self.assertEqual('yes', self.mark())
+        flatten.flatten_dependents(self.world.deps())
+        self.assertIsNone(self.parent())
+
+    def test_killed_at_each_request(self):
+        number, struck = 0, True
+        while struck:
+            strike = worlds.Strike(number // 2, after=bool(number % 2))
+            try:
+                flatten.flatten_dependents(self.world.deps(strike))
+            except interruption.Kill:
+                flatten.flatten_dependents(self.world.deps())
+            number, struck = number + 1, strike.struck
+        self.assertEqual('no', self.mark())
+        self.assertGreater(number, 2)
+
+    def test_volumes_that_are_to_be_left_alone(self):
+        row = trove_database.instance(self.world.restored.id)
+        row.update(task_status=InstanceTasks.DELETING)
+        flatten.flatten_dependents(self.world.deps())
+        row.update(task_status=InstanceTasks.NONE)
+        self.volume['project'] = 'of-somebody-else'
+        flatten.flatten_dependents(self.world.deps())
+        self.assertEqual([], self.jobs())
+
+    def test_copying_is_stopped(self):
+        flatten.stop_flattening(self.world.deps(), self.volume['id'])
+        self.assertEqual([], self.jobs())
+        self.world.served.keeper._threads = waiting = worlds.service_world.Later()
+        flatten.flatten_dependents(self.world.deps())
+        flatten.stop_flattening(self.world.deps(), self.volume['id'])
+        waiting.run_next()
+        self.assertEqual([tasks.JobState.CANCELED], [one.state for one in self.jobs()])
+        self.assertIsNotNone(self.parent())
+        flatten.stop_flattening(self.world.deps(), self.world.volume['id'])
+        flatten.stop_flattening(self.world.deps(), 'gone')
+
+    def test_image_that_moved(self):
+        """Cinder's own migration copies all of it; there the image has another name."""
+        self.volume['host'] = worlds.OTHER
+        flatten.flatten_dependents(self.world.deps())
+        self.assertEqual('no', self.mark())
+        self.assertEqual(ImageRef('volumes', f'volume-{self.volume["id"]}'), self.image)

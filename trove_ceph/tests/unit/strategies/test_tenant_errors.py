@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+import inspect
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.strategies.backup import tenant_errors
+
+PLACE = 'vault/trove_ceph.vault.x@snapshot-y: pool vault is 97 % full'
+
+
+class ReasonsTest(base.BaseTestCase):
+    def test_nothing_is_told_of_the_storage(self):
+        known = [kind for _name, kind in inspect.getmembers(exceptions, inspect.isclass)]
+        failures = [kind for kind in known if not issubclass(kind, tenant_errors.TOLD)]
+        self.assertGreater(len(failures), 20)
+        for kind in (*failures, KeyError):
+            told = tenant_errors.plain_reason(kind(PLACE))
+            self.assertNotIn('vault', told, kind)
+            self.assertNotIn('97', told, kind)
+            self.assertIn('the log of trove-taskmanager', told)
+        self.assertIn('no room', tenant_errors.plain_reason(exceptions.NoSpaceError(PLACE)))
+
+    def test_what_tenants_can_do_something_about(self):
+        error = exceptions.UnsafeSettingsError('instance x: sync_binlog=0')
+        self.assertEqual('instance x: sync_binlog=0', tenant_errors.plain_reason(error))
+
+    def test_operators_see_all_of_it(self):
+        error = exceptions.NoSpaceError(PLACE)
+        error.add_note('something is left behind')
+        self.assertEqual(f'{PLACE}; something is left behind', tenant_errors.full(error))
+        self.assertEqual('ValueError', tenant_errors.full(ValueError()))

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+import os
+
+import fixtures
+import requests
+from keystoneauth1 import session
+from oslo_messaging import conffixture
+from oslotest import base
+from trove.common import cfg as trove_cfg
+from trove.common import context as trove_context
+
+from trove_ceph.conf import taskmanager as taskmanager_conf
+from trove_ceph.db import workers
+from trove_ceph.strategies.backup import backup_types
+from trove_ceph.strategies.backup.backup_types import QuiesceLevel
+from trove_ceph.taskmanager import factory
+from trove_ceph.tests.unit.cinder import fake_cinder
+from trove_ceph.tests.unit.strategies import world as worlds
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+CONF = trove_cfg.CONF
+GROUP = taskmanager_conf.GROUP.name
+
+
+class MakingTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        taskmanager_conf.register(CONF)
+        self.useFixture(conffixture.ConfFixture(CONF)).transport_url = 'fake://'
+        # Other tests reset what was set when the database was made.
+        CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')
+
+    def set(self, name, value):
+        CONF.set_override(name, value, GROUP)
+        self.addCleanup(CONF.clear_override, name, GROUP)
+
+    def test_from_troves_configuration(self):
+        world = worlds.World()
+        http = requests.Session()
+        http.mount('http://', fake_cinder.Adapter(world.cinder))
+        token = fake_cinder.Token(worlds.SERVICE, 'admin')
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove.common.clients_admin.get_keystone_session',
+                lambda: session.Session(token, session=http),
+            )
+        )
+        made = factory.make_dependencies(CONF, trove_context.TroveContext())
+        self.assertEqual(worlds.SERVICE, made.cinder.project_id)
+        self.assertEqual('in-use', made.cinder.find_volume(world.volume['id']).status)
+        # The database that Trove is configured with.
+        world.records.keep_volume('volume', 'instance', 'project')
+        self.assertEqual('volume', made.records.find_kept_volume('volume').volume_id)
+        self.assertEqual('mysql', made.trove.find_instance(world.instance.id).datastore)
+        worker = workers.Worker.parse(made.worker.name)
+        self.assertEqual(os.getpid(), worker.pid)
+        self.assertFalse(made.worker.is_dead(made.worker.name))
+        gone = str(dataclasses.replace(worker, started=worker.started + 1))
+        self.assertTrue(made.worker.is_dead(gone))
+
+    def test_policy(self):
+        self.assertEqual(backup_types.BackupSettings(), factory.backup_settings(CONF))
+        self.set('quiesce', 'ddl')
+        self.set('quiesce_by_datastore', {'mysql/8.4': 'freeze'})
+        self.set('unsafe_action', 'raise')
+        self.set('copy_to_vault', True)
+        self.set('verify', 'copied')
+        policy = factory.backup_settings(CONF)
+        self.assertEqual((True, backup_types.VerifyWhen.COPIED), (policy.copy, policy.verify))
+        self.assertEqual(backup_types.UnsafeAction.RAISE, policy.unsafe_action)
+        instance = backup_types.Instance('id', 'project', None, datastore='mysql', version='8.4')
+        self.assertEqual(QuiesceLevel.FREEZE, policy.level_of(instance))
+        other = backup_types.Instance('id', 'project', None, datastore='mysql', version='9.7')
+        self.assertEqual(QuiesceLevel.DDL, policy.level_of(other))

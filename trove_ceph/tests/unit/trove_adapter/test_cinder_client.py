@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+import types
+
+import cinderclient.exceptions
+import fixtures
+from oslotest import base
+from trove.common import cfg as trove_cfg
+from trove.common import clients
+
+from trove_ceph.db import tables
+from trove_ceph.tests.unit.strategies.test_restore_clone_volume import make_world
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+CONF = trove_cfg.CONF
+
+
+class CinderClientTest(base.BaseTestCase):
+    """What Trove's API makes of a backup before it asks anybody to restore it."""
+
+    def setUp(self):
+        super().setUp()
+        self.world = make_world()
+        self.backup = trove_database.backup(self.world.backup)
+        self.stock = types.SimpleNamespace(
+            volumes='of Cinder', volume_snapshots=types.SimpleNamespace(get=self._get, list='them')
+        )
+        for name, value in (
+            ('trove.common.clients_admin.cinder_client_trove_admin', lambda *_: self.stock),
+            ('trove_ceph.db.backups.BackupStore', lambda: self.world.records),
+        ):
+            self.useFixture(fixtures.MonkeyPatch(name, value))
+        CONF.set_override(
+            'remote_cinder_client', 'trove_ceph.trove_adapter.cinder_client.cinder_client'
+        )
+        self.addCleanup(CONF.clear_override, 'remote_cinder_client')
+
+    def _get(self, snapshot_id):
+        if snapshot_id not in self.world.cinder.snapshots:
+            raise cinderclient.exceptions.NotFound(404)
+        return snapshot_id
+
+    def test_snapshot_that_is_there(self):
+        self.assertTrue(self.backup.check_location_exist('context'))
+
+    def test_copy_will_do(self):
+        self.world.cinder.snapshots.clear()
+        self.assertTrue(self.backup.check_location_exist('context'))
+
+    def test_copy_that_is_not_complete(self):
+        self.world.cinder.snapshots.clear()
+        with self.world.records._transactions.writing() as session:
+            session.get(tables.BackupRow, self.world.backup).copied_at = None
+        self.assertFalse(self.backup.check_location_exist('context'))
+
+    def test_backup_of_another_driver(self):
+        self.backup.location = 'cinder://of-trove'
+        self.assertFalse(self.backup.check_location_exist('context'))
+
+    def test_all_else_is_troves(self):
+        client = clients.create_cinder_client('context')
+        self.assertEqual(('of Cinder', 'them'), (client.volumes, client.volume_snapshots.list))

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trove's tables, and what Trove's own API makes of what we write there."""
+
+import uuid
+
+import fixtures
+from oslotest import base
+from trove.backup import models as backup_models
+from trove.backup.state import BackupState
+from trove.common import cfg as trove_cfg
+from trove.common import context as trove_context
+from trove.common import exception as trove_exceptions
+from trove.conductor import manager as conductor_manager
+from trove.instance.tasks import InstanceTasks
+from trove.quota.quota import QUOTAS
+
+from trove_ceph import exceptions
+from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.trove_adapter import trove_db
+
+CONF = trove_cfg.CONF
+
+
+class TroveTablesTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        trove_database.path()
+        self.project = f'project-{uuid.uuid4()}'
+        self.instance = trove_database.add_instance(self.project, 'volume')
+        self.tables = trove_db.TroveDatabase()
+        self.context = trove_context.TroveContext(project_id=self.project, user_id='user')
+        # What Trove's API asks of the taskmanager.
+        self.asked = []
+        for verb in ('create_backup', 'delete_backup'):
+            self.useFixture(
+                fixtures.MonkeyPatch(f'trove.backup.models.api.API.{verb}', self._ask(verb))
+            )
+        self.useFixture(
+            fixtures.MonkeyPatch('trove.backup.models.api.API.__init__', lambda api, context: None)
+        )
+
+    def _ask(self, verb):
+        return lambda api, asked, *rest: self.asked.append((verb, asked))
+
+    def delete(self, backup):
+        """Delete as tenants do, and return which backups the taskmanager is to delete."""
+        self.asked.clear()
+        backup_models.Backup.delete(self.context, backup.id)
+        return [asked for _verb, asked in self.asked]
+
+    def used_quota(self):
+        QUOTAS.check_quotas(self.project, backups=0)
+        quota = QUOTAS.get_quota_by_tenant(self.project, 'backups')
+        return QUOTAS.get_quota_usage(quota).in_use
+
+    def test_parent_is_deleted_without_its_children(self):
+        """Defect 6: Trove's API deletes children before we hear of it."""
+        parent = trove_database.add_backup(self.instance, state=BackupState.COMPLETED)
+        child = trove_database.add_backup(self.instance, parent_id=parent.id)
+        # Trove 26 means to refuse, and subtracts a time without a zone from one with it.
+        refused = (trove_exceptions.UnprocessableEntity, TypeError)
+        self.assertRaises(refused, self.delete, parent)
+        self.assertEqual([], self.asked)
+        self.tables.begin_backup(child.id)
+        self.tables.complete_backup(child.id, 'snapshot', 1)
+        self.assertEqual([parent.id], self.delete(parent))
+
+    def test_stock_deletes_children(self):
+        """Defect 6: what becomes of a backup whose parent is still in Trove's row."""
+        parent = trove_database.add_backup(self.instance, state=BackupState.COMPLETED)
+        child = trove_database.add_backup(
+            self.instance, state=BackupState.COMPLETED, parent_id=parent.id
+        )
+        self.assertEqual([child.id, parent.id], self.delete(parent))
+
+    def test_clocks_of_others_do_not_matter(self):
+        """Defect 13: the conductor drops what is older than the guest agent's last word."""
+        backup = trove_database.add_backup(self.instance)
+        conductor = conductor_manager.Manager()
+        conductor.update_backup(self.context, self.instance.id, backup.id, sent=2e9, size=5.0)
+        conductor.update_backup(
+            self.context, self.instance.id, backup.id, sent=1e9, state=BackupState.COMPLETED
+        )
+        self.assertEqual(BackupState.NEW, trove_database.backup(backup.id).state)
+        self.tables.complete_backup(backup.id, 'snapshot', 1)
+        found = trove_database.backup(backup.id)
+        self.assertEqual(BackupState.COMPLETED, found.state)
+        self.assertEqual(('cinder://snapshot', 1.0), (found.location, found.size))
+        self.assertTrue(found.is_snapshot)
+
+    def test_life_of_a_backup(self):
+        backup = trove_database.add_backup(self.instance, parent_id='parent')
+        found = self.tables.find_backup(backup.id)
+        self.assertEqual(
+            (self.project, self.instance.id, 'parent'),
+            (found.project_id, found.instance_id, found.parent_id),
+        )
+        self.tables.begin_backup(backup.id)
+        row = trove_database.backup(backup.id)
+        self.assertEqual((BackupState.BUILDING, None), (row.state, row.parent_id))
+        self.assertTrue(row.is_running)
+        self.tables.fail_backup(backup.id)
+        self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
+        self.tables.fail_deletion(backup.id)
+        self.assertEqual(BackupState.DELETE_FAILED, trove_database.backup(backup.id).state)
+        for _again in range(2):
+            self.tables.delete_backup(backup.id)
+        row = trove_database.backup(backup.id)
+        self.assertEqual((True, None), (bool(row.deleted), row.datastore_version_id))
+        self.assertTrue(self.tables.find_backup(backup.id).is_deleted)
+        self.tables.fail_backup(backup.id)
+        self.assertEqual(BackupState.DELETE_FAILED, trove_database.backup(backup.id).state)
+        for verb in (self.tables.begin_backup, lambda i: self.tables.complete_backup(i, 's', 1)):
+            self.assertRaises(exceptions.NotFoundError, verb, backup.id)
+
+    def test_instances(self):
+        found = self.tables.find_instance(self.instance.id)
+        self.assertEqual(('mysql', '9.7'), (found.datastore, found.version))
+        self.assertEqual((False, False), (found.is_deleting, found.is_deleted))
+        self.instance.task_status = InstanceTasks.DELETING
+        self.instance.save()
+        self.assertTrue(self.tables.find_instance(self.instance.id).is_deleting)
+        self.instance.update(deleted=True, datastore_version_id=None)
+        found = self.tables.find_instance(self.instance.id)
+        self.assertEqual((True, ''), (found.is_deleted, found.datastore))
+        self.assertIsNone(self.tables.find_instance('none'))
+        self.assertIsNone(self.tables.find_backup('none'))
+
+    def test_quota_is_right_after_a_deletion_was_asked_for_twice(self):
+        for backup in [trove_database.add_backup(self.instance) for _ in range(2)]:
+            self.tables.count_backup(self.project)
+            self.tables.fail_backup(backup.id)
+        self.assertEqual(2, self.used_quota())
+        self.delete(backup)
+        self.delete(backup)
+        self.tables.count_backup(self.project)
+        self.assertEqual(1, self.used_quota())
+
+    def test_deletion_is_counted_where_the_quota_is_used_up(self):
+        CONF.set_override('max_backups_per_tenant', 1)
+        self.addCleanup(CONF.clear_override, 'max_backups_per_tenant')
+        for count in (1, 2):
+            self.tables.count_backup(self.project)
+            self.assertEqual(count, self.used_quota())

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+import threading
+
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.verification import deadline, report
+
+WAIT_SEC = 30
+
+
+class GuardTest(base.BaseTestCase):
+    def wait_for_the_end(self, watch):
+        """What waits for a server, and fails when that is ended."""
+        ended = threading.Event()
+        with watch.watching(ended.set):
+            if not ended.wait(WAIT_SEC):
+                self.fail('nobody ended it')
+            raise OSError('the server is gone')
+
+    def test_canceled_while_it_waits(self):
+        cancel = threading.Event()
+        watch = deadline.Deadline(60, cancel)
+        cancel.set()
+        self.assertRaises(exceptions.CanceledError, self.wait_for_the_end, watch)
+        self.assertRaises(exceptions.CanceledError, watch.check)
+
+    def test_not_allowed_any_more(self):
+        watch = deadline.Deadline(60, is_allowed=lambda: False)
+        self.assertRaises(exceptions.CanceledError, self.wait_for_the_end, watch)
+        self.assertRaises(exceptions.CanceledError, watch.check_allowed)
+
+    def test_out_of_time(self):
+        times = [0.0]
+        watch = deadline.Deadline(60, clock=lambda: times[0])
+        watch.check()
+        times[0] = 59.0
+        self.assertEqual(1.0, watch.left_sec)
+        times[0] = 61.0
+        found = self.assertRaises(report.Finding, self.wait_for_the_end, watch)
+        self.assertEqual(
+            (report.UNFINISHED, 'not done within the time limit of 60 s'),
+            (found.verdict, found.reason),
+        )
+
+    def fail_at_once(self, watch):
+        """What fails of the end before anybody who watches has seen it."""
+        with watch.watching(lambda: None):
+            raise exceptions.ServerFailedError('mysqld does not answer after 60 s')
+
+    def test_the_server_notices_that_its_time_is_up_before_the_watcher(self):
+        times = [0.0]
+        watch = deadline.Deadline(60, clock=lambda: times[0])
+        times[0] = 60.0
+        found = self.assertRaises(report.Finding, self.fail_at_once, watch)
+        self.assertEqual(report.UNFINISHED, found.verdict)
+        self.assertIsInstance(found.__cause__, exceptions.ServerFailedError)
+
+    def test_the_server_ends_before_the_watcher_sees_that_it_was_canceled(self):
+        cancel = threading.Event()
+        watch = deadline.Deadline(60, cancel)
+        cancel.set()
+        self.assertRaises(exceptions.CanceledError, self.fail_at_once, watch)
+
+    def test_the_first_reason_is_told(self):
+        times = [0.0]
+        cancel = threading.Event()
+        watch = deadline.Deadline(60, cancel, clock=lambda: times[0])
+        times[0] = 61.0
+        ended = threading.Event()
+
+        def wait_and_cancel():
+            with watch.watching(ended.set):
+                ended.wait(WAIT_SEC)
+                cancel.set()
+                raise OSError('the server is gone')
+
+        self.assertRaises(report.Finding, wait_and_cancel)
+
+    def test_an_error_of_its_own_stays_so(self):
+        watch = deadline.Deadline(60)
+        with self.assertRaisesRegex(OSError, 'disk'), watch.watching(self.fail):
+            raise OSError('disk')
+
+    def test_nothing_happens_when_it_goes_well(self):
+        with deadline.Deadline(60).watching(self.fail):
+            pass
+        self.assertEqual([], [one for one in threading.enumerate() if one.name == 'inspection'])

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trove's own client of Cinder, named by ``[DEFAULT] remote_cinder_client``, with one exception.
+
+Trove's API lets a backup be restored only when Cinder shows its snapshot. Here a copy in the vault
+will do.
+"""
+
+import types
+from typing import Any
+
+import cinderclient.exceptions
+from trove.common import clients_admin
+
+from trove_ceph.db import backups
+
+
+def cinder_client(context: Any, region_name: str | None = None) -> '_Cinder':
+    """Return the client with the rights of ``[service_credentials]``, as Trove does by default."""
+    return _Cinder(clients_admin.cinder_client_trove_admin(context, region_name))
+
+
+class _Cinder:
+    def __init__(self, stock: Any):
+        self._stock = stock
+        self.volume_snapshots = _Snapshots(stock.volume_snapshots)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stock, name)
+
+
+class _Snapshots:
+    def __init__(self, stock: Any):
+        self._stock = stock
+
+    def get(self, snapshot_id: str) -> Any:
+        """Return a snapshot, or what stands for one of which there is a copy."""
+        try:
+            return self._stock.get(snapshot_id)
+        except cinderclient.exceptions.NotFound:
+            if any(one.copied_at for one in backups.BackupStore().with_snapshot(snapshot_id)):
+                return types.SimpleNamespace(id=snapshot_id)
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stock, name)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What inspections are held to, and what they come to. Nothing here knows MySQL or Ceph."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from trove_ceph import exceptions
+
+#: The server recovered, has the expected transactions, and found nothing wrong in its tables.
+SOUND = 'sound'
+#: What is there is damaged.
+CORRUPT = 'corrupt'
+#: Something that belongs to it is not there: files, or transactions.
+INCOMPLETE = 'incomplete'
+#: The time was up before all was checked; nothing wrong was found until then.
+UNFINISHED = 'unfinished'
+
+
+@dataclasses.dataclass(frozen=True)
+class Inspection:
+    """What a backup was found to be.
+
+    :param verdict: one of SOUND, CORRUPT, INCOMPLETE, UNFINISHED
+    :param reasons: for a verdict other than SOUND, without what is in tables
+    :param gtid_executed: the backup's position, in MySQL's own notation; empty when the source
+        logged no GTIDs, None when it was not come to
+    :param mysql_version: of the server that opened it
+    :param data_version: of the server that wrote it last
+    :param tables_checked: as a whole, with CHECK TABLE
+    :param tables_in_part: of which only some was read, for they are large
+    :param tables: how many there are
+    :param bytes: of all tables and indexes
+    :param recovery_sec: how long InnoDB took until it was ready, redo and rollback included
+    :param seconds: of each phase
+    """
+
+    verdict: str
+    reasons: tuple[str, ...] = ()
+    gtid_executed: str | None = None
+    mysql_version: str | None = None
+    data_version: str | None = None
+    tables_checked: int = 0
+    tables_in_part: int = 0
+    tables: int = 0
+    bytes: int = 0
+    recovery_sec: float | None = None
+    seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is known to restore."""
+        return self.verdict == SOUND
+
+    def __str__(self) -> str:
+        checked = f'{self.tables_checked} of {self.tables} tables checked'
+        if self.tables_in_part:
+            checked += f' and {self.tables_in_part} in part'
+        return f'{self.verdict}, {checked}, {sum(self.seconds.values()):.1f} s'
+
+
+class Finding(Exception):
+    """Something is wrong with the backup, or could not be found out: the inspection's verdict."""
+
+    def __init__(self, verdict: str, reason: str):
+        super().__init__(reason)
+        self.verdict = verdict
+        self.reason = reason
+
+
+@dataclasses.dataclass(frozen=True)
+class InspectionSettings:
+    """How inspections are done here.
+
+    :param roots: root file systems with a mysqld, by datastore version
+    :param directory: where sockets, logs and mount points are made
+    :param memory_bytes: what one server may take
+    :param bytes_per_sec: what it may read and write; 0 is no limit
+    :param time_limit_sec: for one inspection as a whole
+    :param deep: check all tables, not a sample
+    :param sample_tables: how many tables of the tenant's a sample has
+    :param sample_bytes: what a sample reads of them in all
+    """
+
+    roots: Mapping[str, Path]
+    directory: Path
+    memory_bytes: int
+    bytes_per_sec: int
+    time_limit_sec: int
+    deep: bool
+    sample_tables: int
+    sample_bytes: int
+
+    def root_for(self, version: str) -> Path:
+        """Return the root file system for a datastore version, that of its series if need be.
+
+        :raises NotInspectableError: none is configured
+        """
+        words = version.split('.')
+        for count in range(len(words), 1, -1):
+            if found := self.roots.get('.'.join(words[:count])):
+                return found
+        raise exceptions.NotInspectableError(
+            f'MySQL {version}: no root file system is configured to start it from; known are '
+            f'{", ".join(sorted(self.roots)) or "none"}'
+        )

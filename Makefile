@@ -20,6 +20,10 @@ test-unit:  ## Unit tests only
 test-functional:  ## Tests with a real Ceph and MySQL on this machine (root)
 	@tools/run-tests functional
 
+.PHONY: test-long
+test-long:  ## The long suite, of which "make test" runs a share each day (root)
+	@TROVE_CEPH_TEST_SUITE=long tools/run-tests functional
+
 .PHONY: test-clean
 test-clean:  ## Remove the environments and results of tests
 	@rm -rf .tox .tox-bootstrap .stestr .coverage cover .mypy_cache .ruff_cache

@@ -54,6 +54,14 @@ class ServerFailedError(TroveCephError):
     """A MySQL server of our own did not start; the message carries the end of its log."""
 
 
+class InvalidTransportError(TroveCephError):
+    """The message bus of the storage service must be configured otherwise; nothing was started."""
+
+
+class KeyFileError(TroveCephError):
+    """The file with the keys of messages is missing, damaged or open to others; nobody is asked."""
+
+
 class InvalidTiersError(TroveCephError):
     """The tiers file must be corrected, or does not fit the cluster; nothing was done."""
 
@@ -64,6 +72,14 @@ class ConsequencesNotAcceptedError(TroveCephError):
 
 class ServiceUnavailableError(TroveCephError):
     """An OpenStack service refused a request or did not answer; a later retry may succeed."""
+
+
+class NotThisCopyError(ServiceUnavailableError):
+    """This copy of the storage service must not do the work; ask again, another one may answer."""
+
+
+class UnauthenticatedReplyError(ServiceUnavailableError):
+    """The reply cannot be proved to be the service's, so it says nothing; asking again is safe."""
 
 
 class GuestUnavailableError(ServiceUnavailableError):
@@ -134,6 +150,10 @@ class NotInspectableError(StorageError):
     """No server here can open the backup; an operator must configure one that can."""
 
 
+class InspectionFaultError(StorageError):
+    """A host, a disk or Ceph failed an inspection: it says nothing of the backup; run it again."""
+
+
 class CephUnreachableError(StorageError):
     """Ceph did not answer in time, or cut us off; the same request may be made again later."""
 
@@ -144,6 +164,10 @@ class CanceledError(StorageError):
 
 class InvalidRequestError(StorageError):
     """The request itself must be corrected, such as its pool or its name; nothing was done."""
+
+
+class NotPermittedError(StorageError):
+    """The verb may not be used on an image or snapshot that is not ours; nothing was done."""
 
 
 class LockLostError(StorageError):

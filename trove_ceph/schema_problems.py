@@ -5,6 +5,7 @@ The ``description`` in a schema completes the sentence "must be …".
 """
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,11 +13,34 @@ import jsonschema
 
 #: Where a value is: keys and list positions from the top of the document.
 ValuePath = tuple[str | int, ...]
+_MOST_CHARACTERS = 60
+
+
+def _is_whole(_checker: Any, value: Any) -> bool:
+    # By JSON schema 1e308 and 2.0 are integers. Here they are not: what counts takes an int.
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(_checker: Any, value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+_Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {'integer': _is_whole, 'number': _is_number}
+    ),
+)
 
 
 def problems(content: Any, schema: Mapping[str, Any]) -> list[tuple[ValuePath, str]]:
     """Return the path of each faulty value and what to do about it."""
-    found = map(_innermost, jsonschema.Draft202012Validator(schema).iter_errors(content))
+    found = map(_innermost, _Validator(schema).iter_errors(content))
     # A misspelt key lets another one be missing; the misspelling is the more helpful of the two.
     ordered = sorted(found, key=lambda error: error.validator != 'additionalProperties')
     return [(_place(error), _explain(error)) for error in ordered]
@@ -28,6 +52,16 @@ def path_text(path: ValuePath) -> str:
     for step in path:
         text += f'[{step}]' if isinstance(step, int) else f'.{step}'
     return text.removeprefix('.')
+
+
+def shortened(value: Any) -> str:
+    """Return a value as a message shows it, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:
+        # Python does not print an integer of more than some thousand digits.
+        return 'a number of very many digits'
+    return text if len(text) <= _MOST_CHARACTERS else f'{text[:_MOST_CHARACTERS]}…'
 
 
 def _innermost(error: Any) -> Any:
@@ -68,21 +102,22 @@ def _explain(error: Any) -> str:
         missing = [key for key in expected if key not in value]
         return f'lacks {_listed(missing)}'
     if error.validator == 'enum':
-        return f'{value!r} is not known{_nearest([value], expected)}; choose {_listed(expected)}'
+        hint = f'{_nearest([value], expected)}; choose {_listed(expected)}'
+        return f'{shortened(value)} is not known{hint}'
     if error.validator == 'minimum':
-        return f'{value} is too small; the least is {expected}'
+        return f'{shortened(value)} is too small; the least is {expected}'
     if error.validator == 'maximum':
-        return f'{value} is too large; the most is {expected}'
+        return f'{shortened(value)} is too large; the most is {expected}'
     if error.validator in ('minItems', 'minLength', 'minProperties'):
         return 'must not be empty'
     if error.validator == 'uniqueItems':
         return 'names the same thing twice'
     if error.validator == 'anyOf':
-        return f'must be {schema.get("description", "a mapping")}, not {value!r}'
-    if error.validator in ('type', 'pattern', 'exclusiveMinimum'):
+        return f'must be {schema.get("description", "a mapping")}, not {shortened(value)}'
+    if error.validator in ('type', 'pattern', 'exclusiveMinimum', 'const'):
         wanted = schema.get('description') or f'a value of type {expected}'
-        return f'must be {wanted}, not {value!r}'
-    return error.message
+        return f'must be {wanted}, not {shortened(value)}'
+    return str(error.message)
 
 
 def _nearest(given: Iterable[Any], known: Iterable[str]) -> str:

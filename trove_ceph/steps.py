@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Long operations as lists of named steps that can be interrupted anywhere and run again.
 
-An operation keeps no journal. Each step first observes what is there and then does what is missing,
-so running the whole list again after a crash carries on where it ended. Progress is what Ceph,
-MySQL, Cinder and Trove say.
+Each step first observes what is there and then does what is missing, so running the whole list
+again after a crash carries on where it ended. The runner writes nothing down. What exists is
+observed in Ceph, MySQL, Cinder and Trove. What cannot be observed there is in our own table, which
+the steps write themselves: which worker has claimed the operation and what was requested with it,
+where a resource will be before it is made, and what was proved about it, such as that the server
+was held until its snapshot existed.
 """
 
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
 
 from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
-Context = TypeVar('Context')
-
 
 @dataclasses.dataclass(frozen=True)
-class Step(Generic[Context]):
+class Step:
     """One step of an operation.
 
     :param name: what is done, as an operator would say it
@@ -32,15 +32,14 @@ class Step(Generic[Context]):
     """
 
     name: str
-    do: Callable[[Context], None]
-    undo: Callable[[Context], None] | None = None
+    do: Callable[[], object]
+    undo: Callable[[], object] | None = None
     commits: bool = False
 
 
 def run(
     operation: str,
-    steps: Sequence[Step[Context]],
-    context: Context,
+    steps: Sequence[Step],
     note: Callable[[str, int, int], object] | None = None,
 ) -> None:
     """Run the steps in order; when one fails, undo it and those before it, the last one first.
@@ -49,7 +48,6 @@ def run(
     run takes up what it finds.
 
     :param operation: what the log calls it, with the ids of operation and instance
-    :param context: given to each step
     :param note: called before each step with its name, its number from 1 and the number of steps
     :raises Exception: the first error, whatever the undoing met; it carries that as notes
     """
@@ -61,7 +59,7 @@ def run(
             note(step.name, number, len(steps))
         committed = committed or step.commits
         try:
-            step.do(context)
+            step.do()
         except Exception as error:
             if committed:
                 LOG.error(
@@ -72,19 +70,17 @@ def run(
                 )
             else:
                 LOG.warning('%s: failed at "%s", undoing: %s', operation, step.name, error)
-                _undo(operation, steps[:number], context, error)
+                _undo(operation, steps[:number], error)
             raise
     LOG.info('%s: done in %.1f s', operation, time.monotonic() - began)
 
 
-def _undo(
-    operation: str, steps: Sequence[Step[Context]], context: Context, error: Exception
-) -> None:
+def _undo(operation: str, steps: Sequence[Step], error: Exception) -> None:
     for step in reversed(steps):
         if step.undo is None:
             continue
         try:
-            step.undo(context)
+            step.undo()
         except Exception as failure:
             LOG.exception('%s: "%s" could not be undone', operation, step.name)
             error.add_note(f'left behind by "{step.name}": {failure}')

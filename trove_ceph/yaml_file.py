@@ -4,6 +4,7 @@
 Files are read by YAML 1.2's rules, by which ``on`` is a text and no switch, and ``1:4`` no number.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,10 @@ from typing import Any
 import yaml
 
 from trove_ceph import schema_problems
-from trove_ceph.schema_problems import ValuePath
+from trove_ceph.schema_problems import ValuePath, shortened
+
+_TEXT = 'tag:yaml.org,2002:str'
+_MERGE = 'tag:yaml.org,2002:merge'
 
 
 class Loader(yaml.SafeLoader):
@@ -34,6 +38,19 @@ for _tag, _pattern, _first in (
     Loader.add_implicit_resolver(f'tag:yaml.org,2002:{_tag}', re.compile(f'^{_pattern}$'), _first)
 
 
+class Dumper(yaml.SafeDumper):
+    """Writes what :class:`Loader`, and readers of YAML 1.1, read as the same values."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write equal values again: people copy lines."""
+        return True
+
+
+for _character, _resolvers in Loader.yaml_implicit_resolvers.items():
+    for _tag, _regexp in _resolvers:
+        Dumper.add_implicit_resolver(_tag, _regexp, [_character])
+
+
 class Problem(Exception):
     """A value is wrong; ``path`` says which."""
 
@@ -45,19 +62,28 @@ class Problem(Exception):
 def compose(text: str) -> yaml.MappingNode | None:
     """Return the nodes of a document, None when it is not a mapping.
 
-    :raises yaml.YAMLError: it is not YAML
+    :raises yaml.YAMLError: it is not YAML, or is nested deeper than it can be read
     """
-    root = yaml.compose(text, Loader)
+    try:
+        root = yaml.compose(text, Loader)
+    except RecursionError as error:
+        raise yaml.YAMLError('nested too deeply') from error
     return root if isinstance(root, yaml.MappingNode) else None
 
 
 def construct(root: yaml.MappingNode) -> dict[str, Any]:
     """Return the values of a document.
 
-    :raises Problem: a key is given twice
+    :raises Problem: a key is given twice, a scalar does not fit its type, or an alias is within
+        what it refers to
     """
-    for path, key in _repeated_keys(root, ()):
-        raise Problem(path, f'{key!r} is given twice')
+    try:
+        for path, key in _repeated_keys(root, ()):
+            raise Problem(path, f'{key!r} is given twice')
+        for path, node in _scalars(root, ()):
+            _check_scalar(path, node)
+    except RecursionError as error:
+        raise Problem((), 'an alias refers to a value that contains it') from error
     constructor = Loader('')
     try:
         return constructor.construct_document(root)
@@ -89,14 +115,46 @@ def _repeated_keys(node: yaml.Node, path: ValuePath) -> Iterator[tuple[ValuePath
         yield from _repeated_keys(child, (*path, step))
 
 
+def _scalars(node: yaml.Node, path: ValuePath) -> Iterator[tuple[ValuePath, yaml.ScalarNode]]:
+    if isinstance(node, yaml.ScalarNode):
+        yield path, node
+    if isinstance(node, yaml.MappingNode):
+        yield from ((path, key) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+    for step, _, child in _children(node):
+        yield from _scalars(child, (*path, step))
+
+
+def _check_scalar(path: ValuePath, node: yaml.ScalarNode) -> None:
+    """Refuse what a tag promises and the text does not keep, and numbers that are not finite."""
+    if node.tag in (_TEXT, _MERGE):
+        return
+    constructor = Loader('')
+    try:
+        value = constructor.construct_document(node)
+    except yaml.constructor.ConstructorError as error:
+        raise Problem(path, f'has the tag {node.tag}, which is not known') from error
+    except (ValueError, KeyError, IndexError, AttributeError, TypeError) as error:
+        # Of the tag's own reader: a number with too many digits, an invalid date.
+        kind = node.tag.rpartition(':')[2]
+        raise Problem(path, f'{shortened(node.value)} cannot be read as {kind}') from error
+    finally:
+        constructor.dispose()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Problem(path, f'must be a finite number, not {shortened(node.value)}')
+
+
 def _children(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:
     """Yield step, the node that carries its line, and the value."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            yield key.value, key, value
+            yield _step_of(key), key, value
     elif isinstance(node, yaml.SequenceNode):
         for number, value in enumerate(node.value):
             yield number, value, value
+
+
+def _step_of(key: yaml.Node) -> str:
+    return key.value if isinstance(key, yaml.ScalarNode) else 'a key that is not a text'
 
 
 def _line_of(node: yaml.Node, path: ValuePath) -> int:

@@ -25,13 +25,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph_bench import model
 
 _TIMEOUT_SEC = 20
 _INTERVAL_SEC = 1.0
 _GIB = 1024**3
-_MIB = 1024**2
 _NS_PER_MS = 1e6
 
 
@@ -115,8 +116,8 @@ def figures(elapsed_sec: float, counted: Counters) -> dict[str, float | None]:
     return {
         'read_iops': round(counted.read_ops / elapsed_sec, 2),
         'write_iops': round(counted.write_ops / elapsed_sec, 2),
-        'read_mib_s': round(counted.read_bytes / elapsed_sec / _MIB, 3),
-        'write_mib_s': round(counted.write_bytes / elapsed_sec / _MIB, 3),
+        'read_mib_s': round(counted.read_bytes / elapsed_sec / units.Mi, 3),
+        'write_mib_s': round(counted.write_bytes / elapsed_sec / units.Mi, 3),
         'read_latency_ms': latency_ms(counted.read_latency, counted.read_ops),
         'write_latency_ms': latency_ms(counted.write_latency, counted.write_ops),
     }

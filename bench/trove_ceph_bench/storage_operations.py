@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from oslo_config import cfg
+from oslo_utils import units
 
 from trove_ceph import exceptions
 from trove_ceph.conf import verification
 from trove_ceph.mysql import installation
 from trove_ceph.storage import backend, copying, image_types, malloc, tasks, throttle
-from trove_ceph.verification import inspection, on_host
+from trove_ceph.verification import inspection, on_host, report
 from trove_ceph_bench.targets import specification
 
 PREFIX = 'bench-'
@@ -76,11 +77,11 @@ class Operations:
 
         :param data_mib: as much as the size is data without a hole; less lies scattered evenly
         """
-        size_bytes = size_mib * image_types.MIB
+        size_bytes = size_mib * units.Mi
         if data_mib >= size_mib:
-            offsets, length = range(0, size_bytes, image_types.MIB), image_types.MIB
+            offsets, length = range(0, size_bytes, units.Mi), units.Mi
         else:
-            count, length = data_mib * image_types.MIB // _CRUMB_BYTES, _CRUMB_BYTES
+            count, length = data_mib * units.Mi // _CRUMB_BYTES, _CRUMB_BYTES
             step = size_bytes // max(count, 1) // length * length
             offsets = range(0, size_bytes, step)[:count]
         self._storage.create_image(image, size_bytes, image_types.ImageOptions())
@@ -131,7 +132,7 @@ class Operations:
 
         :raises LoadFailedError: it is not sound
         """
-        phases = _Phases(self._phase, inspection.STEPS[0].name)
+        phases = _Phases(self._phase, inspection.FIRST_PHASE)
         found = self._inspector(root, deep).inspect(
             tasks.InspectTask(snapshot, str(uuid.uuid4()), VERSION),
             image_types.ImageOptions(),
@@ -170,7 +171,7 @@ class Operations:
         kept, surplus = set(), []
         for facts in self._found([image_types.ImageRef(image.pool, f'{image.name}-')]):
             as_wanted = (
-                facts.size_bytes == size_mib * image_types.MIB and len(facts.snapshots) == snapshots
+                facts.size_bytes == size_mib * units.Mi and len(facts.snapshots) == snapshots
             )
             if facts.image in wanted and as_wanted:
                 kept.add(facts.image)
@@ -178,7 +179,7 @@ class Operations:
                 surplus.append(facts)
 
         def make(made: image_types.ImageRef) -> None:
-            self._storage.create_image(made, size_mib * image_types.MIB, image_types.ImageOptions())
+            self._storage.create_image(made, size_mib * units.Mi, image_types.ImageOptions())
             with self._storage.open_writer(made) as writer:
                 for number in range(snapshots):
                     writer.create_snapshot(f's{number}')
@@ -433,7 +434,7 @@ def _inspector(
     verification.register(options)
     options([])
     settings = dataclasses.replace(
-        verification.settings(options.trove_ceph_verification),
+        report.settings_of(options.trove_ceph_verification),
         roots={VERSION: root},
         directory=Path(tempfile.gettempdir()) / 'trove-ceph-bench-verify',
         deep=deep,

@@ -17,6 +17,7 @@ extensions = [
     'oslo_config.sphinxext',
     'sphinx.ext.autodoc',
     'backup_states',
+    'sphinx.ext.graphviz',
 ]
 
 html_theme = 'openstackdocs'
@@ -25,6 +26,9 @@ openstackdocs_auto_name = False
 openstackdocs_bug_project = ''
 openstackdocs_use_storyboard = False
 html_theme_options = {'show_other_versions': False}
+
+# Pictures are made from text, and sharp at any size.
+graphviz_output_format = 'svg'
 
 pygments_style = 'native'
 autodoc_member_order = 'bysource'

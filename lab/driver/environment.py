@@ -2,6 +2,7 @@
 """Print what a shell needs to use the cloud."""
 
 import json
+import os
 import shlex
 
 from driver.errors import LabError
@@ -19,9 +20,26 @@ def credentials(settings, identity: str) -> dict[str, str]:
         raise LabError('there is no cloud yet: run make lab first') from None
 
 
+def of_manage(settings) -> dict[str, str]:
+    """Return the variables that stand for options of ``trove-ceph-manage``."""
+    etc = settings.root / 'etc'
+    trove = [etc / 'trove' / 'trove.conf']
+    # What only the task manager reads, once it is installed.
+    trove += [path for path in [etc / 'trove-taskmanager.conf'] if path.exists()]
+    return {
+        'CEPH_CONF': str(etc / 'ceph' / 'ceph.conf'),
+        'TROVE_CEPH_TIERS_FILE': str(etc / 'ceph' / 'tiers.yaml'),
+        'TROVE_CEPH_TROVE_CONF': os.pathsep.join(map(str, trove)),
+        'TROVE_CEPH_STORAGE_CONF': str(etc / 'trove-ceph' / 'trove-ceph-storage.conf'),
+    }
+
+
 def show(settings, args) -> int:
-    """Print exports for the OS_* variables and the clients' PATH."""
-    for name, value in credentials(settings, args.identity).items():
+    """Print exports for the OS_* variables and the clients' PATH; for the administrator, more."""
+    variables = credentials(settings, args.identity)
+    if args.identity == 'admin':
+        variables |= of_manage(settings)
+    for name, value in variables.items():
         print(f'export {name}={shlex.quote(value)}')
     clients = shlex.quote(str(settings.root / 'venv' / 'bin'))
     print(f'case ":$PATH:" in *:{clients}:*) ;; *) export PATH={clients}:"$PATH" ;; esac')

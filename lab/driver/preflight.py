@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import time
 
 from driver import processes
 from driver.errors import LabError
@@ -16,24 +17,37 @@ MIN_DISK_GIB = 25
 # A lab that is already installed only grows by what its databases hold.
 MIN_DISK_INSTALLED_GIB = 3
 DEVICES = ('/dev/net/tun', '/dev/loop-control')
+# A killed process that used gigabytes of memory closes its sockets seconds later.
+PORTS_TIMEOUT_SEC = 30
+_POLL_SEC = 0.2
 
 
-def check(settings) -> None:
+def check(settings, clock=time) -> None:
     """Return if the machine can carry the lab.
 
+    After a power cut, processes that are ending may hold ports of the lab for
+    some seconds; the check waits for them, 30 s at most.
+
+    :param clock: has the functions ``monotonic`` and ``sleep`` of ``time``
     :raises LabError: naming everything that is missing, not just the first.
     """
     # Without root the other checks see too little to be right.
-    problems = list(_root(settings)) or [
-        text
-        for probe in (_distribution, _place, _memory, _disk, _devices, _ports, _addresses)
-        for text in probe(settings)
-    ]
+    problems = list(_root(settings)) or _problems(settings, clock)
     if problems:
         raise LabError(
             'this machine cannot carry the lab yet; nothing was '
             'changed:\n' + '\n'.join(f'  - {p}' for p in problems)
         )
+
+
+def _problems(settings, clock):
+    problems = [
+        text
+        for probe in (_distribution, _place, _memory, _disk, _devices, _addresses)
+        for text in probe(settings)
+    ]
+    # Where something else is missing too, a wait would only delay the message.
+    return problems + list(_ports(settings, clock, wait=not problems))
 
 
 def _root(settings):
@@ -109,17 +123,48 @@ def _devices(settings):
             yield f'{path} is missing: the kernel lacks its driver'
 
 
-def _ports(settings):
-    listeners = processes.listeners()
-    for name, port in settings.ports.items():
-        pid = listeners.get(port)
-        if pid is None or processes.belongs_to_lab(pid, settings):
-            continue
+def _ports(settings, clock, wait):
+    taken = _taken_ports(settings)
+    if wait and any(map(_may_be_ending, taken.values())):
+        taken = _await_ports(settings, clock, taken)
+    for name, pid in taken.items():
         holder = f'process {pid} ({processes.name_of(pid)})' if pid else 'another process'
         yield (
-            f'port {port} ({name}) is taken by {holder}; end it or '
+            f'port {settings.ports[name]} ({name}) is taken by {holder}; end it or '
             f'set TROVE_CEPH_LAB_PORTS_{name.upper()}'
         )
+
+
+def _await_ports(settings, clock, taken):
+    """Wait for processes that are ending, and return the ports that are still taken."""
+    names = ', '.join(
+        f'{settings.ports[name]} ({name})' for name, pid in taken.items() if _may_be_ending(pid)
+    )
+    print(
+        f'lab: waiting at most {PORTS_TIMEOUT_SEC} s for processes that are ending '
+        f'and hold port {names} …',
+        flush=True,
+    )
+    deadline = clock.monotonic() + PORTS_TIMEOUT_SEC
+    while any(map(_may_be_ending, taken.values())) and clock.monotonic() < deadline:
+        clock.sleep(_POLL_SEC)
+        taken = _taken_ports(settings)
+    return taken
+
+
+def _taken_ports(settings):
+    """Return the ports of the lab that others hold, as {name: process id or 0}."""
+    listeners = processes.listeners()
+    return {
+        name: listeners[port]
+        for name, port in settings.ports.items()
+        if port in listeners and not processes.belongs_to_lab(listeners[port], settings)
+    }
+
+
+def _may_be_ending(pid):
+    """Whether a holder of a port is ending; the kernel hides which one has a zombie's sockets."""
+    return not pid or processes.is_ending(pid)
 
 
 def _addresses(settings):

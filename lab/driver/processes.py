@@ -47,16 +47,36 @@ def belongs_to_lab(pid: int, settings) -> bool:
     inherited by what they start in turn, and outlives supervisord. A
     program that shows a title of its own has overwritten its environment
     there, but its title names, in brackets, where it was started from.
+    Memcached changes its user, after which some kernels and containers hide
+    its environment even from root; its command line remains.
     """
-    mark = f'SUPERVISOR_SERVER_URL=unix://{settings.root}/run/'
-    try:
-        environ = pathlib.Path(f'/proc/{pid}/environ').read_bytes()
-    except OSError:
-        environ = b''
+    environ = _environ(pid)
+    if environ:
+        mark = f'SUPERVISOR_SERVER_URL=unix://{settings.root}/run/'
+        if mark.encode() in environ:
+            return True
+    elif _cmdline(pid).rstrip() == _memcached_command(settings):
+        return True
     # Not just anywhere in the command line: somebody who looks at a file
     # there, or uses a client from there, is no part of the lab.
     title = rf'[\w-]+: .*[\[(]{re.escape(str(settings.root))}/venv/bin/'
-    return mark.encode() in environ or re.match(title, _cmdline(pid)) is not None
+    return re.match(title, _cmdline(pid)) is not None
+
+
+def is_ending(pid: int) -> bool:
+    """Tell whether a process is gone or has begun to end.
+
+    The kernel takes away the memory of a process that ends, and with it the
+    environment and the command line, before it closes the sockets.
+    """
+    fields = _stat(pid)
+    return not fields or fields[0] in 'ZX' or not (_environ(pid) or _cmdline(pid))
+
+
+def _memcached_command(settings):
+    """Return the command in roles/base/vars/main.yml, which names no path of this lab."""
+    port = settings.ports['memcached']
+    return f'/usr/bin/memcached -u memcache -l 127.0.0.1 -p {port} -m 64'
 
 
 def lab_pids(settings) -> list[int]:
@@ -165,6 +185,14 @@ def _signal(pid, number):
         os.kill(pid, number)
     except ProcessLookupError:
         pass
+
+
+def _environ(pid):
+    """Return the environment as it is in memory, empty where it cannot be read."""
+    try:
+        return pathlib.Path(f'/proc/{pid}/environ').read_bytes()
+    except OSError:
+        return b''
 
 
 def _cmdline(pid):

@@ -16,6 +16,7 @@ _BOUNDS = {
     'osds_nvme': (1, 16),
     'osds_hdd': (1, 16),
     'osd_gib': (4, 4096),
+    'cinder_volume_services': (1, 3),
     'flavor_ram_mib': (768, 524288),
     'flavor_vcpus': (1, 64),
     'volume_gib': (1, 1024),

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 
-from scenarios import leftovers, nobody, report, selection, stream
+from scenarios import leftovers, orphans, report, selection, stream
 
 
 def main(argv=None) -> int:
@@ -53,9 +53,9 @@ def _scenarios(root, args):
         outcome.interrupted = True
     report.save(log, outcome)
     print(report.render(outcome, log))
-    left = '' if outcome.interrupted else nobody.find(root)
+    left = '' if outcome.interrupted else orphans.find(root)
     if left:
-        print(f'scenario: this belongs to nobody:\n{left}', file=sys.stderr)
+        print(f'scenario: orphans are left:\n{left}', file=sys.stderr)
     return 0 if outcome.good() and not left else 1
 
 

@@ -13,7 +13,7 @@ from trove.common import pagination, policy, wsgi
 
 from trove_ceph.api import controller, schemas, views
 from trove_ceph.db import backup_record, backups, policies
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel
+from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup.options import BackupOptions
 from trove_ceph.trove_adapter import backup_api, notify
 
@@ -92,8 +92,9 @@ class DetailsController(controller.Controller):
         """Have a backup be copied to the vault, soon."""
         context = self.context_of(req)
         row = _find(context, 'backup_detail:copy', id)
+        # Of one that is suspected or damaged, a copy is made once it is found sound.
         self._check(
-            id, {state for state in backup_record.RecordState if state.is_complete}, 'copied'
+            id, {state for state in backup_record.RecordState if state.can_be_restored}, 'copied'
         )
         with controller.translated():
             self._records.queue.request_copy(id)
@@ -104,9 +105,7 @@ class DetailsController(controller.Controller):
         """Have a backup be verified, soon, whether it was before or not."""
         context = self.context_of(req)
         row = _find(context, 'backup_detail:verify', id)
-        able = {state for state in backup_record.RecordState if state.is_complete} | {
-            backup_record.RecordState.DAMAGED
-        }
+        able = {state for state in backup_record.RecordState if state.can_be_verified}
         self._check(id, able, 'verified')
         with controller.translated():
             self._records.queue.request_verification(id)

@@ -4,7 +4,7 @@
 from typing import Any
 
 from trove_ceph.db.policy_record import Scope
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel
+from trove_ceph.enums import QuiesceLevel
 
 _ID = '^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}$'
 _MOST_KEPT = 1000

@@ -19,6 +19,7 @@ _PLAIN = (
     'gtid_executed',
     'size_bytes',
     'used_bytes',
+    'filesystem_used_bytes',
     'moved_bytes',
     'copy_base_id',
     'copy_base_because',
@@ -29,6 +30,8 @@ _PLAIN = (
     'copy_sec',
     'verify_sec',
 )
+#: Of a verification.
+_OF_THE_HOST = ('inspected_by', 'clone_id')
 _MOMENTS = (
     'snapshot_at',
     'copied_at',
@@ -60,7 +63,7 @@ def detail(
         'policy_id': policy_id,
         'state': str(record.state) if record else None,
         'parent_id': record.parent_id if record else row.parent_id,
-        'verification': dict(record.verification) if record and record.verification else None,
+        'verification': _verification(record.verification, with_places) if record else None,
     }
     shown |= {name: getattr(record, name, None) for name in _PLAIN}
     shown |= {name: _moment(getattr(record, name, None)) for name in _MOMENTS}
@@ -71,6 +74,17 @@ def detail(
     if with_places:
         shown |= {f'{name}_place': place and str(place) for name, place in places.items()}
     return shown
+
+
+def _verification(found: Mapping[str, Any] | None, with_places: bool) -> dict[str, Any] | None:
+    """Return what verifications found: which host did so is for those who know the places."""
+    if not found:
+        return None
+    return {
+        name: _verification(value, with_places) if isinstance(value, Mapping) else value
+        for name, value in found.items()
+        if with_places or name not in _OF_THE_HOST
+    }
 
 
 def policy(policy: BackupPolicy) -> dict[str, Any]:

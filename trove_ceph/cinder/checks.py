@@ -6,6 +6,8 @@ What Cinder fails at leaves a volume in ``error`` behind and says why in its log
 
 import dataclasses
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.cinder import client, resources, storage
 from trove_ceph.storage import image_types
@@ -13,27 +15,40 @@ from trove_ceph.storage import image_types
 _SNAPSHOT_STATUSES = ('available', 'in-use')
 
 
-def check_volume(cinder: client.Cinder, wanted: resources.SnapshotToAdopt) -> None:
-    """Tell whether Cinder will take a snapshot of a volume.
+def check_volume(
+    project_id: str, wanted: resources.SnapshotToAdopt, volume: resources.Volume | None
+) -> resources.Volume:
+    """Tell by a volume's state whether Cinder will take a snapshot of it over.
 
+    :param project_id: of the token that the snapshot is managed with
+    :param volume: as Cinder shows it now; None: there is none
     :raises NotAdoptableError: it will not
     """
-    volume = cinder.find_volume(wanted.volume_id)
     if volume is None:
         raise exceptions.NotAdoptableError(f'{wanted.snapshot}: no volume {wanted.volume_id}')
     if volume.status not in _SNAPSHOT_STATUSES:
         raise exceptions.NotAdoptableError(
             f'{wanted.snapshot}: {volume} must be {" or ".join(_SNAPSHOT_STATUSES)}'
         )
-    if volume.project_id != cinder.project_id:
+    if volume.project_id != project_id:
         raise exceptions.NotAdoptableError(
             f'{wanted.snapshot}: volume {volume.id} is of project {volume.project_id}, and Cinder '
-            f'would give its snapshot to project {cinder.project_id}, whose token is used'
+            f'would give its snapshot to project {project_id}, whose token is used'
         )
     if volume.image_name != wanted.snapshot.image:
         raise exceptions.NotAdoptableError(
             f'{wanted.snapshot}: the image of volume {volume.id} is {volume.image_name}'
         )
+    return volume
+
+
+def check_backend(
+    cinder: client.Cinder, wanted: resources.SnapshotToAdopt, volume: resources.Volume
+) -> None:
+    """Tell whether the back end of a volume is up and has the snapshot's pool.
+
+    :raises NotAdoptableError: it is not, or has not
+    """
     _check_place(cinder, volume.backend, wanted.snapshot.of)
 
 
@@ -69,7 +84,7 @@ def check_image(ceph: storage.Storage, wanted: resources.ImageToAdopt) -> int:
     :raises NotAdoptableError: it cannot
     """
     facts = ceph.describe(wanted.image, with_usage=False)
-    size_gib, rest = divmod(facts.size_bytes, resources.GIB)
+    size_gib, rest = divmod(facts.size_bytes, units.Gi)
     if rest or not size_gib:
         raise exceptions.NotAdoptableError(
             f'{wanted.image}: {facts.size_bytes} bytes are no whole GiB, in which Cinder counts'

@@ -3,24 +3,13 @@
 
 import contextlib
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import cinderclient.client
-import cinderclient.exceptions
-import keystoneauth1.exceptions
+from trove_ceph.cinder import connection, resources
 
-from trove_ceph import exceptions
-from trove_ceph.cinder import resources
-
-# Stein's: the first that transfers a volume with its snapshots.
-API_VERSION = '3.55'
-
-_ERRORS = (
-    cinderclient.exceptions.ClientException,
-    keystoneauth1.exceptions.ClientException,
-)
-_NOT_FOUND = (cinderclient.exceptions.NotFound, keystoneauth1.exceptions.NotFound)
+_NOT_FOUND = connection.NOT_FOUND
+_translated = connection.translated
 
 
 class Cinder:
@@ -29,7 +18,7 @@ class Cinder:
     Every method raises ServiceUnavailableError when it refuses or does not answer, and
     QuotaExceededError where the project has no quota left.
 
-    :param client: of cinderclient, API_VERSION or later
+    :param client: of cinderclient, connection.API_VERSION or later
     :param project_id: of its token: what is managed with it belongs to this project
     """
 
@@ -43,8 +32,8 @@ class Cinder:
 
         :param options: of cinderclient.client.Client, such as ``region_name``
         """
-        with _translated('Cinder cannot be reached'):
-            client = cinderclient.client.Client(API_VERSION, session=session, **options)
+        client = connection.connect(session, **options)
+        with _translated('asking Keystone for a token'):
             return cls(client, session.get_project_id())
 
     def find_volumes(self, operation_id: str) -> list[resources.Volume]:
@@ -80,16 +69,25 @@ class Cinder:
         Cinder renames the image; ``creating`` ends in ``available`` or ``error``.
         """
         with _translated(f'managing {wanted.image}'):
+            # Cinder takes exactly one of the two, and of a cluster any service that is up.
+            is_cluster = self._is_cluster(wanted.backend)
             made = self._client.volumes.manage(
-                wanted.backend,
+                None if is_cluster else wanted.backend,
                 {'source-name': wanted.image.name},
                 name=wanted.name,
                 description=wanted.description,
                 volume_type=wanted.volume_type,
                 metadata=_marked(wanted.metadata, wanted.operation_id),
                 bootable=wanted.bootable,
+                cluster=wanted.backend if is_cluster else None,
             )
         return made.id
+
+    def _is_cluster(self, backend: str) -> bool:
+        """Tell whether a back end's name is that of a cluster of cinder-volume, or of a host."""
+        name, _, _ = backend.partition('#')
+        found = self._client.clusters.list(name=name, binary='cinder-volume')
+        return any(one.name == name for one in found)
 
     def extend_volume(self, volume_id: str, size_gib: int) -> None:
         """Ask to make a volume larger; ``extending`` ends in the status before or in an error."""
@@ -180,8 +178,7 @@ class Cinder:
 
     def find_type(self, name: str) -> resources.VolumeType | None:
         with _translated(f'looking for volume type {name}'):
-            # Without this filter the administrator is shown public types only.
-            for found in self._client.volume_types.list(is_public=None):
+            for found in connection.list_volume_types(self._client):
                 if found.name == name:
                     return self._volume_type(found)
         return None
@@ -198,7 +195,10 @@ class Cinder:
         )
 
     def list_backends(self) -> list[resources.StorageBackend]:
-        """List the back ends of the RBD driver that are up, as the scheduler knows them."""
+        """List the back ends of the RBD driver that are up, as the scheduler knows them.
+
+        Of the services of a cluster there is one entry, which has the cluster's name.
+        """
         with _translated('listing the back ends'):
             pools = self._client.pools.list(detailed=True)
         return [
@@ -244,7 +244,8 @@ def _volume(found: Any) -> resources.Volume:
         name=facts['name'] or '',
         status=facts['status'],
         size_gib=facts['size'],
-        backend=facts.get('os-vol-host-attr:host'),
+        # The host of a clustered volume is whichever service last worked on it.
+        backend=facts.get('cluster_name') or facts.get('os-vol-host-attr:host'),
         project_id=facts['os-vol-tenant-attr:tenant_id'],
         volume_type=facts['volume_type'],
         metadata=facts['metadata'],
@@ -271,13 +272,3 @@ def _snapshot(found: Any) -> resources.Snapshot:
 def _time(text: str) -> datetime.datetime:
     """Read a time of Cinder's, which is in UTC and does not say so."""
     return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
-
-
-@contextlib.contextmanager
-def _translated(what: str) -> Iterator[None]:
-    try:
-        yield
-    except cinderclient.exceptions.OverLimit as error:
-        raise exceptions.QuotaExceededError(f'{what}: {error}') from error
-    except _ERRORS as error:
-        raise exceptions.ServiceUnavailableError(f'Cinder failed at {what}: {error}') from error

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A volume is deleted through Cinder so that nothing of it is left in Ceph."""
 
-from typing import Any
-
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import checks, client, wait
 from trove_ceph.cinder import storage as cinder_storage
@@ -30,14 +28,18 @@ class VolumeDeletion:
         # Cinder tries three times, five seconds apart, where something is in the way.
         self._patience = patience or wait.WaitLimits(timeout_sec=300)
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context."""
+    def steps(self) -> list[steps.Step]:
+        """Return the whole deletion as steps."""
         return [
-            steps.Step('check that nothing needs the volume', lambda _: self._check()),
-            steps.Step('delete the volume', lambda _: self._delete(), commits=True),
+            steps.Step('check that nothing needs the volume', self.check_unneeded),
+            steps.Step('delete the volume', self.ensure_deleted, commits=True),
         ]
 
-    def _check(self) -> None:
+    def check_unneeded(self) -> None:
+        """Check that nothing needs the volume; one that is gone is not needed.
+
+        :raises BusyError: something does
+        """
         image = self._find_image()
         if image is None:
             return
@@ -50,7 +52,12 @@ class VolumeDeletion:
                 f'volume {self._volume_id}: {image} has {obstacles}, of which Cinder does not know'
             )
 
-    def _delete(self) -> None:
+    def ensure_deleted(self) -> None:
+        """Have Cinder delete the volume, and check that nothing of it is left in Ceph.
+
+        :raises BusyError: something is left
+        :raises ServiceUnavailableError: Cinder did not delete it
+        """
         image = self._find_image()
         self._cinder.delete_volume(self._volume_id)
         self._patience.until_gone(self._cinder.find_volume, self._volume_id)

@@ -13,7 +13,6 @@ OPERATION_KEY = 'trove_ceph.operation'
 #: where it was cloned.
 DEPENDENT_KEY = 'trove_ceph.dependent'
 DEPENDENT, INDEPENDENT = 'yes', 'no'
-GIB = 1024**3
 
 _UNDER_WAY = frozenset({'creating', 'deleting', 'extending'})
 _FAILED = frozenset({'error', 'error_deleting', 'error_extending'})
@@ -38,7 +37,8 @@ class Volume(_Resource):
     """A volume as Cinder lists it.
 
     :param size_gib: 0 until Cinder has taken the image over
-    :param backend: ``host@backend#pool``, None before it is scheduled
+    :param backend: ``host@backend#pool``, or ``cluster@backend#pool`` where cinder-volume is
+        clustered; None before it is scheduled
     :param name_id: by which its image is named where that is not the id: after a migration in use
     """
 
@@ -111,7 +111,8 @@ class VolumeType:
 class StorageBackend:
     """A back end of Cinder's RBD driver.
 
-    :param name: ``host@backend#pool``, where the pool is Cinder's
+    :param name: as volumes name it: ``host@backend#pool``, or ``cluster@backend#pool``, where the
+        pool is Cinder's
     :param pool: Ceph's
     """
 
@@ -152,7 +153,7 @@ class ImageToAdopt:
     """What Cinder shall know of an image, as a volume.
 
     :param image: by the name that storage.names gives it, which has the operation's id
-    :param backend: ``host@backend#pool``, the back end whose pool the image lies in
+    :param backend: the name of the back end whose pool the image lies in
     """
 
     operation_id: str

@@ -3,7 +3,6 @@
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import checks, client, resources, wait
@@ -13,8 +12,9 @@ from trove_ceph.cinder import storage as cinder_storage
 class SnapshotAdoption:
     """Makes a snapshot of a volume's image and has Cinder take it over.
 
-    The volume may be in use. Where the operation was interrupted, running the steps again finds
-    Cinder's snapshot by the operation's id in its metadata.
+    The volume may be in use. Each ``ensure_*`` and ``remove_*`` observes once what is there and
+    does what is missing, so all are safe to repeat after an interruption: Cinder's snapshot is
+    found by the operation's id in its metadata.
 
     :param cinder: as an administrator in the volume's project
     :param make: makes the librbd snapshot; it is called only when there is none yet, under this
@@ -34,74 +34,114 @@ class SnapshotAdoption:
         self._wanted = wanted
         self._make = make
         self._patience = patience or wait.WaitLimits()
+        self._managed: resources.Snapshot | None = None
 
     @property
     def snapshot_id(self) -> str:
         """Cinder's id of the snapshot.
 
-        :raises NotFoundError: it is not Cinder's yet
+        :raises NotFoundError: :meth:`ensure_managed` has not returned yet
         """
-        adopted = self._adopted()
-        if adopted is None:
-            raise exceptions.NotFoundError(f'{self._wanted.snapshot}: not adopted')
-        return adopted.id
+        if self._managed is None:
+            raise exceptions.NotFoundError(f'{self._wanted.snapshot}: is not Cinder\'s yet')
+        return self._managed.id
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context."""
+    def steps(self) -> list[steps.Step]:
+        """Return the whole adoption as steps."""
         return [
-            steps.Step('check the volume', lambda _: self._check()),
+            steps.Step('check the volume', self.check_volume),
+            steps.Step('take the snapshot', self.ensure_taken, undo=self.remove_taken),
             steps.Step(
-                'take the snapshot', lambda _: self._take(), undo=lambda _: self._remove_untaken()
-            ),
-            steps.Step(
-                'make the snapshot known to Cinder',
-                lambda _: self._manage(),
-                undo=lambda _: self._delete(self._records()),
+                'make the snapshot known to Cinder', self.ensure_managed, undo=self.remove_managed
             ),
         ]
 
-    def _check(self) -> None:
-        if not self._records():
-            checks.check_volume(self._cinder, self._wanted)
+    def check_volume(self) -> None:
+        """Check that Cinder will take the snapshot over, unless it has done so already.
 
-    def _take(self) -> None:
+        :raises NotAdoptableError: it will not
+        """
+        if not self._records():
+            volume = self._cinder.find_volume(self._wanted.volume_id)
+            found = checks.check_volume(self._cinder.project_id, self._wanted, volume)
+            checks.check_backend(self._cinder, self._wanted, found)
+
+    def exists(self) -> bool:
+        """Tell whether the snapshot is there, under its own name or under Cinder's."""
         # The records first: Cinder may rename the snapshot meanwhile, and never back.
         records = self._records()
         taken = self._taken()
-        if self._wanted.snapshot.name not in taken and not any(
+        return self._wanted.snapshot.name in taken or any(
             record.rbd_name in taken for record in records
-        ):
+        )
+
+    def ensure_taken(self) -> None:
+        """Make the librbd snapshot where there is none."""
+        if not self.exists():
             self._make()
 
-    def _manage(self) -> None:
-        for record in self._records():
-            self._patience.until_settled(self._cinder.find_snapshot, record.id)
-        self._repair()
-        adopted = self._adopted()
-        self._delete([one for one in self._records() if adopted is None or one.id != adopted.id])
+    def ensure_managed(self) -> resources.Snapshot:
+        """Have Cinder take the snapshot over, wait until it has, and return Cinder's.
+
+        :raises AdoptionFailedError: Cinder failed at it
+        """
+        records = self._settled_records()
+        adopted = self._find_adopted(records) if records else None
+        self._delete([one for one in records if adopted is None or one.id != adopted.id])
         if adopted is None:
-            snapshot_id = self._cinder.manage_snapshot(self._wanted)
-            made = self._patience.until_settled(self._cinder.find_snapshot, snapshot_id)
-            if made is None or made.failed:
-                raise exceptions.AdoptionFailedError(
-                    f'{self._wanted.snapshot}: Cinder\'s snapshot {snapshot_id} ended in '
-                    f'{made.status if made else "nothing"}; the logs of cinder-scheduler and '
-                    'cinder-volume tell why'
-                )
-        # One that was taken although Cinder was about to rename the first.
-        self._remove_untaken()
+            adopted = self._manage()
+        if records:
+            # One that was taken although Cinder was about to rename the first.
+            self.remove_taken()
+        self._managed = adopted
+        return adopted
 
-    def _repair(self) -> None:
-        """Accept what Cinder gave up after it had renamed the snapshot: all else is there."""
+    def remove_managed(self) -> None:
+        """Have Cinder delete its snapshot, in Ceph too; harmless when there is none."""
+        self._delete(self._settled_records())
+
+    def remove_taken(self) -> None:
+        """Remove the librbd snapshot that Cinder has not taken over; harmless when repeated."""
+        with contextlib.suppress(exceptions.NotFoundError):
+            self._storage.remove_snapshot(self._wanted.snapshot)
+
+    def remove(self) -> None:
+        """Remove the snapshot from Cinder and from Ceph; harmless when repeated."""
+        self.remove_managed()
+        self.remove_taken()
+
+    def _manage(self) -> resources.Snapshot:
+        snapshot_id = self._cinder.manage_snapshot(self._wanted)
+        made = self._patience.until_settled(self._cinder.find_snapshot, snapshot_id)
+        if made is None or made.failed:
+            raise exceptions.AdoptionFailedError(
+                f'{self._wanted.snapshot}: Cinder\'s snapshot {snapshot_id} ended in '
+                f'{made.status if made else "nothing"}; the logs of cinder-scheduler and '
+                'cinder-volume tell why'
+            )
+        return made
+
+    def _find_adopted(self, records: list[resources.Snapshot]) -> resources.Snapshot | None:
+        """Return the record whose snapshot Cinder has renamed, and accept it if Cinder gave up."""
         taken = self._taken()
-        for record in self._records():
-            if record.failed and record.rbd_name in taken:
-                self._cinder.set_snapshot_status(record.id, 'available')
+        there = [one for one in records if one.rbd_name in taken]
+        there.sort(key=lambda one: one.failed)
+        if not there:
+            return None
+        if there[0].failed:
+            # Cinder gave up after it had renamed the snapshot: all else is there.
+            self._cinder.set_snapshot_status(there[0].id, 'available')
+        return there[0]
 
-    def _adopted(self) -> resources.Snapshot | None:
-        records = [one for one in self._records() if not one.failed and not one.under_way]
-        taken = self._taken() if records else set()
-        return next((one for one in records if one.rbd_name in taken), None)
+    def _settled_records(self) -> list[resources.Snapshot]:
+        """Cinder's snapshots of this operation, once Cinder works on none of them."""
+        settled = (
+            self._patience.until_settled(self._cinder.find_snapshot, record.id)
+            if record.under_way
+            else record
+            for record in self._records()
+        )
+        return [record for record in settled if record is not None]
 
     def _records(self) -> list[resources.Snapshot]:
         """Cinder's snapshots of this operation; others cannot pass theirs off as such."""
@@ -121,10 +161,5 @@ class SnapshotAdoption:
 
     def _delete(self, records: list[resources.Snapshot]) -> None:
         for record in records:
-            self._patience.until_settled(self._cinder.find_snapshot, record.id)
             self._cinder.delete_snapshot(record.id)
             self._patience.until_gone(self._cinder.find_snapshot, record.id)
-
-    def _remove_untaken(self) -> None:
-        with contextlib.suppress(exceptions.NotFoundError):
-            self._storage.remove_snapshot(self._wanted.snapshot)

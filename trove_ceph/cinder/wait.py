@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 
-_POLL_SEC = (0.1, 0.2, 0.5, 1.0, 2.0)
+# Managing a snapshot takes half a second to a second, of which a tenant waits for each.
+_POLL_SEC = (0.1, 0.1, 0.2, 0.2, 0.2, 0.3, 0.3, 0.5, 0.5, 1.0, 2.0)
 
 
 class Resource(Protocol):
@@ -42,16 +43,14 @@ class WaitLimits:
         :param find: looks for a volume or a snapshot by its id
         :raises ServiceUnavailableError: that took too long; nobody knows how it will end
         """
-        began = self._clock()
+        deadline = waiting.Deadline(self._timeout_sec, self._clock, self._sleep)
         looks = 0
         while (found := find(found_id)) is not None and found.under_way:
-            waited = self._clock() - began
-            if waited > self._timeout_sec:
+            if not deadline.pause(_POLL_SEC[min(looks, len(_POLL_SEC) - 1)]):
                 raise exceptions.ServiceUnavailableError(
-                    f'{found} for {waited:.0f} s: see whether cinder-volume is up; if it was '
-                    'restarted meanwhile and will not go on, set the status to error'
+                    f'{found} for {self._timeout_sec:.0f} s: see whether cinder-volume is up; if '
+                    'it was restarted meanwhile and will not go on, set the status to error'
                 )
-            self._sleep(_POLL_SEC[min(looks, len(_POLL_SEC) - 1)])
             looks += 1
         return found
 

@@ -29,12 +29,13 @@ _DESCRIPTION = (
     'that died has begun.'
 )
 _EPILOG = (
-    'It reads /etc/trove-ceph/trove-ceph-storage.conf unless told otherwise, and needs three '
-    'things there: [DEFAULT] transport_url, the bus that trove-taskmanager uses; '
-    '[trove_ceph_storage] ceph_conf and ceph_user, by which it finds cluster and keyring; and '
-    'tiers_file or pools, which say where it may work. SIGTERM ends it gracefully: jobs stop at '
-    'their next piece, and are taken up there. Killing it does no harm either. "trove-ceph-manage '
-    'storage jobs" tells what it does.'
+    'It reads /etc/trove-ceph/trove-ceph-storage.conf unless told otherwise, and needs four things '
+    'in its section [trove_ceph_storage]: transport_url, a message bus that guests cannot reach; '
+    'key_file, the keys that requests and replies are signed with, which "trove-ceph-manage '
+    'storage keys create" makes; ceph_conf and ceph_user, by which it finds cluster and keyring; '
+    'and tiers_file or pools, which say where it may work. SIGTERM ends it gracefully: jobs stop '
+    'at their next piece, and are taken up there. Killing it does no harm either. '
+    '"trove-ceph-manage storage jobs" tells what it does.'
 )
 
 
@@ -95,9 +96,16 @@ def _serve(conf: cfg.ConfigOpts) -> int:
     from trove_ceph.storage_service import factory, rpcapi, server
 
     options = conf.trove_ceph_storage
-    service = server.Server(
-        factory.make(options, conf.trove_ceph_verification), rpcapi.connect(conf)
-    )
+    made = factory.make(options, conf.trove_ceph_verification)
+    failures: list[str] = []
+
+    def fail(reason: str) -> None:
+        failures.append(reason)
+        told.put(signal.SIGTERM)
+
+    # Whoever watches the process starts it again; the work goes on with other copies meanwhile.
+    made.on_failure = fail
+    service = server.Server(made, rpcapi.connect(conf))
     limits = _limits(conf)
     service.start()
     if limits:
@@ -109,8 +117,8 @@ def _serve(conf: cfg.ConfigOpts) -> int:
     stdlib_logging.shutdown()
     if not ended:
         # A thread that waits for Ceph would keep the process.
-        os._exit(0)
-    return 0
+        os._exit(1 if failures else 0)
+    return 1 if failures else 0
 
 
 def _limits(conf: cfg.ConfigOpts) -> Any:

@@ -16,7 +16,8 @@ OPTS = [
         min=0.0,
         max=10000.0,
         help='I/O operations per second that the storage tier grants for each GiB of the data '
-        'volume. Together with volume_iops_floor and volume_iops_cap it sizes '
+        'volume, until the taskmanager tells what the tier of this instance promises. '
+        'Together with volume_iops_floor and volume_iops_cap it sizes '
         "InnoDB's background I/O (innodb_io_capacity) and bounds the redo log. Too high: page "
         'flushing competes with queries; too low: write bursts stall on a full redo log.',
     ),
@@ -26,7 +27,7 @@ OPTS = [
         min=50,
         max=1000000,
         help='I/O operations per second that the storage tier grants to even the smallest data '
-        'volume. Set it to about 150 to 300 for a tier on rotating disks.',
+        'volume, until the taskmanager tells more.',
     ),
     cfg.IntOpt(
         'volume_iops_cap',
@@ -34,7 +35,8 @@ OPTS = [
         min=50,
         max=1000000,
         help='I/O operations per second that the storage tier grants to a data volume at most, '
-        'whatever its size. Must not be below volume_iops_floor.',
+        'whatever its size, until the taskmanager tells more. Must not be below '
+        'volume_iops_floor.',
     ),
     cfg.IntOpt(
         'volume_ready_timeout_sec',
@@ -61,6 +63,17 @@ OPTS = [
         help='Read-ahead of the data volume in KiB, for buffered sequential reads: binary logs '
         'sent to replicas, redo during recovery, dumps. InnoDB pages bypass it (O_DIRECT). The '
         'default is the size of one RBD object.',
+    ),
+    cfg.IntOpt(
+        'trim_interval_sec',
+        default=3600,
+        min=0,
+        max=604800,
+        help='Seconds between two trims of the data volume (FITRIM), which give the space of '
+        'dropped tables and purged logs back to Ceph. Each comes up to a tenth earlier or later, '
+        'and none runs beside a backup. Longer: the first copy of a backup to the vault moves, '
+        'and clones and the pool hold, what was deleted since the last trim. 0: the volume is '
+        'not trimmed by the guest agent.',
     ),
     cfg.IntOpt(
         'quiesce_max_sec',

@@ -24,4 +24,7 @@ def list_storage_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
 
 def list_taskmanager_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return what trove-taskmanager reads besides Trove's own."""
-    return [(taskmanager.GROUP, copy.deepcopy(taskmanager.OPTS))]
+    return [
+        (taskmanager.GROUP, copy.deepcopy(taskmanager.OPTS)),
+        (storage.GROUP, copy.deepcopy(storage.TRANSPORT_OPTS)),
+    ]

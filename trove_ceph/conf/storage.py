@@ -3,16 +3,52 @@
 
 from oslo_config import cfg
 
-from trove_ceph.storage import image_types, throttle
-
 GROUP = cfg.OptGroup(
     'trove_ceph_storage',
     title='Storage service',
     help='How trove-ceph-storage reaches Ceph, what it may touch there, and how much of it. All '
-    'copies of the service must agree in pools, data_pools and tiers_file.',
+    'copies of the service must agree in pools, data_pools and tiers_file. Its callers, such as '
+    'trove-taskmanager, read the options of transport and keys from their own files.',
 )
 
+#: Those that callers of the service need, too, in their own configuration files.
+TRANSPORT_OPTS = [
+    cfg.StrOpt(
+        'transport_url',
+        secret=True,
+        help='The message bus of the storage service, such as '
+        'rabbit://USER:PASSWORD@HOST:5672/trove-ceph. The service, trove-taskmanager and '
+        'trove-ceph-manage need the same bus. Guests hold the credentials of Trove\'s bus, so this '
+        'must be another virtual host and another user than [DEFAULT] transport_url of Trove; '
+        'neither the service nor the taskmanager starts otherwise.',
+    ),
+    cfg.BoolOpt(
+        'allow_guest_transport',
+        default=False,
+        help='Start although transport_url is not set, or is a bus that guests can reach. A guest '
+        'can then read, drop and repeat the messages of the service. It cannot forge them as long '
+        'as it does not know the keys.',
+    ),
+    cfg.StrOpt(
+        'key_file',
+        default='/etc/trove-ceph/storage-keys.json',
+        help='The keys that requests and replies are signed with. "trove-ceph-manage storage keys '
+        'create" makes it; copy it to all hosts of the service and of its callers. It must have '
+        'mode 0600 and belong to the process\'s user or to root. Nothing works without it. It is '
+        'read again when it is replaced.',
+    ),
+    cfg.IntOpt(
+        'clock_skew_sec',
+        default=30,
+        min=0,
+        max=600,
+        help='Seconds by which the clocks of the service and of its callers may differ. A request '
+        'from further apart is refused. The longer, the longer are nonces remembered.',
+    ),
+]
+
 OPTS = [
+    *TRANSPORT_OPTS,
     cfg.StrOpt(
         'ceph_conf',
         default='/etc/ceph/ceph.conf',
@@ -55,7 +91,7 @@ OPTS = [
     ),
     cfg.IntOpt(
         'copy_in_flight_mib',
-        default=throttle.IN_FLIGHT_BYTES // image_types.MIB,
+        default=24,
         min=8,
         max=1024,
         help='MiB that one copy or verification has under way, read and not yet written or '
@@ -118,3 +154,9 @@ def register(conf: cfg.ConfigOpts) -> None:
     """Make the ``[trove_ceph_storage]`` options readable on ``conf``; harmless when repeated."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP)
+
+
+def register_transport(conf: cfg.ConfigOpts) -> None:
+    """Make those options readable on ``conf`` that callers of the service need."""
+    conf.register_group(GROUP)
+    conf.register_opts(TRANSPORT_OPTS, group=GROUP)

@@ -3,7 +3,8 @@
 
 from oslo_config import cfg
 
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel, UnsafeAction, VerifyWhen
+from trove_ceph.conf import storage
+from trove_ceph.enums import QuiesceLevel, UnsafeAction, VerifyWhen
 
 GROUP = cfg.OptGroup(
     'trove_ceph_backup',
@@ -18,7 +19,8 @@ OPTS = [
         'tiers_file',
         default='/etc/trove-ceph/tiers.yaml',
         help='The file that describes the storage tiers. Backups of volumes on the back ends of '
-        'its volume types are taken by trove_ceph, all others by Trove. Read anew each time.',
+        'its volume types are taken by trove_ceph, all others by Trove. Guests are told what it '
+        'promises to the volumes of their tier, and size MySQL by that. Read anew each time.',
     ),
     cfg.StrOpt(
         'quiesce',
@@ -156,6 +158,7 @@ OPTS = [
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Make the ``[trove_ceph_backup]`` options readable on ``conf``; harmless when repeated."""
+    """Make the options readable on ``conf``, the storage service's too; harmless when repeated."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP)
+    storage.register_transport(conf)

@@ -1,13 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the inspection of backups, which the storage service does."""
 
-from pathlib import Path
-
 from oslo_config import cfg
-
-from trove_ceph.verification import report
-
-_MIB = 1024**2
 
 GROUP = cfg.OptGroup(
     'trove_ceph_verification',
@@ -79,20 +73,6 @@ OPTS = [
         'of larger ones both ends of each index are read.',
     ),
 ]
-
-
-def settings(group: cfg.ConfigOpts.GroupAttr) -> report.InspectionSettings:
-    """Return what the options say."""
-    return report.InspectionSettings(
-        roots={version: Path(path) for version, path in group.mysqld_roots.items()},
-        directory=Path(group.directory),
-        memory_bytes=group.memory_mib * _MIB,
-        bytes_per_sec=group.mib_per_sec * _MIB,
-        time_limit_sec=group.time_limit_sec,
-        deep=group.deep,
-        sample_tables=group.sample_tables,
-        sample_bytes=group.sample_mib * _MIB,
-    )
 
 
 def register(conf: cfg.ConfigOpts) -> None:

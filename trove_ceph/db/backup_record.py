@@ -14,7 +14,8 @@ class RecordState(enum.StrEnum):
     """How far a backup is.
 
     Taken, it is in the pool of its volume; copied, in the vault as well; verified, a server was
-    started from it; damaged, a server found that it does not restore, or not all of it. The others
+    started from it; suspected, one inspection found something against it that no second one has
+    confirmed; damaged, two inspections found that it does not restore, or not all of it. The others
     are under way, or ended badly.
     """
 
@@ -22,6 +23,7 @@ class RecordState(enum.StrEnum):
     TAKEN = 'taken'
     COPIED = 'copied'
     VERIFIED = 'verified'
+    SUSPECTED = 'suspected'
     DAMAGED = 'damaged'
     FAILED = 'failed'
     DELETING = 'deleting'
@@ -30,6 +32,16 @@ class RecordState(enum.StrEnum):
     def is_complete(self) -> bool:
         """Whether it can be restored, as far as is known."""
         return self in (RecordState.TAKEN, RecordState.COPIED, RecordState.VERIFIED)
+
+    @property
+    def can_be_restored(self) -> bool:
+        """Whether a tenant may restore it: a suspicion takes a backup from nobody."""
+        return self.is_complete or self is RecordState.SUSPECTED
+
+    @property
+    def can_be_verified(self) -> bool:
+        """Whether there is something to inspect."""
+        return self.can_be_restored or self is RecordState.DAMAGED
 
 
 #: What somebody must be carrying on with.
@@ -49,6 +61,8 @@ class BackupRecord:
     :param gtid_executed: exactly what it holds, read from a clone; None until one was looked at
     :param size_bytes: of the volume
     :param used_bytes: what the snapshot really holds; None until it was counted
+    :param filesystem_used_bytes: what the file system held before the snapshot was made, by the
+        guest's own account
     :param snapshot: its name in Ceph
     :param snapshot_at: when a snapshot was made that is known to be good, in UTC
     :param vault_snapshot: its copy's name; with ``vault_pool`` and ``vault_image``
@@ -124,6 +138,7 @@ class BackupRecord:
     copy_base_id: str | None = None
     copy_base_because: str | None = None
     gtid_before: str | None = None
+    filesystem_used_bytes: int | None = None
 
     @property
     def place(self) -> image_types.SnapshotRef | None:

@@ -129,23 +129,44 @@ class BackupResults(backup_rows.BackupRows):
             **known,
         )
 
+    def note_suspected(
+        self, claim: Claim, verification: Mapping[str, Any], verify_sec: float, error: str
+    ) -> None:
+        """Write down what one inspection found against it; its verification is still requested.
+
+        What two inspections have found damaged stays so, and nothing is written about it.
+        """
+        now = self._transactions.clock()
+        damaged = _Row.state == str(RecordState.DAMAGED)
+        if self._update(claim.resource_id, *claims.held(claim), damaged):
+            return
+        self._move(
+            claim,
+            Event.SUSPECT,
+            verification={'at': f'{now.isoformat()}Z', **verification},
+            verify_sec=verify_sec,
+            verify_error=error,
+        )
+
     def note_damaged(
         self, claim: Claim, verification: Mapping[str, Any], verify_sec: float, error: str
     ) -> None:
-        """Write down that it does not restore, and why; no copy of it is wanted any more."""
+        """Write down that two inspections found that it does not restore, and why.
+
+        A copy that is wanted stays so: it is made once the backup is found sound after all.
+        """
         self._note_verification(
             claim,
             Event.FAIL_VERIFICATION,
             verification,
             verify_sec,
-            copy_wanted_at=None,
             verify_error=error,
         )
 
     def note_unfinished(
         self, claim: Claim, verification: Mapping[str, Any], verify_sec: float, error: str
     ) -> None:
-        """Write down that a verification found nothing wrong, but was not done in its time."""
+        """Write down that a verification came to no end; the state stays."""
         self._note_verification(claim, None, verification, verify_sec, verify_error=error)
 
     def _note_verification(

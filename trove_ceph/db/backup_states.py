@@ -25,6 +25,7 @@ class Event(enum.StrEnum):
     COMPLETE = 'complete'
     FAIL = 'fail'
     COPY = 'copy'
+    SUSPECT = 'suspect'
     LOSE_COPY = 'lose the copy'
     PASS_VERIFICATION = 'pass verification'
     FAIL_VERIFICATION = 'fail verification'
@@ -49,22 +50,31 @@ TRANSITIONS = (
     (RecordState.TAKEN, Event.LOSE_COPY, RecordState.TAKEN),
     (RecordState.COPIED, Event.LOSE_COPY, RecordState.TAKEN),
     (RecordState.VERIFIED, Event.LOSE_COPY, RecordState.VERIFIED),
+    (RecordState.SUSPECTED, Event.LOSE_COPY, RecordState.SUSPECTED),
     (RecordState.DAMAGED, Event.LOSE_COPY, RecordState.DAMAGED),
+    # One inspection found something against it, which no second one has confirmed.
+    (RecordState.TAKEN, Event.SUSPECT, RecordState.SUSPECTED),
+    (RecordState.COPIED, Event.SUSPECT, RecordState.SUSPECTED),
+    (RecordState.VERIFIED, Event.SUSPECT, RecordState.SUSPECTED),
+    (RecordState.SUSPECTED, Event.SUSPECT, RecordState.SUSPECTED),
     # A server was started from a clone of the backup, and everything it checked was sound.
     (RecordState.TAKEN, Event.PASS_VERIFICATION, RecordState.VERIFIED),
     (RecordState.COPIED, Event.PASS_VERIFICATION, RecordState.VERIFIED),
     (RecordState.VERIFIED, Event.PASS_VERIFICATION, RecordState.VERIFIED),
+    (RecordState.SUSPECTED, Event.PASS_VERIFICATION, RecordState.VERIFIED),
     (RecordState.DAMAGED, Event.PASS_VERIFICATION, RecordState.VERIFIED),
-    # The same, and the server found that the backup does not restore, or not all of it.
+    # Two inspections found that the backup does not restore, or not all of it.
     (RecordState.TAKEN, Event.FAIL_VERIFICATION, RecordState.DAMAGED),
     (RecordState.COPIED, Event.FAIL_VERIFICATION, RecordState.DAMAGED),
     (RecordState.VERIFIED, Event.FAIL_VERIFICATION, RecordState.DAMAGED),
+    (RecordState.SUSPECTED, Event.FAIL_VERIFICATION, RecordState.DAMAGED),
     (RecordState.DAMAGED, Event.FAIL_VERIFICATION, RecordState.DAMAGED),
     # Anybody may ask for the deletion of any backup at any time; from then on it only goes.
     (RecordState.TAKING, Event.DELETE, RecordState.DELETING),
     (RecordState.TAKEN, Event.DELETE, RecordState.DELETING),
     (RecordState.COPIED, Event.DELETE, RecordState.DELETING),
     (RecordState.VERIFIED, Event.DELETE, RecordState.DELETING),
+    (RecordState.SUSPECTED, Event.DELETE, RecordState.DELETING),
     (RecordState.DAMAGED, Event.DELETE, RecordState.DELETING),
     (RecordState.FAILED, Event.DELETE, RecordState.DELETING),
     (RecordState.DELETING, Event.DELETE, RecordState.DELETING),

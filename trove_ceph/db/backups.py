@@ -198,10 +198,12 @@ class BackupStore(backup_rows.BackupRows):
         raised_from: str | None,
         because: str | None,
         gtid_before: str | None = None,
+        filesystem_used_bytes: int | None = None,
     ) -> None:
         """Write down how the server is held while the snapshot is made.
 
         :param gtid_before: what it has executed now, all of which the backup must have
+        :param filesystem_used_bytes: what its file system holds now
         """
         self._write(
             claim,
@@ -209,12 +211,45 @@ class BackupStore(backup_rows.BackupRows):
             raised_from=None if raised_from is None else str(raised_from),
             raised_because=because,
             gtid_before=gtid_before,
+            filesystem_used_bytes=filesystem_used_bytes,
         )
 
     def note_snapshot(self, claim: Claim, size_bytes: int, quiesced_sec: float | None) -> None:
         """Write down that a snapshot was made, and holds what it promises."""
         self._write(
             claim, size_bytes=size_bytes, quiesced_sec=quiesced_sec, snapshot_at=self._clock()
+        )
+
+    def note_checked_snapshot(
+        self,
+        claim: Claim,
+        *,
+        level: str,
+        raised_from: str | None,
+        because: str | None,
+        gtid_before: str | None,
+        size_bytes: int,
+        quiesced_sec: float | None,
+        age_sec: float,
+        filesystem_used_bytes: int | None = None,
+    ) -> None:
+        """Write down that a snapshot was made, how the server was held, and that it is good.
+
+        :param gtid_before: what it had executed before, all of which the backup must have
+        :param age_sec: how long ago the snapshot was made
+        :param filesystem_used_bytes: what its file system held when the settings were checked
+        """
+        taken_at = self._clock() - datetime.timedelta(seconds=age_sec)
+        self._write(
+            claim,
+            quiesce=str(level),
+            raised_from=None if raised_from is None else str(raised_from),
+            raised_because=because,
+            gtid_before=gtid_before,
+            size_bytes=size_bytes,
+            quiesced_sec=quiesced_sec,
+            snapshot_at=taken_at.replace(microsecond=0),
+            filesystem_used_bytes=filesystem_used_bytes,
         )
 
     def forget_snapshot(self, claim: Claim) -> None:

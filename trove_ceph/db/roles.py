@@ -20,9 +20,7 @@ class Role(enum.StrEnum):
     RUN_POLICY = 'run-policy'
 
 
-_THERE = frozenset(
-    {RecordState.TAKEN, RecordState.COPIED, RecordState.VERIFIED, RecordState.DAMAGED}
-)
+_THERE = frozenset(state for state in RecordState if state.can_be_verified)
 
 #: A worker writes nothing in any other state, whatever its claim says.
 STATES: Mapping[Role, frozenset[RecordState]] = {

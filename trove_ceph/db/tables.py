@@ -69,6 +69,7 @@ class BackupRow(Claimable, Base):
     gtid_executed = orm.mapped_column(_Text)
     size_bytes = orm.mapped_column(sa.BigInteger)
     used_bytes = orm.mapped_column(sa.BigInteger)
+    filesystem_used_bytes = orm.mapped_column(sa.BigInteger)
     pool = orm.mapped_column(sa.String(255))
     image = orm.mapped_column(sa.String(255))
     snapshot = orm.mapped_column(sa.String(255))

@@ -34,6 +34,7 @@ _STARTS_KEPT = datetime.timedelta(days=1)
 
 _Row = tables.BackupRow
 _COMPLETE = [str(state) for state in RecordState if state.is_complete]
+_INSPECTABLE = [str(state) for state in RecordState if state.can_be_verified]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,10 +67,6 @@ class WorkQueue(backup_rows.BackupRows):
     def cancel_copy(self, backup_id: str) -> None:
         """Take back the request; a copy that is complete stays, an unfinished one is removed."""
         self._update(backup_id, copy_wanted_at=None, copy_error=None)
-
-    def cancel_verification(self, backup_id: str) -> None:
-        """Take back the request; what earlier verifications found stays."""
-        self._update(backup_id, verify_wanted_at=None)
 
     def request_in(self, session: orm.Session, backup_id: str, *, copy: bool, verify: bool) -> None:
         """Request a copy, a verification, both or neither, within a transaction."""
@@ -265,14 +262,15 @@ _COPY_DUE = sa.or_(
         _Row.copy_wanted_at.is_(None),
         _Row.copied_at.is_(None),
         _Row.vault_image.isnot(None),
-        _Row.state.in_([*_COMPLETE, str(RecordState.DAMAGED)]),
+        _Row.state.in_(_INSPECTABLE),
     ),
 )
 _VERIFY_DUE = sa.and_(
     _Row.verify_wanted_at.isnot(None),
     sa.or_(
         sa.and_(_Row.copy_wanted_at.is_(None), _Row.state.in_(_COMPLETE)),
-        _Row.state == str(RecordState.DAMAGED),
+        # None of these is copied.
+        _Row.state.in_([str(RecordState.SUSPECTED), str(RecordState.DAMAGED)]),
     ),
 )
 #: When it was requested, whether it is due, and when it is tried again after a failure.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding and removing what belongs to nobody any more.
+"""Find and remove orphans: images, snapshots, volumes and records that nothing refers to.
 
-:mod:`seeing` lists what is there, :mod:`claims` who says that something is theirs, and
-:mod:`judging` what is left. :mod:`removing` looks again and removes.
+:mod:`inventory` lists what exists, :mod:`references` what refers to it, and :mod:`orphan_rules`
+decides what is an orphan. :mod:`collector` checks an orphan again and removes it.
 """

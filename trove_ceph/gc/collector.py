@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removing what belongs to nobody, one after the other, each looked at again just before."""
+"""Remove orphans one by one, and check each again right before it is removed."""
 
 import contextlib
 import datetime
 from collections.abc import Sequence
-from typing import Any
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import deletion
@@ -17,10 +16,10 @@ from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 
 class Collector:
-    """Finds and removes.
+    """Finds and removes orphans.
 
-    :param pools: whose images are looked at
-    :param min_age: what is younger is let alone
+    :param pools: the pools whose images are examined
+    :param min_age: younger objects are ignored
     :param now: the time of day
     """
 
@@ -37,25 +36,25 @@ class Collector:
         self._there: inventory.Inventory
 
     def find(self) -> list[Orphan]:
-        """List what belongs to nobody."""
+        """List the orphans."""
         self._there = inventory.take_inventory(self._deps, self._pools)
         return list(self._judge().find())
 
     def remove(self, orphan: Orphan, include_unknown: bool = False) -> None:
-        """Remove one that was found; harmless when repeated.
+        """Remove an orphan; harmless when repeated.
 
-        :param include_unknown: what our Trove has never heard of as well
-        :raises BusyError: it may not be removed, or not any more
+        :param include_unknown: remove it even if this Trove never had its instance or backup
+        :raises BusyError: it must stay, or is in use now
         """
         found = self._judge().judge(orphan.kind, orphan.target)
         if found is None:
-            raise exceptions.BusyError(f'{orphan}: is somebody\'s now')
+            raise exceptions.BusyError(f'{orphan}: is in use now')
         if stays := found.stays_because(include_unknown):
             raise exceptions.BusyError(f'{orphan}: {stays}')
-        steps.run(f'removal of {orphan}', removal(self._deps, orphan), None)
+        steps.run(f'removal of {orphan}', removal(self._deps, orphan))
 
     def finish(self) -> None:
-        """Delete for good what was moved to the trash and nothing reads from."""
+        """Purge images from the trash that no clone reads."""
         volume_cleanup.purge_trashed(self._deps)
 
     def _judge(self) -> orphan_rules.OrphanRules:
@@ -64,13 +63,13 @@ class Collector:
         )
 
 
-def removal(deps: BackupDependencies, orphan: Orphan) -> list[steps.Step[Any]]:
-    """Return the steps that remove something, which take no notice of their context."""
+def removal(deps: BackupDependencies, orphan: Orphan) -> list[steps.Step]:
+    """Return the steps that remove an orphan."""
     if orphan.kind is Kind.VOLUME:
         return deletion.VolumeDeletion(
             deps.storage, deps.cinder, orphan.target.id, deps.patience
         ).steps()
-    return [steps.Step('remove it', lambda _: _remove(deps, orphan), commits=True)]
+    return [steps.Step('remove it', lambda: _remove(deps, orphan), commits=True)]
 
 
 def _remove(deps: BackupDependencies, orphan: Orphan) -> None:
@@ -105,5 +104,5 @@ def _forget_backup(deps: BackupDependencies, backup_id: str) -> None:
 
 
 def _note_trashed(deps: BackupDependencies, trashed: image_types.TrashedImage) -> None:
-    """Have the task manager delete an image for good once nothing reads from it."""
+    """Have the taskmanager purge an image once no clone reads it."""
     deps.records.note_trashed(trashed.pool, trashed.image_id, trashed.name)

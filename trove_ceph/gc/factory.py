@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the garbage collection asks, made from the configuration of trove-taskmanager."""
+"""Make a collector from the configuration of trove-taskmanager."""
 
 import datetime
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from trove_ceph.tiers import tier_types, tiers_file
 
 
 def make_collector(config_files: Sequence[str], min_age: datetime.timedelta) -> collector.Collector:
-    """Return what looks at the pools of all tiers that hold volumes or copies.
+    """Return a collector for the pools of all tiers that hold volumes or copies.
 
     :raises InvalidRequestError: a configuration file cannot be used
     :raises InvalidTiersError: the tiers file cannot be used

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is there, in Ceph and in Cinder, whosever it is."""
+"""List what exists in Ceph and in Cinder."""
 
 import contextlib
 import dataclasses
@@ -13,11 +13,11 @@ from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 @dataclasses.dataclass(frozen=True)
 class Inventory:
-    """What is there.
+    """What exists.
 
-    :param pools: all that were looked at
-    :param volumes: of our own project in Cinder, as the snapshots are: metadata of others proves
-        nothing
+    :param pools: the pools that were listed
+    :param volumes: those of the service project in Cinder, as are the snapshots: metadata that
+        another project wrote proves nothing
     """
 
     pools: tuple[str, ...]
@@ -28,7 +28,7 @@ class Inventory:
 
 
 def take_inventory(deps: BackupDependencies, pools: Sequence[str]) -> Inventory:
-    """Look at all that is there; each image is opened once."""
+    """List images, trash, volumes and snapshots; each image is opened once."""
     return Inventory(
         pools=tuple(pools),
         images=tuple(facts for pool in pools for facts in _describe(deps, pool)),

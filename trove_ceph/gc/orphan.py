@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found that belongs to nobody."""
+"""An orphan, and its kinds."""
 
 import dataclasses
 import datetime
@@ -10,7 +10,7 @@ from trove_ceph.storage import image_types
 
 
 class Kind(enum.StrEnum):
-    """What it is; the records are rows of trove_ceph's own tables."""
+    """The kind of object; records are rows of trove_ceph's own tables."""
 
     IMAGE = 'image'
     SNAPSHOT = 'snapshot'
@@ -37,13 +37,14 @@ class PlacedSnapshot:
 
 @dataclasses.dataclass(frozen=True)
 class Orphan:
-    """Something of ours that nobody claims.
+    """An object of trove_ceph that nothing refers to.
 
-    :param target: as it was seen
-    :param since: when it was made, or last changed; None when nobody noted it
-    :param reason: why it is thought to belong to nobody
-    :param obstacles: why it is not removed, besides
-    :param unknown_id: of which our Trove has never heard, so that it may be another one's
+    :param target: the object as it was listed
+    :param since: when it was made or last changed; None if that is not recorded
+    :param reason: why it is an orphan
+    :param obstacles: why it cannot be removed now
+    :param unknown_id: an instance or backup that this Trove never had, so that the object may
+        belong to another Trove
     """
 
     kind: Kind
@@ -58,9 +59,9 @@ class Orphan:
         return f'{self.kind} {self.name}'
 
     def stays_because(self, include_unknown: bool = False) -> str | None:
-        """Say why it is not removed; None when it may be.
+        """Return why it is not removed; None if it may be.
 
-        :param include_unknown: what our Trove has never heard of may be
+        :param include_unknown: it may be removed even if this Trove never had its owner
         """
         reasons = list(self.obstacles)
         if self.unknown_id and not include_unknown:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What belongs to nobody, and why.
+"""Decide what is an orphan, and why.
 
-Ours is what its name says: ``trove_ceph.<kind>.<id>`` in Ceph; in Cinder the name that Trove's
-things have, with the id of the operation that is in the metadata of our own project. So are the
-copies in an image that is a vault, which are named as the snapshots that they are of. Nothing else
-is ever listed.
+Only objects that trove_ceph named are considered: ``trove_ceph.<kind>.<id>`` in Ceph; in Cinder
+the names that Trove gives, if the metadata of the service project holds the operation's id; and
+copies in a vault image, which have the names of their source snapshots.
 """
 
 import datetime
@@ -27,9 +26,9 @@ _NO_INSPECTION = 'no inspection is under way'
 
 
 class OrphanRules:
-    """Knows what is there and who claims what.
+    """Compares what exists with what is referred to.
 
-    :param before: what was made or changed later is let alone, whosever it is
+    :param before: objects that were made or changed later are ignored
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class OrphanRules:
         }
 
     def find(self) -> Iterator[Orphan]:
-        """List what belongs to nobody."""
+        """List the orphans."""
         there, claims = self._there, self._claims
         seen: Mapping[Kind, Iterable[Any]] = {
             Kind.IMAGE: there.images,
@@ -80,7 +79,7 @@ class OrphanRules:
                     yield orphan
 
     def judge(self, kind: Kind, target: Any) -> Orphan | None:
-        """Say whether something belongs to nobody; None when it does, or may."""
+        """Return the orphan that an object is; None if it is, or may be, in use."""
         found = self._rules[kind](target)
         if found is None or (found.since is not None and found.since > self._before):
             return None

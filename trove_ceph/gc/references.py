@@ -24,7 +24,7 @@ class References:
         self.backups = {one.backup_id: one for one in deps.records.all()}
         self.kept_volumes = deps.records.kept_volumes()
         self.trash_records = deps.records.trashed_images()
-        # Interrupted ones, too: whoever wants them can carry on at any time.
+        # Interrupted jobs count, too: a worker may resume them at any time.
         works = [
             one.work
             for one in self.jobs
@@ -42,7 +42,7 @@ class References:
         return isinstance(place, image_types.SnapshotRef) and place.of in self._places
 
     def is_waiting_in_trash(self, trashed: image_types.TrashedImage) -> bool:
-        """Whether somebody remembers to delete an image once nothing reads from it."""
+        """Whether a record or a job will purge an image once no clone reads it."""
         recorded = {(one.pool, one.image_id) for one in self.trash_records}
         return (trashed.pool, trashed.image_id) in recorded | self._purged
 
@@ -58,7 +58,7 @@ class References:
         return any(one.copy == place for one in self.backups.values())
 
     def find_backup_at(self, backup_id: str, place: image_types.SnapshotRef) -> str | None:
-        """Say why a snapshot is not that of a backup; None when it is."""
+        """Return why a snapshot is not that of a backup; None if it is."""
         record = self.backups.get(backup_id)
         if record is None:
             return None if self.is_alive(backup_id) else f'no backup {backup_id} is recorded'
@@ -78,7 +78,7 @@ class References:
         )
 
     def has_volume(self, instance_id: str) -> bool:
-        """Whether an instance has a volume, so that nobody is about to make it one."""
+        """Whether an instance has a volume, so that no restore is making one for it."""
         found = self._trove.find_instance(instance_id)
         return found is not None and not found.is_deleted and found.volume_id is not None
 

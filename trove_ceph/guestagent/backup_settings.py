@@ -10,6 +10,8 @@ killed, which asks for less: what was written need not have been flushed.
 import collections.abc
 import contextlib
 import dataclasses
+import hashlib
+import json
 import posixpath
 import typing
 
@@ -18,7 +20,7 @@ from oslo_log import log as logging
 from trove.common import exception as trove_exceptions
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import backup_lock
+from trove_ceph.guestagent import backup_lock, settings_history
 from trove_ceph.host import filesystem
 
 LOG = logging.getLogger(__name__)
@@ -46,6 +48,16 @@ _VARIABLES = (
     *('innodb_flush_method', 'log_bin', 'gtid_mode', 'super_read_only'),
     *('server_uuid', 'gtid_executed'),
 )
+#: Settings that can be changed while the server runs, each with the time of its last change.
+_CHANGEABLE = (
+    *('innodb_flush_log_at_trx_commit', 'sync_binlog', 'innodb_doublewrite'),
+    *('gtid_mode', 'super_read_only'),
+)
+#: What a change leaves behind, and nobody can set back: the microsecond of the last SET of each
+#: setting, the number of ALTER INSTANCE statements (which switch the redo log off and on) and of
+#: RESET statements (which empty the position), and when the server was started, for they count
+#: from there. Neither FLUSH STATUS nor TRUNCATE of the status tables resets them.
+EVIDENCE = ('SET_TIME', 'Com_alter_instance', 'Com_reset', 'start of the server')
 # Schema directories are in the data directory, and files in those.
 _LINK_DEPTH = 2
 _MAX_FILES = 1000
@@ -69,13 +81,31 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True)
 class ServerFacts:
-    """What MySQL tells: variables by name, InnoDB's files that are not in the data directory."""
+    """What MySQL tells: variables by name, InnoDB's files that are not in the data directory.
+
+    :param evidence: as that of :class:`Settings`
+    """
 
     variables: collections.abc.Mapping[str, str]
     redo_log_enabled: bool
     is_replica: bool
     files: collections.abc.Sequence[str]
     tables: collections.abc.Sequence[tuple[str, str]]
+    evidence: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What MySQL tells without a look at any file or table.
+
+    :param evidence: a digest that differs after every change, see :data:`EVIDENCE`; None where the
+        performance schema is off
+    """
+
+    variables: collections.abc.Mapping[str, str]
+    redo_log_enabled: bool
+    is_replica: bool
+    evidence: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,19 +124,28 @@ def check(
     storage: filesystem.HostStorage,
     mount_point: str,
     seen_at: str = SEEN_AT,
+    history: settings_history.SettingsHistory | None = None,
 ) -> dict[str, typing.Any]:
     """Look at the running instance; takes no lock, changes nothing, ends within half a minute.
 
+    :param history: of this server's settings
     :returns: ``reasons``, a list of :class:`Reason` as dicts, empty when a snapshot is a backup;
         ``non_transactional_tables`` with ``count`` and up to MAX_NAMES ``names``; ``server_uuid``;
+        ``filesystem_used_bytes``, None where that could not be found out;
         ``gtid_executed`` as it was during the check. That is not a backup's position, which is
-        known from its clone alone: transactions go on until the snapshot.
+        known from its clone alone: transactions go on until the snapshot. ``settings_id`` differs
+        after each change of a setting, None: this server cannot tell; ``unchanged_sec`` and
+        ``positions`` are those of :meth:`.SettingsHistory.observe`.
     """
     server = None
+    used_bytes = None
     reasons = []
+    proof: dict[str, typing.Any] = {'unchanged_sec': 0.0, 'positions': []}
     try:
         with contextlib.closing(connect(TIMEOUT_SEC)) as connection:
             server = read_server(connection, seen_at)
+        if history:
+            proof = history.observe(server.evidence, _position(server.variables))
     except (pymysql.MySQLError, trove_exceptions.TroveError) as error:
         reasons.append(
             Reason('server-down', f'MySQL does not answer: {error}', 'start or restart it')
@@ -114,12 +153,79 @@ def check(
     try:
         datadir = server.variables['datadir'] if server else ''
         reasons += judge_volume(read_volume(storage, mount_point, datadir, seen_at), seen_at)
+        used_bytes = storage.used_bytes(mount_point)
     except exceptions.StorageCommandError as error:
         reasons.append(Reason('not-checked', str(error), 'look into the machine'))
     if server:
         reasons += judge_server(server, seen_at)
     LOG.info('Backup settings: %s', [reason.code for reason in reasons] or 'nothing is unsafe')
-    return _answer(reasons, server)
+    return _answer(reasons, server) | proof | {'filesystem_used_bytes': used_bytes}
+
+
+def observe(connect: backup_lock.Connect, history: settings_history.SettingsHistory) -> None:
+    """Remember what the settings are; a server that does not answer is none to remember.
+
+    It costs the server a few milliseconds and no access to any file or table.
+    """
+    try:
+        with (
+            contextlib.closing(connect(TIMEOUT_SEC)) as connection,
+            connection.cursor() as cursor,
+        ):
+            found = read_settings(cursor)
+    except (pymysql.MySQLError, trove_exceptions.TroveError) as error:
+        LOG.info('The settings of the server cannot be read now: %s', error)
+        return
+    history.observe(found.evidence, _position(found.variables))
+
+
+def read_settings(cursor: pymysql.cursors.Cursor) -> Settings:
+    """Ask MySQL for its settings; each question has a time limit.
+
+    :raises pymysql.MySQLError: it does not answer, or not in time
+    """
+    cursor.execute(
+        f"SET SESSION max_execution_time = {TIMEOUT_SEC * 1000}, SESSION time_zone = '+00:00'"
+    )
+    # Before the values: a change in between is one that the next evidence shows.
+    evidence = _read_evidence(cursor)
+    cursor.execute('SHOW GLOBAL VARIABLES WHERE Variable_name IN %s', (_VARIABLES,))
+    variables = dict(cursor.fetchall())
+    cursor.execute("SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_enabled'")
+    redo_log = dict(cursor.fetchall())
+    cursor.execute('SHOW REPLICA STATUS')
+    is_replica = bool(cursor.fetchall())
+    enabled = redo_log.get('Innodb_redo_log_enabled', 'ON') == 'ON'
+    if evidence is not None:
+        values = {name: variables.get(name) for name in _CHANGEABLE}
+        seen = [evidence, values, enabled, is_replica, variables.get('server_uuid')]
+        evidence = hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
+    return Settings(variables, enabled, is_replica, evidence)
+
+
+def _read_evidence(cursor: pymysql.cursors.Cursor) -> str | None:
+    """Return what changes have left behind, as text; None where the server does not tell."""
+    # Both are read at the instant at which the statement begins.
+    cursor.execute(
+        'SELECT UNIX_TIMESTAMP() - VARIABLE_VALUE FROM performance_schema.global_status '
+        "WHERE VARIABLE_NAME = 'Uptime'"
+    )
+    started = cursor.fetchall()
+    cursor.execute("SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_alter_instance', 'Com_reset')")
+    counted = sorted(cursor.fetchall())
+    cursor.execute(
+        'SELECT VARIABLE_NAME, CAST(SET_TIME AS CHAR) FROM performance_schema.variables_info '
+        'WHERE VARIABLE_NAME IN %s ORDER BY VARIABLE_NAME',
+        (_CHANGEABLE,),
+    )
+    changed = cursor.fetchall()
+    if not started or len(counted) != 2 or len(changed) != len(_CHANGEABLE):
+        return None
+    return json.dumps([str(started[0][0]), list(counted), list(changed)])
+
+
+def _position(variables: collections.abc.Mapping[str, str]) -> str | None:
+    return variables.get('gtid_executed', '').replace('\n', '') or None
 
 
 def read_server(connection: pymysql.connections.Connection, seen_at: str) -> ServerFacts:
@@ -128,13 +234,7 @@ def read_server(connection: pymysql.connections.Connection, seen_at: str) -> Ser
     :raises pymysql.MySQLError: it does not answer, or not in time
     """
     with connection.cursor() as cursor:
-        cursor.execute(f'SET SESSION max_execution_time = {TIMEOUT_SEC * 1000}')
-        cursor.execute('SHOW GLOBAL VARIABLES WHERE Variable_name IN %s', (_VARIABLES,))
-        variables = dict(cursor.fetchall())
-        cursor.execute("SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_enabled'")
-        redo_log = dict(cursor.fetchall())
-        cursor.execute('SHOW REPLICA STATUS')
-        is_replica = bool(cursor.fetchall())
+        settings = read_settings(cursor)
         # Files below the data directory begin with a dot.
         cursor.execute(
             "SELECT FILE_NAME FROM information_schema.FILES WHERE ENGINE = 'InnoDB' "
@@ -144,8 +244,14 @@ def read_server(connection: pymysql.connections.Connection, seen_at: str) -> Ser
         )
         files = [name for (name,) in cursor.fetchall()]
         tables = backup_lock.non_transactional_tables(cursor)
-    enabled = redo_log.get('Innodb_redo_log_enabled', 'ON') == 'ON'
-    return ServerFacts(variables, enabled, is_replica, files, tables)
+    return ServerFacts(
+        settings.variables,
+        settings.redo_log_enabled,
+        settings.is_replica,
+        files,
+        tables,
+        settings.evidence,
+    )
 
 
 def read_volume(
@@ -308,5 +414,6 @@ def _answer(reasons: list[Reason], server: ServerFacts | None) -> dict[str, typi
             'names': [f'{schema}.{name}' for schema, name in tables[:MAX_NAMES]],
         },
         'server_uuid': variables.get('server_uuid'),
-        'gtid_executed': variables.get('gtid_executed', '').replace('\n', '') or None,
+        'gtid_executed': _position(variables),
+        'settings_id': server.evidence if server else None,
     }

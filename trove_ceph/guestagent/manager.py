@@ -11,6 +11,7 @@ import os
 
 from oslo_log import log as logging
 from oslo_service import periodic_task
+from oslo_utils import units
 from trove.common import cfg
 from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql import manager as mysql_manager
@@ -25,13 +26,20 @@ from trove_ceph.guestagent import (
     restored_server,
     server,
     server_config,
+    settings_history,
     volume_freeze,
+    volume_trim,
 )
 from trove_ceph.host import data_volume, filesystem
 from trove_ceph.mysql import tuning
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
+
+# From the check of the settings until the snapshot is there, with a control plane that is busy.
+_SNAPSHOT_SEC = 30
+# What unmounts the volume comes at once.
+_UNMOUNT_SEC = 10
 
 #: Value of ``registry_ext`` for a datastore version that this manager is to serve.
 REGISTRY_EXT = 'trove_ceph.guestagent.manager.Manager'
@@ -55,6 +63,8 @@ class Manager(mysql_manager.Manager):
         self._quiescer = quiesce.Quiescer(
             self._open_lock, self._open_freeze, CONF.trove_ceph.quiesce_max_sec
         )
+        self._trimmer = volume_trim.VolumeTrimmer(self._volume, CONF.trove_ceph.trim_interval_sec)
+        self._settings_history = settings_history.SettingsHistory()
 
     def do_prepare(self, context, *arguments, **options):
         """Prepare the instance, as Trove does unless its volume has a backup's data.
@@ -62,6 +72,8 @@ class Manager(mysql_manager.Manager):
         Trove starts the server three times then, and what it says of its own accounts becomes
         transactions that nobody else has.
         """
+        # The first start leaves much free space behind that was written.
+        self._trimmer.trim_soon()
         asked = inspect.signature(super().do_prepare).bind(context, *arguments, **options).arguments
         backup_info, snapshot = asked['backup_info'], asked['snapshot']
         if not backup_info or backup_info.get('storage_driver') != 'cinder':
@@ -89,6 +101,7 @@ class Manager(mysql_manager.Manager):
 
     def unmount_volume(self, context, device_path=None, mount_point=None):
         """Unmount the data volume; harmless when it is not mounted."""
+        self._trimmer.stand_aside(_UNMOUNT_SEC)
         self._volume(device_path, mount_point).ensure_unmounted()
 
     def resize_fs(self, context, device_path=None, mount_point=None, online=False):
@@ -103,19 +116,61 @@ class Manager(mysql_manager.Manager):
         if online:
             self.app.adopt_volume_settings(computed)
 
+    def apply_tier(self, context, tier):
+        """Keep the I/O rate of the storage tier, and size what depends on it; nothing restarts.
+
+        :param tier: the fields of tuning.Tier, None for a tier that promises no rate
+        :returns: whether it is another one than before
+        """
+        rate = None if tier is None else tuning.Tier(**tier)
+        if not self.app.configuration_manager.keep_tier(rate):
+            return False
+        self.app.adopt_volume_settings(self.app.configuration_manager.retune())
+        return True
+
     def check_backup_settings(self, context):
         """Return what makes a snapshot of the running instance unsafe as a backup, if anything."""
+        self._trimmer.stand_aside(_SNAPSHOT_SEC)
         return backup_settings.check(
-            self.app.connect_alone, self._storage, self._volume().mount_point
+            self.app.connect_alone,
+            self._storage,
+            self._volume().mount_point,
+            history=self._settings_history,
         )
 
-    def quiesce_for_backup(self, context, backup_id, level, limit_sec):
-        """Bring the instance to rest for a backup, for ``limit_sec`` at most."""
-        return self._quiescer.quiesce(backup_id, level, limit_sec)
+    def trim_volume(self, context, max_age_sec):
+        """Begin to trim the volume unless a trim ended less than ``max_age_sec`` ago.
 
-    def release_after_backup(self, context, backup_id):
-        """Let the instance run on, and return whether it was at rest until now."""
-        return self._quiescer.release(backup_id)
+        :returns: whether it was begun; it goes on after the answer
+        """
+        return self._trimmer.trim_unless_recent(max_age_sec)
+
+    @periodic_task.periodic_task(spacing=60)
+    def trim_data_volume(self, context):
+        """Begin to trim the volume when that is due."""
+        if self.status.is_installed:
+            self._trimmer.trim_if_due()
+
+    def quiesce_for_backup(self, context, backup_id, token, level, limit_sec):
+        """Bring the instance to rest for one attempt at a backup, for ``limit_sec`` at most."""
+        # What may pass until it holds, and then the hold.
+        waits_sec = CONF.trove_ceph.quiesce_wait_sec + volume_freeze.START_TIMEOUT_SEC
+        self._trimmer.stand_aside(waits_sec + CONF.trove_ceph.quiesce_max_sec)
+        return self._quiescer.quiesce(backup_id, token, level, limit_sec)
+
+    def release_after_backup(self, context, backup_id, token):
+        """Let the instance run on, and return whether this attempt held it until now."""
+        answer = self._quiescer.release(backup_id, token)
+        # Without a level another attempt may hold the instance.
+        if answer['level'] is not None:
+            self._trimmer.go_on()
+        return answer
+
+    @periodic_task.periodic_task(spacing=60)
+    def observe_backup_settings(self, context):
+        """Remember the settings that backups depend on, so that a later check can prove them."""
+        if self.status.is_installed and self.status.is_running:
+            backup_settings.observe(self.app.connect_alone, self._settings_history)
 
     @periodic_task.periodic_task(spacing=60)
     def bound_binary_logs(self, context):
@@ -123,7 +178,7 @@ class Manager(mysql_manager.Manager):
         if not self.status.is_installed or not self.status.is_running:
             return
         size_mib = self._volume().size_mib()
-        self.app.purge_binary_logs(tuning.binlog_budget_mib(size_mib) * tuning.MIB)
+        self.app.purge_binary_logs(tuning.binlog_budget_mib(size_mib) * units.Mi)
 
     def _volume(
         self, device_path: str | None = None, mount_point: str | None = None
@@ -135,12 +190,14 @@ class Manager(mysql_manager.Manager):
         return backup_lock.BackupLock(self.app.connect_alone, wait_sec, hold_sec)
 
     def _open_freeze(self, limit_sec: float) -> volume_freeze.VolumeFreeze:
-        process, channel = self._storage.start_freeze_holder(self._volume().mount_point, limit_sec)
+        process, channel = self._storage.start_freeze_process(self._volume().mount_point, limit_sec)
         return volume_freeze.VolumeFreeze(process, channel, limit_sec)
 
-    def _measure(self, ram_mib: int | None, vcpus: int | None) -> tuning.Machine:
+    def _measure(
+        self, ram_mib: int | None, vcpus: int | None, tier: tuning.Tier | None
+    ) -> tuning.Machine:
         options = CONF.trove_ceph
-        tier = tuning.Tier(
+        tier = tier or tuning.Tier(
             options.volume_iops_per_gib, options.volume_iops_floor, options.volume_iops_cap
         )
         size_mib = self._volume().size_mib()
@@ -165,4 +222,4 @@ def configured_volume(
 
 
 def _installed_ram_mib() -> int:
-    return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // tuning.MIB
+    return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // units.Mi

@@ -13,10 +13,16 @@ Each level includes the one before it:
     wait for every query of every table to end, with all writers queued behind it.
 
 Two clocks watch each hold, neither of them ours: the holder of the freeze thaws by itself
-(:mod:`freeze_holder`), and the server drops a connection that is silent for too long. The thaw
+(:mod:`freeze_process`), and the server drops a connection that is silent for too long. The thaw
 always comes before the unlock, for with the general log on, an UNLOCK is written before it works.
+
+A hold belongs to one attempt at a backup, by a random token. Only the release that carries the
+token ends the hold and proves it. An attempt that was released holds nothing any more, so a quiesce
+request that arrives after its own release is refused. Another attempt at the same backup ends the
+hold of the one before, whose process is dead or has lost its claim, and whose release then says so.
 """
 
+import collections
 import collections.abc
 import contextlib
 import threading
@@ -34,6 +40,8 @@ DDL = 'ddl'
 FREEZE = 'freeze'
 LEVELS = (DDL, FREEZE)
 _UNLOCK_AFTER_SEC = 5
+#: How many attempts that have ended are remembered.
+_ENDED = 256
 
 #: Given the seconds that the server keeps the locks of a silent connection.
 OpenLock = collections.abc.Callable[[int], backup_lock.BackupLock]
@@ -44,10 +52,11 @@ Answer = dict[str, typing.Any]
 
 
 class _Hold:
-    """What is held for one backup; :meth:`take` takes all of it or nothing."""
+    """What is held for one attempt; :meth:`take` takes all of it or nothing."""
 
-    def __init__(self, backup_id: str, level: str, limit_sec: int, clock: Clock):
+    def __init__(self, backup_id: str, token: str, level: str, limit_sec: int, clock: Clock):
         self.backup_id = backup_id
+        self.token = token
         self.level = level
         self._limit_sec = limit_sec
         self._clock = clock
@@ -111,7 +120,7 @@ class _Hold:
 
 
 class Quiescer:
-    """At most one hold at a time, known by the backup that it is for.
+    """At most one hold at a time, known by the attempt at a backup that it is for.
 
     :param max_limit_sec: bounds what callers ask for
     """
@@ -128,18 +137,21 @@ class Quiescer:
         self._max_limit_sec = max_limit_sec
         self._clock = clock
         self._hold: _Hold | None = None
-        self._last: Answer = {}
+        # By token, what attempts that have ended were told. One that is forgotten is too old for a
+        # message of it still to be under way.
+        self._ended: collections.OrderedDict[str, Answer] = collections.OrderedDict()
         # A release that overtakes its own quiesce waits here, and then undoes it.
         self._turn = threading.Lock()
 
-    def quiesce(self, backup_id: str, level: str, limit_sec: int) -> Answer:
-        """Bring the instance to rest for a backup; a repetition tells what is held already.
+    def quiesce(self, backup_id: str, token: str, level: str, limit_sec: int) -> Answer:
+        """Bring the instance to rest for an attempt; a repetition tells what is held already.
 
+        :param token: of this attempt alone
         :param level: one of LEVELS
         :param limit_sec: after which everything is given back, whatever happens to anybody
         :returns: ``backup_id``, ``level``, ``remaining_sec``, ``freeze_sec`` (what freezing took),
             ``locked_tables`` (that cannot be recovered, and were written out)
-        :raises NotQuiescedError: nothing is held for this backup, nor left of the attempt
+        :raises NotQuiescedError: nothing is held for this attempt, nor left of it
         :raises StorageCommandError: the same; the program that freezes cannot be run
         """
         if level not in LEVELS:
@@ -149,46 +161,65 @@ class Quiescer:
         limit_sec = max(1, min(int(limit_sec), self._max_limit_sec))
         with self._turn:
             self._drop_lost()
+            if token in self._ended:
+                raise exceptions.NotQuiescedError(
+                    f'This attempt at backup {backup_id} has ended already'
+                )
+            if self._hold is not None and self._hold.backup_id == backup_id:
+                if (self._hold.token, self._hold.level) == (token, level):
+                    return self._hold.describe()
+                self._release('another attempt at this backup holds the instance')
             if self._hold is None:
-                self._last = {}
-                hold = _Hold(backup_id, level, limit_sec, self._clock)
+                hold = _Hold(backup_id, token, level, limit_sec, self._clock)
                 hold.take(self._open_lock, self._open_freeze)
                 self._hold = hold
                 LOG.info('Holding %s for backup %s: %s', level, backup_id, hold.describe())
-            elif (self._hold.backup_id, self._hold.level) != (backup_id, level):
+            else:
                 raise exceptions.NotQuiescedError(
                     f'Backup {self._hold.backup_id} holds the instance ({self._hold.level}) for at '
                     f'most {self._hold.remaining_sec():.0f} s more'
                 )
             return self._hold.describe()
 
-    def release(self, backup_id: str) -> Answer:
-        """Give everything back; a repetition gets the same answer.
+    def release(self, backup_id: str, token: str) -> Answer:
+        """End an attempt and give back everything that it holds; a repetition gets the same answer.
 
-        What is held for another backup stays. Waits for a quiesce that is under way.
+        What is held for another attempt or backup stays. Waits for a quiesce that is under way.
 
-        :returns: ``backup_id``, ``held``: whether the instance was at rest all the time until now,
-            otherwise ``reason``; ``held_sec``
+        :returns: ``backup_id``, ``held``: whether the instance was at rest for this attempt all the
+            time until now, otherwise ``reason``; ``held_sec``
         """
         with self._turn:
-            if self._hold is not None and self._hold.backup_id == backup_id:
+            if self._hold is not None and self._hold.token == token:
                 self._release()
-            if self._last.get('backup_id') == backup_id:
-                return self._last
-            return {
-                'backup_id': backup_id,
-                'level': None,
-                'held': False,
-                'reason': 'nothing was held for this backup',
-                'held_sec': 0.0,
-            }
+            if token not in self._ended:
+                self._end(
+                    token,
+                    {
+                        'backup_id': backup_id,
+                        'level': None,
+                        'held': False,
+                        'reason': 'nothing was held for this attempt',
+                        'held_sec': 0.0,
+                    },
+                )
+            return self._ended[token]
 
     def _drop_lost(self) -> None:
         if self._hold is not None and self._hold.is_lost():
-            self._release()
+            # Its own release comes later, and must not be told that it was held until then.
+            self._release('the hold was over before its release')
 
-    def _release(self) -> None:
+    def _release(self, because: str = '') -> None:
         hold, self._hold = self._hold, None
         if hold is not None:
-            self._last = hold.release()
-            LOG.info('Released what backup %s held: %s', hold.backup_id, self._last)
+            answer = hold.release()
+            if because:
+                answer |= {'held': False, 'reason': answer['reason'] or because}
+            self._end(hold.token, answer)
+            LOG.info('Released what backup %s held: %s', hold.backup_id, answer)
+
+    def _end(self, token: str, answer: Answer) -> None:
+        self._ended[token] = answer
+        while len(self._ended) > _ENDED:
+            self._ended.popitem(last=False)

@@ -9,6 +9,7 @@ reverted) and at a rebuild.
 """
 
 import collections.abc
+import dataclasses
 import hashlib
 import typing
 
@@ -22,10 +23,12 @@ LOG = logging.getLogger(__name__)
 
 SERVER_SECTION = 'mysqld'
 CHANGE_ID = 'trove-ceph'
+#: What the taskmanager says of the storage tier: a file of its own, which outlives the base file.
+TIER_CHANGE_ID = 'storage-tier'
 #: Section of the base file, ignored by mysqld, in which the template passes on the flavor.
 FACTS_SECTION = 'trove_ceph'
 
-Measure = collections.abc.Callable[[int | None, int | None], tuning.Machine]
+Measure = collections.abc.Callable[[int | None, int | None, tuning.Tier | None], tuning.Machine]
 
 _CODEC = stream_codecs.IniCodec(default_value='1', comment_markers=('#', ';', '!'))
 
@@ -34,7 +37,7 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
     """Trove's configuration manager that adds what :func:`tuning.tune` computes.
 
     :param measure: returns the machine; given the flavor's memory in MiB and virtual CPUs, or None
-        for each that the base file does not tell
+        for each that the base file does not tell, and the storage tier, None until it is known
     :param server_id: replication identity of this server
     """
 
@@ -70,12 +73,35 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
         self._write(computed)
         return computed
 
+    def keep_tier(self, tier: tuning.Tier | None) -> bool:
+        """Keep what the storage tier grants; return whether that is new.
+
+        The settings that follow from it are computed at the next :meth:`retune`.
+
+        :param tier: None to forget what was kept
+        """
+        if tier == self._kept_tier():
+            return False
+        self.remove_system_override(TIER_CHANGE_ID)
+        if tier is not None:
+            options = {FACTS_SECTION: dataclasses.asdict(tier)}
+            self.apply_system_override(options, TIER_CHANGE_ID, pre_user=True)
+        return True
+
+    def _kept_tier(self) -> tuning.Tier | None:
+        # Not of the cache: there is none before the base file is first written.
+        if not self.has_system_override(TIER_CHANGE_ID):
+            return None
+        kept = self._override_strategy.get(self.SYSTEM_PRE_USER_GROUP, TIER_CHANGE_ID)
+        names = [field.name for field in dataclasses.fields(tuning.Tier)]
+        return tuning.Tier(**{name: kept[FACTS_SECTION][name] for name in names})
+
     def effective(self, key: str) -> int | str | None:
         """Return the value a restarted server would have for ``key``, None if it is not set."""
         return self.get_value(key, section=SERVER_SECTION)
 
     def _compute(self, facts: tuple[int | None, int | None]) -> tuning.Tuning:
-        machine = self._measure(*facts)
+        machine = self._measure(*facts, self._kept_tier())
         computed = tuning.tune(machine)
         LOG.info('Tuned MySQL for %s: %s', machine, computed)
         return computed

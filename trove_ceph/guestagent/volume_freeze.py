@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The caller's side of :mod:`freeze_holder`."""
+"""The caller's side of :mod:`freeze_process`."""
 
 import socket
 import subprocess
@@ -23,7 +23,7 @@ _GONE = 'The holder of the freeze is gone'
 class VolumeFreeze:
     """One freeze of the data volume; what was not thawed is thawed when this process ends.
 
-    :param process: runs :mod:`freeze_holder`
+    :param process: runs :mod:`freeze_process`
     :param channel: the other end of its standard input and output. Not pipes: green threads repeat
         a write for ever when nobody is left to read it
     :param limit_sec: after which the holder thaws by itself

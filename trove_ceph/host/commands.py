@@ -18,24 +18,27 @@ def run(
     """
     command = [str(word) for word in words]
     try:
-        result = subprocess.run(
+        process = subprocess.Popen(
             command,
-            capture_output=True,
-            text=True,
             stdin=subprocess.DEVNULL,
-            timeout=timeout_sec,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             env=environment,
-            check=False,
         )
+    except OSError as error:
+        raise exceptions.StorageCommandError(f'{command[0]} cannot be run: {error}') from error
+    try:
+        output, errors = process.communicate(timeout=timeout_sec)
     except subprocess.TimeoutExpired as error:
+        # It is not waited for: it cannot be killed while it waits for a disk in the kernel.
+        process.kill()
         raise exceptions.StorageCommandError(
             f'{" ".join(command)} did not end within {timeout_sec} s'
         ) from error
-    except OSError as error:
-        raise exceptions.StorageCommandError(f'{command[0]} cannot be run: {error}') from error
-    if result.returncode != 0:
+    if process.returncode != 0:
         raise exceptions.StorageCommandError(
-            f'{" ".join(command)} failed with exit code {result.returncode}: '
-            f'{(result.stderr or result.stdout).strip()[-500:]}'
+            f'{" ".join(command)} failed with exit code {process.returncode}: '
+            f'{(errors or output).strip()[-500:]}'
         )
-    return result.stdout.strip()
+    return output.strip()

@@ -6,23 +6,23 @@ import os
 import time
 
 from oslo_log import log as logging
+from oslo_utils import units
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.host import filesystem
 
 LOG = logging.getLogger(__name__)
 
-MIB = 1024 * 1024
 LABEL = 'trove-data'
 FSTAB = '/etc/fstab'
 
 #: By file system type. XFS: Seagate, "OLTP-Level Performance Using NVMe SSDs with MySQL and Ceph"
 #: (2017). Barriers are not an option any more: XFS and ext4 always flush. No online ``discard``:
-#: one dropped table would send thousands of requests; fstrim gives the space back in its own time.
+#: one dropped table would send thousands of requests; :mod:`volume_trim` does it in its own time.
 MOUNT_OPTIONS = {'xfs': 'noatime,inode64', 'ext4': 'noatime', 'ext3': 'noatime'}
 
 # The kernel reports a device that is a few sectors larger than the file system as growable.
-_GROWTH_STEP_BYTES = MIB
+_GROWTH_STEP_BYTES = units.Mi
 _POLL_SEC = 0.5
 
 
@@ -88,9 +88,10 @@ class DataVolume:
         signature = self._storage.find_signature(self.device)
         if signature is None:
             if not self._storage.is_zeroed(self.device):
+                probed_mib = filesystem.BLANK_PROBE_BYTES // units.Mi
                 raise exceptions.VolumeHasDataError(
                     f'{self.device} carries no known file system but is not blank: its first '
-                    f'{filesystem.BLANK_PROBE_BYTES // MIB} MiB are not all zero. Not formatting.'
+                    f'{probed_mib} MiB are not all zero. Not formatting.'
                 )
         elif signature.kind == 'xfs' and self._storage.is_unfinished_xfs(self.device):
             LOG.warning('An earlier format of %s was interrupted, starting over', self.device)
@@ -160,16 +161,15 @@ class DataVolume:
         """
         fstype = self.ensure_mounted()
         before = self._storage.filesystem_bytes(self.device, self.mount_point, fstype)
-        started = self._clock()
+        deadline = self._deadline(timeout_sec)
         while not self._has_room(before):
-            if self._clock() - started >= timeout_sec:
-                raise exceptions.VolumeNotReadyError(
-                    f'{self.device} still has {self._storage.size_bytes(self.device) // MIB} MiB '
-                    f'after {timeout_sec} s, as much as its file system '
-                    f'({before // MIB} MiB): the new size has not reached this machine.'
-                )
             self._storage.rescan(self.device)
-            self._sleep(_POLL_SEC)
+            if not deadline.pause(_POLL_SEC):
+                raise exceptions.VolumeNotReadyError(
+                    f'{self.device} still has {self.size_mib()} MiB '
+                    f'after {timeout_sec} s, as much as its file system '
+                    f'({before // units.Mi} MiB): the new size has not reached this machine.'
+                )
         return self._grow(fstype, before)
 
     def configure_queue(self, read_ahead_kib: int) -> None:
@@ -196,21 +196,49 @@ class DataVolume:
 
     def size_mib(self) -> int:
         """Return the size of the device in MiB."""
-        return self._storage.size_bytes(self.device) // MIB
+        return self._storage.size_bytes(self.device) // units.Mi
+
+    def filesystem_bytes(self) -> int:
+        """Return the size of the mounted file system.
+
+        :raises VolumeNotReadyError: the volume is not mounted
+        """
+        return self._storage.filesystem_bytes(self.device, self.mount_point, self._mounted_fstype())
+
+    def trim(self, offset: int, length: int, minimum: int) -> int:
+        """Discard the free blocks within a range, in bytes, and return how many bytes those are.
+
+        :param minimum: free extents with fewer bytes are left out
+        :raises VolumeNotReadyError: the volume is not mounted; what is there instead is left alone
+        :raises StorageCommandError: the device does not support it
+        """
+        self._mounted_fstype()
+        return self._storage.trim(self.mount_point, offset, length, minimum)
+
+    def _mounted_fstype(self) -> str:
+        mounted = self._storage.find_mount(self.mount_point)
+        if mounted is None or os.path.realpath(mounted[0]) != os.path.realpath(self.device):
+            raise exceptions.VolumeNotReadyError(
+                f'The data volume {self.device} is not mounted at {self.mount_point}.'
+            )
+        return mounted[1]
 
     def _wait_for_device(self, timeout_sec: int) -> None:
-        started = self._clock()
-        while True:
-            try:
-                if self._storage.size_bytes(self.device) > 0:
-                    return
-            except exceptions.VolumeNotReadyError:
-                LOG.debug('Waiting for %s', self.device)
-            if self._clock() - started >= timeout_sec:
+        deadline = self._deadline(timeout_sec)
+        while not self._is_there():
+            if not deadline.pause(_POLL_SEC):
                 raise exceptions.VolumeNotReadyError(
                     f'The data volume {self.device} did not appear within {timeout_sec} s.'
                 )
-            self._sleep(_POLL_SEC)
+
+    def _is_there(self) -> bool:
+        try:
+            return self._storage.size_bytes(self.device) > 0
+        except exceptions.VolumeNotReadyError:
+            return False
+
+    def _deadline(self, timeout_sec: float) -> waiting.Deadline:
+        return waiting.Deadline(timeout_sec, self._clock, self._sleep)
 
     def _has_room(self, filesystem_bytes: int) -> bool:
         size = self._storage.size_bytes(self.device)
@@ -230,11 +258,11 @@ class DataVolume:
             'Grew the %s file system at %s from %s to %s MiB in %.1f s',
             fstype,
             self.mount_point,
-            before // MIB,
-            after // MIB,
+            before // units.Mi,
+            after // units.Mi,
             self._clock() - started,
         )
-        return (after - before) // MIB
+        return (after - before) // units.Mi
 
     def _ensure_owner(self, uid: int, gid: int) -> None:
         # A recursive change on every start would touch each file of a large database for nothing.

@@ -12,15 +12,17 @@ import subprocess
 import sys
 import typing
 
+import psutil
 from oslo_concurrency import processutils
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import freeze_process
+from trove_ceph.host import freeze_process
 
 #: Bytes at the start of a device that must be zero before it counts as never written.
 BLANK_PROBE_BYTES = 4 * 1024 * 1024
 _COMMAND_TIMEOUT_SEC = 60
-_MOUNTS = '/proc/self/mounts'
+# Of a first trim on slow disks; the command cannot be ended while the kernel waits for a discard.
+_TRIM_TIMEOUT_SEC = 600
 # sd_booted(3)
 _SYSTEMD = '/run/systemd/system'
 
@@ -157,6 +159,26 @@ class HostStorage:
         stats = os.statvfs(mount_point)
         return stats.f_bavail * stats.f_frsize
 
+    def used_bytes(self, mount_point: str) -> int:
+        """Return how much of the file system at ``mount_point`` files and its own data take."""
+        stats = os.statvfs(mount_point)
+        return (stats.f_blocks - stats.f_bfree) * stats.f_frsize
+
+    def trim(self, mount_point: str, offset: int, length: int, minimum: int) -> int:
+        """Discard free blocks within a range of the file system at ``mount_point`` (FITRIM).
+
+        :param offset: in bytes, as ``length``
+        :param minimum: free extents with fewer bytes are left out
+        :returns: the bytes that were discarded
+        """
+        output = self._run(
+            *('fstrim', '--verbose', '--offset', str(offset), '--length', str(length)),
+            *('--minimum', str(minimum), mount_point),
+            timeout=_TRIM_TIMEOUT_SEC,
+        )
+        match = re.search(r'\((\d+) bytes\)', output)
+        return int(match[1]) if match else 0
+
     def find_links(self, directory: str, depth: int) -> list[tuple[str, str]]:
         """Return path and target of the symbolic links down to ``depth``; paths are relative."""
         output = self._run(
@@ -176,10 +198,10 @@ class HostStorage:
             raise
         return True
 
-    def start_freeze_holder(
+    def start_freeze_process(
         self, mount_point: str, limit_sec: float
     ) -> tuple[subprocess.Popen, socket.socket]:
-        """Start :mod:`freeze_holder`, with the other end of its standard input and output.
+        """Start :mod:`freeze_process`, with the other end of its standard input and output.
 
         Under systemd it is a unit of its own: the manager kills what is left of a service together
         with the service, and the holder has to outlive the agent. Whatever becomes of the unit, its
@@ -318,10 +340,8 @@ def _kernel_name(device: str) -> str:
 
 def _mounts() -> collections.abc.Iterator[tuple[str, str, str, str]]:
     """Give device, mount point, file system type and options of all mounts, the oldest first."""
-    with open(_MOUNTS, encoding='utf-8') as mounts:
-        for line in mounts:
-            device, point, fstype, options = line.split()[:4]
-            yield device, point.encode().decode('unicode_escape'), fstype, options
+    for mount in psutil.disk_partitions(all=True):
+        yield mount.device, mount.mountpoint, mount.fstype, mount.opts
 
 
 def _absolute(program: str) -> str:

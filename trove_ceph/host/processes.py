@@ -7,24 +7,35 @@ import select
 import signal
 from pathlib import Path
 
+import psutil
+
 PROC = Path('/proc')
 
 
 def identity(pid: int) -> str:
-    """Name a process so that a reused pid is not taken for it; empty when it is gone."""
+    """Name a process so that a reused pid is not taken for it; empty when it is gone.
+
+    By the ticks from boot to its start, field 22 of proc(5)'s stat. psutil makes a time of day of
+    them (``create_time``), which another process reads differently after the clock was set.
+    """
     try:
-        return f'{pid} {_stat(pid)[19]}'
+        # The second field is the program's name in parentheses, which may hold anything.
+        fields = (PROC / str(pid) / 'stat').read_text().rpartition(')')[2].split()
     except OSError:
         return ''
+    return f'{pid} {fields[19]}'
 
 
 def cpu_sec(pid: int) -> float:
     """Return the processor seconds that a process has used, in user and in kernel mode.
 
-    :raises OSError: it is gone
+    :raises ProcessLookupError: it is gone
     """
-    fields = _stat(pid)
-    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.NoSuchProcess as error:
+        raise ProcessLookupError(str(error)) from error
+    return times.user + times.system
 
 
 def end(pid: int, timeout_sec: float) -> bool:
@@ -57,8 +68,3 @@ def wait_until_gone(pid: int, timeout_sec: float) -> bool:
         return bool(waiting.poll(timeout_sec * 1000))
     finally:
         os.close(handle)
-
-
-def _stat(pid: int) -> list[str]:
-    """Return the fields of proc(5)'s stat from the third on: the second may hold anything."""
-    return (PROC / str(pid) / 'stat').read_text().rpartition(')')[2].split()

@@ -39,6 +39,8 @@ class RbdDevice:
         environment: Mapping[str, str] | None = None,
     ):
         self.device = ''
+        #: The storage daemon's; 0 as long as the image is not mapped.
+        self.daemon_pid = 0
         self._node = {
             'driver': 'rbd',
             'node-name': 'disk',
@@ -86,7 +88,8 @@ class RbdDevice:
             timeout_sec=TIMEOUT_SEC,
             environment=self._environment,
         )
-        stack.callback(_end, int(pid_file.read_text()))
+        self.daemon_pid = int(pid_file.read_text())
+        stack.callback(_end, self.daemon_pid)
         return export
 
 

@@ -17,13 +17,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.host import external_resources, processes
 
 LOG = logging.getLogger(__name__)
@@ -123,26 +123,27 @@ def clear(directory: Path) -> None:
 def members(directory: Path) -> list[tuple[int, str]]:
     """List the processes of a workspace and of those below it, as pairs of pid and program."""
     found = []
-    for entry in processes.PROC.iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+    for process in psutil.process_iter():
+        if process.pid == os.getpid():
             continue
-        with contextlib.suppress(OSError):
-            if _is_marked(entry, directory) or _mounts_privately(entry, directory):
-                found.append((int(entry.name), (entry / 'comm').read_text().strip()))
+        with contextlib.suppress(OSError, psutil.Error):
+            if _is_marked(process, directory) or _mounts_privately(process.pid, directory):
+                found.append((process.pid, process.name()))
     return found
 
 
-def _is_marked(entry: Path, directory: Path) -> bool:
-    mark = f'{MARK}={directory}'.encode()
-    variables = (entry / 'environ').read_bytes().split(b'\0')
-    return any(one == mark or one.startswith(mark + b'/') for one in variables)
+def _is_marked(process: psutil.Process, directory: Path) -> bool:
+    mark = process.environ().get(MARK, '')
+    return mark == str(directory) or mark.startswith(f'{directory}/')
 
 
-def _mounts_privately(entry: Path, directory: Path) -> bool:
+def _mounts_privately(pid: int, directory: Path) -> bool:
     """Whether a process sees the workspace through mounts of its own.
 
     A container has another environment, and outlives whatever made its namespaces.
     """
+    # psutil knows nothing of namespaces.
+    entry = processes.PROC / str(pid)
     namespace = os.readlink(entry / 'ns' / 'mnt')
     if namespace == os.readlink(processes.PROC / 'self' / 'ns' / 'mnt'):
         return False
@@ -169,11 +170,8 @@ def _alive(directory: Path, keep: tuple[str, ...]) -> list[int]:
 
 
 def _kill_all(directory: Path, keep: tuple[str, ...] = ()) -> None:
-    deadline = time.monotonic() + KILL_TIMEOUT_SEC
-    while time.monotonic() < deadline:
-        alive = _alive(directory, keep)
-        if not alive:
-            return
+    deadline = waiting.Deadline(KILL_TIMEOUT_SEC)
+    while deadline.left_sec and (alive := _alive(directory, keep)):
         for pid in alive:
             processes.kill(pid, timeout_sec=5)
 
@@ -189,12 +187,11 @@ def mounts(directory: Path, keep: str = '') -> list[str]:
 
     :param keep: leave out file systems whose type begins with this
     """
-    found = []
-    for line in Path('/proc/self/mountinfo').read_text().splitlines():
-        mount, _, source = line.partition(' - ')
-        point = mount.split()[4]
-        if point.startswith(f'{directory}/') and not (keep and source.startswith(keep)):
-            found.append(point)
+    found = [
+        one.mountpoint
+        for one in psutil.disk_partitions(all=True)
+        if one.mountpoint.startswith(f'{directory}/') and not (keep and one.fstype.startswith(keep))
+    ]
     return sorted(found, key=len, reverse=True)
 
 

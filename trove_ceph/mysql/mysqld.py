@@ -13,7 +13,7 @@ from typing import Any
 
 import pymysql
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.host import processes
 from trove_ceph.mysql import installation
 
@@ -133,7 +133,7 @@ class Mysqld:
         began = time.monotonic()
         self._process = self._spawn()
         try:
-            self._wait_until_ready(began, timeout_sec)
+            self._wait_until_ready(timeout_sec)
         except BaseException:
             self.kill()
             raise
@@ -235,7 +235,8 @@ class Mysqld:
                 [*words, *mode], self.volume, self._run, self._environment, console
             )
 
-    def _wait_until_ready(self, began: float, timeout_sec: float) -> None:
+    def _wait_until_ready(self, timeout_sec: float) -> None:
+        deadline = waiting.Deadline(timeout_sec)
         while True:
             try:
                 self.connect().close()
@@ -248,11 +249,10 @@ class Mysqld:
                     raise exceptions.ServerFailedError(
                         f'mysqld ended while it started: {self.log_tail()}'
                     ) from error
-                if time.monotonic() > began + timeout_sec:
+                if not deadline.pause(_POLL_SEC):
                     raise exceptions.ServerFailedError(
                         f'mysqld does not answer after {timeout_sec:.0f} s: {self.log_tail()}'
                     ) from error
-            time.sleep(_POLL_SEC)
 
     def _end(self, number: signal.Signals, timeout_sec: float) -> None:
         process = self._process

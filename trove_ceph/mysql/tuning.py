@@ -25,9 +25,10 @@ H. Ceph has no 16 KiB atomic write through file system, virtio and librbd, so th
 
 import dataclasses
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 
-MIB = 1024 * 1024
 GIB_IN_MIB = 1024
 PAGE_KIB = 16
 
@@ -92,11 +93,11 @@ class Tuning:
     def mysqld_options(self) -> dict[str, int | str]:
         """Return the ``[mysqld]`` settings; byte sizes are plain numbers, as SET GLOBAL wants."""
         options: dict[str, int | str] = {
-            'innodb_buffer_pool_size': self.buffer_pool_mib * MIB,
-            'innodb_buffer_pool_chunk_size': self.buffer_pool_chunk_mib * MIB,
+            'innodb_buffer_pool_size': self.buffer_pool_mib * units.Mi,
+            'innodb_buffer_pool_chunk_size': self.buffer_pool_chunk_mib * units.Mi,
             'innodb_buffer_pool_instances': self.buffer_pool_instances,
-            'innodb_log_buffer_size': self.log_buffer_mib * MIB,
-            'innodb_redo_log_capacity': self.redo_log_mib * MIB,
+            'innodb_log_buffer_size': self.log_buffer_mib * units.Mi,
+            'innodb_redo_log_capacity': self.redo_log_mib * units.Mi,
             # The maximum comes first: it must never be below the capacity while both are changed.
             'innodb_io_capacity_max': self.io_capacity_max,
             'innodb_io_capacity': self.io_capacity,
@@ -104,10 +105,10 @@ class Tuning:
             'innodb_write_io_threads': self.write_io_threads,
             'max_connections': self.max_connections,
             'table_open_cache': self.table_open_cache,
-            'temptable_max_ram': self.temptable_mib * MIB,
-            'tmp_table_size': self.tmp_table_mib * MIB,
-            'max_heap_table_size': self.tmp_table_mib * MIB,
-            'max_binlog_size': self.binlog_file_mib * MIB,
+            'temptable_max_ram': self.temptable_mib * units.Mi,
+            'tmp_table_size': self.tmp_table_mib * units.Mi,
+            'max_heap_table_size': self.tmp_table_mib * units.Mi,
+            'max_binlog_size': self.binlog_file_mib * units.Mi,
             'binlog_expire_logs_seconds': self.binlog_expire_sec,
         }
         if self.lean:
@@ -116,10 +117,12 @@ class Tuning:
 
 
 #: Settings of :meth:`Tuning.mysqld_options` that follow from the volume and that a running server
-#: takes over, in the order in which they are to be set.
+#: takes over, in the order in which they are to be set. The server raises a maximum that is below
+#: the capacity, so it is set before the capacity, for more, and after it, for less.
 VOLUME_OPTIONS = (
     'innodb_io_capacity_max',
     'innodb_io_capacity',
+    'innodb_io_capacity_max',
     'innodb_redo_log_capacity',
     'max_binlog_size',
     'binlog_expire_logs_seconds',
@@ -140,7 +143,7 @@ _LEAN_OPTIONS: dict[str, int | str] = {
     'performance_schema_events_waits_history_long_size': 100,
     'performance_schema_events_transactions_history_long_size': 100,
     'performance_schema_error_size': 0,
-    'key_buffer_size': MIB,
+    'key_buffer_size': units.Mi,
 }
 
 # mysqld's own memory without buffer pool and connections: code, data dictionary, InnoDB's fixed
@@ -225,14 +228,6 @@ def memory_mib(machine: Machine, tuning: Tuning) -> float:
         + tuning.temptable_mib
         + tuning.max_connections * _CONNECTION_MIB
     )
-
-
-def log_space_mib(tuning: Tuning) -> int:
-    """Return the space in MiB that redo and binary logs take at most.
-
-    Binary logs exceed their budget by the file that is being written.
-    """
-    return tuning.redo_log_mib + tuning.binlog_budget_mib + tuning.binlog_file_mib
 
 
 def smallest_ram_mib() -> int:

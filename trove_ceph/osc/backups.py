@@ -17,14 +17,15 @@ _STATES = (
     'taken',
     'copied',
     'verified',
+    'suspected',
     'damaged',
     'failed',
     'deleting',
 )
 LEVELS = ('none', 'ddl', 'freeze')
 LEVELS_HELP = (
-    'How the server is held while the snapshot is made. none: not at all. ddl: statements that '
-    'change definitions of tables wait. freeze: all writes wait. By default the operator decides.'
+    'How the server is quiesced while the snapshot is made. none: not at all. ddl: statements that '
+    'change table definitions wait. freeze: all writes wait. The operator sets the default.'
 )
 _SHORT = {
     'ID': 'id',
@@ -40,6 +41,7 @@ _SHORT = {
 _LONG = _SHORT | {
     'Size': 'size_bytes',
     'Took': 'take_sec',
+    'File System Used': 'filesystem_used_bytes',
     'Moved': 'moved_bytes',
     'Policy ID': 'policy_id',
     'Project ID': 'project_id',
@@ -50,7 +52,7 @@ _Shown = tuple[Sequence[str], Iterable[Any]]
 
 
 class Teaching(command.Command):
-    """A command whose help is what its docstring says, line by line."""
+    """A command whose help is its docstring, line by line."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -59,35 +61,35 @@ class Teaching(command.Command):
 
 
 def api_of(command: Any) -> client.Api:
-    """Return what a command speaks to."""
+    """Return the API for a command."""
     return client.Api(command.app.client_manager.database)
 
 
 def one(shown: dict[str, Any]) -> _Shown:
-    """Return one thing as commands return it."""
+    """Return one resource in the form that cliff shows."""
     return tuple(shown), tuple(columns.of(name, value) for name, value in shown.items())
 
 
 def listed(things: Iterable[dict[str, Any]], shown: dict[str, str]) -> _Shown:
-    """Return several things as commands return them."""
+    """Return several resources in the form that cliff lists."""
     rows = (tuple(columns.of(key, each[key]) for key in shown.values()) for each in things)
     return tuple(shown), rows
 
 
 def add_wait(parser: Any) -> None:
-    """Have a command wait when it is asked to."""
+    """Add the options ``--wait`` and ``--timeout``."""
     parser.add_argument(
         '--wait',
         action='store_true',
-        help='Wait until it is done; an error if it fails, though it is tried again later',
+        help='Wait until it is done; fail if it fails, even if the service tries again later',
     )
     parser.add_argument(
         '--timeout',
         type=int,
         default=_WAIT_SEC,
         metavar='<seconds>',
-        help='How long to wait at most, with --wait (default: %(default)s). What was asked for '
-        'goes on afterwards',
+        help='Longest wait in seconds, with --wait (default: %(default)s). The operation goes on '
+        'afterwards',
     )
 
 
@@ -101,26 +103,33 @@ class _Backup(Teaching, command.ShowOne):
 
 
 class ListDetails(Teaching, command.Lister):
-    """List how far backups are: taken, copied to the vault, verified
+    """List the state of backups: taken, copied to the vault, verified
 
-    Backups that are not on Ceph have no state.
+    A backup that is not on Ceph has no state.
     """
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            '--instance', metavar='<instance>', help='Only those of an instance (name or ID)'
+            '--instance',
+            metavar='<instance>',
+            help='List only backups of this instance (name or ID)',
         )
         parser.add_argument(
-            '--state', choices=_STATES, help='Only those in this state', metavar='<state>'
+            '--state', choices=_STATES, help='List only backups in this state', metavar='<state>'
         )
         parser.add_argument(
-            '--limit', type=int, metavar='<number>', help='So many of the latest ones at most'
+            '--limit',
+            type=int,
+            metavar='<number>',
+            help='List at most this number, the latest first',
         )
         parser.add_argument(
-            '--all-projects', action='store_true', help='Those of all projects (administrators)'
+            '--all-projects',
+            action='store_true',
+            help='List backups of all projects (administrators)',
         )
-        parser.add_argument('--long', action='store_true', help='Show more about each')
+        parser.add_argument('--long', action='store_true', help='Show more columns')
         return parser
 
     def take_action(self, parsed_args: Any) -> _Shown:
@@ -137,16 +146,18 @@ class ListDetails(Teaching, command.Lister):
 class ShowDetail(_Backup):
     """Show all that is known of a backup
 
-    state says how far it is:
+    The state is one of:
       taking    it is being taken
-      taken     it is there, next to the instance's volume
+      taken     its snapshot exists, in the pool of the instance's volume
       copied    it is in the vault as well
       verified  a MySQL server was started from it, recovered and checked
-      damaged   a server found something wrong with it: see verify_error
+      suspected an inspection found something against it, and a second one is to confirm that
+      damaged   two inspections found that it does not restore: see verify_error
       failed    it could not be taken: see error
       deleting  it is being deleted
 
-    gtid_executed is the exact position of the data in it. used_bytes is what it really takes.
+    gtid_executed is the exact position of its data. used_bytes is the space it occupies,
+    filesystem_used_bytes what files took on the volume shortly before.
     """
 
     def take_action(self, parsed_args: Any) -> _Shown:
@@ -155,11 +166,11 @@ class ShowDetail(_Backup):
 
 
 class TakeBackup(Teaching, command.ShowOne):
-    """Take a backup, and choose how the server is held
+    """Take a backup, and choose how the server is quiesced
 
-    As "database backup create", with what that has no option for.
+    Like "database backup create", with options that the stock command lacks.
 
-    Example: a backup before an upgrade that is known to restore when the command ends
+    Example: a backup before an upgrade, verified when the command ends
       openstack database backup take before --instance shop --copy --with-verification --wait
     """
 
@@ -169,12 +180,12 @@ class TakeBackup(Teaching, command.ShowOne):
         parser.add_argument(
             '--instance', metavar='<instance>', required=True, help='ID or name of the instance'
         )
-        parser.add_argument('--description', metavar='<text>', help='What it is for')
+        parser.add_argument('--description', metavar='<text>', help='Purpose of the backup')
         parser.add_argument('--quiesce', choices=LEVELS, help=LEVELS_HELP)
-        parser.add_argument('--copy', action='store_true', help='Copy it to the vault, too')
+        parser.add_argument('--copy', action='store_true', help='Also copy it to the vault')
         # The client itself has a --verify, of certificates, and takes it wherever it stands.
         parser.add_argument(
-            '--with-verification', dest='verify', action='store_true', help='Verify it, too'
+            '--with-verification', dest='verify', action='store_true', help='Also verify it'
         )
         add_wait(parser)
         return parser
@@ -201,15 +212,15 @@ class TakeBackup(Teaching, command.ShowOne):
 
 
 class _Work(_Backup):
-    """A command that asks for something that takes long."""
+    """A command that starts a long operation."""
 
     @abc.abstractmethod
     def ask(self, api: client.Api, backup_id: str) -> dict[str, Any]:
-        """Ask for it."""
+        """Request the operation."""
 
     @abc.abstractmethod
     def wait(self, api: client.Api, backup_id: str, timeout_sec: float) -> dict[str, Any]:
-        """Return when it is done."""
+        """Wait for the operation."""
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
@@ -227,8 +238,8 @@ class _Work(_Backup):
 class CopyBackup(_Work):
     """Copy a backup to the vault
 
-    The vault is other storage, from which a backup restores as well. The second and later copies
-    of an instance move only what has changed. Nothing happens if there is a copy.
+    The vault is separate storage, from which a backup restores as well. After the first copy of an
+    instance, a copy moves only what changed. A backup that has a copy is left as it is.
     """
 
     def ask(self, api: client.Api, backup_id: str) -> dict[str, Any]:
@@ -241,7 +252,7 @@ class CopyBackup(_Work):
 class VerifyBackup(_Work):
     """Verify a backup: start a MySQL server from a clone of it, recover and check it
 
-    The backup stays as it is. A copy in the vault is what is verified, if there is one.
+    The backup is not changed. If the vault has a copy, the copy is verified.
     """
 
     def ask(self, api: client.Api, backup_id: str) -> dict[str, Any]:

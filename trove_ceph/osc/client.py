@@ -101,6 +101,10 @@ class Api:
             if shown['copied_at'] is None and shown['copy_wanted_at'] is None:
                 error = shown['copy_error'] or shown['verify_error'] or shown['error']
                 raise _failure(backup_id, 'was not copied', error)
+            if shown['copied_at'] is None and shown['state'] in _ENDED_BADLY:
+                # A wish for a copy outlives it, until it is found sound after all.
+                error = shown['verify_error'] or shown['error']
+                raise _failure(backup_id, f'is not copied: it is {shown["state"]}', error)
             _check_not_put_off(shown, 'copy')
             return shown['copied_at'] is not None
 
@@ -185,7 +189,7 @@ def _check_not_put_off(shown: Mapping[str, Any], verb: str) -> None:
     """Refuse to wait for another attempt, which may be hours away."""
     error = shown[f'{verb}_error']
     if shown[f'{verb}_wanted_at'] and shown['retry_at'] and error:
-        what = f'could not be {_PARTICIPLES[verb]}, and is tried again at {shown["retry_at"]}'
+        what = f'could not be {_PARTICIPLES[verb]}; the next attempt is at {shown["retry_at"]}'
         raise _failure(shown['id'], what, error)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that people read in another form than programs."""
+"""Columns that show people another form of a value than programs."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ class Words(columns.FormattableColumn):
 
 
 class Runs(columns.FormattableColumn):
-    """What a policy did about its instances, a line for each."""
+    """The runs of a policy, one line per instance."""
 
     def human_readable(self) -> str:
         lines = []
@@ -68,7 +68,7 @@ class Runs(columns.FormattableColumn):
             if run['error']:
                 line += f', attempt {run["attempts"]}: {run["error"]}'
             if run['retry_at']:
-                line += f'; not tried again before {run["retry_at"]}'
+                line += f'; next attempt at {run["retry_at"]}'
             lines.append(line)
         return '\n'.join(lines)
 

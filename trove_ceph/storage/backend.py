@@ -217,10 +217,14 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def trash(self, image: image_types.ImageRef) -> image_types.TrashedImage:
+    def trash(
+        self, image: image_types.ImageRef, image_id: str | None = None
+    ) -> image_types.TrashedImage:
         """Move an image out of the way of its name; its clones go on reading from it.
 
+        :param image_id: which it must be: another image that was made by this name stays
         :raises BusyError: a client has it open
+        :raises NotFoundError: there is no image of this name, or it is another one
         """
 
     @abc.abstractmethod

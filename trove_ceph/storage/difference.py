@@ -4,12 +4,14 @@
 import heapq
 from collections.abc import Iterator
 
+from oslo_utils import units
+
 from trove_ceph.storage import backend, image_types
 
 # How much of an image is looked at in its object map at once: bounds the list of objects.
-_WINDOW_BYTES = 16 * 1024 * image_types.MIB
+_WINDOW_BYTES = 16 * 1024 * units.Mi
 # So many bytes of neighbouring objects are looked at more closely at once.
-_CLOSER_BYTES = 256 * image_types.MIB
+_CLOSER_BYTES = 256 * units.Mi
 
 
 def extents(

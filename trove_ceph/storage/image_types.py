@@ -5,7 +5,9 @@ import dataclasses
 import datetime
 from collections.abc import Collection, Iterable, Mapping
 
-MIB = 1024**2
+from oslo_utils import units
+
+MIB = units.Mi
 
 #: What Cinder's volumes have, too: an exclusive lock to fence by, an object map to compare by.
 DEFAULT_FEATURES = frozenset(

@@ -151,6 +151,8 @@ class InspectTask(Task):
     :param deep: check all tables; None: as the service is configured
     :param sample_tables: how many are checked otherwise; None: as the service is configured
     :param time_limit_sec: for all of it; None: as the service is configured
+    :param avoid: the copy of the service that must not begin it, by its name: an inspection that
+        is to confirm another one is of little worth where the same host may be at fault
     """
 
     snapshot: image_types.SnapshotRef
@@ -161,6 +163,7 @@ class InspectTask(Task):
     deep: bool | None = None
     sample_tables: int | None = None
     time_limit_sec: int | None = None
+    avoid: str | None = None
 
     def __post_init__(self) -> None:
         names.image_name('check', self.check_id)

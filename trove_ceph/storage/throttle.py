@@ -6,16 +6,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types
 
 #: Enough to keep OSDs busy. A process takes three to six times as much, for what librbd holds of it
 #: and malloc keeps of what was freed.
-IN_FLIGHT_BYTES = 24 * image_types.MIB
+IN_FLIGHT_BYTES = 24 * units.Mi
 #: Requests are no larger, and never cross this boundary, so that each concerns one object.
-PIECE_BYTES = 4 * image_types.MIB
+PIECE_BYTES = 4 * units.Mi
 #: Requests to zero carry nothing, so they may be large.
-_ZERO_PIECE_BYTES = 256 * image_types.MIB
+_ZERO_PIECE_BYTES = 256 * units.Mi
 # Small requests are dear by their number: the OSDs have other clients.
 _LEAST_COST_BYTES = 256 * 1024
 

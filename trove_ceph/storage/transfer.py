@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import backend, difference, image_types, throttle, verify
 
 #: After so much was moved, what is on disk is remembered.
-MARK_BYTES = 256 * image_types.MIB
+MARK_BYTES = 256 * units.Mi
 # Zeros are left out by the page of InnoDB: finer, half-filled pages would become many requests.
 _BLOCK_BYTES = 16 * 1024
 _ZERO_BLOCK = bytes(_BLOCK_BYTES)

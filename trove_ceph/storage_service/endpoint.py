@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be asked of the storage service over the bus."""
+"""What can be asked of the storage service; :mod:`.receiver` is what is on the message bus."""
 
 import contextlib
 import functools
@@ -12,7 +12,14 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions
 from trove_ceph.storage import backend, fencing, image_types, lock_store, tasks
-from trove_ceph.storage_service import idempotent_clone, jobs, leases, pools, serializer
+from trove_ceph.storage_service import (
+    idempotent_clone,
+    jobs,
+    leases,
+    permissions,
+    pools,
+    serializer,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -20,26 +27,41 @@ Answer = TypeVar('Answer')
 
 #: The first number changes when old callers are not understood any more, and ``api.VERSION`` with
 #: it; the second one with each verb that is added.
-VERSION = '1.2'
+VERSION = '2.0'
 
 
-def _verb(method: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Have errors that callers are to handle cross the bus, without a traceback in the log."""
+def _verb(
+    permission: permissions.Permission,
+) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+    """Make a method a verb, whose errors that callers are to handle cross the bus.
 
-    @messaging.expected_exceptions(exceptions.TroveCephError)
-    @functools.wraps(method)
-    def called(self: 'Endpoint', ctxt: dict[str, Any], **arguments: Any) -> Answer:
-        try:
-            return method(self, **arguments)
-        except exceptions.TroveCephError as error:
-            LOG.info('%s: refused: %s', method.__name__, error)
-            raise
-        except Exception as error:
-            LOG.exception('%s: failed in a way that nobody thought of', method.__name__)
-            message = f'{method.__name__} failed: {type(error).__name__}: {error}'
-            raise exceptions.StorageError(message) from error
+    :param permission: what it may be used on when it is asked for over the message bus
+    """
 
-    return called
+    def declare(method: Callable[..., Answer]) -> Callable[..., Answer]:
+        def called(self: 'Endpoint', ctxt: dict[str, Any], **arguments: Any) -> Answer:
+            try:
+                return method(self, **arguments)
+            except exceptions.TroveCephError as error:
+                LOG.info('%s: refused: %s', method.__name__, error)
+                raise
+            except Exception as error:
+                LOG.exception('%s: failed in an unforeseen way', method.__name__)
+                message = f'{method.__name__} failed: {type(error).__name__}: {error}'
+                raise exceptions.StorageError(message) from error
+
+        expecting = messaging.expected_exceptions(exceptions.TroveCephError)(called)
+        verb = functools.wraps(method)(expecting)
+        verb.permission = permission  # type: ignore[attr-defined]
+        return verb
+
+    return declare
+
+
+def permissions_of(kind: type) -> dict[str, permissions.Permission]:
+    """Return what each verb of an endpoint may be used on; a method without that is no verb."""
+    found = ((name, getattr(member, 'permission', None)) for name, member in vars(kind).items())
+    return {name: permission for name, permission in found if permission is not None}
 
 
 class Endpoint:
@@ -47,8 +69,6 @@ class Endpoint:
 
     :param ours: the pools, beyond which nothing is looked at nor changed
     """
-
-    target = messaging.Target(version=VERSION)
 
     def __init__(
         self,
@@ -66,12 +86,12 @@ class Endpoint:
 
     # Looking.
 
-    @_verb
+    @_verb(permissions.LOOK)
     def describe(self, image: image_types.ImageRef, with_usage: bool) -> image_types.ImageFacts:
         self._pools.check(image)
         return self._storage.describe(image, with_usage)
 
-    @_verb
+    @_verb(permissions.LOOK)
     def list_images(
         self, pool: str, prefix: str, after: str, limit: int
     ) -> list[image_types.ListedImage]:
@@ -82,24 +102,24 @@ class Endpoint:
             )
         return self._storage.list_images(pool, prefix, after, limit)
 
-    @_verb
+    @_verb(permissions.LOOK)
     def list_trash(self, pool: str) -> list[image_types.TrashedImage]:
         self._pools.check_pool(pool)
         return self._storage.list_trash(pool)
 
-    @_verb
+    @_verb(permissions.LOOK)
     def usage(self, pool: str) -> image_types.PoolUsage:
         if pool not in self._pools.data:
             self._pools.check_pool(pool)
         return self._storage.usage(pool)
 
-    @_verb
+    @_verb(permissions.LOOK)
     def usage_of_tier(self, tier: str) -> list[image_types.PoolUsage]:
         return [self._storage.usage(pool) for pool in self._pools.of_tier(tier)]
 
     # Changing, soon over.
 
-    @_verb
+    @_verb(permissions.CREATE_SNAPSHOT)
     def create_snapshot(self, snapshot: image_types.SnapshotRef) -> image_types.SnapshotFacts:
         self._pools.check(snapshot)
         with self._changing('create_snapshot', snapshot, tasks.snapshot_lock(snapshot)):
@@ -113,13 +133,13 @@ class Endpoint:
             raise exceptions.NotFoundError(f'{snapshot}: was removed as soon as it was made')
         return found
 
-    @_verb
+    @_verb(permissions.CHANGE_SNAPSHOT)
     def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
         self._pools.check(snapshot)
         with self._changing('remove_snapshot', snapshot, tasks.snapshot_lock(snapshot)):
             self._storage.remove_snapshot(snapshot)
 
-    @_verb
+    @_verb(permissions.CHANGE_SNAPSHOT)
     def rename_snapshot(
         self, snapshot: image_types.SnapshotRef, name: str
     ) -> image_types.SnapshotFacts:
@@ -130,7 +150,7 @@ class Endpoint:
             self._storage.rename_snapshot(snapshot, name)
         return self._find_snapshot(renamed)
 
-    @_verb
+    @_verb(permissions.CLONE)
     def clone(
         self,
         snapshot: image_types.SnapshotRef,
@@ -145,25 +165,29 @@ class Endpoint:
             # An earlier attempt may have made it, and not come to the limits.
             self._storage.set_qos(image, qos)
 
-    @_verb
+    @_verb(permissions.SET_QOS)
     def set_qos(self, image: image_types.ImageRef, qos: image_types.Qos) -> None:
         self._pools.check(image)
         with self._changing('set_qos', image, tasks.limits_lock(image)):
             self._storage.set_qos(image, qos)
 
-    @_verb
+    @_verb(permissions.UNFENCE)
     def unfence(self, image: image_types.ImageRef) -> None:
         self._pools.check(image)
         with self._changing('unfence', image, tasks.fence_lock(image)):
             fencing.unfence(self._storage, image)
 
-    @_verb
-    def trash(self, image: image_types.ImageRef) -> image_types.TrashedImage:
+    @_verb(permissions.TRASH)
+    def trash(
+        self, image: image_types.ImageRef, image_id: str | None = None
+    ) -> image_types.TrashedImage:
         self._pools.check(image)
+        if image_id is not None:
+            self._pools.check_image_id(image_id)
         with self._changing('trash', image, tasks.image_lock(image)):
-            return self._storage.trash(image)
+            return self._storage.trash(image, image_id)
 
-    @_verb
+    @_verb(permissions.RESTORE)
     def restore(self, pool: str, image_id: str, name: str) -> None:
         image = image_types.ImageRef(pool, name)
         self._pools.check(image)
@@ -174,7 +198,7 @@ class Endpoint:
 
     # Long.
 
-    @_verb
+    @_verb(permissions.START_JOB)
     def start(self, operation_id: str, work: tasks.Task) -> tasks.Job:
         tasks.check_operation_id(operation_id)
         if isinstance(work, tasks.PurgeTask):
@@ -183,19 +207,19 @@ class Endpoint:
         self._pools.check(work)
         return self._jobs.start(operation_id, work)
 
-    @_verb
+    @_verb(permissions.LOOK)
     def find_job(self, operation_id: str) -> tasks.Job:
         return self._jobs.find(operation_id)
 
-    @_verb
+    @_verb(permissions.LOOK)
     def list_jobs(self) -> list[tasks.Job]:
         return self._jobs.all()
 
-    @_verb
+    @_verb(permissions.LOOK)
     def survey_jobs(self) -> tuple[list[tasks.Job], list[str]]:
         return self._jobs.survey()
 
-    @_verb
+    @_verb(permissions.CANCEL_JOB)
     def cancel(self, operation_id: str) -> tasks.Job:
         return self._jobs.cancel(operation_id)
 

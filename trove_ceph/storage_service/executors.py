@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, copying, fencing, image_types, tasks, throttle, verify
+from trove_ceph.storage import backend, copying, fencing, tasks, throttle, verify
 from trove_ceph.storage_service import pools
 from trove_ceph.verification import inspection
 
@@ -21,7 +23,7 @@ class Limits:
     :param bytes_per_sec: None is no limit
     """
 
-    in_flight_bytes: int = 64 * image_types.MIB
+    in_flight_bytes: int = 64 * units.Mi
     bytes_per_sec: int | None = None
 
 
@@ -30,12 +32,14 @@ class ExecutorDependencies:
     """What work is done with, and on.
 
     :param inspector: None where nothing is inspected
+    :param name: of this copy of the service
     """
 
     storage: backend.Backend
     ours: pools.Pools
     limits: Limits
     inspector: inspection.Inspector | None = None
+    name: str | None = None
 
 
 class Progress:
@@ -134,13 +138,14 @@ def perform(
                     f'{work}: nothing is inspected here; [trove_ceph_verification] mysqld_roots '
                     'is not set'
                 )
-            return tools.inspector.inspect(
+            found = tools.inspector.inspect(
                 work,
                 tools.ours.options_for(work.clone, None),
                 cancel,
                 is_allowed,
                 lambda phase, done, total: note(phase, done, total, done),
             )
+            return dataclasses.replace(found, inspected_by=tools.name)
         case tasks.FenceTask(image, timeout_sec):
             progress.note('fencing', 0, 0, 0)
             return fencing.fence(storage, image, timeout_sec)

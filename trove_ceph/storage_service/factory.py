@@ -3,10 +3,9 @@
 
 from oslo_config import cfg
 
-from trove_ceph.conf import verification as verification_conf
 from trove_ceph.storage.ceph import backend, connection, lock_store
 from trove_ceph.storage_service import server
-from trove_ceph.verification import inspection, on_host
+from trove_ceph.verification import inspection, on_host, report
 
 
 def make(
@@ -40,7 +39,7 @@ def _inspector(
 ) -> inspection.Inspector | None:
     if not verification.mysqld_roots:
         return None
-    settings = verification_conf.settings(verification)
+    settings = report.settings_of(verification)
     return inspection.Inspector(
         storage(options),
         lambda: on_host.HostSandbox(options.ceph_conf, options.ceph_user, settings),

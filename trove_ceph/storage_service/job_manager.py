@@ -11,7 +11,7 @@ from typing import Any
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.storage import tasks
 from trove_ceph.storage.tasks import JobState
 from trove_ceph.storage_service import executors, job_store, leases
@@ -181,9 +181,9 @@ class JobManager:
             if lock in record.job.work.locks and record.job.state.is_active:
                 LOG.warning('%s: ends for the fencing of %s', record.job, fence.image)
                 self.cancel(record)
-                deadline = self._clock() + MAKE_WAY_SEC
-                while self._records.is_held(record) and self._clock() < deadline:
-                    self._sleep(_POLL_SEC)
+                deadline = waiting.Deadline(MAKE_WAY_SEC, self._clock, self._sleep)
+                while self._records.is_held(record) and deadline.pause(_POLL_SEC):
+                    pass
 
     def _end(self, running: Running, **changes: Any) -> None:
         """Remember what it came to, as long as that is ours to say, and let go."""

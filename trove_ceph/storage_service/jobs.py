@@ -9,7 +9,7 @@ from typing import Any
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.storage import tasks
 from trove_ceph.storage.tasks import JobState
 from trove_ceph.storage_service import executors, job_manager, job_store, leases
@@ -58,11 +58,14 @@ class Jobs:
         :raises InvalidRequestError: the operation's id is known with other work
         :raises BusyError: another operation holds what is worked on
         :raises NotFoundError: what is to be read is not there
+        :raises NotThisCopyError: another copy of the service is to do it
         """
         self._keeper.check_not_stopping()
         found = self._find_same(operation_id, work)
         if found is not None and _stands(found):
             return self._keeper.as_seen_here(found)
+        if isinstance(work, tasks.InspectTask) and work.avoid == self._leases.name:
+            raise exceptions.NotThisCopyError(f'{work}: is not to be done by {work.avoid}')
         if found is None and not isinstance(work, tasks.FenceTask):
             # A fence may not have to wait for any other pool.
             elsewhere = self._records.find_elsewhere(_pool_of(work), operation_id)
@@ -70,7 +73,7 @@ class Jobs:
         if isinstance(work, tasks.PurgeTask):
             self._check_purge(work, is_new=found is None)
         source_id = self._find_source_id(work)
-        deadline = self._clock() + PATIENCE_SEC
+        deadline = waiting.Deadline(PATIENCE_SEC, self._clock, self._sleep)
         while True:
             try:
                 lease = self._take(operation_id, work)
@@ -81,9 +84,8 @@ class Jobs:
                 found = self._find_same(operation_id, work)
                 if found is not None and found.job.state.is_active:
                     return self._keeper.as_seen_here(found)
-                if self._clock() >= deadline:
+                if not deadline.pause(_POLL_SEC):
                     raise
-                self._sleep(_POLL_SEC)
         return self._begin(operation_id, work, lease, source_id)
 
     def _find_source_id(self, work: tasks.Task) -> str | None:

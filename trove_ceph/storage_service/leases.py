@@ -3,7 +3,8 @@
 
 A lease is good until a time of our own clock, which is before the cluster's clock ends it: counted
 from before the request that took or renewed it, and less a tenth. Whoever works under a lease asks
-it before each piece; a process that was paused for longer finds it expired before it goes on.
+it before each piece; a process that was paused for longer finds it expired before it goes on. So
+the clock must count while the machine is suspended, as that of the cluster does.
 
 Each pool is renewed by itself: one that does not answer costs the leases that have locks in it, and
 no others.
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.storage import lock_store
 
 LOG = logging.getLogger(__name__)
@@ -25,6 +26,14 @@ LOG = logging.getLogger(__name__)
 #: Of the duration, after which a lease that was not renewed is no good.
 SAFE_PART = 0.9
 _POLL_SEC = 0.2
+
+
+def time_since_boot() -> float:
+    """Return the seconds since the machine was started, those included for which it was suspended.
+
+    :func:`time.monotonic` leaves these out (clock_gettime(2)).
+    """
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Lease:
@@ -85,7 +94,7 @@ class Leases:
         entries: lock_store.LockStore,
         name: str,
         duration_sec: int,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time_since_boot,
         sleep: Callable[[float], None] = time.sleep,
     ):
         self.name = name
@@ -95,6 +104,7 @@ class Leases:
         self._sleep = sleep
         self._held: set[Lease] = set()
         self._mutex = threading.Lock()
+        self._failure: str | None = None
 
     def take(
         self,
@@ -108,7 +118,9 @@ class Leases:
         :param operation: the operation's id, which others can read off the lock
         :param what: is done under them
         :raises BusyError: somebody else has one; the message says who, and for which operation
+        :raises ServiceUnavailableError: locks are not renewed here any more
         """
+        self._check_not_failed()
         cookie = f'{operation}/{uuid.uuid4().hex}'
         holder = lock_store.Holder(cookie, f'{self.name} for {what}, operation {operation}')
         lease = Lease(locks, holder, self._clock, on_loss)
@@ -128,7 +140,26 @@ class Leases:
             lease.extend(lock.pool, self._good_until(asked_at))
         with self._mutex:
             self._held.add(lease)
+            has_failed = self._failure is not None
+        if has_failed:
+            self.release(lease)
+            self._check_not_failed()
         return lease
+
+    def fail(self, reason: str) -> None:
+        """Lose all leases, and take no others: what renews them has ended.
+
+        :param reason: for those who ask for a lease
+        """
+        with self._mutex:
+            self._failure = self._failure or reason
+            held = list(self._held)
+        for lease in held:
+            lease.lose()
+
+    def _check_not_failed(self) -> None:
+        if self._failure is not None:
+            raise exceptions.ServiceUnavailableError(f'{self.name}: {self._failure}')
 
     def release(self, lease: Lease) -> None:
         """Give all of them back; what cannot be given back ends by itself."""
@@ -142,15 +173,14 @@ class Leases:
 
         :raises BusyError: somebody else still has one after ``wait_sec``
         """
-        deadline = self._clock() + wait_sec
+        deadline = waiting.Deadline(wait_sec, self._clock, self._sleep)
         while True:
             try:
                 lease = self.take(locks, what, what)
                 break
             except exceptions.BusyError:
-                if self._clock() >= deadline:
+                if not deadline.pause(_POLL_SEC):
                     raise
-                self._sleep(_POLL_SEC)
         try:
             yield lease
         finally:
@@ -193,8 +223,3 @@ class Leases:
                 self._ledger.release(lock, holder)
             except exceptions.StorageError as error:
                 LOG.warning('Could not release %s, it ends by itself: %s', lock, error)
-
-
-def operation_of(holder: lock_store.Holder) -> str:
-    """Return the id of the operation for which a lock is held."""
-    return holder.cookie.rpartition('/')[0]

@@ -13,9 +13,9 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.storage import image_types, tasks
-from trove_ceph.storage_service import serializer
+from trove_ceph.storage_service import serializer, signed_client, transport
 
 LOG = logging.getLogger(__name__)
 
@@ -23,42 +23,46 @@ LOG = logging.getLogger(__name__)
 EXCHANGE = 'trove_ceph'
 TOPIC = 'trove-ceph-storage'
 #: The least that the service must understand.
-VERSION = '1.0'
+VERSION = '2.0'
 #: Longer than one request to Ceph may take (operation_timeout_sec).
 DEFAULT_TIMEOUT_SEC = 180
 
-_OWN_MODULE = exceptions.__name__
 _FIRST_POLL_SEC = 0.2
 _LONGEST_POLL_SEC = 5.0
 _BACK_OFF = 1.5
 
 
-def connect(conf: cfg.ConfigOpts) -> messaging.Transport:
-    """Return a transport by the configuration's ``transport_url``, which lets our errors pass."""
-    return messaging.get_rpc_transport(conf, allowed_remote_exmods=[_OWN_MODULE])
+def connect(conf: cfg.ConfigOpts) -> transport.Connection:
+    """Return the connection to the service that ``[trove_ceph_storage]`` describes.
+
+    :raises InvalidTransportError: the service has no transport of its own
+    :raises KeyFileError: there are no keys to sign with
+    """
+    return transport.connect(conf)
 
 
 class StorageAPI:
     """The verbs of the storage service.
 
-    Each may raise ServiceUnavailableError, when nobody answers: the request may have been carried
-    out. InvalidRequestError tells what must be corrected, and CephUnreachableError may be tried
-    again; the errors of the verbs themselves are those of :mod:`trove_ceph.storage.backend`.
+    Each may raise ServiceUnavailableError, when nobody answers, or nobody who can prove to be the
+    service: the request may have been carried out. NotPermittedError tells that the verb may not be
+    used on what is not ours (:mod:`trove_ceph.storage_service.permissions`). InvalidRequestError
+    tells what must be corrected, and CephUnreachableError may be tried again; the errors of the
+    verbs themselves are those of :mod:`trove_ceph.storage.backend`.
 
-    :param transport: made by ``connect``
+    :param connection: made by ``connect``
     :param timeout_sec: how long an answer is waited for
     """
 
     def __init__(
         self,
-        transport: messaging.Transport,
+        connection: transport.Connection,
         timeout_sec: float = DEFAULT_TIMEOUT_SEC,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ):
         target = messaging.Target(exchange=EXCHANGE, topic=TOPIC, version=VERSION)
-        client = messaging.get_rpc_client(transport, target, serializer=serializer.Serializer())
-        self._client = client.prepare(timeout=timeout_sec)
+        self._client = signed_client.SignedClient(connection, target, timeout_sec)
         self._timeout_sec = timeout_sec
         self._clock = clock
         self._sleep = sleep
@@ -154,9 +158,15 @@ class StorageAPI:
         """Let clients that were fenced off an image in again, which must be known to be dead."""
         self._ask('unfence', image=image)
 
-    def trash(self, image: image_types.ImageRef) -> image_types.TrashedImage:
-        """Move an image out of the way of its name; its clones go on reading from it."""
-        return self._ask('trash', image=image)
+    def trash(
+        self, image: image_types.ImageRef, image_id: str | None = None
+    ) -> image_types.TrashedImage:
+        """Move an image out of the way of its name; its clones go on reading from it.
+
+        :param image_id: which it must be: another image that was made by this name stays
+        :raises NotFoundError: there is no image of this name, or it is another one
+        """
+        return self._ask('trash', image=image, image_id=image_id)
 
     def restore(self, pool: str, image_id: str, name: str) -> None:
         """Take an image out of the trash again."""
@@ -216,7 +226,7 @@ class StorageAPI:
         :raises CanceledError: somebody canceled it
         :raises StorageError: what made it fail, as its own class
         """
-        deadline = self._clock() + timeout_sec
+        deadline = waiting.Deadline(timeout_sec, self._clock, self._sleep)
         found: tasks.Job | None = None
         pause_sec = _FIRST_POLL_SEC
         while True:
@@ -226,18 +236,17 @@ class StorageAPI:
                 else:
                     found = self.find_job(operation_id)
             except (exceptions.ServiceUnavailableError, exceptions.CephUnreachableError) as error:
-                if self._clock() >= deadline:
+                if not deadline.left_sec:
                     raise
                 LOG.warning('%s: %s', operation_id, error)
             else:
                 progress(found)
                 if found.state is not tasks.JobState.INTERRUPTED and not found.state.is_active:
                     return _result(found)
-            if self._clock() >= deadline:
+            if not deadline.pause(pause_sec):
                 raise exceptions.StillRunningError(
                     f'{found or operation_id}: not done after {timeout_sec:.0f} s'
                 )
-            self._sleep(min(pause_sec, max(0.0, deadline - self._clock())))
             pause_sec = min(pause_sec * _BACK_OFF, _LONGEST_POLL_SEC)
 
     def _ask(self, verb: str, **arguments: Any) -> Any:
@@ -252,16 +261,8 @@ class StorageAPI:
             raise exceptions.ServiceUnavailableError(
                 f'{TOPIC}: no answer to {verb} within {self._timeout_sec:.0f} s; is it running?'
             ) from error
-        except messaging.RemoteError as error:
-            raise exceptions.StorageError(
-                f'{TOPIC}: {verb} failed: {error.exc_type}: {error.value}'
-            ) from error
         except messaging.MessagingException as error:
             raise exceptions.ServiceUnavailableError(f'{TOPIC}: {verb}: {error}') from error
-        except exceptions.TroveCephError as error:
-            # oslo.messaging has derived a class from ours, whose text has the service's traceback.
-            own = next(kind for kind in type(error).__mro__ if kind.__module__ == _OWN_MODULE)
-            raise own(*error.args) from None
 
 
 def _result(found: tasks.Job) -> Any:

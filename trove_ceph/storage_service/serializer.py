@@ -11,8 +11,6 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-import oslo_messaging as messaging
-
 from trove_ceph import exceptions
 from trove_ceph.storage import copying, fencing, image_types, tasks
 from trove_ceph.verification import report as verification
@@ -112,19 +110,3 @@ def _decode(name: str, content: Any) -> Any:
     known = _BY_NAME[name]
     fields = {field.name for field in dataclasses.fields(known)}
     return known(**{key: decode(value) for key, value in content.items() if key in fields})
-
-
-class Serializer(messaging.Serializer):
-    """What oslo.messaging calls for each argument and each answer."""
-
-    def serialize_entity(self, ctxt: Any, entity: Any) -> Any:
-        return encode(entity)
-
-    def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
-        return decode(entity)
-
-    def serialize_context(self, ctxt: Any) -> Any:
-        return ctxt
-
-    def deserialize_context(self, ctxt: Any) -> Any:
-        return ctxt

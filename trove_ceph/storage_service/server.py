@@ -2,17 +2,20 @@
 """The service as a whole: made from its configuration, started and stopped."""
 
 import concurrent.futures
+import functools
 import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log as logging
+from oslo_utils import units
 
 from trove_ceph import exceptions
-from trove_ceph.storage import backend, image_types, lock_store
+from trove_ceph.storage import backend, lock_store
 from trove_ceph.storage_service import (
     endpoint,
     executors,
@@ -20,9 +23,13 @@ from trove_ceph.storage_service import (
     job_store,
     jobs,
     leases,
+    message_auth,
+    permissions,
     pools,
+    receiver,
     rpcapi,
-    serializer,
+    transport,
+    watched_thread,
 )
 from trove_ceph.tiers import tiers_file
 from trove_ceph.verification import inspection
@@ -105,21 +112,30 @@ class Service:
         urgent = concurrent.futures.ThreadPoolExecutor(_FENCES, 'fence')
         self._executors = (threads, urgent)
         limits = executors.Limits(
-            options.copy_in_flight_mib * image_types.MIB,
-            options.copy_mib_per_sec * image_types.MIB or None,
+            options.copy_in_flight_mib * units.Mi,
+            options.copy_mib_per_sec * units.Mi or None,
         )
-        tools = executors.ExecutorDependencies(storage, ours, limits, inspector)
+        tools = executors.ExecutorDependencies(storage, ours, limits, inspector, self.name)
         kept = job_store.JobStore(entries, ours.images)
         self._keeper = job_manager.JobManager(tools, kept, self._leases, threads, urgent)
         self._jobs = jobs.Jobs(
             tools, kept, self._leases, self._keeper, options.job_retention_hours * 3600
         )
         self.endpoint = endpoint.Endpoint(storage, ours, self._leases, self._jobs)
+        self.evidence = permissions.Evidence(storage, ours, entries)
         self._ending = threading.Event()
+        #: Called with the reason once locks cannot be renewed here any more, as a thread of this
+        #: copy has died: it does nothing from then on, and should be started anew.
+        self.on_failure: Callable[[str], None] = lambda reason: None
         self._made_at = time.monotonic()
         # Of each pool its own, so that one that does not answer holds up no other.
         self._keeping = [
-            threading.Thread(target=keep, name=f'{name}-{pool}', args=[pool], daemon=True)
+            watched_thread.WatchedThread(
+                f'{name}-{pool}',
+                functools.partial(keep, pool),
+                self._ending.is_set,
+                self._fail,
+            )
             for pool in ours.images
             for name, keep in (('leases', self._keep_leases), ('jobs', self._keep_jobs))
         ]
@@ -140,6 +156,11 @@ class Service:
         for executor in self._executors:
             executor.shutdown(wait=False)
         return ended
+
+    def _fail(self, reason: str) -> None:
+        LOG.critical('%s: all work here is broken off, since %s', self.name, reason)
+        self._leases.fail(reason)
+        self.on_failure(reason)
 
     def _keep_leases(self, pool: str) -> None:
         # All pools at the same instants: of one that died, all locks end together, and whoever sees
@@ -170,15 +191,16 @@ class Service:
 
 
 class Server:
-    """A copy of the service on the bus."""
+    """A copy of the service on the bus, where it answers signed requests alone."""
 
-    def __init__(self, service: Service, transport: messaging.Transport):
+    def __init__(self, service: Service, connection: transport.Connection):
         self._service = service
+        verifier = message_auth.Verifier(connection.keys, service.name, connection.skew_sec)
         self._server = messaging.get_rpc_server(
-            transport,
+            connection.transport,
             messaging.Target(exchange=rpcapi.EXCHANGE, topic=rpcapi.TOPIC, server=service.name),
-            [service.endpoint],
-            serializer=serializer.Serializer(),
+            [receiver.Receiver(service.endpoint, service.evidence, verifier)],
+            access_policy=messaging.ExplicitRPCAccessPolicy,
         )
 
     def start(self) -> None:

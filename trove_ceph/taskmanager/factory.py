@@ -3,19 +3,24 @@
 
 import datetime
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
 from trove.common import clients_admin
 from trove.common.clients import normalize_url
 
+from trove_ceph import enums
 from trove_ceph.cinder import client
 from trove_ceph.db import backups, claims, heartbeat, policies, workers
 from trove_ceph.storage_service import rpcapi
 from trove_ceph.strategies.backup import backup_types, dependencies
 from trove_ceph.strategies.policies import dependencies as policy_dependencies
-from trove_ceph.taskmanager import instance_tiers, volume_location
+from trove_ceph.taskmanager import instance_tiers, tier_settings, volume_location
 from trove_ceph.trove_adapter import backup_api, guest_rpcapi, nova, trove_db
+
+# Longer than the scheduler of policies goes on asking.
+_TRIM_MAX_AGE_SEC = 900
 
 
 def make_dependencies(conf: cfg.ConfigOpts, context: Any) -> dependencies.BackupDependencies:
@@ -57,6 +62,7 @@ def make_policy_dependencies(
         records=asked.records,
         trove=backup_api.BackupApi(),
         tiers=instance_tiers.InstanceTiers(asked.cinder, conf.trove_ceph_backup.tiers_file).find,
+        trim=lambda instance_id: asked.guest(instance_id).trim_volume(_TRIM_MAX_AGE_SEC),
         worker=asked.worker,
         heartbeat=asked.heartbeat,
         least_interval_min=conf.trove_ceph_backup.policy_least_interval_min,
@@ -74,6 +80,17 @@ def claimant_of(conf: cfg.ConfigOpts) -> claims.Claimant:
     )
 
 
+def make_tier_settings(
+    conf: cfg.ConfigOpts, asked: Callable[[], dependencies.BackupDependencies]
+) -> tier_settings.TierSettings:
+    """Return what tells guests the rates of their tiers.
+
+    :param asked: returns what backups ask
+    """
+    found = asked()
+    return tier_settings.TierSettings(found.cinder, conf.trove_ceph_backup.tiers_file, found.guest)
+
+
 def backup_settings(conf: cfg.ConfigOpts) -> backup_types.BackupSettings:
     """Return how backups are taken.
 
@@ -81,16 +98,15 @@ def backup_settings(conf: cfg.ConfigOpts) -> backup_types.BackupSettings:
     """
     options = conf.trove_ceph_backup
     levels = {
-        name: backup_types.QuiesceLevel(level)
-        for name, level in options.quiesce_by_datastore.items()
+        name: enums.QuiesceLevel(level) for name, level in options.quiesce_by_datastore.items()
     }
     return backup_types.BackupSettings(
-        backup_types.QuiesceLevel(options.quiesce),
+        enums.QuiesceLevel(options.quiesce),
         levels,
-        backup_types.UnsafeAction(options.unsafe_action),
+        enums.UnsafeAction(options.unsafe_action),
         options.quiesce_limit_sec,
         options.copy_to_vault,
-        backup_types.VerifyWhen(options.verify),
+        enums.VerifyWhen(options.verify),
         options.vault_quota_gib,
     )
 

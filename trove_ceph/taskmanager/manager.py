@@ -19,6 +19,7 @@ from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.db import work_queue
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
+from trove_ceph.storage_service import transport as storage_transport
 from trove_ceph.strategies.backup import (
     backup_types,
     create,
@@ -54,11 +55,16 @@ class Manager(manager.Manager):
         taskmanager_conf.register(CONF)
         # Wrong levels are to be seen at the start.
         factory.backup_settings(CONF)
+        # So is a storage service that guests can reach.
+        storage_transport.check(CONF)
         super().__init__()
         # At first use, since none of those who are asked need be up when this starts; and no
         # property, since Trove's profiler reads all of those at the start.
         self._deps = functools.cache(
             functools.partial(factory.make_dependencies, CONF, self.admin_context)
+        )
+        self._tier_settings = functools.cache(
+            functools.partial(factory.make_tier_settings, CONF, self._deps)
         )
         self._policy_deps = functools.cache(
             lambda: factory.make_policy_dependencies(CONF, self._deps())
@@ -78,11 +84,13 @@ class Manager(manager.Manager):
         self._background = background.Background(
             _WORK_SPACING_SEC, (self._recover, self._work_off_queues)
         )
+        self._telling = queue_worker.WorkerThreads(1)
 
     def create_instance(self, context, instance_id, **asked):
         """Make an instance; from a backup of ours in a time that does not depend on its size."""
         if not asked['backup_id'] or asked['slave_of_id']:
             super().create_instance(context, instance_id, **asked)
+            self._tell_tiers(instance_id)
             return
         with notification.EndNotification(context, instance_id=instance_id):
             try:
@@ -96,10 +104,11 @@ class Manager(manager.Manager):
                 flatten.flatten_dependents(self._deps())
             else:
                 super()._create_instance(context, instance_id, **asked)
+        self._tell_tiers(instance_id)
 
     def create_backup(self, context, backup_info, instance_id):
         """Take a backup."""
-        if backup_info.get('storage_driver') != 'cinder' or not self._is_ours(instance_id):
+        if backup_info.get('storage_driver') != 'cinder' or not self._backs_up(instance_id):
             super().create_backup(context, backup_info, instance_id)
             return
         backup_id = backup_info['id']
@@ -149,7 +158,7 @@ class Manager(manager.Manager):
                     trove_adapter_instance_deletion.delete_but_volume, context, instance_id
                 ),
             )
-            steps.run(f'deletion of instance {instance_id}', deletion.steps(), None)
+            steps.run(f'deletion of instance {instance_id}', deletion.steps())
 
     def run_periodic_tasks(self, context, raise_on_error=False):
         """Run the tasks that are due; the first call starts the threads of this process."""
@@ -176,6 +185,11 @@ class Manager(manager.Manager):
     def reclaim_space(self, context):
         """Give back what deleted instances and backups have left."""
         volume_cleanup.reclaim(self._deps())
+
+    @periodic_task.periodic_task(spacing=_SPACING_SEC)
+    def tell_tiers(self, context):
+        """Tell guests the I/O rates of their tiers: a retype or the tiers file may change them."""
+        self._telling.start(self._sweep_tiers)
 
     @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
     def run_backup_policies(self, context):
@@ -211,11 +225,33 @@ class Manager(manager.Manager):
             clone_volume.clone_volume(self._deps(), wanted, plan)
         return True
 
+    def _sweep_tiers(self) -> None:
+        try:
+            self._tier_settings().sweep(trove_db.TroveDatabase().list_instances())
+        except exceptions.TroveCephError as error:
+            LOG.warning('Guests wait for the rates of their tiers: %s', error)
+
+    def _tell_tiers(self, created: str | list[str]) -> None:
+        """Tell guests that were just created, of which replicas come several at once."""
+        for instance_id in [created] if isinstance(created, str) else created:
+            try:
+                found = trove_db.TroveDatabase().find_instance(instance_id)
+                if found is not None:
+                    self._tier_settings().tell(found)
+            except exceptions.TroveCephError as error:
+                LOG.warning('Instance %s waits for the rate of its tier: %s', instance_id, error)
+
     def _clean_up_restore(self, instance: backup_types.Instance) -> None:
         try:
             clone_volume.remove_clone(self._deps(), instance)
         except exceptions.TroveCephError as error:
             LOG.warning('What may be left of instance %s in Ceph: %s', instance.id, error)
+
+    def _backs_up(self, instance_id: str) -> bool:
+        """Tell whether backups of an instance are taken here: by its agent, and by its volume."""
+        found = trove_db.TroveDatabase().find_instance(instance_id)
+        has_our_agent = found is None or found.has_our_guest_agent
+        return has_our_agent and self._is_ours(instance_id)
 
     def _is_ours(self, instance_id: str) -> bool:
         """Tell whether an instance's volume is one of the tiers'.

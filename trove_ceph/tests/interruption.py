@@ -6,8 +6,8 @@ and killed before and after its work, and the operation is run again::
 
     class BackupInterruptionTest(interruption.InterruptionTests, base.BaseTestCase):
         def make_world(self): ...  # what outlives a crash: fakes, or real services
-        def make_operation(self, world):  # a new process: its steps and their context
-            return steps, context
+        def make_operation(self, world):  # a new process: its steps
+            return steps
 
         def check_done(self, world): ...  # the end state, and nothing besides
         def check_undone(self, world): ...  # as before the operation, and nothing besides
@@ -35,13 +35,13 @@ class InterruptionTests:
 
     def test_uninterrupted(self):
         world = self.make_world()
-        self._run(*self.make_operation(world))
+        self._run(self.make_operation(world))
         self.check_done(world)
 
     def test_run_again_when_done(self):
         world = self.make_world()
-        self._run(*self.make_operation(world))
-        self._run(*self.make_operation(world))
+        self._run(self.make_operation(world))
+        self._run(self.make_operation(world))
         self.check_done(world)
 
     def test_failed_before_each_step(self):
@@ -60,31 +60,31 @@ class InterruptionTests:
         """Fail at the last step before the point of no return, kill in each step's undo."""
         for number in range(len(self._steps())):
             world = self.make_world()
-            operation, context = self.make_operation(world)
+            operation = self.make_operation(world)
             last = self._last_undone(operation)
             if operation[number].undo is None or number > last:
                 continue
             failing = _replace(operation, last, _interrupted(operation[last], Failure, True))
             dying = dataclasses.replace(failing[number], undo=_raise(Kill))
-            self.assertRaises(Kill, self._run, _replace(failing, number, dying), context)
-            self._run(*self.make_operation(world))
+            self.assertRaises(Kill, self._run, _replace(failing, number, dying))
+            self._run(self.make_operation(world))
             self.check_done(world)
 
     def _interrupt_each(self, error, after):
         for number, step in enumerate(self._steps()):
             world = self.make_world()
-            operation, context = self.make_operation(world)
+            operation = self.make_operation(world)
             broken = _replace(operation, number, _interrupted(operation[number], error, after))
-            self.assertRaises(error, self._run, broken, context)
+            self.assertRaises(error, self._run, broken)
             committed = any(one.commits for one in operation[: number + 1])
             if error is Failure and not committed:
                 self.check_undone(world)
             with self._told_of(f'{error.__name__} at "{step.name}", after={after}'):
-                self._run(*self.make_operation(world))
+                self._run(self.make_operation(world))
                 self.check_done(world)
 
     def _steps(self):
-        return self.make_operation(self.make_world())[0]
+        return self.make_operation(self.make_world())
 
     @staticmethod
     def _last_undone(operation):
@@ -95,8 +95,8 @@ class InterruptionTests:
         return len(operation) - 1
 
     @staticmethod
-    def _run(operation, context):
-        steps.run('operation under test', operation, context)
+    def _run(operation):
+        steps.run('operation under test', operation)
 
     def _told_of(self, what):
         return _Told(what)
@@ -117,9 +117,9 @@ class _Told:
 
 
 def _interrupted(step, error, after):
-    def do(context):
+    def do():
         if after:
-            step.do(context)
+            step.do()
         raise error(step.name)
 
     return dataclasses.replace(step, do=do)
@@ -130,7 +130,7 @@ def _replace(operation, number, step):
 
 
 def _raise(error):
-    def undo(context):
+    def undo():
         raise error('while undoing')
 
     return undo

@@ -6,6 +6,7 @@ interruption plans what is left.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 from trove_ceph import exceptions, steps
@@ -46,15 +47,12 @@ class Application:
         self._note(change)
 
 
-def make_steps(plan: Plan) -> list[steps.Step[Application]]:
+def make_steps(plan: Plan, application: Application) -> list[steps.Step]:
     """Return a plan's changes as steps, none of which is undone."""
-    return [_step(change) for change in plan.changes]
-
-
-def _step(change: Change) -> steps.Step[Application]:
-    return steps.Step(
-        name=str(change), do=lambda application: application.make(change), commits=True
-    )
+    return [
+        steps.Step(str(change), functools.partial(application.make, change), commits=True)
+        for change in plan.changes
+    ]
 
 
 def run(
@@ -80,7 +78,7 @@ def run(
     )
     _check_risks(due, accepted)
     application = Application(content, targets, observed, note)
-    steps.run('tiers apply', make_steps(due), application)
+    steps.run('tiers apply', make_steps(due, application))
     return plan
 
 

@@ -17,23 +17,54 @@ _FENCING = 'allow command "osd blocklist"'
 
 
 def derive(user: tier_types.User, tiers: Mapping[str, tier_types.Tier]) -> dict[str, str]:
-    """Return the least that a user needs, by service."""
-    own = [tiers[name] for name in user.tiers if _works_on(user.role, tiers[name])]
-    others = [tiers[name] for name in user.tiers if not _works_on(user.role, tiers[name])]
+    """Return what a user should have at least: what its role needs and what is declared.
+
+    :returns: caps by service; services without a grant are left out
+    """
+    found = _of_role(user, tiers) if user.role else {}
+    pools = [f'profile rbd pool={pool}' for pool in user.pools]
+    declared = {'mgr': pools, 'osd': pools}
+    for service in tier_types.SERVICES:
+        more = [*declared.get(service, ()), *user.caps.get(service, ())]
+        found[service] = list(dict.fromkeys([*found.get(service, ()), *more]))
+    return {service: ', '.join(given) for service, given in found.items() if given}
+
+
+def merged(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return caps as they are, followed by the grants that are missing from them."""
+    has = grants(present)
+    found = dict(present)
+    for service, text in wanted.items():
+        missing = [each for each in _listed(text) if f'{service} {each}' not in has]
+        found[service] = ', '.join(filter(None, [found.get(service, '').strip(' ,;'), *missing]))
+    return found
+
+
+def _of_role(user: tier_types.User, tiers: Mapping[str, tier_types.Tier]) -> dict[str, list[str]]:
+    assert user.role
+    role = user.role
+    own = [tiers[name] for name in user.tiers if _works_on(role, tiers[name])]
+    others = [tiers[name] for name in user.tiers if not _works_on(role, tiers[name])]
     full = [f'profile rbd pool={pool}' for tier in own for pool in tier.pools]
     reading = [f'profile rbd-read-only pool={pool}' for tier in others for pool in tier.pools]
-    mon = ['profile rbd'] + ([_FENCING] if user.role is Role.STORAGE else [])
-    return {'mgr': ', '.join(full), 'mon': ', '.join(mon), 'osd': ', '.join(full + reading)}
+    mon = ['profile rbd'] + ([_FENCING] if role is Role.STORAGE else [])
+    return {'mgr': full, 'mon': mon, 'osd': full + reading}
 
 
 def grants(caps: Mapping[str, str]) -> frozenset[str]:
     """Return caps as a set of single grants, such as ``osd profile rbd pool=volumes``."""
     return frozenset(
-        f'{service} {" ".join(grant.split())}'
-        for service, text in caps.items()
-        for grant in _parts(text)
-        if grant.strip()
+        f'{service} {grant}' for service, text in caps.items() for grant in _listed(text)
     )
+
+
+def by_service(found: Iterable[str]) -> dict[str, list[str]]:
+    """Return single grants, as :func:`grants` has them, by their services."""
+    sorted_out: dict[str, list[str]] = {}
+    for each in sorted(found):
+        service, _, grant = each.partition(' ')
+        sorted_out.setdefault(service, []).append(grant)
+    return sorted_out
 
 
 def _works_on(role: Role, tier: tier_types.Tier) -> bool:
@@ -44,5 +75,6 @@ def _works_on(role: Role, tier: tier_types.Tier) -> bool:
     return tier.purpose is not Purpose.IMAGES
 
 
-def _parts(text: str) -> Iterable[str]:
-    return text.replace(';', ',').split(',')
+def _listed(text: str) -> list[str]:
+    parts = (' '.join(part.split()) for part in text.replace(';', ',').split(','))
+    return [part for part in parts if part]

@@ -80,6 +80,10 @@ class Ceph:
             for user in self._ask('auth', 'ls')['auth_dump']
         }
 
+    def fsid(self) -> str:
+        """Return the id of the cluster."""
+        return str(self._ask('fsid')['fsid'])
+
     def create_profile(self, profile: resources.Profile) -> None:
         """Make an erasure code profile; fails if it exists with other values."""
         place = profile.placement
@@ -88,7 +92,7 @@ class Ceph:
             *(f'k={profile.k}', f'm={profile.m}', f'plugin={profile.plugin}'),
             f'technique={profile.technique}',
             f'crush-root={place.root}',
-            f'crush-device-class={place.device_class}',
+            *([f'crush-device-class={place.device_class}'] if place.device_class else []),
             f'crush-failure-domain={place.failure_domain}',
         )
 
@@ -101,7 +105,8 @@ class Ceph:
         assert place
         self._tell(
             *('osd', 'crush', 'rule', 'create-replicated', rule.name),
-            *(place.root, place.failure_domain, place.device_class),
+            *(place.root, place.failure_domain),
+            *([place.device_class] if place.device_class else []),
         )
 
     def create_pool(self, pool: resources.Pool) -> None:
@@ -248,13 +253,14 @@ def _profile(name: str, found: Mapping[str, str]) -> resources.Profile | None:
             plugin=found['plugin'],
             technique=found['technique'],
             placement=resources.Placement(
-                root=found['crush-root'],
+                # What Ceph's plugins take for keys that a profile lacks, as the default one does.
+                root=found.get('crush-root') or 'default',
                 device_class=found.get('crush-device-class') or None,
-                failure_domain=found['crush-failure-domain'],
+                failure_domain=found.get('crush-failure-domain') or 'host',
             ),
         )
     except KeyError:
-        # The default one names no place; other plugins have other keys.
+        # Other plugins have other keys.
         return None
 
 

@@ -2,23 +2,18 @@
 """The one place where tiers speak to Cinder, as an administrator: types, QoS specs, volumes."""
 
 import collections
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
-import keystoneauth1.exceptions
 import openstack
 import openstack.exceptions
 
 from trove_ceph import exceptions
+from trove_ceph.cinder import connection
 from trove_ceph.tiers import resources
 
-_ERRORS = (
-    keystoneauth1.exceptions.ClientException,
-    openstack.exceptions.OpenStackCloudException,
-)
-_MISSING = (keystoneauth1.exceptions.NotFound, openstack.exceptions.NotFoundException)
 _BACKEND = 'volume_backend_name'
+_translated = connection.translated
 
 
 class Cinder:
@@ -26,18 +21,23 @@ class Cinder:
 
     Every method raises ServiceUnavailableError when it refuses or does not answer.
 
-    :param storage: a keystoneauth1.adapter.Adapter for block storage, such as the ``block_storage``
-        of an openstack.connection.Connection
+    :param client: of cinderclient, connection.API_VERSION or later
     """
 
-    def __init__(self, storage: Any):
-        self._storage = storage
+    def __init__(self, client: Any):
+        self._client = client
 
     @classmethod
     def of_environment(cls) -> 'Cinder':
         """Return the one that OS_* variables or clouds.yaml name."""
-        with _translated('the cloud cannot be reached'):
-            return cls(openstack.connect().block_storage)
+        with _translated('connecting'):
+            try:
+                adapter = openstack.connect().config.get_session_client('block-storage')
+            except openstack.exceptions.SDKException as error:
+                raise exceptions.ServiceUnavailableError(
+                    f'the cloud cannot be reached: {error}'
+                ) from error
+        return cls(connection.connect_like(adapter))
 
     def observe(self, known: resources.CinderState | None = None) -> resources.CinderState:
         """Return what there is, in all projects.
@@ -45,28 +45,35 @@ class Cinder:
         :param known: an earlier observation, whose volumes and back ends are still right
         """
         listed = self._types()
-        qos = self._list('/qos-specs', 'qos_specs')
-        qos_names = {specs['id']: specs['name'] for specs in qos}
+        qos = self._qos()
+        qos_names = {specs.id: specs.name for specs in qos}
         types = [_volume_type(each, qos_names) for each in listed]
+        pools = None if known else self._pools()
         return resources.CinderState(
             types={each.name: each for each in types},
             qos={
-                specs['name']: resources.QosSpecs(specs['name'], specs['consumer'], specs['specs'])
+                specs.name: resources.QosSpecs(specs.name, specs.consumer, specs.specs)
                 for specs in qos
             },
             volumes=known.volumes if known else self._sizes(),
-            type_names={each['id']: each['name'] for each in listed},
-            backends=known.backends if known else self._backends(),
+            type_names={each.id: each.name for each in listed},
+            backends=known.backends if known else _names(pools),
+            rbd_backends=known.rbd_backends if known else _rbd_backends(pools or ()),
         )
 
     def volumes(self) -> list[resources.VolumeOfTier]:
         """Return the volumes of all projects."""
-        return [_volume(each) for each in self._list('/volumes/detail?all_tenants=1', 'volumes')]
+        with _translated('listing the volumes of all projects'):
+            found = self._client.volumes.list(search_opts={'all_tenants': 1})
+        return [_volume(each) for each in found]
 
     def find_volume(self, volume_id: str) -> resources.VolumeOfTier | None:
         """Return a volume of any project, None if it is gone."""
-        response = self._call('get', f'/volumes/{volume_id}', missing_ok=True)
-        return _volume(response.json()['volume']) if response else None
+        with _translated(f'showing volume {volume_id}'):
+            try:
+                return _volume(self._client.volumes.get(volume_id))
+            except connection.NOT_FOUND:
+                return None
 
     def _sizes(self) -> dict[str, tuple[int, ...]]:
         found: dict[str, list[int]] = collections.defaultdict(list)
@@ -75,137 +82,131 @@ class Cinder:
                 found[volume.volume_type].append(volume.size_gib)
         return {name: tuple(sizes) for name, sizes in found.items()}
 
-    def _backends(self) -> frozenset[str] | None:
+    def _pools(self) -> list[dict[str, Any]] | None:
         try:
-            pools = self._list('/scheduler-stats/get_pools?detail=true', 'pools')
+            with _translated('listing the back ends'):
+                pools = self._client.pools.list(detailed=True)
         except exceptions.ServiceUnavailableError:
             # Volume types do not need the scheduler, and must not wait for its recovery.
             return None
-        return frozenset(pool['capabilities'].get(_BACKEND, '') for pool in pools)
+        return [pool.to_dict()['capabilities'] for pool in pools]
 
     def create_qos(self, specs: resources.QosSpecs) -> None:
         """Make QoS specs; fails if there are some of this name."""
-        body = {'name': specs.name, 'consumer': specs.consumer, **specs.specs}
-        self._call('post', '/qos-specs', {'qos_specs': body})
+        with _translated(f'creating QoS specs {specs.name}'):
+            self._client.qos_specs.create(specs.name, {'consumer': specs.consumer, **specs.specs})
 
     def set_qos(self, name: str, key: str, value: str | None) -> None:
         """Set one key of QoS specs, ``consumer`` included; None removes it."""
-        path = f'/qos-specs/{self._qos_id(name)}'
-        if value is None:
-            self._call('put', f'{path}/delete_keys', {'keys': [key]})
-        else:
-            self._call('put', path, {'qos_specs': {key: value}})
+        found = self._qos_id(name)
+        with _translated(f'setting {key} of QoS specs {name}'):
+            if value is None:
+                self._client.qos_specs.unset_keys(found, [key])
+            else:
+                self._client.qos_specs.set_keys(found, {key: value})
 
     def remove_qos(self, name: str) -> None:
         """Delete QoS specs; fails while a volume type has them."""
-        self._call('delete', f'/qos-specs/{self._qos_id(name)}')
+        found = self._qos_id(name)
+        with _translated(f'deleting QoS specs {name}'):
+            self._client.qos_specs.delete(found)
 
     def create_type(self, volume_type: resources.VolumeType) -> None:
-        """Make a volume type, without QoS specs; fails if there is one of this name."""
-        body = {
-            'name': volume_type.name,
-            'description': volume_type.description,
-            'os-volume-type-access:is_public': volume_type.public,
-            'extra_specs': {_BACKEND: volume_type.backend},
-        }
-        self._call('post', '/types', {'volume_type': body})
+        """Make a volume type, without QoS specs; fails if there is one of this name.
+
+        The type stays private until it has its back end, so that no project can create a volume
+        with it on any other back end. After an interruption, :meth:`set_type` completes it.
+        """
+        with _translated(f'creating volume type {volume_type.name}'):
+            made = self._client.volume_types.create(
+                volume_type.name, volume_type.description, is_public=False
+            )
+            made.set_keys({_BACKEND: volume_type.backend})
+            if volume_type.public:
+                self._client.volume_types.update(made.id, is_public=True)
 
     def set_type(self, name: str, attribute: str, value: Any) -> None:
         """Set ``backend``, ``description``, ``public`` or ``qos`` of a volume type."""
         found = self._find_type(name)
-        path = f'/types/{found["id"]}'
-        if attribute == 'backend':
-            self._call('post', f'{path}/extra_specs', {'extra_specs': {_BACKEND: value}})
-        elif attribute == 'qos':
-            self._associate(found, value)
-        else:
-            key = {'public': 'is_public'}.get(attribute, attribute)
-            self._call('put', path, {'volume_type': {key: value}})
+        qos_id = self._qos_id(value) if attribute == 'qos' and value else None
+        with _translated(f'setting {attribute} of volume type {name}'):
+            if attribute == 'backend':
+                found.set_keys({_BACKEND: value})
+            elif attribute == 'qos':
+                self._associate(found, qos_id)
+            else:
+                key = {'public': 'is_public'}.get(attribute, attribute)
+                self._client.volume_types.update(found.id, **{key: value})
 
-    def _associate(self, volume_type: dict[str, Any], qos: str | None) -> None:
+    def _associate(self, volume_type: Any, qos_id: str | None) -> None:
         """Let a type have these QoS specs and no others; it can have one at a time."""
-        query = f'vol_type_id={volume_type["id"]}'
-        present = volume_type.get('qos_specs_id')
+        present = volume_type.to_dict().get('qos_specs_id')
         if present:
-            self._call('get', f'/qos-specs/{present}/disassociate?{query}')
-        if qos:
-            self._call('get', f'/qos-specs/{self._qos_id(qos)}/associate?{query}')
+            self._client.qos_specs.disassociate(present, volume_type.id)
+        if qos_id:
+            self._client.qos_specs.associate(qos_id, volume_type.id)
 
-    def _types(self) -> list[dict[str, Any]]:
-        # Without this filter the administrator is shown public types only.
-        return self._list('/types?is_public=None', 'volume_types')
+    def _types(self) -> list[Any]:
+        with _translated('listing the volume types'):
+            return connection.list_volume_types(self._client)
 
-    def _find_type(self, name: str) -> dict[str, Any]:
+    def _qos(self) -> list[Any]:
+        with _translated('listing the QoS specs'):
+            return self._client.qos_specs.list()
+
+    def _find_type(self, name: str) -> Any:
         return self._named(self._types(), name, 'volume type')
 
     def _qos_id(self, name: str) -> str:
-        return self._named(self._list('/qos-specs', 'qos_specs'), name, 'QoS specs')['id']
+        return self._named(self._qos(), name, 'QoS specs').id
 
     @staticmethod
-    def _named(found: list[dict[str, Any]], name: str, kind: str) -> dict[str, Any]:
+    def _named(found: list[Any], name: str, kind: str) -> Any:
         for each in found:
-            if each['name'] == name:
+            if each.name == name:
                 return each
         raise exceptions.ServiceUnavailableError(f'{kind} {name} is gone from Cinder')
 
-    def _list(self, path: str, key: str) -> list[dict[str, Any]]:
-        """Return all pages of a list."""
-        found: list[dict[str, Any]] = []
-        following: str | None = path
-        while following:
-            page = self._call('get', following).json()
-            found += page[key]
-            # volumes_links, but volume_type_links beside volume_types
-            links = [link for name in page if name.endswith('_links') for link in page[name]]
-            following = next((link['href'] for link in links if link['rel'] == 'next'), None)
-        return found
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        body: dict[str, Any] | None = None,
-        missing_ok: bool = False,
-    ) -> Any:
-        """Make a request and return the response; None for a thing that is missing and may be."""
-        with _translated(f'Cinder refused {method.upper()} {path}'):
-            arguments = {} if body is None else {'json': body}
-            try:
-                response = getattr(self._storage, method)(path, **arguments)
-                openstack.exceptions.raise_from_response(response)
-            except _MISSING:
-                if missing_ok:
-                    return None
-                raise
-            return response
+def _names(pools: Iterable[dict[str, Any]] | None) -> frozenset[str] | None:
+    return None if pools is None else frozenset(pool.get(_BACKEND, '') for pool in pools)
 
 
-def _volume(found: dict[str, Any]) -> resources.VolumeOfTier:
+def _rbd_backends(pools: Iterable[dict[str, Any]]) -> tuple[resources.RbdBackend, ...]:
+    """Return those whose ``location_info`` is of the form that the RBD driver reports.
+
+    It is ``cluster:conf:fsid:user:pool``; that driver parses it in the same way to see whether two
+    back ends share a cluster.
+    """
+    found = []
+    for pool in pools:
+        parts = str(pool.get('location_info') or '').split(':')
+        if pool.get('storage_protocol') == 'ceph' and len(parts) == 5:
+            _, _, fsid, user, name = parts
+            found.append(resources.RbdBackend(pool.get(_BACKEND, ''), fsid, name, user))
+    return tuple(dict.fromkeys(found))
+
+
+def _volume(found: Any) -> resources.VolumeOfTier:
+    facts = found.to_dict()
     # host@back end#pool, where the RBD driver's only pool has the back end's name
-    _, _, backend = (found.get('os-vol-host-attr:host') or '').partition('#')
+    _, _, backend = (facts.get('os-vol-host-attr:host') or '').partition('#')
     return resources.VolumeOfTier(
-        id=found['id'],
-        name_id=found.get('os-vol-mig-status-attr:name_id') or found['id'],
+        id=facts['id'],
+        name_id=facts.get('os-vol-mig-status-attr:name_id') or facts['id'],
         backend=backend or None,
-        volume_type=found['volume_type'],
-        size_gib=found['size'],
-        status=found['status'],
+        volume_type=facts['volume_type'],
+        size_gib=facts['size'],
+        status=facts['status'],
     )
 
 
-def _volume_type(found: dict[str, Any], qos_names: dict[str, str]) -> resources.VolumeType:
+def _volume_type(found: Any, qos_names: dict[str, str]) -> resources.VolumeType:
+    facts = found.to_dict()
     return resources.VolumeType(
-        name=found['name'],
-        backend=(found.get('extra_specs') or {}).get(_BACKEND),
-        description=found.get('description') or '',
-        public=found['is_public'],
-        qos=qos_names.get(found.get('qos_specs_id') or ''),
+        name=facts['name'],
+        backend=(facts.get('extra_specs') or {}).get(_BACKEND),
+        description=facts.get('description') or '',
+        public=found.is_public,
+        qos=qos_names.get(facts.get('qos_specs_id') or ''),
     )
-
-
-@contextlib.contextmanager
-def _translated(failure: str) -> Iterator[None]:
-    try:
-        yield
-    except _ERRORS as error:
-        raise exceptions.ServiceUnavailableError(f'{failure}: {error}') from error

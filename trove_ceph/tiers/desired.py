@@ -12,6 +12,8 @@ the driver skips.
 import dataclasses
 from collections.abc import Mapping
 
+from oslo_utils import units
+
 from trove_ceph.tiers import caps, placement_groups, resources, tier_types
 from trove_ceph.tiers.resources import Placement
 from trove_ceph.tiers.tier_types import TierLimits
@@ -21,7 +23,6 @@ _KEYS = {
     *('total_iops_sec_per_gb', 'total_iops_sec_per_gb_min', 'total_iops_sec_max'),
     'total_bytes_sec',
 }
-_MIB = 1024**2
 
 
 def derive(content: tier_types.TiersFile, ceph: resources.CephState | None) -> resources.Desired:
@@ -38,7 +39,10 @@ def derive(content: tier_types.TiersFile, ceph: resources.CephState | None) -> r
         profiles=tuple(_profile(tier) for tier in tiers if tier.erasure and ceph),
         rules=tuple(rules.values()),
         pools=tuple(pools),
-        users=tuple(resources.User(user.name, caps.derive(user, content.tiers)) for user in users),
+        users=tuple(
+            resources.User(user.name, caps.derive(user, content.tiers), user.exclusive)
+            for user in users
+        ),
         qos=tuple(_qos(tier) for tier in tiers if tier.qos is TierLimits.FRONT_END),
         types=tuple(_volume_type(tier) for tier in tiers if tier.volume_type),
         associations=_associations(content.tiers),
@@ -64,7 +68,7 @@ def metadata_placement(tier: tier_types.Tier) -> Placement:
 def rule_name(place: Placement) -> str:
     """Return the name of the rule that copies by a placement."""
     prefix = '' if place.root == 'default' else f'{place.root}-'
-    return f'{prefix}{place.device_class}-{place.failure_domain}'
+    return f'{prefix}{place.device_class or "all"}-{place.failure_domain}'
 
 
 def _rules(tier: tier_types.Tier) -> list[resources.Rule]:
@@ -99,9 +103,10 @@ def _pools(tier: tier_types.Tier, ceph: resources.CephState) -> list[resources.P
         rule=rule_name(metadata_placement(tier)),
         size=tier.copies,
         min_size=tier.min_size,
-        pg_num=code.metadata_pg_num,
-        autoscale='off',
+        pg_num=None if tier.placement_groups.keep else code.metadata_pg_num,
+        autoscale='on' if tier.placement_groups.keep else 'off',
         data_pool=code.pool,
+        keeps_groups=tier.placement_groups.keep,
     )
     return [dataclasses.replace(data, profile=code.pool, overwrites=True), metadata]
 
@@ -119,10 +124,11 @@ def _data_pool(
         size=size,
         min_size=min_size,
         pg_num=placement_groups.wanted(policy, osds, size, present),
-        autoscale='on' if policy.autoscale else 'off',
+        autoscale='on' if policy.autoscale or policy.keep else 'off',
         target_size_ratio=policy.autoscale or 0.0,
         compression_mode=mode,
         compression_algorithm=None if mode == 'none' else tier.compression_algorithm,
+        keeps_groups=policy.keep,
     )
 
 
@@ -136,7 +142,7 @@ def _qos(tier: tier_types.Tier) -> resources.QosSpecs:
             'total_iops_sec_max': str(tier.iops.iops_cap),
         }
     if tier.throughput_mib_per_sec:
-        specs['total_bytes_sec'] = str(tier.throughput_mib_per_sec * _MIB)
+        specs['total_bytes_sec'] = str(tier.throughput_mib_per_sec * units.Mi)
     return resources.QosSpecs(tier.volume_type.name, _FRONT_END, specs)
 
 
@@ -145,10 +151,12 @@ def _volume_type(tier: tier_types.Tier) -> resources.VolumeType:
     assert given
     return resources.VolumeType(
         name=given.name,
-        backend=given.backend,
+        backend=given.backend if given.names_backend else None,
         description=given.description,
         public=given.public,
         qos=given.name if tier.qos is TierLimits.FRONT_END else None,
+        keeps_backend=not given.names_backend,
+        keeps_qos=tier.qos is TierLimits.KEEP,
     )
 
 

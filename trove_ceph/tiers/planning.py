@@ -31,7 +31,7 @@ def plan(content: tier_types.TiersFile, observed: resources.Observed) -> Plan:
     return Plan(
         changes=tuple(sorted(changes, key=_rank)),
         problems=tuple(found.text for found in others if found.fatal),
-        notes=tuple(found.text for found in others if not found.fatal),
+        notes=(*content.notes, *(found.text for found in others if not found.fatal)),
     )
 
 
@@ -40,13 +40,21 @@ def _rank(change: Change) -> tuple[bool, int]:
     return takes_away, _ORDER.index(change.kind)
 
 
-def _users(wanted: resources.Desired, ceph: resources.CephState) -> Iterator[Change]:
+def _users(wanted: resources.Desired, ceph: resources.CephState) -> Iterator[Change | Finding]:
     for user in wanted.users:
         found = ceph.users.get(user.name)
         if found is None:
             yield Change(Kind.USER, user.name, None, None, user)
             continue
-        before, after = caps.grants(found.caps), caps.grants(user.caps)
+        before, needed = caps.grants(found.caps), caps.grants(user.caps)
+        more = before - needed
+        after = needed if user.exclusive else before | needed
         if before != after:
             risks = (Risk.REVOKES_ACCESS,) if before - after else ()
             yield Change(Kind.USER, user.name, 'caps', before, after, risks)
+        if more and not user.exclusive:
+            yield Finding(
+                f'cephx user {user.name} keeps caps that the file does not declare: '
+                f'{", ".join(sorted(more))}',
+                fatal=False,
+            )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What has to change in Ceph: erasure code profiles, CRUSH rules and pools."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from trove_ceph.tiers import desired, resources, tier_types
 from trove_ceph.tiers.changes import Change, Finding, Kind, Risk
@@ -19,7 +20,7 @@ def plan(
     """Return the changes of profiles, rules and pools, and what is in their way."""
     findings: list[Change | Finding] = []
     for tier in content.tiers.values():
-        findings += _placement_problems(tier, ceph)
+        findings += _placement_problems(tier, wanted, ceph)
     findings += _profiles(wanted, ceph)
     findings += _rules(wanted, ceph)
     for pool in wanted.pools:
@@ -29,8 +30,16 @@ def plan(
     return findings
 
 
-def _placement_problems(tier: tier_types.Tier, ceph: CephState) -> Iterator[Finding]:
-    """Yield why CRUSH could not place an object of a tier."""
+def _placement_problems(
+    tier: tier_types.Tier, wanted: resources.Desired, ceph: CephState
+) -> Iterator[Finding]:
+    """Yield why CRUSH could not place an object of a tier.
+
+    Of pools that are there and stay as they are it is a note: nothing that is done here caused it.
+    """
+    fatal = not all(
+        _stays_as_placed(pool, wanted, ceph) for pool in wanted.pools if pool.name in tier.pools
+    )
     needs = [(desired.placement(tier), tier.copies, f'{tier.copies} copies need')]
     if tier.erasure:
         code = tier.erasure
@@ -40,18 +49,34 @@ def _placement_problems(tier: tier_types.Tier, ceph: CephState) -> Iterator[Find
         ]
     for place, parts, phrase in dict.fromkeys(needs):
         members = ceph.members(place)
-        if not any(osd.device_class == place.device_class for osd in ceph.osds):
-            yield Finding(f'tier {tier.name}: there is no OSD of device class {place.device_class}')
+        if place.device_class and not any(
+            osd.device_class == place.device_class for osd in ceph.osds
+        ):
+            yield Finding(
+                f'tier {tier.name}: there is no OSD of device class {place.device_class}', fatal
+            )
         elif len(members) < parts:
+            which = f' of device class {place.device_class}' if place.device_class else ''
             yield Finding(
                 f'tier {tier.name}: {phrase} {parts} of failure domain {place.failure_domain} with '
-                f'OSDs of device class {place.device_class} under {place.root}, there '
-                f'{"is" if len(members) == 1 else "are"} {len(members)}'
+                f'OSDs{which} under {place.root}, there '
+                f'{"is" if len(members) == 1 else "are"} {len(members)}',
+                fatal,
             )
+
+
+def _stays_as_placed(pool: Pool, wanted: resources.Desired, ceph: CephState) -> bool:
+    found = ceph.pools.get(pool.name)
+    if found is None or found.size != pool.size:
+        return False
+    places = {rule.name: rule.placement for rule in wanted.rules}
+    return ceph.rules[found.rule].placement == places[pool.rule]
 
 
 def _profiles(wanted: resources.Desired, ceph: CephState) -> Iterator[Change | Finding]:
     for profile in wanted.profiles:
+        if _is_coded_alike(profile, wanted, ceph):
+            continue
         if profile.name not in ceph.profiles:
             yield Change(Kind.PROFILE, profile.name, None, None, profile)
         elif ceph.profiles[profile.name] != profile:
@@ -59,6 +84,17 @@ def _profiles(wanted: resources.Desired, ceph: CephState) -> Iterator[Change | F
                 f'erasure code profile {profile.name} exists with other values, and the code of a '
                 f'pool cannot change: name another erasure pool'
             )
+
+
+def _is_coded_alike(profile: resources.Profile, wanted: resources.Desired, ceph: CephState) -> bool:
+    """Tell whether the pool is there, by a profile of another name that does the same."""
+    pools = [pool for pool in wanted.pools if pool.profile == profile.name]
+    found = [ceph.pools[pool.name].profile for pool in pools if _has(ceph, pool)]
+    present = [ceph.profiles.get(name or '') for name in found]
+    return len(present) == len(pools) and all(
+        one is not None and dataclasses.replace(one, name=profile.name) == profile
+        for one in present
+    )
 
 
 def _rules(wanted: resources.Desired, ceph: CephState) -> Iterator[Change | Finding]:
@@ -135,17 +171,24 @@ def _pool_changes(
         yield change('min_size', *([Risk.PAUSES_IO] if pauses else []))
     elif pool.min_size < found.min_size:
         yield change('min_size', Risk.LOWERS_REDUNDANCY)
+    if not pool.keeps_groups:
+        yield from _group_changes(pool, found, change)
+    for attribute in _HARMLESS:
+        # What is not compressed has no need of an algorithm, and keeps the one it has.
+        ignored = attribute == 'compression_algorithm' and pool.compression_mode == 'none'
+        if getattr(pool, attribute) != getattr(found, attribute) and not ignored:
+            yield change(attribute)
+
+
+def _group_changes(
+    pool: Pool, found: Pool, change: Callable[..., Change]
+) -> Iterator[Change | Finding]:
     if pool.autoscale != found.autoscale:
         yield change('autoscale', *([Risk.MOVES_DATA] if pool.autoscale == 'on' else []))
     if abs(pool.target_size_ratio - found.target_size_ratio) > 1e-6:
         yield change('target_size_ratio', *([Risk.MOVES_DATA] if pool.autoscale == 'on' else []))
     if pool.pg_num is not None and pool.pg_num != found.pg_num:
         yield change('pg_num', Risk.MOVES_DATA)
-    for attribute in _HARMLESS:
-        # What is not compressed has no need of an algorithm, and keeps the one it has.
-        ignored = attribute == 'compression_algorithm' and pool.compression_mode == 'none'
-        if getattr(pool, attribute) != getattr(found, attribute) and not ignored:
-            yield change(attribute)
 
 
 def _rule_change(

@@ -16,8 +16,10 @@ def plan_cinder(wanted: resources.Desired, cinder: CinderState) -> Iterator[Chan
         yield from _qos(specs, cinder)
     for volume_type in wanted.types:
         yield from _volume_type(volume_type, cinder)
-        yield from _unused_qos(volume_type, cinder)
-        if cinder.backends is not None and volume_type.backend not in cinder.backends:
+        if not volume_type.keeps_qos:
+            yield from _unused_qos(volume_type, cinder)
+        known = volume_type.keeps_backend or cinder.backends is None
+        if not known and volume_type.backend not in (cinder.backends or ()):
             yield Finding(
                 f'volume type {volume_type.name}: no back end {volume_type.backend} has reported '
                 f"to Cinder's scheduler; volumes cannot be made until one does",
@@ -57,14 +59,18 @@ def _volume_type(wanted: resources.VolumeType, cinder: CinderState) -> Iterator[
         yield Change(Kind.TYPE, wanted.name, None, None, wanted)
         return
     volumes = len(cinder.volumes.get(wanted.name, ()))
-    if found.backend != wanted.backend and volumes:
+    differs = found.backend != wanted.backend and not wanted.keeps_backend
+    if differs and volumes:
         yield Finding(
             f'volume type {wanted.name} is in use by {volumes} volumes with the back end '
             f'{found.backend or "of any name"}, not {wanted.backend}: name another volume type '
             f'and retype the volumes'
         )
         return
+    kept = {'backend': wanted.keeps_backend, 'qos': wanted.keeps_qos}
     for attribute in ('backend', 'description', 'public', 'qos'):
+        if kept.get(attribute):
+            continue
         before, after = getattr(found, attribute), getattr(wanted, attribute)
         if before != after:
             hides = attribute == 'public' and before

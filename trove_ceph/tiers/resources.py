@@ -55,6 +55,7 @@ class Pool:
     :param target_size_ratio: what the autoscaler is told, 0 for nothing
     :param compression_algorithm: None where nothing is compressed
     :param rbd: it is enabled for RBD, which is the last thing done to a new pool
+    :param keeps_groups: its placement groups and what the autoscaler is told are not compared
     :param profile: the erasure code profile, None for a replicated pool
     :param overwrites: an erasure-coded pool takes the writes of RBD
     :param data_pool: where new images put their data, None for the pool itself
@@ -73,6 +74,7 @@ class Pool:
     profile: str | None = None
     overwrites: bool = False
     data_pool: str | None = None
+    keeps_groups: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,10 +91,14 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True)
 class User:
-    """A cephx user and its caps by service; the key is Ceph's affair."""
+    """A cephx user and its caps by service; the key is Ceph's affair.
+
+    :param exclusive: it should have no other caps than these
+    """
 
     name: str
     caps: Mapping[str, str]
+    exclusive: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +141,8 @@ class VolumeType:
 
     :param backend: its extra spec ``volume_backend_name``
     :param qos: the name of the QoS specs associated with it
+    :param keeps_backend: whatever extra spec it has is not compared
+    :param keeps_qos: whatever QoS specs it has are not compared
     """
 
     name: str
@@ -142,6 +150,24 @@ class VolumeType:
     description: str
     public: bool
     qos: str | None
+    keeps_backend: bool = False
+    keeps_qos: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class RbdBackend:
+    """A back end of Cinder's RBD driver, as it reports to the scheduler.
+
+    :param name: its ``volume_backend_name``
+    :param fsid: of the cluster
+    :param pool: where its volumes lie
+    :param user: its cephx user, without ``client.``
+    """
+
+    name: str
+    fsid: str
+    pool: str
+    user: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,6 +230,7 @@ class CinderState:
     :param volumes: the sizes in GiB of the volumes of each type, of all projects
     :param type_names: by id
     :param backends: those that have reported to the scheduler, None where it does not answer
+    :param rbd_backends: those of them that are Ceph's
     """
 
     types: Mapping[str, VolumeType]
@@ -211,6 +238,7 @@ class CinderState:
     volumes: Mapping[str, tuple[int, ...]]
     type_names: Mapping[str, str]
     backends: frozenset[str] | None
+    rbd_backends: tuple[RbdBackend, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

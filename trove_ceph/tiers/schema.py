@@ -7,7 +7,7 @@ from trove_ceph.tiers import tier_types
 
 _NAME = {
     'type': 'string',
-    'pattern': '^[A-Za-z0-9][A-Za-z0-9._-]*$',
+    'pattern': '^[A-Za-z0-9][A-Za-z0-9._-]*\\Z',
     'description': 'a name of letters, digits, dots, dashes and underscores',
 }
 _SHARE = {
@@ -16,7 +16,13 @@ _SHARE = {
     'maximum': 1,
     'description': 'a share above 0 and up to 1',
 }
-_RATE = {'type': 'number', 'minimum': 0, 'description': 'a number of operations per second'}
+#: As the guest's option volume_iops_per_gib.
+_RATE = {
+    'type': 'number',
+    'minimum': 0,
+    'maximum': 10000,
+    'description': 'a number of operations per second',
+}
 
 
 def _count(least: int, most: int, unit: str) -> dict[str, Any]:
@@ -38,23 +44,34 @@ def _object(properties: dict[str, Any], required: list[str], what: str) -> dict[
     }
 
 
+_YES_OR_NO = {'type': 'boolean', 'description': 'true or false'}
 _PG_NUM = _count(1, 65536, 'placement groups, a power of two')
 _PLACEMENT_GROUPS = {
     'anyOf': [
-        _object({key: value}, [key], f'one of count, share and autoscale ({key})')
-        for key, value in (('count', _PG_NUM), ('share', _SHARE), ('autoscale', _SHARE))
+        _object({key: value}, [key], f'one of count, share, autoscale and keep ({key})')
+        for key, value in (
+            ('count', _PG_NUM),
+            ('share', _SHARE),
+            ('autoscale', _SHARE),
+            ('keep', {'const': True, 'description': 'true'}),
+        )
     ],
-    'description': 'one of the keys count, share and autoscale with its value',
+    'description': 'one of the keys count, share, autoscale and keep with its value',
 }
 _ERASURE = _object(
     {
         'k': _count(2, 32, 'data chunks'),
         'm': _count(1, 16, 'coding chunks'),
         'plugin': {'enum': ['jerasure', 'isa']},
-        'technique': {'enum': ['reed_sol_van', 'cauchy_orig', 'cauchy_good', 'cauchy']},
+        'technique': {
+            'enum': [
+                *('reed_sol_van', 'cauchy_orig', 'cauchy_good', 'cauchy'),
+                *('reed_sol_r6_op', 'liberation', 'blaum_roth', 'liber8tion'),
+            ]
+        },
         'pool': _NAME,
         'min_size': _count(2, 48, 'chunks'),
-        'metadata_device_class': _NAME,
+        'metadata_device_class': _NAME | {'type': ['string', 'null']},
         'metadata_pg_num': _PG_NUM,
     },
     ['k', 'm'],
@@ -79,21 +96,22 @@ _VOLUME_TYPE = _object(
             'type': 'string',
             'minLength': 1,
             'maxLength': 255,
-            'pattern': '^[^\\s,]([^,]*[^\\s,])?$',
+            'pattern': '^[^\\s,]([^,]*[^\\s,])?\\Z',
             'description': 'a name without commas and without blanks at its ends',
         },
         'backend': _NAME,
         'description': {'type': 'string', 'maxLength': 255, 'description': 'a text'},
-        'public': {'type': 'boolean', 'description': 'true or false'},
+        'public': _YES_OR_NO,
+        'names_backend': _YES_OR_NO,
     },
     ['name', 'backend'],
-    'the keys name and backend, and description and public where wanted',
+    'the keys name and backend, and description, public and names_backend where wanted',
 )
 _DATASTORE_VERSIONS = {
     'type': 'array',
     'items': {
         'type': 'string',
-        'pattern': '^[^/\\s]+/[^/\\s]+$',
+        'pattern': '^[^/\\s]+/[^/\\s]+\\Z',
         'description': 'a datastore and its version, as mysql/9.7.4',
     },
     'uniqueItems': True,
@@ -107,24 +125,33 @@ _TIER = _object(
         'crush_root': _NAME,
         'pool': _NAME,
         'copies': _count(1, 10, 'copies'),
+        'allow_single_copy': _YES_OR_NO,
         'min_size': _count(1, 10, 'copies'),
         'erasure': _ERASURE,
         'placement_groups': _PLACEMENT_GROUPS,
         'compression': _COMPRESSION,
         'iops': _IOPS,
         'throughput_mib_per_sec': _count(1, 10**6, 'MiB per second'),
-        'latency_ms': {
-            'type': 'number',
-            'exclusiveMinimum': 0,
-            'description': 'a number of milliseconds',
-        },
+        # Accepted so that files of earlier releases work; tiers_file.py notes that it does nothing.
+        'latency_ms': {},
         'qos': {'enum': list(tier_types.TierLimits)},
         'volume_type': _VOLUME_TYPE,
         'datastore_versions': _DATASTORE_VERSIONS,
     },
-    ['purpose', 'device_class', 'pool', 'copies', 'placement_groups'],
+    ['purpose', 'pool', 'copies', 'placement_groups'],
     'the keys of a tier',
 )
+_SERVICES = ', '.join(tier_types.SERVICES)
+_GRANTS = {
+    'type': 'array',
+    'items': {
+        'type': 'string',
+        'pattern': '^[^\\s,;]([^,;]*[^\\s,;])?\\Z',
+        'description': 'one grant, such as "profile rbd pool=vms", without commas and semicolons',
+    },
+    'uniqueItems': True,
+    'description': 'a list of grants, such as ["profile rbd pool=vms"]',
+}
 _USER = _object(
     {
         'role': {'enum': list(tier_types.Role)},
@@ -135,9 +162,19 @@ _USER = _object(
             'uniqueItems': True,
             'description': 'a list of names of tiers',
         },
+        'pools': {
+            'type': 'array',
+            'items': _NAME,
+            'uniqueItems': True,
+            'description': 'a list of names of pools',
+        },
+        'caps': _object(
+            dict.fromkeys(tier_types.SERVICES, _GRANTS), [], f'grants by service: {_SERVICES}'
+        ),
+        'exclusive': _YES_OR_NO,
     },
-    ['role'],
-    'the key role, and tiers where wanted',
+    [],
+    'one of the keys role, pools and caps, and tiers and exclusive where wanted',
 )
 TIERS_FILE = _object(
     {
@@ -152,7 +189,7 @@ TIERS_FILE = _object(
             'type': 'object',
             'propertyNames': {
                 'type': 'string',
-                'pattern': '^client\\.(?!admin$)[A-Za-z0-9][A-Za-z0-9._-]*$',
+                'pattern': '^client\\.(?!admin\\Z)[A-Za-z0-9][A-Za-z0-9._-]*\\Z',
                 'description': 'client. and a name, and not client.admin',
             },
             'additionalProperties': _USER,

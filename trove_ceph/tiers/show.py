@@ -25,7 +25,7 @@ class Row:
 
     tier: str
     purpose: str
-    device_class: str
+    device_class: str | None
     osds: int | None
     osds_up: int | None
     pool: str
@@ -102,7 +102,7 @@ def table_text(found: Sequence[Row]) -> str:
     table.right_padding_width = 2
     for row in found:
         table.add_row(
-            [row.tier, row.purpose, row.device_class]
+            [row.tier, row.purpose, row.device_class or 'all']
             + ['-' if row.osds is None else f'{row.osds_up}/{row.osds}']
             + [f'{row.pool} (missing)' if row.exists is False else row.pool, row.redundancy]
             + ['-' if row.fill is None else f'{row.fill:.1%}']

@@ -4,7 +4,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from trove_ceph.tiers import ceph, cinder, desired, resources, tier_types, trove
+from trove_ceph.tiers import caps, ceph, cinder, desired, resources, tier_types, trove
 from trove_ceph.tiers.changes import Change, Kind
 
 
@@ -90,6 +90,10 @@ class Systems:
             self._ceph_().create_user(change.after)
             return
         (user,) = [user for user in wanted.users if user.name == change.name]
+        if not user.exclusive:
+            # What somebody else has granted since it was observed stays as well.
+            present = self._ceph_().users()[user.name].caps
+            user = dataclasses.replace(user, caps=caps.merged(present, user.caps))
         self._ceph_().set_caps(user)
 
     def _change_qos(self, change: Change) -> None:

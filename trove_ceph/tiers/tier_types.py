@@ -23,6 +23,10 @@ FAILURE_DOMAINS = (
 )
 
 
+#: The services that a cephx user can have caps for.
+SERVICES = ('mds', 'mgr', 'mon', 'osd')
+
+
 class Purpose(enum.StrEnum):
     """What a tier's pool holds."""
 
@@ -37,6 +41,7 @@ class TierLimits(enum.StrEnum):
 
     FRONT_END = 'front-end'
     IMAGE = 'image'
+    KEEP = 'keep'
     NONE = 'none'
 
 
@@ -50,16 +55,18 @@ class Role(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class PlacementGroups:
-    """How many placement groups a pool gets: exactly one of the three is set.
+    """How many placement groups a pool gets: exactly one of the four is set.
 
     :param count: so many, a power of two
     :param share: of the data on the device class, 0 to 1; the count follows from the OSDs
     :param autoscale: the same share, given to Ceph's autoscaler, which decides
+    :param keep: whatever the pool has; a new pool is left to Ceph's autoscaler
     """
 
     count: int | None = None
     share: float | None = None
     autoscale: float | None = None
+    keep: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +75,7 @@ class Erasure:
 
     :param pool: the data pool
     :param min_size: chunks that must be there for a write
-    :param metadata_device_class: where the replicated pool lies
+    :param metadata_device_class: where the replicated pool lies, None for OSDs of every class
     :param metadata_pg_num: placement groups of the replicated pool
     """
 
@@ -78,7 +85,7 @@ class Erasure:
     technique: str
     pool: str
     min_size: int
-    metadata_device_class: str
+    metadata_device_class: str | None
     metadata_pg_num: int
 
     @property
@@ -92,30 +99,33 @@ class VolumeType:
     """The volume type through which Cinder offers a tier.
 
     :param backend: ``volume_backend_name`` of the back end in cinder.conf
+    :param names_backend: the type has it as an extra spec; without one Cinder's scheduler is free
+        to choose among all back ends
     """
 
     name: str
     backend: str
     description: str
     public: bool
+    names_backend: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
 class Tier:
     """One class of storage.
 
+    :param device_class: None for OSDs of every class
     :param pool: holds its images; with an erasure code their headers only
     :param copies: of what lies in ``pool``
     :param min_size: copies that must be there for a write
     :param iops: what each volume is promised, None for a tier without a promise
     :param throughput_mib_per_sec: a volume's limit, None for none
-    :param latency_ms: the objective for one durable 16 KiB write, 99th percentile
     :param datastore_versions: ``datastore/version`` that may be created on this tier
     """
 
     name: str
     purpose: Purpose
-    device_class: str
+    device_class: str | None
     failure_domain: str
     crush_root: str
     pool: str
@@ -127,7 +137,6 @@ class Tier:
     compression_algorithm: str
     iops: tuning.Tier | None
     throughput_mib_per_sec: int | None
-    latency_ms: float | None
     qos: TierLimits
     volume_type: VolumeType | None
     datastore_versions: tuple[str, ...]
@@ -143,17 +152,28 @@ class User:
     """A cephx user.
 
     :param name: such as ``client.cinder``
-    :param tiers: the names of those it works on
+    :param role: None for one that gets what ``pools`` and ``caps`` say and nothing else
+    :param tiers: the names of those it works on by its role
+    :param pools: further pools that it may work on as it may on those of its tiers
+    :param caps: further grants by service
+    :param exclusive: it has no other grants; those that it has are revoked
     """
 
     name: str
-    role: Role
+    role: Role | None
     tiers: tuple[str, ...]
+    pools: tuple[str, ...] = ()
+    caps: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    exclusive: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class TiersFile:
-    """Everything that the file describes; both by name, in the file's order."""
+    """Everything that the file describes; both by name, in the file's order.
+
+    :param notes: what the author of the file should know, and need not do anything about
+    """
 
     tiers: Mapping[str, Tier]
     users: Mapping[str, User]
+    notes: tuple[str, ...] = ()

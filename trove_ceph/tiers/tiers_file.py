@@ -46,6 +46,11 @@ def load(path: str) -> tier_types.TiersFile:
         raise exceptions.InvalidTiersError(f'{path}: is not YAML: {reason}') from error
 
 
+def suits(role: Role, purpose: Purpose) -> bool:
+    """Tell whether a user of a role has a use for tiers of a purpose."""
+    return _SUITS[role](purpose)
+
+
 def parse(content: Mapping[str, Any]) -> tier_types.TiersFile:
     """Return what a decoded file says.
 
@@ -57,7 +62,13 @@ def parse(content: Mapping[str, Any]) -> tier_types.TiersFile:
     for problem in _problems_between(tiers):
         raise problem
     users = {name: _user(name, each, tiers) for name, each in (content.get('users') or {}).items()}
-    return tier_types.TiersFile(tiers, users)
+    return tier_types.TiersFile(tiers, users, tuple(_notes(content['tiers'])))
+
+
+def _notes(tiers: Mapping[str, Any]) -> Iterator[str]:
+    for name, tier in tiers.items():
+        if 'latency_ms' in tier:
+            yield f'tiers.{name}.latency_ms: has no effect; remove the key'
 
 
 def _tier(name: str, content: Mapping[str, Any]) -> tier_types.Tier:
@@ -68,7 +79,7 @@ def _tier(name: str, content: Mapping[str, Any]) -> tier_types.Tier:
     tier = tier_types.Tier(
         name=name,
         purpose=purpose,
-        device_class=content['device_class'],
+        device_class=content.get('device_class'),
         failure_domain=content.get('failure_domain', 'host'),
         crush_root=content.get('crush_root', 'default'),
         pool=content['pool'],
@@ -81,12 +92,11 @@ def _tier(name: str, content: Mapping[str, Any]) -> tier_types.Tier:
         compression_algorithm=compression.get('algorithm', 'snappy'),
         iops=tuning.Tier(iops['per_gib'], iops['floor'], iops['cap']) if iops else None,
         throughput_mib_per_sec=content.get('throughput_mib_per_sec'),
-        latency_ms=content.get('latency_ms'),
         qos=TierLimits(content.get('qos', _default_qos(content))),
         volume_type=_volume_type(content, purpose),
         datastore_versions=tuple(content.get('datastore_versions', ())),
     )
-    for key, what in _problems_within(tier):
+    for key, what in _problems_within(tier, content.get('allow_single_copy', False)):
         raise Problem(('tiers', name, *key), what)
     return tier
 
@@ -107,7 +117,7 @@ def _erasure(content: Mapping[str, Any]) -> tier_types.Erasure | None:
         'pool': f'{content["pool"]}-data',
         # As Ceph has it: one chunk more than are needed to read, where there are two to lose.
         'min_size': k + min(1, m - 1),
-        'metadata_device_class': content['device_class'],
+        'metadata_device_class': content.get('device_class'),
         'metadata_pg_num': _METADATA_PG_NUM,
     }
     return tier_types.Erasure(**defaults | given)
@@ -121,8 +131,16 @@ def _volume_type(content: Mapping[str, Any], purpose: Purpose) -> tier_types.Vol
     return tier_types.VolumeType(**defaults | given)
 
 
-def _problems_within(tier: tier_types.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
+def _problems_within(
+    tier: tier_types.Tier, allow_single_copy: bool
+) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the key and the problem of values that do not fit each other in one tier."""
+    if tier.copies == 1 and tier.purpose is not Purpose.REPLICA and not allow_single_copy:
+        yield (
+            ('copies',),
+            f'one copy is for the purpose replica only, not for {tier.purpose}; on a cloud for '
+            f'tests, add allow_single_copy: true',
+        )
     yield from _redundancy_problems(tier)
     if tier.purpose is Purpose.DATA and tier.volume_type is None:
         yield ('volume_type',), 'is missing: a tier for data is offered through Cinder'
@@ -137,8 +155,6 @@ def _problems_within(tier: tier_types.Tier) -> Iterator[tuple[tuple[str, ...], s
 
 
 def _redundancy_problems(tier: tier_types.Tier) -> Iterator[tuple[tuple[str, ...], str]]:
-    if tier.copies == 1 and tier.purpose is not Purpose.REPLICA:
-        yield ('copies',), f'one copy is for the purpose replica only, not for {tier.purpose}'
     if tier.min_size > tier.copies:
         yield ('min_size',), f'{tier.min_size} is more than the {tier.copies} copies'
     counts: list[tuple[tuple[str, ...], int | None]] = [
@@ -163,6 +179,10 @@ def _promise_problems(tier: tier_types.Tier) -> Iterator[tuple[tuple[str, ...], 
         yield ('iops', 'cap'), f'{cap} is below the floor of {floor}'
     if tier.qos is TierLimits.NONE:
         return
+    if tier.qos is TierLimits.KEEP:
+        if tier.volume_type is None:
+            yield ('qos',), 'keep is for the QoS specs of a volume type, and this tier has none'
+        return
     if tier.iops is None and tier.throughput_mib_per_sec is None:
         yield ('qos',), f'{tier.qos} has nothing to hold: give iops or throughput_mib_per_sec'
     if tier.volume_type is None:
@@ -185,7 +205,7 @@ def _problems_between(tiers: Mapping[str, tier_types.Tier]) -> Iterator[Problem]
             owner = taken.setdefault((kind, value), tier.name)
             if owner != tier.name:
                 yield Problem(('tiers', tier.name, *key), f'{kind} {value} belongs to tier {owner}')
-    shares: dict[tuple[str, str], float] = {}
+    shares: dict[tuple[str, str | None], float] = {}
     for tier in tiers.values():
         groups = tier.placement_groups
         share = groups.share or groups.autoscale or 0
@@ -194,8 +214,8 @@ def _problems_between(tiers: Mapping[str, tier_types.Tier]) -> Iterator[Problem]
         if shares[place] > 1.0001:
             yield Problem(
                 ('tiers', tier.name, 'placement_groups'),
-                f'the shares of device class {tier.device_class} add up to {shares[place]:g}, '
-                f'which is more than 1',
+                f'the shares of device class {tier.device_class or "all"} add up to '
+                f'{shares[place]:g}, which is more than 1',
             )
 
 
@@ -215,8 +235,26 @@ def _exclusive(tier: tier_types.Tier) -> Iterator[tuple[str, str, tuple[str, ...
 def _user(
     name: str, content: Mapping[str, Any], tiers: Mapping[str, tier_types.Tier]
 ) -> tier_types.User:
-    role = Role(content['role'])
-    suitable = [tier.name for tier in tiers.values() if _SUITS[role](tier.purpose)]
+    if not content.keys() & {'role', 'pools', 'caps'}:
+        raise Problem(('users', name), 'lacks role, pools or caps')
+    role = Role(content['role']) if 'role' in content else None
+    own = _user_tiers(name, role, content, tiers) if role else ()
+    if role is None and 'tiers' in content:
+        raise Problem(('users', name, 'tiers'), 'goes with a role, and this user has none')
+    return tier_types.User(
+        name,
+        role,
+        own,
+        pools=tuple(content.get('pools', ())),
+        caps={service: tuple(grants) for service, grants in content.get('caps', {}).items()},
+        exclusive=content.get('exclusive', False),
+    )
+
+
+def _user_tiers(
+    name: str, role: Role, content: Mapping[str, Any], tiers: Mapping[str, tier_types.Tier]
+) -> tuple[str, ...]:
+    suitable = [tier.name for tier in tiers.values() if suits(role, tier.purpose)]
     for number, tier in enumerate(content.get('tiers', ())):
         path = ('users', name, 'tiers', number)
         if tier not in tiers:
@@ -228,4 +266,4 @@ def _user(
             )
     if not suitable:
         raise Problem(('users', name, 'role'), f'there is no tier for the role {role}')
-    return tier_types.User(name, role, tuple(content.get('tiers', suitable)))
+    return tuple(content.get('tiers', suitable))

@@ -7,6 +7,11 @@ change has to be looked at afterwards.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
+
+import keystoneauth1.exceptions
+import openstack
+import openstack.exceptions
 
 from trove_ceph import exceptions
 from trove_ceph.host import commands
@@ -17,6 +22,30 @@ _NONE = 'No Volume Type Associations found'
 #: What is said of a version and of a datastore that is not there.
 _NOT_THERE = ('cannot be found', 'DBDatastore Not Found')
 _TIMEOUT_SEC = 180
+
+
+def list_versions(database: Any = None) -> list[str]:
+    """Return the ``datastore/version`` names that Trove's API shows.
+
+    :param database: a keystoneauth1.adapter.Adapter for Trove; None: of the OS_* variables or
+        clouds.yaml
+    :raises ServiceUnavailableError: it refuses or does not answer
+    """
+    try:
+        response = (database or openstack.connect().database).get('/datastores')
+        openstack.exceptions.raise_from_response(response)
+        found = response.json()['datastores']
+    except (
+        keystoneauth1.exceptions.ClientException,
+        openstack.exceptions.OpenStackCloudException,
+    ) as error:
+        raise exceptions.ServiceUnavailableError(
+            f'Trove does not tell its datastores: {error}; name their versions with '
+            f'--datastore-version, or leave Trove out with --only ceph --only cinder'
+        ) from error
+    names = (f'{each["name"]}/{version["name"]}' for each in found for version in each['versions'])
+    # Versions of the same name differ in their number only, and share associations by name.
+    return list(dict.fromkeys(names))
 
 
 class Trove:

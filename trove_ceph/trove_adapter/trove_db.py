@@ -5,6 +5,7 @@ They are written here and not through trove-conductor, which drops what has an o
 guest agent's last word: two clocks.
 """
 
+import dataclasses
 import datetime
 from typing import Any
 
@@ -20,6 +21,8 @@ from trove.quota import quota
 from trove_ceph import exceptions
 from trove_ceph.strategies.backup import backup_types
 
+#: What the ``registry_ext`` of datastore versions begins with that our guest manager serves.
+_GUEST_MANAGERS = 'trove_ceph.'
 #: Before the id of Cinder's snapshot.
 _LOCATION = 'cinder://'
 
@@ -32,16 +35,16 @@ class TroveDatabase:
         row = _find(instance_models.DBInstance, instance_id)
         if row is None:
             return None
-        return _instance(row, *_datastore_of(row.datastore_version_id))
+        return _instance(row, _version(row.datastore_version_id))
 
     def list_instances(self) -> list[backup_types.Instance]:
         """List the instances that are not deleted."""
         rows = list(instance_models.DBInstance.find_all(deleted=False))
-        datastores = {
-            version_id: _datastore_of(version_id)
+        versions = {
+            version_id: _version(version_id)
             for version_id in {row.datastore_version_id for row in rows}
         }
-        return [_instance(row, *datastores[row.datastore_version_id]) for row in rows]
+        return [_instance(row, versions[row.datastore_version_id]) for row in rows]
 
     def set_volume(self, instance_id: str, volume_id: str | None) -> None:
         """Say which volume an instance has; nothing if it is deleted."""
@@ -135,21 +138,22 @@ def _find(kind: Any, row_id: str) -> Any:
         return None
 
 
-def _instance(row: Any, datastore: str, version: str) -> backup_types.Instance:
+def _instance(row: Any, version: '_Version') -> backup_types.Instance:
     return backup_types.Instance(
         row.id,
         row.tenant_id,
         row.volume_id,
         row.compute_instance_id,
-        datastore,
-        version,
+        version.datastore,
+        version.name,
         is_deleting=row.task_status == InstanceTasks.DELETING,
         is_deleted=bool(row.deleted),
+        has_our_guest_agent=version.has_our_guest_agent,
     )
 
 
 def _backup(row: Any) -> backup_types.TroveBackup:
-    datastore, version = _datastore_of(row.datastore_version_id)
+    version = _version(row.datastore_version_id)
     return backup_types.TroveBackup(
         row.id,
         row.tenant_id,
@@ -158,8 +162,8 @@ def _backup(row: Any) -> backup_types.TroveBackup:
         row.description or '',
         row.parent_id,
         bool(row.deleted),
-        datastore,
-        version,
+        version.datastore,
+        version.name,
         _snapshot_of(row),
     )
 
@@ -170,9 +174,19 @@ def _snapshot_of(row: Any) -> str | None:
     return None
 
 
-def _datastore_of(version_id: str | None) -> tuple[str, str]:
-    """Return the names of a datastore and of its version; those of deleted instances are gone."""
+@dataclasses.dataclass(frozen=True)
+class _Version:
+    """A datastore version; that of a deleted instance is gone and tells nothing."""
+
+    datastore: str = ''
+    name: str = ''
+    has_our_guest_agent: bool = True
+
+
+def _version(version_id: str | None) -> _Version:
     if version_id is None:
-        return '', ''
-    version = datastore_models.DatastoreVersion.load_by_uuid(version_id)
-    return datastore_models.Datastore.load(version.datastore_id).name, version.name
+        return _Version()
+    found = datastore_models.DatastoreVersion.load_by_uuid(version_id)
+    datastore = datastore_models.Datastore.load(found.datastore_id).name
+    is_ours = (found.registry_ext or '').startswith(_GUEST_MANAGERS)
+    return _Version(datastore, found.name, is_ours)

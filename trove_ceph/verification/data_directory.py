@@ -14,9 +14,10 @@ import stat
 import struct
 from pathlib import Path
 
-from trove_ceph.verification import report
+from oslo_utils import units
 
-_MIB = 1024**2
+from trove_ceph.verification import evidence, report
+
 # What a page begins with (fil0types.h): in the first page of a tablespace, the field that elsewhere
 # names the page before holds the version of the server that made or upgraded the tablespace.
 _SERVER_VERSION_AT = 8
@@ -60,11 +61,16 @@ def read(path: Path) -> DataDirectory:
     """Read what the files say.
 
     :raises Finding: it is no data directory of MySQL 8.0 or later, or not all of one
+    :raises InspectionFaultError: the files cannot be read
     """
     try:
-        owner = path.lstat()
+        return _read_all(path)
     except OSError as error:
-        raise _missing(path.name) from error
+        raise evidence.of_file(path.name, error) from error
+
+
+def _read_all(path: Path) -> DataDirectory:
+    owner = path.lstat()
     if not stat.S_ISDIR(owner.st_mode):
         raise report.Finding(report.CORRUPT, f'{path.name} is no directory')
     system_files = _system_files(path)
@@ -88,7 +94,7 @@ def _system_files(path: Path) -> str:
     if not names:
         raise _missing('ibdata1')
     names.sort(key=lambda name: int(name.removeprefix('ibdata')))
-    fixed = [f'{name}:{(path / name).lstat().st_size // _MIB}M' for name in names[:-1]]
+    fixed = [f'{name}:{(path / name).lstat().st_size // units.Mi}M' for name in names[:-1]]
     return ';'.join([*fixed, f'{names[-1]}:{_LEAST_SYSTEM_MIB}M:autoextend'])
 
 
@@ -131,19 +137,10 @@ def _head(path: Path, least: int = _HEADER_BYTES) -> bytes:
 def _read(path: Path, count: int = -1) -> bytes:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError as error:
-        raise _missing(path.name) from error
-    except OSError as error:
-        raise report.Finding(
-            report.CORRUPT, f'{path.name} cannot be read: {error.strerror}'
-        ) from error
-    with os.fdopen(handle, 'rb') as file:
-        try:
+        with os.fdopen(handle, 'rb') as file:
             return file.read(count)
-        except OSError as error:
-            raise report.Finding(
-                report.CORRUPT, f'{path.name} cannot be read: {error.strerror}'
-            ) from error
+    except OSError as error:
+        raise evidence.of_file(path.name, error) from error
 
 
 def _missing(name: str) -> report.Finding:

@@ -19,7 +19,6 @@ _NAME = re.compile(r'[\w./#@$:-]{1,128}')
 _TEXT_CHARACTERS = 300
 _MOST_ERRORS = 5
 _INNODB_BEGINS, _INNODB_READY = 'MY-013576', 'MY-013577'
-_INNODB = 'InnoDB'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,11 +54,6 @@ def errors(messages: list[Message]) -> list[Message]:
     """Return the first errors, which tell what the later ones come from, each once."""
     found = {str(message): message for message in reversed(messages) if message.level == 'ERROR'}
     return list(reversed(found.values()))[:_MOST_ERRORS]
-
-
-def blames_innodb(messages: list[Message]) -> bool:
-    """Whether an error is InnoDB's own."""
-    return any(message.part == _INNODB for message in errors(messages))
 
 
 def recovery_sec(messages: list[Message]) -> float | None:

@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inspect a backup: clone it, start a server on the clone, ask it, throw the clone away."""
+"""Inspect a backup: clone it, start a server on the clone, ask it, throw the clone away.
 
+What is found against a backup counts only once the disk below the clone is proved to work and the
+server's log is free of faults of the host. Without that proof an inspection ends with an error,
+which says nothing of the backup; so it does where anything takes longer than its time but the
+server's own work. See :mod:`.evidence` and :mod:`.device_health`.
+"""
+
+import functools
 import random
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -15,8 +23,16 @@ from trove_ceph.verification import deadline, report, server
 
 LOG = logging.getLogger(__name__)
 
+#: The name of the first step.
+FIRST_PHASE = 'clearing'
+
 #: Told the phase, and the bytes that are done and all in it; it may raise CanceledError.
 Note = Callable[[str, int, int], None]
+
+#: How long giving back what an inspection holds may take, whatever became of the inspection.
+CLOSE_SEC = 300.0
+#: How long removing the clone may take, the fencing of a dead host included.
+REMOVE_SEC = 600.0
 
 
 class Sandbox(Protocol):
@@ -30,6 +46,15 @@ class Sandbox(Protocol):
 
     def serve(self, version: str) -> server.Server:
         """Prepare a server for the clone that is open."""
+
+    def prove_healthy(self) -> None:
+        """Do nothing if the disk below the clone works, and did so since it was opened.
+
+        :raises InspectionFaultError: that could not be proved
+        """
+
+    def abort(self) -> None:
+        """Have all that waits for the disk below the clone fail, at once; ``close`` comes after."""
 
     def close(self) -> None:
         """End the server and give back what belongs to the clone; nothing if none is open."""
@@ -46,10 +71,12 @@ class Inspector:
         storage: backend.Backend,
         make_sandbox: Callable[[], Sandbox],
         settings: report.InspectionSettings,
+        clock: Callable[[], float] = time.monotonic,
     ):
         self._storage = storage
         self._make_sandbox = make_sandbox
         self._settings = settings
+        self._clock = clock
 
     def clear_killed(self) -> None:
         """Give back what inspections on this host held when their process was killed."""
@@ -73,14 +100,15 @@ class Inspector:
         :param is_allowed: once it says no, nothing more is touched that others can reach
         :raises CanceledError: it was asked to end, or is not allowed to go on
         :raises NotInspectableError: no server here can open it
-        :raises ServerFailedError: the server does not run, for a reason that is not in the data
+        :raises ServerFailedError: the server does not run, and does not say why
+        :raises InspectionFaultError: the host, a disk or Ceph failed; the backup may be sound
         """
         time_limit_sec = work.time_limit_sec or self._settings.time_limit_sec
-        watch = deadline.Deadline(time_limit_sec, cancel, is_allowed)
+        watch = deadline.Deadline(time_limit_sec, cancel, is_allowed, self._clock)
         context = Context(
             self._storage, self._make_sandbox(), work, self._settings, options, watch, note
         )
-        steps.run(str(work), STEPS, context, context.begin_phase)
+        steps.run(str(work), make_steps(context), context.begin_phase)
         context.end_phase()
         result = context.result()
         LOG.info('%s: %s', work, result)
@@ -119,21 +147,31 @@ class Context:
         self._tables: list[server.Table] = []
         self._checked = 0
         self._in_part = 0
+        self._clone_id: str | None = None
+        self._prepared_xa: list[str] = []
+        self._prepared_xa_count = 0
 
     # The clone.
 
     def clear_killed(self) -> None:
-        self._sandbox.clear_killed()
+        self._guard.call('clearing', self._sandbox.clear_killed)
 
     def clone(self) -> None:
         self.remove_clone()
+        self._guard.call('cloning', self._make_clone)
+
+    def _make_clone(self) -> None:
         self._storage.clone(self._work.snapshot, self._work.clone, self._options)
         limits = image_types.Qos(bytes_per_sec=self._settings.bytes_per_sec)
         self._storage.set_qos(self._work.clone, limits)
+        self._clone_id = self._storage.read_header(self._work.clone).image_id
 
     def remove_clone(self) -> None:
         """Remove the clone, also one that a host has open on which an inspection was killed."""
         self._guard.check_allowed()
+        self._guard.call('removing the clone', self._remove_from_anybody, limit_sec=REMOVE_SEC)
+
+    def _remove_from_anybody(self) -> None:
         try:
             self._remove()
         except exceptions.BusyError as error:
@@ -150,7 +188,7 @@ class Context:
 
     def close(self) -> None:
         self._server = None
-        self._sandbox.close()
+        self._guard.call('closing', self._sandbox.close, self._sandbox.abort, CLOSE_SEC)
 
     # What is looked at, until something is wrong.
 
@@ -161,23 +199,56 @@ class Context:
             self._guard.check()
             at()
         except report.Finding as found:
+            self._check_evidence(found)
             self._wrong = found
+        except exceptions.InspectionFaultError:
+            # Whatever waits for the disk would hold up the giving back.
+            self._sandbox.abort()
+            raise
+
+    def _check_evidence(self, found: report.Finding) -> None:
+        """Do nothing if what was found can only come from the data.
+
+        :raises InspectionFaultError: it can have another cause
+        """
+        try:
+            if self._server is not None:
+                self._server.check_undisturbed()
+            self._sandbox.prove_healthy()
+        except exceptions.InspectionFaultError as fault:
+            self._sandbox.abort()
+            raise exceptions.InspectionFaultError(
+                f'{fault}; this may be why the backup was found {found.verdict}: {found.reason}'
+            ) from found
 
     def open(self) -> None:
-        self._sandbox.open(self._work.clone)
+        clone = self._work.clone
+        self._guard.call('opening', lambda: self._sandbox.open(clone), self._sandbox.abort)
 
     def recover(self) -> None:
-        self._server = self._sandbox.serve(self._work.version)
+        self._server = self._guard.call(
+            'reading the data directory',
+            lambda: self._sandbox.serve(self._work.version),
+            self._sandbox.abort,
+        )
         self._data_version = self._server.data_version
-        with self._guard.watching(self._server.kill):
+        with self._guard.watching(self._end_server):
             self._server.start(self._guard.left_sec)
         self._recovery_sec = self._server.recovery_sec
 
+    def _end_server(self) -> None:
+        try:
+            self._running.kill()
+        except subprocess.TimeoutExpired:
+            # It waits for its disk in the kernel.
+            self._sandbox.abort()
+
     def read(self) -> None:
         running = self._running
-        with self._guard.watching(running.kill):
+        with self._guard.watching(self._end_server):
             self._mysql_version = running.version()
             self._gtid_executed = running.gtid_executed()
+            self._prepared_xa, self._prepared_xa_count = running.prepared_transactions()
             expected = self._work.expected_gtid
             if expected is not None:
                 missing, extra = running.missing_and_extra(expected, self._gtid_executed)
@@ -195,7 +266,7 @@ class Context:
         chosen = self._choose()
         total = sum(chosen.values())
         done = 0
-        with self._guard.watching(running.kill):
+        with self._guard.watching(self._end_server):
             for table, size in sorted(chosen.items()):
                 self._note(self._phase, done, total)
                 self._guard.check()
@@ -261,21 +332,21 @@ class Context:
             bytes=sum(table.bytes for table in self._tables),
             recovery_sec=self._recovery_sec,
             seconds=self._seconds,
+            prepared_xa=tuple(self._prepared_xa),
+            prepared_xa_count=self._prepared_xa_count,
+            clone_id=self._clone_id,
         )
 
 
-def _looking(method: Callable[[Context], None]) -> Callable[[Context], None]:
-    return lambda context: context.look(lambda: method(context))
-
-
-#: The names are the phases that a job shows.
-STEPS = (
-    steps.Step('clearing', Context.clear_killed),
-    steps.Step('cloning', Context.clone, Context.remove_clone),
-    steps.Step('opening', _looking(Context.open), Context.close),
-    steps.Step('recovering', _looking(Context.recover)),
-    steps.Step('reading', _looking(Context.read)),
-    steps.Step('checking', _looking(Context.check)),
-    steps.Step('closing', Context.close),
-    steps.Step('removing', Context.remove_clone),
-)
+def make_steps(context: Context) -> list[steps.Step]:
+    """Return the steps of an inspection, whose names are the phases that a job shows."""
+    return [
+        steps.Step(FIRST_PHASE, context.clear_killed),
+        steps.Step('cloning', context.clone, undo=context.remove_clone),
+        steps.Step('opening', functools.partial(context.look, context.open), undo=context.close),
+        steps.Step('recovering', functools.partial(context.look, context.recover)),
+        steps.Step('reading', functools.partial(context.look, context.read)),
+        steps.Step('checking', functools.partial(context.look, context.check)),
+        steps.Step('closing', context.close),
+        steps.Step('removing', context.remove_clone),
+    ]

@@ -12,7 +12,7 @@ from trove_ceph import exceptions
 from trove_ceph.host import commands, confinement, filesystem, rbd_device, workspace
 from trove_ceph.mysql import installation, mysqld
 from trove_ceph.storage import image_types
-from trove_ceph.verification import data_directory, report, server
+from trove_ceph.verification import data_directory, device_health, evidence, report, server
 
 LOG = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ class HostSandbox:
         self._settings = settings
         self._stack = contextlib.ExitStack()
         self._place: workspace.Workspace | None = None
+        self._health: device_health.DeviceHealth | None = None
 
     def clear_killed(self) -> None:
         """Give back what inspections on this host held when their process was killed.
@@ -47,26 +48,44 @@ class HostSandbox:
             LOG.warning('Cleared %s, which a killed process had left', cleared)
 
     def open(self, clone: image_types.ImageRef) -> None:
-        """Mount a clone.
+        """Mount a clone; ``close`` gives back what was made, however it ends.
 
-        :raises Finding: there is no file system that can be mounted
+        :raises Finding: there is no file system, or XFS says that it is damaged
         :raises StorageCommandError: the clone cannot be opened
+        :raises InspectionFaultError: its disk does not work
         """
-        with contextlib.ExitStack() as stack:
-            place = stack.enter_context(workspace.Workspace(PREFIX, self._settings.directory))
-            disk = stack.enter_context(
-                rbd_device.RbdDevice(
-                    self._ceph_conf,
-                    self._ceph_user,
-                    clone.pool,
-                    clone.name,
-                    place.path / 'export',
-                    environment=place.environment,
-                )
+        stack = self._stack
+        place = stack.enter_context(workspace.Workspace(PREFIX, self._settings.directory))
+        disk = stack.enter_context(
+            rbd_device.RbdDevice(
+                self._ceph_conf,
+                self._ceph_user,
+                clone.pool,
+                clone.name,
+                place.path / 'export',
+                environment=place.environment,
             )
-            self._mount(stack, disk.device, place.path / 'volume')
-            self._place = place
-            self._stack = stack.pop_all()
+        )
+        # Before anything is believed that is read of it.
+        self._health = device_health.DeviceHealth(disk.daemon_pid, disk.device)
+        self._health.prove()
+        self._mount(stack, disk.device, place.path / 'volume')
+        self._health.volume = place.path / 'volume'
+        self._place = place
+
+    def prove_healthy(self) -> None:
+        """Do nothing if the disk below the clone works, and did so since it was opened.
+
+        :raises InspectionFaultError: that could not be proved
+        """
+        if self._health is None:
+            raise exceptions.InspectionFaultError('the clone was not opened')
+        self._health.prove()
+
+    def abort(self) -> None:
+        """Have all that waits for the disk below the clone fail, at once; ``close`` comes after."""
+        if self._health is not None:
+            self._health.abort()
 
     def serve(self, version: str) -> server.Server:
         """Prepare a server for the clone that is open.
@@ -111,6 +130,7 @@ class HostSandbox:
         """
         self._place = None
         self._stack.close()
+        self._health = None
 
     @staticmethod
     def _mount(stack: contextlib.ExitStack, device: str, mount_point: Path) -> None:
@@ -128,7 +148,7 @@ class HostSandbox:
                 raise exceptions.NotInspectableError(
                     f'the kernel of this host knows no XFS: {error}'
                 ) from error
-            raise report.Finding(report.CORRUPT, f'XFS cannot be mounted: {error}') from error
+            raise evidence.of_mount(str(error)) from error
 
 
 def _check_not_older(root: Path, found: data_directory.DataDirectory) -> None:

@@ -4,17 +4,22 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from oslo_utils import units
 
 from trove_ceph import exceptions
 
 #: The server recovered, has the expected transactions, and found nothing wrong in its tables.
 SOUND = 'sound'
-#: What is there is damaged.
+#: What is there is damaged; the disk that it was read from is proved to work.
 CORRUPT = 'corrupt'
-#: Something that belongs to it is not there: files, or transactions.
+#: Something that belongs to it is not there: files, or transactions. Proved as well.
 INCOMPLETE = 'incomplete'
 #: The time was up before all was checked; nothing wrong was found until then.
 UNFINISHED = 'unfinished'
+#: What says that a backup does not restore, or not as a whole.
+AGAINST = (CORRUPT, INCOMPLETE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +38,10 @@ class Inspection:
     :param bytes: of all tables and indexes
     :param recovery_sec: how long InnoDB took until it was ready, redo and rollback included
     :param seconds: of each phase
+    :param prepared_xa: XA transactions that were prepared and neither committed nor rolled back, as
+        ``XA COMMIT`` takes them; the first of ``prepared_xa_count``
+    :param clone_id: Ceph's id of the clone that was looked at
+    :param inspected_by: the copy of the storage service that did it
     """
 
     verdict: str
@@ -46,11 +55,20 @@ class Inspection:
     bytes: int = 0
     recovery_sec: float | None = None
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    prepared_xa: tuple[str, ...] = ()
+    prepared_xa_count: int = 0
+    clone_id: str | None = None
+    inspected_by: str | None = None
 
     @property
     def ok(self) -> bool:
         """Whether it is known to restore."""
         return self.verdict == SOUND
+
+    @property
+    def is_against(self) -> bool:
+        """Whether it says that the backup does not restore, or not as a whole."""
+        return self.verdict in AGAINST
 
     def __str__(self) -> str:
         checked = f'{self.tables_checked} of {self.tables} tables checked'
@@ -104,3 +122,20 @@ class InspectionSettings:
             f'MySQL {version}: no root file system is configured to start it from; known are '
             f'{", ".join(sorted(self.roots)) or "none"}'
         )
+
+
+def settings_of(group: Any) -> InspectionSettings:
+    """Return the settings that the options of ``[trove_ceph_verification]`` give.
+
+    :param group: the group of oslo.config
+    """
+    return InspectionSettings(
+        roots={version: Path(path) for version, path in group.mysqld_roots.items()},
+        directory=Path(group.directory),
+        memory_bytes=group.memory_mib * units.Mi,
+        bytes_per_sec=group.mib_per_sec * units.Mi,
+        time_limit_sec=group.time_limit_sec,
+        deep=group.deep,
+        sample_tables=group.sample_tables,
+        sample_bytes=group.sample_mib * units.Mi,
+    )

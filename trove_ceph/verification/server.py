@@ -8,28 +8,24 @@ scheduled, and no statement can write. Nobody's password is needed.
 import contextlib
 import dataclasses
 import itertools
+import os
 import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pymysql
+from oslo_utils import units
 
 from trove_ceph import exceptions
 from trove_ceph.mysql import mysqld, sql
-from trove_ceph.verification import data_directory, error_log, report
+from trove_ceph.verification import data_directory, error_log, evidence
 
-_MIB = 1024**2
-_LOG_BYTES = 8 * _MIB
+_LOG_BYTES = 8 * units.Mi
+_LOG_END_BYTES = units.Mi
 # Of the memory that the server may take; the rest is for its threads, caches and the dictionary.
 _BUFFER_POOL_PART = 4
 _LEAST_BUFFER_POOL_MIB = 32
-# Neither says anything of the data.
-_NOT_FOR_THIS_SERVER = re.compile(
-    r'Invalid MySQL server (upgrade|downgrade)|(?i:unknown) (variable|option)|'
-    r'Different lower_case_table_names|[Cc]annot allocate|[Oo]ut of memory|[Kk]eyring'
-)
-_IS_MISSING = re.compile(r'OS errno 2\b|[Nn]o such file|not found|[Mm]issing')
 _ER_MALFORMED_GTID_SET = 1772
 #: The connection ended, or was not made.
 _LOST = (0, 2003, 2006, 2013)
@@ -51,6 +47,7 @@ _PARTS_OF_INDEXES = """
     ORDER BY INDEX_NAME, SEQ_IN_INDEX
 """
 _LEAST_ROW_BYTES = 64
+_MOST_XIDS = 100
 #: Of the server itself: what it needs to start, and what it knows of its position.
 SYSTEM_SCHEMA = 'mysql'
 
@@ -72,7 +69,7 @@ class Table:
 
 def options(found: data_directory.DataDirectory, memory_bytes: int) -> mysqld.Options:
     """Return what a server must be told to open data and leave it as it is."""
-    buffer_pool_mib = max(_LEAST_BUFFER_POOL_MIB, memory_bytes // _BUFFER_POOL_PART // _MIB)
+    buffer_pool_mib = max(_LEAST_BUFFER_POOL_MIB, memory_bytes // _BUFFER_POOL_PART // units.Mi)
     return {
         # As it was written.
         'innodb_page_size': found.page_bytes,
@@ -97,7 +94,7 @@ def options(found: data_directory.DataDirectory, memory_bytes: int) -> mysqld.Op
         'sync_binlog': 0,
         'innodb_flush_log_at_trx_commit': 0,
         # It is small.
-        'innodb_buffer_pool_size': buffer_pool_mib * _MIB,
+        'innodb_buffer_pool_size': buffer_pool_mib * units.Mi,
         'innodb_buffer_pool_load_at_startup': False,
         'innodb_buffer_pool_dump_at_shutdown': False,
         'loose_innodb_dedicated_server': False,
@@ -109,7 +106,10 @@ def options(found: data_directory.DataDirectory, memory_bytes: int) -> mysqld.Op
 
 
 class Server:
-    """One server on one copy; every method raises Finding where the data is to blame.
+    """One server on one copy.
+
+    Every method raises Finding where the server says that the data is damaged or not there. That
+    counts only if the host did not fail it, see :meth:`check_undisturbed`.
 
     :param running: with ``options``, not started
     :param found: what its data directory says
@@ -126,7 +126,8 @@ class Server:
 
         :param timeout_sec: for that and for all that is asked later
         :raises NotInspectableError: the server is not made for this data
-        :raises ServerFailedError: it does not start, for a reason that is not in the data
+        :raises ServerFailedError: it does not start, and does not say that the data is to blame
+        :raises InspectionFaultError: the host failed it
         """
         self._deadline = time.monotonic() + timeout_sec
         self._mysqld.prepare_run()
@@ -139,6 +140,14 @@ class Server:
     def kill(self) -> None:
         """End it at once, whatever it does."""
         self._mysqld.kill()
+
+    def check_undisturbed(self) -> None:
+        """Do nothing if the server has met no fault of the host: what it says is of the data then.
+
+        :raises InspectionFaultError: it has
+        """
+        if fault := evidence.fault_of_the_host(_all_of(self._messages())):
+            raise exceptions.InspectionFaultError(f'the log of mysqld has "{fault}"')
 
     def version(self) -> str:
         return self._row('SELECT @@version')[0]
@@ -158,6 +167,18 @@ class Server:
         )
         return re.sub(r'\s', '', missing), re.sub(r'\s', '', extra)
 
+    def prepared_transactions(self) -> tuple[list[str], int]:
+        """List XA transactions that are prepared, at most 100, and tell how many there are.
+
+        A snapshot has them as they were: their locks are held until somebody decides about them.
+
+        :returns: each as ``XA COMMIT`` and ``XA ROLLBACK`` take it, in hexadecimal digits
+        """
+        with self._asking('listing the XA transactions') as cursor:
+            cursor.execute('XA RECOVER CONVERT XID')
+            rows = cursor.fetchall()
+        return [_xid(*row) for row in rows[:_MOST_XIDS]], len(rows)
+
     def tables(self) -> list[Table]:
         """List all tables, the server's own too."""
         with self._asking('listing the tables') as cursor:
@@ -175,13 +196,15 @@ class Server:
             cursor.execute(f'CHECK TABLE {table.quoted}')
             rows = cursor.fetchall()
         problems = [
-            error_log.censor(_text(text)) for *_, kind, text in rows if kind.lower() == 'error'
+            error_log.censor(_text(text))
+            for *_, kind, text in rows
+            if _text(kind).lower() == 'error'
         ]
         last_kind, last_text = map(_text, rows[-1][2:])
         if last_kind == 'status' and last_text != 'OK':
             problems.append(last_text)
         if problems:
-            raise _judged(f'table {table}', '; '.join(problems))
+            raise evidence.of_statement(f'table {table}', '; '.join(problems))
 
     def read_ends(self, table: Table, limit_bytes: int) -> None:
         """Have the server read some rows at both ends of each index of a table.
@@ -223,25 +246,22 @@ class Server:
             if error.args[0] in _LOST and not self._mysqld.has_ended(_GRACE_SEC):
                 raise exceptions.ServerFailedError(f'{what}: the server does not answer') from error
             if not self._mysqld.has_ended(within_sec=0):
-                raise _judged(what, error_log.censor(str(error.args[-1]))) from error
+                told = error_log.censor(str(error.args[-1]))
+                raise evidence.of_statement(what, told, error.args[0]) from error
             raise self._why(what) from error
 
     def _why(self, what: str) -> Exception:
         """Return what it comes to that the server ended, or did not get ready."""
         messages = self._messages()
-        errors = error_log.errors(messages)
-        told = '; '.join(map(str, errors)) or 'its log has no error'
-        code = self._mysqld.exit_code
-        if _NOT_FOR_THIS_SERVER.search(told):
-            return exceptions.NotInspectableError(f'{what}: mysqld ended with {code}: {told}')
-        if _IS_MISSING.search(told):
-            return report.Finding(report.INCOMPLETE, f'{what}: {told}')
-        if error_log.blames_innodb(messages):
-            return report.Finding(report.CORRUPT, f'{what}: mysqld ended with {code}: {told}')
-        return exceptions.ServerFailedError(f'{what}: mysqld ended with {code}: {told}')
+        told = '; '.join(map(str, error_log.errors(messages))) or 'its log has no error'
+        return evidence.of_server(what, told, _all_of(messages), self._mysqld.exit_code)
 
     def _messages(self) -> list[error_log.Message]:
-        return error_log.read(_beginning(self._mysqld.log))
+        return error_log.read(_both_ends(self._mysqld.log))
+
+
+def _all_of(messages: Sequence[error_log.Message]) -> str:
+    return '\n'.join(map(str, messages))
 
 
 def _orders(parts: Sequence[tuple]) -> list[str]:
@@ -263,19 +283,27 @@ def _orders(parts: Sequence[tuple]) -> list[str]:
     return orders or ['']
 
 
-def _judged(what: str, told: str) -> Exception:
-    """Return what it comes to that a server which goes on tells of an error."""
-    if _NOT_FOR_THIS_SERVER.search(told):
-        return exceptions.NotInspectableError(f'{what}: {told}')
-    return report.Finding(report.CORRUPT, f'{what}: {told}')
+def _both_ends(log: Path) -> str:
+    """Return the beginning and the end of a log, which may be of any length.
 
-
-def _beginning(log: Path) -> str:
-    """Return what a log begins with: the first errors count, and it may be of any length."""
+    The first errors tell what the later ones come from; what the host did may stand in the last.
+    """
     if not log.exists():
         return ''
     with log.open('rb') as file:
-        return file.read(_LOG_BYTES).decode(errors='replace')
+        found = file.read(_LOG_BYTES)
+        rest = os.fstat(file.fileno()).st_size - len(found)
+        if rest > 0:
+            file.seek(-min(rest, _LOG_END_BYTES), os.SEEK_END)
+            found += b'\n' + file.read(_LOG_END_BYTES)
+    return found.decode(errors='replace')
+
+
+def _xid(format_id: int, global_length: int, branch_length: int, data: str | bytes) -> str:
+    """Write the name of an XA transaction as statements take it."""
+    digits = _text(data).removeprefix('0x')
+    end = 2 * global_length
+    return f"X'{digits[:end]}',X'{digits[end : end + 2 * branch_length]}',{format_id}"
 
 
 def _text(value: str | bytes) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matplotlib import axes, ticker
+from oslo_utils import units
 
 from trove_ceph_bench import numbers, result_groups
 from trove_ceph_bench.report import svg
@@ -20,7 +21,6 @@ WIDTH = 440
 _LOG_FROM = 30
 _LOG_RATIO_FROM = 4
 
-_MIB = 2**20
 
 Data = Mapping[str, Any]
 #: Place on the axis, middle, low and high end.
@@ -166,7 +166,7 @@ def over_size(sweep: Data, metric: str, palette: svg.Palette, name: str) -> str 
             _line(ax, variant, points, palette)
         value_axis(ax, [middle for points in lines.values() for _, middle, _, _ in points])
         ax.set_xscale('log', base=2)
-        ax.set_xticks(sweep['values'], [numbers.size(mib * _MIB) for mib in sweep['values']])
+        ax.set_xticks(sweep['values'], [numbers.size(mib * units.Mi) for mib in sweep['values']])
         ax.xaxis.set_minor_locator(ticker.NullLocator())
         ax.margins(x=0.06)
         ax.set_xlabel('size of the data')
@@ -214,7 +214,7 @@ def _whole(point: Data) -> float:
 
 
 def _in_mib(point: Data) -> float:
-    return _MIB
+    return units.Mi
 
 
 def _points(line: Data, axis: str, metric: str, divisor: Divisor) -> list[Point]:

@@ -14,7 +14,7 @@ KIND = "wheel"
 _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt", "README.rst")
 _PROJECT_TREES = ("trove_ceph", "etc", "tempest_plugin")
 # A change in these alone makes no other guest: nothing of them is imported there.
-_NOT_FOR_GUESTS = ("trove_ceph/tests/", "bench/trove_ceph_bench/", "trove_ceph_tempest_plugin/")
+_NOT_FOR_GUESTS = ("trove_ceph/tests/", "trove_ceph_bench/", "trove_ceph_tempest_plugin/")
 _VERSIONED = re.compile(r"^trove_ceph-[^/]*\.(dist-info|data)/")
 
 

@@ -2,6 +2,7 @@
 """What the areas of ``trove-ceph-manage`` have in common: a noun with verbs, help that teaches."""
 
 import argparse
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +54,33 @@ class CommandGroup:
         return parser
 
 
+#: Environment variables that stand for options, as OS_* does for those of OpenStack's clients. The
+#: first is that of Ceph's own commands; several files of Trove are separated as in PATH.
+CEPH_CONF = 'CEPH_CONF'
+CEPH_USER = 'TROVE_CEPH_CEPH_USER'
+TIERS_FILE = 'TROVE_CEPH_TIERS_FILE'
+TROVE_CONF = 'TROVE_CEPH_TROVE_CONF'
+STORAGE_CONF = 'TROVE_CEPH_STORAGE_CONF'
+
+
+def add_option(
+    parser: argparse.ArgumentParser, name: str, variable: str, default: str, help_text: str
+) -> None:
+    """Add an option whose default an environment variable may replace.
+
+    :param help_text: what it is, to which both are added
+    """
+    metavar = 'NAME' if name.endswith('user') else 'PATH'
+    found = os.environ.get(variable) or default
+    text = f'{help_text} (default: ${variable}, else {default})'
+    parser.add_argument(name, default=found, metavar=metavar, help=text)
+
+
+def trove_conf(default: str) -> list[str]:
+    """Return Trove's configuration files, that with the database first."""
+    return (os.environ.get(TROVE_CONF) or default).split(os.pathsep)
+
+
 def add_format(parser: argparse.ArgumentParser) -> None:
     """Let the output be a text or JSON."""
     parser.add_argument('--format', choices=('text', 'json'), default='text')
@@ -60,12 +88,5 @@ def add_format(parser: argparse.ArgumentParser) -> None:
 
 def add_ceph(parser: argparse.ArgumentParser) -> None:
     """Let the cluster and the key be chosen."""
-    parser.add_argument(
-        '--ceph-conf', default='/etc/ceph/ceph.conf', metavar='PATH', help='default: %(default)s'
-    )
-    parser.add_argument(
-        '--ceph-user',
-        default='admin',
-        metavar='NAME',
-        help='cephx name without "client." (default: %(default)s)',
-    )
+    add_option(parser, '--ceph-conf', CEPH_CONF, '/etc/ceph/ceph.conf', "the cluster's ceph.conf")
+    add_option(parser, '--ceph-user', CEPH_USER, 'admin', 'cephx name without "client."')

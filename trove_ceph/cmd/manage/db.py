@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from oslo_config import cfg
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage.cli_base import CommandGroup
+from trove_ceph.cmd.manage.cli_base import TROVE_CONF, CommandGroup, trove_conf
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -53,9 +53,10 @@ def add_commands(areas: Any) -> None:
     ):
         area.add_verb(name, function, help_text).add_argument(
             '--config-file',
-            default=DEFAULT_CONFIG,
+            default=trove_conf(DEFAULT_CONFIG)[0],
             metavar='PATH',
-            help='where [database] connection is (default: %(default)s)',
+            help='where [database] connection is '
+            f'(default: the first of ${TROVE_CONF}, else {DEFAULT_CONFIG})',
         )
 
 

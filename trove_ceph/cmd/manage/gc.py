@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``trove-ceph-manage gc``: list and remove what belongs to nobody."""
+"""``trove-ceph-manage gc``: list and remove orphans."""
 
 import argparse
 import contextlib
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import prettytable
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage.cli_base import CommandGroup, add_format
+from trove_ceph.cmd.manage.cli_base import TROVE_CONF, CommandGroup, add_format, trove_conf
 
 if TYPE_CHECKING:
     from trove_ceph.gc import collector as gc_collector
@@ -31,23 +31,23 @@ exit status:
   3  Trove's database, Cinder or the storage service could not be asked; nothing was changed
 """
 _OVERVIEW = """\
-Operations of trove_ceph leave nothing behind, and carry on where they were interrupted. These
-commands prove it: they hold what is in Ceph and Cinder against what Trove, trove_ceph's own tables
-and the jobs of the storage service say is somebody's. Only what trove_ceph has named is looked at.
-They run where trove-taskmanager does, with its configuration.
+An orphan is an image, a snapshot, a volume, a job or a record that nothing refers to. Operations of
+trove_ceph leave none, and these commands prove it: they compare what exists in Ceph and Cinder with
+Trove's records, trove_ceph's own tables and the jobs of the storage service. Only objects that
+trove_ceph named are considered. Run them where trove-taskmanager runs, with its configuration.
 """
 _EXAMPLES = """\
 examples:
-  See what belongs to nobody; for a monitoring system, in JSON:
+  List orphans; for a monitoring system, in JSON:
     trove-ceph-manage gc list
     trove-ceph-manage gc list --format json
 
-  See what would be removed, and remove it:
+  Show what would be removed, then remove it:
     trove-ceph-manage gc remove
     trove-ceph-manage gc remove --yes
 
-What Trove's database has never heard of is listed and stays: it may be that of another Trove which
-shares the pools, or the configuration that of another database. --include-unknown removes it, too.
+An orphan whose instance or backup this Trove never had is listed and stays, because another Trove
+may share the pools, or the configuration may name another database. --include-unknown removes it.
 
 """
 
@@ -57,35 +57,34 @@ def add_commands(areas: Any) -> None:
     area = CommandGroup(
         areas,
         'gc',
-        'list and remove what belongs to nobody',
+        'list and remove orphans',
         overview=_OVERVIEW,
         examples=_EXAMPLES,
         exit_codes=_EXIT_CODES,
     )
-    listing = area.add_verb('list', _list, 'list what belongs to nobody; changes nothing')
-    remove = area.add_verb(
-        'remove', _remove, 'remove what belongs to nobody; without --yes only say what'
-    )
-    remove.add_argument('--yes', action='store_true', help='do it')
+    listing = area.add_verb('list', _list, 'list orphans; changes nothing')
+    remove = area.add_verb('remove', _remove, 'remove orphans; without --yes only show which')
+    remove.add_argument('--yes', action='store_true', help='remove them')
     for verb in (listing, remove):
         add_format(verb)
         verb.add_argument(
             '--include-unknown',
             action='store_true',
-            help='what Trove has never heard of may be removed, too',
+            help='also remove orphans whose instance or backup this Trove never had',
         )
         verb.add_argument(
             '--min-age-hours',
             type=float,
             default=DEFAULT_AGE_HOURS,
             metavar='HOURS',
-            help='what is younger is let alone (default: %(default)s)',
+            help='ignore objects younger than this (default: %(default)s)',
         )
         verb.add_argument(
             '--config-file',
             action='append',
             metavar='PATH',
-            help=f'of trove-taskmanager; may be given several times (default: {DEFAULT_CONFIG})',
+            help='configuration file of trove-taskmanager; repeat for several '
+            f'(default: those in ${TROVE_CONF}, else {DEFAULT_CONFIG})',
         )
 
 
@@ -111,7 +110,7 @@ def _remove(arguments: argparse.Namespace) -> int:
 def _deal_with(
     arguments: argparse.Namespace, collector: 'gc_collector.Collector', orphan: 'Orphan'
 ) -> str:
-    """Return what became of it."""
+    """Remove an orphan if that is asked for; return the outcome."""
     if stays := orphan.stays_because(arguments.include_unknown):
         return f'stays: {stays}'
     if not arguments.yes:
@@ -135,7 +134,7 @@ def _print(
     elif found:
         print(table_text(found, outcomes))
     else:
-        print('ok: nothing that belongs to nobody.')
+        print('ok: no orphans.')
 
 
 def _as_document(orphan: 'Orphan') -> dict[str, Any]:
@@ -159,7 +158,7 @@ def table_text(found: 'Sequence[Orphan]', outcomes: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """Turn what Trove's own tables raise into an error of ours."""
+    """Translate errors of Trove's database access."""
     import oslo_db.exception
     import sqlalchemy.exc
 
@@ -170,7 +169,7 @@ def _translated() -> Iterator[None]:
 
 
 def _collector(arguments: argparse.Namespace) -> 'gc_collector.Collector':
-    # Only here: it loads half of OpenStack, and eventlet, which tells everybody that it is old.
+    # Imported here: it loads much of OpenStack, and eventlet warns that it is deprecated.
     warnings.filterwarnings('ignore', message=r'\s*Eventlet is deprecated')
     try:
         from trove_ceph.gc import factory
@@ -179,4 +178,4 @@ def _collector(arguments: argparse.Namespace) -> 'gc_collector.Collector':
             f'the Python package {error.name} is missing: run this where trove-taskmanager runs'
         ) from error
     age = datetime.timedelta(hours=arguments.min_age_hours)
-    return factory.make_collector(arguments.config_file or [DEFAULT_CONFIG], age)
+    return factory.make_collector(arguments.config_file or trove_conf(DEFAULT_CONFIG), age)

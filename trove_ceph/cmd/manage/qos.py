@@ -9,7 +9,13 @@ from typing import Any
 import prettytable
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage.cli_base import CommandGroup, add_ceph, add_format
+from trove_ceph.cmd.manage.cli_base import (
+    TIERS_FILE,
+    CommandGroup,
+    add_ceph,
+    add_format,
+    add_option,
+)
 from trove_ceph.cmd.manage.tiers import DRIFT, OK
 from trove_ceph.tiers import cinder, tiers_file
 from trove_ceph.tiers.qos import planning, reconciler
@@ -57,9 +63,7 @@ def add_commands(areas: Any) -> None:
         ('check', _check, 'say whether all limits are as promised; for monitoring'),
     ):
         verb = area.add_verb(name, function, help_text)
-        verb.add_argument(
-            '--file', default=tiers_file.DEFAULT_PATH, help='the tiers file (default: %(default)s)'
-        )
+        add_option(verb, '--file', TIERS_FILE, tiers_file.DEFAULT_PATH, 'the tiers file')
         add_format(verb)
         add_ceph(verb)
 

@@ -16,7 +16,9 @@ from oslo_config import cfg
 from oslo_utils import units
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage.cli_base import CommandGroup, add_format
+from trove_ceph.cmd.manage import storage_keys
+from trove_ceph.cmd.manage.cli_base import STORAGE_CONF, CommandGroup, add_format, add_option
+from trove_ceph.conf import storage as storage_conf
 from trove_ceph.storage import fencing, image_types, tasks
 from trove_ceph.storage.tasks import JobState
 
@@ -35,7 +37,8 @@ exit status:
      is not there (cancel), the image was not flattened, or not within --wait (flatten), or an image
      was not unfenced (unfence)
   2  the command line is wrong, or the consequence was not agreed to (unfence); nothing was changed
-  3  nobody answered, or the configuration file is wrong
+  3  nobody answered who could prove to be the service, or the configuration file or the key file
+     is wrong
 """
 _OVERVIEW = """\
 trove-ceph-storage does what needs a Ceph key, for Trove. What takes long is a job; these commands
@@ -60,6 +63,11 @@ examples:
   off an image, and let their addresses in again before the blocklist does so by itself, in a week:
     trove-ceph-manage storage unfence volumes/volume-3d1c
     trove-ceph-manage storage unfence volumes/volume-3d1c --yes-clients-are-dead
+
+  Make the keys that service and callers sign their messages with, and replace them once a year
+  ("trove-ceph-manage storage keys --help" says in which order):
+    trove-ceph-manage storage keys create
+    trove-ceph-manage storage keys rotate
 
 A job that was canceled, has failed or was interrupted is carried on with, from where it was, when
 the operation in Trove to which it belongs is run again.
@@ -110,13 +118,15 @@ def add_commands(areas: Any) -> None:
         help='agree that their processes have ended: one that was only cut off or paused would go '
         'on writing where it stopped, beside the new server, and destroy the data',
     )
+    storage_keys.add_verb(area)
     for verb in (status, jobs, cancel, images, flatten, unfence):
         add_format(verb)
-        verb.add_argument(
+        add_option(
+            verb,
             '--config-file',
-            default=DEFAULT_CONFIG,
-            metavar='PATH',
-            help='where [DEFAULT] transport_url is (default: %(default)s)',
+            STORAGE_CONF,
+            DEFAULT_CONFIG,
+            'where [trove_ceph_storage] transport_url and key_file are',
         )
         verb.add_argument(
             '--timeout', type=float, default=30, metavar='SEC', help='default: %(default)s'
@@ -291,6 +301,7 @@ def _connect(arguments: argparse.Namespace) -> 'rpcapi.StorageAPI':
 
     # oslo.messaging has options that it registers with this one only.
     conf = cfg.CONF
+    storage_conf.register_transport(conf)
     try:
         conf([], default_config_files=[arguments.config_file])
     except cfg.Error as error:

@@ -9,11 +9,21 @@ import textwrap
 from typing import Any
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage.cli_base import CommandGroup, add_ceph, add_format
+from trove_ceph.cmd.manage.cli_base import (
+    TIERS_FILE,
+    TROVE_CONF,
+    CommandGroup,
+    add_ceph,
+    add_format,
+    add_option,
+    trove_conf,
+)
 from trove_ceph.tiers import (
     apply,
     ceph,
     cinder,
+    import_command,
+    importing,
     planning,
     render,
     show,
@@ -29,6 +39,7 @@ DRIFT = 1
 PROBLEM = 2
 UNKNOWN = 3
 
+_TROVE_CONF = '/etc/trove/trove.conf'
 _SYSTEMS = ('ceph', 'cinder', 'trove')
 _EXIT_CODES = """\
 exit status:
@@ -59,6 +70,10 @@ examples:
   For a monitoring system:
     trove-ceph-manage tiers check --format json
 
+  Take over a Ceph that is in use: describe it as it is, and see that nothing would change:
+    trove-ceph-manage tiers import --file /etc/trove-ceph/tiers.yaml
+    trove-ceph-manage tiers plan
+
 Ceph is asked as an administrator with its own commands (--ceph-conf, --ceph-user), OpenStack as an
 administrator with OS_* variables or clouds.yaml, and Trove by trove-manage (--trove-conf).
 
@@ -87,16 +102,29 @@ def add_commands(areas: Any) -> None:
         )
     showing = area.add_verb('show', _show, 'show the tiers with their devices, fill and volumes')
     check = area.add_verb('check', _check, 'say whether everything matches; for monitoring')
-    for verb in (plan, applying, showing, check):
+    importing_ = area.add_verb(
+        'import', _import, 'write a tiers file that describes what is there; changes nothing else'
+    )
+    importing_.add_argument(
+        '--purpose',
+        action='append',
+        default=[],
+        metavar='POOL=PURPOSE',
+        help='what a pool is for (data, replica, vault or images); without it, back ends of Cinder '
+        'are for data and the pool of Glance is for images; may be repeated',
+    )
+    importing_.add_argument(
+        '--datastore-version',
+        action='append',
+        metavar='DATASTORE/VERSION',
+        help='whose volume types to ask for; may be repeated (default: all that Trove shows)',
+    )
+    for verb in (plan, applying, showing, check, importing_):
         _add_options(verb)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        '--file',
-        default=tiers_file.DEFAULT_PATH,
-        help='the tiers file (default: %(default)s)',
-    )
+    add_option(parser, '--file', TIERS_FILE, tiers_file.DEFAULT_PATH, 'the tiers file')
     parser.add_argument(
         '--only',
         choices=_SYSTEMS,
@@ -106,7 +134,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
     add_ceph(parser)
     parser.add_argument(
-        '--trove-conf', default='/etc/trove/trove.conf', metavar='PATH', help='default: %(default)s'
+        '--trove-conf',
+        default=trove_conf(_TROVE_CONF)[0],
+        metavar='PATH',
+        help=f"of trove-manage (default: the first of ${TROVE_CONF}, else {_TROVE_CONF})",
     )
     parser.add_argument(
         '--trove-manage', default='trove-manage', metavar='PATH', help='default: %(default)s'
@@ -178,6 +209,45 @@ def _check(arguments: argparse.Namespace) -> int:
     else:
         print(f'{words}: {_one_line(plan.problems, plan.changes)}')
     return status
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    chosen = arguments.only or list(_SYSTEMS)
+    if 'ceph' not in chosen:
+        raise exceptions.InvalidTiersError('tiers are pools of Ceph: add --only ceph')
+    asks_trove = 'trove' in chosen
+    result = import_command.run(
+        ceph.Ceph(arguments.ceph_conf, arguments.ceph_user),
+        _connect_cinder() if 'cinder' in chosen else None,
+        trove.Trove(arguments.trove_manage, arguments.trove_conf) if asks_trove else None,
+        (arguments.datastore_version or trove.list_versions()) if asks_trove else [],
+        dict(importing.purposes_of(arguments.purpose)),
+    )
+    if arguments.file == '-':
+        print(result.text, end='')
+    else:
+        import_command.write(arguments.file, result.text)
+        _print_import(arguments, result)
+    return PROBLEM if result.plan.problems else DRIFT if result.plan.changes else OK
+
+
+def _print_import(arguments: argparse.Namespace, result: import_command.Result) -> None:
+    content = result.content
+    if arguments.format == 'json':
+        _print_json(
+            {
+                'file': arguments.file,
+                'tiers': list(content.tiers),
+                'users': list(content.users),
+                'left_out': list(result.notes),
+                'plan': result.plan.as_document(),
+            }
+        )
+        return
+    print(f'{arguments.file}: tiers {", ".join(content.tiers)}; users {", ".join(content.users)}')
+    for note in result.notes:
+        print(f'left out: {note}')
+    print(render.plan_text(result.plan, colour=sys.stdout.isatty()))
 
 
 def _one_line(problems: tuple[str, ...], changes: tuple[Change, ...]) -> str:

@@ -137,21 +137,46 @@ class CephBackend(backend.Backend):
         except exceptions.BusyError as error:
             raise self._why_busy(image, error) from error
 
-    def trash(self, image: image_types.ImageRef) -> image_types.TrashedImage:
+    def trash(
+        self, image: image_types.ImageRef, image_id: str | None = None
+    ) -> image_types.TrashedImage:
         try:
             with self._pool(image.pool, f'moving {image} to the trash') as context:
                 # librbd would move even this.
                 stale_names.clear(context, image.name)
-                image_id = stale_names.find_id(context, image.name)
+                found_id = stale_names.find_id(context, image.name)
+                if image_id is not None and found_id not in (None, image_id):
+                    raise _another(image, image_id)
+                before = {one['id'] for one in self._rbd.trash_list(context)}
                 self._rbd.trash_move(context, image.name)
-                if image_id is None:
-                    # It has completed what was cut off at its end.
-                    entries = self._rbd.trash_list(context)
-                    moved = [one for one in entries if one['name'] == image.name]
-                    image_id = max(moved, key=lambda one: one['deletion_time'])['id']
+                moved = self._find_moved(context, image, found_id, before)
+                if image_id is not None and moved != image_id:
+                    # librbd goes by the name. Others than this service may just have made another
+                    # image, which is put back.
+                    self._rbd.trash_restore(context, moved, image.name)
+                    raise _another(image, image_id)
         except exceptions.BusyError as error:
             raise self._why_busy(image, error) from error
-        return self._describe_trashed(image.pool, image_id)
+        return self._describe_trashed(image.pool, moved)
+
+    def _find_moved(
+        self,
+        context: rados.Ioctx,
+        image: image_types.ImageRef,
+        image_id: str | None,
+        before: set[str],
+    ) -> str:
+        """Return the id of the image that was just moved to the trash.
+
+        :param image_id: that its name had before; None where that was cut off
+        :param before: the ids that were in the trash
+        """
+        entries = [one for one in self._rbd.trash_list(context) if one['name'] == image.name]
+        moved = [one for one in entries if one['id'] not in before]
+        if not moved and image_id in [one['id'] for one in entries]:
+            # A move that was cut off is completed.
+            return str(image_id)
+        return max(moved or entries, key=lambda one: one['deletion_time'])['id']
 
     def list_trash(self, pool: str) -> list[image_types.TrashedImage]:
         with self._pool(pool, f'listing the trash of pool {pool}') as context:
@@ -288,6 +313,10 @@ class CephBackend(backend.Backend):
         # Only where it matters: it is one more request, and not every key may ask.
         obstacles = facts.obstacles(self.blocklisted() if facts.clients else ())
         return exceptions.BusyError(f'{error}: it has {obstacles}' if obstacles else str(error))
+
+
+def _another(image: image_types.ImageRef, image_id: str) -> exceptions.NotFoundError:
+    return exceptions.NotFoundError(f'{image}: is another image now, not that with id {image_id}')
 
 
 def _options(options: image_types.ImageOptions) -> dict[str, object]:

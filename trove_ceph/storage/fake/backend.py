@@ -159,9 +159,13 @@ class FakeBackend(backend.Backend):
     def _busy(self, verb: str, image: fake_cluster.Image) -> exceptions.BusyError:
         return exceptions.BusyError(f'{verb} {image.ref}: it has {self.facts(image).obstacles()}')
 
-    def trash(self, image: image_types.ImageRef) -> image_types.TrashedImage:
+    def trash(
+        self, image: image_types.ImageRef, image_id: str | None = None
+    ) -> image_types.TrashedImage:
         with self._connected() as cluster:
             found = cluster.get(image)
+            if image_id not in (None, found.image_id):
+                raise exceptions.NotFoundError(f'{image}: is another image, not {image_id}')
             if found.watchers:
                 raise self._busy('moving to the trash', found)
             found.trashed_at = datetime.datetime.now(datetime.UTC)

@@ -2,30 +2,8 @@
 """What is said of backups, and of what they are taken of."""
 
 import dataclasses
-import enum
 
-
-class QuiesceLevel(enum.StrEnum):
-    """How a server is held while its snapshot is made."""
-
-    NONE = 'none'
-    DDL = 'ddl'
-    FREEZE = 'freeze'
-
-
-class UnsafeAction(enum.StrEnum):
-    """What becomes of a backup whose level the settings of the server make unsafe."""
-
-    REFUSE = 'refuse'
-    RAISE = 'raise'
-
-
-class VerifyWhen(enum.StrEnum):
-    """Which backups are verified without anybody asking for it."""
-
-    NEVER = 'never'
-    COPIED = 'copied'
-    ALWAYS = 'always'
+from trove_ceph.enums import QuiesceLevel, UnsafeAction, VerifyWhen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +14,8 @@ class Instance:
     :param server_id: Nova's; None before it has one
     :param datastore: the name of its datastore, with ``version``
     :param is_deleting: it will be deleted soon, or is
+    :param has_our_guest_agent: its datastore version names a guest manager of trove_ceph; with
+        another one, a stock agent or another datastore, backups are Trove's own
     """
 
     id: str
@@ -46,6 +26,7 @@ class Instance:
     version: str = ''
     is_deleting: bool = False
     is_deleted: bool = False
+    has_our_guest_agent: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

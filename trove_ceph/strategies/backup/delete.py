@@ -5,7 +5,6 @@ A backup is complete by itself: what was taken after it, or was made from it, do
 """
 
 import contextlib
-from typing import Any
 
 from oslo_log import log as logging
 
@@ -37,7 +36,6 @@ def delete_backup(deps: BackupDependencies, backup_id: str, claim: Claim | None 
         steps.run(
             f'deletion of backup {backup_id}',
             deleting.steps(),
-            None,
             note=lambda *_: deleting.show_life(),
         )
     except exceptions.ClaimLostError as error:
@@ -73,19 +71,19 @@ class BackupDeletion:
         if claim is not None:
             self._has(claim)
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context; all roll forward."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps; all roll forward."""
         return [
-            steps.Step('begin the deletion', lambda _: self._begin(), commits=True),
-            steps.Step('stop what works on the backup', lambda _: self._stop_jobs()),
-            steps.Step('delete the copy in the vault', lambda _: self._delete_copy()),
-            steps.Step('delete the snapshot', lambda _: self._delete_snapshot()),
+            steps.Step('begin the deletion', self._begin, commits=True),
+            steps.Step('stop what works on the backup', self._stop_jobs),
+            steps.Step('delete the copy in the vault', self._delete_copy),
+            steps.Step('delete the snapshot', self._delete_snapshot),
             # The record last: without it nobody would carry on.
             steps.Step(
                 'show the backup no more',
-                lambda _: self._deps.trove.delete_backup(self._backup_id),
+                lambda: self._deps.trove.delete_backup(self._backup_id),
             ),
-            steps.Step('forget the backup', lambda _: self._forget()),
+            steps.Step('forget the backup', self._forget),
         ]
 
     def show_life(self) -> None:
@@ -104,12 +102,14 @@ class BackupDeletion:
     def _begin(self) -> None:
         """Have nobody begin anything with the backup, and claim it if nobody works on it."""
         if self.claim is None:
-            claim = self._records.begin_deleting(self._backup_id, self._deps.worker)
+            claim = self._deps.heartbeat.acquire(
+                lambda: self._records.begin_deleting(self._backup_id, self._deps.worker)
+            )
             if claim is not None:
                 self._has(claim)
 
     def _stop_jobs(self) -> None:
-        deadline = self._deps.clock() + _CANCEL_TIMEOUT_SEC
+        deadline = self._deps.deadline(_CANCEL_TIMEOUT_SEC)
         while True:
             # First, since a worker that has let go has written down before what is to be stopped.
             self._begin()
@@ -119,15 +119,14 @@ class BackupDeletion:
             active = self._active_jobs(record)
             if self.claim is not None and not active:
                 return
-            if self._deps.clock() >= deadline:
+            for one in active:
+                with contextlib.suppress(exceptions.NotFoundError):
+                    self._deps.storage.cancel(one.operation_id)
+            if not deadline.pause(_POLL_SEC):
                 busy = ', '.join(map(str, active)) or record.claimed_by
                 raise exceptions.BusyError(
                     f'backup {self._backup_id}: is still worked on by {busy}'
                 )
-            for one in active:
-                with contextlib.suppress(exceptions.NotFoundError):
-                    self._deps.storage.cancel(one.operation_id)
-            self._deps.sleep(_POLL_SEC)
 
     def _active_jobs(self, record: backup_record.BackupRecord) -> list[tasks.Job]:
         locks = {tasks.snapshot_lock(place) for place in (record.place, record.copy) if place}

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from trove_ceph import waiting
 from trove_ceph.cinder import client, wait
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.db import backups, claims, heartbeat
+from trove_ceph.mysql import tuning
 from trove_ceph.storage import image_types
 from trove_ceph.storage_service import rpcapi
-from trove_ceph.strategies.backup import backup_types
+from trove_ceph.strategies.backup import background, backup_types
 
 
 class Trove(Protocol):
@@ -61,10 +63,20 @@ class Guest(Protocol):
     def check_backup_settings(self) -> Mapping[str, Any]: ...
 
     def quiesce_for_backup(
-        self, backup_id: str, level: str, limit_sec: int
+        self, backup_id: str, token: str, level: str, limit_sec: int
     ) -> Mapping[str, Any]: ...
 
-    def release_after_backup(self, backup_id: str) -> Mapping[str, Any]: ...
+    def release_after_backup(self, backup_id: str, token: str) -> Mapping[str, Any]: ...
+
+    def trim_volume(self, max_age_sec: int) -> None: ...
+
+    def apply_tier(self, tier: tuning.Tier | None) -> bool: ...
+
+
+class Begin(Protocol):
+    """Begins a request beside the steps of an operation, as :func:`background.begin` does."""
+
+    def __call__(self, request: Callable[[], Any]) -> Callable[[], Any]: ...
 
 
 class Servers(Protocol):
@@ -85,6 +97,7 @@ class BackupDependencies:
     :param guest: the guest agent of an instance, by its id
     :param worker: who is working, in the records
     :param heartbeat: shows that this process is alive
+    :param begin: begins a request that others need not wait for
     :param vault: the pool that copies go to; raises InvalidTiersError where there is none
     """
 
@@ -104,3 +117,8 @@ class BackupDependencies:
     patience: wait.WaitLimits = dataclasses.field(default_factory=wait.WaitLimits)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    begin: Begin = background.begin
+
+    def deadline(self, timeout_sec: float) -> waiting.Deadline:
+        """Return the end of a wait that begins now."""
+        return waiting.Deadline(timeout_sec, self.clock, self.sleep)

@@ -39,8 +39,10 @@ def expire_unstarted(deps: BackupDependencies, since: datetime.timedelta) -> Non
 
 
 def _is_ours(deps: BackupDependencies, backup: backup_types.TroveBackup) -> bool:
-    """Tell whether the volume is one of the tiers'; one that is gone is in nobody's way."""
+    """Tell whether the agent is ours and the volume, if it is there, one of the tiers'."""
     instance = deps.trove.find_instance(backup.instance_id)
+    if instance is not None and not instance.has_our_guest_agent:
+        return False
     volume_id = instance.volume_id if instance else None
     volume = deps.cinder.find_volume(volume_id) if volume_id else None
     return volume is not None and deps.place(volume) is not None

@@ -7,7 +7,6 @@ and it is deleted when its last backup is, or at once when there are none.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from oslo_log import log as logging
 
@@ -35,14 +34,12 @@ class InstanceDeletion:
         self._instance = instance
         self._delete = delete
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context; all roll forward."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps; all roll forward."""
         return [
-            steps.Step(
-                'keep the volume from going with the server', lambda _: self._keep(), commits=True
-            ),
-            steps.Step('delete the instance', lambda _: self._delete_instance()),
-            steps.Step('give back the volume', lambda _: self._reclaim()),
+            steps.Step('keep the volume from going with the server', self._keep, commits=True),
+            steps.Step('delete the instance', self._delete_instance),
+            steps.Step('give back the volume', self._reclaim),
         ]
 
     def _keep(self) -> None:
@@ -67,9 +64,8 @@ class InstanceDeletion:
 
     def _reclaim(self) -> None:
         assert self._instance.volume_id is not None
-        deadline = self._deps.clock() + _CLOSING_SEC
+        deadline = self._deps.deadline(_CLOSING_SEC)
         while not volume_cleanup.reclaim_volume(self._deps, self._instance.volume_id):
-            if self._deps.clock() >= deadline:
+            if not deadline.pause(_POLL_SEC):
                 # The periodic task carries on.
                 return
-            self._deps.sleep(_POLL_SEC)

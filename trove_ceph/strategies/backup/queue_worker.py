@@ -74,7 +74,7 @@ def work_off_one(deps: BackupDependencies, role: Role, record: backup_record.Bac
 
     How it ends is in the record; what fails is tried again later.
     """
-    claim = deps.records.queue.begin(role, record, deps.worker)
+    claim = deps.heartbeat.acquire(lambda: deps.records.queue.begin(role, record, deps.worker))
     if claim is None:
         return
     try:
@@ -105,7 +105,7 @@ def _work(deps: BackupDependencies, claim: Claim) -> None:
 def _copy(deps: BackupDependencies, claim: Claim, record: backup_record.BackupRecord) -> None:
     if record.copy_wanted_at is not None and record.state.is_complete:
         vault_copy.copy_to_vault(deps, claim)
-    elif record.copy is not None and record.copied_at is None:
+    elif record.copy_wanted_at is None and record.copy is not None and record.copied_at is None:
         LOG.info('Backup %s: its copy was canceled, and what was copied goes', record.backup_id)
         vault.remove(claimed.guarded(deps, claim), record.backup_id, record.copy)
         deps.records.results.forget_copy(claim)

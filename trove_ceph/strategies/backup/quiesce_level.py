@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trove_ceph import exceptions
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel, UnsafeAction
+from trove_ceph.enums import QuiesceLevel, UnsafeAction
 
 
 @dataclasses.dataclass(frozen=True)

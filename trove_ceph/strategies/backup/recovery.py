@@ -29,7 +29,9 @@ def recover(deps: BackupDependencies, threads: queue_worker.WorkerThreads) -> No
 
 def _carry_on_with(deps: BackupDependencies, record: backup_record.BackupRecord) -> None:
     role = Role.TAKE if record.state is RecordState.TAKING else Role.DELETE
-    claim = deps.records.claims.claim(role, record.backup_id, deps.worker)
+    claim = deps.heartbeat.acquire(
+        lambda: deps.records.claims.claim(role, record.backup_id, deps.worker)
+    )
     if claim is None:
         return
     LOG.warning(
@@ -47,7 +49,9 @@ def _carry_on_with(deps: BackupDependencies, record: backup_record.BackupRecord)
 
 def _clear(deps: BackupDependencies, record: backup_record.BackupRecord) -> None:
     """Remove what is left of a backup that could not be taken while something else failed, too."""
-    claim = deps.records.claims.claim(Role.CLEAN_UP, record.backup_id, deps.worker)
+    claim = deps.heartbeat.acquire(
+        lambda: deps.records.claims.claim(Role.CLEAN_UP, record.backup_id, deps.worker)
+    )
     if claim is None:
         return
     try:

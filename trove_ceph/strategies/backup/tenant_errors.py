@@ -32,6 +32,11 @@ _PLAIN: list[tuple[type[Exception], str]] = [
     (exceptions.CanceledError, 'it was canceled'),
     (exceptions.CephUnreachableError, 'the storage did not answer'),
     (exceptions.NotInspectableError, 'there is no server that can open it'),
+    (
+        exceptions.InspectionFaultError,
+        'a fault of the storage or of a host interrupted the inspection, which says nothing of '
+        'the backup',
+    ),
     (exceptions.StorageError, 'the storage failed'),
     (exceptions.NotAdoptableError, 'its volume is not fit for it, or not at present'),
     (exceptions.AdoptionFailedError, 'Cinder did not take it over'),

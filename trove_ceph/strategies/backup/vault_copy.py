@@ -7,16 +7,15 @@ the copy in the vault, and the snapshot of the same volume that it is a copy of.
 """
 
 import dataclasses
-from typing import Any
 
 from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
 from trove_ceph.db import backup_record
 from trove_ceph.db.claims import Claim
+from trove_ceph.enums import VerifyWhen
 from trove_ceph.storage import copying, image_types, tasks
 from trove_ceph.strategies.backup import claimed, storage_jobs, vault
-from trove_ceph.strategies.backup.backup_types import VerifyWhen
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ def copy_to_vault(deps: BackupDependencies, claim: Claim) -> None:
     :param claim: on the backup, to copy it
     :raises TroveCephError: it failed; it may be tried again
     """
-    steps.run(f'copy of backup {claim.resource_id}', VaultCopy(deps, claim).steps(), None)
+    steps.run(f'copy of backup {claim.resource_id}', VaultCopy(deps, claim).steps())
 
 
 class VaultCopy:
@@ -61,13 +60,13 @@ class VaultCopy:
         self._backup_id = claim.resource_id
         self._report: copying.CopyReport | None = None
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps."""
         return [
-            steps.Step('check the backup', lambda _: self._check()),
-            steps.Step('choose the base', lambda _: self._choose(), commits=True),
-            steps.Step('copy', lambda _: self._copy()),
-            steps.Step('write down the copy', lambda _: self._note()),
+            steps.Step('check the backup', self._check),
+            steps.Step('choose the base', self._choose, commits=True),
+            steps.Step('copy', self._copy),
+            steps.Step('write down the copy', self._note),
         ]
 
     def _check(self) -> None:

@@ -10,7 +10,6 @@ along. Nothing here fails anybody: what cannot be done now is done later.
 """
 
 import contextlib
-from typing import Any
 
 from oslo_log import log as logging
 
@@ -65,7 +64,7 @@ def delete_volume(deps: BackupDependencies, volume_id: str) -> bool:
     """
     subject = f'deletion of volume {volume_id}'
     try:
-        steps.run(subject, VolumeReclaiming(deps, volume_id).steps(), None)
+        steps.run(subject, VolumeReclaiming(deps, volume_id).steps())
     except Exception as error:
         LOG.warning('%s failed for now: %s', subject, error)
         return False
@@ -75,12 +74,14 @@ def delete_volume(deps: BackupDependencies, volume_id: str) -> bool:
 def trash(deps: BackupDependencies, image: image_types.ImageRef, image_id: str) -> None:
     """Move an image to the trash, from where it is purged in time.
 
+    An image that was made by the same name since it was looked at stays.
+
     :raises BusyError: a client has it open
     """
     # Written down before: its id stays the same.
     deps.records.note_trashed(image.pool, image_id, image.name)
     with contextlib.suppress(exceptions.NotFoundError):
-        deps.storage.trash(image)
+        deps.storage.trash(image, image_id)
 
 
 def _find_need(deps: BackupDependencies, kept: backup_record.KeptVolume) -> str | None:
@@ -101,17 +102,17 @@ class VolumeReclaiming:
         self._deps = deps
         self._volume_id = volume_id
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context; all roll forward."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps; all roll forward."""
         return [
             steps.Step(
                 'move an image that clones read from, or a clone of another pool, to the trash',
-                lambda _: self._trash(),
+                self._trash,
                 commits=True,
             ),
-            steps.Step('delete the volume', lambda _: self._delete()),
+            steps.Step('delete the volume', self._delete),
             steps.Step(
-                'forget the volume', lambda _: self._deps.records.forget_volume(self._volume_id)
+                'forget the volume', lambda: self._deps.records.forget_volume(self._volume_id)
             ),
         ]
 
@@ -132,10 +133,11 @@ class VolumeReclaiming:
             self._deps.cinder.delete_volume(self._volume_id)
             self._deps.patience.until_gone(self._deps.cinder.find_volume, self._volume_id)
             return
-        for step in deletion.VolumeDeletion(
+        volume = deletion.VolumeDeletion(
             self._deps.storage, self._deps.cinder, self._volume_id, self._deps.patience
-        ).steps():
-            step.do(None)
+        )
+        volume.check_unneeded()
+        volume.ensure_deleted()
 
     def _find_image(self) -> image_types.ImageRef | None:
         volume = self._deps.cinder.find_volume(self._volume_id)

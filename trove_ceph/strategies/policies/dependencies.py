@@ -65,6 +65,8 @@ class PolicyDependencies:
     """Whom policies ask.
 
     :param tiers: tells the tiers of instances, by the instances' ids; those on none are left out
+    :param trim: asks the guest agent of an instance to trim the volume unless it did lately; does
+        not wait for it
     :param worker: who is working, in the tables
     :param heartbeat: shows that this process is alive
     :param least_interval_min: minutes; a policy with a shorter interval is run with this one
@@ -74,6 +76,7 @@ class PolicyDependencies:
     records: backups.BackupStore
     trove: Trove
     tiers: Callable[[Iterable[backup_types.Instance]], dict[str, str]]
+    trim: Callable[[str], None]
     worker: claims.Claimant
     heartbeat: heartbeat.Heartbeat
     least_interval_min: int = 1

@@ -13,7 +13,7 @@ from typing import Any
 
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
+from trove_ceph import enums, exceptions
 from trove_ceph.db import backup_record
 from trove_ceph.db.claims import Claim
 from trove_ceph.db.policy_record import BackupPolicy, PolicyBackup, PolicyRun, PolicyRunState, Scope
@@ -28,6 +28,8 @@ LOG = logging.getLogger(__name__)
 MOST_AT_ONCE = 20
 _SETTLED = datetime.timedelta(days=1)
 _ASK_AGAIN = datetime.timedelta(hours=1)
+#: How long before the first copy of an instance is due its volume is trimmed.
+TRIM_AHEAD = datetime.timedelta(minutes=10)
 
 
 def run_due(deps: PolicyDependencies) -> None:
@@ -48,6 +50,7 @@ def run_due(deps: PolicyDependencies) -> None:
             _try(_look_at, deps, chosen.get(one.instance_id), instances[one.instance_id], one)
     if under_way:
         runs = deps.policies.runs()
+    _trim_ahead(deps, chosen, instances, runs)
     for instance_id, due_at in _waiting(chosen, runs, deps.policies.clock())[:MOST_AT_ONCE]:
         before = runs.get(instance_id)
         _try(_begin, deps, chosen[instance_id], instances[instance_id], before, due_at)
@@ -81,6 +84,36 @@ def _due(
     except ValueError as error:
         LOG.error('%s: %s', policy, error)
         return None
+
+
+def _trim_ahead(
+    deps: PolicyDependencies,
+    chosen: Mapping[str, BackupPolicy],
+    instances: Mapping[str, backup_types.Instance],
+    runs: Mapping[str, PolicyRun],
+) -> None:
+    """Have the volumes trimmed of which the first copy is due within TRIM_AHEAD.
+
+    The first copy moves all that the image holds; each later one moves what changed. A trim while
+    the backup is taken would be in its way, and one after the snapshot would be too late.
+    """
+    now = deps.policies.clock()
+    for instance_id, policy in chosen.items():
+        before = runs.get(instance_id)
+        if not _request(policy, before.count if before else 0).copy:
+            continue
+        if _due(policy, instance_id, before, now) is not None:
+            continue
+        if _due(policy, instance_id, before, now + TRIM_AHEAD) is None:
+            continue
+        if all(one.copied_at is None for one in deps.records.of_instance(instance_id)):
+            _try(_trim, deps, policy, instances[instance_id])
+
+
+def _trim(
+    deps: PolicyDependencies, _policy: BackupPolicy | None, instance: backup_types.Instance
+) -> None:
+    deps.trim(instance.id)
 
 
 def _try(
@@ -159,7 +192,7 @@ def _ask(
 def _request(policy: BackupPolicy, count: int) -> options.BackupOptions:
     """Return what is asked for with a backup, of which there were so many before."""
     return options.BackupOptions(
-        backup_types.QuiesceLevel(policy.quiesce) if policy.quiesce else None,
+        enums.QuiesceLevel(policy.quiesce) if policy.quiesce else None,
         copy=bool(policy.copy_every) and count % policy.copy_every == 0,
         verify=bool(policy.verify_every) and count % policy.verify_every == 0,
     )
@@ -277,6 +310,8 @@ def _candidate(
         # Whatever takes longer than the interval would never be done otherwise.
         is_under_way=seen.is_running or _is_worked_on(deps, record),
         is_good=seen.is_completed and (state is None or state.is_complete),
+        is_suspected=state is backup_record.RecordState.SUSPECTED,
+        is_damaged=state is backup_record.RecordState.DAMAGED,
         is_copied=record is not None and record.copied_at is not None,
         is_verified=state is backup_record.RecordState.VERIFIED,
     )

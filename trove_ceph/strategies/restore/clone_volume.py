@@ -6,7 +6,6 @@ instance, by which everything that was made for it is found again.
 """
 
 import contextlib
-from typing import Any
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import resources as cinder_resources
@@ -23,7 +22,7 @@ def clone_volume(deps: BackupDependencies, wanted: RestoreRequest, plan: Restore
 
     :raises TroveCephError: it could not be made; nothing is left of it
     """
-    steps.run(str(wanted), VolumeClone(deps, wanted, plan).steps(), None)
+    steps.run(str(wanted), VolumeClone(deps, wanted, plan).steps())
 
 
 def remove_clone(deps: BackupDependencies, instance: backup_types.Instance) -> None:
@@ -72,15 +71,15 @@ class VolumeClone:
             patience=deps.patience,
         )
 
-    def steps(self) -> list[steps.Step[Any]]:
-        """Return the steps, which take no notice of their context."""
+    def steps(self) -> list[steps.Step]:
+        """Return the steps."""
         return [
             *self._adoption.steps(),
-            steps.Step('extend the volume', lambda _: self._extend()),
+            steps.Step('extend the volume', self._extend),
             steps.Step(
                 'give the volume to the instance',
-                lambda _: self._give(),
-                undo=lambda _: self._deps.trove.set_volume(self._wanted.instance_id, None),
+                self._give,
+                undo=lambda: self._deps.trove.set_volume(self._wanted.instance_id, None),
             ),
         ]
 

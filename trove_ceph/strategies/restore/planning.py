@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a volume is restored from and to, and what is refused; nothing is changed."""
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.db import backup_record
@@ -32,7 +34,7 @@ def plan(
 
 
 def _check_state(record: backup_record.BackupRecord) -> None:
-    if not record.state.is_complete:
+    if not record.state.can_be_restored:
         reason = record.verify_error or record.error
         raise exceptions.InvalidBackupError(
             f'backup {record.backup_id}: is {record.state}' + (f': {reason}' if reason else '')
@@ -54,7 +56,7 @@ def _check_version(deps: BackupDependencies, wanted: RestoreRequest) -> None:
 
 
 def _check_size(record: backup_record.BackupRecord, wanted: RestoreRequest) -> None:
-    needed_gib = -(-(record.size_bytes or 0) // cinder_resources.GIB)
+    needed_gib = -(-(record.size_bytes or 0) // units.Gi)
     if wanted.size_gib < needed_gib:
         raise exceptions.VolumeTooSmallError(
             f'backup {record.backup_id}: needs a volume of {needed_gib} GiB, not {wanted.size_gib}'

@@ -10,10 +10,12 @@ and offers ``fill(pool)``, after which the pool takes no more data, and
 import random
 import uuid
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types
 
-MIB = image_types.MIB
+MIB = units.Mi
 
 
 class StorageContract:

@@ -3,11 +3,13 @@
 
 import threading
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import copying, image_types, throttle
 from trove_ceph.tests.contract import storage
 
-MIB = image_types.MIB
+MIB = units.Mi
 
 
 class CopiesContract(storage.StorageContract):

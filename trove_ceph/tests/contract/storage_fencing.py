@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fencing: who is fenced cannot write, and others still can."""
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import fencing, image_types
 from trove_ceph.tests.contract import storage
 
-MIB = image_types.MIB
+MIB = units.Mi
 
 
 class FencingContract(storage.StorageContract):

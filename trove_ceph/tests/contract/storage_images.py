@@ -4,11 +4,13 @@
 import datetime
 import threading
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types
 from trove_ceph.tests.contract import storage
 
-MIB = image_types.MIB
+MIB = units.Mi
 
 
 class ImagesContract(storage.StorageContract):
@@ -247,6 +249,20 @@ class ImagesContract(storage.StorageContract):
         self.storage.remove(clone)
         self.storage.purge(self.pool, trashed.image_id)
         self.assertNotIn(image.name, [one.name for one in self.storage.list_trash(self.pool)])
+
+    def test_an_image_that_was_made_anew_by_the_same_name_stays(self):
+        image = self.make()
+        old_id = self.storage.describe(image).image_id
+        self.storage.remove(image)
+        self.make()
+        new_id = self.storage.describe(image).image_id
+        error = self.assertRaises(exceptions.NotFoundError, self.storage.trash, image, old_id)
+        self.assert_message(error, image, old_id)
+        self.assertEqual(new_id, self.storage.describe(image).image_id)
+        self.assertNotIn(new_id, [one.image_id for one in self.storage.list_trash(self.pool)])
+        self.assertEqual(new_id, self.storage.trash(image, new_id).image_id)
+        # Asked for again, as its answer may have been lost.
+        self.assertRaises(exceptions.NotFoundError, self.storage.trash, image, new_id)
 
     def test_a_purged_clone_takes_the_removed_snapshot_along_that_it_read(self):
         image, clone = self.make_written(), self.ref('clone', self.second_pool)

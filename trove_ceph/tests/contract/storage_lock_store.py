@@ -5,11 +5,13 @@ The test case sets ``ledger`` and ``other_ledger``, of two clients, and offers `
 which returns when so many seconds have passed in the cluster.
 """
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
-from trove_ceph.storage import image_types, lock_store
+from trove_ceph.storage import lock_store
 from trove_ceph.tests.contract import storage
 
-MIB = image_types.MIB
+MIB = units.Mi
 DURATION_SEC = 60
 #: A busy machine needs seconds for a request.
 SHORT_SEC = 10

@@ -16,8 +16,40 @@ LOG_TAIL_BYTES = 4000
 # The first test that needs MySQL may wait for the build of its root file system.
 TIMEOUT_SEC = 900
 
+LONG = 'long'
+SERIAL = 'serial'
 
-class FunctionalTestCase(testtools.TestCase):
+
+def long(test):
+    """Put a test, or all tests of a class, into the long suite, of which CI runs a share a day."""
+    return _tagged(test, LONG)
+
+
+def serial(test):
+    """Have a test, or all tests of a class, run while no other functional test runs.
+
+    For those that measure, or that would fail if the machine did not schedule them for seconds.
+    """
+    return _tagged(test, SERIAL)
+
+
+def _tagged(test, tag):
+    test.tags = frozenset(getattr(test, 'tags', ())) | {tag}
+    return test
+
+
+class TaggedTestCase(testtools.TestCase):
+    """A test whose id ends in its tags, as in ``test_module.SomeTest.test_something[long]``."""
+
+    tags = frozenset()
+
+    def id(self):
+        method = getattr(self, self._testMethodName)
+        tags = self.tags | getattr(method, 'tags', frozenset())
+        return f'{super().id()}[{",".join(sorted(tags))}]' if tags else super().id()
+
+
+class FunctionalTestCase(TaggedTestCase):
     """A test with a directory of its own, whose logs are kept with its failure."""
 
     def setUp(self):

@@ -56,16 +56,38 @@ TIERS = {
 }
 
 
+#: What this process holds so that no other worker chooses its ports.
+_reservations = []
+
+
 def free_ports():
-    """Choose two ports that nothing listens on."""
+    """Choose two ports that nothing listens on and that no other worker of a test run chooses."""
     ports = []
     for port in random.sample(PORTS, len(PORTS)):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(('127.0.0.1', port))
+        with contextlib.suppress(OSError):
+            reservation = _reserve(port)
+            with socket.socket() as probe:
+                probe.bind(('127.0.0.1', port))
+            _reservations.append(reservation)
             ports.append(port)
         if len(ports) == 2:
             return ports
     raise AssertionError(f'no two of {PORTS} are free')
+
+
+def _reserve(port):
+    """Reserve a port until this process ends, for servers that it starts later.
+
+    :returns: a socket, whose abstract name stands for the port; it goes with the process.
+    :raises OSError: another process has reserved it.
+    """
+    reservation = socket.socket(socket.AF_UNIX)
+    try:
+        reservation.bind(f'\0{workspace.PREFIX}port-{port}')
+    except OSError:
+        reservation.close()
+        raise
+    return reservation
 
 
 class Cluster:

@@ -12,7 +12,11 @@ MEMORY_BYTES = 640 * 1024**2
 TIME_LIMIT_SEC = 300
 
 
-def inspector(conf, directory, sample_bytes=1024**3):
+def inspector(conf, directory, sample_bytes=1024**3, **options):
+    """Return an inspector.
+
+    :param options: of its connection to Ceph
+    """
     settings = report.InspectionSettings(
         roots={'9.7': mysqld.rootfs()},
         directory=directory,
@@ -24,7 +28,7 @@ def inspector(conf, directory, sample_bytes=1024**3):
         sample_bytes=sample_bytes,
     )
     return inspection.Inspector(
-        backend.CephBackend(connection.Connection(str(conf), storage.USER)),
+        backend.CephBackend(connection.Connection(str(conf), storage.USER, **options)),
         lambda: on_host.HostSandbox(str(conf), storage.USER, settings),
         settings,
     )

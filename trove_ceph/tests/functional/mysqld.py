@@ -7,10 +7,11 @@ from pathlib import Path
 
 from trove_ceph.mysql import installation
 from trove_ceph.mysql import mysqld as sandbox
-from trove_ceph.tests.functional import base
+from trove_ceph.tests.functional import base, workspace
 
 BUILD = base.CHECKOUT / 'lab' / 'images' / 'build'
 BUILD_TIMEOUT_SEC = 900
+COPY_TIMEOUT_SEC = 300
 
 # The settings on which a lock-free backup stands: every acknowledged commit is on the volume.
 DURABLE = {
@@ -48,10 +49,40 @@ def server(volume, directory, options):
     return sandbox.Mysqld(installation.Rootfs(rootfs()), volume, directory, options)
 
 
+class DurableServer(sandbox.Mysqld):
+    """A server whose new data directory is a copy: one is initialised in each test process."""
+
+    def ensure_initialised(self):
+        self.prepare_run()
+        if self.data.exists() and any(self.data.iterdir()):
+            return
+        self.data.mkdir(exist_ok=True)
+        subprocess.run(
+            ['cp', '--archive', '--', f'{_initialised_data()}/.', str(self.data)],
+            timeout=COPY_TIMEOUT_SEC,
+            check=True,
+        )
+
+
 def durable_server(volume, directory, server_id=1):
     """Prepare a small server whose image is a backup at any instant.
 
     :param server_id: differs between servers that run side by side.
     """
-    own = {'skip_replica_start': 'ON', 'server_id': server_id}
-    return server(volume, directory, own | DURABLE | SMALL)
+    options = _durable_options(server_id)
+    return DurableServer(installation.Rootfs(rootfs()), volume, directory, options)
+
+
+def _durable_options(server_id):
+    return {'skip_replica_start': 'ON', 'server_id': server_id} | DURABLE | SMALL
+
+
+@functools.cache
+def _initialised_data():
+    """Return a data directory to copy, without the identity that each server makes for itself."""
+    volume = workspace.shared() / 'initialised'
+    volume.mkdir(exist_ok=True)
+    made = server(volume, volume / 'run', _durable_options(1))
+    made.ensure_initialised()
+    made.forget_identity()
+    return made.data

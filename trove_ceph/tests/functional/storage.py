@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+from oslo_utils import units
+
 from trove_ceph.storage import image_types
 from trove_ceph.storage.ceph import backend, connection
 from trove_ceph.tests.functional import base, ceph, storage_client
@@ -77,12 +79,10 @@ class CephStorageTestCase(DeadClients, base.FunctionalTestCase):
         """Have a pool take no more data, by a quota."""
         self.addCleanup(self.empty, pool)
         image = image_types.ImageRef(self.pool, f'{self.prefix}-filling')
-        self.storage.create_image(
-            image, 8 * image_types.MIB, image_types.ImageOptions(data_pool=pool)
-        )
+        self.storage.create_image(image, 8 * units.Mi, image_types.ImageOptions(data_pool=pool))
         with self.storage.open_writer(image) as writer:
-            writer.write(0, b'f' * 4 * image_types.MIB).result()
-        self._set_quota(pool, image_types.MIB)
+            writer.write(0, b'f' * 4 * units.Mi).result()
+        self._set_quota(pool, units.Mi)
         self._await(lambda: self.storage.usage(pool).full)
 
     def empty(self, pool):

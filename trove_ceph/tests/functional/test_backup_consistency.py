@@ -14,11 +14,17 @@ import pymysql
 from testtools.content import json_content, text_content
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import backup_lock, backup_settings, quiesce, volume_freeze
+from trove_ceph.enums import QuiesceLevel
+from trove_ceph.guestagent import (
+    backup_lock,
+    backup_settings,
+    quiesce,
+    settings_history,
+    volume_freeze,
+)
 from trove_ceph.host import filesystem
 from trove_ceph.storage import copying, image_types, names, tasks
 from trove_ceph.strategies.backup import quiesce as backup_quiesce
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel
 from trove_ceph.tests.functional import history, inspecting, storage, test_mysql_on_rbd
 from trove_ceph.verification import report as verification
 from trove_ceph_bench import commit_probe
@@ -80,17 +86,20 @@ class Guest:
             self._open_freeze,
             LIMIT_SEC,
         )
+        self._history = settings_history.SettingsHistory()
         self.quiesce_for_backup = self._quiescer.quiesce
         self.release_after_backup = self._quiescer.release
 
     def check_backup_settings(self):
-        return backup_settings.check(self._connect, self._storage, str(self._server.volume))
+        return backup_settings.check(
+            self._connect, self._storage, str(self._server.volume), history=self._history
+        )
 
     def _connect(self, timeout_sec):
         return self._server.connect(read_timeout=timeout_sec)
 
     def _open_freeze(self, limit_sec):
-        holder = self._storage.start_freeze_holder(str(self._server.volume), limit_sec)
+        holder = self._storage.start_freeze_process(str(self._server.volume), limit_sec)
         return volume_freeze.VolumeFreeze(*holder, limit_sec)
 
 

@@ -3,8 +3,9 @@
 
 import pathlib
 
-from trove_ceph.guestagent import backup_settings
-from trove_ceph.host import data_volume
+from oslo_utils import units
+
+from trove_ceph.guestagent import backup_settings, settings_history
 from trove_ceph.tests.functional import test_quiesce
 
 
@@ -40,6 +41,57 @@ class SettingsTest(test_quiesce.VolumeTestCase):
             if undo:
                 server.query(undo)
                 self.assertEqual([], self._codes(), undo)
+
+    def test_every_change_leaves_evidence(self):
+        """Also one that was changed back before anybody looked."""
+        server = self._serve()
+        history = settings_history.SettingsHistory()
+
+        def look():
+            backup_settings.observe(self._connect, history)
+            return history._evidence
+
+        # Prepared statements and variables are of one connection.
+        connection = self._connect(30)
+        self.addCleanup(connection.close)
+        change = connection.cursor().execute
+        before = look()
+        self.assertIsNotNone(before)
+        change('CREATE TABLE shop.more (id INT PRIMARY KEY)')
+        change('INSERT INTO shop.more VALUES (1)')
+        change('FLUSH STATUS')
+        change('TRUNCATE TABLE performance_schema.global_status')
+        self.assertEqual(before, look())
+
+        alter = 'ALTER INSTANCE %s INNODB REDO_LOG'
+        for changes in (
+            ['SET GLOBAL innodb_flush_log_at_trx_commit = 2'],
+            ['SET GLOBAL innodb_flush_log_at_trx_commit = 1'],
+            ['SET GLOBAL sync_binlog = 0', 'SET GLOBAL sync_binlog = 1'],
+            ['SET timestamp = 1', 'SET GLOBAL sync_binlog = 0', 'SET GLOBAL sync_binlog = 1'],
+            ['SET PERSIST sync_binlog = 1'],
+            ["SET GLOBAL innodb_doublewrite = 'DETECT_ONLY'", 'SET GLOBAL innodb_doublewrite = ON'],
+            ['SET GLOBAL gtid_mode = ON_PERMISSIVE', 'SET GLOBAL gtid_mode = ON'],
+            ['SET GLOBAL super_read_only = ON', 'SET GLOBAL read_only = OFF'],
+            [
+                *(alter % 'DISABLE', alter % 'ENABLE', 'FLUSH STATUS'),
+                'TRUNCATE TABLE performance_schema.global_status',
+            ],
+            [
+                *("SET @s = 'ALTER INSTANCE DISABLE INNODB REDO_LOG'", 'PREPARE s FROM @s'),
+                *('EXECUTE s', "SET @s = 'ALTER INSTANCE ENABLE INNODB REDO_LOG'"),
+                *('PREPARE s FROM @s', 'EXECUTE s'),
+            ],
+            ['RESET BINARY LOGS AND GTIDS'],
+        ):
+            for statement in changes:
+                change(statement)
+            after = look()
+            self.assertNotEqual(before, after, changes)
+            self.assertEqual(after, look(), changes)
+            before = after
+        server.restart()
+        self.assertNotEqual(before, look())
 
     def test_settings_of_a_started_server(self):
         server = self._serve()
@@ -79,7 +131,7 @@ class SettingsTest(test_quiesce.VolumeTestCase):
         server = self._serve()
         free = self.storage.free_bytes(self.mount_point)
         filler = pathlib.Path(self.mount_point) / 'filler'
-        test_quiesce.run('fallocate', '--length', str(free - 8 * data_volume.MIB), str(filler))
+        test_quiesce.run('fallocate', '--length', str(free - 8 * units.Mi), str(filler))
         self.assertEqual(['volume-full'], self._codes())
         filler.unlink()
 
@@ -92,7 +144,7 @@ class SettingsTest(test_quiesce.VolumeTestCase):
     def test_mounts_inside_and_missing_barriers(self):
         ext4 = self.directory / 'ext4.img'
         with open(ext4, 'wb') as image:
-            image.truncate(64 * data_volume.MIB)
+            image.truncate(64 * units.Mi)
         test_quiesce.run('mkfs.ext4', '-q', str(ext4))
         inside = pathlib.Path(self.mount_point) / 'inside'
         inside.mkdir()

@@ -125,6 +125,7 @@ class MeasureTest(MeasureTestCase):
         load = model.Load(workloads.get(workload), SMALL, **phases)
         return measure.measure(targets, load, self.directory, note or self.note)
 
+    @base.serial
     def test_totals_are_those_of_sysbench(self):
         run = self.measure('mixed-70-30')
 

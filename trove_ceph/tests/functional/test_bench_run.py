@@ -11,13 +11,14 @@ from pathlib import Path
 
 import psutil
 import yaml
+from oslo_utils import units
 
 from trove_ceph.tests.functional import base, mysqld
 from trove_ceph_bench import results
 
 COMMAND = Path(sys.executable).parent / 'trove-ceph-bench'
 MARK = 'TROVE_CEPH_BENCH_TEST'
-MIB = 1024 * 1024
+MIB = units.Mi
 
 
 class BenchRunTestCase(base.FunctionalTestCase):
@@ -109,6 +110,7 @@ class LoadPlanTestCase(BenchRunTestCase):
             **changes,
         }
 
+    @base.long
     def test_interrupted_and_resumed(self):
         # The second run is so long that the interruption falls into it.
         long = self.plan(measure_sec=10, repeats=1)
@@ -152,6 +154,7 @@ class LoadPlanTestCase(BenchRunTestCase):
             time.sleep(0.2)
         raise AssertionError(f'ended with {process.returncode}: {process.stderr.read()}')
 
+    @base.long
     def test_data_is_of_the_size_that_was_asked_for(self):
         status, _, errors = self.run_plan('run', self.plan(datasets=['1:2'], repeats=1))
         self.assertEqual(0, status, errors)
@@ -189,6 +192,7 @@ class LoadPlanTestCase(BenchRunTestCase):
 
 
 class OperationsPlanTestCase(BenchRunTestCase):
+    @base.long
     def test_two_sizes_and_a_contender_that_fails(self):
         dump = self.directory / 'dump'
         gone = self.directory / 'gone'

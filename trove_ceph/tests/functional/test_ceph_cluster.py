@@ -164,6 +164,7 @@ class LifecycleTest(PrivateClusterTestCase):
             self.assertFalse(self.cluster.root.exists())
 
 
+@base.long
 class InterruptedCreateTest(testscenarios.WithScenarios, PrivateClusterTestCase):
     """A creation killed at any point is started over by the next one."""
 

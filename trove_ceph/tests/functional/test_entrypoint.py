@@ -205,6 +205,7 @@ class LaterStartTest(EntrypointTestCase):
         self.assert_first_start_right(box)
 
 
+@base.long
 class InterruptedFirstStartTest(EntrypointTestCase):
     """First starts that are killed at every step, and at any time between."""
 
@@ -284,6 +285,7 @@ class InterruptedFirstStartTest(EntrypointTestCase):
         self.assertEqual(((7,),), box.query('SELECT a FROM my_shop.hooked'))
 
 
+@base.long
 class PowerCutTest(EntrypointTestCase):
     """First starts on a file system that loses all that was not written out."""
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real MySQL takes the settings as they are, and agrees with the configuration group rules."""
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -87,6 +88,17 @@ class MySqlSettingsTest(base.FunctionalTestCase):
 
         for name in tuning.VOLUME_OPTIONS:
             self.assertEqual(((larger[name],),), server.query(f'SELECT @@GLOBAL.{name}'), name)
+
+    def test_slower_tier_while_the_server_runs(self):
+        server = self._assert_taken_as_they_are(SMALL)
+        slower = tuning.tune(dataclasses.replace(SMALL, volume_iops=60)).mysqld_options()
+        self.assertEqual(100, slower['innodb_io_capacity_max'])
+
+        for name in tuning.VOLUME_OPTIONS:
+            server.query(f'SET GLOBAL {name} = {slower[name]}')
+
+        for name in tuning.VOLUME_OPTIONS:
+            self.assertEqual(((slower[name],),), server.query(f'SELECT @@GLOBAL.{name}'), name)
 
     def test_agent_finds_a_source_and_bounds_the_binary_logs(self):
         """Defect 9: the first replica restarts its source."""

@@ -13,11 +13,12 @@ import subprocess
 import time
 
 import rbd
+from oslo_utils import units
 from testtools.content import json_content
 
 from trove_ceph.storage import image_types
 from trove_ceph.tests.contract import storage as contract
-from trove_ceph.tests.functional import ceph, storage
+from trove_ceph.tests.functional import base, ceph, storage
 from trove_ceph.tests.unit.tiers import fake_cloud
 from trove_ceph.tiers import cinder, tiers_file
 from trove_ceph.tiers.qos import ownership, reconciler
@@ -76,18 +77,17 @@ class Fio:
         self._process.wait()
 
 
+@base.serial
 class QosTest(contract.StorageContract, storage.CephStorageTestCase):
     def setUp(self):
         super().setUp()
         self.cloud = fake_cloud.FakeCinder()
         self.volume = self.cloud.add_volume(self.pool, 10, backend=self.pool, id=self.prefix)
         self.image = image_types.ImageRef(self.pool, f'volume-{self.prefix}')
-        self.storage.create_image(
-            self.image, SIZE_MIB * image_types.MIB, image_types.ImageOptions()
-        )
+        self.storage.create_image(self.image, SIZE_MIB * units.Mi, image_types.ImageOptions())
         self.addCleanup(self.storage.remove, self.image)
         with self.storage.open_writer(self.image) as writer:
-            writer.write(0, self.data(SIZE_MIB * image_types.MIB)).result()
+            writer.write(0, self.data(SIZE_MIB * units.Mi)).result()
 
     def test_limits_of_somebody_else_are_read_as_librbd_does(self):
         theirs = {'iops_limit': '4K', 'iops_burst': '10'}
@@ -119,7 +119,7 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def _keeper(self, **promise):
         return reconciler.Reconciler(
-            lambda: tiers(**promise), cinder.Cinder(self.cloud), self.storage
+            lambda: tiers(**promise), cinder.Cinder(self.cloud.client()), self.storage
         )
 
     def _fio(self, *options):
@@ -150,6 +150,7 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
     def assert_held(self, limit, rate):
         self.assertLess(abs(rate - limit), limit * TOLERANCE, f'{rate} per second, not {limit}')
 
+    @base.long
     def test_iops_hold_and_follow_a_resize(self):
         keeper = self._keeper(iops={'per_gib': 2, 'floor': 12, 'cap': 50}, qos='image')
         fio = self._fio('--bs=4k', '--iodepth=16')

@@ -11,12 +11,13 @@ import threading
 import time
 
 import pymysql
+from oslo_utils import units
 from pymysql.constants import ER
 
 from trove_ceph import exceptions
 from trove_ceph.guestagent import backup_lock, backup_settings, quiesce, volume_freeze
 from trove_ceph.host import data_volume, filesystem
-from trove_ceph.tests.functional import base, mysqld, workspace
+from trove_ceph.tests.functional import base, mysqld
 
 VOLUME_MIB = 1024
 WAIT_SEC = 2
@@ -43,13 +44,13 @@ def connect(timeout_sec):
 quiescer = quiesce.Quiescer(
     lambda hold_sec: backup_lock.BackupLock(connect, 2, hold_sec),
     lambda limit_sec: volume_freeze.VolumeFreeze(
-        *storage.start_freeze_holder(mount_point, limit_sec), limit_sec),
+        *storage.start_freeze_process(mount_point, limit_sec), limit_sec),
     60,
 )
-quiescer.quiesce('agent', level, int(limit_sec))
+quiescer.quiesce('agent', 'token', level, int(limit_sec))
 print('held', flush=True)
 sys.stdin.readline()
-print(quiescer.release('agent')['held'], flush=True)
+print(quiescer.release('agent', 'token')['held'], flush=True)
 """
 
 
@@ -91,7 +92,7 @@ class VolumeTestCase(base.FunctionalTestCase):
         self.storage = filesystem.HostStorage()
         self.image = self.directory / 'volume.img'
         with open(self.image, 'wb') as image:
-            image.truncate(VOLUME_MIB * data_volume.MIB)
+            image.truncate(VOLUME_MIB * units.Mi)
         self.mount_point = str(self.directory / 'volume')
         self.volume = self._attach(self.image, self.mount_point)
 
@@ -106,14 +107,8 @@ class VolumeTestCase(base.FunctionalTestCase):
         return volume
 
     def _serve(self, **options):
-        """Start a server on the volume; data directories are initialised once in a run."""
-        seed = workspace.shared() / 'quiesce-data'
+        """Start a server on the volume."""
         server = mysqld.durable_server(self.mount_point, self.directory / 'run')
-        if not seed.exists():
-            server.ensure_initialised()
-            run('cp', '-a', str(server.data), str(seed))
-        elif not server.data.exists():
-            run('cp', '-a', str(seed), str(server.data))
         server.options.update(options)
         self.enterContext(server)
         # A server that waits for the volume cannot be ended.
@@ -129,12 +124,13 @@ class VolumeTestCase(base.FunctionalTestCase):
         return backup_settings.check(self._connect, self.storage, self.mount_point)
 
 
+@base.serial
 class QuiesceTest(VolumeTestCase):
     def _quiescer(self):
         return quiesce.Quiescer(
             lambda hold_sec: backup_lock.BackupLock(self._connect, WAIT_SEC, hold_sec),
             lambda limit_sec: volume_freeze.VolumeFreeze(
-                *self.storage.start_freeze_holder(self.mount_point, limit_sec), limit_sec
+                *self.storage.start_freeze_process(self.mount_point, limit_sec), limit_sec
             ),
             LONG_SEC,
         )
@@ -191,23 +187,23 @@ class QuiesceTest(VolumeTestCase):
         writer = self._start_writer()
         quiescer = self._quiescer()
 
-        quiescer.quiesce('b1', 'ddl', LONG_SEC)
+        quiescer.quiesce('b1', 't1', 'ddl', LONG_SEC)
 
         error = self.assertRaises(pymysql.err.OperationalError, self._create_table, 'one')
         self.assertEqual(ER.LOCK_WAIT_TIMEOUT, error.args[0])
         self._assert_writes(writer)
-        self.assertTrue(quiescer.release('b1')['held'])
+        self.assertTrue(quiescer.release('b1', 't1')['held'])
         self._create_table('one')
 
     def test_ddl_ends_by_the_servers_own_clock(self):
         self._serve()
         quiescer = self._quiescer()
 
-        quiescer.quiesce('b1', 'ddl', 1)
+        quiescer.quiesce('b1', 't1', 'ddl', 1)
         time.sleep(2.5)
 
         self._create_table('one')
-        answer = quiescer.release('b1')
+        answer = quiescer.release('b1', 't1')
         self.assertFalse(answer['held'])
         self.assertTrue(answer['reason'])
 
@@ -225,7 +221,7 @@ class QuiesceTest(VolumeTestCase):
             began = time.monotonic()
 
             error = self.assertRaises(
-                exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 'ddl', LONG_SEC
+                exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 't1', 'ddl', LONG_SEC
             )
 
             self.assertIn(f'had not ended after {WAIT_SEC} s', str(error))
@@ -262,13 +258,15 @@ class QuiesceTest(VolumeTestCase):
         writer = self._start_writer()
         quiescer = self._quiescer()
 
-        answer = quiescer.quiesce('b1', 'freeze', LONG_SEC)
+        answer = quiescer.quiesce('b1', 't1', 'freeze', LONG_SEC)
         self._assert_stalled(writer)
         self.assertEqual(0, answer['locked_tables'])
-        self.assertEqual('b1', quiescer.quiesce('b1', 'freeze', LONG_SEC)['backup_id'])
-        self.assertRaises(exceptions.NotQuiescedError, quiescer.quiesce, 'b2', 'freeze', LONG_SEC)
+        self.assertEqual('b1', quiescer.quiesce('b1', 't1', 'freeze', LONG_SEC)['backup_id'])
+        self.assertRaises(
+            exceptions.NotQuiescedError, quiescer.quiesce, 'b2', 't2', 'freeze', LONG_SEC
+        )
         began = time.monotonic()
-        released = quiescer.release('b1')
+        released = quiescer.release('b1', 't1')
 
         self.assertTrue(released['held'], released)
         self.assertLess(time.monotonic() - began, LONG_SEC / 2)
@@ -318,17 +316,17 @@ class QuiesceTest(VolumeTestCase):
         self._serve()
         writer = self._start_writer()
         quiescer = self._quiescer()
-        quiescer.quiesce('b1', 'freeze', LONG_SEC)
+        quiescer.quiesce('b1', 't1', 'freeze', LONG_SEC)
         self._assert_stalled(writer)
 
         os.kill(quiescer._hold._freeze._process.pid, signal.SIGKILL)
 
         self._assert_writes(writer)
-        self.assertFalse(quiescer.release('b1')['held'])
+        self.assertFalse(quiescer.release('b1', 't1')['held'])
         # The next backup finds nothing in its way.
-        quiescer.quiesce('b2', 'freeze', LONG_SEC)
+        quiescer.quiesce('b2', 't2', 'freeze', LONG_SEC)
         self._assert_stalled(writer)
-        self.assertTrue(quiescer.release('b2')['held'])
+        self.assertTrue(quiescer.release('b2', 't2')['held'])
 
     def test_starting_agent_thaws_what_was_left_frozen(self):
         self._serve()
@@ -336,7 +334,7 @@ class QuiesceTest(VolumeTestCase):
         run('fsfreeze', '--freeze', self.mount_point)
         self._assert_stalled(writer)
         error = self.assertRaises(
-            exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 'freeze', LONG_SEC
+            exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 't1', 'freeze', LONG_SEC
         )
         self.assertIn('somebody else', str(error))
 
@@ -356,11 +354,11 @@ class QuiesceTest(VolumeTestCase):
         self.assertTrue(all(reason['freeze_suffices'] for reason in reasons))
         quiescer = self._quiescer()
 
-        answer = quiescer.quiesce('b1', 'freeze', LONG_SEC)
+        answer = quiescer.quiesce('b1', 't1', 'freeze', LONG_SEC)
         acknowledged = [writer.acknowledged for writer in writers]
         copy = self.directory / 'copy.img'
         run('cp', '--sparse=always', str(self.image), str(copy))
-        self.assertTrue(quiescer.release('b1')['held'])
+        self.assertTrue(quiescer.release('b1', 't1')['held'])
 
         self.assertEqual(1, answer['locked_tables'])
         for writer in writers:
@@ -396,7 +394,7 @@ class QuiesceTest(VolumeTestCase):
         self.addCleanup(server.query, 'KILL QUERY %s', reader)
 
         self.assertRaises(
-            exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 'freeze', LONG_SEC
+            exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 't1', 'freeze', LONG_SEC
         )
 
         self._assert_writes(writer)

@@ -6,13 +6,14 @@ import subprocess
 import sys
 
 import rbd
+from oslo_utils import units
 from testtools.content import text_content
 
 from trove_ceph.storage import copying, image_types, transfer
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import ceph, storage, storage_client
 
-MIB = image_types.MIB
+MIB = units.Mi
 # More than one mark and a half: it can be killed after the first.
 LARGE_MIB = 448
 

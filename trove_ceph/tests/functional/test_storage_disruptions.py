@@ -15,13 +15,15 @@ import signal
 import time
 from collections.abc import Callable
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import copying, image_types, tasks
 from trove_ceph.storage.tasks import JobState
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import base, ceph, storage, test_storage_service, workspace
 
-MIB = image_types.MIB
+MIB = units.Mi
 POOL, OTHER_POOL = 'one', 'two'
 # The locks of one that was killed, the 30 s that Ceph remembers it, and the work.
 TIMEOUT_SEC = 600

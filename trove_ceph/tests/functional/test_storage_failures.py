@@ -5,12 +5,14 @@ import os
 import threading
 import time
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import copying, image_types, throttle
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import base, ceph, storage
 
-MIB = image_types.MIB
+MIB = units.Mi
 TIMEOUT_SEC = 5
 # Within which each piece of a copy succeeds on a busy machine, too.
 COPY_TIMEOUT_SEC = 20

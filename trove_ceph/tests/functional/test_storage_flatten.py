@@ -9,6 +9,7 @@ import itertools
 import threading
 
 import rbd
+from oslo_utils import units
 from testtools.content import text_content
 
 from trove_ceph.storage import image_types
@@ -16,7 +17,7 @@ from trove_ceph.storage.ceph import objects
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage
 
-MIB = image_types.MIB
+MIB = units.Mi
 OBJECT_BYTES = 4 * MIB
 
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import copying, image_types, tasks, transfer
 from trove_ceph.storage.ceph import encoding, lock_store, metadata
@@ -15,7 +17,7 @@ from trove_ceph.storage_service import serializer
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage, storage_server
 
-MIB = image_types.MIB
+MIB = units.Mi
 LOCK_SEC = 15
 # More than one mark and a half of a copy: it can be killed after the first.
 LARGE_MIB = 448

@@ -6,13 +6,15 @@ image's header, and removes them the other way round. The states in between are 
 away objects of an image that is whole.
 """
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types
 from trove_ceph.storage.ceph import encoding
 from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage
 
-MIB = image_types.MIB
+MIB = units.Mi
 # What is left of a name, and whether the image's object map is there, too: it goes after the
 # header.
 STAGES = {
@@ -45,6 +47,31 @@ class RemainsTestCase(contract.StorageContract, storage.CephStorageTestCase):
 
     def is_listed(self, image):
         return image in [one.image for one in self.storage.list_images(image.pool, image.name)]
+
+
+class AnotherImageTest(RemainsTestCase):
+    """librbd moves to the trash what has a name, whoever made it meanwhile."""
+
+    def test_one_that_is_made_at_the_very_moment_is_put_back(self):
+        image = self.make()
+        old_id = self.storage.read_header(image).image_id
+        real = self.storage._rbd
+
+        class Late:
+            def __getattr__(self, verb):
+                return getattr(real, verb)
+
+            def trash_move(self, context, name):
+                real.remove(context, name)
+                real.create(context, name, 16 * MIB)
+                real.trash_move(context, name)
+
+        self.storage._rbd = Late()
+        error = self.assertRaises(exceptions.NotFoundError, self.storage.trash, image, old_id)
+        self.assert_message(error, image, old_id)
+        new_id = self.storage.read_header(image).image_id
+        self.assertNotEqual(old_id, new_id)
+        self.assertNotIn(new_id, [one.image_id for one in self.storage.list_trash(self.pool)])
 
 
 class NamesTest(RemainsTestCase):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tiers stand on: placement by device class, bounded keys, clones, repeatable changes."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -9,14 +10,17 @@ from pathlib import Path
 
 import rados
 import rbd
+from oslo_utils import units
 
 from trove_ceph.tests.functional import base, ceph
-from trove_ceph.tiers import trove
+from trove_ceph.tests.unit.tiers import fake_cloud
+from trove_ceph.tiers import apply, cinder, import_command, resources, systems, tier_types, trove
+from trove_ceph.tiers import ceph as tiers_ceph
 
 # For copies of next to nothing, on a busy machine.
 TIMEOUT_SEC = 180
 
-MIB = 1024**2
+MIB = units.Mi
 # How long the manager may take to count what a new pool holds, on a busy machine.
 USAGE_SEC = 300
 
@@ -240,6 +244,116 @@ class ApplyTest(base.FunctionalTestCase):
         while name not in [one['name'] for one in self.cluster.mon_command('df')['pools']]:
             self.assertLess(time.monotonic(), deadline, f'no usage of pool {name}')
             time.sleep(0.2)
+
+
+class ImportTest(base.FunctionalTestCase):
+    """Taking over a cluster as the steps of Ceph's manual for OpenStack leave it."""
+
+    def setUp(self):
+        super().setUp()
+        self.cluster = ceph.Cluster(self.directory / 'c', {'ssd': 3}, osd_gib=3)
+        self.addCleanup(self.cluster.try_tool, 'destroy')
+        self.cluster.create()
+        self.cluster.start()
+        self._make_what_openstack_uses()
+
+    def _make_what_openstack_uses(self):
+        for pool in ('volumes', 'images', 'backups', 'vms'):
+            self._ceph('osd', 'pool', 'create', pool, '8', '8', 'replicated', 'replicated_rule')
+            self._ceph('osd', 'pool', 'application', 'enable', pool, 'rbd')
+        self._ceph(
+            *('osd', 'erasure-code-profile', 'set', 'ec21-osd'),
+            *('k=2', 'm=1', 'crush-failure-domain=osd'),
+        )
+        self._ceph('osd', 'pool', 'create', 'archive-data', '8', '8', 'erasure', 'ec21-osd')
+        self._ceph('osd', 'pool', 'set', 'archive-data', 'allow_ec_overwrites', 'true')
+        self._ceph('osd', 'pool', 'application', 'enable', 'archive-data', 'rbd')
+        self._ceph('osd', 'crush', 'rule', 'create-simple', 'by-osd', 'default', 'osd')
+        self._ceph('osd', 'pool', 'create', 'archive', '8', '8', 'replicated', 'by-osd')
+        self._ceph('osd', 'pool', 'application', 'enable', 'archive', 'rbd')
+        self._rbd('config', 'pool', 'set', 'archive', 'rbd_default_data_pool', 'archive-data')
+        rbd_of = 'profile rbd pool={}'.format
+        nova = f'{rbd_of("volumes")}, {rbd_of("vms")}'
+        self._user('glance', rbd_of('images'), rbd_of('images'))
+        self._user('cinder', f'{nova}, profile rbd-read-only pool=images', nova)
+        self._user('cinder-backup', rbd_of('backups'), rbd_of('backups'))
+        old = 'allow class-read object_prefix rbd_children, allow rwx pool=volumes'
+        self._ceph('auth', 'get-or-create', 'client.old', 'mon', 'allow r', 'osd', old)
+
+    def _user(self, name, osd, mgr):
+        words = ('mon', 'profile rbd', 'osd', osd, 'mgr', mgr)
+        self._ceph('auth', 'get-or-create', f'client.{name}', *words)
+
+    def _ceph(self, *words):
+        command = ['ceph', '--conf', self.cluster.conf, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def _rbd(self, *words):
+        subprocess.run(['rbd', '--conf', self.cluster.conf, *words], check=True)
+
+    def _cinder(self):
+        found = fake_cloud.FakeCinder(backends=['rbd-1'])
+        fsid = json.loads(self._ceph('fsid', '--format', 'json'))['fsid']
+        found.locations['rbd-1'] = f'ceph:/etc/ceph/ceph.conf:{fsid}:cinder:volumes'
+        block_storage = cinder.Cinder(found.client())
+        block_storage.create_type(
+            resources.VolumeType('__DEFAULT__', None, 'Default Volume Type', True, None)
+        )
+        found.changes.clear()
+        return found
+
+    def _state(self):
+        dump = self.cluster.mon_command('osd dump')
+        users = self.cluster.mon_command('auth ls')['auth_dump']
+        pools = [
+            {key: value for key, value in pool.items() if not key.startswith('last_')}
+            for pool in dump['pools']
+        ]
+        rules = self.cluster.mon_command('osd crush rule dump')
+        return [pools, dump['erasure_code_profiles'], users, rules]
+
+    def test_import_plan_and_apply_change_nothing(self):
+        fake = self._cinder()
+        fake.types['id-of-__DEFAULT__']['extra_specs'].clear()
+        before = self._state()
+        clients = (
+            tiers_ceph.Ceph(str(self.cluster.conf), 'admin'),
+            cinder.Cinder(fake.client()),
+            None,
+        )
+        found = import_command.run(*clients, [], {'archive': tier_types.Purpose.VAULT})
+        self.assertEqual(((), ()), (found.plan.changes, found.plan.problems))
+        tiers = {tier.pool: tier for tier in found.content.tiers.values()}
+        self.assertEqual({'volumes', 'images', 'archive'}, set(tiers))
+        self.assertIsNone(tiers['volumes'].device_class)
+        self.assertEqual('archive-data', tiers['archive'].erasure.pool)
+        users = found.content.users
+        self.assertEqual({'client.cinder', 'client.glance', 'client.old'}, set(users))
+        self.assertEqual(
+            (tier_types.Role.CINDER, ('vms',)),
+            (users['client.cinder'].role, users['client.cinder'].pools),
+        )
+        self.assertIsNone(users['client.old'].role)
+
+        made = []
+        apply.run(found.content, systems.Systems(found.content, *clients), frozenset(), made.append)
+        self.assertEqual([], made)
+        self.assertEqual([], fake.changes)
+        self.assertEqual(before, self._state())
+
+    def test_more_is_granted_and_nothing_is_revoked(self):
+        clients = (tiers_ceph.Ceph(str(self.cluster.conf), 'admin'), None, None)
+        found = import_command.run(*clients, [], {})
+        users = dict(found.content.users)
+        glance = users['client.glance']
+        users['client.glance'] = dataclasses.replace(glance, pools=('backups',))
+        content = dataclasses.replace(found.content, users=users)
+        made = []
+        apply.run(content, systems.Systems(content, *clients), frozenset(), made.append)
+        self.assertEqual(['cephx user client.glance'], [str(one).split(':')[0] for one in made])
+        (user,) = self.cluster.mon_command('auth get', entity='client.glance')
+        expected = 'profile rbd pool=images, profile rbd pool=backups'
+        self.assertEqual({'mgr': expected, 'mon': 'profile rbd', 'osd': expected}, user['caps'])
 
 
 class AssociationsTest(base.FunctionalTestCase):

@@ -6,6 +6,7 @@ import types
 import uuid
 
 from oslo_config import cfg
+from oslo_utils import units
 
 from trove_ceph import exceptions
 from trove_ceph.conf import storage as storage_conf
@@ -21,7 +22,7 @@ from trove_ceph.tests.functional import storage
 from trove_ceph.tests.unit.db import database
 from trove_ceph.tests.unit.strategies import world as worlds
 
-MIB = image_types.MIB
+MIB = units.Mi
 WORKER = claims.Claimant('one')
 PURGE_TIMEOUT_SEC = 60
 

@@ -18,6 +18,7 @@ from trove_ceph.host import workspace
 from trove_ceph.storage import image_types, tasks
 from trove_ceph.storage.ceph import lock_store
 from trove_ceph.tests.functional import (
+    base,
     inspect_process,
     inspecting,
     mysqld,
@@ -182,6 +183,28 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertIn('recovery failed', found.reasons[0])
         self.assertIsNone(found.gtid_executed)
 
+    def test_prepared_xa_transactions(self):
+        """They outlive the crash, and are listed by the names that statements take."""
+        with self.serving() as source:
+            source.query('CREATE DATABASE shop')
+            source.query('CREATE TABLE shop.orders (id INT PRIMARY KEY)')
+            with source.connect() as connection, connection.cursor() as cursor:
+                for statement in (
+                    "XA START 'tx'1','br',7",
+                    'INSERT INTO shop.orders VALUES (1)',
+                    "XA END 'tx'1','br',7",
+                    "XA PREPARE 'tx'1','br',7",
+                ):
+                    cursor.execute(statement)
+                source.kill()
+        self.snapshot('prepared')
+
+        found = self.inspect(self.work('prepared'))
+
+        self.assertTrue(found.ok, found)
+        self.assertEqual(("X'74782731',X'6272',7",), found.prepared_xa)
+        self.assertEqual(1, found.prepared_xa_count)
+
     def test_missing_files(self):
         self.make_sound_backup()
 
@@ -233,7 +256,15 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
             note=note,
         )
         self.assert_nothing_left(self.work('backup'))
-        found = self.inspect(self.work('backup', time_limit_sec=1))
+        # Its limit is over when it comes to the tables, and it is none of opening the clone.
+        limit_sec = 30
+        deadline = time.monotonic() + limit_sec
+
+        def linger(phase, *_):
+            if phase == 'checking':
+                threading.Event().wait(max(0.0, deadline - time.monotonic()))
+
+        found = self.inspect(self.work('backup', time_limit_sec=limit_sec), note=linger)
         self.assertEqual(verification.UNFINISHED, found.verdict, found)
 
     def test_nobody_else_reaches_its_server(self):
@@ -267,6 +298,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         command = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', *python]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
+    @base.long
     def test_killed_and_run_again(self):
         """At each phase; the last kill comes while a server runs."""
         self.make_sound_backup()

@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import threading
 
+from oslo_utils import units
 from trove.guestagent import volume as trove_volume
 
 from trove_ceph import exceptions
 from trove_ceph.host import data_volume, filesystem
 from trove_ceph.tests.functional import base
 
-MIB = data_volume.MIB
+MIB = units.Mi
 SMALL_MIB = 512
 LARGE_MIB = 1024
 UID, GID = 1001, 1001

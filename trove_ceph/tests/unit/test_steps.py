@@ -13,12 +13,12 @@ class RunTest(base.BaseTestCase):
         self.events = []
 
     def step(self, name, error=None, undo=True, undo_error=None, commits=False):
-        def do(context):
+        def do():
             self.events.append(f'do {name}')
             if error:
                 raise error
 
-        def undo_it(context):
+        def undo_it():
             self.events.append(f'undo {name}')
             if undo_error:
                 raise undo_error
@@ -26,7 +26,7 @@ class RunTest(base.BaseTestCase):
         return steps.Step(name, do, undo_it if undo else None, commits)
 
     def run_steps(self, *operation, note=None):
-        steps.run('test', operation, None, note)
+        steps.run('test', operation, note)
 
     def test_steps_run_in_order_and_are_noted(self):
         notes = []
@@ -70,22 +70,22 @@ class RunTest(base.BaseTestCase):
 def move(world, source, target):
     """Move the one file of a world in three steps: the smallest operation of its kind."""
 
-    def write(context):
+    def write():
         if source in world:
             world[f'{target}.new'] = world[source]
 
-    def rename(context):
+    def rename():
         if f'{target}.new' in world:
             world[target] = world.pop(f'{target}.new')
 
-    def remove(context):
+    def remove():
         world.pop(source, None)
 
     return [
-        steps.Step('write', write, lambda _: world.pop(f'{target}.new', None)),
-        steps.Step('rename', rename, lambda _: world.pop(target, None)),
+        steps.Step('write', write, lambda: world.pop(f'{target}.new', None)),
+        steps.Step('rename', rename, lambda: world.pop(target, None)),
         steps.Step('remove', remove, commits=True),
-        steps.Step('nothing more', lambda _: None),
+        steps.Step('nothing more', lambda: None),
     ]
 
 
@@ -94,7 +94,7 @@ class MoveInterruptionTest(interruption.InterruptionTests, base.BaseTestCase):
         return {'old': 'content'}
 
     def make_operation(self, world):
-        return move(world, 'old', 'new'), None
+        return move(world, 'old', 'new')
 
     def check_done(self, world):
         self.assertEqual({'new': 'content'}, world)
@@ -109,7 +109,7 @@ class FindsFaultsTest(base.BaseTestCase):
     def failures(self, faulty_steps):
         class Faulty(MoveInterruptionTest):
             def make_operation(self, world):
-                return faulty_steps(world), None
+                return faulty_steps(world)
 
         names = [name for name in dir(Faulty) if name.startswith('test_')]
         return {name for name in names if not Faulty(name).run().wasSuccessful()}
@@ -127,7 +127,7 @@ class FindsFaultsTest(base.BaseTestCase):
     def test_step_that_cannot_be_repeated(self):
         def faulty(world):
             write, rename, _, end = move(world, 'old', 'new')
-            strict = steps.Step('remove', lambda _: world.pop('old'), commits=True)
+            strict = steps.Step('remove', lambda: world.pop('old'), commits=True)
             return [write, rename, strict, end]
 
         found = self.failures(faulty)

@@ -13,6 +13,8 @@ burst set): a volume that was idle may do one second's worth at once, and over a
 more than its rate. Bursts are left at that.
 """
 
+from oslo_utils import units
+
 from trove_ceph.storage import image_types
 from trove_ceph.tiers import tier_types
 
@@ -26,5 +28,5 @@ def of_volume(tier: tier_types.Tier, size_gib: int) -> image_types.Qos:
     """
     return image_types.Qos(
         iops=max(1, tier.iops.volume_iops(size_gib * _MIB_PER_GIB)) if tier.iops else 0,
-        bytes_per_sec=(tier.throughput_mib_per_sec or 0) * image_types.MIB,
+        bytes_per_sec=(tier.throughput_mib_per_sec or 0) * units.Mi,
     )

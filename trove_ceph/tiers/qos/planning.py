@@ -4,6 +4,8 @@
 import dataclasses
 from typing import Any
 
+from oslo_utils import units
+
 from trove_ceph.storage import image_types
 from trove_ceph.tiers import resources, tier_types
 from trove_ceph.tiers.qos import limits, ownership
@@ -109,4 +111,4 @@ def text(qos: image_types.Qos) -> str:
 
 
 def _mib(count: int) -> str:
-    return f'{count / image_types.MIB:.6g}' if count else ''
+    return f'{count / units.Mi:.6g}' if count else ''

@@ -168,21 +168,21 @@ class Reconciler:
         with self._lock:
             change = self._look(content, volume_id)
             if change:
-                steps.run(f'limits of {change}', make_steps(self._storage, change), None)
+                steps.run(f'limits of {change}', make_steps(self._storage, change))
             return change
 
 
-def make_steps(storage: backend.Backend, change: planning.Change) -> list[steps.Step[None]]:
+def make_steps(storage: backend.Backend, change: planning.Change) -> list[steps.Step]:
     """Return a change as steps: the mark is there whenever a limit of ours is."""
     entry = change.mark.text() if change.mark else None
-    marking = steps.Step[None](
+    marking = steps.Step(
         'mark the limits' if entry else 'take the mark away',
-        lambda _: storage.set_image_metadata(change.image, {ownership.KEY: entry}),
+        lambda: storage.set_image_metadata(change.image, {ownership.KEY: entry}),
         commits=True,
     )
     if not change.limits_differ:
         return [marking]
-    limiting = steps.Step[None](
-        'set the limits', lambda _: storage.set_qos(change.image, change.after), commits=True
+    limiting = steps.Step(
+        'set the limits', lambda: storage.set_qos(change.image, change.after), commits=True
     )
     return [marking, limiting] if entry else [limiting, marking]

@@ -16,6 +16,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
+from trove_ceph.cinder import connection
 from trove_ceph.conf import qos as qos_conf
 from trove_ceph.storage import backend
 from trove_ceph.tiers import cinder, tiers_file
@@ -121,8 +122,7 @@ def _cinder(conf: cfg.ConfigOpts, group: str) -> cinder.Cinder:
         session = loading.load_session_from_conf_options(conf, group, auth=auth)
     except keystoneauth1.exceptions.ClientException as error:
         raise cfg.Error(f'[{group}]: {error}') from error
-    return cinder.Cinder(
-        loading.load_adapter_from_conf_options(
-            conf, group, session=session, auth=auth, service_type='block-storage'
-        )
+    adapter = loading.load_adapter_from_conf_options(
+        conf, group, session=session, auth=auth, service_type='block-storage'
     )
+    return cinder.Cinder(connection.connect_like(adapter))

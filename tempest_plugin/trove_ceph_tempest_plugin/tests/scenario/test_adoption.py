@@ -8,6 +8,7 @@ import uuid
 import testtools.content
 from keystoneauth1 import session
 from keystoneauth1.identity import v3
+from oslo_utils import units
 from tempest import config, test
 from tempest.lib import decorators
 from tempest.lib import exceptions as tempest_exceptions
@@ -18,9 +19,7 @@ from trove_ceph.storage import image_types, names
 from trove_ceph_tempest_plugin import images
 
 CONF = config.CONF
-# The steps in which Cinder takes over.
-_MANAGE = ('make the snapshot known to Cinder', 'make the image a volume')
-GIB = 1024**3
+GIB = units.Gi
 WRITTEN_BYTES = 8 * 1024**2
 POLL_SEC = 0.5
 
@@ -210,11 +209,9 @@ class TestAdoption(test.BaseTestCase):
         adoption = self._snapshot_adoption(operation_id)
         for number in range(len(adoption.steps()) + 1):
             for step in self._snapshot_adoption(operation_id).steps()[:number]:
-                step.do(None)
+                step.do()
         self.assertEqual(1, len(self.cinder.list_snapshots(self.source)))
-        for step in reversed(adoption.steps()):
-            if step.undo:
-                step.undo(None)
+        adoption.remove()
         self.assertEqual([], self.cinder.list_snapshots(self.source))
         self.assertEqual((), self.storage.describe(self.image).snapshots)
 
@@ -227,10 +224,9 @@ class TestAdoption(test.BaseTestCase):
             self._volume_adoption(str(uuid.uuid4()), self.volume_type, nothing, nothing),
         ]
         for adoption in adoptions:
-            manage = next(one for one in adoption.steps() if one.name in _MANAGE)
-            error = self.assertRaises(exceptions.AdoptionFailedError, manage.do, None)
+            error = self.assertRaises(exceptions.AdoptionFailedError, adoption.ensure_managed)
             self.assertIn('ended in error', str(error))
-            manage.undo(None)
+            adoption.remove_managed()
 
     # What the tests are made of.
 
@@ -249,7 +245,7 @@ class TestAdoption(test.BaseTestCase):
     def _adopt_snapshot(self):
         adoption = self._snapshot_adoption(str(uuid.uuid4()))
         with self._measured('adopt a snapshot'):
-            steps.run('adopt a snapshot', adoption.steps(), None)
+            steps.run('adopt a snapshot', adoption.steps())
         snapshot_id = adoption.snapshot_id
         self.addCleanup(self._delete_snapshot, snapshot_id)
         (taken,) = self.storage.describe(self.image).snapshots
@@ -274,7 +270,7 @@ class TestAdoption(test.BaseTestCase):
             owner,
         )
         with self._measured('adopt a clone'):
-            steps.run('adopt a clone', adoption.steps(), None)
+            steps.run('adopt a clone', adoption.steps())
         volume_id = adoption.volume_id
         self.addCleanup(self._remove, volume_id)
         volume = self.cinder.find_volume(volume_id)
@@ -295,7 +291,7 @@ class TestAdoption(test.BaseTestCase):
 
     def _delete_completely(self, volume_id):
         deleting = deletion.VolumeDeletion(self.storage, self.cinder, volume_id)
-        steps.run(f'delete {volume_id}', deleting.steps(), None)
+        steps.run(f'delete {volume_id}', deleting.steps())
 
     def _delete_volume(self, volume_id):
         self.cinder.delete_volume(volume_id)

@@ -5,8 +5,9 @@ import fixtures
 from oslotest import base
 from trove.common import cfg as trove_cfg
 
+from trove_ceph.api import views
 from trove_ceph.db.roles import Role
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel
+from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup.options import BackupOptions
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.api import world
@@ -182,6 +183,34 @@ class DetailsTest(base.BaseTestCase):
                 self.assertIn(reason, body['conflict']['message'])
         self.assertEqual(409, self.ask('POST', f'/backup_details/{damaged.id}/copy')[0])
         self.assertEqual(202, self.ask('POST', f'/backup_details/{damaged.id}/verify')[0])
+
+    def suspect(self, backup, found, error):
+        claim = self.world.records.claims.claim(Role.VERIFY, backup.id, world.WORKER)
+        self.world.records.results.note_suspected(claim, found, 1.0, error)
+        self.world.records.claims.release(claim)
+
+    def test_which_host_inspected_it_is_for_those_who_know_the_places(self):
+        found = {'verdict': 'corrupt', 'inspected_by': 'storage1:77', 'clone_id': '10ab'}
+        backup = self.world.add_backup(self.instance, 'taken')
+        self.suspect(backup, found | {'first': dict(found)}, 'why')
+        record = self.world.records.get(backup.id)
+        for with_places in (False, True):
+            shown = views.detail(backup, record, None, with_places)['verification']
+            self.assertEqual(('corrupt', 'corrupt'), (shown['verdict'], shown['first']['verdict']))
+            for told in (shown, shown['first']):
+                self.assertEqual(with_places, 'inspected_by' in told)
+                self.assertEqual(with_places, 'clone_id' in told)
+
+    def test_what_is_suspected_can_be_copied_and_verified(self):
+        suspected = self.world.add_backup(self.instance, 'taken')
+        self.suspect(suspected, {}, 'a page, perhaps')
+        for verb in ('copy', 'verify'):
+            status, body = self.ask('POST', f'/backup_details/{suspected.id}/{verb}')
+            shown = body['backup_detail']
+            self.assertEqual(
+                (202, 'suspected', 'a page, perhaps'),
+                (status, shown['state'], shown['verify_error']),
+            )
 
     def take(self, **wanted):
         given = {'instance': self.instance.id, 'name': 'before-upgrade'} | wanted

@@ -6,6 +6,7 @@ from pathlib import Path
 from unittest import mock
 
 import fixtures
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -13,7 +14,7 @@ from trove_ceph.tests.unit.bench import fakes, test_plan
 from trove_ceph_bench import loads, model, progress, results, targets
 from trove_ceph_bench import plan as plans
 
-MIB = 1024 * 1024
+MIB = units.Mi
 
 
 class LoadRunnerTestCase(base.BaseTestCase):

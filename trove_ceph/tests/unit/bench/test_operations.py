@@ -86,7 +86,7 @@ class OperationsTestCase(base.BaseTestCase):
         self.useFixture(fixtures.MonkeyPatch('os.fsync', lambda descriptor: None))
         for name, fake in (
             ('operations.database.Server', Server),
-            ('operations.committer.Committer', Writer),
+            ('operations.commit_probe.Committer', Writer),
             ('targets.make', lambda name, spec, settings: fakes.Target(name, self.notes)),
             ('measure.prefill', self.prefill),
             ('disclosure.host', lambda: {'cores': 2}),

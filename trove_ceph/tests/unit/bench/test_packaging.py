@@ -11,15 +11,15 @@ from pathlib import Path
 
 from oslotest import base
 
-import trove_ceph
+import trove_ceph_bench
 
-PACKAGE = Path(trove_ceph.__file__).parent
-CHECKOUT = PACKAGE.parent
+PACKAGE = Path(trove_ceph_bench.__file__).parent
+CHECKOUT = PACKAGE.parent.parent
 
 AGENT = """
 import sys
 import trove_ceph.cmd.guest, trove_ceph.guestagent.manager
-print(*(name for name in sys.modules if name.startswith('trove_ceph.')))
+print(*(name for name in sys.modules if name.startswith('trove_ceph')))
 """
 
 WITHOUT_EXTRA = """
@@ -47,7 +47,9 @@ class PackagingTestCase(base.BaseTestCase):
         result = run(AGENT)
         self.assertEqual(0, result.returncode, result.stderr)
         self.assertIn('trove_ceph.guestagent.manager', result.stdout.split())
-        self.assertNotRegex(result.stdout, r'trove_ceph\.(bench|sandbox)')
+        self.assertNotRegex(
+            result.stdout, r'trove_ceph_bench|trove_ceph\.host\.(workspace|rbd_pool)'
+        )
 
     def test_missing_extra_is_told(self):
         result = run(WITHOUT_EXTRA)
@@ -64,10 +66,13 @@ class PackagingTestCase(base.BaseTestCase):
         lines = project['optional-dependencies']['bench'] + required
         named = {normal(line) for line in lines if not line.startswith('#')}
         providers = importlib.metadata.packages_distributions()
-        imported = self.imports(PACKAGE / 'bench') | self.imports(PACKAGE / 'sandbox')
+        core = CHECKOUT / 'trove_ceph'
+        imported = (
+            self.imports(PACKAGE) | self.imports(core / 'host') | self.imports(core / 'mysql')
+        )
         unnamed = {
             name
-            for name in imported - sys.stdlib_module_names - {'trove_ceph'}
+            for name in imported - sys.stdlib_module_names - {'trove_ceph', 'trove_ceph_bench'}
             if not named & set(map(normal, providers.get(name, ())))
         }
         self.assertEqual(set(), unnamed)

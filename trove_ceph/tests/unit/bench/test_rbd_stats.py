@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph.tests.unit.bench import recorded
 from trove_ceph_bench import model, rbd_stats
 
 IMAGE = model.Image('volumes', 'img', '/etc/ceph/ceph.conf')
-MIB = 1024 * 1024
+MIB = units.Mi
 NAMES = ('write_ops', 'read_ops', 'write_bytes', 'read_bytes', 'write_latency', 'read_latency')
 
 

@@ -6,8 +6,10 @@ import io
 import re
 import shlex
 from pathlib import Path
+from unittest import mock
 
 import fixtures
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -17,7 +19,7 @@ from trove_ceph.tests.unit.verification import world
 from trove_ceph.verification import inspection
 from trove_ceph_bench import arguments, plan_file, storage_operations
 
-MIB = image_types.MIB
+MIB = units.Mi
 _VARIABLE = re.compile(r'\$\(\(.*?\)\)|\$\w+')
 SOURCE, COPY = image_types.ImageRef('volumes', 'bench-a'), image_types.ImageRef('vault', 'bench-b')
 
@@ -108,7 +110,8 @@ class VerifyTest(base.BaseTestCase):
     def test_sound(self):
         self.verify()
         self.assertEqual([(Path('/srv/mysql'), True)], self.chosen)
-        self.assertEqual([step.name for step in inspection.STEPS], self.phases)
+        steps = inspection.make_steps(mock.Mock(spec=inspection.Context))
+        self.assertEqual([step.name for step in steps], self.phases)
         self.assertEqual({'tables_checked': 3, 'tables_in_part': 0}, self.figures)
         self.assertEqual([], self.world.clones())
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph_bench import dataset, workloads
 
-MIB = 1024 * 1024
+MIB = units.Mi
 
 
 class WorkloadsTest(base.BaseTestCase):

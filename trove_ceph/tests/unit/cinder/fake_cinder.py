@@ -16,12 +16,13 @@ import uuid
 
 import requests
 from keystoneauth1 import plugin, session
+from oslo_utils import units
 
 from trove_ceph.cinder import client
 from trove_ceph.storage import image_types
 from trove_ceph.storage.fake import backend
 
-GIB = 1024**3
+GIB = units.Gi
 _SHOWN = {'managing': 'creating', 'error_managing': 'error', 'error_managing_deleting': 'deleting'}
 _DELETABLE = ('available', 'error', 'error_restoring', 'error_extending', 'error_managing')
 
@@ -37,7 +38,7 @@ class Refused(Exception):
 class FakeCinder:
     """Everything that outlives a client.
 
-    :param backends: Ceph's pool by ``host@backend#pool``
+    :param backends: Ceph's pool by ``host@backend#pool``, or by ``cluster@backend#pool``
     """
 
     def __init__(self, cluster, backends):
@@ -45,7 +46,11 @@ class FakeCinder:
         self.storage = backend.FakeBackend(cluster)
         self.backends = dict(backends)
         self.types, self.volumes, self.snapshots, self.transfers = {}, {}, {}, {}
+        # Of each cluster of cinder-volume, ``cluster@backend``, the services, ``host@backend``.
+        self.clusters = {}
         self.limits, self.usage = {}, {}
+        # How often the snapshots were listed.
+        self.count_of_listings = 0
         # cinder-volume does nothing of what it was asked.
         self.stalled = False
         # Where cinder-volume fails: 'before' or 'after' it has renamed.
@@ -70,12 +75,22 @@ class FakeCinder:
             'encryption': facts.pop('encryption', {}),
         }
 
+    def form_cluster(self, name, *hosts):
+        """Have cinder-volume run on these hosts in one cluster, with all volumes that there are."""
+        for backend_id, pool in list(self.backends.items()):
+            del self.backends[backend_id]
+            service = backend_id.partition('@')[2]
+            self.backends[f'{name}@{service}'] = pool
+            backend_name = service.partition('#')[0]
+            self.clusters[f'{name}@{backend_name}'] = [f'{one}@{backend_name}' for one in hosts]
+        for volume in self.volumes.values():
+            volume['cluster'] = f'{name}@{volume["host"].partition("@")[2]}'
+
     def add_volume(self, project, host, size_gib=1, volume_type='nvme', **facts):
         volume = self._new_volume(project, host, volume_type, 'a volume', {}, 'false')
         volume |= {'status': 'available', 'size': size_gib} | facts
         self._count(project, volume_type, volumes=1, gigabytes=size_gib)
-        image = image_types.ImageRef(self.backends[host], image_name(volume))
-        self.storage.create_image(image, size_gib * GIB, image_types.ImageOptions())
+        self.storage.create_image(self.image(volume), size_gib * GIB, image_types.ImageOptions())
         return volume
 
     def add_snapshot(self, volume, **facts):
@@ -86,7 +101,7 @@ class FakeCinder:
         return snapshot
 
     def image(self, volume):
-        return image_types.ImageRef(self.backends[volume['host']], image_name(volume))
+        return image_types.ImageRef(self.backends[backend_of(volume)], image_name(volume))
 
     def work(self):
         """Let cinder-volume do what it was asked."""
@@ -109,7 +124,7 @@ class FakeCinder:
 
     # The API.
 
-    def answer(self, method, url, body, token):
+    def answer(self, method, url, body, token, version=(3, 0)):
         project, _, role = token.partition('/')
         parts = urllib.parse.urlsplit(url)
         query = dict(urllib.parse.parse_qsl(parts.query))
@@ -117,7 +132,7 @@ class FakeCinder:
         for pattern, verb, handler in _ROUTES:
             match = re.fullmatch(pattern, path)
             if match and verb == method:
-                caller = Caller(project, role == 'admin')
+                caller = Caller(project, role == 'admin', version)
                 return handler(self, caller, *match.groups(), query=query, body=body)
         raise Refused(404, f'{method} {path}')
 
@@ -126,7 +141,7 @@ class FakeCinder:
         wanted = ast.literal_eval(query.get('metadata', '{}'))
         return {
             'volumes': [
-                shown_volume(one)
+                shown_volume(one, caller)
                 for one in self.volumes.values()
                 if caller.sees(one, query) and wanted.items() <= one['metadata'].items()
             ]
@@ -134,7 +149,7 @@ class FakeCinder:
 
     def show_volume(self, caller, volume_id, query, body):
         self._look()
-        return {'volume': shown_volume(self._get(self.volumes, volume_id))}
+        return {'volume': shown_volume(self._get(self.volumes, volume_id), caller)}
 
     def manage_volume(self, caller, query, body):
         caller.require_admin()
@@ -144,26 +159,42 @@ class FakeCinder:
             raise Refused(400, 'Cannot find requested volume type')
         if volume_type['encryption']:
             raise Refused(400, 'Managing to an encrypted volume type is not supported.')
-        if asked['host'] not in self.backends:
-            raise Refused(503, f'Host {asked["host"]} not found')
+        host, cluster = self._find_service(caller, asked)
         self._reserve(caller.project, volume_type['name'], volumes=1)
         volume = self._new_volume(
             caller.project,
-            asked['host'],
+            host,
             volume_type['name'],
             asked['name'],
             asked['metadata'],
             asked['bootable'],
+            cluster,
         )
         self._later(lambda: self._take_over(volume, asked['ref']['source-name']))
-        return {'volume': shown_volume(volume)}
+        return {'volume': shown_volume(volume, caller)}
+
+    def _find_service(self, caller, asked):
+        """Return host and cluster of a service that is up, with the pools of the scheduler."""
+        host = asked.get('host')
+        cluster = asked.get('cluster') if caller.version >= (3, 16) else None
+        if bool(host) == bool(cluster):
+            raise Refused(400, 'One and only one of cluster and host must be set.')
+        pools = {each.partition('#')[0]: each.partition('#')[2] for each in self.backends}
+        name = (host or cluster).partition('#')[0]
+        for one, services in self.clusters.items():
+            if name in ([one] if cluster else services):
+                chosen = services[0] if cluster else name
+                return f'{chosen}#{pools[one]}', f'{one}#{pools[one]}'
+        if cluster or name not in pools or name in self.clusters:
+            raise Refused(503, f'{"Host" if host else "Cluster"} {name} not found')
+        return f'{name}#{pools[name]}', None
 
     def _take_over(self, volume, source):
         volume['status'] = 'error_managing'
         backend_name = self.types[volume['type']]['extra_specs'].get('volume_backend_name')
         if backend_name not in (None, volume['host'].partition('#')[2]):
             return
-        found = self.cluster.find(image_types.ImageRef(self.backends[volume['host']], source))
+        found = self.cluster.find(image_types.ImageRef(self.backends[backend_of(volume)], source))
         if found is None or self.failing == 'before':
             return
         size = -(-found.size_bytes // GIB)
@@ -243,6 +274,7 @@ class FakeCinder:
 
     def list_snapshots(self, caller, query, body):
         self._look()
+        self.count_of_listings += 1
         return {
             'snapshots': [
                 shown_snapshot(one)
@@ -337,10 +369,24 @@ class FakeCinder:
 
     def list_types(self, caller, query, body):
         assert query['is_public'] == 'None', query
-        return {'volume_types': list(self.types.values())}
+        listed = list(self.types.values())
+        if 'marker' in query:
+            listed = listed[[one['id'] for one in listed].index(query['marker']) + 1 :]
+        return {'volume_types': listed}
 
     def show_encryption(self, caller, type_id, query, body):
         return next(one['encryption'] for one in self.types.values() if one['id'] == type_id)
+
+    def list_clusters(self, caller, query, body):
+        caller.require_admin()
+        assert caller.version >= (3, 7), caller.version
+        return {
+            'clusters': [
+                {'name': name, 'binary': 'cinder-volume', 'state': 'up', 'status': 'enabled'}
+                for name in self.clusters
+                if query.get('name') in (None, name)
+            ]
+        }
 
     def list_pools(self, caller, query, body):
         caller.require_admin()
@@ -392,11 +438,12 @@ class FakeCinder:
         if self._looks > self.lag:
             self.work()
 
-    def _new_volume(self, project, host, volume_type, name, metadata, bootable):
+    def _new_volume(self, project, host, volume_type, name, metadata, bootable, cluster=None):
         volume = {
             'id': str(uuid.uuid4()),
             'project': project,
             'host': host,
+            'cluster': cluster,
             'type': volume_type,
             'name': name,
             'metadata': dict(metadata),
@@ -455,6 +502,7 @@ _ROUTES = [
     ('volume-transfers', 'POST', FakeCinder.offer),
     (f'volume-transfers/{_ID}', 'DELETE', FakeCinder.withdraw),
     (f'volume-transfers/{_ID}/accept', 'POST', FakeCinder.accept),
+    ('clusters', 'GET', FakeCinder.list_clusters),
     ('types', 'GET', FakeCinder.list_types),
     (f'types/{_ID}/encryption', 'GET', FakeCinder.show_encryption),
     ('scheduler-stats/get_pools', 'GET', FakeCinder.list_pools),
@@ -465,16 +513,17 @@ _ROUTES = [
 class Caller:
     """Whose token a request carries."""
 
-    def __init__(self, project, is_admin):
+    def __init__(self, project, is_admin, version):
         self.project = project
-        self._is_admin = is_admin
+        self.version = version
+        self.is_admin = is_admin
 
     def require_admin(self):
-        if not self._is_admin:
+        if not self.is_admin:
             raise Refused(403, 'Policy does not allow this request to be performed.')
 
     def sees(self, item, query):
-        everything = self._is_admin and query.get('all_tenants') == '1'
+        everything = self.is_admin and query.get('all_tenants') == '1'
         return everything or item['project'] == self.project
 
 
@@ -486,7 +535,12 @@ def image_name(volume):
     return f'volume-{volume["name_id"] or volume["id"]}'
 
 
-def shown_volume(volume):
+def backend_of(volume):
+    return volume['cluster'] or volume['host']
+
+
+def shown_volume(volume, caller):
+    clustered = caller.is_admin and caller.version >= (3, 61)
     return {
         'id': volume['id'],
         'name': volume['name'],
@@ -500,7 +554,7 @@ def shown_volume(volume):
         'os-vol-mig-status-attr:name_id': volume['name_id'],
         'os-vol-mig-status-attr:migstat': None,
         'created_at': volume['created_at'],
-    }
+    } | ({'cluster_name': volume['cluster']} if clustered else {})
 
 
 def shown_snapshot(snapshot):
@@ -561,7 +615,9 @@ class Adapter(requests.adapters.BaseAdapter):
         try:
             body = json.loads(request.body) if request.body else None
             token = request.headers['X-Auth-Token']
-            content = self._cinder.answer(request.method, request.url, body, token) or {}
+            asked = request.headers.get('OpenStack-API-Version', 'volume 3.0')
+            version = tuple(map(int, asked.removeprefix('volume ').split('.')))
+            content = self._cinder.answer(request.method, request.url, body, token, version) or {}
         except Refused as error:
             status, content = error.status, {'error': {'message': str(error)}}
         response = requests.Response()

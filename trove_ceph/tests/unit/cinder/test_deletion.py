@@ -27,7 +27,7 @@ class DeletionInterruptionTest(worlds.interruption.InterruptionTests, base.BaseT
         return world
 
     def make_operation(self, world):
-        return deleting(world).steps(), None
+        return deleting(world).steps()
 
     def check_done(self, world):
         self.assertEqual({}, world.cinder.volumes)
@@ -46,7 +46,7 @@ class DeletionTest(base.BaseTestCase):
         self.world.volume['status'] = 'available'
 
     def run_steps(self):
-        steps.run('test', deleting(self.world).steps(), None)
+        steps.run('test', deleting(self.world).steps())
 
     def assert_busy(self, *words):
         error = self.assertRaises(exceptions.BusyError, self.run_steps)
@@ -90,9 +90,9 @@ class DeletionTest(base.BaseTestCase):
 
     def test_what_is_left_is_an_error(self):
         """Somebody makes a snapshot just when the volume is deleted."""
-        check, delete = deleting(self.world).steps()
-        check.do(None)
+        volume = deleting(self.world)
+        volume.check_unneeded()
         self.world.storage.create_snapshot(self.world.image.snapshot('by-hand'))
-        error = self.assertRaises(exceptions.BusyError, delete.do, None)
+        error = self.assertRaises(exceptions.BusyError, volume.ensure_deleted)
         self.assertIn('Cinder deleted it and left', str(error))
         self.assertIn('in the trash', str(error))

@@ -31,7 +31,7 @@ class SnapshotInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
         return worlds.World()
 
     def make_operation(self, world, adapter=None):
-        return adoption(world, adapter).steps(), None
+        return adoption(world, adapter).steps()
 
     def check_done(self, world):
         (snapshot,) = world.cinder.snapshots.values()
@@ -49,13 +49,22 @@ class SnapshotInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
         self.check_quota(world)
 
 
+class ClusteredInterruptionTest(SnapshotInterruptionTest):
+    """Cinder-volume runs in an active-active cluster: the back end has the cluster's name."""
+
+    def make_world(self):
+        world = worlds.World()
+        world.cinder.form_cluster('blocks', 'one', 'two')
+        return world
+
+
 class SnapshotAdoptionTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = worlds.World()
 
     def run_steps(self, adopting):
-        steps.run('test', adopting.steps(), None)
+        steps.run('test', adopting.steps())
         return adopting.snapshot_id
 
     def assert_refused(self, error_class, *words, **facts):
@@ -77,7 +86,7 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         adopting = adoption(self.world)
         with self.assertRaisesRegex(exceptions.ServiceUnavailableError, 'creating'):
             for step in adopting.steps():
-                step.do(None)
+                step.do()
         snapshot_id = self.world.storage.describe(self.world.image).snapshots[0].snapshot_id
         self.world.cinder.stalled = False
         self.run_steps(adoption(self.world))
@@ -88,8 +97,8 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         self.world.cinder.failing = 'after'
         operation = adoption(self.world).steps()
         for step in operation[:-1]:
-            step.do(None)
-        self.assertRaises(exceptions.AdoptionFailedError, operation[-1].do, None)
+            step.do()
+        self.assertRaises(exceptions.AdoptionFailedError, operation[-1].do)
         (failed,) = self.world.cinder.snapshots
         self.world.cinder.failing = None
         self.assertEqual(failed, self.run_steps(adoption(self.world)))
@@ -99,8 +108,8 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         self.world.cinder.failing = 'before'
         operation = adoption(self.world).steps()
         for step in operation[:-1]:
-            step.do(None)
-        error = self.assertRaises(exceptions.AdoptionFailedError, operation[-1].do, None)
+            step.do()
+        error = self.assertRaises(exceptions.AdoptionFailedError, operation[-1].do)
         (failed,) = self.world.cinder.snapshots
         self.assertIn(f'snapshot {failed} ended in error', str(error))
         self.world.cinder.failing = None
@@ -148,6 +157,21 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         adopting = adoption(self.world)
         error = self.assertRaises(exceptions.NotAdoptableError, self.run_steps, adopting)
         self.assertIn('no RBD back end lab@nvme#nvme that is up, but lab@hdd#hdd', str(error))
+
+    def test_cluster_that_is_down(self):
+        self.world.cinder.form_cluster('blocks', 'one', 'two')
+        del self.world.cinder.backends['blocks@nvme#nvme']
+        error = self.assertRaises(
+            exceptions.NotAdoptableError, self.run_steps, adoption(self.world)
+        )
+        self.assertIn('back end blocks@nvme#nvme that is up, but blocks@hdd#hdd', str(error))
+
+    def test_service_that_last_worked_on_a_clustered_volume(self):
+        """Cinder shows it as the volume's host, and it may be down since."""
+        self.world.cinder.form_cluster('blocks', 'two')
+        self.world.volume['host'] = 'one@nvme#nvme'
+        self.run_steps(adoption(self.world))
+        self.assertEqual(1, len(self.world.cinder.snapshots))
 
     def test_quota(self):
         self.world.cinder.limits[worlds.SERVICE, 'snapshots'] = 0

@@ -8,6 +8,8 @@ from trove_ceph.tests.unit.cinder import world as worlds
 
 IMAGE = image_types.ImageRef('volumes-hdd', f'trove_ceph.restore.{worlds.OPERATION}')
 
+CLUSTERED = 'blocks@hdd#hdd'
+
 
 def adoption(world, adapter=None, owner=None, make=None, **facts):
     """A clone in another pool than its parent's."""
@@ -33,6 +35,7 @@ def adoption(world, adapter=None, owner=None, make=None, **facts):
 
 class _Interruption(worlds.RequestInterruptionTests):
     owner = None
+    place = {'host': worlds.HDD, 'cluster': None}
 
     def make_world(self):
         world = worlds.World()
@@ -40,7 +43,7 @@ class _Interruption(worlds.RequestInterruptionTests):
         return world
 
     def make_operation(self, world, adapter=None):
-        return adoption(world, adapter, self.owner).steps(), None
+        return adoption(world, adapter, self.owner).steps()
 
     def check_done(self, world):
         (volume,) = [one for one in world.cinder.volumes.values() if one is not world.volume]
@@ -49,7 +52,7 @@ class _Interruption(worlds.RequestInterruptionTests):
             {
                 'status': 'available',
                 'project': self.owner or worlds.SERVICE,
-                'host': worlds.HDD,
+                **self.place,
                 'type': 'hdd',
                 'size': 1,
                 'bootable': 'false',
@@ -86,6 +89,20 @@ class OtherProjectInterruptionTest(_Interruption, base.BaseTestCase):
     owner = worlds.TENANT
 
 
+class ClusteredInterruptionTest(_Interruption, base.BaseTestCase):
+    """Cinder-volume runs in an active-active cluster: Cinder is told the cluster, and no host."""
+
+    place = {'host': 'one@hdd#hdd', 'cluster': CLUSTERED}
+
+    def make_world(self):
+        world = super().make_world()
+        world.cinder.form_cluster('blocks', 'one', 'two')
+        return world
+
+    def make_operation(self, world, adapter=None):
+        return adoption(world, adapter, self.owner, backend=CLUSTERED).steps()
+
+
 class VolumeAdoptionTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
@@ -93,7 +110,7 @@ class VolumeAdoptionTest(base.BaseTestCase):
         self.world.storage.create_snapshot(self.world.image.snapshot('parent'))
 
     def run_steps(self, adopting):
-        steps.run('test', adopting.steps(), None)
+        steps.run('test', adopting.steps())
         return adopting.volume_id
 
     def assert_refused(self, error_class, *words, **facts):
@@ -138,8 +155,8 @@ class VolumeAdoptionTest(base.BaseTestCase):
     def test_what_cinder_gave_up_is_made_anew(self):
         for self.world.cinder.failing in ('before', 'after'):
             for step in (operation := adoption(self.world).steps())[:3]:
-                step.do(None)
-            error = self.assertRaises(exceptions.AdoptionFailedError, operation[3].do, None)
+                step.do()
+            error = self.assertRaises(exceptions.AdoptionFailedError, operation[3].do)
             self.assertIn('ended in error', str(error))
         self.world.cinder.failing = None
         self.run_steps(adoption(self.world))
@@ -205,6 +222,22 @@ class VolumeAdoptionTest(base.BaseTestCase):
         name = 'trove_ceph.vault.a9e0a1f4-6d0f-4a7c-8a2e-111111111111'
         image = image_types.ImageRef('volumes-hdd', name)
         self.assertRaises(ValueError, adoption, self.world, image=image)
+
+    def test_clustered_volume(self):
+        self.world.cinder.form_cluster('blocks', 'one', 'two')
+        volume_id = self.run_steps(adoption(self.world, backend=CLUSTERED))
+        found = self.world.cinder.client(worlds.SERVICE).find_volume(volume_id)
+        self.assertEqual(CLUSTERED, found.backend)
+        # Whoever is no administrator is shown neither.
+        member = self.world.cinder.client(worlds.SERVICE, 'member').find_volume(volume_id)
+        self.assertEqual('one@hdd#hdd', member.backend)
+
+    def test_cluster_that_is_down(self):
+        self.world.cinder.form_cluster('blocks', 'one', 'two')
+        del self.world.cinder.backends[CLUSTERED]
+        self.assert_refused(
+            exceptions.NotAdoptableError, f'no RBD back end {CLUSTERED}', backend=CLUSTERED
+        )
 
     def test_who_is_no_administrator(self):
         member = self.world.cinder.client(worlds.SERVICE, 'member')

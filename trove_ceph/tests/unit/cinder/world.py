@@ -4,6 +4,7 @@
 import itertools
 
 from keystoneauth1 import exceptions as keystone_exceptions
+from oslo_utils import units
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import wait
@@ -12,7 +13,7 @@ from trove_ceph.storage.fake import cluster
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.cinder import fake_cinder
 
-GIB = 1024**3
+GIB = units.Gi
 OPERATION = '5f0c1f3a-5d0e-4d6b-9f55-3d0a7e0d2c11'
 NVME, HDD = 'lab@nvme#nvme', 'lab@hdd#hdd'
 SERVICE, TENANT = 'service', 'tenant'
@@ -71,10 +72,10 @@ class RequestInterruptionTests(interruption.InterruptionTests):
         for number, after in ((n, after) for n in itertools.count() for after in (False, True)):
             world = self.make_world()
             adapter = fake_cinder.Adapter(world.cinder, number, after, strike)
-            operation, context = self.make_operation(world, adapter)
+            operation = self.make_operation(world, adapter)
             with self._told_of(f'{strike.__name__} at request {number}, after={after}'):
                 try:
-                    steps.run('operation under test', operation, context)
+                    steps.run('operation under test', operation)
                 except expected:
                     self.assertTrue(adapter.struck)
                     if strike is _lose:
@@ -82,7 +83,7 @@ class RequestInterruptionTests(interruption.InterruptionTests):
                 if not adapter.struck:
                     self.assertGreater(number, 5)
                     return
-                steps.run('operation under test', *self.make_operation(world))
+                steps.run('operation under test', self.make_operation(world))
                 self.check_done(world)
 
     def check_quota(self, world):

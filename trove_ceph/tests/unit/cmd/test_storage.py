@@ -9,6 +9,8 @@ import sys
 import fixtures
 from oslotest import base
 
+from trove_ceph.storage_service import message_keys
+
 RUN = 'import sys; from trove_ceph.cmd import storage; sys.exit(storage.main())'
 #: Serves on a cluster in memory.
 RUN_ON_FAKE = (
@@ -38,9 +40,26 @@ class StorageCommandTest(base.BaseTestCase):
         self.directory = self.useFixture(fixtures.TempDir())
         self.config = self.directory.join('storage.conf')
 
-    def configure(self, *lines):
+        self.key_file = self.directory.join('keys.json')
+        message_keys.create(self.key_file)
+
+    def configure(self, *lines, url='fake:///storage', guests='rabbit://g:s@controller/trove'):
+        """Write the configuration file.
+
+        :param guests: [DEFAULT] transport_url
+        """
+        sections = ['[DEFAULT]', f'transport_url = {guests}', '[trove_ceph_storage]']
+        options = [f'transport_url = {url}', f'key_file = {self.key_file}', *lines, '']
         with open(self.config, 'w') as config:
-            config.write('\n'.join(['[DEFAULT]', 'transport_url = fake://', *lines, '']))
+            config.write('\n'.join([*sections, *options]))
+
+    def refusal(self):
+        """Start the service, and return what it says before it ends with status 1."""
+        process = self.start(RUN_ON_FAKE, '--config-file', self.config)
+        text, _ = process.communicate(timeout=TIMEOUT_SEC)
+        self.assertEqual(1, process.returncode, text)
+        self.assertIn('Cannot serve', text)
+        return text
 
     def start(self, code, *arguments):
         process = subprocess.Popen(
@@ -65,20 +84,31 @@ class StorageCommandTest(base.BaseTestCase):
             'only process of trove_ceph that holds a Ceph key',
             '/etc/trove-ceph/trove-ceph-storage.conf',
             'transport_url',
+            'storage keys create',
             'SIGTERM ends it gracefully',
         ):
             self.assertIn(taught, words)
 
     def test_a_wrong_tiers_file_is_told(self):
-        self.configure('[trove_ceph_storage]', f'tiers_file = {self.directory.join("none")}')
-        process = self.start(RUN_ON_FAKE, '--config-file', self.config)
-        text, _ = process.communicate(timeout=TIMEOUT_SEC)
-        self.assertEqual(1, process.returncode)
-        self.assertIn('Cannot serve', text)
-        self.assertIn('cannot be read', text)
+        self.configure(f'tiers_file = {self.directory.join("none")}')
+        self.assertIn('cannot be read', self.refusal())
+
+    def test_it_does_not_serve_where_guests_can_ask(self):
+        guests = 'rabbit://g:s@controller/trove'
+        self.configure('pools = volumes,vault', url=guests)
+        self.assertIn('has the same virtual host trove on controller', self.refusal())
+        self.configure('pools = volumes,vault', url='')
+        self.assertIn('transport_url: is not set', self.refusal())
+
+    def test_it_does_not_serve_without_keys(self):
+        self.configure('pools = volumes,vault')
+        os.chmod(self.key_file, 0o640)
+        self.assertIn(f'{self.key_file}: has mode 0640, must have 0600', self.refusal())
+        os.unlink(self.key_file)
+        self.assertIn(f'{self.key_file}: cannot be read', self.refusal())
 
     def test_it_serves_until_it_is_told_to_end(self):
-        self.configure('[trove_ceph_storage]', 'pools = volumes,vault')
+        self.configure('pools = volumes,vault')
         for number in (signal.SIGTERM, signal.SIGINT):
             process = self.start(RUN_ON_FAKE, '--config-file', self.config)
             lines = []

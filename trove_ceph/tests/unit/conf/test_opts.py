@@ -3,6 +3,7 @@ from oslo_config import cfg
 from oslotest import base
 
 from trove_ceph.conf import guest, opts, storage, taskmanager, verification
+from trove_ceph.storage import throttle
 
 
 class OptsTestCase(base.BaseTestCase):
@@ -33,6 +34,11 @@ class OptsTestCase(base.BaseTestCase):
 
         self.assertEqual(3000, conf.trove_ceph.volume_iops_floor)
         self.assertEqual(60, conf.trove_ceph_storage.lock_duration_sec)
+
+    def test_copies_have_as_much_under_way_as_the_library_does_by_default(self):
+        default = {opt.name: opt.default for opt in storage.OPTS}['copy_in_flight_mib']
+
+        self.assertEqual(throttle.IN_FLIGHT_BYTES, default * 1024**2)
 
     def test_value_out_of_bounds_is_refused(self):
         conf = cfg.ConfigOpts()

@@ -41,7 +41,9 @@ class RecordsTest(base.BaseTestCase):
 
     def test_life_of_a_backup(self):
         claim = self.begin('b', parent_id='p')
-        self.records.note_level(claim, 'freeze', 'none', 'sync_binlog is 0')
+        self.records.note_level(
+            claim, 'freeze', 'none', 'sync_binlog is 0', filesystem_used_bytes=512
+        )
         self.records.note_snapshot(claim, 1024, 0.5)
         self.records.note_taken(claim, 'snapshot-c', 'c', 1.5)
         copy = image_types.SnapshotRef('vault', 'copy', 'snapshot-c')
@@ -51,6 +53,7 @@ class RecordsTest(base.BaseTestCase):
         found = self.records.get('b')
         self.assertEqual(backup_record.RecordState.COPIED, found.state)
         self.assertEqual(('freeze', 'none'), (found.quiesce, found.raised_from))
+        self.assertEqual(512, found.filesystem_used_bytes)
         self.assertEqual('volumes/volume-1@snapshot-c', str(found.place))
         self.assertEqual(copy, found.copy)
         self.records.claims.release(claim)
@@ -81,6 +84,32 @@ class RecordsTest(base.BaseTestCase):
             (found.state, found.error, found.parent_id),
         )
         self.assertEqual(1024, found.size_bytes)
+
+    def test_checked_snapshot_is_that_of_the_worker_who_takes_the_backup(self):
+        facts = {
+            'level': 'freeze',
+            'raised_from': 'none',
+            'because': 'sync_binlog is 0',
+            'gtid_before': 'uuid:1-7',
+            'size_bytes': 1024,
+            'quiesced_sec': 0.5,
+            'age_sec': 90.0,
+        }
+        self.begin('b')
+        self.assertFalse(self.records.note_checked_snapshot('b', 'another', **facts))
+        self.assertIsNone(self.records.get('b').snapshot_at)
+        self.assertTrue(self.records.note_checked_snapshot('b', 'worker', **facts))
+        found = self.records.get('b')
+        self.assertEqual(
+            ('freeze', 'none', 'sync_binlog is 0'),
+            (found.quiesce, found.raised_from, found.raised_because),
+        )
+        self.assertEqual(
+            ('uuid:1-7', 1024, 0.5), (found.gtid_before, found.size_bytes, found.quiesced_sec)
+        )
+        self.assertEqual(datetime.timedelta(seconds=90), found.seen_at - found.snapshot_at)
+        self.records.note_failed('b', 'worker', 'why')
+        self.assertFalse(self.records.note_checked_snapshot('b', 'worker', **facts))
 
     def test_lists_are_the_latest_first(self):
         for name in ('a', 'b', 'c'):

@@ -66,7 +66,7 @@ class QueueTest(base.BaseTestCase):
         self.assertIsNone(self.records.get('a').copy_wanted_at)
         self.queue.request_verification('a')
         self.assertEqual(['a'], self.due(Role.VERIFY))
-        self.queue.cancel_verification('a')
+        self.work(Role.VERIFY, 'a')
         self.assertEqual([], self.due(Role.VERIFY))
 
     def test_what_was_requested_before_it_was_taken(self):
@@ -182,9 +182,9 @@ class QueueTest(base.BaseTestCase):
         self.assertEqual(6 * HOUR, self.records.get('a').copy_retry_at - self.now)
 
     def test_asking_again_does_not_bring_the_next_attempt_forward(self):
-        for role, request, cancel in (
-            (Role.COPY, self.queue.request_copy, self.queue.cancel_copy),
-            (Role.VERIFY, self.queue.request_verification, self.queue.cancel_verification),
+        for role, request in (
+            (Role.COPY, self.queue.request_copy),
+            (Role.VERIFY, self.queue.request_verification),
         ):
             name = str(role)
             self.take(name)
@@ -194,7 +194,7 @@ class QueueTest(base.BaseTestCase):
             before = self.records.get(name)
             request(name)
             self.assertEqual(before, self.records.get(name))
-            cancel(name)
+            self.queue.cancel_copy(name)
             request(name)
             self.assertEqual(before.retry_at, self.records.get(name).retry_at)
             self.assertEqual([], self.due(role))
@@ -228,6 +228,38 @@ class QueueTest(base.BaseTestCase):
         self.assertEqual([[], []], [self.due(role) for role in ROLES])
         self.queue.request_verification('a')
         self.assertEqual([[], ['a']], [self.due(role) for role in ROLES])
+
+    def test_suspected_is_verified_and_its_copy_waits(self):
+        self.take('a', copy=True, verify=True)
+        claim = self.begin(Role.VERIFY, 'a')
+        self.results.note_suspected(claim, {'verdict': 'corrupt'}, 1.0, 'perhaps')
+        self.records.claims.release(claim)
+        found = self.records.get('a')
+        self.assertEqual((RecordState.SUSPECTED, 'perhaps'), (found.state, found.verify_error))
+        self.assertEqual('corrupt', found.verification['verdict'])
+        self.assertIn('at', found.verification)
+        self.assertIsNotNone(found.verify_wanted_at)
+        # Only the verification is due.
+        self.assertEqual([[], ['a']], [self.due(role) for role in ROLES])
+        claim = self.begin(Role.VERIFY, 'a')
+        self.results.note_unfinished(claim, {'verdict': 'unfinished'}, 1.0, 'no time')
+        self.records.claims.release(claim)
+        self.assertEqual([[], []], [self.due(role) for role in ROLES])
+        self.queue.request_verification('a')
+        self.work(Role.VERIFY, 'a')
+        self.assertEqual([['a'], []], [self.due(role) for role in ROLES])
+
+    def test_suspicion_changes_nothing_of_what_is_damaged_or_being_deleted(self):
+        self.take('a')
+        claim = self.begin(Role.VERIFY, 'a')
+        self.results.note_damaged(claim, {'verdict': 'corrupt'}, 1.0, 'why')
+        self.results.note_suspected(claim, {}, 1.0, 'perhaps')
+        found = self.records.get('a')
+        self.assertEqual((RecordState.DAMAGED, 'why'), (found.state, found.verify_error))
+        self.records.begin_deleting('a', ONE)
+        note = self.results.note_suspected
+        self.assertRaises(exceptions.ClaimLostError, note, claim, {}, 1.0, 'perhaps')
+        self.assertEqual(RecordState.DELETING, self.records.get('a').state)
 
     def test_what_was_begun_and_canceled(self):
         self.take('a', copy=True)

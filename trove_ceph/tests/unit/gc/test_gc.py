@@ -6,6 +6,7 @@ import json
 import uuid
 
 import fixtures
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions, steps
@@ -58,9 +59,9 @@ class FindTest(base.BaseTestCase):
         self.world.storage.create_snapshot(self.world.volume_image.snapshot('by hand'))
         for name in ('trove_ceph', 'trove_ceph.vault', 'trove_ceph.x.y', 'volume-x', 'trove-1'):
             image = image_types.ImageRef('volumes', name)
-            self.world.storage.create_image(image, image_types.MIB, image_types.ImageOptions())
+            self.world.storage.create_image(image, units.Mi, image_types.ImageOptions())
         trashed = image_types.ImageRef('volumes', f'volume-{uuid.uuid4()}')
-        self.world.storage.create_image(trashed, image_types.MIB, image_types.ImageOptions())
+        self.world.storage.create_image(trashed, units.Mi, image_types.ImageOptions())
         self.world.storage.trash(trashed)
         self.world.add_volume(self.world.gone_instance, name='mine')
         self.world.add_volume_snapshot(self.world.gone_backup, name='mine')
@@ -206,7 +207,7 @@ class RemoveTest(base.BaseTestCase):
         with test_vault_copy.claimed(self.world, backup) as held:
             self.world.records.results.begin_copying(held, copy)
         error = self.assertRaises(exceptions.BusyError, collector.remove, found)
-        self.assertIn("is somebody's now", str(error))
+        self.assertIn("is in use now", str(error))
         self.assertEqual(vault, self.world.storage.describe(vault).image)
 
     def test_what_must_stay(self):
@@ -232,8 +233,8 @@ class RemovalInterruptionTest(strategy_worlds.RequestInterruptionTests, base.Bas
         deps = world.deps(strike)
         found = world.find()
         removals = [step for one in found for step in gc_collector.removal(deps, one)]
-        purge = steps.Step('finish', lambda _: volume_cleanup.purge_trashed(deps), commits=True)
-        return [*removals, purge], None
+        purge = steps.Step('finish', lambda: volume_cleanup.purge_trashed(deps), commits=True)
+        return [*removals, purge]
 
     def check_done(self, world):
         volume_cleanup.reclaim(world.deps())
@@ -268,7 +269,7 @@ class CommandTest(base.BaseTestCase):
 
     def test_nothing(self):
         for verb in ('list', 'remove'):
-            self.assertEqual((0, 'ok: nothing that belongs to nobody.\n'), self.command(verb))
+            self.assertEqual((0, 'ok: no orphans.\n'), self.command(verb))
         day = datetime.timedelta(hours=24)
         self.assertEqual((['/etc/trove/trove.conf'], day), self.asked[0])
         self.command('list', '--min-age-hours', '1.5', '--config-file', 'a', '--config-file', 'b')

@@ -4,6 +4,8 @@
 import datetime
 import uuid
 
+from oslo_utils import units
+
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.gc import collector
 from trove_ceph.gc.orphan import Kind
@@ -48,7 +50,7 @@ class World(worlds.World):
 
     def make_image(self, kind, owner_id, pool='volumes'):
         image = image_types.ImageRef(pool, names.image_name(kind, owner_id))
-        self.storage.create_image(image, 4 * image_types.MIB, image_types.ImageOptions())
+        self.storage.create_image(image, 4 * units.Mi, image_types.ImageOptions())
         return image
 
     def litter(self, *kinds):

@@ -8,7 +8,7 @@ from oslotest import base
 from trove.common import exception as trove_exceptions
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import backup_settings
+from trove_ceph.guestagent import backup_settings, settings_history
 
 SEEN_AT = '/var/lib/mysql'
 SAFE = {
@@ -171,14 +171,17 @@ class CheckTestCase(base.BaseTestCase):
             find_mount=lambda _: ('/dev/vdb', 'xfs'),
             mount_options=lambda _: ['rw'],
             free_bytes=lambda _: 1 << 30,
+            used_bytes=lambda _: 1 << 29,
             mounts_below=lambda _: [],
         )
         self.storage.find_links.return_value = []
         self.connection = mock.Mock()
 
-    def check(self, server=SERVER):
+    def check(self, server=SERVER, **options):
         self.patch(backup_settings, 'read_server', lambda connection, seen_at: server)
-        return backup_settings.check(lambda timeout_sec: self.connection, self.storage, '/mnt')
+        return backup_settings.check(
+            lambda timeout_sec: self.connection, self.storage, '/mnt', **options
+        )
 
     def test_nothing_is_unsafe(self):
         self.assertEqual(
@@ -187,11 +190,29 @@ class CheckTestCase(base.BaseTestCase):
                 'non_transactional_tables': {'count': 0, 'names': []},
                 'server_uuid': 'a-uuid',
                 'gtid_executed': 'a-uuid:1-5,b-uuid:1-2',
+                'filesystem_used_bytes': 1 << 29,
+                'settings_id': None,
+                'unchanged_sec': 0.0,
+                'positions': [],
             },
             self.check(),
         )
         self.connection.close.assert_called_once_with()
         self.storage.find_links.assert_called_once_with('/mnt/data', 2)
+
+    def test_answer_tells_since_when_the_settings_are_the_same(self):
+        now = 100.0
+        history = settings_history.SettingsHistory(clock=lambda: now)
+        server = dataclasses.replace(SERVER, evidence='e1')
+        self.check(server, history=history)
+        now += 30
+
+        answer = self.check(server, history=history)
+
+        self.assertEqual(('e1', 30.0), (answer['settings_id'], answer['unchanged_sec']))
+        self.assertEqual(
+            [{'age_sec': 30.0, 'gtid_executed': 'a-uuid:1-5,b-uuid:1-2'}], answer['positions']
+        )
 
     def test_answer_is_plain_and_bounded(self):
         tables = [('shop', f't{number}') for number in range(100)]

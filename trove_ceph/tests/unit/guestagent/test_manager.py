@@ -4,7 +4,7 @@ from unittest import mock
 
 import fixtures
 from oslo_config import cfg as oslo_cfg
-from oslo_utils import importutils
+from oslo_utils import importutils, units
 from oslotest import base
 from trove.common import cfg
 from trove.guestagent import dbaas
@@ -15,7 +15,7 @@ from trove.instance import service_status
 
 from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
-from trove_ceph.guestagent import manager, server
+from trove_ceph.guestagent import manager, server, volume_trim
 from trove_ceph.host import data_volume
 from trove_ceph.mysql import tuning
 
@@ -91,11 +91,43 @@ class ManagerTestCase(base.BaseTestCase):
         self.option('volume_iops_cap', 9000)
 
         self.assertEqual(
-            tuning.Machine(4096, 2, 100 * GIB_MIB, 9000), self.manager.app._measure(4096, 2)
+            tuning.Machine(4096, 2, 100 * GIB_MIB, 9000), self.manager.app._measure(4096, 2, None)
         )
 
+    def test_kept_tier_comes_before_the_options(self):
+        self.option('volume_iops_per_gib', 100.0)
+        measured = self.manager.app._measure(4096, 2, tuning.Tier(1.0, 60, 1000))
+
+        self.assertEqual(100, measured.volume_iops)
+
+    def test_new_tier_is_kept_and_handed_to_the_running_server(self):
+        done = self.manager.app = mock.Mock()
+        done.configuration_manager.keep_tier.return_value = True
+
+        given = {'iops_per_gib': 1.0, 'iops_floor': 60, 'iops_cap': 1000}
+        self.assertTrue(self.manager.apply_tier(None, given))
+
+        kept = mock.call.configuration_manager.keep_tier(tuning.Tier(1.0, 60, 1000))
+        computed = done.configuration_manager.retune.return_value
+        self.assertEqual(
+            [
+                kept,
+                mock.call.configuration_manager.retune(),
+                mock.call.adopt_volume_settings(computed),
+            ],
+            done.mock_calls,
+        )
+
+    def test_tier_that_is_known_changes_nothing(self):
+        done = self.manager.app = mock.Mock()
+        done.configuration_manager.keep_tier.return_value = False
+
+        self.assertFalse(self.manager.apply_tier(None, None))
+
+        self.assertEqual([mock.call.configuration_manager.keep_tier(None)], done.mock_calls)
+
     def test_machine_without_a_known_flavor_is_what_the_kernel_sees(self):
-        measured = self.manager.app._measure(None, None)
+        measured = self.manager.app._measure(None, None, None)
 
         self.assertGreater(measured.ram_mib, 100)
         self.assertGreaterEqual(measured.vcpus, 1)
@@ -220,7 +252,7 @@ class ManagerTestCase(base.BaseTestCase):
 
     def test_binary_logs_are_bounded_by_the_volume(self):
         self.bound(True, service_status.ServiceStatuses.HEALTHY).assert_called_once_with(
-            15 * GIB_MIB * tuning.MIB
+            15 * GIB_MIB * units.Mi
         )
 
     def test_no_purging_without_a_running_server(self):
@@ -229,6 +261,55 @@ class ManagerTestCase(base.BaseTestCase):
 
     def test_purging_is_a_periodic_task(self):
         self.assertIn('bound_binary_logs', [name for name, _ in manager.Manager._periodic_tasks])
+
+    def _trimmer(self):
+        self.manager._trimmer = mock.create_autospec(volume_trim.VolumeTrimmer, instance=True)
+        return self.manager._trimmer
+
+    def test_trimming_is_a_periodic_task_of_an_installed_database(self):
+        self.assertIn('trim_data_volume', [name for name, _ in manager.Manager._periodic_tasks])
+        trimmer = self._trimmer()
+        self.manager.status = mock.Mock(is_installed=False)
+        self.manager.trim_data_volume(None)
+        trimmer.trim_if_due.assert_not_called()
+        self.manager.status.is_installed = True
+        self.manager.trim_data_volume(None)
+        trimmer.trim_if_due.assert_called_once_with()
+
+    def test_trimming_on_request(self):
+        trimmer = self._trimmer()
+        self.assertIs(
+            trimmer.trim_unless_recent.return_value,
+            self.manager.trim_volume(None, max_age_sec=900),
+        )
+        trimmer.trim_unless_recent.assert_called_once_with(900)
+
+    def test_trimming_stands_aside_for_backups(self):
+        events = mock.Mock()
+        self.manager._trimmer = events.trimmer
+        self.manager._quiescer = events.quiescer
+        events.quiescer.release.return_value = {'level': 'freeze'}
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.guestagent.backup_settings.check', events.check)
+        )
+        self.manager.check_backup_settings(None)
+        self.manager.quiesce_for_backup(None, 'a', 'a-token', 'freeze', 20)
+        self.manager.release_after_backup(None, 'a', 'a-token')
+        self.manager.unmount_volume(None)
+        self.assertEqual(
+            [
+                *('trimmer.stand_aside', 'check'),
+                *('trimmer.stand_aside', 'quiescer.quiesce'),
+                *('quiescer.release', 'trimmer.go_on'),
+                'trimmer.stand_aside',
+            ],
+            [name for name, _, _ in events.method_calls],
+        )
+
+    def test_release_of_what_holds_nothing_lets_no_trim_go_on(self):
+        trimmer = self._trimmer()
+        self.manager.release_after_backup(None, 'another', 'a-token')
+        trimmer.go_on.assert_not_called()
 
     def test_backup_settings_are_those_of_the_volume_and_a_connection_of_its_own(self):
         check = self.useFixture(
@@ -240,7 +321,29 @@ class ManagerTestCase(base.BaseTestCase):
 
         self.assertIs(check.return_value, answer)
         check.assert_called_once_with(
-            self.manager.app.connect_alone, self.manager._storage, '/var/lib/mysql'
+            self.manager.app.connect_alone,
+            self.manager._storage,
+            '/var/lib/mysql',
+            history=self.manager._settings_history,
+        )
+
+    def test_backup_settings_are_observed_while_the_server_runs(self):
+        observe = self.useFixture(
+            fixtures.MockPatch('trove_ceph.guestagent.backup_settings.observe')
+        ).mock
+        self.assertIn(
+            'observe_backup_settings', [name for name, _ in manager.Manager._periodic_tasks]
+        )
+        for is_installed, is_running in ((False, False), (True, False)):
+            self.manager.status = mock.Mock(is_installed=is_installed, is_running=is_running)
+            self.manager.observe_backup_settings(None)
+        observe.assert_not_called()
+
+        self.manager.status = mock.Mock(is_installed=True, is_running=True)
+        self.manager.observe_backup_settings(None)
+
+        observe.assert_called_once_with(
+            self.manager.app.connect_alone, self.manager._settings_history
         )
 
     def test_holding_and_releasing(self):
@@ -256,18 +359,18 @@ class ManagerTestCase(base.BaseTestCase):
         freeze.return_value.freeze.return_value = 0.1
         freeze.return_value.thaw.return_value = ''
         self.manager._storage = mock.Mock()
-        self.manager._storage.start_freeze_holder.return_value = (process, channel) = (
+        self.manager._storage.start_freeze_process.return_value = (process, channel) = (
             mock.Mock(),
             mock.Mock(),
         )
         self.volume.mount_point = '/var/lib/mysql'
 
-        held = self.manager.quiesce_for_backup(None, 'a-backup', 'freeze', 1000)
-        released = self.manager.release_after_backup(None, backup_id='a-backup')
+        held = self.manager.quiesce_for_backup(None, 'a-backup', 'a-token', 'freeze', 1000)
+        released = self.manager.release_after_backup(None, backup_id='a-backup', token='a-token')
 
         self.assertEqual('freeze', held['level'])
         self.assertTrue(released['held'])
         # No longer than the configuration allows.
         lock.assert_called_once_with(self.manager.app.connect_alone, 3, 65)
-        self.manager._storage.start_freeze_holder.assert_called_once_with('/var/lib/mysql', 60)
+        self.manager._storage.start_freeze_process.assert_called_once_with('/var/lib/mysql', 60)
         freeze.assert_called_once_with(process, channel, 60)

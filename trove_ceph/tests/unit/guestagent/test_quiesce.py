@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import threading
+import uuid
 
 from oslotest import base
 
@@ -88,6 +89,7 @@ class QuiescerTestCase(base.BaseTestCase):
         super().setUp()
         self.world = World()
         self.opened = []
+        self.token = uuid.uuid4().hex
         self.quiescer = quiesce.Quiescer(
             lambda hold_sec: self.open(FakeLock, hold_sec),
             lambda limit_sec: self.open(FakeFreeze, limit_sec),
@@ -100,8 +102,15 @@ class QuiescerTestCase(base.BaseTestCase):
         self.opened.append(seconds)
         return made
 
-    def quiesce(self, backup_id='b1', level='freeze', limit_sec=LIMIT_SEC):
-        return self.quiescer.quiesce(backup_id, level, limit_sec)
+    def quiesce(self, backup_id='b1', level='freeze', limit_sec=LIMIT_SEC, token=None):
+        """Hold for the attempt that is under way, or for another one."""
+        return self.quiescer.quiesce(backup_id, token or self.token, level, limit_sec)
+
+    def release(self, backup_id='b1', token=None):
+        """End an attempt; the next one is another."""
+        answer = self.quiescer.release(backup_id, token or self.token)
+        self.token = uuid.uuid4().hex
+        return answer
 
     def assert_at_work(self):
         self.assertFalse(self.world.frozen)
@@ -135,7 +144,7 @@ class QuiescerTestCase(base.BaseTestCase):
         del self.world.done[:]
         self.world.now += 4
 
-        answer = self.quiescer.release('b1')
+        answer = self.release('b1')
 
         self.assertEqual(['thaw', 'unlock', 'end', 'disconnect'], self.world.done)
         self.assertEqual(
@@ -154,7 +163,7 @@ class QuiescerTestCase(base.BaseTestCase):
         for asked, given in ((7, 7), (1000, MAX_SEC), (0, 1)):
             self.quiesce(level='ddl', limit_sec=asked)
             self.assertEqual(given, self.opened[-1])
-            self.quiescer.release('b1')
+            self.release('b1')
 
     def test_nothing_is_left_of_an_attempt_that_fails_anywhere(self):
         for step in ('connect', 'start', 'ready', 'lock', 'lock tables', 'freeze'):
@@ -164,9 +173,9 @@ class QuiescerTestCase(base.BaseTestCase):
                 self.assert_at_work()
 
         self.world.failing = {}
-        self.assertFalse(self.quiescer.release('b1')['held'])
+        self.assertFalse(self.release('b1')['held'])
         self.quiesce()
-        self.assertTrue(self.quiescer.release('b1')['held'])
+        self.assertTrue(self.release('b1')['held'])
 
     def test_undone_in_the_other_order(self):
         self.world.failing = {'freeze': exceptions.NotQuiescedError('no')}
@@ -188,35 +197,86 @@ class QuiescerTestCase(base.BaseTestCase):
         self.quiesce()
         done = list(self.world.done)
 
-        for arguments in (('b2',), ('b1', 'ddl')):
-            error = self.assertRaises(exceptions.NotQuiescedError, self.quiesce, *arguments)
-            self.assertIn('b1', str(error))
+        error = self.assertRaises(exceptions.NotQuiescedError, self.quiesce, 'b2', token='other')
+        self.assertIn('b1', str(error))
 
         self.assertEqual(done, self.world.done)
-        self.assertFalse(self.quiescer.release('b2')['held'])
-        self.assertTrue(self.quiescer.release('b1')['held'])
+        self.assertFalse(self.quiescer.release('b2', 'other')['held'])
+        self.assertTrue(self.release('b1')['held'])
+
+    def test_another_attempt_takes_the_place_of_the_one_before(self):
+        """The process of the one before is dead: nobody waits until its limit is over."""
+        self.quiesce(token='first')
+        self.world.now += 5
+        done = len(self.world.done)
+
+        answer = self.quiesce(token='second')
+
+        self.assertEqual('thaw', self.world.done[done])
+        self.assertEqual(LIMIT_SEC, answer['remaining_sec'])
+        told = self.quiescer.release('b1', 'first')
+        self.assertFalse(told['held'])
+        self.assertIn('another attempt', told['reason'])
+        self.assertTrue(self.world.frozen)
+        self.assertTrue(self.quiescer.release('b1', 'second')['held'])
+        self.assert_at_work()
+
+    def test_release_of_another_attempt_neither_proves_nor_ends_a_hold(self):
+        self.quiesce(token='first')
+
+        told = self.quiescer.release('b1', 'second')
+
+        self.assertEqual((False, True), (told['held'], self.world.frozen))
+        self.assertTrue(self.quiescer.release('b1', 'first')['held'])
+
+    def test_quiesce_that_arrives_after_its_own_release(self):
+        """Nobody is left who would release it."""
+        for held_before in (False, True):
+            token = f'{held_before}'
+            if held_before:
+                self.quiesce(token=token)
+            self.quiescer.release('b1', token)
+            done = list(self.world.done)
+
+            error = self.assertRaises(exceptions.NotQuiescedError, self.quiesce, token=token)
+
+            self.assertIn('has ended already', str(error))
+            self.assertEqual(done, self.world.done)
+            self.assert_at_work()
+
+    def test_attempt_whose_hold_was_lost_holds_nothing_again(self):
+        self.quiesce()
+        self.world.now += LIMIT_SEC
+        self.assertRaises(exceptions.NotQuiescedError, self.quiesce)
+        self.assertFalse(self.release()['held'])
+        self.assert_at_work()
+
+    def test_ended_attempts_that_are_remembered_are_bounded(self):
+        for number in range(1000):
+            self.quiescer.release('b1', f't{number}')
+        self.assertEqual(256, len(self.quiescer._ended))
 
     def test_what_was_lost_does_not_stand_in_the_way(self):
         for lose in (
             lambda: setattr(self.world, 'frozen', False),
             lambda: setattr(self.world, 'now', self.world.now + LIMIT_SEC),
         ):
-            self.quiesce('b1')
+            self.quiesce('b1', token=f'{lose}')
             lose()
             self.quiesce('b2')
-            self.assertTrue(self.quiescer.release('b2')['held'])
+            self.assertTrue(self.release('b2')['held'])
 
-        self.quiesce('b1', 'ddl')
+        self.quiesce('b1', 'ddl', token='before')
         self.world.connected = False
         self.quiesce('b2', 'ddl')
         self.world.connected = True
-        self.assertTrue(self.quiescer.release('b2')['held'])
+        self.assertTrue(self.release('b2')['held'])
 
     def test_release_tells_that_the_timer_was_faster(self):
         self.quiesce()
         self.world.frozen = False
 
-        answer = self.quiescer.release('b1')
+        answer = self.release('b1')
 
         self.assertEqual((False, 'the limit passed'), (answer['held'], answer['reason']))
         self.assert_at_work()
@@ -226,26 +286,26 @@ class QuiescerTestCase(base.BaseTestCase):
             self.quiesce(level=level)
             self.world.connected = False
 
-            answer = self.quiescer.release('b1')
+            answer = self.release('b1')
 
             self.assertEqual((False, 'the connection is gone'), (answer['held'], answer['reason']))
             self.world.connected = True
 
     def test_repeated_release_gets_the_same_answer(self):
-        self.quiesce()
-        first = self.quiescer.release('b1')
+        self.quiesce(token='first')
+        first = self.quiescer.release('b1', 'first')
         done = list(self.world.done)
 
-        self.assertEqual(first, self.quiescer.release('b1'))
+        self.assertEqual(first, self.quiescer.release('b1', 'first'))
         self.assertEqual(done, self.world.done)
 
-        # Of the attempt that was made last, not of one before.
+        # Of this attempt, and of no other one.
         self.world.failing = {'connect': exceptions.NotQuiescedError('no')}
         self.assertRaises(exceptions.NotQuiescedError, self.quiesce)
-        self.assertFalse(self.quiescer.release('b1')['held'])
+        self.assertFalse(self.release('b1')['held'])
 
     def test_release_of_what_was_never_held(self):
-        answer = self.quiescer.release('b1')
+        answer = self.release('b1')
 
         self.assertEqual((False, []), (answer['held'], self.world.done))
         self.assertIn('nothing was held', answer['reason'])
@@ -263,7 +323,7 @@ class QuiescerTestCase(base.BaseTestCase):
         taking = threading.Thread(target=self.quiesce)
         taking.start()
         self.assertTrue(reached.wait(30))
-        releasing = threading.Thread(target=lambda: released.append(self.quiescer.release('b1')))
+        releasing = threading.Thread(target=lambda: released.append(self.release('b1')))
         releasing.start()
         releasing.join(0.1)
         self.assertEqual([], released)

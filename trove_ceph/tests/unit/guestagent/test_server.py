@@ -134,6 +134,7 @@ class MySqlServerTestCase(base.BaseTestCase):
             [
                 'SET GLOBAL innodb_io_capacity_max = 3000',
                 'SET GLOBAL innodb_io_capacity = 1500',
+                'SET GLOBAL innodb_io_capacity_max = 3000',
                 'SET GLOBAL innodb_redo_log_capacity = 1073741824',
                 'SET GLOBAL max_binlog_size = 1073741824',
                 'SET GLOBAL binlog_expire_logs_seconds = 604800',
@@ -145,7 +146,7 @@ class MySqlServerTestCase(base.BaseTestCase):
         statements = self.adopt({'innodb_io_capacity': 200})
 
         self.assertNotIn('innodb_io_capacity =', ' '.join(statements))
-        self.assertEqual(4, len(statements))
+        self.assertEqual(5, len(statements))
 
     def test_refused_setting_does_not_fail_the_resize(self):
         self.assertIn('SET GLOBAL innodb_io_capacity_max = 3000', self.adopt({}, failing=('SET',)))

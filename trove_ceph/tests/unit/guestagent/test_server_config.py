@@ -3,6 +3,7 @@ import os
 import shutil
 
 import fixtures
+from oslo_utils import units
 from oslotest import base
 from trove.guestagent.common import configuration, operating_system
 from trove.guestagent.datastore import service as base_service
@@ -22,6 +23,8 @@ flavor_vcpus = 2
 
 !includedir /etc/mysql/conf.d/
 """
+
+DISKS = tuning.Tier(1.0, 150, 1000)
 
 
 def run_unprivileged(command, options, *arguments, **_kwargs):
@@ -50,7 +53,10 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
         self.include = os.path.join(self.directory, 'conf.d')
         self.volume_mib = 10240
         self.asked = []
-        self.manager = server_config.TunedConfigurationManager(
+        self.manager = self.make_manager()
+
+    def make_manager(self):
+        return server_config.TunedConfigurationManager(
             self.base_path,
             'me',
             'us',
@@ -60,9 +66,10 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
             server_id=77,
         )
 
-    def measure(self, ram_mib, vcpus):
+    def measure(self, ram_mib, vcpus, tier):
         self.asked.append((ram_mib, vcpus))
-        return tuning.Machine(ram_mib or 1024, vcpus or 1, self.volume_mib, 3000)
+        rate = tier.volume_iops(self.volume_mib) if tier else 3000
+        return tuning.Machine(ram_mib or 1024, vcpus or 1, self.volume_mib, rate)
 
     def reset(self, ram):
         self.manager.reset_configuration(BASE_FILE.format(ram=ram))
@@ -98,7 +105,7 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
 
         self.assertEqual(33, self.manager.effective('max_connections'))
         self.assertEqual(
-            tuning.tune(tuning.Machine(8192, 2, 10240, 3000)).buffer_pool_mib * tuning.MIB,
+            tuning.tune(tuning.Machine(8192, 2, 10240, 3000)).buffer_pool_mib * units.Mi,
             self.manager.effective('innodb_buffer_pool_size'),
         )
         self.assertEqual(1, len(self.computed_files()))
@@ -119,10 +126,45 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
         computed = self.manager.retune()
 
         self.assertEqual((4096, 2), self.asked[-1])
-        self.assertLess(computed.redo_log_mib * tuning.MIB, before)
+        self.assertLess(computed.redo_log_mib * units.Mi, before)
         self.assertEqual(
-            computed.redo_log_mib * tuning.MIB, self.manager.effective('innodb_redo_log_capacity')
+            computed.redo_log_mib * units.Mi, self.manager.effective('innodb_redo_log_capacity')
         )
+
+    def test_tier_is_kept_and_computed_with(self):
+        self.reset(4096)
+        self.assertEqual(3000, self.manager.effective('innodb_io_capacity_max'))
+        self.assertTrue(self.manager.keep_tier(DISKS))
+        self.assertFalse(self.manager.keep_tier(DISKS))
+
+        self.manager.retune()
+
+        self.assertEqual(150, self.manager.effective('innodb_io_capacity_max'))
+        self.assertEqual(100, self.manager.effective('innodb_io_capacity'))
+
+    def test_tier_outlives_a_flavor_resize_and_the_agent(self):
+        self.reset(4096)
+        self.manager.keep_tier(DISKS)
+        self.reset(8192)
+        self.assertEqual(150, self.manager.effective('innodb_io_capacity_max'))
+
+        self.manager = self.make_manager()
+
+        self.assertFalse(self.manager.keep_tier(DISKS))
+        self.volume_mib = 300 * 1024
+        self.manager.retune()
+        self.assertEqual(300, self.manager.effective('innodb_io_capacity_max'))
+
+    def test_tier_is_replaced_and_forgotten(self):
+        self.reset(4096)
+        self.manager.keep_tier(DISKS)
+        self.assertTrue(self.manager.keep_tier(tuning.Tier(30.0, 5000, 20000)))
+        self.manager.retune()
+        self.assertEqual(5000, self.manager.effective('innodb_io_capacity_max'))
+        self.assertTrue(self.manager.keep_tier(None))
+        self.assertFalse(self.manager.keep_tier(None))
+        self.manager.retune()
+        self.assertEqual(3000, self.manager.effective('innodb_io_capacity_max'))
 
     def test_base_file_without_the_flavor(self):
         self.manager.reset_configuration('[mysqld]\nport = 3306\n')
@@ -145,7 +187,7 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
 
         self.assertEqual(before, operating_system.read_file(self.base_path))
         self.assertEqual(
-            tuning.tune(tuning.Machine(4096, 2, 10240, 3000)).buffer_pool_mib * tuning.MIB,
+            tuning.tune(tuning.Machine(4096, 2, 10240, 3000)).buffer_pool_mib * units.Mi,
             self.manager.effective('innodb_buffer_pool_size'),
         )
 

@@ -36,6 +36,7 @@ class VolumeFreezeTestCase(base.BaseTestCase):
             )
         freeze = volume_freeze.VolumeFreeze(process, ours, limit_sec)
         self.addCleanup(process.wait, 30)
+        self.addCleanup(process.kill)
         self.addCleanup(freeze.close)
         return freeze
 

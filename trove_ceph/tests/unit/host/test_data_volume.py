@@ -2,12 +2,13 @@
 import os
 import tempfile
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.host import data_volume, filesystem
 
-MIB = data_volume.MIB
+MIB = units.Mi
 DEVICE = '/dev/fake-volume'
 MOUNT_POINT = '/var/lib/mysql'
 
@@ -68,6 +69,10 @@ class FakeStorage:
         assert not self.frozen, 'would wait for the thaw'
         self.done.append(f'grow {fstype}')
         self.fs_mib = self.size_mib
+
+    def trim(self, mount_point, offset, length, minimum):
+        self.done.append(f'trim {offset} {length} {minimum}')
+        return length
 
     def thaw(self, mount_point):
         was_frozen, self.frozen = self.frozen, False
@@ -148,6 +153,19 @@ class DataVolumeTestCase(base.BaseTestCase):
 
         self.assertEqual([], self.storage.done)
         self.assertEqual('none', self.storage.queue['scheduler'])
+
+    def test_only_the_volume_itself_is_trimmed(self):
+        for mounted in (None, ('/dev/other', 'xfs')):
+            if mounted:
+                self.storage.mounts[MOUNT_POINT] = mounted
+            self.assertRaises(exceptions.VolumeNotReadyError, self.volume.trim, 0, 8, 4)
+            self.assertRaises(exceptions.VolumeNotReadyError, self.volume.filesystem_bytes)
+        self.assertEqual([], self.storage.done)
+        self.storage.mounts.clear()
+        self.prepare()
+        self.assertEqual(8, self.volume.trim(16, 8, 4))
+        self.assertEqual('trim 16 8 4', self.storage.done[-1])
+        self.assertEqual(1024 * MIB, self.volume.filesystem_bytes())
 
     def test_start_may_be_cut_off_anywhere(self):
         steps = ['make_xfs', 'mount', 'write_fstab', 'set_owner']

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import subprocess
 import sys
 from unittest import mock
 
 import fixtures
+import psutil
 from oslo_concurrency import processutils
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import freeze_process
-from trove_ceph.host import filesystem
+from trove_ceph.host import filesystem, freeze_process
 
 XFS_INFO = """\
 meta-data=/dev/vdb               isize=512    agcount=4, agsize=65536 blks
@@ -52,6 +53,30 @@ class HostStorageTestCase(base.BaseTestCase):
     def storage(self, **answers):
         self.execute = FakeExecute(**answers)
         return filesystem.HostStorage(execute=self.execute)
+
+    def test_trim_of_a_range(self):
+        storage = self.storage(fstrim='/mnt: 1.5 MiB (1572864 bytes) trimmed\n')
+
+        self.assertEqual(1572864, storage.trim('/mnt', 4096, 8192, 65536))
+
+        options = ('--offset', '4096', '--length', '8192', '--minimum', '65536')
+        self.assertEqual([('fstrim', '--verbose', *options, '/mnt')], self.execute.commands)
+
+    def test_device_that_cannot_discard(self):
+        message = 'fstrim: /mnt: the discard operation is not supported'
+        storage = self.storage(fstrim=failed(1, message))
+
+        error = self.assertRaises(
+            exceptions.StorageCommandError, storage.trim, '/mnt', 0, 8192, 65536
+        )
+
+        self.assertIn(message, str(error))
+
+    def test_used_bytes(self):
+        stats = mock.Mock(f_blocks=1000, f_bfree=900, f_bavail=800, f_frsize=4096, f_bsize=65536)
+        self.useFixture(fixtures.MockPatch('os.statvfs', return_value=stats))
+
+        self.assertEqual(100 * 4096, self.storage().used_bytes('/mnt'))
 
     def test_signature_of_a_file_system(self):
         storage = self.storage(blkid='DEVNAME=/dev/vdb\nUUID=1\nTYPE=xfs\nUSAGE=filesystem\n')
@@ -184,10 +209,12 @@ class HostStorageTestCase(base.BaseTestCase):
         self.assertRaises(exceptions.StorageCommandError, storage.thaw, '/mnt')
 
     def mounts(self, text):
-        path = self.useFixture(fixtures.TempDir()).join('mounts')
-        with open(path, 'w') as mounts:
+        """Have psutil read another table of mounts."""
+        path = self.useFixture(fixtures.TempDir()).path
+        os.mkdir(f'{path}/self')
+        with open(f'{path}/self/mounts', 'w') as mounts:
             mounts.write(text)
-        self.useFixture(fixtures.MonkeyPatch(f'{filesystem.__name__}._MOUNTS', path))
+        self.patch(psutil, 'PROCFS_PATH', path)
 
     def test_mounts(self):
         self.mounts(
@@ -222,7 +249,7 @@ class HostStorageTestCase(base.BaseTestCase):
         )
         self.useFixture(fixtures.MockPatch('shutil.which', return_value='/usr/sbin/fsfreeze'))
 
-        process, channel = self.storage().start_freeze_holder('/mnt', 12.5)
+        process, channel = self.storage().start_freeze_process('/mnt', 12.5)
 
         self.assertIs(popen.return_value, process)
         # Nobody else has the other end: it ends with the holder.
@@ -251,5 +278,5 @@ class HostStorageTestCase(base.BaseTestCase):
         self.useFixture(fixtures.MockPatch('subprocess.Popen', side_effect=FileNotFoundError()))
 
         self.assertRaises(
-            exceptions.StorageCommandError, self.storage().start_freeze_holder, '/mnt', 1
+            exceptions.StorageCommandError, self.storage().start_freeze_process, '/mnt', 1
         )

@@ -107,6 +107,10 @@ class LabTestCase(base.BaseTestCase):
         process = self.spawn(_LISTEN, root=root)
         return process, int(process.first_line)
 
+    def wait_for_zombie(self, process):
+        """Wait until a killed process has ended; its entry stays as nobody asks for its status."""
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
     def sleep(self, *words, **how):
         return self.spawn('import time; print("up", flush=True); time.sleep(60)', *words, **how)
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the lab's services are told about backups is what they understand."""
 
+import json
 from pathlib import Path
 
 import fixtures
 import jinja2
+import yaml
 from oslo_config import cfg
 from oslo_utils import importutils
 from oslotest import base
@@ -12,6 +14,7 @@ from oslotest import base
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.conf import verification as verification_conf
+from trove_ceph.storage_service import message_keys, transport
 from trove_ceph.tests.unit.lab import LAB
 from trove_ceph.trove_adapter import cinder_client
 from trove_ceph_tempest_plugin import config as tempest_conf
@@ -19,7 +22,7 @@ from trove_ceph_tempest_plugin import config as tempest_conf
 ROOTS = {'mysql_version': '9.7.4', 'path': '/var/cache/trove-ceph/mysql-rootfs-1/rootfs'}
 
 
-class BackupSettingsTest(base.BaseTestCase):
+class SettingsTestCase(base.BaseTestCase):
     def render(self, template, **variables):
         """Return a role's template as Ansible renders it; what is not given is empty."""
         role = LAB / 'roles' / template.partition('/')[0] / 'templates'
@@ -39,6 +42,12 @@ class BackupSettingsTest(base.BaseTestCase):
         conf([], default_config_files=[str(path)])
         return conf
 
+    def storage(self, **variables):
+        text = self.render('storage_service/trove-ceph-storage.conf.j2', **variables)
+        return self.read(text, storage_conf.register, verification_conf.register)
+
+
+class BackupSettingsTest(SettingsTestCase):
     def taskmanager(self, **variables):
         text = self.render('trove/taskmanager.conf.j2', tiers_file='/etc/tiers', **variables)
 
@@ -58,6 +67,19 @@ class BackupSettingsTest(base.BaseTestCase):
         stock = self.taskmanager(lab_backups='stock', lab_quiesce='none')
         self.assertEqual('trove.taskmanager.manager.Manager', stock.taskmanager_manager)
 
+    def cinder(self, *names, **variables):
+        """Return options of Cinder's as it reads them."""
+
+        def register(conf):
+            conf.register_opts([cfg.StrOpt(name) for name in names])
+
+        return self.read(self.render('cinder/cinder.conf.j2', **variables), register)
+
+    def test_copies_of_cinder_volume_form_a_cluster(self):
+        for count, expected in ((1, None), (2, 'lab-cluster'), (3, 'lab-cluster')):
+            told = self.cinder('cluster', host_name='lab', lab_cinder_volume_services=count)
+            self.assertEqual(expected, told.cluster)
+
     def test_api_has_our_client_of_cinder_or_troves(self):
         def register(conf):
             conf.register_opts([cfg.StrOpt('remote_cinder_client')])
@@ -69,10 +91,6 @@ class BackupSettingsTest(base.BaseTestCase):
             told = self.read(self.render('trove/trove-api.conf.j2', lab_backups=backups), register)
             named = told.remote_cinder_client
             self.assertEqual(expected, named and importutils.import_class(named))
-
-    def storage(self, **variables):
-        text = self.render('storage_service/trove-ceph-storage.conf.j2', **variables)
-        return self.read(text, storage_conf.register, verification_conf.register)
 
     def test_backups_are_inspected_with_the_mysql_that_was_found(self):
         told = self.storage(inspecting=ROOTS, run='/opt/lab/run').trove_ceph_verification
@@ -95,3 +113,61 @@ class BackupSettingsTest(base.BaseTestCase):
                 conf.register_opts(tempest_conf.OPTS, group=tempest_conf.GROUP)
 
             self.assertEqual(expected, self.read(text, register).trove_ceph.backups)
+
+
+class TransportTest(SettingsTestCase):
+    """The lab's processes reach the storage service, and its guests do not."""
+
+    ADDRESS = '10.20.0.1:5672'
+
+    def setUp(self):
+        super().setUp()
+        group_vars = yaml.safe_load((LAB / 'group_vars' / 'all.yml').read_text())
+        passwords = {name: f'{name}-secret' for name in group_vars['rabbit_passwords']}
+        self.variables = {'rabbit': self.ADDRESS, 'rabbit_passwords': passwords}
+        for name, value in group_vars.items():
+            if name.endswith('transport_url'):
+                template = jinja2.Template(value, undefined=jinja2.StrictUndefined)
+                self.variables[name] = template.render(**self.variables)
+        self.key_file = self.useFixture(fixtures.TempDir()).join('keys.json')
+        message_keys.create(self.key_file)
+        self.variables['storage_key_file'] = self.key_file
+
+    def urls(self, conf):
+        parsed = transport.find_url(conf)
+        (host,) = parsed.hosts
+        return host.username, parsed.virtual_host
+
+    def test_service_and_caller_meet(self):
+        service = self.storage(**self.variables)
+        transport.check(service)
+        self.assertEqual(('trove-ceph-storage', 'trove-ceph'), self.urls(service))
+        # The task manager reads both files.
+        text = self.render('trove/trove.conf.j2', **self.variables)
+        common = next(line for line in text.splitlines() if line.startswith('transport_url'))
+        text = self.render('trove/taskmanager.conf.j2', **self.variables)
+        caller = self.read(
+            text.replace('[DEFAULT]', f'[DEFAULT]\n{common}', 1), taskmanager_conf.register
+        )
+        transport.check(caller)
+        self.assertEqual(('trove-ceph-caller', 'trove-ceph'), self.urls(caller))
+
+    def test_no_guest_is_told_of_the_service(self):
+        text = self.render('trove/trove-guestagent.conf.j2', **self.variables)
+        self.assertIn(f'rabbit://trove-guest:guest-secret@{self.ADDRESS}/trove\n', text)
+        self.assertNotIn('trove-ceph', text)
+        for name in ('openstack', 'trove', 'storage', 'caller', 'events'):
+            self.assertNotIn(f'{name}-secret', text)
+
+    def test_each_user_is_defined_and_guests_have_no_other_permission(self):
+        template = LAB / 'roles' / 'base' / 'templates' / 'rabbitmq-definitions.json.j2'
+        text = jinja2.Template(template.read_text(), undefined=jinja2.StrictUndefined).render(
+            **self.variables, volume_events_topic='trove-ceph-qos'
+        )
+        definitions = json.loads(text)
+        users = {one['name'] for one in definitions['users']}
+        for name, value in self.variables.items():
+            if name.endswith('transport_url'):
+                self.assertIn(value.removeprefix('rabbit://').partition(':')[0], users, name)
+        guests = [one for one in definitions['permissions'] if one['user'] == 'trove-guest']
+        self.assertEqual(['trove'], [one['vhost'] for one in guests])

@@ -21,6 +21,21 @@ _ADDRESSES = """\
 """
 
 
+class Clock:
+    """A clock on which a sleep takes no time."""
+
+    def __init__(self):
+        self.now = 1000.0
+        self.on_sleep = lambda: None
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.on_sleep()
+
+
 class PreflightTest(LabTestCase):
     """A machine on which all is well, until a test spoils a part of it."""
 
@@ -35,6 +50,9 @@ class PreflightTest(LabTestCase):
         # The default ports may well be taken here, by a lab even.
         for number, name in enumerate(self.settings.ports, start=1):
             self.settings.ports[name] = number
+        self.clock = Clock()
+        self.output = self.useFixture(fixtures.StringStream('stdout')).stream
+        self._patch('sys.stdout', self.output)
 
     def _patch(self, name, value):
         self.useFixture(fixtures.MonkeyPatch(name, value))
@@ -57,7 +75,7 @@ class PreflightTest(LabTestCase):
         self._patch('subprocess.run', mock.Mock(return_value=done))
 
     def _problems(self):
-        text = str(self.assertRaises(LabError, preflight.check, self.settings))
+        text = str(self.assertRaises(LabError, preflight.check, self.settings, self.clock))
         return [line[4:] for line in text.splitlines() if line.startswith('  - ')]
 
     def test_all_is_well(self):
@@ -79,9 +97,9 @@ class PreflightTest(LabTestCase):
             '9.5 GiB of memory are free, 10 GiB are needed',
             f'24.0 GiB of disk are free at {self.root}, 25 GiB',
             '/dev/absent is missing',
-            f'port {port} (glance) is taken by process {process.pid} (python',
             'management_cidr 10.20.0.0/24 overlaps 10.20.1.2/8 of eth0',
             'public_cidr 10.21.0.0/24 overlaps 10.20.1.2/8 of eth0',
+            f'port {port} (glance) is taken by process {process.pid} (python',
         )
         self.assertEqual(len(expected), len(problems), problems)
         for start, problem in zip(expected, problems, strict=True):
@@ -109,6 +127,36 @@ class PreflightTest(LabTestCase):
         self._patch('driver.processes.listeners', lambda: {self.settings.ports['nova']: 0})
         (problem,) = self._problems()
         self.assertIn('(nova) is taken by another process;', problem)
+        self.assertEqual(preflight.PORTS_TIMEOUT_SEC, round(self.clock.now - 1000))
+
+    def test_ports_of_processes_that_are_ending_are_waited_for(self):
+        zombie = self.sleep()
+        zombie.kill()
+        self.wait_for_zombie(zombie)
+        ports = self.settings.ports
+        held = {ports['nova']: zombie.pid, ports['trove']: 0}
+        self._patch('driver.processes.listeners', lambda: dict(held))
+        releases = iter([ports['trove'], ports['nova']])
+        self.clock.on_sleep = lambda: held.pop(next(releases))
+
+        self.assertIsNone(preflight.check(self.settings, self.clock))
+
+        self.assertEqual({}, held)
+        self.output.seek(0)
+        message = self.output.read()
+        self.assertIn('lab: waiting at most 30 s for processes that are ending', message)
+        self.assertIn(f'{ports["nova"]} (nova), {ports["trove"]} (trove)', message)
+
+    def test_a_living_process_is_not_waited_for(self):
+        self._listening()
+        self.assertEqual(1, len(self._problems()))
+        self.assertEqual(1000.0, self.clock.now)
+
+    def test_nothing_is_waited_for_where_something_else_is_missing(self):
+        self._memory(1)
+        self._patch('driver.processes.listeners', lambda: {self.settings.ports['nova']: 0})
+        self.assertEqual(2, len(self._problems()))
+        self.assertEqual(1000.0, self.clock.now)
 
     def test_own_ports_are_not_reported(self):
         self._listening(root=self.root)

@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 
+import fixtures
+import yaml
 from driver import processes
 
 from trove_ceph.tests.unit.lab import LAB, lab_process
@@ -36,7 +38,8 @@ time.sleep(60)
 _ASK = """
 import sys, types, pathlib
 from driver import processes
-print(processes.lab_pids(types.SimpleNamespace(root=pathlib.Path(sys.argv[1]))))
+lab = types.SimpleNamespace(root=pathlib.Path(sys.argv[1]), ports={'memcached': 11211})
+print(processes.lab_pids(lab))
 """
 
 
@@ -98,6 +101,47 @@ class BelongingTest(LabTestCase):
     def test_unknown_process(self):
         self.assertFalse(processes.belongs_to_lab(0, self.settings))
 
+    def _memcached(self, port):
+        """Start a process with the command line of memcached and an environment that is hidden."""
+        command = f'-u memcache -l 127.0.0.1 -p {port} -m 64'
+        process = self.sleep()
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'driver.processes._cmdline',
+                lambda pid: f'/usr/bin/memcached {command} ' if pid == process.pid else '',
+            )
+        )
+        environ = processes._environ
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'driver.processes._environ',
+                lambda pid: b'' if pid == process.pid else environ(pid),
+            )
+        )
+        return process
+
+    def test_memcached_whose_environment_is_hidden(self):
+        ours = self._memcached(self.settings.ports['memcached'])
+        self.assertTrue(processes.belongs_to_lab(ours.pid, self.settings))
+        self.assertEqual([ours.pid], processes.lab_pids(self.settings))
+
+    def test_memcached_on_another_port(self):
+        other = self._memcached(self.settings.ports['memcached'] + 1)
+        self.assertFalse(processes.belongs_to_lab(other.pid, self.settings))
+
+    def test_memcached_with_the_mark_of_another_lab(self):
+        other = self._memcached(self.settings.ports['memcached'])
+        mark = b'SUPERVISOR_SERVER_URL=unix:///opt/other/run/supervisor.sock'
+        self.useFixture(fixtures.MonkeyPatch('driver.processes._environ', lambda _pid: mark))
+        self.assertFalse(processes.belongs_to_lab(other.pid, self.settings))
+
+    def test_command_of_memcached_is_that_of_its_role(self):
+        services = yaml.safe_load((LAB / 'roles/base/vars/main.yml').read_text())['base_services']
+        (command,) = [one['command'] for one in services if one['name'] == 'memcached']
+        port = str(self.settings.ports['memcached'])
+        command = command.replace('{{ lab_ports.memcached }}', port)
+        self.assertEqual(command, processes._memcached_command(self.settings))
+
     def test_titles_do_not_hide_the_mark(self):
         # A service that sets its title would overwrite the environment that shows whose it is.
         text = (LAB / 'roles/base/templates/supervisord.conf.j2').read_text()
@@ -133,6 +177,23 @@ class SupervisordTest(LabTestCase):
         self.assertIsNone(processes.supervisord_pid(self.settings))
         self.write('run/supervisord.pid', '')
         self.assertIsNone(processes.supervisord_pid(self.settings))
+
+
+class EndingTest(LabTestCase):
+    def test_from_the_kill_to_the_end(self):
+        process = self.sleep()
+        self.assertFalse(processes.is_ending(process.pid))
+        process.kill()
+        self.wait_for_zombie(process)
+        self.assertTrue(processes.is_ending(process.pid))
+        process.wait()
+        self.assertTrue(processes.is_ending(process.pid))
+
+    def test_a_process_without_environment(self):
+        # Children of these tests have none; the command line tells that they live.
+        process = self.spawn(_STUBBORN)
+        self.assertEqual(b'', processes._environ(process.pid).strip(b'\0'))
+        self.assertFalse(processes.is_ending(process.pid))
 
 
 class ListenersTest(LabTestCase):

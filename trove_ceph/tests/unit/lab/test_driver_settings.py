@@ -61,6 +61,11 @@ class MergeTest(SettingsTestCase):
         self.assertEqual(3300, variables['lab_ports']['ceph_mon_v2'])
         self.assertEqual(set(), {name for name in variables if not name.startswith('lab_')})
 
+    def test_number_of_volume_services(self):
+        loaded = self._load(CINDER_VOLUME_SERVICES='2')
+        self.assertEqual(2, loaded.playbook_vars()['lab_cinder_volume_services'])
+        self.assertIn('must be 1 to 3', self._refused(CINDER_VOLUME_SERVICES='0'))
+
     def test_mark_is_in_the_root(self):
         self.assertEqual(Path('/srv/lab/.trove-ceph-lab'), self._load(ROOT='/srv/lab').mark)
 

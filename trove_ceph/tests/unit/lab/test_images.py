@@ -188,7 +188,7 @@ class WheelTest(ImagesTestCase):
                     f'{data}/data/share/trove-ceph/t.cnf': parts.get('template', 'y'),
                     f'{info}/entry_points.txt': parts.get('entry_points', 'z'),
                     f'{info}/METADATA': version,
-                    'bench/trove_ceph_bench/run.py': version,
+                    'trove_ceph_bench/run.py': version,
                     'trove_ceph_tempest_plugin/plugin.py': version,
                 },
             )

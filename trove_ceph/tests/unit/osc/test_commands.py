@@ -311,7 +311,7 @@ class WaitingTest(base.BaseTestCase):
         self.later = [fail]
         self.assertRegex(
             self.failure(self.api.wait_until_copied),
-            'could not be copied, and is tried again at .*: no room$',
+            'could not be copied; the next attempt is at .*: no room$',
         )
         self.assertEqual(5, self.now)
         self.assertIn('no copy', self.failure(self.api.wait_until_verified))
@@ -346,6 +346,17 @@ class WaitingTest(base.BaseTestCase):
             self.api.verify(self.backup.id)
             self.later = [later]
             self.assertIn(message, self.failure(self.api.wait_until_verified))
+
+    def test_copy_of_one_that_is_found_damaged(self):
+        self.api.copy(self.backup.id)
+        copies = self.world.records.copies
+        self.later = [
+            lambda: copies.note_suspected(self.backup.id, {}, 1.0, 'corrupt page, perhaps'),
+            lambda: copies.note_damaged(self.backup.id, {}, 1.0, 'corrupt page'),
+        ]
+        message = self.failure(self.api.wait_until_copied)
+        self.assertIn('is not copied: it is damaged: corrupt page', message)
+        self.assertEqual([], self.later)
 
     def test_backups(self):
         row = self.world.add_backup(self.instance, 'taking')

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fake keeps the contract of storage."""
 
+from oslo_utils import units
 from oslotest import base
 
-from trove_ceph.storage import image_types
 from trove_ceph.storage.fake import backend, cluster, lock_store
 from trove_ceph.tests.contract import (
     storage_copies,
@@ -20,9 +20,7 @@ class FakeStorageTestCase(base.BaseTestCase):
         super().setUp()
         pools = (self.pool, self.second_pool, self.data_pool)
         self.now = 0.0
-        self.cluster = cluster.Cluster(
-            dict.fromkeys(pools, 1024 * image_types.MIB), lambda: self.now
-        )
+        self.cluster = cluster.Cluster(dict.fromkeys(pools, 1024 * units.Mi), lambda: self.now)
         self.storage, self.other, self.third = (backend.FakeBackend(self.cluster) for _ in range(3))
 
     def await_dead_clients(self, error):
@@ -32,7 +30,7 @@ class FakeStorageTestCase(base.BaseTestCase):
         self.cluster.capacities[pool] = self.storage.usage(pool).stored_bytes
 
     def empty(self, pool):
-        self.cluster.capacities[pool] = 1024 * image_types.MIB
+        self.cluster.capacities[pool] = 1024 * units.Mi
 
 
 class ImagesTest(storage_images.ImagesContract, FakeStorageTestCase):

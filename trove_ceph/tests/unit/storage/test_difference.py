@@ -2,12 +2,13 @@
 import itertools
 import random
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph.storage import difference, image_types
 from trove_ceph.storage.fake import backend, cluster
 
-MIB = image_types.MIB
+MIB = units.Mi
 KIB = 1024
 IMAGES = [image_types.ImageRef('volumes', name) for name in ('image', 'copy')]
 

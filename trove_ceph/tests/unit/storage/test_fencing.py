@@ -3,6 +3,7 @@
 
 from unittest import mock
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -10,7 +11,7 @@ from trove_ceph.storage import fencing, image_types
 from trove_ceph.storage.fake import backend, cluster
 from trove_ceph.tests import interruption
 
-MIB = image_types.MIB
+MIB = units.Mi
 IMAGE = image_types.ImageRef('volumes', 'image')
 
 

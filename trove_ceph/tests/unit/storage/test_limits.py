@@ -3,6 +3,7 @@
 
 import itertools
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph.storage import image_types
@@ -13,7 +14,7 @@ STATES = (
     image_types.Qos(),
     image_types.Qos(iops=300),
     image_types.Qos(iops=300, iops_burst=600, bytes_per_sec=5, bytes_per_sec_burst=7),
-    image_types.Qos(bytes_per_sec=image_types.MIB),
+    image_types.Qos(bytes_per_sec=units.Mi),
 )
 
 

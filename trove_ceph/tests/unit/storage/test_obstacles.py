@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph.storage import image_types
@@ -12,11 +13,9 @@ DEAD, ALIVE = '10.0.4.17:0/1', '10.0.4.18:0/2'
 class ObstaclesTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
-        storage = backend.FakeBackend(
-            cluster.Cluster({'volumes': 64 * image_types.MIB}, lambda: 0.0)
-        )
+        storage = backend.FakeBackend(cluster.Cluster({'volumes': 64 * units.Mi}, lambda: 0.0))
         self.image = image_types.ImageRef('volumes', 'image')
-        storage.create_image(self.image, image_types.MIB, image_types.ImageOptions())
+        storage.create_image(self.image, units.Mi, image_types.ImageOptions())
         self.facts = storage.describe(self.image)
 
     def used_by(self, *clients):

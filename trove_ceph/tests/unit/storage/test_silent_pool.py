@@ -169,12 +169,12 @@ class BlockingTest(SilentPoolTestCase):
         self.answers, self.is_silent = threading.Event(), threading.Event()
         self.renewed = threading.Semaphore(0)
         for name, value in (
-            ('service.server._RENEWALS', 1200),
-            ('service.server._BEAT_SEC', 0.05),
-            ('service.records.SILENT_SEC', 0),
-            ('fake.backend.FakeBackend.flatten', wait_to_be_canceled),
+            ('storage_service.server._RENEWALS', 1200),
+            ('storage_service.server._BEAT_SEC', 0.05),
+            ('storage_service.job_store.SILENT_SEC', 0),
+            ('storage.fake.backend.FakeBackend.flatten', wait_to_be_canceled),
         ):
-            self.useFixture(fixtures.MonkeyPatch(f'trove_ceph.storage.{name}', value))
+            self.useFixture(fixtures.MonkeyPatch(f'trove_ceph.{name}', value))
         conf = cfg.ConfigOpts()
         storage_conf.register(conf)
         conf([])

@@ -2,12 +2,13 @@
 import threading
 from unittest import mock
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types, throttle, transfer
 
-MIB = image_types.MIB
+MIB = units.Mi
 
 
 class FlowTest(base.BaseTestCase):

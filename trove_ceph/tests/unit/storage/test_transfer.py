@@ -4,25 +4,31 @@
 import concurrent.futures
 import threading
 
+import fixtures
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph.storage import copying, image_types, throttle, transfer, verify
 from trove_ceph.storage.fake import backend, cluster
 from trove_ceph.tests import interruption
 
-MIB = image_types.MIB
+MIB = units.Mi
 
 
 class CopyTestCase(base.BaseTestCase):
+    """A test with an image of this many blocks of 4 MiB, which are all full."""
+
+    blocks = 160
+
     def setUp(self):
         super().setUp()
         self.cluster = cluster.Cluster({'volumes': 2048 * MIB, 'vault': 2048 * MIB})
         self.storage = backend.FakeBackend(self.cluster)
         self.vault = image_types.ImageRef('vault', 'copy')
         self.image = image_types.ImageRef('volumes', 'image')
-        self.storage.create_image(self.image, 640 * MIB, image_types.ImageOptions())
+        self.storage.create_image(self.image, self.blocks * 4 * MIB, image_types.ImageOptions())
         with self.storage.open_writer(self.image) as writer:
-            for number in range(160):
+            for number in range(self.blocks):
                 writer.write(number * 4 * MIB, bytes([number + 1]) * 4 * MIB)
             writer.create_snapshot('s')
 
@@ -101,6 +107,15 @@ class KilledWriter(backend.FakeWriter):
 
 
 class KilledTest(CopyTestCase):
+    """With a quarter of the data, and marks that are as much closer together."""
+
+    blocks = 40
+
+    def setUp(self):
+        super().setUp()
+        mark_bytes = transfer.MARK_BYTES // 4
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage.transfer.MARK_BYTES', mark_bytes))
+
     def test_killed_at_any_request(self):
         """Wherever it is killed, the next run completes it, and moves nothing before a mark."""
         at_request = 0
@@ -111,21 +126,22 @@ class KilledTest(CopyTestCase):
             except interruption.Kill:
                 self._check_taken_up()
                 # Most requests are writes, all alike.
-                at_request += 1 if at_request < 8 or at_request > 160 else 23
+                is_alike = 8 <= at_request <= self.blocks
+                at_request += 6 if is_alike else 1
             else:
                 break
-        self.assertGreater(at_request, 160)
+        self.assertGreater(at_request, self.blocks)
 
     def _check_taken_up(self):
         complete = copying.complete_copies(self.storage.describe(self.vault))
         report = self.copy()
-        moved = 640 * MIB - report.resumed_at
+        moved = self.blocks * 4 * MIB - report.resumed_at
         self.assertEqual(0 if complete else moved, report.copied_bytes)
         facts = self.storage.describe(self.vault)
         self.assertEqual(['s'], list(copying.complete_copies(facts)))
         self.assertEqual(['trove_ceph.copied.s'], list(facts.metadata))
         with self.storage.open_reader(self.vault.snapshot('s')) as reader:
-            for number in range(0, 160, 13):
+            for number in range(0, self.blocks, 13):
                 data = reader.read(number * 4 * MIB, 4 * MIB).result()
                 self.assertEqual(bytes([number + 1]) * 4 * MIB, data)
         self.storage.remove_snapshot(self.vault.snapshot('s'))

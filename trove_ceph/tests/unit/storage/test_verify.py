@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is read to verify a copy, and what is found."""
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.storage import difference, image_types, throttle, verify
 from trove_ceph.storage.fake import backend, cluster
 
-MIB = image_types.MIB
+MIB = units.Mi
 SOURCE, COPY = image_types.ImageRef('volumes', 'image'), image_types.ImageRef('vault', 'copy')
 
 

@@ -4,6 +4,8 @@
 import concurrent.futures
 import datetime
 
+from oslo_utils import units
+
 from trove_ceph.storage import image_types
 from trove_ceph.storage.fake import backend, cluster, lock_store
 from trove_ceph.storage_service import (
@@ -13,11 +15,12 @@ from trove_ceph.storage_service import (
     job_store,
     jobs,
     leases,
+    permissions,
     pools,
 )
 from trove_ceph.tests import interruption
 
-MIB = image_types.MIB
+MIB = units.Mi
 DURATION_SEC = 60
 RETENTION_SEC = 3600
 POOLS = pools.Pools(
@@ -29,17 +32,21 @@ POOLS = pools.Pools(
 
 
 class World:
-    """A cluster with an image of four objects, and any number of copies of the service."""
+    """A cluster with an image of four objects, and any number of copies of the service.
 
-    def __init__(self):
+    :param image: its name
+    :param vault: the name of a copy that is not there yet
+    """
+
+    def __init__(self, image='image', vault='copy'):
         self.now = 1000.0
         #: The addresses of clients that are not the service's.
         self.alive = set()
         capacities = dict.fromkeys((*POOLS.images, *POOLS.data), 1024 * MIB)
         self.cluster = cluster.Cluster(capacities, lambda: self.now)
         self.storage = backend.FakeBackend(self.cluster)
-        self.image = image_types.ImageRef('volumes', 'image')
-        self.vault = image_types.ImageRef('vault', 'copy')
+        self.image = image_types.ImageRef('volumes', image)
+        self.vault = image_types.ImageRef('vault', vault)
         self.storage.create_image(self.image, 16 * MIB, image_types.ImageOptions())
         self.write(b'1234')
         self.storage.create_snapshot(self.image.snapshot('s'))
@@ -87,7 +94,9 @@ class Service:
         self.ledger = entries
         self.leases = leases.Leases(entries, name, DURATION_SEC, lambda: world.now, world.sleep)
         self.records = job_store.JobStore(entries, POOLS.images, lambda: world.now)
-        tools = executors.ExecutorDependencies(storage, POOLS, executors.Limits(8 * MIB), inspector)
+        tools = executors.ExecutorDependencies(
+            storage, POOLS, executors.Limits(8 * MIB), inspector, name
+        )
         times = (
             lambda: world.now,
             world.sleep,
@@ -97,6 +106,7 @@ class Service:
         self.keeper = job_manager.JobManager(*shared, threads or AtOnce(), AtOnce(), *times)
         self.jobs = jobs.Jobs(*shared, self.keeper, RETENTION_SEC, *times)
         self.endpoint = endpoint.Endpoint(storage, POOLS, self.leases, self.jobs)
+        self.evidence = permissions.Evidence(storage, POOLS, entries, lambda: world.now)
 
 
 class AtOnce(concurrent.futures.Executor):

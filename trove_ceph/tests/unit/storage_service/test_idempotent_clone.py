@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -27,7 +28,7 @@ class CloningTest(base.BaseTestCase):
             writer.write(0, b'used').result()
 
     def test_one_without_a_parent_is_made_anew(self):
-        self.storage.create_image(CLONE, image_types.MIB, OPTIONS)
+        self.storage.create_image(CLONE, units.Mi, OPTIONS)
         before = self.storage.describe(CLONE)
         after = self.clone()
         self.assertNotEqual(before.image_id, after.image_id)
@@ -52,7 +53,7 @@ class CloningTest(base.BaseTestCase):
         self.assertEqual(before, self.storage.describe(CLONE))
 
     def test_something_else_stays(self):
-        self.storage.create_image(CLONE, image_types.MIB, OPTIONS)
+        self.storage.create_image(CLONE, units.Mi, OPTIONS)
         self.use()
         before = self.storage.describe(CLONE)
         self.assertRaises(exceptions.AlreadyExistsError, self.clone)

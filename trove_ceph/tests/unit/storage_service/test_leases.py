@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import time
+
+import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -37,7 +40,6 @@ class LeasesTest(base.BaseTestCase):
         lease = self._take(self.one, A)
         error = self.assertRaises(exceptions.BusyError, self._take, self.other, A)
         self.assertEqual('volumes/a: held by one for copy it, operation operation-1', str(error))
-        self.assertEqual('operation-1', leases.operation_of(lease.holder))
         self.one.release(lease)
         self._take(self.other, A)
 
@@ -116,6 +118,46 @@ class LeasesTest(base.BaseTestCase):
         self.now += 5
         one.renew('volumes')
         self.assertEqual(['one'], self.losses)
+
+    def test_time_for_which_the_machine_was_suspended_counts(self):
+        """Which a monotonic clock leaves out, and that of the cluster does not."""
+        suspended = [0.0]
+        real = time.clock_gettime
+
+        def clock_gettime(which):
+            return real(which) + (suspended[0] if which == time.CLOCK_BOOTTIME else 0.0)
+
+        self.useFixture(fixtures.MonkeyPatch('time.clock_gettime', clock_gettime))
+        entries = fake_ledger.FakeLockStore(self.cluster)
+        held = leases.Leases(entries, 'one', DURATION_SEC, sleep=self._sleep)
+        lease = self._take(held, A)
+        self.assertTrue(lease.is_good())
+        suspended[0] = DURATION_SEC
+        self.assertFalse(lease.is_good())
+        self.assertEqual(['one'], self.losses)
+
+    def test_nothing_is_held_once_nobody_renews_it(self):
+        lease = self._take(self.one, A, B)
+        self.one.fail('thread leases-vault has ended: OSError: no more threads')
+        self.assertFalse(lease.is_good())
+        self.assertEqual(['one'], self.losses)
+        error = self.assertRaises(
+            exceptions.ServiceUnavailableError, self._take, self.one, lock_store.Lock('vault', 'c')
+        )
+        self.assertIn('one: thread leases-vault has ended', str(error))
+        # Another copy of the service takes over.
+        self.one.release(lease)
+        self._take(self.other, A, B)
+
+    def test_renewing_ends_while_a_lease_is_taken(self):
+        class Failing(fake_ledger.FakeLockStore):
+            def take(inner, *arguments):
+                one.fail('it has ended')
+                return super().take(*arguments)
+
+        one = self._leases('one', Failing(self.cluster))
+        self.assertRaises(exceptions.ServiceUnavailableError, self._take, one, A)
+        self.assertEqual({}, self.cluster.locks)
 
     def test_short_verbs_wait_for_each_other(self):
         self._take(self.one, A)

@@ -6,6 +6,8 @@ Asked again, each comes to what it promises, or says by its error that it has do
 
 import dataclasses
 import json
+import time
+import uuid
 from typing import Any
 
 import fixtures
@@ -14,36 +16,35 @@ import testscenarios
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.storage import fencing, image_types, tasks
-from trove_ceph.storage_service import rpcapi, serializer
-from trove_ceph.tests.unit.storage_service import service_world
+from trove_ceph.storage import fencing, image_types, names, tasks
+from trove_ceph.storage_service import message_keys, rpcapi, transport
+from trove_ceph.tests.unit.storage_service import bus, service_world
 
-CLONE = image_types.ImageRef('vault', 'clone')
+IMAGE, VAULT, CLONE, TRASHED = (
+    names.image_name(kind, str(uuid.uuid4())) for kind in ('restore', 'vault', 'replica', 'former')
+)
+CLONE_PLACE = image_types.ImageRef('vault', CLONE)
 load_tests = testscenarios.load_tests_apply_scenarios
 
 
-class Bus:
-    """The client of oslo.messaging, on a bus that loses one message, or none.
+class LossyBus(bus.Bus):
+    """A bus that loses one message of those that carry a verb out, or none.
 
     :param lost: ``request``, ``answer`` or None
     """
 
-    def __init__(self, endpoint, lost=None):
-        self._endpoint = endpoint
+    def __init__(self, service, keys, lost=None):
+        super().__init__(service, keys, time.time)
         self._lost = lost
 
-    def prepare(self, **_options):
-        return self
-
-    def call(self, context, verb, **arguments):
-        lost, self._lost = self._lost, None
+    def call(self, context, method, message):
+        is_addressed = json.loads(message['content'])['address'] is not None
+        lost = None
+        if is_addressed:
+            lost, self._lost = self._lost, None
         if lost == 'request':
             raise messaging.MessagingTimeout
-        crossed = {name: _cross(value) for name, value in arguments.items()}
-        try:
-            answer = _cross(getattr(self._endpoint, verb)(context, **crossed))
-        except messaging.ExpectedException as expected:
-            raise expected.exc_info[1] from None
+        answer = super().call(context, method, message)
         if lost == 'answer':
             raise messaging.MessagingTimeout
         return answer
@@ -102,8 +103,8 @@ VERBS = (
     ),
     Verb(
         'clone',
-        lambda test: (test.world.image.snapshot('s'), CLONE, image_types.Qos(iops=300)),
-        lambda test: test.world.storage.describe(CLONE).qos.iops == 300,
+        lambda test: (test.world.image.snapshot('s'), CLONE_PLACE, image_types.Qos(iops=300)),
+        lambda test: test.world.storage.describe(CLONE_PLACE).qos.iops == 300,
     ),
     Verb(
         'set_qos',
@@ -113,12 +114,12 @@ VERBS = (
     Verb(
         'trash',
         lambda test: (test.world.image,),
-        lambda test: _trash(test) == ['image'],
+        lambda test: _trash(test) == [IMAGE],
         exceptions.NotFoundError,
     ),
     Verb(
         'restore',
-        lambda test: ('volumes', test.trash(), 'again'),
+        lambda test: ('volumes', test.trash(), TRASHED),
         lambda test: _trash(test) == [],
         exceptions.NotFoundError,
     ),
@@ -146,12 +147,12 @@ class LostMessageTest(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.world = service_world.World()
+        self.world = service_world.World(IMAGE, VAULT)
         self.service = self.world.service()
 
     def trash(self):
         """Put another image in the trash, and return its id."""
-        image = image_types.ImageRef('volumes', 'trashed')
+        image = image_types.ImageRef('volumes', TRASHED)
         self.world.storage.create_image(image, 4 * service_world.MIB, image_types.ImageOptions())
         return self.world.storage.trash(image).image_id
 
@@ -163,9 +164,13 @@ class LostMessageTest(base.BaseTestCase):
 
     def test_asked_again(self):
         arguments = self.verb.arguments(self)
-        bus = Bus(self.service.endpoint, self.lost)
-        self.useFixture(fixtures.MonkeyPatch('oslo_messaging.get_rpc_client', lambda *_, **__: bus))
-        ask = getattr(rpcapi.StorageAPI(None), self.verb.name)
+        keys = message_keys.KeyFile(self.useFixture(fixtures.TempDir()).join('keys.json'))
+        message_keys.create(keys.path)
+        lossy = LossyBus(self.service, keys, self.lost)
+        self.useFixture(
+            fixtures.MonkeyPatch('oslo_messaging.get_rpc_client', lambda *_, **__: lossy)
+        )
+        ask = getattr(rpcapi.StorageAPI(transport.Connection(None, keys, 0)), self.verb.name)
         self.assertRaises(exceptions.ServiceUnavailableError, ask, *arguments)
         if self.lost == 'answer' and self.verb.says:
             self.assertRaises(self.verb.says, ask, *arguments)
@@ -173,7 +178,3 @@ class LostMessageTest(base.BaseTestCase):
             ask(*arguments)
         self.assertTrue(self.verb.done(self))
         self.assertEqual([], self.world.held_locks())
-
-
-def _cross(value):
-    return serializer.decode(json.loads(json.dumps(serializer.encode(value))))

@@ -20,20 +20,25 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.cmd.manage import app
 from trove_ceph.conf import storage as storage_conf
-from trove_ceph.storage import copying, fencing, image_types, tasks
+from trove_ceph.storage import copying, fencing, image_types, names, tasks
 from trove_ceph.storage.fake import backend, lock_store
-from trove_ceph.storage_service import rpcapi, server
+from trove_ceph.storage_service import message_keys, rpcapi, server
 from trove_ceph.tests.unit.storage_service import service_world
 from trove_ceph.tests.unit.storage_service.service_world import MIB
 
 TIMEOUT_SEC = 60
+#: What is ours by its name, so that each verb may be used on it.
+IMAGE = names.image_name('restore', str(uuid.uuid4()))
+VAULT = names.image_name('vault', str(uuid.uuid4()))
+CLONE = names.image_name('replica', str(uuid.uuid4()))
+MISSING = names.image_name('former', str(uuid.uuid4()))
 FAKE = 'trove_ceph.storage.fake.backend.FakeBackend'
 NO_CEPH = """
 import sys
 for name in ('rados', 'rbd'):
     sys.modules[name] = None
 import trove_ceph.storage_service.rpcapi
-loaded = [name for name in sys.modules if name.startswith('trove_ceph.storage.')]
+loaded = [name for name in sys.modules if name.startswith('trove_ceph.')]
 print(' '.join(loaded))
 """
 
@@ -45,20 +50,24 @@ class BusTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.world = service_world.World()
+        self.world = service_world.World(IMAGE, VAULT)
         self.world.cluster.clock = time.monotonic
+        self.key_file = self.useFixture(fixtures.TempDir()).join('keys.json')
+        message_keys.create(self.key_file)
         self.conf = cfg.ConfigOpts()
-        self.useFixture(conffixture.ConfFixture(self.conf)).transport_url = self.url
+        self.useFixture(conffixture.ConfFixture(self.conf))
         storage_conf.register(self.conf)
         self.conf([])
+        self.conf.set_override('transport_url', self.url, 'trove_ceph_storage')
+        self.conf.set_override('key_file', self.key_file, 'trove_ceph_storage')
         # The fake bus is one for the whole process.
         exchange = f'test-{uuid.uuid4().hex}'
         self.useFixture(
             fixtures.MonkeyPatch('trove_ceph.storage_service.rpcapi.EXCHANGE', exchange)
         )
         self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage_service.server._BEAT_SEC', 0.05))
-        self.transport = rpcapi.connect(self.conf)
-        self.api = rpcapi.StorageAPI(self.transport, timeout_sec=TIMEOUT_SEC)
+        self.connection = rpcapi.connect(self.conf)
+        self.api = rpcapi.StorageAPI(self.connection, timeout_sec=TIMEOUT_SEC)
         self.image, self.vault = self.world.image, self.world.vault
 
     def serve(self, name):
@@ -83,7 +92,8 @@ class CommandTest(BusTestCase):
         self.addCleanup(cfg.CONF.reset)
         self.config = self.useFixture(fixtures.TempDir()).join('storage.conf')
         with open(self.config, 'w') as config:
-            config.write('[DEFAULT]\ntransport_url = fake://\n')
+            config.write('[trove_ceph_storage]\ntransport_url = fake://\n')
+            config.write(f'key_file = {self.key_file}\n')
 
     def command(self, *arguments):
         """Return exit status and output."""
@@ -103,11 +113,11 @@ class CommandTest(BusTestCase):
         self.assertRaises(exceptions.NotFoundError, self.api.run, 'verify', work, TIMEOUT_SEC)
         status, text = self.command('status')
         self.assertEqual(1, status)
-        self.assertIn(f'verify ({work}) failed: volumes/image@missing', text)
+        self.assertIn(f'verify ({work}) failed: {self.image}@missing', text)
         status, text = self.command('jobs')
         self.assertEqual(0, status)
         self.assertRegex(text, r'verify .* failed .*\n.*copy .* done +\| 100%')
-        self.assertIn('verify: NotFoundError: volumes/image@missing', text)
+        self.assertIn(f'verify: NotFoundError: {self.image}@missing', text)
 
     def test_for_programs(self):
         self.serve('one')
@@ -135,15 +145,17 @@ class CommandTest(BusTestCase):
         self.world.storage.create_image(
             image_types.ImageRef('volumes', 'other'), MIB, image_types.ImageOptions()
         )
-        expected = f'image (id {facts.image_id})\n'
-        self.assertEqual((0, expected), self.command('images', 'volumes', '--prefix', 'im'))
+        expected = f'{IMAGE} (id {facts.image_id})\n'
+        self.assertEqual(
+            (0, expected), self.command('images', 'volumes', '--prefix', 'trove_ceph.restore.')
+        )
         _status, text = self.command('images', 'volumes', '--format', 'json')
-        self.assertEqual(['image', 'other'], [one['name'] for one in json.loads(text)])
+        self.assertEqual(['other', IMAGE], [one['name'] for one in json.loads(text)])
         self.assertEqual(3, self.command('images', 'elsewhere')[0])
         self.assertIn('pool elsewhere: is none of those', self.err.getvalue())
 
     def clone(self):
-        clone = image_types.ImageRef('vault', 'clone')
+        clone = image_types.ImageRef('vault', CLONE)
         self.world.storage.clone(self.image.snapshot('s'), clone, image_types.ImageOptions())
         return clone
 
@@ -267,7 +279,7 @@ class VerbsTest(BusTestCase):
         self.assertIsNone(self.api.describe(self.image).used_bytes)
         made = self.api.create_snapshot(self.image.snapshot('t'))
         self.assertEqual(('t', 16 * MIB), (made.name, made.size_bytes))
-        clone = image_types.ImageRef('vault', 'clone')
+        clone = image_types.ImageRef('vault', CLONE)
         self.api.clone(self.image.snapshot('t'), clone, image_types.Qos(iops=300))
         self.assertEqual(image_types.Qos(iops=300), self.api.describe(clone).qos)
         self.assertEqual('vault-data', self.api.describe(clone).data_pool)
@@ -278,10 +290,8 @@ class VerbsTest(BusTestCase):
         self.assertEqual(500, self.api.describe(clone).qos.iops)
         trashed = self.api.trash(clone)
         self.assertEqual([trashed], self.api.list_trash('vault'))
-        self.api.restore('vault', trashed.image_id, 'again')
-        self.assertEqual(
-            trashed.image_id, self.api.describe(image_types.ImageRef('vault', 'again')).image_id
-        )
+        self.api.restore('vault', trashed.image_id, clone.name)
+        self.assertEqual(trashed.image_id, self.api.describe(clone).image_id)
         self.assertEqual('vault', self.api.usage('vault').pool)
         self.assertEqual(
             ['vault', 'vault-data'], [usage.pool for usage in self.api.usage_of_tier('slow')]
@@ -312,7 +322,7 @@ class VerbsTest(BusTestCase):
         self.assertEqual(proof.addresses, fencing.recorded(header))
         self.api.unfence(self.image)
         self.assertEqual(frozenset(), self.world.storage.blocklisted())
-        clone = image_types.ImageRef('volumes', 'clone')
+        clone = image_types.ImageRef('volumes', CLONE)
         self.api.clone(self.image.snapshot('s'), clone, image_types.Qos())
         self.api.run('flatten', tasks.FlattenTask(clone), TIMEOUT_SEC)
         self.assertIsNone(self.api.describe(clone).parent)
@@ -328,15 +338,15 @@ class VerbsTest(BusTestCase):
         self.assertEqual(tasks.JobState.DONE, self.api.cancel('copy').state)
 
     def test_errors_are_of_their_own_class_with_their_own_words(self):
-        missing = image_types.ImageRef('volumes', 'missing')
-        clone = image_types.ImageRef('vault', 'clone')
+        missing = image_types.ImageRef('volumes', MISSING)
+        clone = image_types.ImageRef('vault', CLONE)
         self.api.clone(self.image.snapshot('s'), clone, image_types.Qos())
         trashed = self.api.trash(self.image)
         cases = (
-            (exceptions.NotFoundError, 'describe', (missing,), 'volumes/missing: there is none'),
+            (exceptions.NotFoundError, 'describe', (missing,), f'volumes/{MISSING}: there is none'),
             (exceptions.InvalidRequestError, 'usage', ('images',), 'pool images: is none of'),
             (exceptions.InvalidRequestError, 'usage_of_tier', ('no',), 'tier no: is not there'),
-            (exceptions.AlreadyExistsError, 'restore', ('volumes', trashed.image_id, 'other'), ''),
+            (exceptions.AlreadyExistsError, 'restore', ('volumes', trashed.image_id, IMAGE), ''),
             (exceptions.InvalidRequestError, 'start', ('op/1', tasks.FlattenTask(clone)), 'op/1'),
             (exceptions.NotFoundError, 'find_job', ('op',), 'job op: there is none'),
             (exceptions.InvalidRequestError, 'list_trash', ('a/b',), 'pool a/b'),
@@ -344,7 +354,7 @@ class VerbsTest(BusTestCase):
             (exceptions.NotFoundError, 'rename_snapshot', (missing.snapshot('s'), 't'), ''),
         )
         self.world.storage.create_image(
-            image_types.ImageRef('volumes', 'other'), MIB, image_types.ImageOptions()
+            image_types.ImageRef('volumes', IMAGE), MIB, image_types.ImageOptions()
         )
         for error_class, verb, arguments, text in cases:
             error = self.assertRaises(error_class, getattr(self.api, verb), *arguments)
@@ -356,7 +366,7 @@ class VerbsTest(BusTestCase):
         self.assertIn(str(clone), str(error))
 
     def test_a_clone_whose_limits_were_not_set_gets_them(self):
-        clone = image_types.ImageRef('volumes', 'clone')
+        clone = image_types.ImageRef('volumes', CLONE)
         self.world.storage.clone(self.image.snapshot('s'), clone, image_types.ImageOptions())
         self.api.clone(self.image.snapshot('s'), clone, image_types.Qos(iops=300))
         self.assertEqual(300, self.api.describe(clone).qos.iops)
@@ -401,14 +411,18 @@ class RabbitDriverTest(VerbsTest):
         error = self.assertRaises(exceptions.StorageError, self.api.describe, self.image)
         self.assertEqual("describe failed: KeyError: 'nobody'", str(error))
 
-    def test_another_version(self):
-        target = messaging.Target(exchange=rpcapi.EXCHANGE, topic=rpcapi.TOPIC, version='2.0')
-        client = messaging.get_rpc_client(self.transport, target).prepare(timeout=TIMEOUT_SEC)
+    def test_a_caller_of_an_older_release(self):
+        target = messaging.Target(exchange=rpcapi.EXCHANGE, topic=rpcapi.TOPIC, version='1.0')
+        client = messaging.get_rpc_client(self.connection.transport, target)
+        client = client.prepare(timeout=TIMEOUT_SEC)
         error = self.assertRaises(messaging.RemoteError, client.call, {}, 'list_jobs')
         self.assertEqual('UnsupportedVersion', error.exc_type)
-        self.api._client = client
-        error = self.assertRaises(exceptions.StorageError, self.api.list_jobs)
-        self.assertIn('list_jobs failed: UnsupportedVersion', str(error))
+
+    def test_a_service_of_an_older_release(self):
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage_service.rpcapi.VERSION', '3.0'))
+        newer = rpcapi.StorageAPI(self.connection, timeout_sec=TIMEOUT_SEC)
+        error = self.assertRaises(exceptions.UnauthenticatedReplyError, newer.list_jobs)
+        self.assertIn('unsigned error, UnsupportedVersion', str(error))
 
 
 class SeveralTest(BusTestCase):
@@ -470,7 +484,7 @@ class SeveralTest(BusTestCase):
         self.assertEqual(1, self.api.find_job('op').attempt)
 
     def test_nobody_is_there(self):
-        hurried = rpcapi.StorageAPI(self.transport, timeout_sec=0.2)
+        hurried = rpcapi.StorageAPI(self.connection, timeout_sec=0.2)
         error = self.assertRaises(exceptions.ServiceUnavailableError, hurried.describe, self.image)
         self.assertIn('no answer to describe within 0 s; is it running?', str(error))
         self.assertRaises(
@@ -489,7 +503,8 @@ class SeveralTest(BusTestCase):
         self.conf.log_opt_values(logging.getLogger('options'), logging.DEBUG)
         self.assertIn('trove_ceph_storage.ceph_user', log.output)
         self.assertNotIn('keyring', json.dumps(self.world.cluster.entries))
-        self.assertFalse([opt.name for opt in storage_conf.OPTS if 'key' in opt.name])
+        key = message_keys.KeyFile(self.key_file).load().current
+        self.assertNotIn(key.secret.hex(), log.output + repr(key))
 
 
 class BoundaryTest(base.BaseTestCase):
@@ -499,5 +514,7 @@ class BoundaryTest(base.BaseTestCase):
         )
         loaded = result.stdout.split()
         self.assertIn('trove_ceph.storage_service.rpcapi', loaded)
-        for forbidden in ('trove_ceph.storage.ceph', 'trove_ceph.storage_service'):
-            self.assertFalse([name for name in loaded if name.startswith(forbidden)])
+        for forbidden in ('storage.ceph', 'storage_service.server', 'storage_service.factory'):
+            self.assertFalse(
+                [name for name in loaded if name.startswith(f'trove_ceph.{forbidden}')]
+            )

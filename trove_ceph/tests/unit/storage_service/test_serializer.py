@@ -3,6 +3,7 @@ import dataclasses
 import datetime
 import json
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -17,7 +18,7 @@ FACTS = image_types.ImageFacts(
     image=IMAGE,
     image_id='1f',
     size_bytes=2**40,
-    object_bytes=4 * image_types.MIB,
+    object_bytes=4 * units.Mi,
     features=image_types.DEFAULT_FEATURES,
     data_pool=None,
     parent=IMAGE.snapshot('before'),

@@ -9,8 +9,9 @@ from trove.backup.state import BackupState
 
 from trove_ceph import exceptions
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup import backup_types, create
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel
+from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -26,7 +27,7 @@ class TakingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase)
         return world
 
     def make_operation(self, world, strike=None):
-        return create.BackupCreation(world.deps(strike), world.backup.id).steps(), None
+        return create.BackupCreation(world.deps(strike), world.backup.id).steps()
 
     def check_done(self, world):
         world.cinder.work()
@@ -60,6 +61,38 @@ class TakingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase)
 
 class FrozenInterruptionTest(TakingInterruptionTest):
     level = QuiesceLevel.FREEZE
+
+
+class LateAnswerInterruptionTest(TakingInterruptionTest):
+    """The agent answers when Cinder has taken the snapshot over already."""
+
+    def make_world(self):
+        world = super().make_world()
+        world.is_answered_late = True
+        return world
+
+
+class CheckedFirstInterruptionTest(TakingInterruptionTest):
+    """A first snapshot was not proved, and the settings are checked first."""
+
+    def make_operation(self, world, strike=None):
+        return create.BackupCreation(world.deps(strike), world.backup.id, check_first=True).steps()
+
+    def test_killed_at_each_request_of_both_orders(self):
+        """A first snapshot that is not proved, its removal, and the second one."""
+        for number in itertools.count():
+            world = self.make_world()
+            world.guest.evidence = None
+            strike = worlds.Strike(number, after=True)
+            with contextlib.suppress(interruption.Kill):
+                create.create_backup(world.deps(strike), world.backup.id)
+            if not strike.struck:
+                self.assertGreater(number, 10)
+                return
+            world.now += 120
+            with self._told_of(f'killed after request {number}'):
+                create.create_backup(world.deps(), world.backup.id)
+                self.check_done(world)
 
 
 class GuestDies(worlds.Strike):

@@ -47,7 +47,7 @@ class DeletingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
         return world
 
     def make_operation(self, world, strike=None):
-        return delete.BackupDeletion(world.deps(strike), world.doomed).steps(), None
+        return delete.BackupDeletion(world.deps(strike), world.doomed).steps()
 
     def check_done(self, world):
         volume_cleanup.reclaim(world.deps())

@@ -66,6 +66,12 @@ class GivingUpTest(base.BaseTestCase):
         self.assertEqual(BackupState.NEW, trove_database.backup(other.id).state)
         self.assertEqual([], self.world.records.of_project(self.world.project))
 
+    def test_backups_of_other_agents(self):
+        version = trove_database.foreign_version()
+        self.world.instance.update(datastore_version_id=version)
+        self.assertEqual(BackupState.NEW, self.give_up())
+        self.assertIsNone(self.world.records.find(self.backup.id))
+
     def test_one_that_cannot_be_told(self):
         """Cinder is asked where it lies, and does not answer."""
         asked = []

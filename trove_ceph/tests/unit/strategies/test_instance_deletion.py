@@ -30,7 +30,7 @@ class WithBackupTest(worlds.RequestInterruptionTests, base.BaseTestCase):
         return world
 
     def make_operation(self, world, strike=None):
-        return deletion(world, strike).steps(), None
+        return deletion(world, strike).steps()
 
     def check_done(self, world):
         self.assertTrue(is_deleted(world))
@@ -51,8 +51,8 @@ class WithBackupTest(worlds.RequestInterruptionTests, base.BaseTestCase):
 
     def test_run_again_when_done(self):
         world = self.make_world()
-        self._run(*self.make_operation(world))
-        self._run(*self.make_operation(world))
+        self._run(self.make_operation(world))
+        self._run(self.make_operation(world))
         self.check_done(world)
 
 
@@ -61,7 +61,7 @@ class WithoutBackupsTest(worlds.RequestInterruptionTests, base.BaseTestCase):
         return worlds.World()
 
     def make_operation(self, world, strike=None):
-        return deletion(world, strike).steps(), None
+        return deletion(world, strike).steps()
 
     def check_done(self, world):
         self.assertTrue(is_deleted(world))
@@ -85,7 +85,7 @@ class InstanceDeletionTest(base.BaseTestCase):
 
     def _run(self, operation):
         for step in operation.steps():
-            step.do(None)
+            step.do()
 
     def restore(self, backup_id):
         """Have another instance read from a backup."""
@@ -184,7 +184,7 @@ class InstanceDeletionTest(base.BaseTestCase):
 
     def test_backup_that_is_being_taken(self):
         backup = self.world.add_backup()
-        strike = worlds.Strike(7)
+        strike = worlds.Strike(5, after=True)
         self.assertRaises(
             interruption.Kill, create.create_backup, self.world.deps(strike), backup.id
         )
@@ -208,7 +208,7 @@ class InstanceDeletionTest(base.BaseTestCase):
 
     def test_volume_of_an_instance_that_lives(self):
         """A deletion that ended with its process before the instance was deleted."""
-        deletion(self.world).steps()[0].do(None)
+        deletion(self.world).steps()[0].do()
         volume_cleanup.reclaim(self.world.deps())
         self.assertEqual({self.world.volume_image.name}, self.world.images())
 

@@ -44,6 +44,36 @@ class RetentionTest(base.BaseTestCase):
         self.assertEqual([], self.expired(candidates(0, 1), last=2))
         self.assertEqual([], self.expired([], last=2))
 
+    def test_suspected_ones_stay_and_take_no_place(self):
+        """Whatever becomes of the suspicion: neither it nor what it may replace is lost."""
+        for position in range(4):
+            given = candidates(0, 1, 2, 3)
+            given[position] = dataclasses.replace(given[position], is_good=False, is_suspected=True)
+            gone = self.expired(given, last=2)
+            self.assertNotIn(given[position].backup_id, gone)
+            good = [one.backup_id for one in given if one.is_good]
+            self.assertEqual(good[:1], gone)
+            self.assertEqual(gone, retention.expired(given, Retention(last=2), NOW, is_full=True))
+
+    def test_damaged_ones_go_no_sooner_than_good_ones_and_take_no_place(self):
+        given = candidates(0, 1, 2, 3)
+        for position in (3, 2, 1):
+            given[position] = dataclasses.replace(given[position], is_good=False, is_damaged=True)
+        # The last three are damaged: the last good one stays, however old it is.
+        self.assertEqual(['b2'], self.expired(given, last=2))
+        self.assertEqual([], self.expired(given, last=3))
+        self.assertEqual(['b2'], retention.expired(given, Retention(last=2), NOW, is_full=True))
+        given[3] = dataclasses.replace(given[3], is_good=True, is_damaged=False)
+        self.assertEqual(['b2'], self.expired(given, last=2))
+
+    def test_the_last_one_that_is_not_damaged_never_goes(self):
+        for bad in ({'is_damaged': True}, {'is_suspected': True}, {}):
+            given = candidates(1, 2, 3, 4, 5, is_good=False, **bad)
+            given = [*candidates(9), *given]
+            for is_full in (False, True):
+                gone = retention.expired(given, Retention(last=1), NOW, is_full=is_full)
+                self.assertNotIn('b9', gone)
+
     def test_grandfather_father_son(self):
         keep = Retention(hourly=24, daily=7, weekly=4, monthly=6)
         stay = live(keep, 24 * 365, HOUR)

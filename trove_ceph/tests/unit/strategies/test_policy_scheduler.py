@@ -13,7 +13,7 @@ import uuid
 import fixtures
 from oslotest import base
 
-from trove_ceph import exceptions
+from trove_ceph import enums, exceptions
 from trove_ceph.db import backups, claims, heartbeat, policies, transactions
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.policy_record import PolicyRunState, Retention, Scope
@@ -156,6 +156,13 @@ class World:
         self.trove = FakeTrove(self)
         self.tiers = {'one': 'nvme'}
         self._numbers = itertools.count()
+        self.trimmed = []
+
+    def note(self, role, backup_id, verb, *found):
+        """Write down the result of a worker."""
+        claim = self.records.claims.claim(role, backup_id, WORKER)
+        getattr(self.records.results, verb)(claim, *found)
+        self.records.claims.release(claim)
 
     def worker(self):
         """Return a new process of a taskmanager on another host than all others."""
@@ -167,6 +174,7 @@ class World:
             self.records,
             self.trove,
             lambda instances: {i.id: self.tiers[i.id] for i in instances if i.id in self.tiers},
+            lambda instance_id: self.trimmed.append((instance_id, self.now)),
             self.worker(),
             heartbeat.Heartbeat(self.records.claims, 5, 45),
         )
@@ -264,6 +272,40 @@ class RunningTest(PolicyTest):
         verified = [one.verify for one in asked]
         self.assertEqual([True, False, False, True, False, False], verified[:6])
 
+    def test_volume_is_trimmed_before_its_first_copy_is_due(self):
+        self.add(at='05:00', interval_min=1440, copy_every=1)
+        self.world.tick(8 * 60)
+        (trimmed, *others) = self.world.trimmed
+        due = datetime.datetime(2026, 3, 1, 5)
+        self.assertEqual(('one', due - scheduler.TRIM_AHEAD), trimmed)
+        # The guest agent is asked again until then, and has trimmed lately.
+        self.assertTrue(all(due - scheduler.TRIM_AHEAD < at < due for _, at in others))
+
+    def test_volume_is_not_trimmed_for_copies_upon_others_or_backups_without(self):
+        self.add(at='05:00', interval_min=1440, copy_every=2)
+        self.world.tick(8 * 12, 5 * MINUTE)
+        self.world.trimmed.clear()
+        # The second is not copied.
+        self.world.tick(24 * 12, 5 * MINUTE)
+        self.assertEqual([], self.world.trimmed)
+        (first, *_) = self.trove.requests
+        self.assertTrue(first[1].copy)
+        for backup_id in self.trove.backups:
+            self.world.note(Role.COPY, backup_id, 'note_copied', 1, 1.0)
+        self.world.tick(24 * 12, 5 * MINUTE)
+        self.assertEqual(3, len(self.trove.requests))
+        self.assertEqual([], self.world.trimmed)
+
+    def test_guest_that_does_not_answer_is_in_the_way_of_nothing(self):
+        def fail(instance_id):
+            raise exceptions.GuestUnavailableError('it does not answer')
+
+        self.add(at='05:00', interval_min=1440, copy_every=1)
+        deps = self.world.deps
+        self.world.deps = lambda: dataclasses.replace(deps(), trim=fail)
+        self.world.tick(8 * 12, 5 * MINUTE)
+        self.assertEqual(1, len(self.trove.requests))
+
     def test_failures_do_not_pile_up(self):
         self.add()
         self.trove.fails = True
@@ -285,15 +327,29 @@ class RunningTest(PolicyTest):
         self.trove.fails = True
         self.world.tick(60, 10 * MINUTE)
         self.assertEqual('COMPLETED', self.trove.backups[good]['state'])
-        # One that turned out to be damaged is no good one.
-        self.trove.fails = False
+
+    def test_nothing_is_deleted_because_it_is_damaged(self):
+        self.add(keep=Retention(last=2))
+        self.world.tick(90, 2 * MINUTE)
+        older, newer = self.trove.backups
+        self.world.note(Role.VERIFY, newer, 'note_damaged', {}, 1.0, 'CHECK TABLE: corrupt')
         self.world.tick(35, 2 * MINUTE)
-        (newer,) = self.trove.backups
-        claim = self.world.records.claims.claim(Role.VERIFY, newer, WORKER)
-        self.world.records.results.note_damaged(claim, {}, 1.0, 'CHECK TABLE: corrupt')
-        self.world.records.claims.release(claim)
+        # It has its time, and takes no place of a good one.
+        self.assertLessEqual({older, newer}, set(self.trove.backups))
         self.world.tick(35, 2 * MINUTE)
         self.assertNotIn(newer, self.trove.backups)
+
+    def test_what_is_suspected_stays_until_that_is_settled(self):
+        self.add(keep=Retention(last=1))
+        self.world.tick(35, 2 * MINUTE)
+        (suspected,) = self.trove.backups
+        self.world.note(Role.VERIFY, suspected, 'note_suspected', {}, 1.0, 'a page, perhaps')
+        self.world.tick(180, 2 * MINUTE)
+        self.assertIn(suspected, self.trove.backups)
+        self.assertEqual(2, len(self.trove.backups))
+        self.world.note(Role.VERIFY, suspected, 'note_damaged', {}, 1.0, 'a page')
+        self.world.tick(35, 2 * MINUTE)
+        self.assertNotIn(suspected, self.trove.backups)
 
     def test_bus_that_fails(self):
         """Trove has a row by then, and nobody will take it."""
@@ -465,7 +521,7 @@ class RequestTest(base.BaseTestCase):
     def test_crosses_the_bus(self):
         for one in (
             BackupOptions(),
-            BackupOptions(backup_types.QuiesceLevel.FREEZE, copy=True, verify=True),
+            BackupOptions(enums.QuiesceLevel.FREEZE, copy=True, verify=True),
         ):
             self.assertEqual(one, BackupOptions.of_document(one.as_document()))
         self.assertEqual(BackupOptions(), BackupOptions.of_document({}))
@@ -480,11 +536,7 @@ class RequestTest(base.BaseTestCase):
             (None, None, None),
             (plain.quiesce_wanted, plain.copy_wanted_at, plain.verify_wanted_at),
         )
-        begin(
-            **dataclasses.asdict(
-                BackupOptions(backup_types.QuiesceLevel.DDL, copy=True, verify=True)
-            )
-        )
+        begin(**dataclasses.asdict(BackupOptions(enums.QuiesceLevel.DDL, copy=True, verify=True)))
         found = kept.get('b')
         self.assertEqual('ddl', found.quiesce_wanted)
         self.assertIsNotNone(found.copy_wanted_at)

@@ -4,10 +4,11 @@ import threading
 
 from oslotest import base
 
-from trove_ceph import exceptions
+from trove_ceph import enums, exceptions
 from trove_ceph.db import claims
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
+from trove_ceph.storage import image_types
 from trove_ceph.strategies.backup import backup_types, delete, queue_worker, vault_copy
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import test_vault_copy, test_verify
@@ -26,7 +27,7 @@ class FulfillingTest(base.BaseTestCase):
         self.world = test_verify.World()
         test_vault_copy.write(self.world, 'ab')
 
-    def take(self, copy=False, verify=backup_types.VerifyWhen.NEVER):
+    def take(self, copy=False, verify=enums.VerifyWhen.NEVER):
         self.world.policy = backup_types.BackupSettings(copy=copy, verify=verify)
         self.world.date += MINUTE
         return test_vault_copy.take(self.world)
@@ -50,7 +51,7 @@ class FulfillingTest(base.BaseTestCase):
         return self.world.records.get(backup_id)
 
     def test_taking_makes_requests_and_waits_for_none(self):
-        backup = self.take(copy=True, verify=backup_types.VerifyWhen.ALWAYS)
+        backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
         record = self.get(backup)
         self.assertEqual((RecordState.TAKEN, None), (record.state, record.claimed_by))
         self.assertNotIn('storage start', self.world.events)
@@ -62,9 +63,9 @@ class FulfillingTest(base.BaseTestCase):
 
     def test_what_is_wanted_by_default(self):
         for copy, verify, wanted in (
-            (False, backup_types.VerifyWhen.NEVER, (False, False)),
-            (False, backup_types.VerifyWhen.ALWAYS, (False, True)),
-            (True, backup_types.VerifyWhen.COPIED, (True, False)),
+            (False, enums.VerifyWhen.NEVER, (False, False)),
+            (False, enums.VerifyWhen.ALWAYS, (False, True)),
+            (True, enums.VerifyWhen.COPIED, (True, False)),
         ):
             record = self.get(self.take(copy, verify))
             found = record.copy_wanted_at is not None, record.verify_wanted_at is not None
@@ -148,7 +149,7 @@ class FulfillingTest(base.BaseTestCase):
         self.assertEqual((RecordState.TAKEN, 1), (record.state, record.copy_failures))
 
     def test_verification_waits_for_the_copy(self):
-        backup = self.take(copy=True, verify=backup_types.VerifyWhen.ALWAYS)
+        backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
         self.world.servers.raises = {'start': servers.refused()}
         self.set_vault_bytes(0)
         self.fulfill()
@@ -168,7 +169,7 @@ class FulfillingTest(base.BaseTestCase):
         self.assertEqual(RecordState.VERIFIED, self.get(backup).state)
 
     def test_damage_is_looked_for_no_more(self):
-        backup = self.take(copy=True, verify=backup_types.VerifyWhen.ALWAYS)
+        backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
         self.world.servers.raises = {'start': servers.corrupt('redo')}
         self.fulfill()
         self.assertEqual(RecordState.DAMAGED, self.get(backup).state)
@@ -178,10 +179,29 @@ class FulfillingTest(base.BaseTestCase):
         self.fulfill()
         self.assertEqual(RecordState.VERIFIED, self.get(backup).state)
 
+    def test_what_was_copied_of_a_suspected_one_stays(self):
+        """It goes on there, once the suspicion is gone."""
+        backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
+        place = self.get(backup).place
+        begun = image_types.ImageRef('vault', 'begun').snapshot(place.name)
+        self.world.storage.create_image(begun.of, 4 * 1024**2, image_types.ImageOptions())
+        results = self.world.records.results
+        with test_vault_copy.claimed(self.world, backup) as held:
+            results.begin_copying(held, begun)
+        for note in (results.note_suspected, results.note_damaged):
+            with test_vault_copy.claimed(self.world, backup, Role.VERIFY) as held:
+                note(held, {'verdict': 'corrupt'}, 1.0, 'a page')
+            self.world.records.queue.request_verification(backup)
+            self.world.servers.raises = {'start': servers.fault()}
+            self.fulfill()
+            self.assertIn('begun', self.world.images('vault'))
+            self.assertEqual(begun, self.get(backup).copy)
+            self.assertIsNotNone(self.get(backup).copy_wanted_at)
+
     def test_killed_after_each_request(self):
         for number in range(100):
             self.prepare()
-            backup = self.take(copy=True, verify=backup_types.VerifyWhen.ALWAYS)
+            backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
             strike = worlds.Strike(number, after=True)
             try:
                 deps = self.world.deps(strike, claims.DEFAULT_EXPIRY)
@@ -204,10 +224,10 @@ class FulfillingTest(base.BaseTestCase):
     def test_copy_that_is_not_wanted_any_more(self):
         backup = self.take(copy=True)
         held = test_vault_copy.claim(self.world, backup)
-        for step in queue_worker.copying.Copying(self.world.deps(), held).steps()[:2]:
-            step.do(None)
+        for step in queue_worker.vault_copy.VaultCopy(self.world.deps(), held).steps()[:2]:
+            step.do()
         self.world.storage.create_image(
-            self.get(backup).copy.of, 1024**2, test_vault_copy.model.ImageOptions()
+            self.get(backup).copy.of, 1024**2, test_vault_copy.image_types.ImageOptions()
         )
         self.world.records.claims.release(held)
         self.world.records.queue.cancel_copy(backup)

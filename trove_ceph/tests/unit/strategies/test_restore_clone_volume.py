@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from oslo_utils import units
 from oslotest import base
 from trove.backup.state import BackupState
 from trove.instance.tasks import InstanceTasks
@@ -14,7 +15,7 @@ from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.strategies.test_delete import copy
 from trove_ceph.tests.unit.taskmanager import trove_database
 
-GIB = 1024**3
+GIB = units.Gi
 # Another tier, which here has its volumes in the pool of the vault.
 SLOW = 'lab@slow#slow'
 
@@ -61,7 +62,7 @@ class RestoringInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCa
     def make_operation(self, world, strike=None):
         asked = wanted(world, size_gib=2)
         plan = planning.plan(world.deps(), asked, prefer_copy=True)
-        return clone_volume.VolumeClone(world.deps(strike), asked, plan).steps(), None
+        return clone_volume.VolumeClone(world.deps(strike), asked, plan).steps()
 
     def check_done(self, world):
         world.cinder.work()
@@ -106,6 +107,12 @@ class RestoringTest(base.BaseTestCase):
         self.assertEqual(self.world.records.get(self.world.backup).place, facts.parent)
         self.assertEqual('yes', volume['metadata'][cinder_resources.DEPENDENT_KEY])
 
+    def test_to_another_tier_of_a_clustered_cinder_volume(self):
+        self.world.cinder.form_cluster('blocks', 'one', 'two')
+        volume = restore(self.world, volume_type='slow')
+        self.assertEqual(('one@slow#slow', 'blocks@slow#slow'), (volume['host'], volume['cluster']))
+        self.assertEqual('available', volume['status'])
+
     def test_instance_that_was_deleted_meanwhile(self):
         asked = wanted(self.world)
         plan = planning.plan(self.world.deps(), asked, prefer_copy=True)
@@ -147,7 +154,7 @@ class RestoringTest(base.BaseTestCase):
         made = set()
         for number in range(count + 1):
             for step in clone_volume.VolumeClone(deps, asked, plan).steps()[:number]:
-                step.do(None)
+                step.do()
             made.add((len(self.world.cinder.volumes), bool(self.left()[0])))
             # Its volume may be read for already, and is not the instance's yet.
             flatten.flatten_dependents(deps)

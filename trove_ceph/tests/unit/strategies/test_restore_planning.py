@@ -97,11 +97,13 @@ class PlanningTest(base.BaseTestCase):
     def test_states_that_are_not_restored(self):
         self.note(state=str(RecordState.DAMAGED), verify_error='table shop.t: corrupt')
         self.assertIn('is damaged: table shop.t: corrupt', self.refused())
-        for state in set(RecordState) - {
+        restored = {
             RecordState.TAKEN,
             RecordState.COPIED,
             RecordState.VERIFIED,
-        }:
+            RecordState.SUSPECTED,
+        }
+        for state in set(RecordState) - restored:
             self.note(state=str(state))
             self.assertIn(f'is {state}', self.refused())
 

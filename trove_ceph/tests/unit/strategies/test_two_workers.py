@@ -12,7 +12,7 @@ import itertools
 from oslotest import base
 from trove.backup.state import BackupState
 
-from trove_ceph import exceptions
+from trove_ceph import enums, exceptions
 from trove_ceph.db import claims
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
@@ -149,7 +149,7 @@ class Operation:
 
 
 class TakingTwiceTest(Operation, base.BaseTestCase):
-    level = backup_types.QuiesceLevel.FREEZE
+    level = enums.QuiesceLevel.FREEZE
 
     def prepare(self, world):
         world.policy = backup_types.BackupSettings(self.level, limit_sec=worlds.LIMIT_SEC)

@@ -3,9 +3,10 @@ import contextlib
 import uuid
 
 import oslo_messaging as messaging
+from oslo_utils import units
 from oslotest import base
 
-from trove_ceph import exceptions
+from trove_ceph import enums, exceptions
 from trove_ceph.db import tables
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
@@ -22,7 +23,7 @@ from trove_ceph.strategies.backup import (
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
 
-MIB = image_types.MIB
+MIB = units.Mi
 
 
 def take(world, **facts):
@@ -102,7 +103,7 @@ class CopyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
 
     def make_operation(self, world, strike=None):
         held = claim(world, world.backup)
-        return vault_copy.VaultCopy(world.deps(strike), held).steps(), None
+        return vault_copy.VaultCopy(world.deps(strike), held).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -134,7 +135,7 @@ class FirstCopyInterruptionTest(interruption.InterruptionTests, base.BaseTestCas
 
     def make_operation(self, world):
         held = claim(world, world.backup)
-        return vault_copy.VaultCopy(world.deps(), held).steps(), None
+        return vault_copy.VaultCopy(world.deps(), held).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -258,7 +259,7 @@ class BasesTest(base.BaseTestCase):
         self.world.records.queue.request_copy(second)
         held = claim(self.world, second)
         for step in vault_copy.VaultCopy(self.world.deps(), held).steps()[:2]:
-            step.do(None)
+            step.do()
         self.assertEqual(first, self.world.records.get(second).copy_base_id)
         self.delete(first)
         record = self.copy(second)
@@ -271,7 +272,7 @@ class BasesTest(base.BaseTestCase):
         self.world.records.queue.request_copy(second)
         held = claim(self.world, second)
         for step in vault_copy.VaultCopy(self.world.deps(), held).steps()[:3]:
-            step.do(None)
+            step.do()
         delete.delete_backup(self.world.deps(), first)
         self.backups.remove(first)
         place = self.world.records.get(second).copy
@@ -441,7 +442,7 @@ class CopyingTest(base.BaseTestCase):
         self.assertLess(self.world.now, began + 600)
 
     def test_verified_once_it_is_copied(self):
-        self.world.policy = backup_types.BackupSettings(verify=backup_types.VerifyWhen.COPIED)
+        self.world.policy = backup_types.BackupSettings(verify=enums.VerifyWhen.COPIED)
         self.assertIsNotNone(copy(self.world, self.backup).verify_wanted_at)
 
     def test_what_storage_calls_complete(self):

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime
+import itertools
+import logging
 
+import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -16,6 +19,17 @@ from trove_ceph.verification import inspection
 from trove_ceph.verification import report as verification
 
 UNFINISHED = verification.Finding(verification.UNFINISHED, 'the time was up')
+
+
+class Copies:
+    """Several copies of the storage service, which are asked in turns."""
+
+    def __init__(self, served):
+        self._turns = itertools.cycle(served)
+
+    @property
+    def endpoint(self):
+        return next(self._turns).endpoint
 
 
 class World(worlds.World):
@@ -35,7 +49,7 @@ class World(worlds.World):
     def inspections(self):
         """Return what was asked of the storage service, the latest first."""
         listed = self.deps().storage.list_jobs()
-        return [one.work for one in listed if isinstance(one.work, backup_verify.job.Inspect)]
+        return [one.work for one in listed if isinstance(one.work, backup_verify.tasks.InspectTask)]
 
 
 def verify(world, backup_id, strike=None):
@@ -58,7 +72,7 @@ class VerifyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCa
 
     def make_operation(self, world, strike=None):
         held = test_vault_copy.claim(world, world.backup, Role.VERIFY)
-        return backup_verify.BackupVerification(world.deps(strike), held).steps(), None
+        return backup_verify.BackupVerification(world.deps(strike), held).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -79,9 +93,47 @@ class VerifyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCa
         self.assertEqual(([], []), (world.held_locks(), world.servers.held()))
 
 
+class DamagedInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
+    """A backup that is found damaged, by one copy of the service and then by another one."""
+
+    def make_world(self):
+        world = World()
+        world.served = Copies(
+            [world.service(name, inspector=world._inspector) for name in ('one', 'two')]
+        )
+        world.backup = test_vault_copy.take(world)
+        world.servers.raises = {'start': servers.corrupt('redo')}
+        world.records.queue.request_verification(world.backup)
+        return world
+
+    def make_operation(self, world, strike=None):
+        held = test_vault_copy.claim(world, world.backup, Role.VERIFY)
+        return backup_verify.BackupVerification(world.deps(strike), held).steps()
+
+    def check_done(self, world):
+        record = world.records.get(world.backup)
+        self.assertEqual((RecordState.DAMAGED, None), (record.state, record.verify_wanted_at))
+        found = [record.verification['first'], record.verification]
+        self.assertEqual(2, len({one['clone_id'] for one in found}))
+        self.assert_nothing_left(world)
+
+    def check_undone(self, world):
+        record = world.records.get(world.backup)
+        self.assertIn(record.state, (RecordState.TAKEN, RecordState.SUSPECTED))
+        self.assertIsNotNone(record.verify_wanted_at)
+        self.assert_nothing_left(world)
+
+    def assert_nothing_left(self, world):
+        self.assertEqual({world.volume_image.name}, world.images())
+        self.assertEqual(([], []), (world.held_locks(), world.servers.held()))
+
+
 class VerifyingTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
+        self.make_backup()
+
+    def make_backup(self):
         self.world = World()
         self.backup = test_vault_copy.take(self.world)
 
@@ -124,22 +176,30 @@ class VerifyingTest(base.BaseTestCase):
         self.assertIn('take another backup', record.verify_error)
         self.assertEqual((None, None), (record.gtid_executed, record.verified_at))
 
-    def test_damage_is_seen_and_stays(self):
+    def test_damage_that_two_inspections_find_is_seen_and_stays(self):
         self.world.records.queue.request_copy(self.backup)
         self.find(start=servers.corrupt('redo'))
         record = self.verify()
+        self.assertEqual(2, len(self.world.inspections()))
+        first = record.verification['first']
+        self.assertEqual(('corrupt', ['redo']), (first['verdict'], first['reasons']))
+        self.assertNotEqual(first['clone_id'], record.verification['clone_id'])
         self.assertEqual(
             (RecordState.DAMAGED, 'corrupt'), (record.state, record.verification['verdict'])
         )
         self.assertIn('corrupt: redo', record.verify_error)
-        self.assertIsNone(record.copy_wanted_at)
+        # It is made once the backup is found sound after all.
+        self.assertIsNotNone(record.copy_wanted_at)
         self.assertFalse(bool(trove_database.backup(self.backup).deleted))
         self.assertEqual([record.place.name], self.world.snapshots())
         self.find(start=servers.refused())
         self.assertRaises(exceptions.NotInspectableError, self.verify)
         self.find(start=UNFINISHED)
-        self.assertEqual(RecordState.DAMAGED, self.verify().state)
-        self.assertEqual('corrupt', record.verification['verdict'])
+        for _ in range(2):
+            record = self.verify()
+            self.assertEqual(RecordState.DAMAGED, record.state)
+            self.assertEqual('corrupt', record.verification['before']['verdict'])
+            self.assertNotIn('before', record.verification['before'])
 
     def test_damaged_is_called_sound_by_a_look_at_all_of_it(self):
         self.find(start=servers.corrupt('redo'))
@@ -165,7 +225,7 @@ class VerifyingTest(base.BaseTestCase):
     def test_damaged_copy_of_a_sound_snapshot(self):
         """What restores is not given up, nor built upon what lies beside the damage."""
         damaged = self.copy()
-        self.find(start=[servers.corrupt('redo'), None])
+        self.find(start=[servers.corrupt('redo'), servers.corrupt('redo'), None])
         record = self.verify()
         self.assertEqual((RecordState.VERIFIED, None), (record.state, record.verify_error))
         self.assertEqual('snapshot', record.verification['of'])
@@ -180,11 +240,57 @@ class VerifyingTest(base.BaseTestCase):
 
     def test_both_are_damaged(self):
         copy = self.copy()
-        self.find(start=[servers.corrupt('redo'), servers.corrupt('redo')])
+        self.find(start=servers.corrupt('redo'))
         record = self.verify()
+        self.assertEqual(5, len(self.world.inspections()))
         self.assertEqual((RecordState.DAMAGED, copy), (record.state, record.copy))
         self.assertEqual('snapshot', record.verification['of'])
         self.assertEqual('corrupt', record.verification['copy']['verdict'])
+
+    def test_copy_that_only_one_inspection_finds_damaged_stays(self):
+        copy = self.copy()
+        self.find(start=[servers.corrupt('redo'), None])
+        record = self.verify()
+        self.assertEqual((RecordState.VERIFIED, copy), (record.state, record.copy))
+        self.assertEqual('copy', record.verification['of'])
+        self.assertEqual([copy.name], self.world.snapshots(copy.of))
+
+    def test_damaged_copy_stays_unless_the_snapshot_is_found_sound(self):
+        damaged = [servers.corrupt('redo')] * 2
+        for third, expected in (
+            (UNFINISHED, None),
+            (servers.refused(), exceptions.NotInspectableError),
+            (servers.fault(), exceptions.InspectionFaultError),
+        ):
+            self.make_backup()
+            copy = self.copy()
+            self.find(start=[*damaged, third])
+            if expected:
+                self.assertRaises(expected, self.verify)
+            else:
+                self.verify()
+            record = self.world.records.get(self.backup)
+            self.assertEqual((RecordState.SUSPECTED, copy), (record.state, record.copy))
+            self.assertEqual([copy.name], self.world.snapshots(copy.of))
+            self.assertIsNone(record.copy_wanted_at)
+
+    def test_damaged_copy_while_the_pool_of_the_snapshot_does_not_answer(self):
+        """Nobody knows then whether the backup restores."""
+        copy = self.copy()
+        self.find(start=servers.corrupt('redo'))
+        describe = self.world.served.endpoint.describe
+
+        asked = self.world.served.endpoint
+
+        def unreachable(context, image, **arguments):
+            if image.pool != copy.pool:
+                raise exceptions.CephUnreachableError('no answer')
+            return describe(context, image=image, **arguments)
+
+        asked.describe = unreachable
+        self.assertRaises(exceptions.CephUnreachableError, self.verify)
+        record = self.world.records.get(self.backup)
+        self.assertEqual((RecordState.SUSPECTED, copy), (record.state, record.copy))
 
     def test_damaged_copy_without_a_snapshot(self):
         copy = self.copy()
@@ -210,6 +316,81 @@ class VerifyingTest(base.BaseTestCase):
         self.assertIsNone(record.verify_wanted_at)
         self.find()
         self.assertEqual((RecordState.VERIFIED, None), (self.verify().state, record.verified_at))
+
+    def test_one_inspection_makes_it_suspected_until_another_one_ends(self):
+        self.find(start=[servers.corrupt('redo'), servers.fault()])
+        self.assertRaises(exceptions.InspectionFaultError, self.verify)
+        record = self.world.records.get(self.backup)
+        self.assertEqual(RecordState.SUSPECTED, record.state)
+        self.assertEqual(
+            ('corrupt', 'snapshot'), tuple(record.verification[name] for name in ('verdict', 'of'))
+        )
+        self.assertIn('corrupt: redo; this is not confirmed', record.verify_error)
+        self.assertIsNotNone(record.verify_wanted_at)
+        # The same request for a verification goes on where it ended: the first one is known.
+        self.find(start=servers.corrupt('redo'))
+        test_vault_copy.claim(self.world, self.backup)
+        backup_verify.verify_backup(self.world.deps(), self.backup)
+        self.assertEqual(RecordState.DAMAGED, self.world.records.get(self.backup).state)
+        self.assertEqual(2, len(self.world.inspections()))
+
+    def test_suspicion_that_a_second_inspection_does_not_confirm(self):
+        log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
+        self.find(start=[servers.corrupt('redo'), None])
+        record = self.verify()
+        self.assertEqual((RecordState.VERIFIED, None), (record.state, record.verify_error))
+        self.assertEqual(['redo'], record.verification['first']['reasons'])
+        self.assertIn('is sound, although an inspection by one found corrupt: redo', log.output)
+
+    def test_suspicion_that_a_later_verification_does_not_share(self):
+        log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
+        self.find(start=[servers.corrupt('redo'), UNFINISHED])
+        record = self.verify()
+        self.assertEqual((RecordState.SUSPECTED, None), (record.state, record.verify_wanted_at))
+        self.assertIn('an inspection before found corrupt: redo', record.verify_error)
+        self.find(start=UNFINISHED)
+        self.assertEqual(RecordState.SUSPECTED, self.verify().state)
+        self.find()
+        self.assertEqual(RecordState.VERIFIED, self.verify().state)
+        self.assertIn('is sound, although it was found', log.output)
+
+    def test_inspections_that_contradict_each_other(self):
+        missing = verification.Finding(verification.INCOMPLETE, 'mysql.ibd is not there')
+        self.find(start=[servers.corrupt('redo'), missing])
+        record = self.verify()
+        self.assertEqual((RecordState.SUSPECTED, None), (record.state, record.verify_wanted_at))
+        self.assertIn('incomplete: mysql.ibd', record.verify_error)
+        self.assertIn('an inspection before found corrupt: redo', record.verify_error)
+
+    def test_second_inspection_is_by_another_copy_of_the_service(self):
+        served = [
+            self.world.service(name, inspector=self.world._inspector) for name in ('one', 'two')
+        ]
+        self.world.served = Copies(served)
+        self.find(start=servers.corrupt('redo'))
+        began = self.world.now
+        record = self.verify()
+        self.assertEqual(RecordState.DAMAGED, record.state)
+        by = {record.verification['inspected_by'], record.verification['first']['inspected_by']}
+        self.assertEqual({'one', 'two'}, by)
+        self.assertLess(self.world.now, began + 30)
+
+    def test_second_inspection_is_by_the_same_copy_where_there_is_no_other(self):
+        self.find(start=servers.corrupt('redo'))
+        began = self.world.now
+        record = self.verify()
+        self.assertEqual(RecordState.DAMAGED, record.state)
+        self.assertEqual('one', record.verification['inspected_by'])
+        self.assertEqual('one', record.verification['first']['inspected_by'])
+        self.assertGreaterEqual(self.world.now, began + 60)
+
+    def test_xa_transactions_are_told(self):
+        self.world.servers.prepared = ["X'61',X'',1"]
+        record = self.verify()
+        self.assertEqual(
+            (["X'61',X'',1"], 1),
+            tuple(record.verification[name] for name in ('prepared_xa', 'prepared_xa_count')),
+        )
 
     def test_what_cannot_be_found_out_is_tried_again(self):
         self.find(start=servers.refused())

@@ -14,9 +14,9 @@ from keystoneauth1 import exceptions as keystone_exceptions
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import wait
 from trove_ceph.db import backups, claims, heartbeat, tables
-from trove_ceph.guestagent import quiesce
+from trove_ceph.guestagent import quiesce, settings_history
 from trove_ceph.storage import image_types
-from trove_ceph.storage_service import rpcapi, serializer
+from trove_ceph.storage_service import endpoint, rpcapi, serializer
 from trove_ceph.strategies.backup import backup_types, dependencies
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.cinder import fake_cinder
@@ -54,6 +54,8 @@ class World(service_world.World):
         self.policy = backup_types.BackupSettings(limit_sec=LIMIT_SEC)
         # What was asked of whom, in order.
         self.events = []
+        # What is requested beside the steps of an operation is answered when it is waited for.
+        self.is_answered_late = False
 
     def add_backup(self, **facts):
         return trove_database.add_backup(self.instance, **facts)
@@ -103,7 +105,18 @@ class World(service_world.World):
             patience=wait.WaitLimits(10, clock=lambda: self.now, sleep=self.sleep),
             clock=lambda: self.now,
             sleep=self.sleep,
+            begin=self.begin,
         )
+
+    def begin(self, request):
+        """Do at once, or as late as it is waited for, what a thread would do beside."""
+        if self.is_answered_late:
+            return request
+        try:
+            answer = request()
+        except Exception as error:
+            return functools.partial(_raise, error)
+        return lambda: answer
 
     def place(self, volume):
         pool = self.cinder.backends.get(volume.backend)
@@ -140,10 +153,16 @@ class Guest:
         self.reasons = []
         self.locks, self.freezes = [], []
         self.is_down = False
+        # What differs after each change of a setting; None: the server cannot tell.
+        self.evidence = 'as it was started'
+        self.position = 'uuid:1-7'
         self.restart()
+        self.observe()
+        self.world.now += 60
 
     def restart(self):
         """Lose all memory, as an agent that is killed; the freeze thaws with it."""
+        self._history = settings_history.SettingsHistory(clock=lambda: self.world.now)
         for pretended in self.locks + self.freezes:
             pretended.close()
         self._quiescer = quiesce.Quiescer(
@@ -157,14 +176,23 @@ class Guest:
     def is_held(self):
         return any(one.is_held() for one in self.locks + self.freezes)
 
+    def observe(self):
+        """Do what the agent does every minute."""
+        return self._history.observe(self.evidence, self.position)
+
     def check_backup_settings(self):
-        return {'reasons': self.reasons, 'gtid_executed': 'uuid:1-7'}
+        return {
+            'reasons': self.reasons,
+            'gtid_executed': self.position,
+            'settings_id': self.evidence,
+            **self.observe(),
+        }
 
-    def quiesce_for_backup(self, backup_id, level, limit_sec):
-        return self._quiescer.quiesce(backup_id, level, limit_sec)
+    def quiesce_for_backup(self, backup_id, token, level, limit_sec):
+        return self._quiescer.quiesce(backup_id, token, level, limit_sec)
 
-    def release_after_backup(self, backup_id):
-        return self._quiescer.release(backup_id)
+    def release_after_backup(self, backup_id, token):
+        return self._quiescer.release(backup_id, token)
 
     @staticmethod
     def _add(where, pretended):
@@ -294,8 +322,11 @@ class Storage(rpcapi.StorageAPI):
 
     def _serve(self, verb, arguments):
         crossed = {name: _cross(value) for name, value in arguments.items()}
+        served = self._world.served
+        # What the operations ask for must be permitted.
+        endpoint.permissions_of(type(served.endpoint))[verb].check(served.evidence, crossed)
         try:
-            return _cross(getattr(self._world.served.endpoint, verb)({}, **crossed))
+            return _cross(getattr(served.endpoint, verb)({}, **crossed))
         except messaging.ExpectedException as expected:
             raise expected.exc_info[1] from None
 
@@ -347,7 +378,7 @@ class RequestInterruptionTests(interruption.InterruptionTests):
                 continue
             world = self.make_world()
             strike = Strike(number, after, lost)
-            operation, context = self.make_operation(world, strike)
+            operation = self.make_operation(world, strike)
             asked = len(world.events) + number
             begun = []
             with self._told_of(f'lost={lost} at request {number}, after={after}'):
@@ -355,7 +386,6 @@ class RequestInterruptionTests(interruption.InterruptionTests):
                     steps.run(
                         'operation under test',
                         operation,
-                        context,
                         note=lambda _name, step, _count, begun=begun: begun.append(step),
                     )
                 except expected:
@@ -368,7 +398,7 @@ class RequestInterruptionTests(interruption.InterruptionTests):
                 looked = world.events[asked] in LOOKS
                 # Locks of the guest end by themselves; who carries on comes later.
                 world.now += 120
-                steps.run('operation under test', *self.make_operation(world))
+                steps.run('operation under test', self.make_operation(world))
                 self.check_done(world)
 
 
@@ -383,6 +413,10 @@ def _emptied():
         for table in tables.Base.metadata.sorted_tables:
             connection.execute(table.delete())
     return _facade()
+
+
+def _raise(error):
+    raise error
 
 
 def _cross(value):

@@ -12,12 +12,14 @@ from keystoneauth1 import session
 from oslo_messaging.rpc.client import RemoteError
 from oslotest import base
 from trove.common import context as trove_context
+from trove.common import exception as trove_exceptions
 from trove.instance import models as instance_models
 from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.guestagent import manager as guest_manager
+from trove_ceph.mysql import tuning
 from trove_ceph.taskmanager import volume_location
 from trove_ceph.tests.unit.cinder import fake_cinder
 from trove_ceph.tests.unit.taskmanager import trove_database
@@ -64,20 +66,41 @@ class GuestTest(base.BaseTestCase):
             raise self.error
         return {'held': True}
 
+    def cast(self, context, method, **arguments):
+        self.call(context, method, **arguments)
+
     def test_calls_are_those_of_our_guest_manager(self):
         self.guest.check_backup_settings()
-        self.guest.quiesce_for_backup('b', 'ddl', 20)
-        self.guest.release_after_backup('b')
+        self.guest.quiesce_for_backup('b', 't', 'ddl', 20)
+        self.guest.release_after_backup('b', 't')
+        self.guest.trim_volume(900)
+        self.guest.apply_tier(tuning.Tier(1.0, 60, 1000))
+        self.guest.apply_tier(None)
         for method, arguments in self.asked:
             known = getattr(guest_manager.Manager, method).__code__
             self.assertEqual(
                 ('self', 'context', *arguments), known.co_varnames[: known.co_argcount]
             )
 
+    def test_trim_that_cannot_be_asked_for(self):
+        self.error = trove_exceptions.GuestError(original_message='no bus')
+        self.assertRaises(exceptions.GuestUnavailableError, self.guest.trim_volume, 900)
+
+    def test_tier_crosses_the_bus_as_the_guest_reads_it(self):
+        tier = tuning.Tier(1.0, 60, 1000)
+        self.assertIs(True, self.guest.apply_tier(tier))
+        ((_method, arguments),) = self.asked
+        self.assertEqual(tier, tuning.Tier(**json.loads(json.dumps(arguments['tier']))))
+
     def test_errors_carry_the_reason(self):
         self.error = RemoteError('NotQuiescedError', 'the volume is frozen already', [])
         error = self.assertRaises(
-            exceptions.ServiceUnavailableError, self.guest.quiesce_for_backup, 'b', 'freeze', 20
+            exceptions.ServiceUnavailableError,
+            self.guest.quiesce_for_backup,
+            'b',
+            't',
+            'freeze',
+            20,
         )
         self.assertIn('instance instance: quiesce_for_backup', str(error))
         self.assertIn('the volume is frozen already', str(error))
@@ -154,6 +177,8 @@ class PlacesTest(base.BaseTestCase):
         self.assertEqual(
             'volumes-nvme/volume-moved', str(self.find('lab@nvme#nvme', name_id='moved'))
         )
+        # A clustered cinder-volume has the cluster's name.
+        self.assertEqual('volumes-nvme/volume-id', str(self.find('blocks@nvme#nvme')))
         for backend in ('lab@lvm#lvm', 'lab@nvme', None):
             self.assertIsNone(self.find(backend))
 

@@ -10,12 +10,14 @@ from oslotest import base
 from trove.common import cfg as trove_cfg
 from trove.common import context as trove_context
 
+from trove_ceph import enums
 from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.db import workers
+from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup import backup_types
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel
 from trove_ceph.taskmanager import factory
 from trove_ceph.tests.unit.cinder import fake_cinder
+from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -27,6 +29,7 @@ class MakingTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         taskmanager_conf.register(CONF)
+        self.useFixture(bus.StorageTransport(CONF))
         self.useFixture(conffixture.ConfFixture(CONF)).transport_url = 'fake://'
         # Other tests reset what was set when the database was made.
         CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')
@@ -67,8 +70,8 @@ class MakingTest(base.BaseTestCase):
         self.set('copy_to_vault', True)
         self.set('verify', 'copied')
         policy = factory.backup_settings(CONF)
-        self.assertEqual((True, backup_types.VerifyWhen.COPIED), (policy.copy, policy.verify))
-        self.assertEqual(backup_types.UnsafeAction.RAISE, policy.unsafe_action)
+        self.assertEqual((True, enums.VerifyWhen.COPIED), (policy.copy, policy.verify))
+        self.assertEqual(enums.UnsafeAction.RAISE, policy.unsafe_action)
         instance = backup_types.Instance('id', 'project', None, datastore='mysql', version='8.4')
         self.assertEqual(QuiesceLevel.FREEZE, policy.level_of(instance))
         other = backup_types.Instance('id', 'project', None, datastore='mysql', version='9.7')

@@ -16,6 +16,7 @@ from trove_ceph.db.backup_record import RecordState
 from trove_ceph.strategies.backup import create
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import contexts, trove_database
 
@@ -35,6 +36,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.stock = []
         for verb in ('create_backup', 'delete_backup', 'delete_instance'):
             self.patch(f'trove.taskmanager.manager.Manager.{verb}', self._record(verb))
+        self.useFixture(bus.StorageTransport(CONF))
         self.manager = manager.Manager()
         self.manager._recovery_threads = worlds.AtOnce()
         self.addCleanup(CONF.clear_override, 'quiesce', 'trove_ceph_backup')
@@ -118,6 +120,37 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertEqual(('delete_backup', backup.id), self.stock[-1])
         self.assertEqual([], self.told)
         self.assertEqual(BackupState.NEW, trove_database.backup(backup.id).state)
+
+    def test_instances_with_other_agents_keep_stock_backups(self):
+        """Their volumes lie on a tier's back end as well."""
+        stock = 'trove.guestagent.datastore.mysql.manager.Manager'
+        for version in (
+            trove_database.foreign_version(),
+            trove_database.foreign_version('stock-mysql', 'mysql', stock),
+        ):
+            self.stock.clear()
+            self.world.instance.update(datastore_version_id=version)
+            backup = self.world.add_backup()
+            self.create(backup)
+            self.assertEqual(['create_backup'], [verb for verb, *_ in self.stock])
+            self.assertIsNone(self.world.records.find(backup.id))
+            backup.update(state=BackupState.FAILED)
+
+    def test_tiers_are_told_beside_the_other_periodic_tasks(self):
+        self.assertIn('tell_tiers', {name for name, _ in manager.Manager._periodic_tasks})
+        told = []
+        self.manager._tier_settings = lambda: types.SimpleNamespace(sweep=told.extend)
+        self.manager._telling = worlds.AtOnce()
+        self.manager.tell_tiers(None)
+        self.assertIn(self.world.instance.id, [instance.id for instance in told])
+
+    def test_guests_wait_for_a_cloud_that_does_not_answer(self):
+        def fail(_instances):
+            raise exceptions.ServiceUnavailableError('Cinder is down')
+
+        self.manager._tier_settings = lambda: types.SimpleNamespace(sweep=fail)
+        self.manager._telling = worlds.AtOnce()
+        self.manager.tell_tiers(None)
 
     def test_deletion_that_was_asked_for_twice(self):
         backup = self.world.add_backup()
@@ -207,6 +240,14 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.addCleanup(CONF.clear_override, 'quiesce_by_datastore', 'trove_ceph_backup')
         self.assertRaisesRegex(ValueError, 'deep', manager.Manager)
         self.assertRaises(ValueError, CONF.set_override, 'quiesce', 'deep', 'trove_ceph_backup')
+
+    def test_a_storage_service_that_guests_can_reach(self):
+        storage = self.useFixture(bus.StorageTransport(CONF))
+        storage.set('transport_url', None)
+        self.assertRaisesRegex(exceptions.InvalidTransportError, 'not set', manager.Manager)
+        storage.set('transport_url', bus.URL)
+        storage.set('key_file', '/nowhere/keys')
+        self.assertRaisesRegex(exceptions.KeyFileError, '/nowhere/keys', manager.Manager)
 
     def test_nobody_is_asked_at_the_start(self):
         """Trove's profiler reads every attribute of the manager."""

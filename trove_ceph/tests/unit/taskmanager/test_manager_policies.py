@@ -14,6 +14,7 @@ from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.policy_record import PolicyRunState, Retention, Scope
 from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.api import world as api_world
+from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -37,6 +38,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
             ('trove.taskmanager.api.API.get_client', lambda *_, **__: api_world.Bus(self)),
         ):
             self.useFixture(fixtures.MonkeyPatch(name, value))
+        self.useFixture(bus.StorageTransport(CONF))
         self.manager = manager.Manager()
         self.useFixture(api_world.TiersFile())
         # Other tests reset what was set when the database was made.

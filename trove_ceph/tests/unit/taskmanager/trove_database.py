@@ -60,6 +60,29 @@ def datastore_version():
     return version.id
 
 
+@functools.cache
+def foreign_version(
+    name='served-by-others',
+    manager='postgresql',
+    registry_ext='trove.guestagent.datastore.postgres.manager.PostgresManager',
+):
+    """Return the id of a datastore version that a guest manager of somebody else serves."""
+    path()
+    store = datastore_models.DBDatastore.create(name=name, default_version_id=None)
+    version = datastore_models.DBDatastoreVersion.create(
+        datastore_id=store.id,
+        name='16',
+        manager=manager,
+        image_id='image',
+        packages='',
+        active=True,
+        version='16',
+        registry_ext=registry_ext,
+        repl_strategy='',
+    )
+    return version.id
+
+
 def add_instance(project_id, volume_id, **facts):
     """Return a new instance that runs."""
     instance = instance_models.DBInstance.create(

@@ -9,6 +9,7 @@ import json
 
 from trove_ceph import exceptions
 
+FSID = '5e1c8c3a-0f4f-4f6e-9a61-0c1d3bb4f3aa'
 _CLASSES = ('nvme', 'hdd')
 
 
@@ -84,6 +85,7 @@ class FakeCeph:
                     for name, caps in self.users.items()
                 ]
             },
+            'fsid': lambda: {'fsid': FSID},
             'mon dump': lambda: {'mons': [{'name': 'a'}]},
             'tell mon.a config get mon_max_pg_per_osd': lambda: {
                 'mon_max_pg_per_osd': str(self.max_pgs)
@@ -134,15 +136,15 @@ class FakeCeph:
     def _create_erasure_rule(self, words):
         name, profile = words
         code = self.profiles[profile]
-        root = f'{code["crush-root"]}~{code["crush-device-class"]}'
+        root = '~'.join(filter(None, [code['crush-root'], code.get('crush-device-class')]))
         domain = code['crush-failure-domain']
         op = 'choose_indep' if domain == 'osd' else 'chooseleaf_indep'
         self._add_rule(name, root, op, domain)
 
     def _create_rule(self, words):
-        name, root, domain, device_class = words
+        name, root, domain, *device_class = words
         op = 'choose_firstn' if domain == 'osd' else 'chooseleaf_firstn'
-        self._add_rule(name, f'{root}~{device_class}', op, domain)
+        self._add_rule(name, '~'.join([root, *device_class]), op, domain)
 
     def _add_rule(self, name, root, op, domain):
         if name not in [rule['rule_name'] for rule in self.rules]:

@@ -6,25 +6,42 @@ import urllib.parse
 import uuid
 
 import requests
+from keystoneauth1 import session, token_endpoint
+
+from trove_ceph.cinder import connection
+
+URL = 'http://cinder/v3/a-project'
 
 
 class FakeCinder:
-    """In place of the ``block_storage`` of an SDK connection; refuses what Cinder refuses.
+    """Answers as Cinder does, and refuses what Cinder refuses.
 
     :param page: how many items of a list come in one answer
     :param url: where it is reached, for the links to further pages
     """
 
-    def __init__(self, backends=(), page=1000, url='http://cinder'):
+    def __init__(self, backends=(), page=1000, url=URL):
         self.url = url
         self.types = {}
         self.qos = {}
         self.volumes = []
         self.backends = list(backends)
+        #: The location_info of back ends by their names.
+        self.locations = {}
+        #: What the scheduler shows instead of both.
+        self.pools = None
         self.page = page
         self.changes = []
         self.failure = None
         self.scheduler_answers = True
+
+    def client(self):
+        """Return a client of python-cinderclient that reaches it without a network."""
+        http = requests.Session()
+        http.mount('http://', _Network(self))
+        return connection.connect(
+            session.Session(token_endpoint.Token(self.url, 'a-token'), session=http)
+        )
 
     def add_volume(self, volume_type, size, backend='fast', **attributes):
         """Add a volume and return it, as Cinder shows it to an administrator."""
@@ -54,12 +71,22 @@ class FakeCinder:
             'volumes': ('volumes', self.volumes),
             'scheduler-stats': (
                 'pools',
-                [{'capabilities': {'volume_backend_name': name}} for name in self.backends],
+                self.pools
+                or [
+                    {'name': name, 'capabilities': self._capabilities(name)}
+                    for name in self.backends
+                ],
             ),
         }
         if parts[0] == 'scheduler-stats' and not self.scheduler_answers:
             return self._respond({'computeFault': {'message': 'MessagingTimeout'}}, 500)
         return self._paged(*lists[parts[0]], url.path, query)
+
+    def _capabilities(self, name):
+        found = {'volume_backend_name': name}
+        if name in self.locations:
+            found |= {'storage_protocol': 'ceph', 'location_info': self.locations[name]}
+        return found
 
     def _show_volume(self, number):
         for volume in self.volumes:
@@ -73,10 +100,12 @@ class FakeCinder:
         return [one for one in shown if one['is_public'] or query.get('is_public') == 'None']
 
     def _paged(self, key, items, path, query):
-        begin = int(query.get('marker', 0))
+        marker = query.get('marker')
+        begin = [one['id'] for one in items].index(marker) + 1 if marker else 0
         body = {key: items[begin : begin + self.page]}
         if begin + self.page < len(items):
-            following = urllib.parse.urlencode(query | {'marker': begin + self.page})
+            last = items[begin + self.page - 1]
+            following = urllib.parse.urlencode(query | {'marker': last['id']})
             links = {'volume_types': 'volume_type_links'}.get(key, f'{key}_links')
             body[links] = [{'rel': 'next', 'href': f'{self.url}{path}?{following}'}]
         return self._respond(body)
@@ -91,14 +120,16 @@ class FakeCinder:
                     'name': body['name'],
                     'description': body['description'],
                     'is_public': body['os-volume-type-access:is_public'],
-                    'extra_specs': dict(body['extra_specs']),
+                    'extra_specs': {},
                     'qos_specs_id': None,
                 },
+                'volume_type',
             )
         if path == '/qos-specs':
             body = dict(json['qos_specs'])
             name, consumer = body.pop('name'), body.pop('consumer', 'back-end')
-            return self._create(self.qos, {'name': name, 'consumer': consumer, 'specs': body})
+            specs = {'name': name, 'consumer': consumer, 'specs': body}
+            return self._create(self.qos, specs, 'qos_specs')
         found = self.types[path.split('/')[2]]
         if any(volume['volume_type'] == found['name'] for volume in self.volumes):
             return self._respond({'badRequest': {'message': 'Volume Type is in use'}}, 400)
@@ -109,7 +140,8 @@ class FakeCinder:
         self.changes.append(f'PUT {path} {json}')
         kind, number, *rest = path.strip('/').split('/')
         if kind == 'types':
-            self.types[number] |= json['volume_type']
+            given = json['volume_type'].items()
+            self.types[number] |= {key: value for key, value in given if value is not None}
         elif rest == ['delete_keys']:
             for key in json['keys']:
                 del self.qos[number]['specs'][key]
@@ -121,18 +153,18 @@ class FakeCinder:
 
     def delete(self, path):
         self.changes.append(f'DELETE {path}')
-        number = path.split('/')[2]
+        number = path.partition('?')[0].split('/')[2]
         if any(one['qos_specs_id'] == number for one in self.types.values()):
             return self._respond({'badRequest': {'message': 'Qos specs still in use.'}}, 400)
         del self.qos[number]
         return self._respond({}, 202)
 
-    def _create(self, items, item):
+    def _create(self, items, item, key):
         if any(item['name'] == other['name'] for other in items.values()):
             return self._respond({'conflictingRequest': {'message': 'exists'}}, 409)
         item['id'] = f'id-of-{item["name"]}'
         items[item['id']] = item
-        return self._respond(item)
+        return self._respond({key: item})
 
     def _associate(self, specs, verb, type_id):
         found = self.types[type_id]
@@ -145,12 +177,31 @@ class FakeCinder:
         return self._respond({})
 
     def _respond(self, body, status=200):
+        if self.failure:
+            status, body = self.failure, {'error': {'message': 'it cannot answer'}}
         response = requests.Response()
-        response.status_code = self.failure or status
+        response.status_code = status
         response.headers['Content-Type'] = 'application/json'
-        response.url = 'http://cinder'
         response._content = json.dumps(body).encode()
         return response
+
+
+class _Network(requests.adapters.BaseAdapter):
+    """Passes requests to Cinder in memory."""
+
+    def __init__(self, cinder):
+        super().__init__()
+        self._cinder = cinder
+
+    def send(self, request, **kwargs):
+        path = request.url.removeprefix(self._cinder.url)
+        arguments = {'json': json.loads(request.body)} if request.body else {}
+        response = getattr(self._cinder, request.method.lower())(path, **arguments)
+        response.url, response.request = request.url, request
+        return response
+
+    def close(self):
+        """Nothing is held."""
 
 
 class FakeTroveManage:

@@ -70,3 +70,16 @@ def changed(changes=()):
 def read(changes=()):
     """Return what a file with these changes says."""
     return tiers_file.parse(changed(changes))
+
+
+#: An erasure code with each of its keys.
+FULL_ERASURE = {
+    'k': 2,
+    'm': 1,
+    'plugin': 'isa',
+    'technique': 'cauchy',
+    'pool': 'volumes-fast-data',
+    'min_size': 2,
+    'metadata_device_class': 'nvme',
+    'metadata_pg_num': 16,
+}

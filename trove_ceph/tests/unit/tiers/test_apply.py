@@ -145,7 +145,7 @@ class InterruptionTestCase(interruption.InterruptionTests, base.BaseTestCase):
         observed = systems.observe()
         plan = planning.plan(content, observed)
         application = apply.Application(content, systems, observed, lambda change: None)
-        return apply.make_steps(plan), application
+        return apply.make_steps(plan, application)
 
     def check_done(self, them):
         expected = world.World()

@@ -140,7 +140,8 @@ class CephTestCase(base.BaseTestCase):
         self.ceph.create_pool(metadata)
         self.assertEqual({'d': data, 'm': metadata}, self.ceph.pools({'m'}))
         self.assertEqual(profile, self.ceph.profiles()['d'])
-        self.assertIsNone(self.ceph.profiles()['default'])
+        default = self.ceph.profiles()['default']
+        self.assertEqual(resources.Placement('default', None, 'host'), default.placement)
 
     def test_pool_that_is_being_split_counts_as_what_it_becomes(self):
         self.ceph.create_rule(resources.Rule('nvme-host', NVME))

@@ -13,7 +13,7 @@ class CinderTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.fake = fake_cloud.FakeCinder(backends=['fast', 'slow'])
-        self.cinder = cinder.Cinder(self.fake)
+        self.cinder = cinder.Cinder(self.fake.client())
 
     def test_type_is_read_as_it_was_made(self):
         hidden = resources.VolumeType('hidden', 'slow', '', False, None)
@@ -93,13 +93,28 @@ class CinderTestCase(base.BaseTestCase):
         self.assertEqual({'fast': (1,)}, state.volumes)
         self.assertIn('fast', state.types)
 
+    def test_type_is_private_until_it_has_its_back_end(self):
+        self.fake.post = self._refuse_extra_specs(self.fake.post)
+        self.assertRaises(exceptions.ServiceUnavailableError, self.cinder.create_type, FAST)
+        expected = resources.VolumeType('fast', None, 'NVMe', False, None)
+        self.assertEqual(expected, self.cinder.observe().types['fast'])
+
+    def _refuse_extra_specs(self, post):
+        def refusing(path, json):
+            if path.endswith('extra_specs'):
+                return self.fake._respond({'computeFault': {'message': 'no'}}, 500)
+            return post(path, json)
+
+        return refusing
+
     def test_refusal_names_the_request(self):
         self.cinder.create_type(FAST)
         self.fake.add_volume('fast', 1)
         error = self.assertRaises(
             exceptions.ServiceUnavailableError, self.cinder.set_type, 'fast', 'backend', 'slow'
         )
-        self.assertIn('Cinder refused POST /types/id-of-fast/extra_specs', str(error))
+        self.assertIn('Cinder failed at setting backend of volume type fast', str(error))
+        self.assertIn('Volume Type is in use', str(error))
         self.fake.failure = 503
         self.assertRaises(exceptions.ServiceUnavailableError, self.cinder.observe)
 

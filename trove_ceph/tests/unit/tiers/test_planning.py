@@ -165,7 +165,7 @@ class ChangesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
             (
                 'user with more',
                 user_has(mds='allow *'),
-                [('cephx user client.glance: caps - mds allow *', [REVOKES])],
+                [],
             ),
             (
                 'type of another back end',
@@ -245,10 +245,12 @@ class RemovedFromFileTestCase(base.BaseTestCase):
         self.assertEqual('datastore version mysql/9.7.4: volume types - slow', str(change))
         self.assertEqual([REVOKES], [risk.flag for risk in change.risks])
 
-    def test_tier_that_is_gone_keeps_pool_and_type(self):
+    def test_tier_that_is_gone_keeps_pool_type_and_caps(self):
         plan = self.world.plan(sample.read())
-        names = {(change.kind.value, change.attribute) for change in plan.changes}
-        self.assertEqual({('cephx user', 'caps')}, names)
+        self.assertEqual((), plan.changes)
+        self.assertEqual(2, len(plan.notes))
+        for note in plan.notes:
+            self.assertIn('osd profile rbd pool=slow', note)
 
     def test_hidden_type_revokes_access(self):
         content = sample.read(self.both | {'tiers/slow/volume_type/public': False})
@@ -398,6 +400,7 @@ class OrderTestCase(base.BaseTestCase):
         pool('volumes-fast', size=3)(them)
         pool('images', size=1, min_size=1)(them)
         them.ceph.users['client.glance'] = {'mon': 'allow *'}
+        content = sample.read({'users/client.glance': {'role': 'glance', 'exclusive': True}})
         del them.cinder.types['id-of-fast']
         found = [str(change).split(':')[0] for change in them.plan(content).changes]
         self.assertEqual(
@@ -407,6 +410,70 @@ class OrderTestCase(base.BaseTestCase):
             ],
             found,
         )
+
+
+class CapsTestCase(base.BaseTestCase):
+    """Caps of users beyond what their role needs."""
+
+    def setUp(self):
+        super().setUp()
+        self.world = world.World()
+        self.world.apply(sample.read())
+        caps = self.world.ceph.users['client.cinder']
+        caps['osd'] += ', profile rbd pool=vms'
+        caps['mgr'] += ', profile rbd pool=vms'
+        caps['mon'] += ', allow command "osd blocklist"'
+        self.world.forget_changes()
+
+    def _plan(self, **keys):
+        user = {'role': 'cinder'} | keys
+        return self.world.plan(sample.read({'users/client.cinder': user}))
+
+    def test_what_is_not_declared_stays_and_is_noted(self):
+        plan = self._plan()
+        self.assertEqual((), plan.changes)
+        (note,) = plan.notes
+        self.assertIn('cephx user client.cinder keeps caps that the file does not declare', note)
+        self.assertIn('osd profile rbd pool=vms', note)
+
+    def test_what_is_declared_is_no_news(self):
+        plan = self._plan(pools=['vms'], caps={'mon': ['allow command "osd blocklist"']})
+        self.assertEqual(((), ()), (plan.changes, plan.notes))
+
+    def test_declared_exclusive_revokes_the_rest(self):
+        plan = self._plan(exclusive=True, pools=['vms'])
+        (change,) = plan.changes
+        self.assertEqual([REVOKES], [risk.flag for risk in change.risks])
+        self.assertEqual(
+            'cephx user client.cinder: caps - mon allow command "osd blocklist"', str(change)
+        )
+        self.assertEqual((), self._plan(pools=['vms'], exclusive=False).changes)
+
+    def test_what_is_missing_is_added_to_what_is_there(self):
+        them = self.world.ceph.users['client.cinder']
+        before = dict(them)
+        self.world.apply(sample.read({'users/client.cinder': {'role': 'cinder', 'pools': ['x']}}))
+        after = self.world.ceph.users['client.cinder']
+        more = ', profile rbd pool=x'
+        self.assertEqual(before['osd'] + more, after['osd'])
+        self.assertEqual(before['mgr'] + more, after['mgr'])
+        self.assertEqual(before['mon'], after['mon'])
+
+    def test_what_is_granted_meanwhile_is_not_lost(self):
+        content = sample.read({'users/client.cinder': {'role': 'cinder', 'pools': ['x']}})
+        systems = self.world.systems(content)
+        observed = systems.observe()
+        (change,) = planning.plan(content, observed).changes
+        self.world.ceph.users['client.cinder']['mds'] = 'allow r'
+        systems.carry_out(change, observed)
+        self.assertEqual('allow r', self.world.ceph.users['client.cinder']['mds'])
+
+    def test_user_without_a_role_gets_what_is_declared(self):
+        user = {'pools': ['vms'], 'caps': {'mon': ['profile rbd']}}
+        self.world.apply(sample.read({'users/client.nova': user}))
+        pool = 'profile rbd pool=vms'
+        expected = {'mgr': pool, 'mon': 'profile rbd', 'osd': pool}
+        self.assertEqual(expected, self.world.ceph.users['client.nova'])
 
 
 class LimitsOfImagesTestCase(base.BaseTestCase):

@@ -6,7 +6,7 @@ import testscenarios
 from oslotest import base
 
 from trove_ceph import exceptions, schema_problems
-from trove_ceph.tests.unit.tiers import sample
+from trove_ceph.tests.unit.tiers import sample, world
 from trove_ceph.tiers import tiers_file
 from trove_ceph.tiers.tier_types import Purpose, TierLimits
 from trove_ceph.yaml_file import Problem
@@ -20,7 +20,7 @@ class DefaultsTestCase(base.BaseTestCase):
         self.assertEqual(
             ('host', 'default', 1), (tier.failure_domain, tier.crush_root, tier.min_size)
         )
-        self.assertEqual(('none', None), (tier.compression_mode, tier.latency_ms))
+        self.assertEqual('none', tier.compression_mode)
         self.assertTrue(tier.volume_type.public)
 
     def test_min_size_is_half_of_the_copies_rounded_up(self):
@@ -61,6 +61,16 @@ class DefaultsTestCase(base.BaseTestCase):
         self.assertEqual(('fast', 'follower', 'vault', 'images'), users['client.cinder'].tiers)
         self.assertEqual(('images',), users['client.glance'].tiers)
         self.assertEqual(('fast', 'follower', 'vault'), users['client.storage'].tiers)
+
+
+class NotesTestCase(base.BaseTestCase):
+    def test_objective_of_earlier_releases_is_accepted_and_has_no_effect(self):
+        content = sample.read({'tiers/fast/latency_ms': 2})
+        (note,) = content.notes
+        self.assertIn('tiers.fast.latency_ms: has no effect', note)
+        self.assertEqual(sample.read().tiers, content.tiers)
+        self.assertIn(note, world.World().plan(content).notes)
+        self.assertEqual((), sample.read().notes)
 
 
 class ShippedFileTestCase(base.BaseTestCase):

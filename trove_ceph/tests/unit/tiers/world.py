@@ -21,7 +21,7 @@ class World:
         return systems.Systems(
             content,
             ceph=ceph.Ceph('ceph.conf', 'admin', run=self.ceph),
-            cinder=cinder.Cinder(self.cinder),
+            cinder=cinder.Cinder(self.cinder.client()),
             trove=trove.Trove('trove-manage', 'trove.conf', run=self.trove),
         )
 

@@ -9,8 +9,8 @@ from trove.instance.tasks import InstanceTasks
 from trove.quota.quota import QUOTAS
 
 from trove_ceph import exceptions
+from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup import backup_types
-from trove_ceph.strategies.backup.backup_types import QuiesceLevel
 from trove_ceph.strategies.backup.options import BackupOptions
 from trove_ceph.taskmanager import instance_tiers
 from trove_ceph.tests.unit.api import world

@@ -17,6 +17,7 @@ from trove_ceph import exceptions
 from trove_ceph.db import tables
 from trove_ceph.strategies.restore import clone_volume, planning
 from trove_ceph.taskmanager import manager
+from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.strategies.test_restore_clone_volume import make_world, wanted
 from trove_ceph.tests.unit.taskmanager import contexts, trove_database
 from trove_ceph.trove_adapter import instance_restore
@@ -67,6 +68,7 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         ):
             self.patch(f'{tasks}.{verb}', self.record(self.built, verb))
         self.patch(f'{tasks}._create_server', self.record(self.built, '_create_server'))
+        self.useFixture(bus.StorageTransport(CONF))
         self.manager = manager.Manager()
 
     def patch(self, name, value):
@@ -163,6 +165,15 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertNotIn('Keystone', str(error))
         self.assertEqual(InstanceTasks.BUILDING_ERROR_VOLUME, self.row().task_status)
 
+    def test_guest_is_told_its_tier_whatever_it_was_created_from(self):
+        told = []
+        self.manager._tier_settings = lambda: types.SimpleNamespace(
+            tell=lambda instance: told.append(instance.id)
+        )
+        for facts in ({}, {'backup_id': None}, {'slave_of_id': 'another'}, {'backup_id': 'Swift'}):
+            self.create(**facts)
+        self.assertEqual([self.world.restored.id] * 4, told)
+
     def test_what_is_not_ours(self):
         self.create(backup_id=None)
         self.create(slave_of_id='another instance')
@@ -177,7 +188,7 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         asked = wanted(self.world)
         plan = planning.plan(self.world.deps(), asked, prefer_copy=True)
         for step in clone_volume.VolumeClone(self.world.deps(), asked, plan).steps()[:2]:
-            step.do(None)
+            step.do()
         self.assertTrue(any('.restore.' in name for name in self.world.images()))
         self.manager.delete_instance(
             self.context(notification.DBaaSInstanceDelete), self.world.restored.id

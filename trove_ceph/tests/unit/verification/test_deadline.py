@@ -82,6 +82,72 @@ class GuardTest(base.BaseTestCase):
         with self.assertRaisesRegex(OSError, 'disk'), watch.watching(self.fail):
             raise OSError('disk')
 
+    def test_a_call_returns_or_raises_as_its_function_does(self):
+        watch = deadline.Deadline(60)
+        self.assertEqual(5, watch.call('counting', lambda: 5))
+        with self.assertRaisesRegex(OSError, 'disk'):
+            watch.call('reading', self._fail)
+
+    @staticmethod
+    def _fail():
+        raise OSError('disk')
+
+    def hang(self, watch, **options):
+        """Call what waits until it is ended, and return what is raised."""
+        ended = threading.Event()
+        self.addCleanup(ended.set)
+        kind = (exceptions.InspectionFaultError, exceptions.CanceledError)
+        options = {'end': ended.set} | options
+        try:
+            watch.call('mounting', lambda: ended.wait(WAIT_SEC), **options)
+        except kind as error:
+            return error, ended.is_set()
+        self.fail('nobody ended it')
+
+    def test_a_call_whose_time_is_up_is_ended_and_is_no_verdict(self):
+        times = [0.0]
+        watch = deadline.Deadline(60, clock=lambda: times[0])
+        times[0] = 61.0
+        error, is_ended = self.hang(watch)
+        self.assertIsInstance(error, exceptions.InspectionFaultError)
+        self.assertTrue(is_ended)
+        self.assertIn('mounting: did not end', str(error))
+
+    def test_a_call_that_nothing_can_end_is_left_behind(self):
+        """As librbd, of which no OSD is there."""
+        times = [0.0]
+        watch = deadline.Deadline(60, clock=lambda: times[0])
+        times[0] = 61.0
+        error, is_ended = self.hang(watch, end=None)
+        self.assertIsInstance(error, exceptions.InspectionFaultError)
+        self.assertFalse(is_ended)
+
+    def test_a_call_is_canceled(self):
+        cancel = threading.Event()
+        cancel.set()
+        error, is_ended = self.hang(deadline.Deadline(60, cancel))
+        self.assertIsInstance(error, exceptions.CanceledError)
+        self.assertTrue(is_ended)
+
+    def test_giving_back_has_a_limit_of_its_own(self):
+        """Whether the inspection was canceled, or its time is up."""
+        times, cancel = [0.0], threading.Event()
+        cancel.set()
+        watch = deadline.Deadline(60, cancel, clock=lambda: times[0])
+        times[0] = 100.0
+        self.assertEqual(5, watch.call('closing', lambda: 5, limit_sec=10))
+        begun = threading.Event()
+
+        def wait_until_late():
+            times[0] = 111.0
+            begun.wait(WAIT_SEC)
+
+        self.assertRaises(
+            exceptions.InspectionFaultError,
+            watch.call,
+            *('closing', wait_until_late, begun.set, 10),
+        )
+
     def test_nothing_happens_when_it_goes_well(self):
         with deadline.Deadline(60).watching(self.fail):
             pass

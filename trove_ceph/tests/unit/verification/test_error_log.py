@@ -27,7 +27,6 @@ class ErrorLogTest(base.BaseTestCase):
         self.assertEqual(
             ['MY-011906', 'MY-013183'], [one.code for one in error_log.errors(messages)]
         )
-        self.assertTrue(error_log.blames_innodb(messages))
 
     def test_pages_and_statements_are_left_out(self):
         self.assertNotIn('secret', ' '.join(map(str, error_log.read(DAMAGED))))
@@ -46,7 +45,5 @@ class ErrorLogTest(base.BaseTestCase):
         first_line = DAMAGED.partition('\n')[0]
         self.assertIsNone(error_log.recovery_sec(error_log.read(first_line)))
 
-    def test_others_errors_are_not_of_the_data(self):
-        line = '2026-11-21T18:48:35.9Z 0 [ERROR] [MY-000067] [Server] unknown variable'
-        self.assertFalse(error_log.blames_innodb(error_log.read(line)))
+    def test_log_without_messages(self):
         self.assertEqual([], error_log.read(''))

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
 import threading
+from unittest import mock
 
+from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions
@@ -42,7 +44,10 @@ class InspectionTest(base.BaseTestCase):
         self.assertEqual(1.5, found.recovery_sec)
         # The server's own, and two of five.
         self.assertEqual((3, 6, 510), (found.tables_checked, found.tables, found.bytes))
-        self.assertEqual([step.name for step in inspection.STEPS], list(found.seconds))
+        self.assertEqual(
+            [step.name for step in inspection.make_steps(mock.Mock(spec=inspection.Context))],
+            list(found.seconds),
+        )
         self.assert_nothing_left()
 
     def test_the_sample_differs_between_backups_and_not_between_runs(self):
@@ -62,7 +67,7 @@ class InspectionTest(base.BaseTestCase):
                 limits.append(self.world.storage.describe(self.world.work.clone).qos)
 
         self.inspect(note)
-        self.assertEqual([image_types.Qos(bytes_per_sec=5 * image_types.MIB)], limits)
+        self.assertEqual([image_types.Qos(bytes_per_sec=5 * units.Mi)], limits)
 
     def test_sizes_of_samples(self):
         self.assertEqual(6, self.inspect(deep=True).tables_checked)
@@ -130,7 +135,7 @@ class InspectionTest(base.BaseTestCase):
             self.assert_nothing_left()
 
     def test_canceled_at_each_phase(self):
-        for step in inspection.STEPS[:5]:
+        for step in inspection.make_steps(mock.Mock(spec=inspection.Context))[:5]:
             cancel = threading.Event()
 
             def note(phase, *_, at=step.name, cancel=cancel):
@@ -192,7 +197,7 @@ class InspectionInterruptionTest(interruption.InterruptionTests, base.BaseTestCa
             lambda *_: None,
         )
         made.context = context
-        return inspection.STEPS, context
+        return inspection.make_steps(context)
 
     def check_done(self, made):
         self.check_undone(made)
@@ -208,8 +213,7 @@ class KilledElsewhereTest(InspectionInterruptionTest):
 
     def make_operation(self, made):
         made.host = f'host {len(made.hosts)}'
-        steps, context = super().make_operation(made)
-        return steps, context
+        return super().make_operation(made)
 
     def make_world(self):
         made = world.World()

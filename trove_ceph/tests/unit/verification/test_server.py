@@ -86,7 +86,6 @@ class ServerTest(base.BaseTestCase):
         for text in (
             'Invalid MySQL server upgrade: Cannot upgrade from 50744 to 90704.',
             "Different lower_case_table_names settings for server ('0') and data dictionary ('1').",
-            'Cannot allocate memory for the buffer pool',
         ):
             self.assert_start_fails(exceptions.NotInspectableError, line(text), text[:30])
 
@@ -114,16 +113,29 @@ class ServerTest(base.BaseTestCase):
             (
                 [
                     ('t', 'check', 'Warning', 'InnoDB: index'),
-                    ('t', 'check', 'error', "Key 'jo e' is bad"),
+                    ('t', 'check', 'error', "Index 'jo e' is corrupted"),
                     ('t', 'check', 'status', 'Operation failed'),
                 ],
-                "table shop.odd`name: Key '...' is bad; Operation failed",
+                "table shop.odd`name: Index '...' is corrupted; Operation failed",
             ),
             ([('t', 'check', 'error', b'Corrupt')], 'table shop.odd`name: Corrupt'),
         ):
             self.mysqld.answer = rows
             found = self.assertRaises(report.Finding, self.server.check, TABLE)
             self.assertEqual((report.CORRUPT, expected), (found.verdict, found.reason))
+
+    def test_check_that_fails_without_saying_that_the_table_is_damaged(self):
+        for told, kind in (
+            ('Query execution was interrupted', exceptions.ServerFailedError),
+            ("Got error 168 - 'Unknown' from storage engine", exceptions.ServerFailedError),
+            ("Can't open file: 'orders.ibd' (errno: 5 - I/O error)", None),
+            ('Out of memory; restart server and try again', None),
+        ):
+            self.mysqld.answer = [
+                ('t', 'check', 'error', told),
+                ('t', 'check', 'status', 'Operation failed'),
+            ]
+            self.assertRaises(kind or exceptions.InspectionFaultError, self.server.check, TABLE)
 
     def test_both_ends_of_each_index_are_read(self):
         # One after the other: what the indexes are of, and what is counted.
@@ -181,10 +193,81 @@ class ServerTest(base.BaseTestCase):
     def test_it_dies_of_what_it_is_asked(self):
         self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection')
         self.mysqld.exit_code = 2
-        self.mysqld.log.write_text(line('Assertion failure'))
+        self.mysqld.log.write_text(line('Database page corruption on disk'))
         found = self.assertRaises(report.Finding, self.server.check, TABLE)
         self.assertEqual(report.CORRUPT, found.verdict)
         self.assertIn('table shop.odd`name: mysqld ended with 2', found.reason)
+
+    def test_it_is_killed_while_its_log_says_that_a_page_is_damaged(self):
+        """As where the kernel ends what takes too much memory, or somebody ends it."""
+        self.mysqld.log.write_text(line('Database page corruption on disk'))
+        self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection')
+        for code in (-9, -15, -7, -24, 137, 143):
+            self.mysqld.exit_code = code
+            error = self.assertRaises(exceptions.InspectionFaultError, self.server.check, TABLE)
+            self.assertIn(f'mysqld ended with {code}', str(error))
+        for code in (-6, -11, 2, 134):
+            self.mysqld.exit_code = code
+            self.assertRaises(report.Finding, self.server.check, TABLE)
+
+    def test_it_dies_and_does_not_say_of_what(self):
+        self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection')
+        self.mysqld.exit_code = 2
+        self.mysqld.log.write_text(line('Assertion failure: buf0buf.cc:1:false'))
+        self.assertRaises(exceptions.ServerFailedError, self.server.check, TABLE)
+
+    def test_a_page_is_damaged_and_the_disk_has_failed(self):
+        corrupt = line('Database page corruption on disk or a failed file read of page')
+        for told in (
+            'Operating system error number 5 in a file operation.',
+            "Cannot open './ibtmp1' OS errno 28 - No space left on device",
+            'Cannot allocate 1048576 bytes of memory after 60 retries',
+            'Tried to read 16384 bytes at offset 49152, but was only able to read 0',
+            'A long semaphore wait: thread 1 has waited',
+            "Error writing file './binlog.000001' (errno: 30 - Read-only file system)",
+        ):
+            for log in (line(told) + corrupt, corrupt + line(told, 'Server')):
+                error = self.assert_start_fails(
+                    exceptions.InspectionFaultError, log, 'mysqld ended with 1'
+                )
+                self.assertIn('its log has', str(error))
+
+    def test_what_stands_at_the_end_of_a_long_log_counts(self):
+        corrupt = line('Database page corruption on disk')
+        page = ' len 16384; hex 00' + '0' * server._LOG_BYTES + '\n'
+        log = corrupt + page + line('Operating system error number 5 in a file operation.')
+        self.assert_start_fails(exceptions.InspectionFaultError, log, 'error number 5')
+
+    def test_undisturbed(self):
+        self.mysqld.log.write_text(line('Database page corruption on disk'))
+        self.server.check_undisturbed()
+        self.mysqld.log.write_text(line('Disk is full writing', 'Server'))
+        self.assertRaises(exceptions.InspectionFaultError, self.server.check_undisturbed)
+
+    def test_prepared_transactions(self):
+        self.mysqld.answer = [(1, 3, 2, '0x6162630102'), (7, 1, 0, b'0xff')]
+        self.assertEqual(
+            (["X'616263',X'0102',1", "X'ff',X'',7"], 2), self.server.prepared_transactions()
+        )
+        self.mysqld.answer = [(1, 1, 0, '0x00')] * 250
+        listed, count = self.server.prepared_transactions()
+        self.assertEqual((100, 250), (len(listed), count))
+
+    def test_errors_that_say_nothing_of_the_table(self):
+        for code, told, kind in (
+            (1026, "Error writing file 'x' (Errcode: 28 - No space left on device)", None),
+            (1037, 'Out of memory; restart server', None),
+            (1205, 'Lock wait timeout exceeded', exceptions.ServerFailedError),
+            (1317, 'Query execution was interrupted', exceptions.ServerFailedError),
+            (1146, "Table 'shop.orders' doesn't exist", exceptions.ServerFailedError),
+            # The text alone is no evidence where the number has another meaning.
+            (1105, 'corrupt, it seems', exceptions.ServerFailedError),
+        ):
+            self.mysqld.answer = pymysql.err.OperationalError(code, told)
+            self.assertRaises(kind or exceptions.InspectionFaultError, self.server.tables)
+        self.mysqld.answer = pymysql.err.OperationalError(1932, "doesn't exist in engine")
+        found = self.assertRaises(report.Finding, self.server.tables)
+        self.assertEqual(report.INCOMPLETE, found.verdict)
 
     def test_it_refuses_and_lives(self):
         self.mysqld.answer = pymysql.err.OperationalError(1034, 'Incorrect key file')

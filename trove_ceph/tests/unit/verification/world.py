@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster with a backup, and hosts on which it is inspected by a server that tests decide."""
 
+from oslo_utils import units
+
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types, tasks
 from trove_ceph.storage.fake import backend, cluster
@@ -14,7 +16,7 @@ SETTINGS = verification.InspectionSettings(
     roots={},
     directory=None,
     memory_bytes=2**30,
-    bytes_per_sec=5 * image_types.MIB,
+    bytes_per_sec=5 * units.Mi,
     time_limit_sec=60,
     deep=False,
     sample_tables=2,
@@ -30,18 +32,35 @@ class World:
     """What outlives a process: the cluster, and what a host holds."""
 
     def __init__(self):
-        self.storage = backend.FakeBackend(cluster.Cluster({'volumes': 1024 * image_types.MIB}))
+        self.storage = backend.FakeBackend(cluster.Cluster({'volumes': 1024 * units.Mi}))
         image = image_types.ImageRef('volumes', 'image')
-        self.storage.create_image(image, 8 * image_types.MIB, image_types.ImageOptions())
+        self.storage.create_image(image, 8 * units.Mi, image_types.ImageOptions())
         self.storage.create_snapshot(image.snapshot('s'))
         self.work = tasks.InspectTask(image.snapshot('s'), CHECK_ID, '9.7.4')
         self.hosts = {}
-        #: What a method of the server raises, by its name; of a list, one after the other.
+        #: What a method of the sandbox or the server raises, by its name, or what is called there;
+        #: of a list, one after the other.
         self.raises = {}
         self.checked = []
         #: Bytes that were read, by table.
         self.read_in_part = {}
         self.tables = TABLES
+        self.prepared = []
+        #: How often everything that waits for the disk was made to fail.
+        self.aborted = 0
+        #: Called before anything that is asked of the cluster, the host or the server.
+        self.before = lambda name: None
+
+    def do(self, name):
+        """Raise what is to happen here, or call it."""
+        self.before(name)
+        found = self.raises.get(name)
+        if isinstance(found, list):
+            found = found.pop(0) if found else None
+        if isinstance(found, BaseException):
+            raise found
+        if found:
+            found()
 
     def inspector(self, host='one'):
         return inspection.Inspector(self.storage, lambda: self.sandbox(host), SETTINGS)
@@ -65,21 +84,28 @@ class FakeSandbox:
         self._writer = None
 
     def clear_killed(self):
+        self._world.do('clear_killed')
         while self._held:
             self._held.pop().close()
 
     def open(self, clone):
-        if error := self._world.raises.get('open'):
-            raise error
         self._writer = self._world.storage.open_writer(clone)
         self._held.append(self._writer)
+        self._world.do('open')
 
     def serve(self, version):
-        if error := self._world.raises.get('serve'):
-            raise error
+        self._world.do('serve')
         return FakeServer(self._world)
 
+    def prove_healthy(self):
+        self._world.do('prove_healthy')
+
+    def abort(self):
+        self._world.aborted += 1
+        self._world.do('abort')
+
     def close(self):
+        self._world.do('close')
         if self._writer is not None:
             self._held.remove(self._writer)
             self._writer.close()
@@ -94,11 +120,14 @@ class FakeServer:
         self._world = world
 
     def _do(self, name):
-        error = self._world.raises.get(name)
-        if isinstance(error, list):
-            error = error.pop(0) if error else None
-        if error:
-            raise error
+        self._world.do(name)
+
+    def check_undisturbed(self):
+        self._do('check_undisturbed')
+
+    def prepared_transactions(self):
+        self._do('prepared_transactions')
+        return self._world.prepared, len(self._world.prepared)
 
     def start(self, timeout_sec):
         self._do('start')
@@ -107,6 +136,7 @@ class FakeServer:
         self._do('kill')
 
     def version(self):
+        self._do('version')
         return '9.7.4'
 
     def gtid_executed(self):
@@ -121,6 +151,7 @@ class FakeServer:
         )
 
     def tables(self):
+        self._do('tables')
         return self._world.tables
 
     def check(self, table):
@@ -134,6 +165,10 @@ class FakeServer:
 
 def corrupt(reason):
     return verification.Finding(verification.CORRUPT, reason)
+
+
+def fault(reason='the storage daemon is gone'):
+    return exceptions.InspectionFaultError(reason)
 
 
 def refused():

@@ -33,8 +33,11 @@ class CliTestCase(base.BaseTestCase):
         self.file = Path(self.useFixture(fixtures.TempDir()).path) / 'tiers.yaml'
         self.file.write_text(yaml.safe_dump(sample.changed(world.TIERS), sort_keys=False))
         for name, replacement in (
-            ('tiers.cinder.Cinder.of_environment', lambda *_: cinder.Cinder(self.world.cinder)),
-            ('qos.cli._storage', lambda arguments: self.world.storage),
+            (
+                'tiers.cinder.Cinder.of_environment',
+                lambda *_: cinder.Cinder(self.world.cinder.client()),
+            ),
+            ('cmd.manage.qos._storage', lambda arguments: self.world.storage),
         ):
             self.useFixture(fixtures.MonkeyPatch(f'trove_ceph.{name}', replacement))
 
@@ -100,7 +103,7 @@ class CliTestCase(base.BaseTestCase):
     def test_systems_that_do_not_answer(self):
         self.world.add()
         self.world.cinder.failure = 503
-        self.assertIn('Cinder refused GET /volumes', self._run('check', status=3)[1])
+        self.assertIn('Cinder failed at listing the volumes', self._run('check', status=3)[1])
         self.world.cinder.failure = None
 
         def unreachable(pool):

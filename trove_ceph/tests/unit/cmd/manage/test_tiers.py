@@ -42,7 +42,7 @@ class CliTestCase(base.BaseTestCase):
         self.useFixture(
             patch(
                 'trove_ceph.tiers.cinder.Cinder.of_environment',
-                lambda *_: cinder.Cinder(self.world.cinder),
+                lambda *_: cinder.Cinder(self.world.cinder.client()),
             )
         )
         self.useFixture(
@@ -220,6 +220,8 @@ class RenderTestCase(base.BaseTestCase):
         content = sample.read()
         them.apply(content)
         them.ceph.users['client.glance'] |= {'mds': 'allow *', 'mgr': ''}
+        exclusive = {'users/client.glance': {'role': 'glance', 'exclusive': True}}
+        content = sample.read(exclusive)
         text = render.plan_text(them.plan(content), False)
         self.assertIn('      - mds allow *\n      + mgr profile rbd pool=images\n', text)
 

@@ -336,7 +336,7 @@ class InterruptionTests(interruption.InterruptionTests):
             step
             for change in report.changes
             for step in reconciler.make_steps(them.storage, change)
-        ], None
+        ]
 
     def check_done(self, them):
         them.keeper().sweep()

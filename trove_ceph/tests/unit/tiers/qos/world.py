@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cinder and Ceph in memory, with volumes on two tiers whose limits are the images' own."""
 
+from oslo_utils import units
+
 from trove_ceph.storage import image_types
 from trove_ceph.storage.fake import backend, cluster
 from trove_ceph.tests.unit.tiers import fake_cloud, sample
@@ -17,7 +19,7 @@ SLOW = {
 }
 #: fast has limits of images, slow has none.
 TIERS = {'tiers/fast/qos': 'image', 'tiers/slow': SLOW}
-MIB = image_types.MIB
+MIB = units.Mi
 #: What the tier fast promises to a volume of 200 GiB.
 LIMITS = image_types.Qos(iops=6000, bytes_per_sec=500 * MIB)
 
@@ -34,7 +36,7 @@ class World:
     def keeper(self, storage=None):
         """Return the keeper of a new process."""
         return reconciler.Reconciler(
-            lambda: self.content, cinder.Cinder(self.cinder), storage or self.storage
+            lambda: self.content, cinder.Cinder(self.cinder.client()), storage or self.storage
         )
 
     def add(self, volume_type='fast', size=200, backend='fast', **attributes):

@@ -8,7 +8,7 @@ import time
 import fixtures
 from oslotest import base
 
-from trove_ceph.guestagent import freeze_process
+from trove_ceph.host import freeze_process
 
 FAKE = os.path.join(os.path.dirname(__file__), 'fake_freeze.py')
 LONG_SEC = 60

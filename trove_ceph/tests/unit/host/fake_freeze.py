@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs freeze_holder on a file system that is a file: it exists while frozen. No root needed.
+"""Runs freeze_process on a file system that is a file: it exists while frozen. No root needed.
 
 Arguments: the state file, then the program's own. The log beside the state file tells who did what.
 """
@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from trove_ceph.guestagent import freeze_process
+from trove_ceph.host import freeze_process
 
 STATE = sys.argv[1]
 LOG = f'{STATE}.log'

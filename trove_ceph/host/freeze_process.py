@@ -3,7 +3,7 @@
 
 Run by its path, as root, with nothing but the standard library::
 
-    freeze_holder.py MOUNT_POINT LIMIT_SEC
+    freeze_process.py MOUNT_POINT LIMIT_SEC
 
 It answers on standard output, a line each, to what it reads from standard input::
 

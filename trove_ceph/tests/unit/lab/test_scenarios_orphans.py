@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a run of the scenarios leaves anything that belongs to nobody."""
+"""Whether a run of the scenarios leaves anything that belongs to orphans."""
 
 import fixtures
-from scenarios import nobody
+from scenarios import orphans
 
 from trove_ceph.tests.unit.lab import test_scenarios
 
@@ -10,7 +10,7 @@ from trove_ceph.tests.unit.lab import test_scenarios
 _MANAGE = """#!/bin/sh
 echo "$*" >>{record}
 [ "$(wc -l <{record})" -gt {times} ] && exit 0
-echo image vault/x belongs to nobody
+echo image vault/x is an orphan
 exit 1
 """
 
@@ -33,7 +33,7 @@ class NobodyTest(test_scenarios.RunTestCase):
         def sleep(seconds):
             self.waited += seconds
 
-        return nobody.find(self.root, sleep)
+        return orphans.find(self.root, sleep)
 
     def test_nothing(self):
         self.install(times=0)
@@ -44,12 +44,12 @@ class NobodyTest(test_scenarios.RunTestCase):
 
     def test_what_is_still_going_is_waited_for(self):
         self.install(times=3)
-        self.assertEqual(('', 3 * nobody.POLL_SEC), (self.find(), self.waited))
+        self.assertEqual(('', 3 * orphans.POLL_SEC), (self.find(), self.waited))
 
     def test_what_stays_is_told(self):
         self.install(times=1000)
-        self.assertIn('vault/x belongs to nobody', self.find())
-        self.assertEqual(nobody.PATIENCE_SEC, self.waited)
+        self.assertIn('vault/x is an orphan', self.find())
+        self.assertEqual(orphans.PATIENCE_SEC, self.waited)
 
     def test_nobody_is_asked_where_somebody_else_takes_backups(self):
         self.assertEqual('', self.find())
@@ -60,11 +60,11 @@ class NobodyTest(test_scenarios.RunTestCase):
     def test_a_run_that_leaves_something_fails(self):
         self.install(times=1000)
         self.tempest('success')
-        find = nobody.find
+        find = orphans.find
         patch = fixtures.MonkeyPatch(
-            'scenarios.nobody.find', lambda root: find(root, lambda seconds: None)
+            'scenarios.orphans.find', lambda root: find(root, lambda seconds: None)
         )
         self.useFixture(patch)
         code, output = self.run_scenarios()
         self.assertEqual(1, code)
-        self.assertIn('vault/x belongs to nobody', output)
+        self.assertIn('vault/x is an orphan', output)

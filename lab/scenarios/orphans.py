@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether anything is left that belongs to nobody."""
+"""Whether a run leaves orphans."""
 
 import pathlib
 import subprocess
@@ -12,9 +12,9 @@ POLL_SEC = 10
 
 
 def find(root: pathlib.Path, sleep=time.sleep) -> str:
-    """Return what belongs to nobody, as trove-ceph-manage tells it; empty if nothing does.
+    """Return the orphans that trove-ceph-manage lists; empty if there are none.
 
-    Where Trove's own task manager runs nobody can tell, and nothing is asked.
+    With the stock taskmanager there is nothing to list.
     """
     configs = [root / 'etc' / 'trove' / 'trove.conf', root / 'etc' / 'trove-taskmanager.conf']
     if not configs[-1].exists() or OURS not in configs[-1].read_text():

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to the storage service and its replies, signed so that a message bus cannot forge them.
+
+A message is a text of JSON with its HMAC-SHA256 and the id of the key. The signature is checked
+over the very bytes that came, before anything in them is parsed. It covers the verb, all arguments,
+the nonce, the times of issue and expiry, and the copy of the service that the request is for; that
+of a reply covers the signature of its request, so it is an answer to nothing else.
+
+A request is carried out once. Each copy of the service remembers the nonces of the requests that
+have not expired. It does not know what another copy has accepted, nor what was accepted before it
+was started. Therefore a verb that changes something is carried out only if the request names this
+copy and this run of it: a request without such an address is answered by the address alone, and the
+caller asks again, with another nonce. Whatever was issued before a copy was started is thus refused
+by it. Replaying a verb that only looks changes nothing.
+
+A refusal is not signed: who gets one has no answer, and does not know whether the request, or an
+earlier copy of it, was carried out.
+"""
+
+import dataclasses
+import enum
+import hashlib
+import hmac
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trove_ceph import exceptions
+from trove_ceph.storage_service import message_keys
+
+FORMAT = 1
+#: The longest that a request may be valid.
+MAX_LIFETIME_SEC = 600
+_NONCE_BYTES = 16
+
+
+class Purpose(enum.StrEnum):
+    """What a signature is for; that of one purpose is worth nothing for the other."""
+
+    REQUEST = 'trove_ceph.storage.request'
+    REPLY = 'trove_ceph.storage.reply'
+
+
+class Refusal(enum.StrEnum):
+    """Why a message is not accepted."""
+
+    MALFORMED = 'malformed'
+    NO_KEYS = 'no-keys'
+    UNKNOWN_KEY = 'unknown-key'
+    BAD_SIGNATURE = 'bad-signature'
+    EXPIRED = 'expired'
+    FROM_THE_FUTURE = 'from-the-future'
+    OTHER_RECIPIENT = 'other-recipient'
+    REPLAYED = 'replayed'
+
+
+EXPLANATIONS = {
+    Refusal.MALFORMED: 'it is not a signed message of this version',
+    Refusal.NO_KEYS: 'the service cannot use its key file',
+    Refusal.UNKNOWN_KEY: 'its key is neither the current nor the previous one of the key file',
+    Refusal.BAD_SIGNATURE: 'its signature is wrong: it was forged or changed on its way',
+    Refusal.EXPIRED: 'it has expired; do the clocks of service and caller agree?',
+    Refusal.FROM_THE_FUTURE: 'it was issued in the future; do the clocks of service and caller '
+    'agree?',
+    Refusal.OTHER_RECIPIENT: 'it is for another copy of the service, or for one that has ended',
+    Refusal.REPLAYED: 'the same request was accepted before',
+}
+
+
+class RefusedError(Exception):
+    """A message is not accepted."""
+
+    def __init__(self, reason: Refusal, detail: str = ''):
+        super().__init__(f'{EXPLANATIONS[reason]}{f" ({detail})" if detail else ""}')
+        self.reason = reason
+
+
+@dataclasses.dataclass(frozen=True)
+class Address:
+    """One run of one copy of the service.
+
+    :param server: its queue on the message bus
+    :param run_id: chosen at random when it was started
+    """
+
+    server: str
+    run_id: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A request whose signature is right.
+
+    :param arguments: as the serializer encoded them
+    :param issued_at: seconds since the epoch, as is ``expires_at``
+    :param address: None when any copy of the service may answer
+    :param mac: its signature, by which its reply is bound to it
+    """
+
+    verb: str
+    arguments: Mapping[str, Any]
+    key_id: str
+    nonce: str
+    issued_at: float
+    expires_at: float
+    address: Address | None
+    mac: str
+
+
+class Caller:
+    """Signs requests, and checks the replies to them."""
+
+    def __init__(self, keys: message_keys.KeyFile, now: Callable[[], float] = time.time):
+        self._keys = keys
+        self._now = now
+
+    def sign(
+        self,
+        verb: str,
+        arguments: Mapping[str, Any],
+        lifetime_sec: float,
+        address: Address | None = None,
+    ) -> tuple[dict[str, str], Request]:
+        """Return a signed request, as it is sent and as its reply is checked with.
+
+        :raises KeyFileError: there is no key to sign with
+        """
+        key = self._keys.load().current
+        issued_at = self._now()
+        nonce = secrets.token_hex(_NONCE_BYTES)
+        expires_at = issued_at + min(lifetime_sec, MAX_LIFETIME_SEC)
+        content = {
+            'format': FORMAT,
+            'verb': verb,
+            'arguments': arguments,
+            'nonce': nonce,
+            'issued_at': issued_at,
+            'expires_at': expires_at,
+            'address': address and dataclasses.asdict(address),
+        }
+        message = _sign(key, Purpose.REQUEST, content)
+        times = (issued_at, expires_at)
+        return message, Request(verb, arguments, key.id, nonce, *times, address, message['mac'])
+
+    def open_reply(self, message: Any, request: Request) -> dict[str, Any]:
+        """Return the content of a reply.
+
+        :raises RefusedError: it is not the service's answer to this very request
+        """
+        _, content = _open(self._keys, Purpose.REPLY, message)
+        answered = (content.get('nonce'), content.get('request'))
+        if answered != (request.nonce, request.mac):
+            raise RefusedError(Refusal.REPLAYED, 'it answers another request')
+        return content
+
+
+class Verifier:
+    """Checks the requests to one copy of the service, and signs its replies.
+
+    :param server: the name of the copy on the message bus
+    :param skew_sec: by how much the clocks of callers may differ
+    """
+
+    def __init__(
+        self,
+        keys: message_keys.KeyFile,
+        server: str,
+        skew_sec: float,
+        now: Callable[[], float] = time.time,
+    ):
+        self._keys = keys
+        self._skew_sec = skew_sec
+        self._now = now
+        self._nonces = Nonces()
+        self.address = Address(server, secrets.token_hex(_NONCE_BYTES))
+
+    def accept(self, message: Any) -> Request:
+        """Return a request that may be answered; call ``finish`` once it was.
+
+        A second one with the same nonce is refused when the first was answered: a broker that
+        delivers a message twice must not have the refusal be faster than the answer.
+
+        :raises RefusedError: it is forged, changed, expired, for somebody else, or a replay
+        """
+        mac, content = _open(self._keys, Purpose.REQUEST, message)
+        request = _request(message['key_id'], mac, content)
+        now = self._now()
+        if request.issued_at > now + self._skew_sec:
+            raise RefusedError(Refusal.FROM_THE_FUTURE, f'by {request.issued_at - now:.0f} s')
+        lifetime = request.expires_at - request.issued_at
+        if now > request.expires_at + self._skew_sec or not 0 <= lifetime <= MAX_LIFETIME_SEC:
+            raise RefusedError(Refusal.EXPIRED, f'{now - request.expires_at:.0f} s ago')
+        if request.address not in (None, self.address):
+            raise RefusedError(Refusal.OTHER_RECIPIENT)
+        # One that is remembered until then would be refused as expired afterwards.
+        if not self._nonces.begin(request.nonce, request.expires_at + self._skew_sec, now):
+            self._nonces.wait(request.nonce, MAX_LIFETIME_SEC)
+            raise RefusedError(Refusal.REPLAYED)
+        return request
+
+    def finish(self, request: Request) -> None:
+        """Note that a request was answered."""
+        self._nonces.finish(request.nonce)
+
+    def sign_reply(self, request: Request, answer: Mapping[str, Any]) -> dict[str, str]:
+        """Return a signed reply, by the key of the request, which its caller knows.
+
+        :raises RefusedError: that key is gone
+        """
+        key = _load(self._keys).find(request.key_id)
+        if key is None:
+            raise RefusedError(Refusal.UNKNOWN_KEY, request.key_id)
+        content = {'format': FORMAT, 'nonce': request.nonce, 'request': request.mac, **answer}
+        return _sign(key, Purpose.REPLY, content)
+
+
+class Nonces:
+    """The nonces of requests that have not expired; used by several threads."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._known: dict[str, tuple[float, threading.Event]] = {}
+        self._forgotten_until = float('-inf')
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def begin(self, nonce: str, forget_at: float, now: float) -> bool:
+        """Remember a nonce; return False if it is known, or may have been forgotten.
+
+        A clock that is put back makes expired requests valid again, whose nonces are forgotten.
+        """
+        with self._mutex:
+            for old in [one for one, (until, _) in self._known.items() if until < now]:
+                self._forgotten_until = max(self._forgotten_until, self._known.pop(old)[0])
+            if nonce in self._known or forget_at <= self._forgotten_until:
+                return False
+            self._known[nonce] = (forget_at, threading.Event())
+            return True
+
+    def finish(self, nonce: str) -> None:
+        """Let those go on who wait for the answer to this request."""
+        with self._mutex:
+            found = self._known.get(nonce)
+        if found:
+            found[1].set()
+
+    def wait(self, nonce: str, timeout_sec: float) -> None:
+        """Wait until a request was answered."""
+        with self._mutex:
+            found = self._known.get(nonce)
+        if found:
+            found[1].wait(timeout_sec)
+
+
+def _sign(key: message_keys.Key, purpose: Purpose, content: Mapping[str, Any]) -> dict[str, str]:
+    text = json.dumps(content, sort_keys=True, separators=(',', ':'), allow_nan=False)
+    return {'key_id': key.id, 'content': text, 'mac': _mac(key, purpose, text)}
+
+
+def _mac(key: message_keys.Key, purpose: Purpose, text: str) -> str:
+    signed = f'{purpose}\n{key.id}\n{text}'.encode()
+    return hmac.new(key.secret, signed, hashlib.sha256).hexdigest()
+
+
+def _open(keys: message_keys.KeyFile, purpose: Purpose, message: Any) -> tuple[str, dict[str, Any]]:
+    """Return the signature and the content of a message whose signature is right."""
+    if not isinstance(message, dict):
+        raise RefusedError(Refusal.MALFORMED)
+    key_id, text, mac = (message.get(name) for name in ('key_id', 'content', 'mac'))
+    if not (isinstance(key_id, str) and isinstance(text, str) and isinstance(mac, str)):
+        raise RefusedError(Refusal.MALFORMED)
+    key = _load(keys).find(key_id)
+    if key is None:
+        raise RefusedError(Refusal.UNKNOWN_KEY)
+    try:
+        is_right = hmac.compare_digest(_mac(key, purpose, text), mac)
+    except (TypeError, UnicodeEncodeError):
+        # A signature or a text that no signer could have made.
+        is_right = False
+    if not is_right:
+        raise RefusedError(Refusal.BAD_SIGNATURE)
+    content = json.loads(text)
+    if content.get('format') != FORMAT:
+        raise RefusedError(Refusal.MALFORMED)
+    return mac, content
+
+
+def _load(keys: message_keys.KeyFile) -> message_keys.Keys:
+    try:
+        return keys.load()
+    except exceptions.KeyFileError as error:
+        raise RefusedError(Refusal.NO_KEYS, str(error)) from error
+
+
+def _request(key_id: str, mac: str, content: Mapping[str, Any]) -> Request:
+    try:
+        address = content['address']
+        return Request(
+            verb=content['verb'],
+            arguments=content['arguments'],
+            key_id=key_id,
+            nonce=content['nonce'],
+            issued_at=float(content['issued_at']),
+            expires_at=float(content['expires_at']),
+            address=Address(**address) if address else None,
+            mac=mac,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RefusedError(Refusal.MALFORMED) from error

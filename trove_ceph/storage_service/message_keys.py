@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The key file: the secrets that the storage service and its callers sign messages with.
+
+It holds a current key and, after a rotation, the previous one. Everybody signs with the current key
+and accepts both, so that the file may be replaced on one host after the other. Nobody but its owner
+may read it; without a usable file no message is sent, accepted or answered.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import re
+import secrets
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from trove_ceph import exceptions
+
+KEY_BYTES = 32
+_ID = re.compile(r'[0-9A-Za-z-]{1,64}')
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """A secret with a name that may be shown."""
+
+    id: str
+    secret: bytes = dataclasses.field(repr=False)
+    created_at: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Keys:
+    """The content of a key file.
+
+    :param previous: accepted, and not signed with; None before the first rotation
+    """
+
+    current: Key
+    previous: Key | None = None
+
+    def find(self, key_id: str) -> Key | None:
+        """Return the key of an id; None when it is neither of the two."""
+        return next(
+            (one for one in (self.current, self.previous) if one and one.id == key_id), None
+        )
+
+
+class KeyFile:
+    """A key file that is read again whenever it was replaced.
+
+    :param path: must exist before the first message, and belong to whoever reads it, or to root
+    """
+
+    def __init__(self, path: str):
+        self.path = path
+        self._mutex = threading.Lock()
+        self._version: tuple[int, ...] = ()
+        self._keys: Keys | None = None
+
+    def load(self) -> Keys:
+        """Return the keys as the file has them now.
+
+        :raises KeyFileError: it is missing, damaged, or others may read it
+        """
+        with self._mutex, _opened(self.path) as descriptor:
+            found = os.fstat(descriptor)
+            _check_owner(self.path, found)
+            version = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+            if self._keys is None or version != self._version:
+                self._keys = _parse(self.path, os.read(descriptor, 1 << 16))
+                self._version = version
+            return self._keys
+
+
+def create(path: str) -> Keys:
+    """Write a key file with one new key.
+
+    :raises KeyFileError: there is a file already, or it cannot be written
+    """
+    if os.path.lexists(path):
+        raise exceptions.KeyFileError(f'{path}: is there already; rotate it to replace its key')
+    return _write(path, Keys(_new_key()))
+
+
+def rotate(path: str) -> Keys:
+    """Make a new key the current one and the current one the previous; drop the previous one.
+
+    :raises KeyFileError: there is no usable file, or it cannot be written
+    """
+    return _write(path, Keys(_new_key(), KeyFile(path).load().current))
+
+
+def retire(path: str) -> Keys:
+    """Drop the previous key; who still signs with it is refused from now on.
+
+    :raises KeyFileError: there is no usable file, or it cannot be written
+    """
+    return _write(path, Keys(KeyFile(path).load().current))
+
+
+def _new_key() -> Key:
+    now = datetime.datetime.now(datetime.UTC)
+    key_id = f'{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}'
+    return Key(key_id, secrets.token_bytes(KEY_BYTES), now.isoformat(timespec='seconds'))
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise exceptions.KeyFileError(
+            f'{path}: cannot be read: {error.strerror}; "trove-ceph-manage storage keys create" '
+            'makes one, and service and callers need the same'
+        ) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _check_owner(path: str, found: os.stat_result) -> None:
+    mode = stat.S_IMODE(found.st_mode)
+    if not stat.S_ISREG(found.st_mode):
+        raise exceptions.KeyFileError(f'{path}: is no regular file')
+    if mode & 0o077:
+        raise exceptions.KeyFileError(f'{path}: has mode {mode:04o}, must have 0600')
+    reader = os.geteuid()
+    if reader != 0 and found.st_uid not in (0, reader):
+        raise exceptions.KeyFileError(
+            f'{path}: belongs to user id {found.st_uid}, must belong to {reader} or to root'
+        )
+
+
+def _parse(path: str, content: bytes) -> Keys:
+    try:
+        document = json.loads(content)
+        previous = document.get('previous')
+        keys = Keys(_parse_key(document['current']), _parse_key(previous) if previous else None)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        # The message of a parser would quote the secret.
+        raise exceptions.KeyFileError(
+            f'{path}: is damaged ({type(error).__name__}); make a new one or restore it'
+        ) from None
+    if keys.previous and keys.previous.id == keys.current.id:
+        raise exceptions.KeyFileError(f'{path}: both keys have the id {keys.current.id}')
+    return keys
+
+
+def _parse_key(document: Any) -> Key:
+    key = Key(document['id'], bytes.fromhex(document['secret']), document['created_at'])
+    if not _ID.fullmatch(key.id) or len(key.secret) < KEY_BYTES:
+        raise ValueError
+    return key
+
+
+def _write(path: str, keys: Keys) -> Keys:
+    document = {
+        name: {'id': key.id, 'secret': key.secret.hex(), 'created_at': key.created_at}
+        for name, key in (('current', keys.current), ('previous', keys.previous))
+        if key is not None
+    }
+    directory = os.path.dirname(path) or '.'
+    try:
+        # mkstemp makes it with mode 0600; readers see the old file or the whole new one.
+        descriptor, temporary = tempfile.mkstemp(prefix='.keys-', dir=directory)
+        try:
+            with os.fdopen(descriptor, 'w') as file:
+                json.dump(document, file, indent=2)
+                file.write('\n')
+                file.flush()
+                os.fsync(file.fileno())
+            if os.path.exists(path):
+                owner = os.stat(path)
+                os.chown(temporary, owner.st_uid, owner.st_gid)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise exceptions.KeyFileError(f'{path}: cannot be written: {error.strerror}') from error
+    return keys

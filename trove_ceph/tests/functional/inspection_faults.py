@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inspections of a sound backup, below which something dies or stands still."""
+
+import contextlib
+import functools
+import os
+import signal
+import threading
+import time
+import uuid
+
+import rbd
+
+from trove_ceph import exceptions
+from trove_ceph.host import rbd_device, workspace
+from trove_ceph.storage import image_types, tasks
+from trove_ceph.tests.functional import base, inspecting, mysqld, storage, test_storage_disruptions
+from trove_ceph.tests.functional import workspace as test_workspace
+from trove_ceph.verification import inspection
+
+POOL = test_storage_disruptions.POOL
+IMAGE, IMAGE_MIB, SNAPSHOT = 'inspected-database', 1024, 'backup'
+#: Of an inspection below which something fails. A sound one may not be done within it on a busy
+#: machine, which is no verdict either.
+LIMIT_SEC = 20
+#: For which something stands still after that.
+LONGER_SEC = 5
+#: A request of our own to Ceph ends sooner than the inspection.
+OPERATION_TIMEOUT_SEC = 20
+SIGNALS = {'stops': signal.SIGSTOP, 'dies': signal.SIGKILL}
+TARGETS = ('storage daemon', 'OSDs', 'monitor')
+
+
+@functools.cache
+def backup():
+    """Make a database on the cluster that is broken, once, and return its snapshot."""
+    cluster = test_storage_disruptions.cluster()
+    cluster.create_image(POOL, IMAGE, IMAGE_MIB)
+    place = test_workspace.shared() / IMAGE
+    with (
+        rbd_device.RbdDevice(cluster.conf, 'admin', POOL, IMAGE, place / 'export') as disk,
+        rbd_device.Filesystem(disk.device, place / 'volume', make=True) as filesystem,
+        mysqld.durable_server(filesystem.path, place / 'run') as server,
+    ):
+        server.query('CREATE DATABASE shop')
+        server.query('CREATE TABLE shop.orders (id INT PRIMARY KEY, note VARCHAR(200))')
+        for number in range(100):
+            server.query('INSERT INTO shop.orders VALUES (%s, REPEAT(\'x\', 200))', number)
+    with cluster.pool(POOL) as pool, rbd.Image(pool, IMAGE) as image:
+        image.create_snap(SNAPSHOT)
+    return image_types.ImageRef(POOL, IMAGE).snapshot(SNAPSHOT)
+
+
+class Fault(threading.Thread):
+    """Strikes when an inspection begins with a phase, and is over after the inspection's time.
+
+    :param target: one of TARGETS
+    :param how: one of SIGNALS
+    """
+
+    def __init__(self, cluster, directory, phase, target, how):
+        super().__init__(daemon=True)
+        self._cluster, self._directory = cluster, directory
+        self._phase, self._target, self._how = phase, target, how
+        self._begun, self._ended = threading.Event(), threading.Event()
+        self._struck = []
+        self.error = None
+
+    @property
+    def has_struck(self):
+        return bool(self._struck)
+
+    def note(self, phase, *_):
+        if phase == self._phase and not self._begun.is_set():
+            # What is there is struck before the phase begins, what it makes as soon as it is there.
+            self._strike()
+            self._begun.set()
+
+    def end(self):
+        """The inspection has ended: nothing is struck any more, and all is as it was."""
+        self._ended.set()
+        self._begun.set()
+        self.join()
+        if self.error:
+            raise self.error
+
+    def run(self):
+        try:
+            self._begun.wait()
+            while not self._struck and not self._ended.wait(0.01):
+                self._strike()
+            if self._target != 'storage daemon' and self._struck:
+                self._ended.wait(LIMIT_SEC + LONGER_SEC)
+                self._restore()
+        except Exception as error:
+            self.error = error
+
+    def _strike(self):
+        for pid in self._pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, SIGNALS[self._how])
+                self._struck.append(pid)
+
+    def _pids(self):
+        if self._target == 'storage daemon':
+            found = self._directory.glob(f'*/export/{rbd_device.PID_FILE}')
+            texts = [path.read_text().strip() for path in found]
+            return [int(text) for text in texts if text]
+        prefix = 'osd.' if self._target == 'OSDs' else 'mon.'
+        return [pid for name, pid in self._cluster.pids().items() if name.startswith(prefix)]
+
+    def _restore(self):
+        if self._how == 'stops':
+            for pid in self._struck:
+                os.kill(pid, signal.SIGCONT)
+        else:
+            self._cluster.start()
+
+
+class InspectionFaultsTestCase(base.FunctionalTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cluster = test_storage_disruptions.cluster()
+        self.backup = backup()
+        self.storage = storage.connect(self, self.cluster)
+        self.inspections = self.directory / 'i'
+        self.inspector = inspecting.inspector(
+            self.cluster.conf, self.inspections, operation_timeout_sec=OPERATION_TIMEOUT_SEC
+        )
+
+    def work(self, **options):
+        return tasks.InspectTask(self.backup, str(uuid.uuid4()), inspecting.VERSION, **options)
+
+    def strike(self, phase, target, how):
+        """Inspect the backup with a fault; return the inspection, None where it failed."""
+        work = self.work(time_limit_sec=LIMIT_SEC)
+        fault = Fault(self.cluster, self.inspections, phase, target, how)
+        fault.start()
+        found = None
+        try:
+            found = self.inspector.inspect(work, image_types.ImageOptions(), note=fault.note)
+        except exceptions.TroveCephError as error:
+            self.addDetail(
+                f'{target} {how} at {phase}', base.text_content(f'{type(error).__name__}: {error}')
+            )
+        finally:
+            fault.end()
+        self._clear(work)
+        # Once the storage daemon is gone, or before it is there, it cannot be struck.
+        self.assertTrue(fault.has_struck or target == 'storage daemon')
+        return fault, found
+
+    def _clear(self, work):
+        """Remove what an inspection had to leave behind while Ceph did not answer."""
+        self.inspector.clear_killed()
+        deadline = time.monotonic() + base.TIMEOUT_SEC
+        while True:
+            try:
+                inspection.fencing.fence(self.storage, work.clone)
+                self.storage.remove(work.clone)
+            except exceptions.NotFoundError:
+                break
+            except exceptions.StorageError as error:
+                self.assertLess(time.monotonic(), deadline, error)
+                time.sleep(1)
+        self.assertEqual([], workspace.mounts(self.inspections))
+        self.assertEqual([], workspace.loop_devices(self.inspections))
+
+    def assert_no_verdict(self, phase, target, how):
+        fault, found = self.strike(phase, target, how)
+        said = f'{target} {how} at {phase}: {found}'
+        self.assertTrue(found is None or not found.is_against, said)
+        return fault, found
+
+    def assert_sound(self):
+        found = self.inspector.inspect(self.work(), image_types.ImageOptions())
+        self.assertTrue(found.ok, found)

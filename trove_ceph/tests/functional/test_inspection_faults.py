@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fault of the host or of Ceph is never a verdict about a backup.
+
+What is most likely to look like damage; test_inspection_faults_long has every phase and fault.
+"""
+
+from trove_ceph.tests.functional import inspection_faults
+
+
+class InspectionFaultsTest(inspection_faults.InspectionFaultsTestCase):
+    def test_the_storage_daemon_dies_while_the_server_reads(self):
+        fault, found = self.assert_no_verdict('checking', 'storage daemon', 'dies')
+        self.assertEqual((True, None), (fault.has_struck, found))
+
+    def test_the_storage_daemon_dies_while_the_server_recovers(self):
+        fault, found = self.assert_no_verdict('recovering', 'storage daemon', 'dies')
+        self.assertEqual((True, None), (fault.has_struck, found))
+
+    def test_the_storage_daemon_stands_still_while_it_is_mounted(self):
+        """The mount hangs in the kernel until the daemon is killed."""
+        fault, found = self.assert_no_verdict('opening', 'storage daemon', 'stops')
+        self.assertEqual((True, None), (fault.has_struck, found))
+
+    def test_the_osds_stand_still_while_the_server_reads(self):
+        fault, found = self.assert_no_verdict('recovering', 'OSDs', 'stops')
+        self.assertEqual((True, None), (fault.has_struck, found))
+        self.assert_sound()

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The storage service on a real RabbitMQ with the lab's users: what a guest's credentials open."""
+
+import json
+import queue
+import threading
+import time
+import uuid
+
+import amqp.exceptions
+import kombu
+import oslo_messaging as messaging
+from amqp import spec
+from oslo_config import cfg
+from oslo_messaging import conffixture
+
+from trove_ceph import exceptions
+from trove_ceph.conf import storage as storage_conf
+from trove_ceph.storage import image_types, names, tasks
+from trove_ceph.storage.fake import backend, cluster, lock_store
+from trove_ceph.storage_service import (
+    endpoint,
+    message_auth,
+    message_keys,
+    rpcapi,
+    server,
+    signed_client,
+)
+from trove_ceph.tests.functional import base, rabbitmq
+from trove_ceph.tiers.qos import events
+
+TIMEOUT_SEC = 60
+POOLS = ('volumes', 'vault')
+SERVICE, TROVE = 'trove-ceph', 'trove'
+REFUSED = amqp.exceptions.AccessRefused
+MIB = image_types.MIB
+
+
+class MessageBusTest(base.FunctionalTestCase):
+    def setUp(self):
+        super().setUp()
+        self.rabbit = self.useFixture(rabbitmq.RabbitMQ(self.directory))
+        self.key_file = str(self.directory / 'keys.json')
+        message_keys.create(self.key_file)
+
+    def configuration(self, who, guests=None):
+        """Return the configuration of a process that has a user's credentials."""
+        conf = cfg.ConfigOpts()
+        self.useFixture(conffixture.ConfFixture(conf))
+        storage_conf.register(conf)
+        conf([])
+        conf.set_override('transport_url', self.rabbit.url(guests or 'guest'))
+        conf.set_override('transport_url', self.rabbit.url(who), 'trove_ceph_storage')
+        conf.set_override('key_file', self.key_file, 'trove_ceph_storage')
+        conf.set_override('pools', list(POOLS), 'trove_ceph_storage')
+        conf.set_override('heartbeat_timeout_threshold', 0, 'oslo_messaging_rabbit')
+        return conf
+
+    def serve(self):
+        """Start a copy of the service on a cluster in memory, as its own user of RabbitMQ."""
+        conf = self.configuration('storage')
+        made = cluster.Cluster(dict.fromkeys(POOLS, 1024 * MIB), time.monotonic)
+        self.storage = backend.FakeBackend(made)
+        service = server.Service(
+            self.storage,
+            lock_store.FakeLockStore(made),
+            server.find_pools(conf.trove_ceph_storage),
+            conf.trove_ceph_storage,
+            f'host:{uuid.uuid4().hex[:6]}',
+        )
+        self.server = server.Server(service, rpcapi.connect(conf))
+        self.server.start()
+        self.addCleanup(self.server.stop)
+        return service
+
+    def images(self):
+        return [str(one.image) for pool in POOLS for one in self.storage.list_images(pool)]
+
+    def test_who_may_what(self):
+        """One test, since a broker takes ten seconds to start."""
+        self._service_and_caller()
+        self._guest_at_the_service()
+        self._caller_without_keys()
+        self._agent_and_conductor()
+        self._guest_at_troves_own_services()
+        self._cinder_and_the_listener()
+
+    def _service_and_caller(self):
+        self.service = self.serve()
+        self.image = image_types.ImageRef('volumes', f'volume-{uuid.uuid4()}')
+        self.storage.create_image(self.image, 8 * MIB, image_types.ImageOptions())
+        caller = rpcapi.StorageAPI(rpcapi.connect(self.configuration('caller')), TIMEOUT_SEC)
+        snapshot = self.image.snapshot(names.snapshot_name('backup', str(uuid.uuid4())))
+        caller.create_snapshot(snapshot)
+        vault = image_types.ImageRef('vault', names.image_name('vault', str(uuid.uuid4())))
+        caller.run('copy', tasks.CopyTask(snapshot, vault), TIMEOUT_SEC)
+        self.assertEqual([snapshot.name], caller.describe(vault).snapshot_names)
+        # Operators ask with the service's own configuration file.
+        operator = rpcapi.StorageAPI(rpcapi.connect(self.configuration('storage')), TIMEOUT_SEC)
+        self.assertEqual(['copy'], [one.operation_id for one in operator.list_jobs()])
+        error = self.assertRaises(exceptions.NotPermittedError, caller.trash, self.image)
+        self.assertIn('it has snapshots', str(error))
+
+    def _guest_at_the_service(self):
+        """With a guest's credentials there is no way to the service's virtual host."""
+        with self.rabbit.connection('guest', SERVICE) as connection:
+            self.assertRaises(amqp.exceptions.NotAllowed, connection.connect)
+        # So not one verb can be asked for, not even by somebody who stole the keys.
+        conf = self.configuration('guest', guests='openstack')
+        conf.set_override('transport_url', self.rabbit.url('guest', SERVICE), 'trove_ceph_storage')
+        conf.set_override('rabbit_retry_interval', 1, 'oslo_messaging_rabbit')
+        thief = rpcapi.StorageAPI(rpcapi.connect(conf), timeout_sec=2)
+        self.assertRaises(exceptions.ServiceUnavailableError, thief.list_jobs)
+        # Trove's virtual host, which it can enter, has no queue of the service.
+        with self.rabbit.connection('guest', TROVE) as connection:
+            for queue in (rpcapi.TOPIC, f'{rpcapi.TOPIC}.{self.service.name}'):
+                with connection.channel() as channel:
+                    self.assertRaises(
+                        (REFUSED, amqp.exceptions.NotFound), channel.basic_consume, queue
+                    )
+        # A caller's configuration that has Trove's transport is not even used.
+        conf = self.configuration('guest')
+        self.assertRaises(exceptions.InvalidTransportError, rpcapi.connect, conf)
+
+    def _caller_without_keys(self):
+        """Who has a caller's credentials and not the keys is refused each verb."""
+        before = self.images()
+        conf = self.configuration('caller')
+        target = messaging.Target(
+            exchange=rpcapi.EXCHANGE, topic=rpcapi.TOPIC, version=rpcapi.VERSION
+        )
+        transport = messaging.get_rpc_transport(conf, self.rabbit.url('caller'))
+        self.addCleanup(transport.cleanup)
+        client = messaging.get_rpc_client(transport, target).prepare(timeout=TIMEOUT_SEC)
+        own = message_keys.KeyFile(str(self.directory / 'own.json'))
+        message_keys.create(own.path)
+        forger = message_auth.Caller(own)
+        for verb in endpoint.permissions_of(endpoint.Endpoint):
+            message, _request = forger.sign(verb, {}, TIMEOUT_SEC, None)
+            for forged, reason in ((message, 'unknown-key'), ({'verb': verb}, 'malformed')):
+                reply = client.call({}, signed_client.METHOD, message=forged)
+                self.assertEqual({'refused': reason}, reply)
+            # The verbs themselves are no methods on the bus.
+            error = self.assertRaises(messaging.RemoteError, client.call, {}, verb)
+            self.assertEqual('NoSuchMethod', error.exc_type)
+        self.assertEqual(before, self.images())
+        # Nor can it take the requests of others, or answer them.
+        with self.rabbit.connection('caller') as connection:
+            for queue in (rpcapi.TOPIC, f'{rpcapi.TOPIC}.{self.service.name}'):
+                with connection.channel() as channel:
+                    self.assertRaises(REFUSED, channel.basic_consume, queue)
+            with connection.channel() as channel:
+                channel.queue_declare('reply_own')
+                self.assertRaises(REFUSED, channel.queue_bind, 'reply_own', rpcapi.EXCHANGE, '#')
+            with connection.channel() as channel:
+                self.assertRaises(REFUSED, self.publish, channel, '', 'reply_own')
+
+    def publish(self, channel, exchange, routing_key):
+        """Publish a message, and wait for what the broker says of it."""
+        channel.confirm_select()
+        message = amqp.Message(json.dumps({'oslo.version': '2.0', 'oslo.message': '{}'}))
+        channel.basic_publish(message, exchange=exchange, routing_key=routing_key)
+        channel.wait(spec.Basic.Ack)
+
+    def _agent_and_conductor(self):
+        """The guest's permissions are enough for what Trove's agent does."""
+        told = []
+
+        class Agent:
+            target = messaging.Target(version='1.0')
+
+            def rpc_ping(self, _context):
+                return True
+
+        class Conductor:
+            target = messaging.Target(version='1.0')
+
+            def heartbeat(self, _context, instance_id):
+                told.append(instance_id)
+                heard.set()
+
+        heard = threading.Event()
+        guest = self.transport('guest')
+        trove = self.transport('trove')
+        topic = f'guestagent.{uuid.uuid4()}'
+        for transport, name, end in (
+            (trove, 'trove-conductor', Conductor()),
+            (guest, topic, Agent()),
+        ):
+            target = messaging.Target(topic=name, server=name, exchange='trove')
+            running = messaging.get_rpc_server(transport, target, [end])
+            running.start()
+            self.addCleanup(running.wait)
+            self.addCleanup(running.stop)
+        asked = messaging.get_rpc_client(trove, messaging.Target(topic=topic, exchange='trove'))
+        self.assertIs(True, asked.prepare(timeout=TIMEOUT_SEC).call({}, 'rpc_ping'))
+        conductor = messaging.Target(topic='trove-conductor', exchange='trove')
+        told_by = messaging.get_rpc_client(guest, conductor)
+        told_by.cast({}, 'heartbeat', instance_id='one')
+        self.assertTrue(heard.wait(TIMEOUT_SEC))
+        self.assertEqual(['one'], told)
+
+    def transport(self, who):
+        conf = self.configuration(who)
+        made = messaging.get_rpc_transport(conf, self.rabbit.url(who))
+        self.addCleanup(made.cleanup)
+        return made
+
+    def _guest_at_troves_own_services(self):
+        with self.rabbit.connection('trove') as connection, connection.channel() as channel:
+            kombu.Queue('taskmanager', kombu.Exchange('trove', 'topic', durable=False)).bind(
+                channel
+            ).declare()
+        with self.rabbit.connection('guest') as connection:
+            for queue in ('taskmanager', 'trove-conductor', 'reply_anything'):
+                with connection.channel() as channel:
+                    self.assertRaises(
+                        (REFUSED, amqp.exceptions.NotFound), channel.basic_consume, queue
+                    )
+                with connection.channel() as channel:
+                    self.assertRaises(REFUSED, channel.queue_delete, queue)
+            with connection.channel() as channel:
+                channel.queue_declare('guestagent.spy')
+                self.assertRaises(
+                    REFUSED, channel.queue_bind, 'guestagent.spy', 'trove', 'taskmanager'
+                )
+            with connection.channel() as channel:
+                self.assertRaises(REFUSED, self.publish, channel, 'trove', 'taskmanager')
+            # What doc/source/admin/message-bus.rst says that RabbitMQ cannot prevent.
+            with connection.channel() as channel:
+                self.publish(channel, '', 'taskmanager')
+            with connection.channel() as channel:
+                channel.queue_declare('guestagent.of-a-neighbour')
+                channel.basic_consume('guestagent.of-a-neighbour')
+
+    def _cinder_and_the_listener(self):
+        """The service hears of volumes that changed, with few permissions on Cinder's bus."""
+        conf = self.configuration('events', guests='events')
+        changed = queue.SimpleQueue()
+        listener = events.listener(conf, ['trove-ceph-qos'], 'openstack', changed.put)
+        listener.start()
+        self.addCleanup(listener.wait)
+        self.addCleanup(listener.stop)
+        conf = self.configuration('openstack', guests='openstack')
+        cinder = messaging.Notifier(
+            messaging.get_notification_transport(conf),
+            'volume.host',
+            driver='messagingv2',
+            topics=['trove-ceph-qos'],
+        )
+        cinder.info({}, 'volume.resize.end', {'volume_id': 'changed'})
+        self.assertEqual('changed', changed.get(timeout=TIMEOUT_SEC))

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The key file: made, rotated, and refused when it is not as it must be."""
+
+import contextlib
+import io
+import json
+import os
+import stat
+from unittest import mock
+
+import fixtures
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.cmd.manage import app
+from trove_ceph.storage_service import message_keys
+
+
+class KeyFileTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = self.useFixture(fixtures.TempDir()).join('keys.json')
+
+    def refusal(self):
+        return str(self.assertRaises(exceptions.KeyFileError, message_keys.KeyFile(self.path).load))
+
+    def test_created_for_its_owner_alone(self):
+        previous = os.umask(0)
+        self.addCleanup(os.umask, previous)
+        made = message_keys.create(self.path)
+        self.assertEqual(0o600, stat.S_IMODE(os.stat(self.path).st_mode))
+        self.assertEqual(made, message_keys.KeyFile(self.path).load())
+        self.assertEqual((message_keys.KEY_BYTES, None), (len(made.current.secret), made.previous))
+        self.assertNotIn(made.current.secret.hex(), repr(made))
+
+    def test_one_that_is_there_is_not_replaced(self):
+        made = message_keys.create(self.path)
+        self.assertRaises(exceptions.KeyFileError, message_keys.create, self.path)
+        self.assertEqual(made, message_keys.KeyFile(self.path).load())
+
+    def test_rotated_and_retired(self):
+        file = message_keys.KeyFile(self.path)
+        first = message_keys.create(self.path).current
+        second = message_keys.rotate(self.path).current
+        # Read again, since it was replaced.
+        self.assertEqual(message_keys.Keys(second, first), file.load())
+        third = message_keys.rotate(self.path).current
+        self.assertEqual((third, second), (file.load().current, file.load().previous))
+        self.assertIsNone(file.load().find(first.id))
+        message_keys.retire(self.path)
+        self.assertEqual(message_keys.Keys(third), file.load())
+        self.assertEqual(['keys.json'], os.listdir(os.path.dirname(self.path)))
+
+    def test_a_rotated_one_keeps_its_owner(self):
+        message_keys.create(self.path)
+        with mock.patch('os.chown') as chown:
+            message_keys.rotate(self.path)
+        owner = os.stat(self.path)
+        self.assertEqual((owner.st_uid, owner.st_gid), chown.call_args.args[1:])
+
+    def test_missing_at_first_and_later(self):
+        self.assertIn('"trove-ceph-manage storage keys create"', self.refusal())
+        file = message_keys.KeyFile(self.path)
+        message_keys.create(self.path)
+        file.load()
+        os.unlink(self.path)
+        self.assertRaises(exceptions.KeyFileError, file.load)
+        self.assertRaises(exceptions.KeyFileError, message_keys.rotate, self.path)
+
+    def test_open_to_others(self):
+        message_keys.create(self.path)
+        for mode in (0o640, 0o604, 0o620, 0o644):
+            os.chmod(self.path, mode)
+            self.assertIn(f'has mode {mode:04o}, must have 0600', self.refusal())
+
+    def test_of_another_user(self):
+        message_keys.create(self.path)
+        owner = os.stat(self.path).st_uid
+        for reader, is_refused in ((owner + 1, owner != 0), (0, False), (owner, False)):
+            with mock.patch('os.geteuid', lambda reader=reader: reader):
+                if is_refused:
+                    self.assertIn('must belong to', self.refusal())
+                else:
+                    message_keys.KeyFile(self.path).load()
+        os.chown(self.path, 4242, -1) if os.geteuid() == 0 else self.skipTest('needs root')
+        with mock.patch('os.geteuid', lambda: 4243):
+            self.assertIn('belongs to user id 4242, must belong to 4243', self.refusal())
+
+    def test_damaged(self):
+        good = message_keys.create(self.path)
+        document = json.loads(open(self.path).read())
+        secret = document['current']['secret']
+        bad = (
+            '',
+            '[]',
+            '{}',
+            json.dumps({'current': document['current'] | {'secret': secret[:20]}}),
+            json.dumps({'current': document['current'] | {'secret': 'x' * 64}}),
+            json.dumps({'current': document['current'] | {'id': 'a\nb'}}),
+            json.dumps({'current': document['current'], 'previous': document['current']}),
+            json.dumps(document)[:-10],
+        )
+        for content in bad:
+            with open(self.path, 'w') as file:
+                file.write(content)
+            text = self.refusal()
+            self.assertNotIn(secret[:20], text)
+            self.assertNotIn(good.current.secret.hex()[:20], text)
+
+    def test_no_regular_file(self):
+        os.mkdir(self.path, 0o700)
+        self.assertIn('is no regular file', self.refusal())
+
+
+class CommandTest(base.BaseTestCase):
+    """``trove-ceph-manage storage keys``."""
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.useFixture(fixtures.TempDir()).join('keys.json')
+
+    def command(self, *arguments):
+        self.out, self.err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(self.out), contextlib.redirect_stderr(self.err):
+            return app.run(['storage', 'keys', *arguments, '--key-file', self.path])
+
+    def test_a_life(self):
+        self.assertEqual(3, self.command('show'))
+        self.assertIn('cannot be read', self.err.getvalue())
+        self.assertEqual(0, self.command('create'))
+        first = message_keys.KeyFile(self.path).load().current
+        self.assertEqual(
+            f'current: {first.id}, made {first.created_at}\nprevious: none\n', self.out.getvalue()
+        )
+        self.assertEqual(3, self.command('create'))
+        self.assertEqual(0, self.command('rotate', '--format', 'json'))
+        told = json.loads(self.out.getvalue())
+        self.assertEqual(first.id, told['previous']['id'])
+        self.assertNotEqual(first.id, told['current']['id'])
+        self.assertEqual(0, self.command('retire'))
+        self.assertEqual(0, self.command('show', '--format', 'json'))
+        self.assertIsNone(json.loads(self.out.getvalue())['previous'])
+        keys = message_keys.KeyFile(self.path).load()
+        self.assertNotIn(keys.current.secret.hex(), self.out.getvalue())
+
+    def test_help_teaches_the_order(self):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.assertRaises(SystemExit, app.run, ['storage', 'keys', '--help'])
+        self.assertIn('Rotating without an interruption', out.getvalue())

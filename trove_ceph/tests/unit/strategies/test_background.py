@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+import threading
+
+from oslotest import base
+
+from trove_ceph.strategies.backup import background
+
+
+class BackgroundTest(base.BaseTestCase):
+    def test_goes_on_beside_its_caller(self):
+        go_on = threading.Event()
+
+        def request():
+            self.assertTrue(go_on.wait(60))
+            return 'answer'
+
+        wait = background.begin(request)
+        go_on.set()
+        self.assertEqual('answer', wait())
+        self.assertEqual('answer', wait())
+
+    def test_error_is_raised_where_it_is_waited_for(self):
+        def request():
+            raise ValueError('no answer')
+
+        wait = background.begin(request)
+        self.assertIn('no answer', str(self.assertRaises(ValueError, wait)))

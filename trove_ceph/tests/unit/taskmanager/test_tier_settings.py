@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Guests are told the rates of their own tiers."""
+
+import types
+
+import fixtures
+import yaml
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.mysql import tuning
+from trove_ceph.strategies.backup import backup_types
+from trove_ceph.taskmanager import tier_settings
+
+FLASH = tuning.Tier(30, 3000, 20000)
+DISKS = tuning.Tier(1, 60, 1000)
+
+
+def tier(name, rate=None):
+    described = {
+        'purpose': 'data',
+        'device_class': name,
+        'pool': name,
+        'copies': 2,
+        'placement_groups': {'count': 8},
+        'volume_type': {'name': name, 'backend': name},
+    }
+    if rate:
+        given = {'per_gib': rate.iops_per_gib, 'floor': rate.iops_floor, 'cap': rate.iops_cap}
+        described['iops'] = given
+    return described
+
+
+class TierSettingsTest(base.BaseTestCase):
+    """The test stands for Cinder and for all guests."""
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.useFixture(fixtures.TempDir()).join('tiers.yaml')
+        self.write(flash=tier('flash', FLASH), disks=tier('disks', DISKS), plain=tier('plain'))
+        self.now = 0.0
+        self.types = {}
+        self.elsewhere = {}
+        self.told = []
+        self.down = set()
+        self.settings = tier_settings.TierSettings(self, self.path, self.guest, lambda: self.now)
+
+    def write(self, **tiers):
+        with open(self.path, 'w') as file:
+            yaml.safe_dump({'tiers': tiers}, file)
+
+    def list_own_volumes(self):
+        return [
+            types.SimpleNamespace(id=name, volume_type=kind) for name, kind in self.types.items()
+        ]
+
+    def find_volume(self, volume_id):
+        found = (self.types | self.elsewhere).get(volume_id)
+        return found and types.SimpleNamespace(id=volume_id, volume_type=found)
+
+    def guest(self, instance_id):
+        def apply_tier(rate):
+            if instance_id in self.down:
+                raise exceptions.GuestUnavailableError('no answer')
+            self.told.append((instance_id, rate))
+            return True
+
+        return types.SimpleNamespace(apply_tier=apply_tier)
+
+    def sweep(self, *names, **facts):
+        self.told.clear()
+        self.settings.sweep(
+            [backup_types.Instance(name, 'project', f'volume-of-{name}', **facts) for name in names]
+        )
+        return self.told
+
+    def test_each_guest_has_the_rate_of_its_own_tier(self):
+        self.types = {'volume-of-a': 'flash', 'volume-of-b': 'disks', 'volume-of-c': 'plain'}
+        self.assertEqual([('a', FLASH), ('b', DISKS), ('c', None)], self.sweep('a', 'b', 'c'))
+        self.assertEqual([], self.sweep('a', 'b', 'c'))
+
+    def test_retype(self):
+        self.types = {'volume-of-a': 'flash'}
+        self.sweep('a')
+        self.types = {'volume-of-a': 'disks'}
+        self.assertEqual([('a', DISKS)], self.sweep('a'))
+
+    def test_tier_that_promises_something_else(self):
+        self.types = {'volume-of-a': 'disks'}
+        self.sweep('a')
+        self.write(disks=tier('disks', FLASH))
+        self.assertEqual([('a', FLASH)], self.sweep('a'))
+
+    def test_guest_that_was_rebuilt_is_told_within_the_hour(self):
+        self.types = {'volume-of-a': 'disks'}
+        self.sweep('a')
+        self.now = 3599
+        self.assertEqual([], self.sweep('a'))
+        self.now = 3600
+        self.assertEqual([('a', DISKS)], self.sweep('a'))
+
+    def test_guest_that_does_not_answer_holds_nobody_up(self):
+        self.types = {'volume-of-a': 'disks', 'volume-of-b': 'disks'}
+        self.down = {'a'}
+        self.assertEqual([('b', DISKS)], self.sweep('a', 'b'))
+        self.down = set()
+        self.assertEqual([], self.sweep('a', 'b'))
+        self.now = 600
+        self.assertEqual([('a', DISKS)], self.sweep('a', 'b'))
+
+    def test_instances_of_no_tier_and_of_other_agents_are_left_alone(self):
+        self.types = {'volume-of-a': 'lvm', 'volume-of-b': 'disks'}
+        self.assertEqual([], self.sweep('a', 'without-a-volume'))
+        self.assertEqual([], self.sweep('b', has_our_guest_agent=False))
+        self.assertEqual([], self.sweep('b', is_deleting=True))
+        self.assertEqual([('b', DISKS)], self.sweep('b'))
+
+    def test_volume_of_another_project(self):
+        self.elsewhere = {'volume-of-a': 'disks'}
+        self.assertEqual([('a', DISKS)], self.sweep('a'))
+
+    def test_instance_that_was_just_created(self):
+        self.types = {'volume-of-a': 'disks'}
+        instance = backup_types.Instance('a', 'project', 'volume-of-a')
+        self.settings.tell(instance)
+        self.assertEqual([('a', DISKS)], self.told)
+        self.assertEqual([], self.sweep('a'))
+
+    def test_creation_does_not_fail_for_it(self):
+        self.types = {'volume-of-a': 'disks'}
+        self.down = {'a'}
+        self.settings.tell(backup_types.Instance('a', 'project', 'volume-of-a'))
+        with open(self.path, 'w') as file:
+            file.write('nonsense')
+        self.settings.tell(backup_types.Instance('a', 'project', 'volume-of-a'))
+        self.assertEqual([], self.told)
+
+    def test_forgotten_with_the_instance(self):
+        self.types = {'volume-of-a': 'disks'}
+        self.sweep('a')
+        self.sweep()
+        self.assertEqual([('a', DISKS)], self.sweep('a'))

@@ -57,6 +57,7 @@ TRANSITIONS = (
     (RecordState.COPIED, Event.SUSPECT, RecordState.SUSPECTED),
     (RecordState.VERIFIED, Event.SUSPECT, RecordState.SUSPECTED),
     (RecordState.SUSPECTED, Event.SUSPECT, RecordState.SUSPECTED),
+    (RecordState.DAMAGED, Event.SUSPECT, RecordState.DAMAGED),
     # A server was started from a clone of the backup, and everything it checked was sound.
     (RecordState.TAKEN, Event.PASS_VERIFICATION, RecordState.VERIFIED),
     (RecordState.COPIED, Event.PASS_VERIFICATION, RecordState.VERIFIED),

@@ -81,6 +81,8 @@ class StateWritesTest(base.BaseTestCase):
             self.with_claim(Role.COPY, backup_id, self.results.note_copied, 1, 1.0)
         if state is RecordState.VERIFIED:
             self.with_claim(Role.VERIFY, backup_id, self.results.note_verified, None, {}, 1.0)
+        if state is RecordState.SUSPECTED:
+            self.with_claim(Role.VERIFY, backup_id, self.results.note_suspected, {}, 1.0, 'why')
         if state is RecordState.DAMAGED:
             self.with_claim(Role.VERIFY, backup_id, self.results.note_damaged, {}, 1.0, 'why')
         if state is RecordState.DELETING:
@@ -107,6 +109,9 @@ class StateWritesTest(base.BaseTestCase):
             ),
             Event.COPY: lambda one: self.with_claim(
                 Role.COPY, one, self.results.note_copied, 1, 1.0
+            ),
+            Event.SUSPECT: lambda one: self.with_claim(
+                Role.VERIFY, one, self.results.note_suspected, {}, 1.0, 'why'
             ),
             Event.LOSE_COPY: lambda one: self.with_claim(
                 Role.VERIFY, one, self.results.replace_copy, 'it was damaged'

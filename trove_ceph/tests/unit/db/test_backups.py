@@ -95,10 +95,12 @@ class RecordsTest(base.BaseTestCase):
             'quiesced_sec': 0.5,
             'age_sec': 90.0,
         }
-        self.begin('b')
-        self.assertFalse(self.records.note_checked_snapshot('b', 'another', **facts))
+        claim = self.begin('b')
+        note = self.records.note_checked_snapshot
+        other = dataclasses.replace(claim, token='another')
+        self.assertRaises(exceptions.ClaimLostError, note, other, **facts)
         self.assertIsNone(self.records.get('b').snapshot_at)
-        self.assertTrue(self.records.note_checked_snapshot('b', 'worker', **facts))
+        note(claim, **facts)
         found = self.records.get('b')
         self.assertEqual(
             ('freeze', 'none', 'sync_binlog is 0'),
@@ -107,9 +109,9 @@ class RecordsTest(base.BaseTestCase):
         self.assertEqual(
             ('uuid:1-7', 1024, 0.5), (found.gtid_before, found.size_bytes, found.quiesced_sec)
         )
-        self.assertEqual(datetime.timedelta(seconds=90), found.seen_at - found.snapshot_at)
-        self.records.note_failed('b', 'worker', 'why')
-        self.assertFalse(self.records.note_checked_snapshot('b', 'worker', **facts))
+        self.assertEqual(datetime.timedelta(seconds=90), self.now - found.snapshot_at)
+        self.records.note_failed(claim, 'why')
+        self.assertRaises(exceptions.ClaimLostError, note, claim, **facts)
 
     def test_lists_are_the_latest_first(self):
         for name in ('a', 'b', 'c'):

@@ -31,12 +31,14 @@ def boottime() -> float:
 class HeldClaim:
     """A claim of this process, as long as it is good."""
 
-    def __init__(self, claim: Claim, clock: Callable[[], float], good_for_sec: float):
+    def __init__(
+        self, claim: Claim, clock: Callable[[], float], good_for_sec: float, asked_at: float
+    ):
         self.claim = claim
         self._clock = clock
         self._good_for_sec = good_for_sec
         self._is_lost = False
-        self.renewed(clock())
+        self.renewed(asked_at)
 
     def renewed(self, asked_at: float) -> None:
         """Note that a heartbeat was written.
@@ -84,10 +86,28 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
 
-    def add(self, claim: Claim) -> None:
-        """Write heartbeats for a claim from now on."""
+    def acquire(self, take: Callable[[], Claim | None]) -> Claim | None:
+        """Take a claim, and write heartbeats for it from now on.
+
+        A worker that is suspended before it has the answer counts as silent since it asked.
+
+        :param take: asks for the claim; returns None where there is none to be had
+        """
+        asked_at = self._clock()
+        claim = take()
+        if claim is not None:
+            self.add(claim, asked_at)
+        return claim
+
+    def add(self, claim: Claim, asked_at: float | None = None) -> None:
+        """Write heartbeats for a claim from now on; nothing where they are written already.
+
+        :param asked_at: when it was asked for; None: just now
+        """
+        asked_at = self._clock() if asked_at is None else asked_at
+        held = HeldClaim(claim, self._clock, self._good_for_sec, asked_at)
         with self._mutex:
-            self._held.setdefault(claim, HeldClaim(claim, self._clock, self._good_for_sec))
+            self._held.setdefault(claim, held)
 
     def drop(self, claim: Claim | None) -> None:
         """Write no more heartbeats for a claim; harmless when repeated. It is not released."""

@@ -104,7 +104,9 @@ class Deleting:
     def _begin(self) -> None:
         """Have nobody begin anything with the backup, and claim it if nobody works on it."""
         if self.claim is None:
-            claim = self._records.begin_deleting(self._backup_id, self._tools.worker)
+            claim = self._tools.heartbeat.acquire(
+                lambda: self._records.begin_deleting(self._backup_id, self._tools.worker)
+            )
             if claim is not None:
                 self._has(claim)
 

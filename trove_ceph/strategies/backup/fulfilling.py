@@ -71,7 +71,9 @@ def fulfill_one(tools: Tools, role: Role, record: model.Backup) -> None:
 
     How it ends is in the record; what fails is tried again later.
     """
-    claim = tools.records.queue.begin(role, record, tools.worker)
+    claim = tools.heartbeat.acquire(
+        lambda: tools.records.queue.begin(role, record, tools.worker)
+    )
     if claim is None:
         return
     try:

@@ -29,7 +29,9 @@ def carry_on(tools: Tools, threads: fulfilling.Threads) -> None:
 
 def _carry_on_with(tools: Tools, record: model.Backup) -> None:
     role = Role.TAKE if record.state is State.TAKING else Role.DELETE
-    claim = tools.records.claims.claim(role, record.backup_id, tools.worker)
+    claim = tools.heartbeat.acquire(
+        lambda: tools.records.claims.claim(role, record.backup_id, tools.worker)
+    )
     if claim is None:
         return
     LOG.warning(
@@ -47,7 +49,9 @@ def _carry_on_with(tools: Tools, record: model.Backup) -> None:
 
 def _clear(tools: Tools, record: model.Backup) -> None:
     """Remove what is left of a backup that could not be taken while something else failed, too."""
-    claim = tools.records.claims.claim(Role.CLEAN_UP, record.backup_id, tools.worker)
+    claim = tools.heartbeat.acquire(
+        lambda: tools.records.claims.claim(Role.CLEAN_UP, record.backup_id, tools.worker)
+    )
     if claim is None:
         return
     try:

@@ -188,16 +188,18 @@ class Taking:
         self._wanted = found
         self._is_carried_on = record is not None
         # What is asked for with it at once: nobody else will know.
-        claim = self._records.begin_taking(
-            found.id,
-            found.instance_id,
-            found.project_id,
-            self._tools.worker,
-            found.parent_id,
-            claim=self.claim,
-            **dataclasses.asdict(self._asked),
+        claim = self._tools.heartbeat.acquire(
+            lambda: self._records.begin_taking(
+                found.id,
+                found.instance_id,
+                found.project_id,
+                self._tools.worker,
+                found.parent_id,
+                claim=self.claim,
+                **dataclasses.asdict(self._asked),
+            )
         )
-        if self.claim is None:
+        if self.claim is None and claim is not None:
             self._has(claim)
         self._tools.trove.begin_backup(found.id)
 
@@ -368,7 +370,9 @@ class Taking:
         record = self._records.get(self._backup_id)
         if record.state is not State.TAKING:
             return False
-        claim = self._records.claims.claim(Role.TAKE, self._backup_id, self._tools.worker)
+        claim = self._tools.heartbeat.acquire(
+            lambda: self._records.claims.claim(Role.TAKE, self._backup_id, self._tools.worker)
+        )
         if claim is None:
             raise exceptions.ClaimLostError(f'backup {self._backup_id}: another worker takes it')
         self._has(claim)

@@ -140,7 +140,7 @@ class FulfillingTest(base.BaseTestCase):
         backup, other = self.take(copy=True), self.take()
         self.world.policy = backup_types.BackupSettings(vault_quota_gib=1)
         with test_vault_copy.claimed(self.world, other) as held:
-            place = test_vault_copy.model.SnapshotRef('vault', 'elsewhere', 's')
+            place = image_types.SnapshotRef('vault', 'elsewhere', 's')
             self.world.records.results.begin_copying(held, place)
             self.world.records.results.note_copied(held, 1024**3, 1.0, 1024**3)
         self.fulfill()

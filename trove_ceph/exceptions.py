@@ -94,6 +94,14 @@ class QuotaExceededError(TroveCephError):
     """A project's quota is used up, which the message names; retrying helps after it was raised."""
 
 
+class VaultQuotaExceededError(QuotaExceededError):
+    """A project's copies would exceed its quota of the vault; delete some, or raise the quota."""
+
+
+class InvalidTransitionError(TroveCephError):
+    """A backup cannot go from its state to the one that was to be written; nothing was written."""
+
+
 class UnsafeSettingsError(TroveCephError):
     """A snapshot would not hold what the server promised; its settings must be changed first."""
 
@@ -164,6 +172,10 @@ class NotPermittedError(StorageError):
 
 class LockLostError(StorageError):
     """What was worked on may have been taken by somebody else, so the work was broken off."""
+
+
+class ClaimLostError(LockLostError):
+    """Another worker carries on with a backup, or deletes it; this one must leave it alone."""
 
 
 class StillRunningError(StorageError):

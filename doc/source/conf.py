@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, os.path.abspath('../../lab'))
+sys.path.insert(0, os.path.abspath('_ext'))
 
 project = 'trove_ceph'
 copyright = 'trove_ceph contributors, Apache License 2.0'
@@ -15,6 +16,7 @@ extensions = [
     'openstackdocstheme',
     'oslo_config.sphinxext',
     'sphinx.ext.autodoc',
+    'backup_states',
     'sphinx.ext.graphviz',
 ]
 

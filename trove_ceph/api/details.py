@@ -97,7 +97,7 @@ class DetailsController(controller.Controller):
             id, {state for state in backup_record.RecordState if state.can_be_restored}, 'copied'
         )
         with controller.translated():
-            self._records.wishes.want_copy(id)
+            self._records.queue.request_copy(id)
         notify.backup_work(context)
         return wsgi.Result({_KEY: self._shown(context, row)}, 202)
 
@@ -108,7 +108,7 @@ class DetailsController(controller.Controller):
         able = {state for state in backup_record.RecordState if state.can_be_verified}
         self._check(id, able, 'verified')
         with controller.translated():
-            self._records.wishes.want_verification(id)
+            self._records.queue.request_verification(id)
         notify.backup_work(context)
         return wsgi.Result({_KEY: self._shown(context, row)}, 202)
 

@@ -33,6 +33,7 @@ class BackupsOnCeph(extensions.ExtensionDescriptor):
         # Here and not on import, since Trove's configuration is read by now.
         rules.register()
         taskmanager_conf.register(CONF)
+        options = CONF.trove_ceph_backup
         kept, known = backups.BackupStore(), db_policies.PolicyStore()
         return [
             extensions.ResourceExtension(
@@ -42,7 +43,9 @@ class BackupsOnCeph(extensions.ExtensionDescriptor):
             ),
             extensions.ResourceExtension(
                 '{tenant_id}/backup_policies',
-                policies.PoliciesController(known, CONF.trove_ceph_backup.tiers_file),
+                policies.PoliciesController(
+                    known, options.tiers_file, options.policy_least_interval_min
+                ),
                 member_actions={'run': 'POST'},
             ),
         ]

@@ -33,11 +33,13 @@ class PoliciesController(controller.Controller):
     """Backup policies.
 
     :param tiers_file: the path of the file that has the names of tiers, where there is one
+    :param least_interval_min: minutes; shorter intervals are refused
     """
 
-    def __init__(self, known: policies.PolicyStore, tiers_file: str):
+    def __init__(self, known: policies.PolicyStore, tiers_file: str, least_interval_min: int):
         self._policies = known
         self._tiers_file = tiers_file
+        self._least_interval_min = least_interval_min
 
     def index(self, req: Any, tenant_id: str) -> wsgi.Result:
         """List a project's policies, for operators also those of tiers and datastores.
@@ -81,6 +83,7 @@ class PoliciesController(controller.Controller):
             _check_datastore(target)
         if scope is Scope.TIER:
             _check_tier(self._tiers_file, target)
+        self._check_interval(wanted)
         name, keep = wanted.pop('name'), Retention(**wanted.pop('keep'))
         _check(wanted, keep)
         with controller.translated():
@@ -94,6 +97,7 @@ class PoliciesController(controller.Controller):
         context = self.context_of(req)
         before = self._find(context, 'update', id)
         changes = dict(self.content_of(body, _KEY, schemas.POLICY_CHANGES))
+        self._check_interval(changes)
         if 'keep' in changes:
             changes['keep'] = dataclasses.replace(before.keep, **changes['keep'])
         after = dataclasses.replace(before, **changes)
@@ -119,10 +123,20 @@ class PoliciesController(controller.Controller):
         if not found.enabled:
             raise webob.exc.HTTPConflict(f'backup policy {id} is disabled')
         with controller.translated():
-            self._policies.want_run(id)
+            self._policies.request_run(id)
             shown = self._policies.find(id) or found
         notify.policies(context)
         return wsgi.Result({_KEY: views.policy(shown)}, 202)
+
+    def _check_interval(self, values: Mapping[str, Any]) -> None:
+        """Refuse an interval that is shorter than the least one of this cloud."""
+        interval = values.get('interval_min', self._least_interval_min)
+        if interval < self._least_interval_min:
+            raise _bad(
+                'interval_min',
+                f'{interval} minutes are too short; the least interval of this cloud is '
+                f'{self._least_interval_min} minutes',
+            )
 
     def _of_instance(self, context: Any, instance_id: str) -> list[dict[str, Any]]:
         """Return an instance's own policy and the one that last ran, with what that did."""

@@ -75,12 +75,56 @@ OPTS = [
         'and processors where trove-ceph-storage runs.',
     ),
     cfg.IntOpt(
-        'jobs_at_once',
+        'copies_at_once',
         default=2,
         min=1,
         max=64,
-        help='How many backups each taskmanager has copied or verified at once; others wait. '
-        '[trove_ceph_storage] job_threads limits what each copy of the storage service does.',
+        deprecated_name='jobs_at_once',
+        help='How many backups each taskmanager has copied to the vault at once; others wait, and '
+        'projects take turns. [trove_ceph_storage] job_threads limits what each copy of the '
+        'storage service does.',
+    ),
+    cfg.IntOpt(
+        'verifications_at_once',
+        default=2,
+        min=1,
+        max=64,
+        deprecated_name='jobs_at_once',
+        help='How many backups each taskmanager has verified at once; others wait, and projects '
+        'take turns. Copies do not wait for verifications of other backups, nor they for copies.',
+    ),
+    cfg.IntOpt(
+        'copies_per_hour',
+        default=0,
+        min=0,
+        max=100000,
+        help='How many copies are started within an hour for one project, on all taskmanagers '
+        'together; further ones wait. An attempt that failed counts. 0: any number.',
+    ),
+    cfg.IntOpt(
+        'verifications_per_hour',
+        default=0,
+        min=0,
+        max=100000,
+        help='How many verifications are started within an hour for one project, on all '
+        'taskmanagers together; further ones wait. An attempt that failed counts. 0: any number.',
+    ),
+    cfg.IntOpt(
+        'vault_quota_gib',
+        default=0,
+        min=0,
+        help='GiB, before replication, that the copies of one project may occupy in the vault. A '
+        'copy that would take it beyond that is not made, its record says so, and it is tried '
+        'again later. 0: no limit.',
+    ),
+    cfg.IntOpt(
+        'policy_least_interval_min',
+        default=15,
+        min=1,
+        max=1440,
+        help='The least interval, in minutes, of a backup policy: the API refuses shorter ones, '
+        'and policies that have a shorter one already are run with this one. Shorter intervals '
+        'mean more snapshots, which each write to the volume pays for.',
     ),
     cfg.StrOpt(
         'restore_from',
@@ -92,13 +136,23 @@ OPTS = [
         'all of it was copied from there.',
     ),
     cfg.IntOpt(
-        'interrupted_after_min',
-        default=30,
+        'heartbeat_interval_sec',
+        default=5,
+        min=1,
+        max=30,
+        help='Seconds between two heartbeats of a taskmanager: one transaction for all that it '
+        'works on, and none when it works on nothing.',
+    ),
+    cfg.IntOpt(
+        'claim_expiry_sec',
+        default=45,
         min=15,
-        max=1440,
-        help='Minutes without a sign of life after which a backup that is being taken, copied, '
-        'verified or deleted is taken over by another taskmanager. Must be longer than any single '
-        'step: a call of the guest agent, or a request to Cinder.',
+        max=3600,
+        help='Seconds without a heartbeat after which the work of a taskmanager is taken over by '
+        'another one: a backup that is being taken, copied, verified or deleted. A taskmanager '
+        'that cannot write its heartbeat for four fifths of this time ends its work. Must be at '
+        'least three times heartbeat_interval_sec. All taskmanagers must agree. A taskmanager '
+        'takes over at once what an earlier process on its own host has left.',
     ),
 ]
 

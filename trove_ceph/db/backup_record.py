@@ -72,11 +72,16 @@ class BackupRecord:
     :param verification: what the last verification found
     :param take_sec: how long taking it took
     :param quiesced_sec: how long the server was held
-    :param worker: who is carrying on with it, and was last seen at ``seen_at``
-    :param copy_wanted_at: since when a copy is wanted; None when it is not, or is there
-    :param verify_wanted_at: since when a verification is wanted; None when it is not
-    :param failures: of what is wanted, one after the other
-    :param retry_at: before which it is not tried again
+    :param claim_role: what the worker does that holds the claim; None when no worker does
+    :param claimed_by: the worker
+    :param claim_token: drawn for each claim; whoever writes without the present one writes nothing
+    :param heartbeat_at: when a worker last showed life, by the clock of the database; it stays
+        when the claim is released
+    :param copy_wanted_at: since when a copy is requested; None when it is not, or is there
+    :param verify_wanted_at: since when a verification is requested; None when it is not
+    :param copy_failures: attempts to copy that failed since the last one that succeeded
+    :param copy_retry_at: before which no copy is tried
+    :param verify_failures: the same of verifications, with ``verify_retry_at``
     :param copy_error: why there is no copy, as far as one was tried to make
     :param verify_error: what a verification found to be wrong, or why it could not be done
     :param copy_base_id: the backup on whose copy this one's was built; None where it was built on
@@ -118,12 +123,16 @@ class BackupRecord:
     quiesced_sec: float | None = None
     copy_sec: float | None = None
     verify_sec: float | None = None
-    worker: str | None = None
-    seen_at: datetime.datetime | None = None
+    claim_role: str | None = None
+    claimed_by: str | None = None
+    claim_token: str | None = None
+    heartbeat_at: datetime.datetime | None = None
     copy_wanted_at: datetime.datetime | None = None
     verify_wanted_at: datetime.datetime | None = None
-    failures: int | None = None
-    retry_at: datetime.datetime | None = None
+    copy_failures: int | None = None
+    copy_retry_at: datetime.datetime | None = None
+    verify_failures: int | None = None
+    verify_retry_at: datetime.datetime | None = None
     copy_error: str | None = None
     verify_error: str | None = None
     copy_base_id: str | None = None
@@ -137,6 +146,12 @@ class BackupRecord:
         if self.pool and self.image and self.snapshot:
             return image_types.SnapshotRef(self.pool, self.image, self.snapshot)
         return None
+
+    @property
+    def retry_at(self) -> datetime.datetime | None:
+        """When the next attempt to copy or to verify is possible, whichever comes first."""
+        moments = [one for one in (self.copy_retry_at, self.verify_retry_at) if one is not None]
+        return min(moments, default=None)
 
     @property
     def copy(self) -> image_types.SnapshotRef | None:

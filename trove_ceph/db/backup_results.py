@@ -7,13 +7,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from trove_ceph import exceptions
-from trove_ceph.db import backup_rows, tables
+from trove_ceph.db import backup_rows, claims, tables
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.backup_states import Event
+from trove_ceph.db.claims import Claim
 from trove_ceph.db.transactions import retried
 
 _Row = tables.BackupRow
-#: What is forgotten when what was wanted is there.
-_NO_FAILURES = {'failures': None, 'retry_at': None}
 #: What is known of a backup that is in its pool alone.
 _NO_COPY = {
     'vault_pool': None,
@@ -25,42 +25,48 @@ _NO_COPY = {
 
 
 class BackupResults(backup_rows.BackupRows):
-    """What is known of them; each verb is one transaction, as those of Records."""
+    """What is known of them; each verb is one transaction, as those of Records, and needs a claim.
+
+    Each raises ClaimLostError, and writes nothing, when the claim is lost or the deletion of the
+    backup has begun.
+    """
 
     def begin_copying(
         self,
-        backup_id: str,
+        claim: Claim,
         copy: Any,
         base_id: str | None = None,
         because: str | None = None,
     ) -> None:
         """Write down where a copy will be, before anything is made there.
 
-        From then on whoever deletes the backup knows of it. Once that has begun no copy can be.
+        From then on the worker that deletes the backup knows of it.
 
         :param copy: the snapshot that it will be
         :param base_id: the backup on whose copy it is built; None where it is built on none
         :param because: why that is not the one that it was to be built on
-        :raises LockLostError: the backup is being deleted, or is none that is complete
+        :raises ClaimLostError: the backup is being deleted, or is none that is complete
         """
-        has_begun = self._update(
-            backup_id,
-            _Row.state.in_([str(state) for state in RecordState if state.is_complete]),
-            vault_pool=copy.pool,
-            vault_image=copy.image,
-            vault_snapshot=copy.name,
-            copy_base_id=base_id,
-            copy_base_because=because,
-        )
-        if not has_begun:
-            raise exceptions.LockLostError(
-                f'backup {backup_id}: is not copied to {copy}, since it is being deleted or damaged'
+        try:
+            self._write(
+                claim,
+                _Row.state.in_([str(state) for state in RecordState if state.is_complete]),
+                vault_pool=copy.pool,
+                vault_image=copy.image,
+                vault_snapshot=copy.name,
+                copy_base_id=base_id,
+                copy_base_because=because,
             )
+        except exceptions.ClaimLostError as error:
+            raise exceptions.ClaimLostError(
+                f'backup {claim.resource_id}: is not copied to {copy}, since it is being deleted '
+                f'or damaged, or another worker has it; the {claim} is lost'
+            ) from error
 
     @retried
     def note_copied(
         self,
-        backup_id: str,
+        claim: Claim,
         moved_bytes: int,
         copy_sec: float,
         used_bytes: int | None = None,
@@ -72,43 +78,39 @@ class BackupResults(backup_rows.BackupRows):
         :param verify: it is to be verified, too
         """
         now = self._transactions.clock()
+        values: dict[str, Any] = {'moved_bytes': moved_bytes, 'copy_sec': copy_sec}
+        values |= {'copied_at': now, 'copy_wanted_at': None, 'copy_error': None}
+        values |= {'copy_failures': None, 'copy_retry_at': None}
+        if used_bytes is not None:
+            values['used_bytes'] = used_bytes
         with self._transactions.writing() as session:
-            row = session.get(_Row, backup_id)
-            if row is None:
-                return
-            values: dict[str, Any] = {'moved_bytes': moved_bytes, 'copy_sec': copy_sec}
-            if row.state == RecordState.TAKEN:
-                values['state'] = str(RecordState.COPIED)
-            if used_bytes is not None:
-                values['used_bytes'] = used_bytes
+            ours = claims.held(claim)
+            if not self._move_in(session, claim.resource_id, Event.COPY, *ours, **values):
+                raise backup_rows.lost(claim)
             if verify:
-                values['verify_wanted_at'] = row.verify_wanted_at or now
-            row.set(values | {'copied_at': now, 'updated_at': now})
-            row.set({'copy_wanted_at': None, 'copy_error': None} | _NO_FAILURES)
+                wanted_at = sa.func.coalesce(_Row.verify_wanted_at, now)
+                session.execute(sa.update(_Row).where(*ours).values(verify_wanted_at=wanted_at))
 
-    def forget_copy(self, backup_id: str) -> None:
+    def forget_copy(self, claim: Claim) -> None:
         """Write down that there is no copy any more."""
-        self._update(backup_id, **_NO_COPY, copy_base_because=None)
+        self._write(claim, **_NO_COPY, copy_base_because=None)
 
-    def replace_copy(self, backup_id: str, because: str) -> None:
-        """Write down that a copy is no more, and another one is wanted, built on no other.
+    def replace_copy(self, claim: Claim, because: str) -> None:
+        """Write down that a copy is no more, and request another one that is built on no other.
 
         :param because: what was wrong
         """
-        self._update(
-            backup_id,
-            _Row.state != str(RecordState.DELETING),
+        self._move(
+            claim,
+            Event.LOSE_COPY,
             **_NO_COPY,
             copy_base_because=because,
             copy_wanted_at=self._transactions.clock(),
-            state=sa.case(
-                (_Row.state == str(RecordState.COPIED), str(RecordState.TAKEN)), else_=_Row.state
-            ),
         )
 
     def note_verified(
         self,
-        backup_id: str,
+        claim: Claim,
         gtid_executed: str | None,
         verification: Mapping[str, Any],
         verify_sec: float,
@@ -117,10 +119,10 @@ class BackupResults(backup_rows.BackupRows):
         """Write down that a server was started from it, and what it held."""
         known = {} if used_bytes is None else {'used_bytes': used_bytes}
         self._note_verification(
-            backup_id,
+            claim,
+            Event.PASS_VERIFICATION,
             verification,
             verify_sec,
-            state=str(RecordState.VERIFIED),
             gtid_executed=gtid_executed,
             verified_at=self._transactions.clock(),
             verify_error=None,
@@ -128,55 +130,66 @@ class BackupResults(backup_rows.BackupRows):
         )
 
     def note_suspected(
-        self, backup_id: str, verification: Mapping[str, Any], verify_sec: float, error: str
+        self, claim: Claim, verification: Mapping[str, Any], verify_sec: float, error: str
     ) -> None:
-        """Write down what one inspection found against it; its verification is still wanted.
+        """Write down what one inspection found against it; its verification is still requested.
 
-        What two inspections have found damaged stays so.
+        What two inspections have found damaged stays so, and nothing is written about it.
         """
         now = self._transactions.clock()
-        self._update(
-            backup_id,
-            _Row.state.in_([str(state) for state in RecordState if state.can_be_restored]),
-            state=str(RecordState.SUSPECTED),
+        damaged = _Row.state == str(RecordState.DAMAGED)
+        if self._update(claim.resource_id, *claims.held(claim), damaged):
+            return
+        self._move(
+            claim,
+            Event.SUSPECT,
             verification={'at': f'{now.isoformat()}Z', **verification},
             verify_sec=verify_sec,
             verify_error=error,
         )
 
     def note_damaged(
-        self, backup_id: str, verification: Mapping[str, Any], verify_sec: float, error: str
+        self, claim: Claim, verification: Mapping[str, Any], verify_sec: float, error: str
     ) -> None:
         """Write down that two inspections found that it does not restore, and why.
 
         A copy that is wanted stays so: it is made once the backup is found sound after all.
         """
         self._note_verification(
-            backup_id, verification, verify_sec, state=str(RecordState.DAMAGED), verify_error=error
+            claim,
+            Event.FAIL_VERIFICATION,
+            verification,
+            verify_sec,
+            verify_error=error,
         )
 
     def note_unfinished(
-        self, backup_id: str, verification: Mapping[str, Any], verify_sec: float, error: str
+        self, claim: Claim, verification: Mapping[str, Any], verify_sec: float, error: str
     ) -> None:
         """Write down that a verification came to no end; the state stays."""
-        self._note_verification(backup_id, verification, verify_sec, verify_error=error)
+        self._note_verification(claim, None, verification, verify_sec, verify_error=error)
 
-    @retried
     def _note_verification(
-        self, backup_id: str, verification: Mapping[str, Any], verify_sec: float, **values: Any
+        self,
+        claim: Claim,
+        event: Event | None,
+        verification: Mapping[str, Any],
+        verify_sec: float,
+        **values: Any,
     ) -> None:
-        """Write down what one came to, and when, unless the backup is being deleted meanwhile."""
+        """Write down what one came to, and when.
+
+        :param event: what it means for the backup; None: nothing
+        """
         now = self._transactions.clock()
-        found = {
+        found: dict[str, Any] = {
             'verification': {'at': f'{now.isoformat()}Z', **verification},
             'verify_sec': verify_sec,
             'verify_wanted_at': None,
-            'updated_at': now,
+            'verify_failures': None,
+            'verify_retry_at': None,
         }
-        with self._transactions.writing() as session:
-            session.execute(
-                sa.update(_Row)
-                .where(_Row.backup_id == backup_id)
-                .where(_Row.state != str(RecordState.DELETING))
-                .values(**found | _NO_FAILURES | values)
-            )
+        if event is None:
+            self._write(claim, **found | values)
+        else:
+            self._move(claim, event, **found | values)

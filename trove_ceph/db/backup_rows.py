@@ -4,8 +4,12 @@
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 
-from trove_ceph.db import tables, transactions
+from trove_ceph import exceptions
+from trove_ceph.db import backup_states, claims, tables, transactions
+from trove_ceph.db.backup_states import Event
+from trove_ceph.db.claims import Claim
 
 
 class BackupRows:
@@ -19,7 +23,7 @@ class BackupRows:
 
     @transactions.retried
     def _update(self, backup_id: str, *conditions: Any, **values: Any) -> bool:
-        """Set columns of a backup, and when that was, unless it is given.
+        """Set columns of a backup, and when that was, unless it is given. Never the state.
 
         :returns: whether there is a row that meets the conditions
         """
@@ -31,3 +35,54 @@ class BackupRows:
                 .values(**{'updated_at': now} | values)
             )
             return bool(done.rowcount)
+
+    def _write(self, claim: Claim, *conditions: Any, **values: Any) -> None:
+        """Set columns of the backup that a worker has claimed.
+
+        :raises ClaimLostError: the claim is lost, or the backup is in another state; nothing was
+            written
+        """
+        if not self._update(claim.resource_id, *claims.held(claim), *conditions, **values):
+            raise lost(claim)
+
+    @transactions.retried
+    def _move(self, claim: Claim, event: Event, *conditions: Any, **values: Any) -> None:
+        """Have something happen to the backup that a worker has claimed, and set columns.
+
+        :raises InvalidTransitionError: it cannot happen in this state; nothing was written
+        :raises ClaimLostError: as :meth:`_write`
+        """
+        ours = (*claims.held(claim), *conditions)
+        with self._transactions.writing() as session:
+            if not self._move_in(session, claim.resource_id, event, *ours, **values):
+                raise lost(claim)
+
+    def _move_in(
+        self, session: orm.Session, backup_id: str, event: Event, *conditions: Any, **values: Any
+    ) -> bool:
+        """Have something happen to a backup within a transaction, and set columns.
+
+        :returns: whether there is a row that meets the conditions
+        :raises InvalidTransitionError: it cannot happen in this state; nothing was written
+        """
+        row = tables.BackupRow
+        this = (row.backup_id == backup_id, *conditions)
+        # Locked where the database can: the state that is read is the one that is replaced.
+        state = session.scalar(sa.select(row.state).where(*this).with_for_update())
+        if state is None:
+            return False
+        after = backup_states.next_state(state, event)
+        done = session.connection().execute(
+            sa.update(row)
+            .where(*this, row.state == state)
+            .values(**{'updated_at': self._transactions.clock()} | values | {'state': str(after)})
+        )
+        return bool(done.rowcount)
+
+
+def lost(claim: Claim) -> exceptions.ClaimLostError:
+    """Return the error of a worker that may not carry on."""
+    return exceptions.ClaimLostError(
+        f'backup {claim.resource_id}: is being deleted, or another worker has it; the {claim} is '
+        'lost'
+    )

@@ -13,20 +13,17 @@ from trove_ceph.db import (
     backup_record,
     backup_results,
     backup_rows,
+    backup_states,
+    claims,
     tables,
-    transactions,
     work_queue,
 )
+from trove_ceph.db import transactions as db_transactions
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.backup_states import ABSENT, Event
+from trove_ceph.db.claims import Claim, Claimant
+from trove_ceph.db.roles import Role
 from trove_ceph.db.transactions import retried
-
-#: Of those who take backups, which those who delete them are not.
-TAKER_SUFFIX = ':taking'
-
-
-def taker(process: str) -> str:
-    """Return who takes backups in a process."""
-    return f'{process}{TAKER_SUFFIX}'
 
 
 class BackupStore(backup_rows.BackupRows):
@@ -35,18 +32,27 @@ class BackupStore(backup_rows.BackupRows):
     Each verb is one transaction, and raises ServiceUnavailableError when the database does not
     answer or lacks the tables.
 
+    A worker writes under a claim. Each such verb raises ClaimLostError, and writes nothing, when
+    the claim is lost or the backup is not in a state in which the worker's role may write.
+
     :param facade: of oslo.db's enginefacade; by default the database of Trove's configuration
+    :param clock: as :class:`.transactions.Transactions` has it, with ``database_clock``
     """
 
     def __init__(
-        self, facade: Any = None, clock: Callable[[], datetime.datetime] = transactions.utcnow
+        self,
+        facade: Any = None,
+        clock: Callable[[], datetime.datetime] | None = None,
+        database_clock: Callable[[], datetime.datetime] | None = None,
     ):
-        super().__init__(transactions.Transactions(facade, clock))
-        self._clock = clock
+        super().__init__(db_transactions.Transactions(facade, clock, database_clock))
+        self._clock = self._transactions.clock
+        #: Which worker works on what.
+        self.claims = claims.Claims(self._transactions)
         #: Copies in the vault, and what verifications found.
-        self.copies = backup_results.BackupResults(self._transactions)
-        #: Copies and verifications that are wanted.
-        self.wishes = work_queue.WorkQueue(self._transactions)
+        self.results = backup_results.BackupResults(self._transactions)
+        #: Copies and verifications that are requested.
+        self.queue = work_queue.WorkQueue(self._transactions)
 
     # Looking.
 
@@ -91,62 +97,22 @@ class BackupStore(backup_rows.BackupRows):
             tables.BackupRow.vault_pool == pool, tables.BackupRow.vault_image == image
         )
 
-    def interrupted(self, since: datetime.timedelta) -> list[backup_record.BackupRecord]:
-        """List what nobody has carried on with for so long."""
-        return self._list(
-            tables.BackupRow.state.in_([str(state) for state in backup_record.UNDER_WAY]),
-            tables.BackupRow.seen_at < self._clock() - since,
-        )
+    def list_interrupted(self, claimant: Claimant) -> list[backup_record.BackupRecord]:
+        """List the backups that are to be taken or deleted, and on which no worker works.
 
-    def with_remains(self) -> list[backup_record.BackupRecord]:
-        """List what could not be taken, and could not be undone at once."""
-        return self._list(
-            tables.BackupRow.state == str(RecordState.FAILED), tables.BackupRow.snapshot.isnot(None)
-        )
-
-    # Working.
-
-    @retried
-    def claim(
-        self,
-        backup_id: str,
-        worker: str,
-        since: datetime.timedelta,
-        state: RecordState | None = None,
-    ) -> bool:
-        """Take over a backup that nobody has carried on with for so long.
-
-        :param state: in which it was found, and has to be still
-        :returns: whether it is ours; of several that try, of one alone
+        One whose worker gave it back, because something failed, is among them after the expiry
+        time of claims.
         """
-        now = self._clock()
-        is_as_found = sa.true() if state is None else tables.BackupRow.state == str(state)
-        with self._transactions.writing() as session:
-            done = session.connection().execute(
-                sa.update(tables.BackupRow)
-                .where(
-                    tables.BackupRow.backup_id == backup_id,
-                    is_as_found,
-                    sa.or_(
-                        tables.BackupRow.worker.is_(None), tables.BackupRow.seen_at < now - since
-                    ),
-                )
-                .values(worker=worker, seen_at=now)
-            )
-            return bool(done.rowcount)
+        under_way = [str(state) for state in backup_record.UNDER_WAY]
+        return self.claims.list_claimable(claimant, tables.BackupRow.state.in_(under_way))
 
-    def beat(self, backup_id: str, worker: str, state: RecordState) -> bool:
-        """Show that it is being carried on with.
-
-        :returns: whether it may be: it is still this worker's, and in this state
-        """
-        row = tables.BackupRow
-        is_ours = row.worker == worker, row.state == str(state)
-        return self._update(backup_id, *is_ours, seen_at=self._clock())
-
-    def release(self, backup_id: str, worker: str) -> None:
-        """Let whoever asks next carry on; nothing if it is somebody else's."""
-        self._update(backup_id, tables.BackupRow.worker == worker, worker=None)
+    def list_with_remains(self, claimant: Claimant) -> list[backup_record.BackupRecord]:
+        """List the backups that failed and left a snapshot behind; otherwise as the interrupted."""
+        return self.claims.list_claimable(
+            claimant,
+            tables.BackupRow.state == str(RecordState.FAILED),
+            tables.BackupRow.snapshot.isnot(None),
+        )
 
     # Taking.
 
@@ -156,32 +122,42 @@ class BackupStore(backup_rows.BackupRows):
         backup_id: str,
         instance_id: str,
         project_id: str,
-        worker: str,
+        claimant: Claimant,
         parent_id: str | None = None,
         quiesce: str | None = None,
         copy: bool = False,
         verify: bool = False,
-    ) -> None:
+        claim: Claim | None = None,
+    ) -> Claim:
         """Begin to take a backup, or carry on with it: then what is known of it stays.
 
         :param parent_id: None where Trove does not say, or not any more
         :param quiesce: how the server is to be held, unlike what is configured
-        :param copy: a copy of it in the vault is wanted
-        :param verify: its verification is wanted
+        :param copy: a copy of it in the vault is requested
+        :param verify: its verification is requested
+        :param claim: of who carries on with it; None: it is claimed now
+        :returns: the claim
+        :raises ClaimLostError: another worker takes it
+        :raises InvalidTransitionError: it was taken, has failed or is being deleted
         """
-        now = self._clock()
+        values: dict[str, Any] = {'instance_id': instance_id, 'project_id': project_id}
+        values |= {'error': None} | ({'parent_id': parent_id} if parent_id else {})
+        if quiesce is not None:
+            values['quiesce_wanted'] = str(quiesce)
         with self._transactions.writing() as session:
             row = session.get(tables.BackupRow, backup_id)
             if row is None:
-                row = tables.BackupRow(backup_id=backup_id, created_at=now)
-                session.add(row)
-            values = {'instance_id': instance_id, 'project_id': project_id, 'worker': worker}
-            times = {'seen_at': now, 'updated_at': now}
-            known = {'parent_id': parent_id} if parent_id else {}
-            if quiesce is not None:
-                known['quiesce_wanted'] = str(quiesce)
-            row.set(values | times | known | {'state': str(RecordState.TAKING), 'error': None})
-            row.want(now, copy=copy, verify=verify)
+                self._insert(session, backup_id, Event.BEGIN, **values)
+            else:
+                # Of a backup that cannot be begun it is told even while another worker has it.
+                backup_states.next_state(row.state, Event.BEGIN)
+            claim = claim or self.claims.claim_in(session, Role.TAKE, backup_id, claimant)
+            if claim is None:
+                raise exceptions.ClaimLostError(f'backup {backup_id}: another worker takes it')
+            if not self._move_in(session, backup_id, Event.BEGIN, *claims.held(claim), **values):
+                raise backup_rows.lost(claim)
+            self.queue.request_in(session, backup_id, copy=copy, verify=verify)
+        return claim
 
     @retried
     def note_never_begun(
@@ -191,33 +167,22 @@ class BackupStore(backup_rows.BackupRows):
 
         :returns: whether that is so; nothing is written about one that was begun
         """
-        now = self._clock()
+        values = {'instance_id': instance_id, 'project_id': project_id, 'error': error}
         with self._transactions.writing() as session:
-            session.add(
-                tables.BackupRow(
-                    backup_id=backup_id,
-                    instance_id=instance_id,
-                    project_id=project_id,
-                    state=str(RecordState.FAILED),
-                    error=error,
-                    created_at=now,
-                    updated_at=now,
-                )
-            )
             try:
-                session.flush()
+                self._insert(session, backup_id, Event.FAIL, **values)
             except oslo_db.exception.DBDuplicateEntry:
                 session.rollback()
                 return False
         return True
 
-    def note_place(self, backup_id: str, place: Any, volume_id: str, size_bytes: int) -> None:
-        """Write down where its snapshot will be, before it is made.
+    def note_place(self, claim: Claim, place: Any, volume_id: str, size_bytes: int) -> None:
+        """Write down where the snapshot of a backup will be, before it is made.
 
         :param place: the snapshot
         """
-        self._update(
-            backup_id,
+        self._write(
+            claim,
             pool=place.pool,
             image=place.image,
             snapshot=place.name,
@@ -228,7 +193,7 @@ class BackupStore(backup_rows.BackupRows):
 
     def note_level(
         self,
-        backup_id: str,
+        claim: Claim,
         level: str,
         raised_from: str | None,
         because: str | None,
@@ -240,8 +205,8 @@ class BackupStore(backup_rows.BackupRows):
         :param gtid_before: what it has executed now, all of which the backup must have
         :param filesystem_used_bytes: what its file system holds now
         """
-        self._update(
-            backup_id,
+        self._write(
+            claim,
             quiesce=str(level),
             raised_from=None if raised_from is None else str(raised_from),
             raised_because=because,
@@ -249,19 +214,15 @@ class BackupStore(backup_rows.BackupRows):
             filesystem_used_bytes=filesystem_used_bytes,
         )
 
-    def note_snapshot(self, backup_id: str, size_bytes: int, quiesced_sec: float | None) -> None:
-        """Write down that a snapshot was made, and held what it promises."""
-        self._update(
-            backup_id,
-            size_bytes=size_bytes,
-            quiesced_sec=quiesced_sec,
-            snapshot_at=self._clock(),
+    def note_snapshot(self, claim: Claim, size_bytes: int, quiesced_sec: float | None) -> None:
+        """Write down that a snapshot was made, and holds what it promises."""
+        self._write(
+            claim, size_bytes=size_bytes, quiesced_sec=quiesced_sec, snapshot_at=self._clock()
         )
 
     def note_checked_snapshot(
         self,
-        backup_id: str,
-        worker: str,
+        claim: Claim,
         *,
         level: str,
         raised_from: str | None,
@@ -271,38 +232,34 @@ class BackupStore(backup_rows.BackupRows):
         quiesced_sec: float | None,
         age_sec: float,
         filesystem_used_bytes: int | None = None,
-    ) -> bool:
+    ) -> None:
         """Write down that a snapshot was made, how the server was held, and that it is good.
 
         :param gtid_before: what it had executed before, all of which the backup must have
         :param age_sec: how long ago the snapshot was made
         :param filesystem_used_bytes: what its file system held when the settings were checked
-        :returns: whether it is this worker who takes the backup; otherwise nothing is written down
         """
-        row, now = tables.BackupRow, self._clock()
-        is_ours = row.worker == worker, row.state == str(RecordState.TAKING)
-        return self._update(
-            backup_id,
-            *is_ours,
+        taken_at = self._clock() - datetime.timedelta(seconds=age_sec)
+        self._write(
+            claim,
             quiesce=str(level),
             raised_from=None if raised_from is None else str(raised_from),
             raised_because=because,
             gtid_before=gtid_before,
             size_bytes=size_bytes,
             quiesced_sec=quiesced_sec,
-            snapshot_at=(now - datetime.timedelta(seconds=age_sec)).replace(microsecond=0),
-            seen_at=now,
+            snapshot_at=taken_at.replace(microsecond=0),
             filesystem_used_bytes=filesystem_used_bytes,
         )
 
-    def forget_snapshot(self, backup_id: str) -> None:
+    def forget_snapshot(self, claim: Claim) -> None:
         """Write down that whatever snapshot there is proves nothing."""
-        self._update(backup_id, snapshot_at=None, quiesced_sec=None)
+        self._write(claim, snapshot_at=None, quiesced_sec=None)
 
     @retried
     def note_taken(
         self,
-        backup_id: str,
+        claim: Claim,
         snapshot: str,
         cinder_id: str,
         take_sec: float,
@@ -310,92 +267,80 @@ class BackupStore(backup_rows.BackupRows):
         copy: bool = False,
         verify: bool = False,
     ) -> None:
-        """Write down that a backup is there, which nobody works on, and what is wanted of it now.
-
-        Nothing of one that is not being taken, such as since its deletion has begun.
+        """Write down that a backup is there, release it, and request what is configured.
 
         :param snapshot: its name in Ceph, which is Cinder's now
         :param copy: a copy of it in the vault
         :param verify: its verification
         """
-        now = self._clock()
         values = {'snapshot': snapshot, 'cinder_snapshot_id': cinder_id, 'take_sec': take_sec}
+        values |= claims.released()
         with self._transactions.writing() as session:
-            row = session.get(tables.BackupRow, backup_id)
-            if row is None or row.state != RecordState.TAKING:
-                return
-            row.set(values | {'state': str(RecordState.TAKEN), 'worker': None, 'updated_at': now})
-            row.want(now, copy=copy, verify=verify)
+            ours = claims.held(claim)
+            if not self._move_in(session, claim.resource_id, Event.COMPLETE, *ours, **values):
+                raise backup_rows.lost(claim)
+            self.queue.request_in(session, claim.resource_id, copy=copy, verify=verify)
 
-    def note_failed(self, backup_id: str, worker: str, error: str) -> bool:
-        """Write down why there is no backup.
+    def note_failed(self, claim: Claim, error: str) -> None:
+        """Write down why there is no backup, and release it."""
+        self._move(claim, Event.FAIL, error=error, **claims.released())
 
-        :returns: whether it was this worker who took it; otherwise nothing is written down
-        """
-        row = tables.BackupRow
-        is_ours = row.worker == worker, row.state == str(RecordState.TAKING)
-        return self._update(
-            backup_id, *is_ours, state=str(RecordState.FAILED), error=error, worker=None
-        )
-
-    def forget_place(self, backup_id: str) -> None:
-        """Write down that nothing is left of one that could not be taken."""
-        self._update(backup_id, snapshot=None, cinder_snapshot_id=None)
+    def forget_place(self, claim: Claim) -> None:
+        """Write down that nothing is left of a backup that could not be taken."""
+        self._write(claim, snapshot=None, cinder_snapshot_id=None)
 
     # Deleting.
 
     @retried
-    def begin_deleting(
-        self,
-        backup_id: str,
-        worker: str,
-        since: datetime.timedelta,
-        since_taking: datetime.timedelta,
-    ) -> bool:
-        """Begin to delete a backup, or carry on with it: nobody begins anything with it any more.
+    def begin_deleting(self, backup_id: str, claimant: Claimant) -> Claim | None:
+        """Begin to delete a backup: from now on nobody else begins anything with it.
 
-        :param since: whoever copies or verifies it, and was not seen for so long, does so no more
-        :param since_taking: whoever takes it, likewise
-        :returns: whether nobody does; otherwise it is to be asked for again, until they let go
+        :returns: the claim; None as long as a worker takes, copies or verifies it, which must let
+            go first, and where there is no such backup
+        :raises ClaimLostError: another worker deletes it
         """
-        row, now = tables.BackupRow, self._clock()
-        this = sa.update(row).where(row.backup_id == backup_id)
-        is_taken = row.worker.endswith(TAKER_SUFFIX)
-        is_free = sa.or_(
-            row.worker.is_(None),
-            sa.not_(sa.or_(is_taken, row.worker.endswith(work_queue.WORKER_SUFFIX))),
-            row.seen_at <= sa.case((is_taken, now - since_taking), else_=now - since),
-        )
         with self._transactions.writing() as session:
-            session.execute(
-                this.values(state=str(RecordState.DELETING), error=None, updated_at=now)
-            )
-            done = session.connection().execute(
-                this.where(is_free).values(worker=worker, seen_at=now)
-            )
-            return bool(done.rowcount)
+            if not self._move_in(session, backup_id, Event.DELETE):
+                return None
+            claim = self.claims.claim_in(session, Role.DELETE, backup_id, claimant)
+            if claim is not None:
+                self._clear_error(session, claim)
+                return claim
+            row = session.get(tables.BackupRow, backup_id)
+            if row is not None and row.claim_role is Role.DELETE:
+                raise exceptions.ClaimLostError(
+                    f'backup {backup_id}: is being deleted by {row.claimed_by}'
+                )
+        return None
 
-    def note_not_deleted(self, backup_id: str, error: str) -> None:
-        """Write down why it could not be deleted; it is tried again.
+    def note_not_deleted(self, backup_id: str, claim: Claim | None, error: str) -> None:
+        """Write down why a backup could not be deleted, and release it; it is tried again.
 
-        Whoever takes, copies or verifies it still has to let go by himself.
+        :param claim: None where a worker had not let go; its own claim stays
         """
-        worker = tables.BackupRow.worker
-        others = sa.or_(worker.endswith(TAKER_SUFFIX), worker.endswith(work_queue.WORKER_SUFFIX))
-        left = sa.case((others, worker), else_=None)
-        self._update(backup_id, error=error, worker=left)
+        if claim is not None:
+            self._write(claim, error=error, **claims.released())
+        else:
+            self._update(
+                backup_id, tables.BackupRow.state == str(RecordState.DELETING), error=error
+            )
 
     @retried
-    def forget(self, backup_id: str) -> None:
-        """Forget a backup; those that build upon it are complete without it."""
+    def forget(self, claim: Claim) -> None:
+        """Forget a backup that is deleted; those that build upon it are complete without it."""
+        row = tables.BackupRow
         with self._transactions.writing() as session:
-            session.execute(
-                sa.update(tables.BackupRow)
-                .where(tables.BackupRow.parent_id == backup_id)
-                .values(parent_id=None)
+            state = session.scalar(sa.select(row.state).where(*claims.held(claim)))
+            if state is None:
+                raise backup_rows.lost(claim)
+            assert backup_states.next_state(state, Event.FORGET) == ABSENT
+            done = session.connection().execute(
+                sa.delete(row).where(*claims.held(claim), row.state == state)
             )
+            if not done.rowcount:
+                raise backup_rows.lost(claim)
             session.execute(
-                sa.delete(tables.BackupRow).where(tables.BackupRow.backup_id == backup_id)
+                sa.update(row).where(row.parent_id == claim.resource_id).values(parent_id=None)
             )
 
     # What is left of instances.
@@ -455,6 +400,18 @@ class BackupStore(backup_rows.BackupRows):
             session.execute(sa.delete(row).where(row.pool == pool, row.image_id == image_id))
 
     # Inside.
+
+    def _insert(self, session: Any, backup_id: str, event: Event, **values: Any) -> None:
+        """Add the row of a backup to which something happens for the first time."""
+        state = str(backup_states.next_state(ABSENT, event))
+        now = self._clock()
+        times = {'created_at': now, 'updated_at': now}
+        session.add(tables.BackupRow(backup_id=backup_id, state=state, **times, **values))
+        session.flush()
+
+    @staticmethod
+    def _clear_error(session: Any, claim: Claim) -> None:
+        session.execute(sa.update(tables.BackupRow).where(*claims.held(claim)).values(error=None))
 
     def _list(self, *conditions: Any) -> list[backup_record.BackupRecord]:
         with self._transactions.reading() as session:

@@ -10,12 +10,15 @@ import sqlalchemy as sa
 from trove_ceph.db import tables
 
 
-def upgrade(engine: sa.Engine) -> None:
-    """Make what is missing; harmless when nothing is. Trove's own tables are left alone."""
+def upgrade(engine: sa.Engine, version: str = 'head') -> None:
+    """Make what is missing; harmless when nothing is. Trove's own tables are left alone.
+
+    :param version: to which the tables are brought; by default the one that this code needs
+    """
     config = _config()
     with engine.begin() as connection:
         config.attributes['connection'] = connection
-        alembic.command.upgrade(config, 'head')
+        alembic.command.upgrade(config, version)
 
 
 def find_version(engine: sa.Engine) -> str | None:

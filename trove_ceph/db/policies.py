@@ -3,6 +3,7 @@
 
 import dataclasses
 import datetime
+import secrets
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,7 +12,8 @@ import oslo_db.exception
 import sqlalchemy as sa
 
 from trove_ceph import exceptions
-from trove_ceph.db import tables
+from trove_ceph.db import claims, tables
+from trove_ceph.db.claims import Claim, Claimant
 from trove_ceph.db.policy_record import (
     BackupPolicy,
     PolicyBackup,
@@ -20,6 +22,7 @@ from trove_ceph.db.policy_record import (
     Retention,
     Scope,
 )
+from trove_ceph.db.roles import Role
 from trove_ceph.db.transactions import Transactions, retried
 
 _KEEP = [field.name for field in dataclasses.fields(Retention)]
@@ -42,6 +45,7 @@ class PolicyStore:
     def __init__(self, transactions: Transactions | None = None):
         self._transactions = transactions or Transactions()
         self.clock = self._transactions.clock
+        self._claims = claims.Claims(self._transactions)
 
     # Policies.
 
@@ -90,8 +94,8 @@ class PolicyStore:
                 .values(**_columns(values) | {'updated_at': self.clock()})
             )
 
-    def want_run(self, policy_id: str) -> None:
-        """Have backups be taken besides the schedule; once, however often it is asked for."""
+    def request_run(self, policy_id: str) -> None:
+        """Request backups besides the schedule; once, however often it is asked for."""
         self.change(policy_id, run_wanted_at=self.clock())
 
     @retried
@@ -123,8 +127,9 @@ class PolicyStore:
         due_at: datetime.datetime,
         backup_name: str,
         before: PolicyRun | None,
+        claimant: Claimant,
     ) -> PolicyRun | None:
-        """Begin a run, and return it; None when somebody else has begun one.
+        """Begin a run and claim it; return it, or None when another worker has begun one.
 
         :param backup_name: unlike that of any other
         :param before: the run before it, as it was when this one was found to be due
@@ -135,13 +140,14 @@ class PolicyStore:
             PolicyRunState.BEGUN,
             due_at,
             backup_name,
-            seen_at=self.clock(),
             attempts=before.attempts if before else 0,
             error=before.error if before else None,
             count=before.count if before else 0,
         )
-        values = dataclasses.asdict(begun) | {'state': str(begun.state)}
+        claim = Claim(Role.RUN_POLICY, instance_id, claimant.name, secrets.token_hex(16))
         with self._transactions.writing() as session:
+            begun = _with_claim(begun, claim, self._transactions.database_time(session))
+            values = dataclasses.asdict(begun) | {'state': str(begun.state)}
             if before is not None:
                 return begun if self._change(session, before, **values) else None
             session.add(tables.PolicyRunRow(**values))
@@ -153,19 +159,35 @@ class PolicyStore:
         return begun
 
     @retried
-    def take_over(self, run: PolicyRun) -> bool:
-        """Take over a run that nobody has carried on with.
+    def take_over(self, run: PolicyRun, claimant: Claimant) -> PolicyRun | None:
+        """Claim a run that was begun, and whose worker has died; return it as it is then.
 
-        :returns: whether it is ours; of several that try, of one alone
+        :returns: None where the worker is alive, or another one was faster
         """
+        row = tables.PolicyRunRow
         with self._transactions.writing() as session:
-            return self._change(session, run, tables.PolicyRunRow.seen_at == run.seen_at)
+            claim = self._claims.claim_in(
+                session,
+                Role.RUN_POLICY,
+                run.instance_id,
+                claimant,
+                row.backup_name == run.backup_name,
+                row.state == str(run.state),
+            )
+            if claim is None:
+                return None
+            return _with_claim(run, claim, self._transactions.database_time(session))
 
     @retried
-    def note_asked(self, run: PolicyRun, backup_id: str) -> None:
-        """Write down that Trove knows of a run's backup, and that it is a policy's."""
+    def note_asked(self, run: PolicyRun, backup_id: str) -> PolicyRun | None:
+        """Write down that Trove knows of a run's backup, and that it is a policy's; release it.
+
+        :returns: the run as it is then; None when the claim is lost, and nothing was written
+        """
+        asked = {'state': str(PolicyRunState.ASKED), 'backup_id': backup_id}
         with self._transactions.writing() as session:
-            if self._change(session, run, state=str(PolicyRunState.ASKED), backup_id=backup_id):
+            is_ours = self._change(session, run, **asked, **claims.released())
+            if is_ours:
                 session.add(
                     tables.PolicyBackupRow(
                         backup_id=backup_id,
@@ -174,15 +196,20 @@ class PolicyStore:
                         taken_at=self.clock(),
                     )
                 )
+        if not is_ours:
+            return None
+        released: dict[str, Any] = claims.released()
+        return dataclasses.replace(run, state=PolicyRunState.ASKED, backup_id=backup_id, **released)
 
     def note_done(self, run: PolicyRun) -> bool:
         """Write down that a run's backup is there.
 
-        :returns: whether nobody has done so before
+        :returns: whether no other worker has done so before, or has taken the run over
         """
         return self._change_run(
             run,
             state=str(PolicyRunState.DONE),
+            **claims.released(),
             attempts=0,
             retry_at=None,
             error=None,
@@ -194,6 +221,7 @@ class PolicyStore:
         return self._change_run(
             run,
             state=str(PolicyRunState.FAILED),
+            **claims.released(),
             attempts=run.attempts + 1,
             retry_at=retry_at,
             error=error,
@@ -227,7 +255,7 @@ class PolicyStore:
         return {one.backup_id: one.policy_id for one in found}
 
     @retried
-    def want_removal(self, backup_id: str) -> None:
+    def request_removal(self, backup_id: str) -> None:
         """Write down that a backup's deletion is asked for."""
         row = tables.PolicyBackupRow
         with self._transactions.writing() as session:
@@ -278,7 +306,7 @@ class PolicyStore:
             return self._change(session, run, **values)
 
     def _change(self, session: Any, run: PolicyRun, *conditions: Any, **values: Any) -> bool:
-        """Change a run, unless it is another or further by now."""
+        """Change a run, unless it is another, further or another worker's by now."""
         row = tables.PolicyRunRow
         done = session.connection().execute(
             sa.update(row)
@@ -286,9 +314,10 @@ class PolicyStore:
                 row.instance_id == run.instance_id,
                 row.backup_name == run.backup_name,
                 row.state == str(run.state),
+                claims.is_value(row.claim_token, run.claim_token),
                 *conditions,
             )
-            .values(**{'seen_at': self.clock()} | values)
+            .values(**values)
         )
         return bool(done.rowcount)
 
@@ -309,6 +338,16 @@ def _policy(row: tables.BackupPolicyRow) -> BackupPolicy:
     keep = Retention(*(getattr(row, f'keep_{name}') for name in _KEEP))
     values = {name: getattr(row, name) for name in _PLAIN}
     return BackupPolicy(scope=Scope(row.scope), keep=keep, **values)
+
+
+def _with_claim(run: PolicyRun, claim: Claim, now: datetime.datetime) -> PolicyRun:
+    return dataclasses.replace(
+        run,
+        claim_role=claim.role,
+        claimed_by=claim.worker,
+        claim_token=claim.token,
+        heartbeat_at=now,
+    )
 
 
 def _run(row: tables.PolicyRunRow) -> PolicyRun:

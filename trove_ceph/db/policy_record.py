@@ -94,7 +94,8 @@ class PolicyRun:
     :param attempts: that have failed since the last success
     :param retry_at: no sooner is it tried again
     :param count: of the backups that policies have taken of the instance so far
-    :param seen_at: when its state last changed
+    :param claimed_by: the worker that asks Trove for the backup, while it does; its claim has
+        ``claim_role``, ``claim_token`` and ``heartbeat_at`` as those on backups
     """
 
     instance_id: str
@@ -102,12 +103,15 @@ class PolicyRun:
     state: PolicyRunState
     due_at: datetime.datetime
     backup_name: str
-    seen_at: datetime.datetime
     backup_id: str | None = None
     attempts: int = 0
     retry_at: datetime.datetime | None = None
     error: str | None = None
     count: int = 0
+    claim_role: str | None = None
+    claimed_by: str | None = None
+    claim_token: str | None = None
+    heartbeat_at: datetime.datetime | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ from sqlalchemy import orm
 from sqlalchemy.dialects import mysql
 
 from trove_ceph.db import backup_record
+from trove_ceph.db.roles import Role
 
 #: Beside the version of Trove's own tables in the same database.
 VERSION_TABLE = 'trove_ceph_alembic_version'
@@ -19,11 +20,29 @@ _FIELDS = dataclasses.fields(backup_record.BackupRecord)
 _Text = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 
 
+_Role = sa.Enum(
+    Role,
+    native_enum=False,
+    create_constraint=False,
+    length=16,
+    values_callable=lambda roles: [str(role) for role in roles],
+)
+
+
 class Base(orm.DeclarativeBase):
     """All that ``trove-ceph-manage db sync`` makes."""
 
 
-class BackupRow(Base):
+class Claimable:
+    """Columns of what one worker at a time works on, see :mod:`claims`."""
+
+    claim_role: orm.Mapped[Any] = orm.mapped_column(_Role, nullable=True)
+    claimed_by: orm.Mapped[Any] = orm.mapped_column(sa.String(255), nullable=True)
+    claim_token: orm.Mapped[Any] = orm.mapped_column(sa.String(32), nullable=True)
+    heartbeat_at: orm.Mapped[Any] = orm.mapped_column(sa.DateTime, nullable=True)
+
+
+class BackupRow(Claimable, Base):
     """One backup of ours, beside Trove's own row of the same id; it survives its instance."""
 
     __tablename__ = 'trove_ceph_backups'
@@ -34,6 +53,7 @@ class BackupRow(Base):
         sa.Index('ix_trove_ceph_backups_state', 'state'),
         sa.Index('ix_trove_ceph_backups_copy_wanted_at', 'copy_wanted_at'),
         sa.Index('ix_trove_ceph_backups_verify_wanted_at', 'verify_wanted_at'),
+        sa.Index('ix_trove_ceph_backups_claim_token', 'claim_token'),
     )
 
     backup_id = orm.mapped_column(sa.String(36), primary_key=True)
@@ -67,12 +87,12 @@ class BackupRow(Base):
     quiesced_sec = orm.mapped_column(sa.Float)
     copy_sec = orm.mapped_column(sa.Float)
     verify_sec = orm.mapped_column(sa.Float)
-    worker = orm.mapped_column(sa.String(255))
-    seen_at = orm.mapped_column(sa.DateTime)
     copy_wanted_at = orm.mapped_column(sa.DateTime)
     verify_wanted_at = orm.mapped_column(sa.DateTime)
-    failures = orm.mapped_column(sa.Integer)
-    retry_at = orm.mapped_column(sa.DateTime)
+    copy_failures = orm.mapped_column(sa.Integer)
+    copy_retry_at = orm.mapped_column(sa.DateTime)
+    verify_failures = orm.mapped_column(sa.Integer)
+    verify_retry_at = orm.mapped_column(sa.DateTime)
     copy_error = orm.mapped_column(_Text)
     verify_error = orm.mapped_column(_Text)
     copy_base_id = orm.mapped_column(sa.String(36))
@@ -86,8 +106,8 @@ class BackupRow(Base):
         for name, value in values.items():
             setattr(self, name, value)
 
-    def want(self, now: datetime.datetime, *, copy: bool, verify: bool) -> None:
-        """Want what is asked for, unless it is wanted already."""
+    def request(self, now: datetime.datetime, *, copy: bool, verify: bool) -> None:
+        """Request a copy or a verification, unless it is requested already."""
         if copy:
             self.copy_wanted_at = self.copy_wanted_at or now
         if verify:
@@ -153,7 +173,23 @@ class BackupPolicyRow(Base):
     updated_at = orm.mapped_column(sa.DateTime, nullable=False)
 
 
-class PolicyRunRow(Base):
+class JobStart(Base):
+    """The start of a copy or a verification: what fair queues and rate limits are counted from."""
+
+    __tablename__ = 'trove_ceph_job_starts'
+    __table_args__ = (
+        sa.Index('ix_trove_ceph_job_starts_started_at', 'started_at'),
+        {'sqlite_autoincrement': True},
+    )
+
+    number = orm.mapped_column(sa.Integer, primary_key=True)
+    project_id = orm.mapped_column(sa.String(255), nullable=False)
+    backup_id = orm.mapped_column(sa.String(36), nullable=False)
+    role = orm.mapped_column(_Role, nullable=False)
+    started_at = orm.mapped_column(sa.DateTime, nullable=False)
+
+
+class PolicyRunRow(Claimable, Base):
     """What a policy last did about one instance; who changes it must know its backup's name."""
 
     __tablename__ = 'trove_ceph_policy_runs'
@@ -168,7 +204,6 @@ class PolicyRunRow(Base):
     retry_at = orm.mapped_column(sa.DateTime)
     error = orm.mapped_column(sa.Text)
     count = orm.mapped_column(sa.Integer, nullable=False)
-    seen_at = orm.mapped_column(sa.DateTime, nullable=False)
 
 
 class PolicyBackupRow(Base):

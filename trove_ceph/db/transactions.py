@@ -8,10 +8,19 @@ from typing import Any
 
 import oslo_db.api
 import oslo_db.exception
+import sqlalchemy as sa
 from oslo_db.sqlalchemy import enginefacade
 from sqlalchemy import orm
 
 from trove_ceph import exceptions
+
+#: CURRENT_TIMESTAMP of MySQL is in the time zone of the session.
+_UTC_NOW = {
+    'sqlite': 'CURRENT_TIMESTAMP',
+    'mysql': 'UTC_TIMESTAMP()',
+    'mariadb': 'UTC_TIMESTAMP()',
+    'postgresql': "timezone('utc', now())",
+}
 
 #: Tries a verb again that was in another's way. What it does must be one transaction.
 retried = oslo_db.api.wrap_db_retry(max_retries=5, retry_on_deadlock=True)
@@ -31,12 +40,29 @@ class Transactions:
     """Reads and writes; for several threads and processes.
 
     :param facade: of oslo.db's enginefacade; by default the database of Trove's configuration
-    :param clock: tells the time that is written down
+    :param clock: tells the time that is written down; by default this machine's
+    :param database_clock: tells the time by which claims expire, which all workers must share; by
+        default ``clock`` where that is given, and otherwise the clock of the database
     """
 
-    def __init__(self, facade: Any = None, clock: Callable[[], datetime.datetime] = utcnow):
+    def __init__(
+        self,
+        facade: Any = None,
+        clock: Callable[[], datetime.datetime] | None = None,
+        database_clock: Callable[[], datetime.datetime] | None = None,
+    ):
         self._facade = facade or enginefacade.transaction_context()
-        self.clock = clock
+        self.clock = clock or utcnow
+        self._database_clock = database_clock or clock
+
+    def database_time(self, session: orm.Session) -> datetime.datetime:
+        """Return the time of the one clock that all workers share, in UTC, and of no zone."""
+        if self._database_clock is not None:
+            return self._database_clock()
+        dialect = session.connection().dialect.name
+        found = session.scalar(sa.select(sa.literal_column(_UTC_NOW[dialect], sa.DateTime())))
+        assert found is not None
+        return found.replace(tzinfo=None, microsecond=0)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[orm.Session]:

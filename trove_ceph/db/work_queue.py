@@ -1,151 +1,280 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which backups are to be copied or verified, who does it, and when it is tried again.
+"""The queues of copies and of verifications: what is requested, what is due, and in which order.
 
-Whoever wants something writes the time of it; whoever has done it takes that away. A backup is
-worked on by whoever claimed it, and by somebody else once nothing was seen of that one for long.
+A request writes its time; the worker that has done it takes that away. The two queues are separate:
+each has its own order, its own back-off after failures, and its own limits. A verification of a
+backup whose copy is requested waits for the copy.
+
+The queues are fair by project. A project that was served last waits until all others that have
+something due were served; within a project the oldest request is first. The order is that of the
+starts that all workers write down, so it holds across processes and whatever clocks do.
 """
 
+import dataclasses
 import datetime
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 
-from trove_ceph.db import backup_record, backup_rows, tables
+from trove_ceph.db import backup_record, backup_rows, claims, tables
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.claims import Claim, Claimant
+from trove_ceph.db.roles import Role
 from trove_ceph.db.transactions import retried
 
-#: Before what failed is tried again, doubled with each failure that follows.
+#: Before the attempt that follows a failed one, doubled with each failure that follows.
 _FIRST_RETRY = datetime.timedelta(minutes=1)
 _LONGEST_RETRY = datetime.timedelta(hours=6)
-
-#: Of those who work on what is wanted, which those who take and delete backups are not.
-WORKER_SUFFIX = ':wishes'
+#: How far back starts are counted for the rate of a project.
+RATE_PERIOD = datetime.timedelta(hours=1)
+#: A project that had no turn for so long counts as one that had none.
+_STARTS_KEPT = datetime.timedelta(days=1)
 
 _Row = tables.BackupRow
 _COMPLETE = [str(state) for state in RecordState if state.is_complete]
 _INSPECTABLE = [str(state) for state in RecordState if state.can_be_verified]
 
 
-def worker(process: str) -> str:
-    """Return who works on what is wanted of backups in a process."""
-    return f'{process}{WORKER_SUFFIX}'
+@dataclasses.dataclass(frozen=True)
+class QueueLimits:
+    """What one project may have of a queue.
+
+    :param per_hour: starts within an hour; 0: any number
+    """
+
+    per_hour: int = 0
 
 
 class WorkQueue(backup_rows.BackupRows):
-    """What is wanted of backups; each verb is one transaction, as those of Records."""
+    """Requests of copies and verifications; each verb is one transaction, as those of Records."""
 
-    # Wanting.
+    def __init__(self, database: Any):
+        super().__init__(database)
+        self._claims = claims.Claims(database)
 
-    def want_copy(self, backup_id: str) -> None:
-        """Want a copy in the vault, soon; nothing if there is one. Harmless when repeated."""
-        self._want('copy_wanted_at', backup_id, _Row.copied_at.is_(None))
+    # Requests. Asking again does not bring the next attempt after a failure forward.
 
-    def want_verification(self, backup_id: str) -> None:
-        """Want a verification, soon, also of what was verified before; harmless when repeated."""
-        self._want('verify_wanted_at', backup_id)
+    def request_copy(self, backup_id: str) -> None:
+        """Request a copy in the vault; nothing if there is one. Harmless when repeated."""
+        self._request('copy_wanted_at', backup_id, _Row.copied_at.is_(None))
 
-    def want_no_copy(self, backup_id: str) -> None:
-        """Want no copy any more; one that is there stays, one that is begun is given up in time."""
+    def request_verification(self, backup_id: str) -> None:
+        """Request a verification, also of what was verified before; harmless when repeated."""
+        self._request('verify_wanted_at', backup_id)
+
+    def cancel_copy(self, backup_id: str) -> None:
+        """Take back the request; a copy that is complete stays, an unfinished one is removed."""
         self._update(backup_id, copy_wanted_at=None, copy_error=None)
 
-    # Fulfilling.
+    def request_in(self, session: orm.Session, backup_id: str, *, copy: bool, verify: bool) -> None:
+        """Request a copy, a verification, both or neither, within a transaction."""
+        row = session.get(_Row, backup_id, populate_existing=True)
+        if row is not None:
+            row.request(self._transactions.clock(), copy=copy, verify=verify)
 
-    def due(self, since: datetime.timedelta) -> list[backup_record.BackupRecord]:
-        """List what is to be worked on now, what was wanted first at the front.
+    # Workers.
 
-        Copies that were begun and are not wanted any more are among it.
+    def list_due(
+        self, role: Role, claimant: Claimant, limits: QueueLimits | None = None
+    ) -> list[backup_record.BackupRecord]:
+        """List what is to be copied, or to be verified, now; fair by project.
 
-        :param since: whoever was not seen for so long works on it no more
+        For the role COPY also the backups with an unfinished copy that is not requested any more.
+        A project that has used up its rate is left out.
         """
-        now = self._transactions.clock()
-        to_copy = sa.and_(_Row.copy_wanted_at.isnot(None), _Row.state.in_(_COMPLETE))
-        to_verify = _Row.verify_wanted_at.isnot(None)
-        to_give_up = sa.and_(
-            _Row.copy_wanted_at.is_(None), _Row.copied_at.is_(None), _Row.vault_image.isnot(None)
-        )
-        wanted_at = sa.func.coalesce(_Row.copy_wanted_at, _Row.verify_wanted_at, _Row.created_at)
+        per_hour = limits.per_hour if limits else 0
+        wanted_at, due, retry_at = _DUE[role]
         with self._transactions.reading() as session:
+            now = self._transactions.database_time(session)
             rows = session.scalars(
                 sa.select(_Row)
-                .where(
-                    sa.or_(to_copy, to_verify, to_give_up),
-                    _Row.state.in_(_INSPECTABLE),
-                    sa.or_(_Row.retry_at.is_(None), _Row.retry_at <= now),
-                    sa.or_(_Row.worker.is_(None), _Row.seen_at < now - since),
-                )
-                .order_by(wanted_at, _Row.created_at, _Row.backup_id)
-            )
-            return [row.as_model() for row in rows]
-
-    def is_copying(self, instance_id: str, since: datetime.timedelta) -> bool:
-        """Tell whether somebody makes a copy of any backup of an instance just now."""
-        with self._transactions.reading() as session:
-            found = session.scalar(
-                sa.select(sa.func.count()).where(
-                    _Row.instance_id == instance_id,
-                    _Row.copy_wanted_at.isnot(None),
-                    _Row.worker.isnot(None),
-                    _Row.seen_at >= self._transactions.clock() - since,
-                    _Row.state.in_(_COMPLETE),
-                )
-            )
-            return bool(found)
-
-    def beat(self, backup_id: str, worker: str) -> bool:
-        """Show that it is being carried on with.
-
-        :returns: whether it may be: it is still this worker's, and nobody wants to delete it
-        """
-        is_not_deleted = _Row.state != str(RecordState.DELETING)
-        now = self._transactions.clock()
-        return self._update_own(backup_id, worker, is_not_deleted, seen_at=now)
-
-    def release(self, backup_id: str, worker: str) -> None:
-        """Let whoever asks next carry on; nothing if it is somebody else's."""
-        self._update_own(backup_id, worker, worker=None)
+                .where(due, sa.or_(retry_at.is_(None), retry_at <= now))
+                .order_by(sa.func.coalesce(wanted_at, _Row.created_at), _Row.created_at)
+                .order_by(_Row.backup_id)
+            ).all()
+            free = [row.as_model() for row in rows if claimant.may_claim(row, now)]
+            served = self._last_starts(session, role)
+            used = self._count_starts(session, role, now) if per_hour else {}
+        allowed = [one for one in free if not per_hour or used.get(one.project_id, 0) < per_hour]
+        return fair_order(allowed, served)
 
     @retried
-    def note_failure(self, backup_id: str, worker: str, **error: str) -> None:
-        """Write down why something could not be done, and when it is tried again.
+    def begin(
+        self, role: Role, record: backup_record.BackupRecord, claimant: Claimant
+    ) -> Claim | None:
+        """Claim a backup to copy or to verify it, and write down the start.
 
-        :param error: ``copy_error`` or ``verify_error``; nothing if it is somebody else's meanwhile
+        :returns: None where another worker was faster, or where the backup is in another state
         """
-        now = self._transactions.clock()
         with self._transactions.writing() as session:
-            row = session.get(_Row, backup_id)
-            if row is None or row.worker != worker:
-                return
-            row.failures = (row.failures or 0) + 1
-            row.retry_at = now + _delay(row.failures)
-            row.updated_at = now
-            for name, text in error.items():
-                setattr(row, name, text)
+            claim = self._claims.claim_in(session, role, record.backup_id, claimant)
+            if claim is not None:
+                at = self._transactions.database_time(session)
+                session.add(
+                    tables.JobStart(
+                        project_id=record.project_id,
+                        backup_id=record.backup_id,
+                        role=role,
+                        started_at=at,
+                    )
+                )
+                self._drop_old_starts(session, at)
+        return claim
+
+    def is_copying(self, instance_id: str, claimant: Claimant) -> bool:
+        """Tell whether a worker makes a copy of any backup of an instance just now."""
+        with self._transactions.reading() as session:
+            rows = session.scalars(
+                sa.select(_Row).where(_Row.instance_id == instance_id, _Row.claim_role == Role.COPY)
+            ).all()
+            now = self._transactions.database_time(session)
+            return any(not claimant.may_claim(row, now) for row in rows)
+
+    @retried
+    def note_failure(self, claim: Claim, error: str, verify_error: str | None = None) -> None:
+        """Write down why a backup could not be copied or verified, and when it is tried again.
+
+        :param verify_error: told of a verification that waits for the copy
+        :raises ClaimLostError: the claim is lost
+        """
+        kind = 'copy' if claim.role is Role.COPY else 'verify'
+        failures = getattr(_Row, f'{kind}_failures')
+        with self._transactions.writing() as session:
+            now = self._transactions.database_time(session)
+            ours = claims.held(claim)
+            before = session.scalar(sa.select(sa.func.coalesce(failures, 0)).where(*ours))
+            if before is None:
+                raise backup_rows.lost(claim)
+            values: dict[str, Any] = {f'{kind}_failures': before + 1, f'{kind}_error': error}
+            values[f'{kind}_retry_at'] = now + _delay(before + 1)
+            if verify_error is not None:
+                values['verify_error'] = verify_error
+            done = session.connection().execute(
+                sa.update(_Row).where(*ours).values(updated_at=self._transactions.clock(), **values)
+            )
+            if not done.rowcount:
+                raise backup_rows.lost(claim)
+
+    def vault_bytes_of(self, project_id: str) -> int:
+        """Return how much of the vault the complete copies of a project occupy at most.
+
+        In whole objects, before replication. See :func:`vault_bytes`.
+        """
+        with self._transactions.reading() as session:
+            rows = session.scalars(
+                sa.select(_Row).where(_Row.project_id == project_id, _Row.copied_at.isnot(None))
+            )
+            return vault_bytes(row.as_model() for row in rows)
 
     # Inside.
 
     @retried
-    def _want(self, column: str, backup_id: str, *conditions: Any) -> None:
+    def _request(self, column: str, backup_id: str, *conditions: Any) -> None:
         now = self._transactions.clock()
         earlier = getattr(_Row, column)
-        values = {column: sa.func.coalesce(earlier, now), 'failures': None, 'retry_at': None}
         with self._transactions.writing() as session:
             session.execute(
                 sa.update(_Row)
                 .where(_Row.backup_id == backup_id, *conditions)
-                .values(**values, updated_at=now)
+                .values(**{column: sa.func.coalesce(earlier, now)}, updated_at=now)
             )
 
-    @retried
-    def _update_own(self, backup_id: str, owner: str, *conditions: Any, **values: Any) -> bool:
-        with self._transactions.writing() as session:
-            done = session.connection().execute(
-                sa.update(_Row)
-                .where(_Row.backup_id == backup_id, _Row.worker == owner, *conditions)
-                .values(**values)
-            )
-            return bool(done.rowcount)
+    @staticmethod
+    def _last_starts(session: orm.Session, role: Role) -> dict[str, int]:
+        start = tables.JobStart
+        found = session.execute(
+            sa.select(start.project_id, sa.func.max(start.number))
+            .where(start.role == role)
+            .group_by(start.project_id)
+        )
+        return {one.project_id: one[1] for one in found}
+
+    @staticmethod
+    def _count_starts(session: orm.Session, role: Role, now: datetime.datetime) -> dict[str, int]:
+        start = tables.JobStart
+        found = session.execute(
+            sa.select(start.project_id, sa.func.count())
+            .where(start.role == role)
+            .where(start.started_at > now - RATE_PERIOD, start.started_at <= now + RATE_PERIOD)
+            .group_by(start.project_id)
+        )
+        return {one.project_id: one[1] for one in found}
+
+    @staticmethod
+    def _drop_old_starts(session: orm.Session, now: datetime.datetime) -> None:
+        start = tables.JobStart
+        session.execute(sa.delete(start).where(start.started_at < now - _STARTS_KEPT))
+
+
+def fair_order(
+    records: Iterable[backup_record.BackupRecord], served: Mapping[str, int]
+) -> list[backup_record.BackupRecord]:
+    """Return backups in the order in which projects take turns: a pure function.
+
+    :param records: the oldest request first
+    :param served: by project, a number that grows with each start; a project that is not in it has
+        had no turn yet
+    """
+    turns: dict[str, int] = {}
+    keyed = []
+    for position, one in enumerate(records):
+        turn = turns.get(one.project_id, 0)
+        turns[one.project_id] = turn + 1
+        keyed.append(((turn, served.get(one.project_id, 0), position), one))
+    return [one for _key, one in sorted(keyed, key=lambda pair: pair[0])]
+
+
+def vault_bytes(copied: Iterable[backup_record.BackupRecord]) -> int:
+    """Return how much copies occupy at most: a pure function.
+
+    The copies in one image share what did not change between them. So the image holds at most what
+    the latest copy holds, and for each copy that has an earlier one beside it what it moved.
+    """
+    images: dict[tuple[str | None, str | None], list[backup_record.BackupRecord]] = {}
+    for one in copied:
+        images.setdefault((one.vault_pool, one.vault_image), []).append(one)
+    total = 0
+    for copies in images.values():
+        ordered = sorted(copies, key=lambda one: (one.snapshot_at or one.created_at, one.backup_id))
+        total += content_bytes(ordered[-1])
+        total += sum(one.moved_bytes or 0 for one in ordered[1:])
+    return total
+
+
+def content_bytes(record: backup_record.BackupRecord) -> int:
+    """Return how much a backup holds at most, as far as that was counted."""
+    if record.used_bytes is not None:
+        return record.used_bytes
+    return record.size_bytes or 0
 
 
 def _delay(failures: int) -> datetime.timedelta:
     # No power of two beyond what a timedelta holds.
     return min(_FIRST_RETRY * 2 ** min(failures - 1, 16), _LONGEST_RETRY)
+
+
+_COPY_DUE = sa.or_(
+    sa.and_(_Row.copy_wanted_at.isnot(None), _Row.state.in_(_COMPLETE)),
+    # Begun, and not requested any more.
+    sa.and_(
+        _Row.copy_wanted_at.is_(None),
+        _Row.copied_at.is_(None),
+        _Row.vault_image.isnot(None),
+        _Row.state.in_(_INSPECTABLE),
+    ),
+)
+_VERIFY_DUE = sa.and_(
+    _Row.verify_wanted_at.isnot(None),
+    sa.or_(
+        sa.and_(_Row.copy_wanted_at.is_(None), _Row.state.in_(_COMPLETE)),
+        # None of these is copied.
+        _Row.state.in_([str(RecordState.SUSPECTED), str(RecordState.DAMAGED)]),
+    ),
+)
+#: When it was requested, whether it is due, and when it is tried again after a failure.
+_DUE: Mapping[Role, tuple[Any, Any, Any]] = {
+    Role.COPY: (_Row.copy_wanted_at, _COPY_DUE, _Row.copy_retry_at),
+    Role.VERIFY: (_Row.verify_wanted_at, _VERIFY_DUE, _Row.verify_retry_at),
+}

@@ -2,7 +2,7 @@
 """What the operations ask, made from Trove's configuration."""
 
 import datetime
-import os
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +12,7 @@ from trove.common.clients import normalize_url
 
 from trove_ceph import enums
 from trove_ceph.cinder import client
-from trove_ceph.db import backups, policies
+from trove_ceph.db import backups, claims, heartbeat, policies, workers
 from trove_ceph.storage_service import rpcapi
 from trove_ceph.strategies.backup import backup_types, dependencies
 from trove_ceph.strategies.policies import dependencies as policy_dependencies
@@ -32,15 +32,19 @@ def make_dependencies(conf: cfg.ConfigOpts, context: Any) -> dependencies.Backup
     options = conf.trove_ceph_backup
     tiers = volume_location.VolumeLocations(options.tiers_file, options.vault_tier)
     region = conf.service_credentials.region_name
+    kept = backups.BackupStore()
     return dependencies.BackupDependencies(
         storage=rpcapi.StorageAPI(rpcapi.connect(conf)),
         cinder=client.Cinder.of_session(session, region_name=region, **_cinder_options(conf)),
-        records=backups.BackupStore(),
+        records=kept,
         trove=trove_db.TroveDatabase(),
         servers=nova.Nova.of_session(session, region_name=region, **_nova_options(conf)),
         guest=lambda instance_id: guest_rpcapi.GuestAPI(context, instance_id),
         place=tiers.find,
-        worker=f'{conf.host}:{os.getpid()}',
+        worker=claimant_of(conf),
+        heartbeat=heartbeat.Heartbeat(
+            kept.claims, options.heartbeat_interval_sec, options.claim_expiry_sec
+        ),
         vault=tiers.vault,
         policy=backup_settings(conf),
     )
@@ -59,7 +63,20 @@ def make_policy_dependencies(
         trove=backup_api.BackupApi(),
         tiers=instance_tiers.InstanceTiers(asked.cinder, conf.trove_ceph_backup.tiers_file).find,
         trim=lambda instance_id: asked.guest(instance_id).trim_volume(_TRIM_MAX_AGE_SEC),
-        patience=datetime.timedelta(minutes=conf.trove_ceph_backup.interrupted_after_min),
+        worker=asked.worker,
+        heartbeat=asked.heartbeat,
+        least_interval_min=conf.trove_ceph_backup.policy_least_interval_min,
+    )
+
+
+def claimant_of(conf: cfg.ConfigOpts) -> claims.Claimant:
+    """Return what this process is called in claims, and when it takes over those of others."""
+    processes = workers.Processes()
+    own = processes.describe_self(conf.host)
+    return claims.Claimant(
+        str(own),
+        datetime.timedelta(seconds=conf.trove_ceph_backup.claim_expiry_sec),
+        functools.partial(processes.is_dead, own=own),
     )
 
 
@@ -90,6 +107,7 @@ def backup_settings(conf: cfg.ConfigOpts) -> backup_types.BackupSettings:
         options.quiesce_limit_sec,
         options.copy_to_vault,
         enums.VerifyWhen(options.verify),
+        options.vault_quota_gib,
     )
 
 

@@ -5,7 +5,6 @@ Delegation only: what is done is in :mod:`trove_ceph.strategies`, and what is no
 backup in Swift or a volume elsewhere, is Trove's.
 """
 
-import datetime
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +16,9 @@ from trove.taskmanager import manager
 
 from trove_ceph import exceptions, steps
 from trove_ceph.conf import taskmanager as taskmanager_conf
+from trove_ceph.db import work_queue
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.roles import Role
 from trove_ceph.storage_service import transport as storage_transport
 from trove_ceph.strategies.backup import (
     backup_types,
@@ -32,7 +33,7 @@ from trove_ceph.strategies.backup import (
 )
 from trove_ceph.strategies.policies import scheduler
 from trove_ceph.strategies.restore import clone_volume, flatten, planning, restore_types
-from trove_ceph.taskmanager import factory
+from trove_ceph.taskmanager import background, factory
 from trove_ceph.trove_adapter import backup_api, instance_restore, trove_db
 from trove_ceph.trove_adapter import instance_deletion as trove_adapter_instance_deletion
 
@@ -41,7 +42,10 @@ CONF = cfg.CONF
 
 _SPACING_SEC = 300
 _POLICIES_SPACING_SEC = 60
-_WISHES_SPACING_SEC = 60
+#: Of the thread that carries on with what was interrupted, and begins what is due.
+_WORK_SPACING_SEC = 10
+#: Apart from those of the queues: recovery must not wait for a copy of hours.
+_RECOVERIES_AT_ONCE = 4
 
 
 class Manager(manager.Manager):
@@ -66,8 +70,20 @@ class Manager(manager.Manager):
             lambda: factory.make_policy_dependencies(CONF, self._deps())
         )
         # Nothing that takes long may keep policies waiting, which are next in the same loop.
-        self._threads = queue_worker.WorkerThreads(CONF.trove_ceph_backup.jobs_at_once)
-        self._resuming = queue_worker.WorkerThreads(CONF.trove_ceph_backup.jobs_at_once)
+        options = CONF.trove_ceph_backup
+        self._recovery_threads = queue_worker.WorkerThreads(_RECOVERIES_AT_ONCE)
+        self._queue_threads = {
+            Role.COPY: queue_worker.WorkerThreads(options.copies_at_once),
+            Role.VERIFY: queue_worker.WorkerThreads(options.verifications_at_once),
+        }
+        self._limits = {
+            Role.COPY: work_queue.QueueLimits(options.copies_per_hour),
+            Role.VERIFY: work_queue.QueueLimits(options.verifications_per_hour),
+        }
+        # Trove's own loop runs every report_interval seconds (30), and waits for what takes long.
+        self._background = background.Background(
+            _WORK_SPACING_SEC, (self._recover, self._work_off_queues)
+        )
         self._telling = queue_worker.WorkerThreads(1)
 
     def create_instance(self, context, instance_id, **asked):
@@ -144,20 +160,21 @@ class Manager(manager.Manager):
             )
             steps.run(f'deletion of instance {instance_id}', deletion.steps())
 
-    @periodic_task.periodic_task(spacing=_SPACING_SEC)
-    def carry_on_with_backups(self, context):
-        """Carry on with backups that are neither there nor gone because a process ended.
+    def run_periodic_tasks(self, context, raise_on_error=False):
+        """Run the tasks that are due; the first call starts the threads of this process."""
+        self._start_threads()
+        return super().run_periodic_tasks(context, raise_on_error)
 
-        Those of which nobody was told are given up.
-        """
+    @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
+    def carry_on_with_backups(self, context):
+        """Show as failed the backups that no taskmanager was ever told of."""
         expire_unstarted.expire_unstarted(self._deps(), expire_unstarted.START_TIMEOUT)
-        recovery.recover(self._deps(), self._interrupted_after, self._resuming)
 
     # The API asks for this one and for the policies' as well (nudging).
-    @periodic_task.periodic_task(spacing=_WISHES_SPACING_SEC)
     def copy_and_verify_backups(self, context):
-        """Begin to copy and verify those of which that is wanted."""
-        queue_worker.work_off(self._deps(), self._interrupted_after, self._threads)
+        """Begin to copy and verify the backups for which that is due."""
+        self._start_threads()
+        self._work_off_queues()
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def make_volumes_independent(self, context):
@@ -179,9 +196,16 @@ class Manager(manager.Manager):
         """Take the backups that policies have due, and delete those that they keep no longer."""
         scheduler.run_due(self._policy_deps())
 
-    @property
-    def _interrupted_after(self) -> datetime.timedelta:
-        return datetime.timedelta(minutes=CONF.trove_ceph_backup.interrupted_after_min)
+    def _start_threads(self) -> None:
+        self._deps().heartbeat.start()
+        self._background.start()
+
+    def _recover(self) -> None:
+        recovery.recover(self._deps(), self._recovery_threads)
+
+    def _work_off_queues(self) -> None:
+        for role, threads in self._queue_threads.items():
+            queue_worker.work_off(self._deps(), role, threads, self._limits[role])
 
     def _restore_volume(self, instance_id: str, asked: Mapping[str, Any]) -> bool:
         """Make a volume of a backup, where Cinder cannot when Trove asks it to.

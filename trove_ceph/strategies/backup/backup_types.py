@@ -63,6 +63,7 @@ class BackupSettings:
     :param levels: of datastores, and of ``datastore/version``
     :param limit_sec: after which a server that is held goes on by itself
     :param copy: each is copied to the vault
+    :param vault_quota_gib: how much of the vault the copies of one project may occupy; 0: all of it
     """
 
     level: QuiesceLevel = QuiesceLevel.NONE
@@ -71,6 +72,7 @@ class BackupSettings:
     limit_sec: int = 20
     copy: bool = False
     verify: VerifyWhen = VerifyWhen.NEVER
+    vault_quota_gib: int = 0
 
     def level_of(self, instance: Instance) -> QuiesceLevel:
         """Return the level that backups of an instance have."""

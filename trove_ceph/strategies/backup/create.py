@@ -24,12 +24,14 @@ from oslo_utils import units
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import checks, snapshots
 from trove_ceph.cinder import resources as cinder_resources
-from trove_ceph.db import backups
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.claims import Claim
+from trove_ceph.db.roles import Role
 from trove_ceph.enums import QuiesceLevel, VerifyWhen
 from trove_ceph.storage import image_types, names
 from trove_ceph.strategies.backup import (
     backup_types,
+    claimed,
     options,
     quiesce_level,
     settings_proof,
@@ -43,78 +45,82 @@ LOG = logging.getLogger(__name__)
 
 
 def create_backup(
-    deps: BackupDependencies, backup_id: str, asked: options.BackupOptions | None = None
+    deps: BackupDependencies,
+    backup_id: str,
+    asked: options.BackupOptions | None = None,
+    claim: Claim | None = None,
 ) -> None:
     """Take a backup that Trove knows of, or carry on with it; tenants see how it ended.
 
-    One that is deleted meanwhile, or was taken over by somebody else, is left to those.
+    A backup whose deletion begins, or that another worker takes, is left to that worker.
 
     :param asked: what was asked for with it; of one that is carried on with it is in the record
+    :param claim: of a worker that carries on; None: the backup is claimed in the first step
     :raises TroveCephError: it failed; nothing is left of it but the reason, in its record. One that
         is shown already is left as it is, and carried on with
     """
-    taking = BackupCreation(deps, backup_id, asked)
+    taking = BackupCreation(deps, backup_id, asked, claim)
     try:
         try:
             steps.run(f'backup {backup_id}', taking.steps())
         except NotProvedError as error:
             LOG.info('Backup %s: the settings are checked first now: %s', backup_id, error)
-            taking = BackupCreation(deps, backup_id, asked, check_first=True, began=taking.began)
+            taking = BackupCreation(
+                deps, backup_id, asked, taking.claim, check_first=True, began=taking.began
+            )
             steps.run(f'backup {backup_id}', taking.steps())
-    except _LostError as error:
+    except exceptions.ClaimLostError as error:
         LOG.info('%s', error)
-        deps.records.release(backup_id, worker(deps))
+        taking.release()
     except Exception as error:
         if taking.may_be_shown:
             LOG.warning('Backup %s may be shown already: %s', backup_id, error)
-            deps.records.release(backup_id, worker(deps))
+            taking.release()
         else:
-            _fail(deps, backup_id, error)
+            _fail(deps, backup_id, taking.claim, error)
         raise
-
-
-def worker(deps: BackupDependencies) -> str:
-    """Return who takes backups, whom those who delete them wait for."""
-    return backups.taker(deps.worker)
-
-
-class _LostError(exceptions.LockLostError):
-    """What is being taken is somebody else's now."""
+    finally:
+        deps.heartbeat.drop(taking.claim)
 
 
 class NotProvedError(exceptions.TroveCephError):
     """The settings under which a snapshot was taken are not proved by a check after it."""
 
 
-def _fail(deps: BackupDependencies, backup_id: str, error: Exception) -> None:
+def _fail(deps: BackupDependencies, backup_id: str, claim: Claim | None, error: Exception) -> None:
     try:
-        is_ours = deps.records.note_failed(
-            backup_id, worker(deps), tenant_errors.plain_reason(error)
-        )
-        if is_ours or deps.records.find(backup_id) is None:
-            deps.trove.fail_backup(backup_id)
-        else:
-            deps.records.release(backup_id, worker(deps))
+        if claim is not None:
+            deps.records.note_failed(claim, tenant_errors.plain_reason(error))
+        elif deps.records.find(backup_id) is not None:
+            return
+        deps.trove.fail_backup(backup_id)
+    except exceptions.ClaimLostError as lost:
+        LOG.info('%s', lost)
+        if claim is not None:
+            deps.records.claims.release(claim)
     except Exception:
         LOG.exception('Backup %s failed, which could not be written down', backup_id)
 
 
-def clear(deps: BackupDependencies, backup_id: str) -> None:
+def clear(deps: BackupDependencies, claim: Claim) -> None:
     """Have nothing be there of a backup that could not be taken; harmless when repeated."""
-    remove_snapshot(deps, backup_id)
-    deps.records.forget_place(backup_id)
+    remove_snapshot(deps, claim)
+    deps.records.forget_place(claim)
 
 
-def remove_snapshot(deps: BackupDependencies, backup_id: str) -> None:
+def remove_snapshot(deps: BackupDependencies, claim: Claim) -> None:
     """Have no snapshot of a backup be there, in Cinder or in Ceph; harmless when repeated.
 
     Where it would be is taken from the record, since the instance may be gone.
+
+    :raises ClaimLostError: another worker has the backup
     """
+    backup_id = claim.resource_id
     record = deps.records.find(backup_id)
     if record is None or record.place is None or record.volume_id is None:
         return
     # A snapshot without this would be made anew, this without a snapshot would not.
-    deps.records.forget_snapshot(backup_id)
+    deps.records.forget_snapshot(claim)
     wanted = _to_adopt(backup_id, record.place.of, record.volume_id)
     _adoption(deps, wanted).remove()
 
@@ -183,11 +189,16 @@ class BackupCreation:
         deps: BackupDependencies,
         backup_id: str,
         asked: options.BackupOptions | None = None,
+        claim: Claim | None = None,
         check_first: bool = False,
         began: float | None = None,
     ):
         self._deps = deps
         self._records = deps.records
+        #: None until the first step.
+        self.claim: Claim | None = None
+        if claim is not None:
+            self._has(claim)
         self._asked = asked or options.BackupOptions()
         self._backup_id = backup_id
         self._check_first = check_first
@@ -232,20 +243,27 @@ class BackupCreation:
         record = self._records.find(found.id)
         if record is not None and record.state is RecordState.FAILED:
             raise self._refuse(f'was given up: {record.error}')
+        if record is not None and record.state is RecordState.DELETING:
+            raise exceptions.ClaimLostError(f'backup {self._backup_id}: is being deleted')
         self._wanted = found
         self._is_carried_on = record is not None
         self._is_proved = record is not None and record.snapshot_at is not None
         self._parent_id = found.parent_id or (record.parent_id if record else None)
         quiesce = self._asked.quiesce or (record.quiesce_wanted if record else None)
         # What is asked for with it at once: nobody else will know.
-        self._records.begin_taking(
-            found.id,
-            found.instance_id,
-            found.project_id,
-            worker(self._deps),
-            found.parent_id,
-            **dataclasses.asdict(self._asked),
+        claim = self._deps.heartbeat.acquire(
+            lambda: self._records.begin_taking(
+                found.id,
+                found.instance_id,
+                found.project_id,
+                self._deps.worker,
+                found.parent_id,
+                claim=self.claim,
+                **dataclasses.asdict(self._asked),
+            )
         )
+        if self.claim is None and claim is not None:
+            self._has(claim)
         self._deps.trove.begin_backup(found.id)
         instance = self._deps.trove.find_instance(found.instance_id)
         if instance is None or instance.is_deleted or instance.is_deleting:
@@ -266,21 +284,35 @@ class BackupCreation:
     def _require_ours(self) -> None:
         """Show that it is being taken.
 
-        :raises LockLostError: it is not to be taken any more, or by somebody else
+        :raises ClaimLostError: it is being deleted, or another worker takes it
         """
         if not self._is_ours():
-            raise self._lost()
+            raise exceptions.ClaimLostError(
+                f'backup {self._backup_id}: is being deleted, or another worker takes it'
+            )
+
+    def release(self) -> None:
+        """Let the next worker that asks carry on."""
+        if self.claim is not None:
+            self._records.claims.release(self.claim)
+
+    def _has(self, claim: Claim) -> None:
+        self.claim = claim
+        self._deps.heartbeat.add(claim)
+        self._deps = claimed.guarded(self._deps, claim)
+
+    @property
+    def _claim(self) -> Claim:
+        assert self.claim is not None
+        return self.claim
 
     def _is_ours(self) -> bool:
-        return self._records.beat(self._backup_id, worker(self._deps), RecordState.TAKING)
-
-    def _lost(self) -> _LostError:
-        return _LostError(f'backup {self._backup_id}: is deleted, or taken by somebody else now')
+        return self.claim is not None and self._records.claims.heartbeat(self.claim)
 
     def _undo(self) -> None:
-        # Whoever has taken it over works on the same snapshot.
+        # Another worker that has taken over works on the same snapshot.
         if self._is_ours() and not self._is_shown():
-            clear(self._deps, self._backup_id)
+            clear(self._deps, self._claim)
 
     def _is_shown(self) -> bool:
         self.may_be_shown = True
@@ -306,7 +338,7 @@ class BackupCreation:
         if not self._is_proved:
             checks.check_volume(self._deps.cinder.project_id, wanted, volume)
         self._records.note_place(
-            self._backup_id, wanted.snapshot, volume.id, volume.size_gib * units.Gi
+            self._claim, wanted.snapshot, volume.id, volume.size_gib * units.Gi
         )
 
     def _to_adopt(self) -> cinder_resources.SnapshotToAdopt:
@@ -371,7 +403,7 @@ class BackupCreation:
             return
         if self._is_carried_on:
             # Cinder may have it already, from one whose undoing was cut off.
-            remove_snapshot(self._deps, self._backup_id)
+            remove_snapshot(self._deps, self._claim)
         with backup_quiesce.held(
             self._guest,
             self._backup_id,
@@ -406,9 +438,8 @@ class BackupCreation:
             position = self._prove_first(answer, decision)
         else:
             position = self._prove_same(self._before, answer, decision)
-        is_ours = self._records.note_checked_snapshot(
-            self._backup_id,
-            worker(self._deps),
+        self._records.note_checked_snapshot(
+            self._claim,
             level=self._decision.level,
             raised_from=self._decision.raised_from,
             because=self._decision.because,
@@ -418,8 +449,6 @@ class BackupCreation:
             quiesced_sec=self._taken.quiesced_sec,
             age_sec=self._deps.clock() - self._taken.ended,
         )
-        if not is_ours:
-            raise self._lost()
 
     def _prove_first(self, answer: _Answer, decision: quiesce_level.Decision) -> str | None:
         """Prove the settings of a snapshot that came first, and return a position before it."""
@@ -454,14 +483,29 @@ class BackupCreation:
         shown = self._deps.trove.find_backup(self._backup_id)
         if shown is None or shown.snapshot_id is None:
             raise self._refuse('was deleted')
+        if self.claim is None and not self._claim_what_is_shown():
+            return
         self._records.note_taken(
-            self._backup_id,
+            self._claim,
             cinder_resources.rbd_name(shown.snapshot_id),
             shown.snapshot_id,
             self._deps.clock() - self.began,
             copy=self._deps.policy.copy,
             verify=self._deps.policy.verify is VerifyWhen.ALWAYS,
         )
+
+    def _claim_what_is_shown(self) -> bool:
+        """Claim a backup that Trove shows; return False where its record says so already."""
+        record = self._records.get(self._backup_id)
+        if record.state is not RecordState.TAKING:
+            return False
+        claim = self._deps.heartbeat.acquire(
+            lambda: self._records.claims.claim(Role.TAKE, self._backup_id, self._deps.worker)
+        )
+        if claim is None:
+            raise exceptions.ClaimLostError(f'backup {self._backup_id}: another worker takes it')
+        self._has(claim)
+        return True
 
     def _refuse(self, reason: str) -> exceptions.InvalidBackupError:
         return exceptions.InvalidBackupError(f'backup {self._backup_id}: {reason}')

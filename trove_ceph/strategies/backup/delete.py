@@ -5,52 +5,55 @@ A backup is complete by itself: what was taken after it, or was made from it, do
 """
 
 import contextlib
-import datetime
 
 from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
 from trove_ceph.db import backup_record
+from trove_ceph.db.claims import Claim
 from trove_ceph.storage import tasks
-from trove_ceph.strategies.backup import create, tenant_errors, vault, volume_cleanup
+from trove_ceph.strategies.backup import claimed, create, tenant_errors, vault, volume_cleanup
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)
 
-#: A copy ends at its next piece.
+#: A copy ends at its next piece, and the claim of a worker that has died expires.
 _CANCEL_TIMEOUT_SEC = 60
 _POLL_SEC = 0.5
-#: After which a worker that was to be seen every few seconds has died.
-_SILENCE = datetime.timedelta(seconds=60)
-#: The same of one that was to be seen at each step of taking a backup, none of which takes longer.
-_TAKER_SILENCE = datetime.timedelta(minutes=15)
 
 
-def delete_backup(deps: BackupDependencies, backup_id: str) -> None:
+def delete_backup(deps: BackupDependencies, backup_id: str, claim: Claim | None = None) -> None:
     """Delete a backup of ours, or carry on with it; tenants see it until all of it is gone.
 
+    A backup that another worker deletes is left to that one.
+
+    :param claim: of a worker that carries on; None: it is claimed as soon as nobody works on it
     :raises TroveCephError: not everything could be deleted; the reason is in its record
     """
     volume_id = deps.records.get(backup_id).volume_id
+    deleting = BackupDeletion(deps, backup_id, claim)
     try:
         steps.run(
             f'deletion of backup {backup_id}',
-            BackupDeletion(deps, backup_id).steps(),
-            note=lambda *_: deps.records.beat(
-                backup_id, deps.worker, backup_record.RecordState.DELETING
-            ),
+            deleting.steps(),
+            note=lambda *_: deleting.show_life(),
         )
+    except exceptions.ClaimLostError as error:
+        LOG.info('%s', error)
+        return
     except Exception as error:
-        _note(deps, backup_id, error)
+        _note(deps, backup_id, deleting.claim, error)
         raise
+    finally:
+        deps.heartbeat.drop(deleting.claim)
     if volume_id is not None:
         volume_cleanup.reclaim_volume(deps, volume_id)
     volume_cleanup.purge_trashed(deps)
 
 
-def _note(deps: BackupDependencies, backup_id: str, error: Exception) -> None:
+def _note(deps: BackupDependencies, backup_id: str, claim: Claim | None, error: Exception) -> None:
     try:
-        deps.records.note_not_deleted(backup_id, tenant_errors.plain_reason(error))
+        deps.records.note_not_deleted(backup_id, claim, tenant_errors.plain_reason(error))
         deps.trove.fail_deletion(backup_id)
     except Exception:
         LOG.exception('Backup %s was not deleted, which could not be written down', backup_id)
@@ -59,10 +62,14 @@ def _note(deps: BackupDependencies, backup_id: str, error: Exception) -> None:
 class BackupDeletion:
     """One backup that is being deleted."""
 
-    def __init__(self, deps: BackupDependencies, backup_id: str):
+    def __init__(self, deps: BackupDependencies, backup_id: str, claim: Claim | None = None):
         self._deps = deps
         self._records = deps.records
         self._backup_id = backup_id
+        #: None until nobody else works on the backup.
+        self.claim: Claim | None = None
+        if claim is not None:
+            self._has(claim)
 
     def steps(self) -> list[steps.Step]:
         """Return the steps; all roll forward."""
@@ -70,43 +77,53 @@ class BackupDeletion:
             steps.Step('begin the deletion', self._begin, commits=True),
             steps.Step('stop what works on the backup', self._stop_jobs),
             steps.Step('delete the copy in the vault', self._delete_copy),
-            steps.Step(
-                'delete the snapshot',
-                lambda: create.remove_snapshot(self._deps, self._backup_id),
-            ),
+            steps.Step('delete the snapshot', self._delete_snapshot),
             # The record last: without it nobody would carry on.
             steps.Step(
                 'show the backup no more',
                 lambda: self._deps.trove.delete_backup(self._backup_id),
             ),
-            steps.Step('forget the backup', lambda: self._records.forget(self._backup_id)),
+            steps.Step('forget the backup', self._forget),
         ]
 
-    def _begin(self) -> None:
-        self._is_left_alone()
+    def show_life(self) -> None:
+        """Show before each step that the backup is being deleted.
 
-    def _is_left_alone(self) -> bool:
-        """Have nobody begin anything with it; tell whether nobody who has is still at it."""
-        return self._records.begin_deleting(
-            self._backup_id, self._deps.worker, _SILENCE, _TAKER_SILENCE
-        )
+        :raises ClaimLostError: another worker deletes it now
+        """
+        if self.claim is not None and not self._records.claims.heartbeat(self.claim):
+            raise exceptions.ClaimLostError(f'the {self.claim} is lost, so the work ends')
+
+    def _has(self, claim: Claim) -> None:
+        self.claim = claim
+        self._deps.heartbeat.add(claim)
+        self._deps = claimed.guarded(self._deps, claim)
+
+    def _begin(self) -> None:
+        """Have nobody begin anything with the backup, and claim it if nobody works on it."""
+        if self.claim is None:
+            claim = self._deps.heartbeat.acquire(
+                lambda: self._records.begin_deleting(self._backup_id, self._deps.worker)
+            )
+            if claim is not None:
+                self._has(claim)
 
     def _stop_jobs(self) -> None:
         deadline = self._deps.deadline(_CANCEL_TIMEOUT_SEC)
         while True:
-            # First, since whoever has let go has written down before what is to be stopped.
-            is_free = self._is_left_alone()
+            # First, since a worker that has let go has written down before what is to be stopped.
+            self._begin()
             record = self._records.find(self._backup_id)
             if record is None:
                 return
             active = self._active_jobs(record)
-            if is_free and not active:
+            if self.claim is not None and not active:
                 return
             for one in active:
                 with contextlib.suppress(exceptions.NotFoundError):
                     self._deps.storage.cancel(one.operation_id)
             if not deadline.pause(_POLL_SEC):
-                busy = ', '.join(map(str, active)) or record.worker
+                busy = ', '.join(map(str, active)) or record.claimed_by
                 raise exceptions.BusyError(
                     f'backup {self._backup_id}: is still worked on by {busy}'
                 )
@@ -121,6 +138,14 @@ class BackupDeletion:
 
     def _delete_copy(self) -> None:
         record = self._records.find(self._backup_id)
-        if record is not None and record.copy is not None:
+        if self.claim is not None and record is not None and record.copy is not None:
             vault.remove(self._deps, self._backup_id, record.copy)
-            self._records.copies.forget_copy(self._backup_id)
+            self._records.results.forget_copy(self.claim)
+
+    def _delete_snapshot(self) -> None:
+        if self.claim is not None:
+            create.remove_snapshot(self._deps, self.claim)
+
+    def _forget(self) -> None:
+        if self.claim is not None:
+            self._records.forget(self.claim)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from trove_ceph import waiting
 from trove_ceph.cinder import client, wait
 from trove_ceph.cinder import resources as cinder_resources
-from trove_ceph.db import backups
+from trove_ceph.db import backups, claims, heartbeat
 from trove_ceph.mysql import tuning
 from trove_ceph.storage import image_types
 from trove_ceph.storage_service import rpcapi
@@ -96,6 +96,7 @@ class BackupDependencies:
     :param place: where the image of a volume lies; None where it is none of our tiers'
     :param guest: the guest agent of an instance, by its id
     :param worker: who is working, in the records
+    :param heartbeat: shows that this process is alive
     :param begin: begins a request that others need not wait for
     :param vault: the pool that copies go to; raises InvalidTiersError where there is none
     """
@@ -107,7 +108,8 @@ class BackupDependencies:
     servers: Servers
     guest: Callable[[str], Guest]
     place: Callable[[cinder_resources.Volume], image_types.ImageRef | None]
-    worker: str
+    worker: claims.Claimant
+    heartbeat: heartbeat.Heartbeat
     vault: Callable[[], str]
     policy: backup_types.BackupSettings = dataclasses.field(
         default_factory=backup_types.BackupSettings

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copying and verifying what is wanted so, beside everything else and a few at once."""
+"""Workers of the queues: they copy and verify what is due, a few backups at once."""
 
-import datetime
 import functools
 import threading
 from collections.abc import Callable
@@ -9,8 +8,10 @@ from collections.abc import Callable
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.db import backup_record
-from trove_ceph.strategies.backup import storage_jobs, tenant_errors, vault, vault_copy, verify
+from trove_ceph.db import backup_record, work_queue
+from trove_ceph.db.claims import Claim
+from trove_ceph.db.roles import Role
+from trove_ceph.strategies.backup import claimed, tenant_errors, vault, vault_copy, verify
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)
@@ -39,65 +40,77 @@ class WorkerThreads:
         try:
             function()
         except Exception:
-            LOG.exception('What is wanted of backups failed in a way that nobody thought of')
+            LOG.exception('A worker failed unexpectedly')
         finally:
             self._room.release()
 
 
-def work_off(deps: BackupDependencies, since: datetime.timedelta, threads: WorkerThreads) -> None:
-    """Begin with what is wanted of backups as far as there is room; of several processes one does.
+def work_off(
+    deps: BackupDependencies,
+    role: Role,
+    threads: WorkerThreads,
+    limits: work_queue.QueueLimits | None = None,
+) -> None:
+    """Begin to copy, or to verify, what is due, as far as there are free threads.
 
-    :param since: what was not carried on with for so long is taken over
+    Projects take turns, see :mod:`trove_ceph.db.work_queue`; of several processes one does each.
+
+    :param role: COPY or VERIFY
     """
     begun = set()
-    for record in deps.records.wishes.due(since):
-        if record.copy_wanted_at is not None:
+    for record in deps.records.queue.list_due(role, deps.worker, limits):
+        if role is Role.COPY:
             # Copies of one instance are written to one image, each built upon another one.
             instance_id = record.instance_id
-            if instance_id in begun or deps.records.wishes.is_copying(instance_id, since):
+            if instance_id in begun or deps.records.queue.is_copying(instance_id, deps.worker):
                 continue
             begun.add(instance_id)
-        if not threads.start(functools.partial(work_off_one, deps, record.backup_id, since)):
+        if not threads.start(functools.partial(work_off_one, deps, role, record)):
             return
 
 
-def work_off_one(deps: BackupDependencies, backup_id: str, since: datetime.timedelta) -> None:
-    """Copy and verify a backup as far as that is wanted, unless somebody else does.
+def work_off_one(deps: BackupDependencies, role: Role, record: backup_record.BackupRecord) -> None:
+    """Copy or verify a backup, unless another worker does.
 
     How it ends is in the record; what fails is tried again later.
     """
-    worker = storage_jobs.worker(deps)
-    if not deps.records.claim(backup_id, worker, since):
+    claim = deps.heartbeat.acquire(lambda: deps.records.queue.begin(role, record, deps.worker))
+    if claim is None:
         return
-    for error_field, work in (('copy_error', _copy), ('verify_error', _verify)):
-        record = deps.records.get(backup_id)
-        try:
-            work(deps, record)
-        except exceptions.LockLostError as error:
-            LOG.info('%s', error)
-            break
-        except Exception as error:
-            is_known = isinstance(error, exceptions.TroveCephError)
-            LOG.warning(
-                'Backup %s: %s', backup_id, tenant_errors.full(error), exc_info=not is_known
-            )
-            told = {error_field: tenant_errors.plain_reason(error)}
-            if work is _copy and record.verify_wanted_at is not None:
-                told['verify_error'] = _WAITS
-            deps.records.wishes.note_failure(backup_id, worker, **told)
-            break
-    deps.records.wishes.release(backup_id, worker)
+    try:
+        with deps.heartbeat.hold(claim):
+            _work(deps, claim)
+    except exceptions.LockLostError as error:
+        LOG.info('%s', error)
+    deps.records.claims.release(claim)
 
 
-def _copy(deps: BackupDependencies, record: backup_record.BackupRecord) -> None:
+def _work(deps: BackupDependencies, claim: Claim) -> None:
+    record = deps.records.get(claim.resource_id)
+    try:
+        (_copy if claim.role is Role.COPY else _verify)(deps, claim, record)
+    except exceptions.LockLostError:
+        raise
+    except Exception as error:
+        is_known = isinstance(error, exceptions.TroveCephError)
+        LOG.warning(
+            'Backup %s: %s', record.backup_id, tenant_errors.full(error), exc_info=not is_known
+        )
+        waits = claim.role is Role.COPY and record.verify_wanted_at is not None
+        deps.records.queue.note_failure(
+            claim, tenant_errors.plain_reason(error), _WAITS if waits else None
+        )
+
+
+def _copy(deps: BackupDependencies, claim: Claim, record: backup_record.BackupRecord) -> None:
     if record.copy_wanted_at is not None and record.state.is_complete:
-        vault_copy.copy_to_vault(deps, record.backup_id)
+        vault_copy.copy_to_vault(deps, claim)
     elif record.copy_wanted_at is None and record.copy is not None and record.copied_at is None:
-        LOG.info('Backup %s: its copy is not wanted any more', record.backup_id)
-        vault.remove(deps, record.backup_id, record.copy)
-        deps.records.copies.forget_copy(record.backup_id)
+        LOG.info('Backup %s: its copy was canceled, and what was copied goes', record.backup_id)
+        vault.remove(claimed.guarded(deps, claim), record.backup_id, record.copy)
+        deps.records.results.forget_copy(claim)
 
 
-def _verify(deps: BackupDependencies, record: backup_record.BackupRecord) -> None:
+def _verify(deps: BackupDependencies, claim: Claim, record: backup_record.BackupRecord) -> None:
     if record.verify_wanted_at is not None:
-        verify.verify_backup(deps, record.backup_id)
+        verify.verify_backup(deps, claim)

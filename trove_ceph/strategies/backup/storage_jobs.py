@@ -10,7 +10,7 @@ from typing import Any
 from oslo_log import log as logging
 
 from trove_ceph import exceptions
-from trove_ceph.db import work_queue
+from trove_ceph.db.claims import Claim
 from trove_ceph.storage import tasks
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
@@ -23,27 +23,26 @@ _ELSEWHERE_SEC = 60
 _ASK_AGAIN_SEC = 2
 
 
-def worker(deps: BackupDependencies) -> str:
-    """Return who works on what is wanted of backups, which those who delete them are not."""
-    return work_queue.worker(deps.worker)
-
-
 def run(
-    deps: BackupDependencies, backup_id: str, name: str, work: tasks.Task, avoid: str | None = None
+    deps: BackupDependencies, claim: Claim, name: str, work: tasks.Task, avoid: str | None = None
 ) -> Any:
     """Do work on a backup, or wait for the same work that was begun before; return its result.
 
+    :param claim: on the backup
     :param name: what the operation is called, together with the backup and what is to be done
     :param avoid: the copy of the storage service that is to inspect the backup only if no other one
         answers for a minute
-    :raises LockLostError: the backup was deleted, or taken over by somebody else, meanwhile
-    :raises ServiceUnavailableError: nobody answers
+    :raises ClaimLostError: its deletion has begun, or another worker has taken over
+    :raises ServiceUnavailableError: the storage service does not answer
     """
 
     def note(found: tasks.Job | tasks.Task) -> None:
-        if not deps.records.wishes.beat(backup_id, worker(deps)):
-            raise exceptions.LockLostError(f'{found}: backup {backup_id} is somebody else\'s now')
+        if not deps.records.claims.heartbeat(claim):
+            raise exceptions.ClaimLostError(
+                f'{found}: backup {claim.resource_id} is being deleted, or another worker has it'
+            )
 
+    backup_id = claim.resource_id
     note(work)
     if avoid is not None and isinstance(work, tasks.InspectTask):
         elsewhere = dataclasses.replace(work, avoid=avoid)

@@ -20,6 +20,7 @@ TOLD = (
     exceptions.InvalidBackupError,
     exceptions.NotQuiescedError,
     exceptions.UnsafeSettingsError,
+    exceptions.VaultQuotaExceededError,
     exceptions.VolumeTooSmallError,
 )
 
@@ -43,7 +44,7 @@ _PLAIN: list[tuple[type[Exception], str]] = [
     (exceptions.InvalidTiersError, 'the storage is not set up for it'),
     (exceptions.ServiceUnavailableError, 'a service that it needs did not answer'),
     (exceptions.ServerFailedError, 'no server could be started for it'),
-    (Exception, 'it failed in a way that nobody thought of'),
+    (Exception, 'an unexpected error occurred'),
 ]
 _LOGGED = 'the log of trove-taskmanager has the details'
 

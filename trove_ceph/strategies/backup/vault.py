@@ -4,6 +4,7 @@
 import contextlib
 
 from oslo_log import log as logging
+from oslo_utils import units
 
 from trove_ceph import exceptions
 from trove_ceph.db import backup_record
@@ -39,6 +40,52 @@ def place_for_first(
     if begun.issuperset(facts.snapshot_names) and not copying.complete_copies(facts):
         return shared
     return image_types.ImageRef(pool, names.image_name('vault', record.backup_id))
+
+
+def check_quota(
+    deps: BackupDependencies,
+    record: backup_record.BackupRecord,
+    base: backup_record.BackupRecord | None,
+) -> None:
+    """Refuse a copy that would take a project beyond its quota of the vault.
+
+    What the copy will move is not known before it is made. A whole copy needs at most what the
+    backup holds; one that is built on another about as much as that one moved. Copies of a project
+    that are made at the same time are checked one by one, and do not count for each other.
+
+    :param base: the backup on whose copy it is built; None: the copy is a whole one
+    :raises VaultQuotaExceededError: the message has the quota, what is used and what is needed
+    """
+    quota_gib = deps.policy.vault_quota_gib
+    if not quota_gib or record.copied_at is not None:
+        return
+    used_bytes = deps.records.queue.vault_bytes_of(record.project_id)
+    needed_bytes = _needed_bytes(deps, record, base)
+    if used_bytes + needed_bytes > quota_gib * units.Gi:
+        raise exceptions.VaultQuotaExceededError(
+            f'backup {record.backup_id}: is not copied to the vault, since the quota of the project'
+            f' there is {quota_gib} GiB ({_mib(quota_gib * units.Gi)} MiB), of which'
+            f' {_mib(used_bytes)} MiB are used, and the copy needs about {_mib(needed_bytes)} MiB;'
+            ' delete backups that have a copy, or ask the operator for a larger quota'
+        )
+
+
+def _mib(count: int) -> int:
+    return -(-count // units.Mi)
+
+
+def _needed_bytes(
+    deps: BackupDependencies,
+    record: backup_record.BackupRecord,
+    base: backup_record.BackupRecord | None,
+) -> int:
+    if base is not None:
+        is_increment = base.copy_base_id is not None
+        return (base.moved_bytes or 0) if is_increment else 0
+    if record.used_bytes is not None:
+        return record.used_bytes
+    assert record.place is not None
+    return deps.storage.describe(record.place.of, with_usage=True).used_bytes or 0
 
 
 def remove(deps: BackupDependencies, backup_id: str, copy: image_types.SnapshotRef) -> None:

@@ -12,9 +12,10 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
 from trove_ceph.db import backup_record
+from trove_ceph.db.claims import Claim
 from trove_ceph.enums import VerifyWhen
 from trove_ceph.storage import copying, image_types, tasks
-from trove_ceph.strategies.backup import storage_jobs, vault
+from trove_ceph.strategies.backup import claimed, storage_jobs, vault
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)
@@ -37,24 +38,26 @@ class Plan:
         return f'to {self.image}, {moved}' + (f', because {self.because}' if self.because else '')
 
 
-def copy_to_vault(deps: BackupDependencies, backup_id: str) -> None:
+def copy_to_vault(deps: BackupDependencies, claim: Claim) -> None:
     """Copy a backup to the vault, or carry on with it; nothing if the copy is there.
 
     What was moved stays when it fails, except where the vault is full, and the next attempt goes on
     there.
 
+    :param claim: on the backup, to copy it
     :raises TroveCephError: it failed; it may be tried again
     """
-    steps.run(f'copy of backup {backup_id}', VaultCopy(deps, backup_id).steps())
+    steps.run(f'copy of backup {claim.resource_id}', VaultCopy(deps, claim).steps())
 
 
 class VaultCopy:
-    """One backup that is being copied, by whoever has claimed it as :func:`jobs.worker`."""
+    """One backup that is being copied, by the worker that has claimed it."""
 
-    def __init__(self, deps: BackupDependencies, backup_id: str):
-        self._deps = deps
+    def __init__(self, deps: BackupDependencies, claim: Claim):
+        self._deps = claimed.guarded(deps, claim)
         self._records = deps.records
-        self._backup_id = backup_id
+        self._claim = claim
+        self._backup_id = claim.resource_id
         self._report: copying.CopyReport | None = None
 
     def steps(self) -> list[steps.Step]:
@@ -83,6 +86,7 @@ class VaultCopy:
         assert record.place is not None
         place = plan.image.snapshot(record.place.name)
         base_id = plan.base.backup_id if plan.base else None
+        vault.check_quota(self._deps, record, plan.base)
         if (record.copy, record.copy_base_id) == (place, base_id):
             return
         (LOG.warning if plan.because else LOG.info)(
@@ -91,7 +95,7 @@ class VaultCopy:
         if record.copy is not None and record.copy != place:
             # What was begun elsewhere is not gone on with.
             vault.remove(self._deps, self._backup_id, record.copy)
-        self._records.copies.begin_copying(self._backup_id, place, base_id, plan.because)
+        self._records.results.begin_copying(self._claim, place, base_id, plan.because)
 
     def _copy(self) -> None:
         record = self._records.get(self._backup_id)
@@ -102,10 +106,10 @@ class VaultCopy:
         since = base.place.name if base and base.place else None
         work = tasks.CopyTask(record.place, record.copy.of, since)
         try:
-            # Each wish is fulfilled by a job of its own: of what was removed since, an earlier one
-            # would say that it is there.
+            # Each request has a job of its own: the result of an earlier one would say that a copy
+            # is there which was removed since.
             name = f'copy.{record.copy_wanted_at:%Y%m%dT%H%M%S}'
-            self._report = storage_jobs.run(self._deps, self._backup_id, name, work)
+            self._report = storage_jobs.run(self._deps, self._claim, name, work)
         except (exceptions.NoSpaceError, exceptions.AlreadyExistsError) as error:
             self._give_up(record.copy, error)
             raise
@@ -114,7 +118,7 @@ class VaultCopy:
         """Let what does not count take neither the space nor the place of what does."""
         try:
             vault.remove(self._deps, self._backup_id, begun)
-            self._records.copies.forget_copy(self._backup_id)
+            self._records.results.forget_copy(self._claim)
         except exceptions.TroveCephError as failure:
             error.add_note(f'{begun} is left behind: {failure}')
 
@@ -122,8 +126,8 @@ class VaultCopy:
         report = self._report
         if report is None:
             return
-        self._records.copies.note_copied(
-            self._backup_id,
+        self._records.results.note_copied(
+            self._claim,
             report.copied_bytes,
             report.copy_sec + report.compare_sec,
             report.used_bytes or None,

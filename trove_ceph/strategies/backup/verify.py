@@ -23,31 +23,36 @@ from oslo_log import log as logging
 from trove_ceph import exceptions, steps
 from trove_ceph.db import backup_record
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.claims import Claim
 from trove_ceph.storage import image_types, tasks
-from trove_ceph.strategies.backup import storage_jobs, vault
+from trove_ceph.strategies.backup import claimed, storage_jobs, vault
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 from trove_ceph.verification import report as verification
 
 LOG = logging.getLogger(__name__)
 
 
-def verify_backup(deps: BackupDependencies, backup_id: str) -> None:
+def verify_backup(deps: BackupDependencies, claim: Claim) -> None:
     """Verify a backup, or carry on with it; nothing if it is not wanted.
 
     That a backup does not restore is no error: it is written down.
 
+    :param claim: on the backup, to verify it
     :raises TroveCephError: whether it restores could not be found out; it may be tried again
     """
-    steps.run(f'verification of backup {backup_id}', BackupVerification(deps, backup_id).steps())
+    steps.run(
+        f'verification of backup {claim.resource_id}', BackupVerification(deps, claim).steps()
+    )
 
 
 class BackupVerification:
-    """One backup that is being verified, by whoever has claimed it as :func:`jobs.worker`."""
+    """One backup that is being verified, by the worker that has claimed it."""
 
-    def __init__(self, deps: BackupDependencies, backup_id: str):
-        self._deps = deps
+    def __init__(self, deps: BackupDependencies, claim: Claim):
+        self._deps = claimed.guarded(deps, claim)
         self._records = deps.records
-        self._backup_id = backup_id
+        self._claim = claim
+        self._backup_id = claim.resource_id
         self._judged: Judgement | None = None
         # Of a copy: what was found, and why it cannot stay, where the snapshot was looked at.
         self._of_copy: Judgement | None = None
@@ -101,8 +106,8 @@ class BackupVerification:
             return Judgement(found)
         document = self._document(record, Judgement(found), place)
         LOG.warning('%s: %s; it is inspected once more', self._subject(record), _text(found))
-        self._records.copies.note_suspected(
-            self._backup_id,
+        self._records.results.note_suspected(
+            self._claim,
             document,
             sum(found.seconds.values()),
             f'{_text(found)}; this is not confirmed yet by a second inspection',
@@ -135,14 +140,14 @@ class BackupVerification:
             exact=is_known,
             deep=True if record.state is RecordState.DAMAGED else None,
         )
-        return storage_jobs.run(self._deps, self._backup_id, name, work, avoid)
+        return storage_jobs.run(self._deps, self._claim, name, work, avoid)
 
     def _note(self) -> None:
         judged = self._judged
         record = self._records.find(self._backup_id)
         if judged is None or record is None:
             return
-        found, copies = judged.found, self._records.copies
+        found, results = judged.found, self._records.results
         place = record.place if record.copied_at is None or self._fault else record.copy
         document = self._document(record, judged, place)
         took_sec = sum(found.seconds.values())
@@ -150,18 +155,18 @@ class BackupVerification:
             self._replace_copy(record, self._fault)
         if found.ok:
             self._tell_sound(record, judged)
-            copies.note_verified(self._backup_id, found.gtid_executed, document, took_sec)
+            results.note_verified(self._claim, found.gtid_executed, document, took_sec)
         elif judged.is_damaged:
             error = (
                 f'{_text(found)}, as two inspections found; do not rely on it: look after the '
                 'instance, and take another backup and have it verified'
             )
             LOG.error('%s does not restore: %s', self._subject(record), error)
-            copies.note_damaged(self._backup_id, document, took_sec, error)
+            results.note_damaged(self._claim, document, took_sec, error)
         else:
             error = _why_undecided(judged)
             LOG.warning('%s: %s', self._subject(record), error)
-            copies.note_unfinished(self._backup_id, document, took_sec, error)
+            results.note_unfinished(self._claim, document, took_sec, error)
 
     def _tell_sound(self, record: backup_record.BackupRecord, judged: 'Judgement') -> None:
         subject = self._subject(record)
@@ -197,7 +202,7 @@ class BackupVerification:
         assert record.copy is not None
         LOG.error('The copy of backup %s is made again, since %s', self._backup_id, reason)
         vault.remove(self._deps, self._backup_id, record.copy)
-        self._records.copies.replace_copy(self._backup_id, reason)
+        self._records.results.replace_copy(self._claim, reason)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from trove_ceph.db import backups, policies
+from trove_ceph.db import backups, claims, heartbeat, policies
 from trove_ceph.strategies.backup import backup_types, options
 
 
@@ -67,7 +67,9 @@ class PolicyDependencies:
     :param tiers: tells the tiers of instances, by the instances' ids; those on none are left out
     :param trim: asks the guest agent of an instance to trim the volume unless it did lately; does
         not wait for it
-    :param patience: how long nothing needs to be seen of a run until it counts as interrupted
+    :param worker: who is working, in the tables
+    :param heartbeat: shows that this process is alive
+    :param least_interval_min: minutes; a policy with a shorter interval is run with this one
     """
 
     policies: policies.PolicyStore
@@ -75,4 +77,6 @@ class PolicyDependencies:
     trove: Trove
     tiers: Callable[[Iterable[backup_types.Instance]], dict[str, str]]
     trim: Callable[[str], None]
-    patience: datetime.timedelta = datetime.timedelta(minutes=30)
+    worker: claims.Claimant
+    heartbeat: heartbeat.Heartbeat
+    least_interval_min: int = 1

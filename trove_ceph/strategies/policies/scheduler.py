@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Doing what policies have due, in any number of processes at once.
 
-A run is begun by whoever changes its row first, and the name of its backup is written down before
-anybody is asked for it: whatever is interrupted, the backup is found by its name, and there is one.
+A run is begun by the worker that claims its row, and the name of its backup is written down before
+Trove is asked for it: whatever is interrupted, the backup is found by its name, and there is one.
 """
 
 import dataclasses
@@ -15,7 +15,9 @@ from oslo_log import log as logging
 
 from trove_ceph import enums, exceptions
 from trove_ceph.db import backup_record
+from trove_ceph.db.claims import Claim
 from trove_ceph.db.policy_record import BackupPolicy, PolicyBackup, PolicyRun, PolicyRunState, Scope
+from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import backup_types, options
 from trove_ceph.strategies.policies import policy_match, retention, schedule
 from trove_ceph.strategies.policies.dependencies import PolicyDependencies
@@ -35,7 +37,8 @@ def run_due(deps: PolicyDependencies) -> None:
 
     What fails is in the rows of the runs, and is tried again later; it is in nobody else's way.
     """
-    policies, runs = deps.policies.all(), deps.policies.runs()
+    policies = [_with_least_interval(deps, one) for one in deps.policies.all()]
+    runs = deps.policies.runs()
     if not policies and not runs:
         return
     instances = {one.id: one for one in deps.trove.list_instances()}
@@ -51,6 +54,13 @@ def run_due(deps: PolicyDependencies) -> None:
     for instance_id, due_at in _waiting(chosen, runs, deps.policies.clock())[:MOST_AT_ONCE]:
         before = runs.get(instance_id)
         _try(_begin, deps, chosen[instance_id], instances[instance_id], before, due_at)
+
+
+def _with_least_interval(deps: PolicyDependencies, policy: BackupPolicy) -> BackupPolicy:
+    """Return a policy that was made when a shorter interval was allowed as it is run now."""
+    if policy.interval_min >= deps.least_interval_min:
+        return policy
+    return dataclasses.replace(policy, interval_min=deps.least_interval_min)
 
 
 def _waiting(
@@ -145,9 +155,20 @@ def _begin(
     due_at: datetime.datetime,
 ) -> None:
     name = f'{policy.name}-{due_at:%Y%m%d-%H%M}-{secrets.token_hex(3)}'
-    begun = deps.policies.begin(policy, instance.id, due_at, name, before)
+    begun = deps.policies.begin(policy, instance.id, due_at, name, before, deps.worker)
     if begun is None:
         return
+    with deps.heartbeat.hold(_claim_of(begun)):
+        _ask(deps, policy, instance, begun)
+
+
+def _ask(
+    deps: PolicyDependencies,
+    policy: BackupPolicy,
+    instance: backup_types.Instance,
+    begun: PolicyRun,
+) -> None:
+    name = begun.backup_name
     LOG.info('Instance %s, %s: backup %s is due', instance.id, policy, name)
     try:
         if instance.id not in deps.tiers([instance]):
@@ -159,8 +180,7 @@ def _begin(
         # What Trove knows of already would be in the way of all that follow.
         if (seen := deps.trove.find_named(instance.id, name)) is not None:
             deps.trove.give_up(seen.backup_id)
-            deps.policies.note_asked(begun, seen.backup_id)
-            begun = dataclasses.replace(begun, state=PolicyRunState.ASKED)
+            begun = deps.policies.note_asked(begun, seen.backup_id) or begun
         if _note_failed(deps, begun, str(error)):
             # What is kept no longer is in the way of those that are to come.
             is_full = isinstance(error, exceptions.QuotaExceededError)
@@ -203,15 +223,22 @@ def _look_at(
 
 
 def _look_for(deps: PolicyDependencies, run: PolicyRun) -> None:
-    """Carry on with a run of which it is not known whether Trove was asked."""
-    if not _is_older(run.seen_at, deps.patience, deps) or not deps.policies.take_over(run):
+    """Carry on with a run whose worker died before it was known whether Trove was asked."""
+    taken = deps.policies.take_over(run, deps.worker)
+    if taken is None:
         return
-    seen = deps.trove.find_named(run.instance_id, run.backup_name)
-    if seen is not None:
-        deps.policies.note_asked(run, seen.backup_id)
-    else:
-        now = deps.policies.clock()
-        deps.policies.note_failed(run, 'was interrupted before it was asked for', now)
+    with deps.heartbeat.hold(_claim_of(taken)):
+        seen = deps.trove.find_named(run.instance_id, run.backup_name)
+        if seen is not None:
+            deps.policies.note_asked(taken, seen.backup_id)
+        else:
+            now = deps.policies.clock()
+            deps.policies.note_failed(taken, 'was interrupted before it was asked for', now)
+
+
+def _claim_of(run: PolicyRun) -> Claim:
+    assert run.claimed_by is not None and run.claim_token is not None
+    return Claim(Role.RUN_POLICY, run.instance_id, run.claimed_by, run.claim_token)
 
 
 def _note_failed(deps: PolicyDependencies, run: PolicyRun, error: str) -> bool:
@@ -259,7 +286,7 @@ def _remove(
 ) -> None:
     LOG.info('Instance %s, %s: backup %s is kept no longer', instance.id, policy, backup_id)
     deps.trove.ask_for_deletion(backup_id, instance.project_id, again=again)
-    deps.policies.want_removal(backup_id)
+    deps.policies.request_removal(backup_id)
 
 
 def _candidate(
@@ -291,10 +318,10 @@ def _candidate(
 
 
 def _is_worked_on(deps: PolicyDependencies, record: backup_record.BackupRecord | None) -> bool:
-    """Tell whether somebody works on a backup, of whom something was seen lately."""
-    if record is None or record.worker is None or record.seen_at is None:
+    """Tell whether a worker that is alive works on a backup."""
+    if record is None or record.claimed_by is None:
         return False
-    return not _is_older(record.seen_at, deps.patience, deps)
+    return deps.records.claims.is_claimed(record.backup_id, deps.worker)
 
 
 def _forget(

@@ -7,8 +7,10 @@ import datetime
 from oslo_db.sqlalchemy import enginefacade
 
 from trove_ceph import exceptions
-from trove_ceph.db import migration, policies, transactions
+from trove_ceph.db import backups, claims, migration, policies, transactions
 from trove_ceph.db.policy_record import PolicyRunState, Retention, Scope
+from trove_ceph.db.roles import Role
+from trove_ceph.tests.contract import claims_migration
 from trove_ceph.tests.functional import base, mysqld
 
 DUE_AT = datetime.datetime(2026, 3, 1)
@@ -16,7 +18,9 @@ WRITERS = 8
 ROUNDS = 15
 
 
-class TablesOnMySqlTest(base.FunctionalTestCase):
+class MySqlTestCase(base.FunctionalTestCase):
+    """Has an empty database in a real MySQL."""
+
     def setUp(self):
         super().setUp()
         volume = self.directory / 'volume'
@@ -30,11 +34,22 @@ class TablesOnMySqlTest(base.FunctionalTestCase):
             connection=f'mysql+pymysql://root@localhost/trove?unix_socket={server.socket}',
             max_pool_size=WRITERS,
         )
+        self.facade = facade
         self.engine = facade.writer.get_engine()
         self.addCleanup(self.engine.dispose)
+
+
+class ClaimsMigrationOnMySqlTest(claims_migration.ClaimsMigrationContract, MySqlTestCase):
+    """The same as on SQLite."""
+
+
+class TablesOnMySqlTest(MySqlTestCase):
+    def setUp(self):
+        super().setUp()
         for _again in range(2):
             migration.upgrade(self.engine)
-        self.policies = policies.PolicyStore(transactions.Transactions(facade))
+        self.policies = policies.PolicyStore(transactions.Transactions(self.facade))
+        self.records = backups.BackupStore(self.facade)
 
     def at_once(self, what):
         """Return what came of it, done by all writers at once."""
@@ -52,7 +67,8 @@ class TablesOnMySqlTest(base.FunctionalTestCase):
 
             def begin(writer, before=before, due_at=due_at):
                 name = f'{due_at:%H}-{writer}'
-                return self.policies.begin(policy, 'instance', due_at, name, before)
+                worker = claims.Claimant(f'worker-{writer}')
+                return self.policies.begin(policy, 'instance', due_at, name, before, worker)
 
             (begun,) = filter(None, self.at_once(begin))
             self.assertEqual(begun.backup_name, self.policies.runs()['instance'].backup_name)
@@ -64,6 +80,41 @@ class TablesOnMySqlTest(base.FunctionalTestCase):
         self.assertEqual((PolicyRunState.DONE, ROUNDS), (before.state, before.count))
         numbers = [one.number for one in self.policies.backups_of('instance')]
         self.assertEqual((ROUNDS, sorted(numbers)), (len(numbers), numbers))
+
+    def test_one_alone_has_a_claim(self):
+        workers = [claims.Claimant(f'worker-{number}') for number in range(WRITERS)]
+        claim = self.records.begin_taking('b', 'instance', 'project', workers[0])
+        self.records.note_taken(claim, 's', 'c', 1.0, copy=True)
+        for _round in range(ROUNDS):
+            record = self.records.get('b')
+            taken = self.at_once(
+                lambda writer, record=record: self.records.queue.begin(
+                    Role.COPY, record, workers[writer]
+                )
+            )
+            (claim,) = filter(None, taken)
+            self.assertEqual({claim}, self.records.claims.heartbeat_all([claim]))
+            self.assertEqual(1, self.at_once(self.heartbeat_of(claim)).count(True) // WRITERS)
+            self.records.claims.release(claim)
+        with self.records._transactions.reading() as session:
+            now = self.records._transactions.database_time(session)
+        self.assertLess(abs(now - transactions.utcnow()), datetime.timedelta(minutes=5))
+
+    def heartbeat_of(self, claim):
+        return lambda _writer: self.records.claims.heartbeat(claim)
+
+    def test_one_alone_takes_a_backup(self):
+        """Of several messages about the same backup, which come at the same moment."""
+
+        def begin(writer):
+            worker = claims.Claimant(f'worker-{writer}')
+            try:
+                return self.records.begin_taking('b', 'instance', 'project', worker)
+            except exceptions.ClaimLostError:
+                return None
+
+        (claim,) = filter(None, self.at_once(begin))
+        self.assertEqual(claim.token, self.records.get('b').claim_token)
 
     def test_one_policy_for_each_target(self):
         def add(_writer):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies of backups in one image of a vault, as they come and go in any order."""
 
-import datetime
 import time
 import types
 import uuid
@@ -12,7 +11,8 @@ from oslo_utils import units
 from trove_ceph import exceptions
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.conf import verification as verification_conf
-from trove_ceph.db import backups
+from trove_ceph.db import backups, claims, heartbeat
+from trove_ceph.db.roles import Role
 from trove_ceph.storage import image_types, names
 from trove_ceph.storage.ceph import lock_store
 from trove_ceph.storage_service import factory
@@ -23,7 +23,7 @@ from trove_ceph.tests.unit.db import database
 from trove_ceph.tests.unit.strategies import world as worlds
 
 MIB = units.Mi
-SINCE = datetime.timedelta(minutes=30)
+WORKER = claims.Claimant('one')
 PURGE_TIMEOUT_SEC = 60
 
 
@@ -58,7 +58,8 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
             servers=None,
             guest=None,
             place=None,
-            worker='one',
+            worker=WORKER,
+            heartbeat=heartbeat.Heartbeat(self.records.claims, 5, 45),
             vault=lambda: self.second_pool,
         )
 
@@ -87,16 +88,15 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         backup_id = str(uuid.uuid4())
         place = self.volume.snapshot(names.snapshot_name('backup', backup_id))
         self.storage.create_snapshot(place)
-        self.records.begin_taking(backup_id, self.instance, 'project', 'one')
-        self.records.note_place(backup_id, place, 'volume', 32 * MIB)
-        self.records.note_taken(backup_id, place.name, 'cinder', 1.0, copy=True)
-        self.records.release(backup_id, 'one')
+        claim = self.records.begin_taking(backup_id, self.instance, 'project', WORKER)
+        self.records.note_place(claim, place, 'volume', 32 * MIB)
+        self.records.note_taken(claim, place.name, 'cinder', 1.0, copy=True)
         self.backups.append(backup_id)
         return backup_id
 
     def copy(self, backup_id):
         """Copy a backup, and return upon which one and how much was moved."""
-        queue_worker.work_off_one(self.tools, backup_id, SINCE)
+        queue_worker.work_off_one(self.tools, Role.COPY, self.records.get(backup_id))
         found = self.records.get(backup_id)
         self.assertIsNone(found.copy_error)
         self.assert_whole()
@@ -106,7 +106,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         record = self.records.get(backup_id)
         vault.remove(self.tools, backup_id, record.copy)
         self.storage.remove_snapshot(record.place)
-        self.records.forget(backup_id)
+        self.records.forget(self.records.begin_deleting(backup_id, WORKER))
         self.backups.remove(backup_id)
         self.assert_whole()
 

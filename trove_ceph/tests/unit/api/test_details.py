@@ -6,6 +6,7 @@ from oslotest import base
 from trove.common import cfg as trove_cfg
 
 from trove_ceph.api import views
+from trove_ceph.db.roles import Role
 from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup.options import BackupOptions
 from trove_ceph.taskmanager import manager
@@ -51,8 +52,9 @@ class DetailsTest(base.BaseTestCase):
     def test_where_and_what_it_is(self):
         backup = self.world.add_backup(self.instance, 'taken')
         kept = self.world.records
-        kept.note_level(backup.id, 'freeze', 'none', 'sync_binlog')
-        kept.copies.note_verified(backup.id, 'uuid:1-7', {'tables': 3}, 2.0, 4096)
+        kept._update(backup.id, quiesce='freeze', raised_from='none', raised_because='sync_binlog')
+        claim = kept.claims.claim(Role.VERIFY, backup.id, world.WORKER)
+        kept.results.note_verified(claim, 'uuid:1-7', {'tables': 3}, 2.0, 4096)
         shown = self.show(backup)
         self.assertEqual('verified', shown['state'])
         self.assertEqual(('freeze', 'none'), (shown['quiesce'], shown['raised_from']))
@@ -164,10 +166,12 @@ class DetailsTest(base.BaseTestCase):
     def test_what_cannot_be_copied_or_verified(self):
         taking = self.world.add_backup(self.instance, 'taking')
         failed = self.world.add_backup(self.instance, 'taking')
-        self.world.records.note_failed(failed.id, 'worker', 'the guest agent is down')
+        claim = self.world.claims[failed.id]
+        self.world.records.note_failed(claim, 'the guest agent is down')
         foreign = self.world.add_backup(self.instance)
         damaged = self.world.add_backup(self.instance, 'taken')
-        self.world.records.copies.note_damaged(damaged.id, {}, 1.0, 'corrupt')
+        claim = self.world.records.claims.claim(Role.VERIFY, damaged.id, world.WORKER)
+        self.world.records.results.note_damaged(claim, {}, 1.0, 'corrupt')
         for backup, reason in (
             (taking, 'it is taking'),
             (failed, 'it is failed: the guest agent is down'),
@@ -180,12 +184,15 @@ class DetailsTest(base.BaseTestCase):
         self.assertEqual(409, self.ask('POST', f'/backup_details/{damaged.id}/copy')[0])
         self.assertEqual(202, self.ask('POST', f'/backup_details/{damaged.id}/verify')[0])
 
+    def suspect(self, backup, found, error):
+        claim = self.world.records.claims.claim(Role.VERIFY, backup.id, world.WORKER)
+        self.world.records.results.note_suspected(claim, found, 1.0, error)
+        self.world.records.claims.release(claim)
+
     def test_which_host_inspected_it_is_for_those_who_know_the_places(self):
         found = {'verdict': 'corrupt', 'inspected_by': 'storage1:77', 'clone_id': '10ab'}
         backup = self.world.add_backup(self.instance, 'taken')
-        self.world.records.copies.note_suspected(
-            backup.id, found | {'first': dict(found)}, 1.0, 'why'
-        )
+        self.suspect(backup, found | {'first': dict(found)}, 'why')
         record = self.world.records.get(backup.id)
         for with_places in (False, True):
             shown = views.detail(backup, record, None, with_places)['verification']
@@ -196,7 +203,7 @@ class DetailsTest(base.BaseTestCase):
 
     def test_what_is_suspected_can_be_copied_and_verified(self):
         suspected = self.world.add_backup(self.instance, 'taken')
-        self.world.records.copies.note_suspected(suspected.id, {}, 1.0, 'a page, perhaps')
+        self.suspect(suspected, {}, 'a page, perhaps')
         for verb in ('copy', 'verify'):
             status, body = self.ask('POST', f'/backup_details/{suspected.id}/{verb}')
             shown = body['backup_detail']

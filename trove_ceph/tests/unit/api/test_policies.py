@@ -39,6 +39,22 @@ class PoliciesTest(base.BaseTestCase):
         (fault,) = answer[1].values()
         self.assertIn(message, fault['message'])
 
+    def test_least_interval(self):
+        """The operator's, 15 minutes by default; what is not changed is not judged again."""
+        self.refused(
+            self.create(interval_min=14),
+            400,
+            'backup_policy.interval_min: 14 minutes are too short; the least interval of this '
+            'cloud is 15 minutes',
+        )
+        made = self.made(interval_min=15)
+        path = f'/backup_policies/{made["id"]}'
+        change = {'backup_policy': {'interval_min': 5}}
+        self.refused(self.ask('PATCH', path, change), 400, '5 minutes are too short')
+        self.world.policies.change(made['id'], interval_min=5)
+        status, _body = self.ask('PATCH', path, {'backup_policy': {'enabled': False}})
+        self.assertEqual(200, status)
+
     def test_life_of_a_policy(self):
         made = self.made(at='02:30', timezone='Europe/Berlin', interval_min=1440, quiesce='ddl')
         self.assertEqual(self.world.project, made['project_id'])
@@ -63,7 +79,9 @@ class PoliciesTest(base.BaseTestCase):
         made = self.made()
         policy = self.world.policies.find(made['id'])
         due_at = datetime.datetime(2026, 3, 1, 2, 30)
-        run = self.world.policies.begin(policy, self.instance.id, due_at, 'hourly-1', None)
+        run = self.world.policies.begin(
+            policy, self.instance.id, due_at, 'hourly-1', None, world.WORKER
+        )
         self.world.policies.note_failed(run, 'no quota', due_at)
         _status, body = self.ask('GET', f'/backup_policies/{made["id"]}')
         (shown,) = body['backup_policy']['runs']
@@ -79,7 +97,9 @@ class PoliciesTest(base.BaseTestCase):
         self.assertEqual((200, {'backup_policies': []}), self.ask('GET', path))
         policy = self.world.policies.find(made['id'])
         due_at = datetime.datetime(2026, 3, 1, 2, 30)
-        run = self.world.policies.begin(policy, self.instance.id, due_at, 'hourly-1', None)
+        run = self.world.policies.begin(
+            policy, self.instance.id, due_at, 'hourly-1', None, world.WORKER
+        )
         self.world.policies.note_failed(run, 'no quota', due_at)
         own = self.made(enabled=False)
         _status, body = self.ask('GET', path)

@@ -15,7 +15,7 @@ from trove.common import cfg as trove_cfg
 from trove.common import context as trove_context
 
 from trove_ceph.api import extension
-from trove_ceph.db import backups, policies
+from trove_ceph.db import backups, claims, policies
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -36,6 +36,8 @@ tiers:
     copies: 2
     placement_groups: {count: 32}
 """
+
+WORKER = claims.Claimant('worker')
 
 
 class TiersFile(fixtures.Fixture):
@@ -59,6 +61,8 @@ class World(fixtures.Fixture):
         self.addCleanup(CONF.clear)
         facade = worlds._emptied()
         self.records = backups.BackupStore(facade)
+        #: By which backups are being taken.
+        self.claims = {}
         self.policies = policies.PolicyStore(self.records._transactions)
         self.project, self.other = (f'project-{uuid.uuid4()}' for _ in range(2))
         # What the taskmanager is told, and listeners are.
@@ -94,9 +98,10 @@ class World(fixtures.Fixture):
         """Return a backup, which is as far as a state of ours says."""
         row = trove_database.add_backup(instance, **facts)
         if state is not None:
-            self.records.begin_taking(row.id, instance.id, instance.tenant_id, 'worker')
+            claim = self.records.begin_taking(row.id, instance.id, instance.tenant_id, WORKER)
+            self.claims[row.id] = claim
         if state == 'taken':
-            self.records.note_taken(row.id, 'snapshot', 'cinder-id', 1.5)
+            self.records.note_taken(claim, 'snapshot', 'cinder-id', 1.5)
             row.update(state='COMPLETED')
         return row
 

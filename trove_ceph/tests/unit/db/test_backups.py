@@ -6,12 +6,14 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.db import backup_record, backups, tables
+from trove_ceph.db import backup_record, backups, claims, tables
+from trove_ceph.db.roles import Role
 from trove_ceph.storage import image_types
 from trove_ceph.tests.unit.db import database
 
 INSTANCE, PROJECT, VOLUME = 'instance', 'project', 'volume'
 LONG = datetime.timedelta(minutes=10)
+ONE, TWO, THREE = (claims.Claimant(name) for name in ('one', 'two', 'three'))
 
 
 class RecordsTest(base.BaseTestCase):
@@ -23,9 +25,13 @@ class RecordsTest(base.BaseTestCase):
 
     def begin(self, backup_id, parent_id=None):
         self.now += datetime.timedelta(seconds=1)
-        self.records.begin_taking(backup_id, INSTANCE, PROJECT, 'worker', parent_id)
+        claim = self.records.begin_taking(backup_id, INSTANCE, PROJECT, ONE, parent_id)
         place = image_types.SnapshotRef('volumes', 'volume-1', 's')
-        self.records.note_place(backup_id, place, VOLUME, 1024)
+        self.records.note_place(claim, place, VOLUME, 1024)
+        return claim
+
+    def claim(self, role, backup_id='b', worker=ONE):
+        return self.records.claims.claim(role, backup_id, worker)
 
     def test_every_column_is_known(self):
         columns = {column.name for column in tables.BackupRow.__table__.columns}
@@ -34,38 +40,44 @@ class RecordsTest(base.BaseTestCase):
         )
 
     def test_life_of_a_backup(self):
-        self.begin('b', parent_id='p')
+        claim = self.begin('b', parent_id='p')
         self.records.note_level(
-            'b', 'freeze', 'none', 'sync_binlog is 0', filesystem_used_bytes=512
+            claim, 'freeze', 'none', 'sync_binlog is 0', filesystem_used_bytes=512
         )
-        self.records.note_snapshot('b', 1024, 0.5)
-        self.records.note_taken('b', 'snapshot-c', 'c', 1.5)
+        self.records.note_snapshot(claim, 1024, 0.5)
+        self.records.note_taken(claim, 'snapshot-c', 'c', 1.5)
         copy = image_types.SnapshotRef('vault', 'copy', 'snapshot-c')
-        self.records.copies.begin_copying('b', copy)
-        self.records.copies.note_copied('b', 4096, 2.5)
+        claim = self.claim(Role.COPY)
+        self.records.results.begin_copying(claim, copy)
+        self.records.results.note_copied(claim, 4096, 2.5)
         found = self.records.get('b')
         self.assertEqual(backup_record.RecordState.COPIED, found.state)
         self.assertEqual(('freeze', 'none'), (found.quiesce, found.raised_from))
         self.assertEqual(512, found.filesystem_used_bytes)
         self.assertEqual('volumes/volume-1@snapshot-c', str(found.place))
         self.assertEqual(copy, found.copy)
-        self.records.copies.note_verified('b', 'uuid:1-5', {'tables': 3}, 3.5, 512)
-        self.records.copies.note_copied('b', 4096, 2.5)
+        self.records.claims.release(claim)
+        claim = self.claim(Role.VERIFY)
+        self.records.results.note_verified(claim, 'uuid:1-5', {'tables': 3}, 3.5, 512)
+        self.records.claims.release(claim)
+        claim = self.claim(Role.COPY)
+        self.records.results.note_copied(claim, 4096, 2.5)
         found = self.records.get('b')
         self.assertEqual(backup_record.RecordState.VERIFIED, found.state)
         self.assertEqual({'at': '2026-01-01T00:00:01Z', 'tables': 3}, found.verification)
         self.assertEqual((512, 'uuid:1-5'), (found.used_bytes, found.gtid_executed))
-        self.records.copies.forget_copy('b')
+        self.records.results.forget_copy(claim)
         self.assertIsNone(self.records.get('b').copy)
-        self.records.forget('b')
+        self.records.claims.release(claim)
+        self.records.forget(self.records.begin_deleting('b', ONE))
         self.assertIsNone(self.records.find('b'))
         self.assertRaises(exceptions.NotFoundError, self.records.get, 'b')
 
     def test_carrying_on_keeps_what_is_known(self):
-        self.begin('b', parent_id='p')
-        self.records.note_snapshot('b', 1024, None)
-        self.records.note_failed('b', 'worker', 'why')
-        self.records.begin_taking('b', INSTANCE, PROJECT, 'other')
+        claim = self.begin('b', parent_id='p')
+        self.records.note_snapshot(claim, 1024, None)
+        self.records.claims.release(claim)
+        self.records.begin_taking('b', INSTANCE, PROJECT, TWO)
         found = self.records.get('b')
         self.assertEqual(
             (backup_record.RecordState.TAKING, None, 'p'),
@@ -83,10 +95,12 @@ class RecordsTest(base.BaseTestCase):
             'quiesced_sec': 0.5,
             'age_sec': 90.0,
         }
-        self.begin('b')
-        self.assertFalse(self.records.note_checked_snapshot('b', 'another', **facts))
+        claim = self.begin('b')
+        note = self.records.note_checked_snapshot
+        other = dataclasses.replace(claim, token='another')
+        self.assertRaises(exceptions.ClaimLostError, note, other, **facts)
         self.assertIsNone(self.records.get('b').snapshot_at)
-        self.assertTrue(self.records.note_checked_snapshot('b', 'worker', **facts))
+        note(claim, **facts)
         found = self.records.get('b')
         self.assertEqual(
             ('freeze', 'none', 'sync_binlog is 0'),
@@ -95,9 +109,9 @@ class RecordsTest(base.BaseTestCase):
         self.assertEqual(
             ('uuid:1-7', 1024, 0.5), (found.gtid_before, found.size_bytes, found.quiesced_sec)
         )
-        self.assertEqual(datetime.timedelta(seconds=90), found.seen_at - found.snapshot_at)
-        self.records.note_failed('b', 'worker', 'why')
-        self.assertFalse(self.records.note_checked_snapshot('b', 'worker', **facts))
+        self.assertEqual(datetime.timedelta(seconds=90), self.now - found.snapshot_at)
+        self.records.note_failed(claim, 'why')
+        self.assertRaises(exceptions.ClaimLostError, note, claim, **facts)
 
     def test_lists_are_the_latest_first(self):
         for name in ('a', 'b', 'c'):
@@ -110,46 +124,69 @@ class RecordsTest(base.BaseTestCase):
             self.assertEqual(['c', 'b', 'a'], [one.backup_id for one in listed])
         self.assertEqual([], self.records.of_instance('other'))
 
-    def test_one_alone_carries_on(self):
-        self.begin('b')
-        self.assertEqual([], self.records.interrupted(LONG))
-        self.assertFalse(self.records.claim('b', 'two', LONG))
-        self.now += LONG + LONG
-        self.assertEqual(['b'], [one.backup_id for one in self.records.interrupted(LONG)])
-        self.assertTrue(self.records.claim('b', 'two', LONG))
-        self.assertFalse(self.records.claim('b', 'three', LONG))
-        self.assertEqual([], self.records.interrupted(LONG))
-        self.now += LONG
-        taking = backup_record.RecordState.TAKING
-        self.assertFalse(self.records.beat('b', 'another', taking))
-        self.assertEqual(['b'], [one.backup_id for one in self.records.interrupted(LONG / 2)])
-        self.assertFalse(self.records.beat('b', 'two', backup_record.RecordState.DELETING))
-        self.assertTrue(self.records.beat('b', 'two', taking))
-        self.now += LONG
-        self.assertFalse(self.records.claim('b', 'three', LONG))
-        self.records.release('b', 'another')
-        self.assertFalse(self.records.claim('b', 'three', LONG))
-        self.records.release('b', 'two')
-        self.assertFalse(self.records.claim('b', 'three', LONG, backup_record.RecordState.DELETING))
-        self.assertTrue(self.records.claim('b', 'three', LONG, taking))
-        self.assertFalse(self.records.note_failed('b', 'two', 'why'))
-        self.assertEqual((taking, None), (self.records.get('b').state, self.records.get('b').error))
+    def test_one_alone_takes_it(self):
+        """Of two messages about one backup, and of a message and a worker that carries on."""
+        mine = self.begin('b')
+        begin = self.records.begin_taking
+        self.assertRaises(exceptions.ClaimLostError, begin, 'b', INSTANCE, PROJECT, TWO)
+        self.assertEqual('one', self.records.get('b').claimed_by)
+        self.assertEqual(mine, begin('b', INSTANCE, PROJECT, ONE, claim=mine))
+        self.records.note_failed(mine, 'why')
+        error = self.assertRaises(
+            exceptions.InvalidTransitionError, begin, 'b', INSTANCE, PROJECT, TWO
+        )
+        self.assertIn('failed', str(error))
+        self.assertIsNone(self.records.get('b').claimed_by)
 
     def test_what_is_left_of_one_that_failed(self):
-        self.begin('b')
-        self.assertEqual([], self.records.with_remains())
-        self.assertTrue(self.records.note_failed('b', 'worker', 'why'))
-        self.assertEqual(['b'], [one.backup_id for one in self.records.with_remains()])
-        self.records.forget_place('b')
-        self.assertEqual([], self.records.with_remains())
+        claim = self.begin('b')
+        self.assertEqual([], self.records.list_with_remains(TWO))
+        self.records.note_failed(claim, 'why')
+        self.assertEqual([], self.records.list_with_remains(TWO))
+        self.now += LONG
+        self.assertEqual(['b'], [one.backup_id for one in self.records.list_with_remains(TWO)])
+        claim = self.claim(Role.CLEAN_UP)
+        self.assertEqual([], self.records.list_with_remains(TWO))
+        self.records.forget_snapshot(claim)
+        self.records.forget_place(claim)
+        self.records.claims.release(claim)
+        self.now += LONG
+        self.assertEqual([], self.records.list_with_remains(TWO))
         self.assertIsNone(self.records.get('b').place)
 
+    def test_deletion_waits_for_the_worker_that_has_it(self):
+        mine = self.begin('b')
+        self.assertIsNone(self.records.begin_deleting('b', TWO))
+        found = self.records.get('b')
+        self.assertEqual(
+            (backup_record.RecordState.DELETING, 'one'), (found.state, found.claimed_by)
+        )
+        self.assertFalse(self.records.claims.heartbeat(mine))
+        self.assertRaises(exceptions.ClaimLostError, self.records.note_failed, mine, 'why')
+        self.records.note_not_deleted('b', None, 'one still takes it')
+        found = self.records.get('b')
+        self.assertEqual(('one still takes it', 'one'), (found.error, found.claimed_by))
+        self.records.claims.release(mine)
+        theirs = self.records.begin_deleting('b', TWO)
+        self.assertIsNone(self.records.get('b').error)
+        # A second message about the same deletion is left alone.
+        error = self.assertRaises(
+            exceptions.ClaimLostError, self.records.begin_deleting, 'b', THREE
+        )
+        self.assertIn('is being deleted by two', str(error))
+        self.records.note_not_deleted('b', theirs, 'Cinder is down')
+        found = self.records.get('b')
+        self.assertEqual(('Cinder is down', None), (found.error, found.claimed_by))
+        self.assertIsNotNone(self.records.begin_deleting('b', THREE))
+        self.assertIsNone(self.records.begin_deleting('other', THREE))
+
     def test_copy_that_is_replaced(self):
-        self.begin('b')
-        self.records.note_taken('b', 'snapshot-c', 'c', 1.0)
-        self.records.copies.begin_copying('b', image_types.SnapshotRef('vault', 'i', 's'), 'a')
-        self.records.copies.note_copied('b', 4096, 2.5)
-        self.records.copies.replace_copy('b', 'it was damaged')
+        self.records.note_taken(self.begin('b'), 'snapshot-c', 'c', 1.0)
+        claim = self.claim(Role.COPY)
+        place = image_types.SnapshotRef('vault', 'i', 's')
+        self.records.results.begin_copying(claim, place, 'a')
+        self.records.results.note_copied(claim, 4096, 2.5)
+        self.records.results.replace_copy(claim, 'it was damaged')
         found = self.records.get('b')
         self.assertEqual(backup_record.RecordState.TAKEN, found.state)
         self.assertEqual((None, None, None), (found.copy, found.copied_at, found.copy_base_id))
@@ -157,18 +194,19 @@ class RecordsTest(base.BaseTestCase):
         self.assertIsNotNone(found.copy_wanted_at)
 
     def test_what_is_complete_is_not_carried_on_with(self):
-        self.begin('b')
-        self.records.note_taken('b', 'snapshot-c', 'c', 1.0)
-        self.now += LONG + LONG
-        self.assertEqual([], self.records.interrupted(LONG))
-        self.records.begin_deleting('b', 'one', LONG, LONG)
-        self.now += LONG + LONG
-        self.assertEqual(['b'], [one.backup_id for one in self.records.interrupted(LONG)])
+        self.records.note_taken(self.begin('b'), 'snapshot-c', 'c', 1.0)
+        self.now += LONG
+        self.assertEqual([], self.records.list_interrupted(TWO))
+        self.records.begin_deleting('b', ONE)
+        self.assertEqual([], self.records.list_interrupted(TWO))
+        self.now += LONG
+        self.assertEqual(['b'], [one.backup_id for one in self.records.list_interrupted(TWO)])
 
     def test_children_outlive_their_parent(self):
-        self.begin('parent')
+        parent = self.begin('parent')
         self.begin('child', parent_id='parent')
-        self.records.forget('parent')
+        self.records.claims.release(parent)
+        self.records.forget(self.records.begin_deleting('parent', ONE))
         self.assertIsNone(self.records.get('child').parent_id)
 
     def test_what_is_left_of_instances(self):

@@ -10,6 +10,7 @@ from oslotest import base
 
 from trove_ceph.cmd.manage import app
 from trove_ceph.db import migration, tables
+from trove_ceph.tests.contract import claims_migration
 from trove_ceph.tests.unit.db import database
 
 
@@ -48,6 +49,14 @@ class MigrationTest(base.BaseTestCase):
     def test_names_cannot_be_anybody_elses(self):
         for name in (*tables.Base.metadata.tables, tables.VERSION_TABLE):
             self.assertTrue(name.startswith('trove_ceph_'), name)
+
+
+class ClaimsMigrationTest(claims_migration.ClaimsMigrationContract, base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
+        self.facade = database.facade(path)
+        self.engine = self.facade.writer.get_engine()
 
 
 class CommandTest(base.BaseTestCase):

@@ -5,12 +5,13 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.db import backups, policies, tables, transactions
+from trove_ceph.db import backups, claims, policies, tables, transactions
 from trove_ceph.db.policy_record import PolicyRunState, Retention, Scope
 from trove_ceph.tests.unit.db import database
 
 INSTANCE = 'instance'
 LONG = datetime.timedelta(days=1)
+ONE, TWO = claims.Claimant('one'), claims.Claimant('two')
 
 
 class PoliciesTest(base.BaseTestCase):
@@ -28,8 +29,8 @@ class PoliciesTest(base.BaseTestCase):
         facts = {'interval_min': 60, 'keep': Retention(last=3)}
         return self.policies.add(name, scope, target, **facts | values)
 
-    def begin(self, policy, name, before=None):
-        return self.policies.begin(policy, INSTANCE, self.now, name, before)
+    def begin(self, policy, name, before=None, worker=ONE):
+        return self.policies.begin(policy, INSTANCE, self.now, name, before, worker)
 
     def run_of(self, instance_id=INSTANCE):
         return self.policies.runs().get(instance_id)
@@ -72,15 +73,17 @@ class PoliciesTest(base.BaseTestCase):
             (False, Retention(daily=7), '03:00'), (found.enabled, found.keep, found.at)
         )
         self.assertEqual((made.created_at, self.now), (found.created_at, found.updated_at))
-        self.policies.want_run(made.policy_id)
+        self.policies.request_run(made.policy_id)
         self.assertEqual(self.now, self.policies.find(made.policy_id).run_wanted_at)
 
     def test_one_alone_begins(self):
         policy = self.add()
         first = self.begin(policy, 'a')
         self.assertEqual(first, self.run_of())
-        self.assertIsNone(self.begin(policy, 'b'))
-        self.assertTrue(self.policies.note_done(first))
+        self.assertIsNone(self.begin(policy, 'b', worker=TWO))
+        asked = self.policies.note_asked(first, 'backup-a')
+        self.assertEqual(asked, self.run_of())
+        self.assertTrue(self.policies.note_done(asked))
         done = self.run_of()
         # Both have seen the same run before.
         second = self.begin(policy, 'c', done)
@@ -117,11 +120,18 @@ class PoliciesTest(base.BaseTestCase):
 
     def test_one_alone_takes_over(self):
         begun = self.begin(self.add(), 'a')
+        self.assertIsNone(self.policies.take_over(begun, TWO))
         self.now += LONG
-        self.assertTrue(self.policies.take_over(begun))
-        self.assertFalse(self.policies.take_over(begun))
-        self.policies.note_asked(begun, 'backup-a')
-        self.assertEqual(PolicyRunState.ASKED, self.run_of().state)
+        taken = self.policies.take_over(begun, TWO)
+        self.assertEqual('two', taken.claimed_by)
+        self.assertIsNone(self.policies.take_over(begun, ONE))
+        # The first worker, which was only slow, writes nothing any more.
+        self.assertIsNone(self.policies.note_asked(begun, 'backup-b'))
+        self.assertFalse(self.policies.note_failed(begun, 'late', self.now))
+        self.assertEqual([], self.policies.backups_of(INSTANCE))
+        self.policies.note_asked(taken, 'backup-a')
+        found = self.run_of()
+        self.assertEqual((PolicyRunState.ASKED, None), (found.state, found.claimed_by))
 
     def test_backups_of_policies(self):
         policy = self.add()
@@ -138,7 +148,7 @@ class PoliciesTest(base.BaseTestCase):
         self.assertLess(first.number, second.number)
         self.assertEqual([], self.policies.backups_of('other'))
         self.assertEqual({'a': policy.policy_id}, self.policies.policies_of(['a', 'manual']))
-        self.policies.want_removal('a')
+        self.policies.request_removal('a')
         self.assertEqual(self.now, self.policies.backups_of(INSTANCE)[0].removal_wanted_at)
         self.policies.forget_backup('a')
         self.assertEqual([second], self.policies.backups_of(INSTANCE))
@@ -151,7 +161,7 @@ class PoliciesTest(base.BaseTestCase):
             self.policies.note_asked(self.run_of(), name)
             self.policies.note_done(self.run_of())
             run = self.run_of()
-        kept.begin_taking('a', INSTANCE, 'project', 'worker')
+        kept.begin_taking('a', INSTANCE, 'project', ONE)
         self.policies.forget_gone(self.now)
         self.assertEqual(2, len(self.policies.backups_of(INSTANCE)))
         self.now += LONG

@@ -5,182 +5,300 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.db import backups, work_queue
+from trove_ceph.db import backup_record, backups, claims, work_queue
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.roles import Role
 from trove_ceph.storage import image_types
 from trove_ceph.tests.unit.db import database
 
-LONG = datetime.timedelta(minutes=30)
 MINUTE = datetime.timedelta(minutes=1)
+HOUR = datetime.timedelta(hours=1)
 COPY = image_types.SnapshotRef('vault', 'image', 'snapshot')
+ONE, TWO = claims.Claimant('one'), claims.Claimant('two')
+ROLES = (Role.COPY, Role.VERIFY)
 
 
-class WishesTest(base.BaseTestCase):
+class QueueTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.now = datetime.datetime(2026, 1, 1)
         path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
         self.records = backups.BackupStore(database.with_tables(path), lambda: self.now)
-        self.wishes = self.records.wishes
+        self.queue, self.results = self.records.queue, self.records.results
 
-    def take(self, backup_id, **wanted):
+    def take(self, backup_id, project='project', **wanted):
         self.now += MINUTE
-        self.records.begin_taking(backup_id, 'instance', 'project', 'taker')
-        self.records.note_taken(backup_id, 's', 'c', 1.0, **wanted)
-        self.records.release(backup_id, 'taker')
+        claim = self.records.begin_taking(backup_id, f'instance-{backup_id}', project, ONE)
+        self.records.note_taken(claim, 's', 'c', 1.0, **wanted)
 
-    def due(self):
-        return [one.backup_id for one in self.wishes.due(LONG)]
+    def due(self, role, **limits):
+        found = self.queue.list_due(role, TWO, work_queue.QueueLimits(**limits))
+        return [one.backup_id for one in found]
 
-    def test_wanted_until_it_is_done(self):
+    def begin(self, role, backup_id, worker=ONE):
+        return self.queue.begin(role, self.records.get(backup_id), worker)
+
+    def work(self, role, backup_id):
+        """Have a backup be copied, or verified."""
+        claim = self.begin(role, backup_id)
+        if role is Role.COPY:
+            self.results.note_copied(claim, 1, 1.0)
+        else:
+            self.results.note_verified(claim, 'uuid:1', {}, 1.0)
+        self.records.claims.release(claim)
+
+    def test_requested_until_it_is_done(self):
         self.take('a')
-        self.assertEqual([], self.due())
-        for want in (self.wishes.want_copy, self.wishes.want_verification):
-            want('a')
+        self.assertEqual([[], []], [self.due(role) for role in ROLES])
+        self.queue.request_copy('a')
+        self.queue.request_verification('a')
         since = self.now
         self.now += MINUTE
-        self.wishes.want_copy('a')
+        self.queue.request_copy('a')
         self.assertEqual(since, self.records.get('a').copy_wanted_at)
-        self.records.copies.note_copied('a', 1, 1.0)
-        self.assertEqual(['a'], self.due())
-        self.records.copies.note_verified('a', 'uuid:1', {}, 1.0)
-        self.assertEqual([], self.due())
-        self.wishes.want_copy('a')
+        # The verification waits for the copy.
+        self.assertEqual([['a'], []], [self.due(role) for role in ROLES])
+        self.work(Role.COPY, 'a')
+        self.assertEqual([[], ['a']], [self.due(role) for role in ROLES])
+        self.work(Role.VERIFY, 'a')
+        self.assertEqual([[], []], [self.due(role) for role in ROLES])
+        self.queue.request_copy('a')
         self.assertIsNone(self.records.get('a').copy_wanted_at)
-        self.wishes.want_verification('a')
-        self.assertEqual(['a'], self.due())
-        self.records.copies.note_verified('a', 'uuid:1', {}, 1.0)
-        self.assertEqual([], self.due())
+        self.queue.request_verification('a')
+        self.assertEqual(['a'], self.due(Role.VERIFY))
+        self.work(Role.VERIFY, 'a')
+        self.assertEqual([], self.due(Role.VERIFY))
 
-    def test_what_was_wanted_before_it_was_taken(self):
-        self.records.begin_taking('a', 'instance', 'project', 'taker')
-        self.wishes.want_copy('a')
+    def test_what_was_requested_before_it_was_taken(self):
+        claim = self.records.begin_taking('a', 'instance', 'project', ONE)
+        self.queue.request_copy('a')
         since = self.now
-        self.assertEqual([], self.due())
-        self.take('a', copy=True, verify=True)
+        self.assertEqual([], self.due(Role.COPY))
+        self.now += MINUTE
+        self.records.note_taken(claim, 's', 'c', 1.0, copy=True, verify=True)
         found = self.records.get('a')
         self.assertEqual((since, self.now), (found.copy_wanted_at, found.verify_wanted_at))
 
-    def test_who_waits_longest_is_first(self):
+    def test_the_oldest_request_of_a_project_is_first(self):
         for name in ('a', 'b', 'c'):
             self.take(name)
         for name in ('b', 'c', 'a'):
             self.now += MINUTE
-            self.wishes.want_verification(name)
-        self.assertEqual(['b', 'c', 'a'], self.due())
+            self.queue.request_verification(name)
+        self.assertEqual(['b', 'c', 'a'], self.due(Role.VERIFY))
+
+    def test_projects_take_turns(self):
+        """One that has asked for a hundred is in no other's way."""
+        for number in range(20):
+            self.take(f'many-{number:02}', 'greedy', copy=True)
+        for project in ('second', 'third'):
+            for number in range(2):
+                self.take(f'{project}-{number}', project, copy=True)
+        served = []
+        for _turn in range(8):
+            # One worker with one thread, which looks again after each copy.
+            first = self.due(Role.COPY)[0]
+            self.work(Role.COPY, first)
+            served.append(self.records.get(first).project_id)
+        self.assertEqual(['greedy', 'second', 'third'] * 2 + ['greedy'] * 2, served)
+
+    def test_turns_of_copies_and_verifications_are_apart(self):
+        self.take('a', 'one', copy=True)
+        self.take('b', 'one', verify=True)
+        self.take('c', 'two', verify=True)
+        self.work(Role.COPY, 'a')
+        self.assertEqual(['b', 'c'], self.due(Role.VERIFY))
+        self.work(Role.VERIFY, 'b')
+        self.queue.request_verification('b')
+        self.assertEqual(['c', 'b'], self.due(Role.VERIFY))
+
+    def test_rate_of_a_project(self):
+        for number in range(4):
+            self.take(f'a{number}', 'one', verify=True)
+        self.take('b', 'two', verify=True)
+        for name in ('a0', 'a1'):
+            self.work(Role.VERIFY, name)
+        self.assertEqual(['b'], self.due(Role.VERIFY, per_hour=2))
+        self.assertEqual(['b', 'a2', 'a3'], self.due(Role.VERIFY, per_hour=3))
+        # To delete the backups, or to verify one of them again and again, does not help.
+        self.records.forget(self.records.begin_deleting('a0', ONE))
+        self.queue.request_verification('a1')
+        self.assertEqual(['b'], self.due(Role.VERIFY, per_hour=2))
+        self.assertEqual([], self.due(Role.COPY, per_hour=2))
+        self.now += HOUR + MINUTE
+        self.assertEqual(['b', 'a2', 'a3', 'a1'], self.due(Role.VERIFY, per_hour=2))
+
+    def test_starts_are_forgotten_in_time(self):
+        self.take('a', verify=True)
+        self.work(Role.VERIFY, 'a')
+        self.now += datetime.timedelta(days=2)
+        self.take('b', verify=True)
+        self.work(Role.VERIFY, 'b')
+        with self.queue._transactions.reading() as session:
+            starts = session.scalars(
+                work_queue.sa.select(work_queue.tables.JobStart.backup_id)
+            ).all()
+        self.assertEqual(['b'], starts)
 
     def test_nobody_else_takes_what_is_worked_on(self):
         self.take('a', copy=True)
-        self.assertFalse(self.wishes.is_copying('instance', LONG))
-        self.assertTrue(self.records.claim('a', 'one', LONG))
-        self.assertEqual([], self.due())
-        self.assertTrue(self.wishes.is_copying('instance', LONG))
-        self.assertFalse(self.wishes.is_copying('other', LONG))
-        self.now += LONG
-        self.assertTrue(self.wishes.beat('a', 'one'))
-        self.now += LONG
-        self.assertEqual([], self.due())
+        is_copying = self.queue.is_copying
+        self.assertFalse(is_copying('instance-a', TWO))
+        mine = self.begin(Role.COPY, 'a')
+        self.assertEqual([], self.due(Role.COPY))
+        self.assertIsNone(self.begin(Role.COPY, 'a', TWO))
+        self.assertTrue(is_copying('instance-a', TWO))
+        self.assertFalse(is_copying('other', TWO))
+        self.now += claims.DEFAULT_EXPIRY
+        self.assertTrue(self.records.claims.heartbeat(mine))
+        self.now += claims.DEFAULT_EXPIRY
+        self.assertEqual([], self.due(Role.COPY))
         self.now += MINUTE
-        self.assertEqual(['a'], self.due())
-        self.assertFalse(self.wishes.is_copying('instance', LONG))
-        self.assertTrue(self.records.claim('a', 'two', LONG))
-        self.assertFalse(self.wishes.beat('a', 'one'))
-        for verb in (self.wishes.release, self.wishes.note_failure):
-            verb('a', 'one')
-        self.assertEqual(
-            ('two', None), (self.records.get('a').worker, self.records.get('a').failures)
-        )
+        self.assertEqual(['a'], self.due(Role.COPY))
+        self.assertFalse(is_copying('instance-a', TWO))
+        self.assertIsNotNone(self.begin(Role.COPY, 'a', TWO))
+        self.assertRaises(exceptions.ClaimLostError, self.queue.note_failure, mine, 'late')
+        found = self.records.get('a')
+        self.assertEqual(('two', None), (found.claimed_by, found.copy_failures))
 
-    def test_deletion_takes_no_backup_from_who_works_on_it(self):
+    def fail(self, role, backup_id):
+        claim = self.begin(role, backup_id)
+        self.queue.note_failure(claim, 'the vault is full')
+        self.records.claims.release(claim)
+
+    def test_failures_are_tried_again_less_and_less_often(self):
         self.take('a', copy=True)
-        worker = work_queue.worker('one')
-        self.records.claim('a', worker, LONG)
-        self.assertFalse(self.records.begin_deleting('a', 'two', MINUTE, LONG))
-        found = self.records.get('a')
-        self.assertEqual((RecordState.DELETING, worker), (found.state, found.worker))
-        # That one finds it out, and begins nothing any more.
-        self.assertFalse(self.wishes.beat('a', worker))
-        begin = self.records.copies.begin_copying
-        error = self.assertRaises(exceptions.LockLostError, begin, 'a', COPY)
-        self.assertIn('being deleted', str(error))
-        self.assertIsNone(self.records.get('a').copy)
-        self.now += 2 * MINUTE
-        self.assertTrue(self.records.begin_deleting('a', 'two', MINUTE, LONG))
-        self.assertEqual('two', self.records.get('a').worker)
-        # Of those who delete it, who comes last has it.
-        self.assertTrue(self.records.begin_deleting('a', 'three', MINUTE, LONG))
+        for minutes in (1, 2, 4, 8, 16):
+            self.fail(Role.COPY, 'a')
+            found = self.records.get('a')
+            self.assertEqual('the vault is full', found.copy_error)
+            self.assertEqual(minutes * MINUTE, found.copy_retry_at - self.now)
+            self.assertEqual(found.copy_retry_at, found.retry_at)
+            self.assertEqual([], self.due(Role.COPY))
+            self.now = found.copy_retry_at
+            self.assertEqual(['a'], self.due(Role.COPY))
+        for _again in range(20):
+            self.fail(Role.COPY, 'a')
+        self.assertEqual(6 * HOUR, self.records.get('a').copy_retry_at - self.now)
 
-    def test_deletion_takes_no_backup_from_who_takes_it(self):
-        """He says so less often than one who copies, whose silence is told by another measure."""
-        taker = backups.taker('one')
-        self.records.begin_taking('a', 'instance', 'project', taker)
-        self.now += 2 * MINUTE
-        self.assertFalse(self.records.begin_deleting('a', 'two', MINUTE, LONG))
-        self.assertFalse(self.records.beat('a', taker, RecordState.TAKING))
-        self.assertFalse(self.records.note_failed('a', taker, 'why'))
-        self.records.note_not_deleted('a', 'taken by one')
+    def test_asking_again_does_not_bring_the_next_attempt_forward(self):
+        for role, request in (
+            (Role.COPY, self.queue.request_copy),
+            (Role.VERIFY, self.queue.request_verification),
+        ):
+            name = str(role)
+            self.take(name)
+            request(name)
+            self.fail(role, name)
+            self.fail(role, name)
+            before = self.records.get(name)
+            request(name)
+            self.assertEqual(before, self.records.get(name))
+            self.queue.cancel_copy(name)
+            request(name)
+            self.assertEqual(before.retry_at, self.records.get(name).retry_at)
+            self.assertEqual([], self.due(role))
+
+    def test_a_failed_verification_is_in_no_copys_way(self):
+        self.take('a', verify=True)
+        self.fail(Role.VERIFY, 'a')
+        self.queue.request_copy('a')
+        self.assertEqual([['a'], []], [self.due(role) for role in ROLES])
+        self.work(Role.COPY, 'a')
         found = self.records.get('a')
-        self.assertEqual((RecordState.DELETING, taker), (found.state, found.worker))
-        self.records.release('a', taker)
-        self.assertTrue(self.records.begin_deleting('a', 'two', MINUTE, LONG))
-        self.records.begin_taking('b', 'instance', 'project', taker)
-        self.now += LONG
-        self.assertTrue(self.records.begin_deleting('b', 'two', MINUTE, LONG))
+        self.assertEqual((1, None), (found.verify_failures, found.copy_failures))
 
     def test_states_in_which_nothing_is_due(self):
-        self.take('a', copy=True, verify=True)
-        self.records.begin_taking('a', 'instance', 'project', 'taker')
-        self.assertTrue(self.records.note_failed('a', 'taker', 'why'))
-        self.assertEqual([], self.due())
-        self.take('a')
-        self.assertEqual(['a'], self.due())
-        self.records.begin_deleting('a', 'deleter', MINUTE, LONG)
-        self.records.note_not_deleted('a', 'why')
-        self.assertEqual([], self.due())
+        claim = self.records.begin_taking('a', 'i', 'p', ONE, copy=True, verify=True)
+        self.assertEqual([[], []], [self.due(role) for role in ROLES])
+        self.records.note_failed(claim, 'why')
+        self.assertEqual([[], []], [self.due(role) for role in ROLES])
+        self.take('b', copy=True, verify=True)
+        self.records.begin_deleting('b', ONE)
+        self.assertEqual([[], []], [self.due(role) for role in ROLES])
 
     def test_damaged_is_verified_and_not_copied(self):
         self.take('a', copy=True, verify=True)
-        self.records.copies.note_damaged('a', {'verdict': 'corrupt'}, 1.0, 'why')
-        self.assertEqual(
-            (RecordState.DAMAGED, 'why'),
-            (self.records.get('a').state, self.records.get('a').verify_error),
-        )
-        self.assertEqual([], self.due())
-        self.wishes.want_copy('a')
-        self.assertEqual([], self.due())
-        self.wishes.want_verification('a')
-        self.assertEqual(['a'], self.due())
+        claim = self.begin(Role.VERIFY, 'a')
+        self.results.note_damaged(claim, {'verdict': 'corrupt'}, 1.0, 'why')
+        self.records.claims.release(claim)
+        found = self.records.get('a')
+        self.assertEqual((RecordState.DAMAGED, 'why'), (found.state, found.verify_error))
+        self.queue.request_copy('a')
+        self.assertEqual([[], []], [self.due(role) for role in ROLES])
+        self.queue.request_verification('a')
+        self.assertEqual([[], ['a']], [self.due(role) for role in ROLES])
 
     def test_suspected_is_verified_and_its_copy_waits(self):
         self.take('a', copy=True, verify=True)
-        self.records.copies.note_suspected('a', {'verdict': 'corrupt'}, 1.0, 'perhaps')
+        claim = self.begin(Role.VERIFY, 'a')
+        self.results.note_suspected(claim, {'verdict': 'corrupt'}, 1.0, 'perhaps')
+        self.records.claims.release(claim)
         found = self.records.get('a')
         self.assertEqual((RecordState.SUSPECTED, 'perhaps'), (found.state, found.verify_error))
         self.assertEqual('corrupt', found.verification['verdict'])
         self.assertIn('at', found.verification)
         self.assertIsNotNone(found.verify_wanted_at)
-        self.assertEqual(['a'], self.due())
         # Only the verification is due.
-        self.records.copies.note_unfinished('a', {'verdict': 'unfinished'}, 1.0, 'no time')
-        self.assertEqual([], self.due())
-        self.records.copies.note_verified('a', 'uuid:1', {'verdict': 'sound'}, 1.0)
-        self.assertEqual(['a'], self.due())
+        self.assertEqual([[], ['a']], [self.due(role) for role in ROLES])
+        claim = self.begin(Role.VERIFY, 'a')
+        self.results.note_unfinished(claim, {'verdict': 'unfinished'}, 1.0, 'no time')
+        self.records.claims.release(claim)
+        self.assertEqual([[], []], [self.due(role) for role in ROLES])
+        self.queue.request_verification('a')
+        self.work(Role.VERIFY, 'a')
+        self.assertEqual([['a'], []], [self.due(role) for role in ROLES])
 
     def test_suspicion_changes_nothing_of_what_is_damaged_or_being_deleted(self):
         self.take('a')
-        self.records.copies.note_damaged('a', {'verdict': 'corrupt'}, 1.0, 'why')
-        self.records.copies.note_suspected('a', {}, 1.0, 'perhaps')
-        self.assertEqual(RecordState.DAMAGED, self.records.get('a').state)
-        self.records.begin_deleting('a', 'deleter', MINUTE, LONG)
-        self.records.copies.note_suspected('a', {}, 1.0, 'perhaps')
+        claim = self.begin(Role.VERIFY, 'a')
+        self.results.note_damaged(claim, {'verdict': 'corrupt'}, 1.0, 'why')
+        self.results.note_suspected(claim, {}, 1.0, 'perhaps')
+        found = self.records.get('a')
+        self.assertEqual((RecordState.DAMAGED, 'why'), (found.state, found.verify_error))
+        self.records.begin_deleting('a', ONE)
+        note = self.results.note_suspected
+        self.assertRaises(exceptions.ClaimLostError, note, claim, {}, 1.0, 'perhaps')
         self.assertEqual(RecordState.DELETING, self.records.get('a').state)
 
-    def test_what_was_begun_and_is_not_wanted(self):
+    def test_what_was_begun_and_canceled(self):
         self.take('a', copy=True)
-        self.records.copies.begin_copying('a', COPY, 'base', 'because')
-        self.wishes.want_no_copy('a')
-        self.assertEqual(['a'], self.due())
-        self.records.copies.forget_copy('a')
+        claim = self.begin(Role.COPY, 'a')
+        self.results.begin_copying(claim, COPY, 'base', 'because')
+        self.records.claims.release(claim)
+        self.queue.cancel_copy('a')
+        self.assertEqual(['a'], self.due(Role.COPY))
+        claim = self.begin(Role.COPY, 'a')
+        self.results.forget_copy(claim)
+        self.records.claims.release(claim)
         found = self.records.get('a')
         self.assertEqual((None, None), (found.copy, found.copy_base_id))
-        self.assertEqual([], self.due())
+        self.assertEqual([], self.due(Role.COPY))
+
+
+class VaultBytesTest(base.BaseTestCase):
+    """What the copies of a project occupy: the latest of each image, and what the others moved."""
+
+    def copied(self, number, image, moved, used, **facts):
+        at = datetime.datetime(2026, 1, number)
+        values = {'vault_pool': 'vault', 'vault_image': image, 'snapshot_at': at}
+        values |= {'moved_bytes': moved, 'used_bytes': used}
+        return backup_record.BackupRecord(
+            f'b{number}', 'instance', 'project', RecordState.COPIED, at, at, **values | facts
+        )
+
+    def test_what_is_shared_counts_once(self):
+        first = self.copied(1, 'i', 1000, 1000)
+        second = self.copied(2, 'i', 50, 1010)
+        third = self.copied(3, 'i', 70, 1040)
+        self.assertEqual(0, work_queue.vault_bytes([]))
+        self.assertEqual(1000, work_queue.vault_bytes([first]))
+        self.assertEqual(1040 + 50 + 70, work_queue.vault_bytes([third, first, second]))
+        # Without the first one the others hold all that they have in common.
+        self.assertEqual(1040 + 70, work_queue.vault_bytes([second, third]))
+        other = self.copied(4, 'another', 300, 300)
+        self.assertEqual(1300, work_queue.vault_bytes([first, other]))
+
+    def test_what_was_not_counted(self):
+        found = work_queue.vault_bytes([self.copied(1, 'i', None, None, size_bytes=4096)])
+        self.assertEqual(4096, found)

@@ -77,8 +77,10 @@ class World(worlds.World):
         return snapshot
 
     def leave_record(self):
-        self.records.begin_taking(self.gone_backup, self.instance.id, self.project, 'test')
-        self.records.note_failed(self.gone_backup, 'test', 'of a reason')
+        claim = self.records.begin_taking(
+            self.gone_backup, self.instance.id, self.project, self.worker()
+        )
+        self.records.note_failed(claim, 'of a reason')
         return self.gone_backup
 
     def leave_volume_record(self):

@@ -2,7 +2,6 @@
 """The commands, through python-troveclient and Trove's real API."""
 
 import contextlib
-import datetime
 import io
 import json
 import logging
@@ -25,6 +24,7 @@ from troveclient.v1 import client as trove_client
 
 import trove_ceph
 from trove_ceph.db.policy_record import Retention
+from trove_ceph.db.roles import Role
 from trove_ceph.osc import client, columns, policies
 from trove_ceph.tests.unit.api import world
 
@@ -201,7 +201,9 @@ class CommandsTest(base.BaseTestCase):
             (found.name, found.at, found.keep.last, found.keep.monthly, found.enabled),
         )
         self.shown('policy set other --enable')
-        self.world.policies.begin(found, self.instance.id, found.created_at, 'hourly-1', None)
+        self.world.policies.begin(
+            found, self.instance.id, found.created_at, 'hourly-1', None, world.WORKER
+        )
         status, table = self.run_command(f'policy list --instance {self.instance.id}')
         self.assertEqual(0, status)
         self.assertIn('begun, was due', table)
@@ -277,7 +279,12 @@ class WaitingTest(base.BaseTestCase):
     def test_copies(self):
         kept = self.world.records
         self.api.copy(self.backup.id)
-        self.later = [lambda: None, lambda: kept.copies.note_copied(self.backup.id, 4096, 1.0)]
+
+        def finish():
+            claim = kept.claims.claim(Role.COPY, self.backup.id, world.WORKER)
+            kept.results.note_copied(claim, 4096, 1.0)
+
+        self.later = [lambda: None, finish]
         shown = self.api.wait_until_copied(self.backup.id, 60)
         self.assertEqual(('copied', 4096), (shown['state'], shown['moved_bytes']))
         # One that is there is not waited for.
@@ -287,7 +294,7 @@ class WaitingTest(base.BaseTestCase):
 
     def test_copy_that_is_given_up(self):
         self.api.copy(self.backup.id)
-        self.later = [lambda: self.world.records.wishes.want_no_copy(self.backup.id)]
+        self.later = [lambda: self.world.records.queue.cancel_copy(self.backup.id)]
         self.assertIn('was not copied', self.failure(self.api.wait_until_copied))
 
     def test_what_is_put_off(self):
@@ -297,10 +304,9 @@ class WaitingTest(base.BaseTestCase):
         self.api.verify(self.backup.id)
 
         def fail():
-            kept.claim(self.backup.id, 'worker', datetime.timedelta(minutes=15))
-            told = {'copy_error': 'no room', 'verify_error': 'no copy'}
-            kept.wishes.note_failure(self.backup.id, 'worker', **told)
-            kept.wishes.release(self.backup.id, 'worker')
+            claim = kept.claims.claim(Role.COPY, self.backup.id, world.WORKER)
+            kept.queue.note_failure(claim, 'no room', 'no copy')
+            kept.claims.release(claim)
 
         self.later = [fail]
         self.assertRegex(
@@ -309,9 +315,9 @@ class WaitingTest(base.BaseTestCase):
         )
         self.assertEqual(5, self.now)
         self.assertIn('no copy', self.failure(self.api.wait_until_verified))
-        # Who asks again is not told of the last attempt.
+        # Asking again does not bring the next attempt forward.
         self.api.copy(self.backup.id)
-        self.assertIn('after 60 s', self.failure(self.api.wait_until_copied))
+        self.assertIn('is tried again at', self.failure(self.api.wait_until_copied))
 
     def test_time_that_is_over(self):
         self.api.copy(self.backup.id)
@@ -320,14 +326,20 @@ class WaitingTest(base.BaseTestCase):
         self.assertEqual(60, self.now)
 
     def test_verifications(self):
-        copies = self.world.records.copies
+        results, claims = self.world.records.results, self.world.records.claims
+
+        def note(verb, *found):
+            claim = claims.claim(Role.VERIFY, self.backup.id, world.WORKER)
+            getattr(results, verb)(claim, *found)
+            claims.release(claim)
+
         self.api.verify(self.backup.id)
-        self.later = [lambda: copies.note_verified(self.backup.id, 'uuid:1-2', {}, 1.0)]
+        self.later = [lambda: note('note_verified', 'uuid:1-2', {}, 1.0)]
         self.assertEqual('verified', self.api.wait_until_verified(self.backup.id, 60)['state'])
         for later, message in (
-            (lambda: copies.note_unfinished(self.backup.id, {}, 1.0, 'no time'), 'no time'),
+            (lambda: note('note_unfinished', {}, 1.0, 'no time'), 'no time'),
             (
-                lambda: copies.note_damaged(self.backup.id, {}, 1.0, 'corrupt page'),
+                lambda: note('note_damaged', {}, 1.0, 'corrupt page'),
                 'is damaged: corrupt page',
             ),
         ):
@@ -352,7 +364,8 @@ class WaitingTest(base.BaseTestCase):
         self.later = [lambda: row.update(state='COMPLETED')]
         self.assertEqual('COMPLETED', self.api.wait_until_taken(row.id, 60)['status'])
         row.update(state='FAILED')
-        self.world.records.note_failed(row.id, 'worker', 'the guest agent is down')
+        claim = self.world.claims[row.id]
+        self.world.records.note_failed(claim, 'the guest agent is down')
         self.assertIn('the guest agent is down', self.failure(self.api.wait_until_taken))
 
 

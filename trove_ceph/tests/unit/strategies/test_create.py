@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 import contextlib
-import dataclasses
 import datetime
 import itertools
 
@@ -34,6 +33,7 @@ OUTSIDE = {
 
 
 HOUR = datetime.timedelta(hours=1)
+AT_ONCE = datetime.timedelta(seconds=-5)
 _TRANSACTIONS = 'trove_ceph.db.transactions.Transactions'
 
 
@@ -230,7 +230,9 @@ class TakingTest(base.BaseTestCase):
 
         def slow():
             answer = check()
-            self.world.now += 3600
+            # An hour, in which heartbeats are written.
+            for _half_minute in range(120):
+                self.world.sleep(30)
             return answer
 
         self.world.guest.check_backup_settings = slow
@@ -442,12 +444,11 @@ class TakingTest(base.BaseTestCase):
     def test_another_taskmanager_carries_on(self):
         managing = self._number_of('cinder POST')
         self.assertRaises(interruption.Kill, self.take, worlds.Strike(managing))
-        since = datetime.timedelta(seconds=-5)
-        recovery.recover(self.world.deps(), datetime.timedelta(hours=1), worlds.AtOnce())
+        recovery.recover(self.world.deps(expiry=HOUR), worlds.AtOnce())
         self.assertEqual(RecordState.TAKING, self.world.records.get(self.backup.id).state)
-        recovery.recover(self.world.deps(), since, worlds.AtOnce())
+        recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         record = self.world.records.get(self.backup.id)
-        self.assertEqual((RecordState.TAKEN, None), (record.state, record.worker))
+        self.assertEqual((RecordState.TAKEN, None), (record.state, record.claimed_by))
 
     def test_killed_at_the_very_end(self):
         """What Trove shows as complete is so in our record soon, and never the other way round."""
@@ -456,7 +457,7 @@ class TakingTest(base.BaseTestCase):
         self.world.records.note_taken = _die
         self.assertRaises(interruption.Kill, self.take)
         self.world.records.note_taken = note
-        recovery.recover(self.world.deps(), datetime.timedelta(seconds=-5), worlds.AtOnce())
+        recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assertEqual(RecordState.TAKEN, self.world.records.get(self.backup.id).state)
         self.assertEqual(BackupState.COMPLETED, trove_database.backup(self.backup.id).state)
 
@@ -484,17 +485,17 @@ class TakingTest(base.BaseTestCase):
         trove_database.instance(self.world.instance.id).update(deleted=True)
         self.world.guest.is_down = True
         self.world.events.clear()
-        recovery.recover(self.world.deps(), datetime.timedelta(seconds=-5), worlds.AtOnce())
+        recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assert_is_there(RecordState.TAKEN)
         self.assertEqual([], self.world.events)
         record = self.world.records.get(self.backup.id)
         (snapshot,) = self.world.cinder.snapshots
-        self.assertEqual((snapshot, None), (record.cinder_snapshot_id, record.worker))
+        self.assertEqual((snapshot, None), (record.cinder_snapshot_id, record.claimed_by))
 
     def test_failure_after_it_was_shown(self):
         self.lose_our_record(exceptions.ServiceUnavailableError('the database failed'))
-        self.assertIsNone(self.world.records.get(self.backup.id).worker)
-        recovery.recover(self.world.deps(), datetime.timedelta(seconds=-5), worlds.AtOnce())
+        self.assertIsNone(self.world.records.get(self.backup.id).claimed_by)
+        recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assert_is_there(RecordState.TAKEN)
 
     def test_deleted_as_soon_as_it_was_shown(self):
@@ -503,20 +504,19 @@ class TakingTest(base.BaseTestCase):
 
         def shown(*arguments):
             complete(*arguments)
-            self.world.records.begin_deleting(
-                self.backup.id, 'another', *[datetime.timedelta(0)] * 2
-            )
+            self.world.records.begin_deleting(self.backup.id, another)
 
+        another = self.world.worker()
         self.world.trove.complete_backup = shown
         record = self.take()
-        self.assertEqual((RecordState.DELETING, 'another'), (record.state, record.worker))
+        self.assertEqual((RecordState.DELETING, another.name), (record.state, record.claimed_by))
 
     def test_undoing_that_was_cut_off_is_gone_on_with(self):
         """Cinder's snapshot, of which it is not known any more what it holds, does not count."""
         looking = self._number_of('guest check_backup_settings')
         managed = self._number_of('cinder POST')
         self.assertRaises(interruption.Kill, self.take, worlds.Strike(managed, after=True))
-        self.world.records.forget_snapshot(self.backup.id)
+        self.world.records._update(self.backup.id, snapshot_at=None)
         (lost,) = self.world.cinder.snapshots
         record = self.take()
         self.world.cinder.work()
@@ -535,14 +535,14 @@ class TakingTest(base.BaseTestCase):
         self.assertEqual(RecordState.FAILED, record.state)
         self.assertEqual(BackupState.FAILED, trove_database.backup(self.backup.id).state)
         self.assertEqual(1, len(self.world.snapshots()))
-        recovery.recover(self.world.deps(outage), HOUR, worlds.AtOnce())
+        recovery.recover(self.world.deps(outage, AT_ONCE), worlds.AtOnce())
         self.assertEqual(1, len(self.world.snapshots()))
-        recovery.recover(self.world.deps(), HOUR, worlds.AtOnce())
+        recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assertEqual(([], {}), (self.world.snapshots(), self.world.cinder.snapshots))
         record = self.world.records.get(self.backup.id)
         self.assertEqual((RecordState.FAILED, None), (record.state, record.place))
         asked = len(self.world.events)
-        recovery.recover(self.world.deps(), HOUR, worlds.AtOnce())
+        recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assertEqual(asked, len(self.world.events))
 
     def _paused(self, happen):
@@ -572,24 +572,23 @@ class TakingTest(base.BaseTestCase):
         self.assertEqual(len(self.world.cinder.snapshots), len(self.world.snapshots()))
 
     def _take_over(self):
-        other = dataclasses.replace(self.world.deps(), worker='another')
-        recovery.recover(other, datetime.timedelta(seconds=-5), worlds.AtOnce())
+        recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
 
     def test_deleted_while_it_is_taken(self):
         """Trove's API has it deleted where somebody reset its instance: nothing is left of it."""
         for _ in self._paused(self._delete_by_another):
             self.assertFalse(trove_database.backup(self.backup.id).deleted)
             # That one did not wait for longer, and is told to others.
-            recovery.recover(self.world.deps(), datetime.timedelta(seconds=-5), worlds.AtOnce())
+            recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
             self.assertTrue(trove_database.backup(self.backup.id).deleted)
             self.assertIsNone(self.world.records.find(self.backup.id))
             self.world.cinder.work()
             self.assertEqual(([], {}), (self.world.snapshots(), self.world.cinder.snapshots))
 
     def _delete_by_another(self):
-        other = dataclasses.replace(self.world.deps(), worker='another')
+        other = self.world.deps(expiry=HOUR)
         error = self.assertRaises(exceptions.BusyError, delete.delete_backup, other, self.backup.id)
-        self.assertIn('still worked on by test:taking', str(error))
+        self.assertIn('still worked on by host/boot', str(error))
 
     def test_what_was_asked_for_survives_the_first_step(self):
         asked = options.BackupOptions(QuiesceLevel.FREEZE, copy=True, verify=True)

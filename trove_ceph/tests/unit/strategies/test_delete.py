@@ -9,6 +9,7 @@ from trove_ceph.db.backup_record import RecordState
 from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.strategies.backup import create, delete, recovery, tenant_errors, volume_cleanup
 from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies import test_vault_copy
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -28,9 +29,10 @@ def copy(world, backup_id):
     record = world.records.get(backup_id)
     vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
     place = vault.snapshot(record.place.name)
-    world.records.copies.begin_copying(backup_id, place)
-    world.deps().storage.run(f'copy.{backup_id}', tasks.CopyTask(record.place, vault), 600)
-    world.records.copies.note_copied(backup_id, 4096, 1.0)
+    with test_vault_copy.claimed(world, backup_id) as held:
+        world.records.results.begin_copying(held, place)
+        world.deps().storage.run(f'copy.{backup_id}', tasks.CopyTask(record.place, vault), 600)
+        world.records.results.note_copied(held, 4096, 1.0)
     return place
 
 
@@ -87,7 +89,9 @@ class DeletingTest(base.BaseTestCase):
         copy(self.world, parent)
         place = self.world.records.get(parent).copy
         record = self.world.records.get(child)
-        self.world.records.copies.begin_copying(child, place.of.snapshot(record.place.name))
+        with test_vault_copy.claimed(self.world, child) as held:
+            copy_place = place.of.snapshot(record.place.name)
+            self.world.records.results.begin_copying(held, copy_place)
         work = tasks.CopyTask(record.place, place.of, since=place.name)
         self.world.deps().storage.run(f'copy.{child}', work, 600)
         self.delete(parent)
@@ -117,10 +121,10 @@ class DeletingTest(base.BaseTestCase):
         row = trove_database.backup(backup)
         self.assertEqual((BackupState.DELETE_FAILED, False), (row.state, bool(row.deleted)))
         record = self.world.records.get(backup)
-        self.assertEqual((RecordState.DELETING, None), (record.state, record.worker))
+        self.assertEqual((RecordState.DELETING, None), (record.state, record.claimed_by))
         self.assertEqual(tenant_errors.plain_reason(error), record.error)
         snapshot['status'] = 'available'
-        recovery.recover(self.world.deps(), AT_ONCE, worlds.AtOnce())
+        recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assertTrue(trove_database.backup(backup).deleted)
         self.assertEqual([], self.world.snapshots())
 
@@ -141,7 +145,9 @@ class DeletingTest(base.BaseTestCase):
         threads = worlds.service_world.Later()
         self.world.served = self.world.service(threads=threads)
         vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
-        self.world.records.copies.begin_copying(backup, vault.snapshot(record.place.name))
+        with test_vault_copy.claimed(self.world, backup) as held:
+            place = vault.snapshot(record.place.name)
+            self.world.records.results.begin_copying(held, place)
         storage = self.world.deps().storage
         storage.start('copy', tasks.CopyTask(record.place, vault))
         asked = self.world.sleep
@@ -161,7 +167,7 @@ class DeletingTest(base.BaseTestCase):
         self.world.events.clear()
         strike = worlds.Strike(3)
         self.assertRaises(interruption.Kill, self.delete, backup, strike)
-        recovery.recover(self.world.deps(), AT_ONCE, worlds.AtOnce())
+        recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assertTrue(trove_database.backup(backup).deleted)
         self.assertIsNone(self.world.records.find(backup))
 

@@ -32,7 +32,7 @@ class GivingUpTest(base.BaseTestCase):
         self.assertEqual(self.backup.id, running(self.world.instance.id).id)
         self.assertEqual(BackupState.FAILED, self.give_up())
         record = self.world.records.get(self.backup.id)
-        self.assertEqual((RecordState.FAILED, None), (record.state, record.worker))
+        self.assertEqual((RecordState.FAILED, None), (record.state, record.claimed_by))
         self.assertIn('never begun', record.error)
         self.assertEqual(self.world.project, record.project_id)
         # The instance can be backed up again.
@@ -54,7 +54,7 @@ class GivingUpTest(base.BaseTestCase):
 
     def test_one_that_is_begun_just_now(self):
         self.world.records.begin_taking(
-            self.backup.id, self.world.instance.id, self.world.project, 'worker'
+            self.backup.id, self.world.instance.id, self.world.project, self.world.worker()
         )
         self.assertEqual(BackupState.NEW, self.give_up())
         self.assertEqual(RecordState.TAKING, self.world.records.get(self.backup.id).state)

@@ -5,6 +5,7 @@ import fixtures
 
 from trove_ceph import exceptions
 from trove_ceph.db.policy_record import Retention, Scope
+from trove_ceph.db.roles import Role
 from trove_ceph.strategies.policies import scheduler
 from trove_ceph.tests.unit.strategies import test_policy_scheduler
 
@@ -64,10 +65,13 @@ class RoomTest(test_policy_scheduler.PolicyTest):
         self.add(keep=Retention(last=1))
         self.world.tick(2)
         (first,) = self.trove.backups
-        self.assertTrue(self.world.records.claim(first, 'dead:1:wishes', PATIENCE))
+        dying = self.world.worker()
+        claim = self.world.records.claims.claim(Role.COPY, first, dying)
         self.world.now += 57 * MINUTE
-        self.assertTrue(self.world.records.wishes.beat(first, 'dead:1:wishes'))
-        self.world.tick(5)
+        for _minute in range(5):
+            # Its heartbeat, and what becomes due meanwhile.
+            self.assertTrue(self.world.records.claims.heartbeat(claim))
+            self.world.tick(1)
         self.assertEqual(2, len(self.trove.backups))
         self.world.tick(3, 60 * MINUTE)
         self.assertNotIn(first, self.trove.backups)

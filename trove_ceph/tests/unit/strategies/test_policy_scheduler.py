@@ -14,9 +14,10 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import enums, exceptions
-from trove_ceph.db import backups, policies, transactions
+from trove_ceph.db import backups, claims, heartbeat, policies, transactions
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.policy_record import PolicyRunState, Retention, Scope
+from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import backup_types, expire_unstarted
 from trove_ceph.strategies.backup.options import BackupOptions
 from trove_ceph.strategies.policies import dependencies, scheduler
@@ -25,7 +26,9 @@ from trove_ceph.tests.unit.db import database
 
 PROJECT = 'project'
 MINUTE = datetime.timedelta(minutes=1)
-PATIENCE = 30 * MINUTE
+#: Longer than a worker is waited for that shows no life.
+PATIENCE = 3 * MINUTE
+WORKER = claims.Claimant('worker')
 
 
 # Made once: it takes longer than most tests.
@@ -74,21 +77,21 @@ class FakeTrove:
         for backup_id, one in list(self.backups.items()):
             if one['state'] == 'DELETING':
                 del self.backups[backup_id]
-                kept.forget(backup_id)
+                if (claim := kept.begin_deleting(backup_id, WORKER)) is not None:
+                    kept.forget(claim)
             elif one['state'] == 'NEW' and self.loses_calls:
                 if self._world.now - one['created_at'] > expire_unstarted.START_TIMEOUT:
                     # As the taskmanager's other task has it.
                     kept.note_never_begun(backup_id, one['instance_id'], PROJECT, 'never begun')
                     self.give_up(backup_id)
             elif one['state'] == 'NEW':
-                kept.begin_taking(backup_id, one['instance_id'], PROJECT, 'worker')
+                claim = kept.begin_taking(backup_id, one['instance_id'], PROJECT, WORKER)
                 if self.fails:
                     one['state'] = 'FAILED'
-                    kept.note_failed(backup_id, 'worker', 'the guest agent did not answer')
+                    kept.note_failed(claim, 'the guest agent did not answer')
                 else:
                     one['state'] = 'COMPLETED'
-                    kept.note_taken(backup_id, 's', 'c', 1.0)
-                kept.release(backup_id, 'worker')
+                    kept.note_taken(claim, 's', 'c', 1.0)
 
     def of(self, instance_id='one'):
         return [one for one in self.backups.values() if one['instance_id'] == instance_id]
@@ -152,7 +155,18 @@ class World:
         self.policies = policies.PolicyStore(transactions.Transactions(facade, lambda: self.now))
         self.trove = FakeTrove(self)
         self.tiers = {'one': 'nvme'}
+        self._numbers = itertools.count()
         self.trimmed = []
+
+    def note(self, role, backup_id, verb, *found):
+        """Write down the result of a worker."""
+        claim = self.records.claims.claim(role, backup_id, WORKER)
+        getattr(self.records.results, verb)(claim, *found)
+        self.records.claims.release(claim)
+
+    def worker(self):
+        """Return a new process of a taskmanager on another host than all others."""
+        return claims.Claimant(f'host-{next(self._numbers)}')
 
     def deps(self, strike=None):
         found = dependencies.PolicyDependencies(
@@ -161,7 +175,8 @@ class World:
             self.trove,
             lambda instances: {i.id: self.tiers[i.id] for i in instances if i.id in self.tiers},
             lambda instance_id: self.trimmed.append((instance_id, self.now)),
-            PATIENCE,
+            self.worker(),
+            heartbeat.Heartbeat(self.records.claims, 5, 45),
         )
         if strike is None:
             return found
@@ -276,7 +291,7 @@ class RunningTest(PolicyTest):
         (first, *_) = self.trove.requests
         self.assertTrue(first[1].copy)
         for backup_id in self.trove.backups:
-            self.world.records.copies.note_copied(backup_id, 1, 1.0)
+            self.world.note(Role.COPY, backup_id, 'note_copied', 1, 1.0)
         self.world.tick(24 * 12, 5 * MINUTE)
         self.assertEqual(3, len(self.trove.requests))
         self.assertEqual([], self.world.trimmed)
@@ -317,7 +332,7 @@ class RunningTest(PolicyTest):
         self.add(keep=Retention(last=2))
         self.world.tick(90, 2 * MINUTE)
         older, newer = self.trove.backups
-        self.world.records.copies.note_damaged(newer, {}, 1.0, 'CHECK TABLE: corrupt')
+        self.world.note(Role.VERIFY, newer, 'note_damaged', {}, 1.0, 'CHECK TABLE: corrupt')
         self.world.tick(35, 2 * MINUTE)
         # It has its time, and takes no place of a good one.
         self.assertLessEqual({older, newer}, set(self.trove.backups))
@@ -328,11 +343,11 @@ class RunningTest(PolicyTest):
         self.add(keep=Retention(last=1))
         self.world.tick(35, 2 * MINUTE)
         (suspected,) = self.trove.backups
-        self.world.records.copies.note_suspected(suspected, {}, 1.0, 'a page, perhaps')
+        self.world.note(Role.VERIFY, suspected, 'note_suspected', {}, 1.0, 'a page, perhaps')
         self.world.tick(180, 2 * MINUTE)
         self.assertIn(suspected, self.trove.backups)
         self.assertEqual(2, len(self.trove.backups))
-        self.world.records.copies.note_damaged(suspected, {}, 1.0, 'a page')
+        self.world.note(Role.VERIFY, suspected, 'note_damaged', {}, 1.0, 'a page')
         self.world.tick(35, 2 * MINUTE)
         self.assertNotIn(suspected, self.trove.backups)
 
@@ -432,11 +447,21 @@ class RunningTest(PolicyTest):
         self.assertEqual(1, len(self.trove.backups))
         self.assertFalse(self.run_of().state.is_under_way)
 
+    def test_interval_that_is_too_short_by_now(self):
+        """A policy of a time when the operator allowed it, or of before there was a limit."""
+        self.add(interval_min=1, keep=Retention(last=100))
+        least = functools.partial(dataclasses.replace, least_interval_min=15)
+        for _ in range(60):
+            scheduler.run_due(least(self.world.deps()))
+            self.trove.work()
+            self.world.now += MINUTE
+        self.assertIn(len(self.trove.requests), (4, 5))
+
     def test_asked_for_now(self):
         made = self.add(interval_min=1440, at='23:00')
         self.world.tick(5)
         self.assertEqual([], self.trove.requests)
-        self.policies.want_run(made.policy_id)
+        self.policies.request_run(made.policy_id)
         self.world.tick(5, managers=2)
         self.assertEqual(1, len(self.trove.requests))
 
@@ -458,7 +483,7 @@ class RunningTest(PolicyTest):
             except interruption.Kill:
                 world.trove.work()
             world.now += MINUTE
-            world.tick(5, PATIENCE / 3 * 2)
+            world.tick(5, 20 * MINUTE)
             self.assertEqual(PolicyRunState.DONE, world.policies.runs()['one'].state, strike)
             self.assertEqual(1, len(world.trove.backups), strike)
             (backup_id,) = world.trove.backups
@@ -504,8 +529,8 @@ class RequestTest(base.BaseTestCase):
     def test_written_down_with_its_backup(self):
         path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
         kept = backups.BackupStore(database.with_tables(path))
-        begin = functools.partial(kept.begin_taking, 'b', 'one', PROJECT, 'worker')
-        begin(**dataclasses.asdict(BackupOptions()))
+        begin = functools.partial(kept.begin_taking, 'b', 'one', PROJECT, WORKER)
+        kept.claims.release(begin(**dataclasses.asdict(BackupOptions())))
         plain = kept.get('b')
         self.assertEqual(
             (None, None, None),

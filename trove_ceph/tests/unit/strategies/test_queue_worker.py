@@ -5,21 +5,16 @@ import threading
 from oslotest import base
 
 from trove_ceph import enums, exceptions
+from trove_ceph.db import claims
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.roles import Role
 from trove_ceph.storage import image_types
-from trove_ceph.strategies.backup import (
-    backup_types,
-    delete,
-    queue_worker,
-    storage_jobs,
-    vault_copy,
-)
+from trove_ceph.strategies.backup import backup_types, delete, queue_worker, vault_copy
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import test_vault_copy, test_verify
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.verification import world as servers
 
-SINCE = datetime.timedelta(minutes=30)
 MINUTE = datetime.timedelta(minutes=1)
 
 
@@ -37,8 +32,16 @@ class FulfillingTest(base.BaseTestCase):
         self.world.date += MINUTE
         return test_vault_copy.take(self.world)
 
-    def fulfill(self, room=100):
-        queue_worker.work_off(self.world.deps(), SINCE, worlds.AtOnce(room))
+    def fulfill(self, room=100, deps=None):
+        """Have a worker that knows nothing of others do what is due, in its threads."""
+        deps = deps or self.world.deps(expiry=claims.DEFAULT_EXPIRY)
+        for role in (Role.COPY, Role.VERIFY):
+            queue_worker.work_off(deps, role, worlds.AtOnce(room))
+
+    def due(self):
+        worker = self.world.worker()
+        listed = self.world.records.queue.list_due
+        return [*listed(Role.COPY, worker), *listed(Role.VERIFY, worker)]
 
     def set_vault_bytes(self, count):
         for pool in ('vault', 'vault-data'):
@@ -47,16 +50,16 @@ class FulfillingTest(base.BaseTestCase):
     def get(self, backup_id):
         return self.world.records.get(backup_id)
 
-    def test_taking_makes_wishes_and_waits_for_none(self):
+    def test_taking_makes_requests_and_waits_for_none(self):
         backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
         record = self.get(backup)
-        self.assertEqual((RecordState.TAKEN, None), (record.state, record.worker))
+        self.assertEqual((RecordState.TAKEN, None), (record.state, record.claimed_by))
         self.assertNotIn('storage start', self.world.events)
         self.fulfill()
         record = self.get(backup)
-        self.assertEqual((RecordState.VERIFIED, None), (record.state, record.worker))
+        self.assertEqual((RecordState.VERIFIED, None), (record.state, record.claimed_by))
         self.assertEqual('copy', record.verification['of'])
-        self.assertEqual([], self.world.records.wishes.due(SINCE))
+        self.assertEqual([], self.due())
 
     def test_what_is_wanted_by_default(self):
         for copy, verify, wanted in (
@@ -75,7 +78,7 @@ class FulfillingTest(base.BaseTestCase):
         first, second = self.take(), self.take()
         for backup in (second, first):
             self.world.date += MINUTE
-            self.world.records.wishes.want_verification(backup)
+            self.world.records.queue.request_verification(backup)
         self.fulfill(room=1)
         self.assertEqual(RecordState.TAKEN, self.get(first).state)
         self.assertEqual(RecordState.VERIFIED, self.get(second).state)
@@ -86,25 +89,26 @@ class FulfillingTest(base.BaseTestCase):
         self.assertEqual(
             (RecordState.COPIED, RecordState.TAKEN), (self.get(first).state, self.get(second).state)
         )
-        self.world.records.wishes.want_copy(first)
+        self.world.records.queue.request_copy(first)
         self.fulfill()
         self.assertEqual(first, self.get(second).copy_base_id)
 
     def test_somebody_else_is_copying(self):
         first, second = self.take(copy=True), self.take(copy=True)
-        self.world.records.claim(first, 'another', SINCE)
+        test_vault_copy.claim(self.world, first)
         self.fulfill()
         self.assertEqual(RecordState.TAKEN, self.get(second).state)
-        self.world.date += SINCE + MINUTE
+        self.world.date += MINUTE
         self.fulfill()
         self.assertEqual(RecordState.COPIED, self.get(first).state)
 
     def test_of_several_that_try_one_does(self):
         backup = self.take(copy=True)
-        self.world.records.claim(backup, 'another', SINCE)
-        queue_worker.work_off_one(self.world.deps(), backup, SINCE)
+        other = test_vault_copy.claim(self.world, backup)
+        deps = self.world.deps(expiry=claims.DEFAULT_EXPIRY)
+        queue_worker.work_off_one(deps, Role.COPY, self.get(backup))
         self.assertEqual(RecordState.TAKEN, self.get(backup).state)
-        self.assertEqual('another', self.get(backup).worker)
+        self.assertEqual(other.token, self.get(backup).claim_token)
 
     def test_failures_are_tried_again_less_and_less_often(self):
         self.set_vault_bytes(0)
@@ -115,23 +119,34 @@ class FulfillingTest(base.BaseTestCase):
             self.assertEqual(datetime.timedelta(minutes=minutes), record.retry_at - self.world.date)
             self.assertIn('there is no room for it', record.copy_error)
             self.assertNotIn('vault', record.copy_error)
-            self.assertIsNone(record.worker)
+            self.assertIsNone(record.claimed_by)
             self.world.date = record.retry_at - datetime.timedelta(seconds=1)
-            self.assertEqual([], self.world.records.wishes.due(SINCE))
+            self.assertEqual([], self.due())
             self.world.date = record.retry_at
-        for _again in range(30):
-            self.world.records.claim(backup, 'w', SINCE)
-            self.world.records.wishes.note_failure(backup, 'w', copy_error='full')
-            self.world.records.wishes.release(backup, 'w')
-        self.assertEqual(datetime.timedelta(hours=6), self.get(backup).retry_at - self.world.date)
+        self.fulfill()
         self.set_vault_bytes(1024**3)
-        # Asked for anew, it does not wait.
-        self.world.records.wishes.want_copy(backup)
+        # Asking again does not bring the next attempt forward.
+        self.world.records.queue.request_copy(backup)
+        self.assertEqual([], self.due())
+        self.world.date = self.get(backup).retry_at
         self.fulfill()
         record = self.get(backup)
         self.assertEqual(
-            (RecordState.COPIED, None, None), (record.state, record.copy_error, record.failures)
+            (RecordState.COPIED, None, None),
+            (record.state, record.copy_error, record.copy_failures),
         )
+
+    def test_quota_of_the_vault_is_told(self):
+        backup, other = self.take(copy=True), self.take()
+        self.world.policy = backup_types.BackupSettings(vault_quota_gib=1)
+        with test_vault_copy.claimed(self.world, other) as held:
+            place = image_types.SnapshotRef('vault', 'elsewhere', 's')
+            self.world.records.results.begin_copying(held, place)
+            self.world.records.results.note_copied(held, 1024**3, 1.0, 1024**3)
+        self.fulfill()
+        record = self.get(backup)
+        self.assertIn('the quota of the project there is 1 GiB', record.copy_error)
+        self.assertEqual((RecordState.TAKEN, 1), (record.state, record.copy_failures))
 
     def test_verification_waits_for_the_copy(self):
         backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
@@ -158,25 +173,25 @@ class FulfillingTest(base.BaseTestCase):
         self.world.servers.raises = {'start': servers.corrupt('redo')}
         self.fulfill()
         self.assertEqual(RecordState.DAMAGED, self.get(backup).state)
-        self.assertEqual([], self.world.records.wishes.due(SINCE))
+        self.assertEqual([], self.due())
         self.world.servers.raises = {}
-        self.world.records.wishes.want_verification(backup)
+        self.world.records.queue.request_verification(backup)
         self.fulfill()
         self.assertEqual(RecordState.VERIFIED, self.get(backup).state)
 
     def test_what_was_copied_of_a_suspected_one_stays(self):
         """It goes on there, once the suspicion is gone."""
-        backup = self.take(copy=True, verify=backup_types.VerifyWhen.ALWAYS)
+        backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
         place = self.get(backup).place
         begun = image_types.ImageRef('vault', 'begun').snapshot(place.name)
         self.world.storage.create_image(begun.of, 4 * 1024**2, image_types.ImageOptions())
-        self.world.records.copies.begin_copying(backup, begun)
-        for note in (
-            self.world.records.copies.note_suspected,
-            self.world.records.copies.note_damaged,
-        ):
-            note(backup, {'verdict': 'corrupt'}, 1.0, 'a page')
-            self.world.records.wishes.want_verification(backup)
+        results = self.world.records.results
+        with test_vault_copy.claimed(self.world, backup) as held:
+            results.begin_copying(held, begun)
+        for note in (results.note_suspected, results.note_damaged):
+            with test_vault_copy.claimed(self.world, backup, Role.VERIFY) as held:
+                note(held, {'verdict': 'corrupt'}, 1.0, 'a page')
+            self.world.records.queue.request_verification(backup)
             self.world.servers.raises = {'start': servers.fault()}
             self.fulfill()
             self.assertIn('begun', self.world.images('vault'))
@@ -189,15 +204,17 @@ class FulfillingTest(base.BaseTestCase):
             backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
             strike = worlds.Strike(number, after=True)
             try:
-                queue_worker.work_off(self.world.deps(strike), SINCE, worlds.AtOnce())
+                deps = self.world.deps(strike, claims.DEFAULT_EXPIRY)
+                for _again in range(2):
+                    self.fulfill(deps=deps)
             except interruption.Kill:
-                # Nobody else has it until it was not seen for long.
+                # No other worker has it until its claim has expired.
                 self.fulfill()
                 self.assertNotEqual(RecordState.VERIFIED, self.get(backup).state)
-                self.world.date += SINCE + MINUTE
+                self.world.date += MINUTE
                 self.fulfill()
             record = self.get(backup)
-            self.assertEqual((RecordState.VERIFIED, None), (record.state, record.failures))
+            self.assertEqual((RecordState.VERIFIED, None), (record.state, record.copy_failures))
             self.assertEqual(1, len(self.world.inspections()))
             self.assertEqual({record.copy.image}, self.world.images('vault') - {'copy'})
             if not strike.struck:
@@ -206,14 +223,14 @@ class FulfillingTest(base.BaseTestCase):
 
     def test_copy_that_is_not_wanted_any_more(self):
         backup = self.take(copy=True)
-        test_vault_copy.claim(self.world, backup)
-        for step in queue_worker.vault_copy.VaultCopy(self.world.deps(), backup).steps()[:2]:
+        held = test_vault_copy.claim(self.world, backup)
+        for step in queue_worker.vault_copy.VaultCopy(self.world.deps(), held).steps()[:2]:
             step.do()
         self.world.storage.create_image(
             self.get(backup).copy.of, 1024**2, test_vault_copy.image_types.ImageOptions()
         )
-        self.world.records.release(backup, storage_jobs.worker(self.world.deps()))
-        self.world.records.wishes.want_no_copy(backup)
+        self.world.records.claims.release(held)
+        self.world.records.queue.cancel_copy(backup)
         self.fulfill()
         self.assertEqual((RecordState.TAKEN, None), (self.get(backup).state, self.get(backup).copy))
         self.assertNotIn(test_vault_copy.vault(self.world).name, self.world.images('vault'))
@@ -223,8 +240,7 @@ class FulfillingTest(base.BaseTestCase):
         """Whatever the worker is about to begin, it finds that the deletion has begun."""
         backup = self.take(copy=True)
         deps = self.world.deps()
-        worker = storage_jobs.worker(deps)
-        self.world.records.claim(backup, worker, SINCE)
+        held = test_vault_copy.claim(self.world, backup)
         asked, seen = self.world.sleep, []
 
         def sleep(seconds):
@@ -232,15 +248,15 @@ class FulfillingTest(base.BaseTestCase):
             if not seen:
                 seen.append(self.world.snapshots())
                 self.assertRaises(
-                    exceptions.InvalidBackupError, vault_copy.copy_to_vault, deps, backup
+                    exceptions.InvalidBackupError, vault_copy.copy_to_vault, deps, held
                 )
                 place = test_vault_copy.vault(self.world).snapshot('s')
-                copies = self.world.records.copies
-                self.assertRaises(exceptions.LockLostError, copies.begin_copying, backup, place)
-                self.world.records.wishes.release(backup, worker)
+                results = self.world.records.results
+                self.assertRaises(exceptions.ClaimLostError, results.begin_copying, held, place)
+                self.world.records.claims.release(held)
 
         self.world.sleep = sleep
-        delete.delete_backup(self.world.deps(), backup)
+        delete.delete_backup(self.world.deps(expiry=claims.DEFAULT_EXPIRY), backup)
         # Nothing of it was touched while somebody was working on it.
         self.assertEqual([1], [len(one) for one in seen])
         self.assertIsNone(self.world.records.find(backup))
@@ -248,19 +264,20 @@ class FulfillingTest(base.BaseTestCase):
     def test_deletion_that_begins_while_a_copy_does(self):
         """The worker has looked at the backup, and has not yet written down where it copies to."""
         backup = self.take(copy=True)
-        begin, begun = self.world.records.copies.begin_copying, []
+        begin, begun = self.world.records.results.begin_copying, []
 
         def begin_later(*arguments, **named):
-            self.world.records.begin_deleting(backup, 'another', MINUTE, MINUTE)
+            another = claims.Claimant('another')
+            self.assertIsNone(self.world.records.begin_deleting(backup, another))
             begun.append(True)
             begin(*arguments, **named)
 
-        self.world.records.copies.begin_copying = begin_later
+        self.world.records.results.begin_copying = begin_later
         self.fulfill()
         self.assertEqual([True], begun)
         record = self.get(backup)
         self.assertEqual(
-            (RecordState.DELETING, None, None), (record.state, record.copy, record.worker)
+            (RecordState.DELETING, None, None), (record.state, record.copy, record.claimed_by)
         )
         self.assertEqual(set(), self.world.images('vault') - {'copy'})
         delete.delete_backup(self.world.deps(), backup)
@@ -268,23 +285,24 @@ class FulfillingTest(base.BaseTestCase):
 
     def test_deletion_waits_for_no_dead_worker(self):
         backup = self.take(copy=True)
-        deps = self.world.deps()
-        self.world.records.claim(backup, storage_jobs.worker(deps), SINCE)
-        self.world.date += 2 * MINUTE
-        delete.delete_backup(self.world.deps(), backup)
+        record = self.get(backup)
+        held = test_vault_copy.claim(self.world, backup)
+        self.world.date += MINUTE
+        delete.delete_backup(self.world.deps(expiry=claims.DEFAULT_EXPIRY), backup)
         self.assertIsNone(self.world.records.find(backup))
-        queue_worker.work_off_one(deps, backup, SINCE)
-        self.world.records.wishes.note_failure(backup, storage_jobs.worker(deps), copy_error='late')
+        queue_worker.work_off_one(self.world.deps(), Role.COPY, record)
+        note = self.world.records.queue.note_failure
+        self.assertRaises(exceptions.ClaimLostError, note, held, 'late')
         self.assertIsNone(self.world.records.find(backup))
 
-    def test_failures_nobody_thought_of(self):
+    def test_unexpected_errors(self):
         backup = self.take(copy=True)
         deps = self.world.deps()
         object.__setattr__(deps, 'vault', lambda: 1 // 0)
-        queue_worker.work_off(deps, SINCE, worlds.AtOnce())
+        self.fulfill(deps=deps)
         record = self.get(backup)
-        self.assertEqual((1, None), (record.failures, record.worker))
-        self.assertIn('nobody thought of', record.copy_error)
+        self.assertEqual((1, None), (record.copy_failures, record.claimed_by))
+        self.assertIn('an unexpected error occurred', record.copy_error)
 
 
 class ThreadsTest(base.BaseTestCase):

@@ -30,9 +30,9 @@ def make_world():
     location = f'cinder://{snapshot_id}'
     world.backup = world.add_backup(state=BackupState.COMPLETED, location=location).id
     records = world.records
-    records.begin_taking(world.backup, world.instance.id, world.project, 'test')
-    records.note_place(world.backup, place, world.volume['id'], GIB)
-    records.note_taken(world.backup, place.name, snapshot_id, 1.0)
+    claim = records.begin_taking(world.backup, world.instance.id, world.project, world.worker())
+    records.note_place(claim, place, world.volume['id'], GIB)
+    records.note_taken(claim, place.name, snapshot_id, 1.0)
     world.copy = copy(world, world.backup)
     world.restored = trove_database.add_instance(
         world.project, None, server_id=None, task_status=InstanceTasks.BUILDING

@@ -108,7 +108,7 @@ class PlanningTest(base.BaseTestCase):
             self.assertIn(f'is {state}', self.refused())
 
     def test_smaller_volume(self):
-        self.world.records.note_snapshot(self.world.backup, 3 * 1024**3 - 1, None)
+        self.world.records._update(self.world.backup, size_bytes=3 * 1024**3 - 1)
         self.assertIn('3 GiB, not 2', self.refused(exceptions.VolumeTooSmallError, size_gib=2))
         self.assertTrue(self.plan(size_gib=3).by_cinder)
 

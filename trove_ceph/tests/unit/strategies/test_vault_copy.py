@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-import datetime
+import contextlib
 import uuid
 
 import oslo_messaging as messaging
@@ -7,14 +7,16 @@ from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import enums, exceptions
+from trove_ceph.db import tables
 from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.roles import Role
 from trove_ceph.storage import copying as storage_copying
 from trove_ceph.storage import image_types, names
 from trove_ceph.strategies.backup import (
     backup_types,
     create,
     delete,
-    storage_jobs,
+    tenant_errors,
     vault_copy,
     volume_cleanup,
 )
@@ -22,7 +24,6 @@ from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.strategies import world as worlds
 
 MIB = units.Mi
-AT_ONCE = datetime.timedelta(seconds=-5)
 
 
 def take(world, **facts):
@@ -37,24 +38,37 @@ def snapshot(world):
     backup_id = str(uuid.uuid4())
     place = world.volume_image.snapshot(names.snapshot_name('backup', backup_id))
     world.storage.create_snapshot(place)
-    world.records.begin_taking(backup_id, world.instance.id, world.project, 'test')
-    world.records.note_place(backup_id, place, world.volume['id'], 16 * MIB)
-    world.records.note_taken(backup_id, place.name, 'cinder', 1.0, copy=True)
-    world.records.release(backup_id, 'test')
+    claim = world.records.begin_taking(backup_id, world.instance.id, world.project, world.worker())
+    world.records.note_place(claim, place, world.volume['id'], 16 * MIB)
+    world.records.note_taken(claim, place.name, 'cinder', 1.0, copy=True)
     return backup_id
 
 
-def claim(world, backup_id):
-    world.records.claim(backup_id, storage_jobs.worker(world.deps()), AT_ONCE)
+def claim(world, backup_id, role=Role.COPY):
+    """Claim a backup for a new worker, which knows that all others have ended."""
+    return world.records.claims.claim(role, backup_id, world.worker())
+
+
+@contextlib.contextmanager
+def claimed(world, backup_id, role=Role.COPY):
+    found = claim(world, backup_id, role)
+    try:
+        yield found
+    finally:
+        world.records.claims.release(found)
 
 
 def copy(world, backup_id, strike=None):
     """Copy a backup to the vault, and return what is known of it then."""
-    world.records.wishes.want_copy(backup_id)
-    claim(world, backup_id)
-    vault_copy.copy_to_vault(world.deps(strike), backup_id)
-    world.records.wishes.release(backup_id, storage_jobs.worker(world.deps()))
+    world.records.queue.request_copy(backup_id)
+    with claimed(world, backup_id) as held:
+        vault_copy.copy_to_vault(world.deps(strike), held)
     return world.records.get(backup_id)
+
+
+def note_damaged(world, backup_id):
+    with claimed(world, backup_id, Role.VERIFY) as held:
+        world.records.results.note_damaged(held, {}, 1.0, 'pages are corrupt')
 
 
 def write(world, letters, image=None):
@@ -88,8 +102,8 @@ class CopyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
         return world
 
     def make_operation(self, world, strike=None):
-        claim(world, world.backup)
-        return vault_copy.VaultCopy(world.deps(strike), world.backup).steps()
+        held = claim(world, world.backup)
+        return vault_copy.VaultCopy(world.deps(strike), held).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -120,8 +134,8 @@ class FirstCopyInterruptionTest(interruption.InterruptionTests, base.BaseTestCas
         return world
 
     def make_operation(self, world):
-        claim(world, world.backup)
-        return vault_copy.VaultCopy(world.deps(), world.backup).steps()
+        held = claim(world, world.backup)
+        return vault_copy.VaultCopy(world.deps(), held).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -242,9 +256,9 @@ class BasesTest(base.BaseTestCase):
     def test_base_that_goes_meanwhile(self):
         first, second = self.take(), self.take('-x')
         self.copy(first)
-        self.world.records.wishes.want_copy(second)
-        claim(self.world, second)
-        for step in vault_copy.VaultCopy(self.world.deps(), second).steps()[:2]:
+        self.world.records.queue.request_copy(second)
+        held = claim(self.world, second)
+        for step in vault_copy.VaultCopy(self.world.deps(), held).steps()[:2]:
             step.do()
         self.assertEqual(first, self.world.records.get(second).copy_base_id)
         self.delete(first)
@@ -255,9 +269,9 @@ class BasesTest(base.BaseTestCase):
     def test_base_that_goes_when_the_copy_is_there(self):
         first, second = self.take(), self.take('-x')
         self.copy(first)
-        self.world.records.wishes.want_copy(second)
-        claim(self.world, second)
-        for step in vault_copy.VaultCopy(self.world.deps(), second).steps()[:3]:
+        self.world.records.queue.request_copy(second)
+        held = claim(self.world, second)
+        for step in vault_copy.VaultCopy(self.world.deps(), held).steps()[:3]:
             step.do()
         delete.delete_backup(self.world.deps(), first)
         self.backups.remove(first)
@@ -267,7 +281,7 @@ class BasesTest(base.BaseTestCase):
     def test_base_whose_copy_is_damaged_or_gone(self):
         first, second = self.take(), self.take('-x')
         place = self.copy(first).copy
-        self.world.records.copies.note_damaged(first, {}, 1.0, 'pages are corrupt')
+        note_damaged(self.world, first)
         record = self.copy(second)
         self.assertEqual(names.image_name('vault', second), record.copy.image)
         self.assertEqual(f'backup {first} is damaged', record.copy_base_because)
@@ -300,13 +314,15 @@ class BasesTest(base.BaseTestCase):
         self.copy(first)
         record = self.world.records.get(first)
         elsewhere = image_types.SnapshotRef('vault-old', record.copy.image, record.copy.name)
-        self.world.records.copies.begin_copying(first, elsewhere)
+        with claimed(self.world, first) as held:
+            self.world.records.results.begin_copying(held, elsewhere)
         because = vault_copy._plan(self.world.deps(), self.world.records.get(second)).because
         self.assertEqual(f'backup {first} has its copy in another vault', because)
 
     def test_verified_backup_stays_so(self):
         first = self.take()
-        self.world.records.copies.note_verified(first, 'uuid:1-7', {}, 1.0)
+        with claimed(self.world, first, Role.VERIFY) as held:
+            self.world.records.results.note_verified(held, 'uuid:1-7', {}, 1.0)
         self.assertEqual(RecordState.VERIFIED, self.copy(first).state)
 
 
@@ -371,7 +387,8 @@ class CopyingTest(base.BaseTestCase):
             raise exceptions.InvalidTiersError('no tier has the purpose vault')
 
         object.__setattr__(deps, 'vault', refuse)
-        self.assertRaises(exceptions.InvalidTiersError, vault_copy.copy_to_vault, deps, self.backup)
+        with claimed(self.world, self.backup) as held:
+            self.assertRaises(exceptions.InvalidTiersError, vault_copy.copy_to_vault, deps, held)
         self.assertIsNone(self.world.records.get(self.backup).copy)
 
     def test_snapshot_that_is_gone(self):
@@ -379,29 +396,29 @@ class CopyingTest(base.BaseTestCase):
         self.assert_fails(exceptions.NotFoundError, 'is not there any more')
 
     def test_backups_that_are_not_copied(self):
-        self.world.records.copies.note_damaged(self.backup, {}, 1.0, 'pages are corrupt')
+        note_damaged(self.world, self.backup)
         self.assert_fails(exceptions.InvalidBackupError, 'is damaged')
-        self.world.records.begin_deleting(self.backup, 'other', AT_ONCE, AT_ONCE)
-        self.assert_fails(exceptions.InvalidBackupError, 'is deleting')
+        self.world.records.begin_deleting(self.backup, self.world.worker())
+        self.assertIsNone(claim(self.world, self.backup))
 
     def test_deleted_meanwhile(self):
         """Whoever deletes it has it from then on, and the copy is given up."""
         asked = self.world.served.endpoint.start
-        deps = self.world.deps()
+        deleter = self.world.worker()
 
         def start(context, **arguments):
-            self.world.records.begin_deleting(self.backup, deps.worker, AT_ONCE, AT_ONCE)
+            self.world.records.begin_deleting(self.backup, deleter)
             return asked(context, **arguments)
 
         self.world.served.endpoint.start = start
-        self.assert_fails(exceptions.LockLostError, 'is somebody else')
-        self.assertEqual(deps.worker, self.world.records.get(self.backup).worker)
+        self.assert_fails(exceptions.ClaimLostError, 'is being deleted')
+        self.assertEqual(deleter.name, self.world.records.get(self.backup).claimed_by)
         self.assertEqual(RecordState.DELETING, self.world.records.get(self.backup).state)
 
     def test_job_that_takes_long(self):
         threads = worlds.service_world.Later()
         self.world.served = self.world.service(threads=threads)
-        self.world.records.wishes.want_copy(self.backup)
+        self.world.records.queue.request_copy(self.backup)
         began, asked = self.world.now, self.world.sleep
 
         def sleep(seconds):
@@ -432,3 +449,59 @@ class CopyingTest(base.BaseTestCase):
         record = copy(self.world, self.backup)
         facts = self.world.storage.describe(record.copy.of)
         self.assertEqual([record.copy.name], list(storage_copying.complete_copies(facts)))
+
+    # The quota of a project in the vault.
+
+    def set_quota(self, gib):
+        self.world.policy = backup_types.BackupSettings(vault_quota_gib=gib)
+
+    def fill_quota(self, used_bytes):
+        """Have another backup of the project occupy so much of the vault."""
+        other = take(self.world)
+        with claimed(self.world, other) as held:
+            place = image_types.SnapshotRef('vault', 'of-another-instance', 's')
+            self.world.records.results.begin_copying(held, place)
+            self.world.records.results.note_copied(held, used_bytes, 1.0, used_bytes)
+        return other
+
+    def test_quota_that_is_used_up(self):
+        other = self.fill_quota(1024 * MIB - 3 * MIB)
+        self.set_quota(1)
+        error = self.assertRaises(exceptions.VaultQuotaExceededError, copy, self.world, self.backup)
+        for words in ('project there is 1 GiB (1024 MiB)', '1021 MiB are used', 'about 4 MiB'):
+            self.assertIn(words, str(error))
+        # Tenants are told, since they can do something about it; and nothing was begun.
+        self.assertEqual(str(error), tenant_errors.plain_reason(error))
+        self.assertIsNone(self.world.records.get(self.backup).copy)
+        delete.delete_backup(self.world.deps(), other)
+        self.assertEqual(RecordState.COPIED, copy(self.world, self.backup).state)
+
+    def test_quota_that_suffices(self):
+        self.fill_quota(1024 * MIB - 16 * MIB)
+        self.set_quota(1)
+        self.assertEqual(RecordState.COPIED, copy(self.world, self.backup).state)
+
+    def test_quota_counts_what_an_increment_needs(self):
+        self.set_quota(1)
+        copy(self.world, self.backup)
+        write(self.world, '-x')
+        second = copy(self.world, take(self.world))
+        self.assertEqual((self.backup, MIB), (second.copy_base_id, second.moved_bytes))
+        # The latest copy holds 16 MiB, and moved 1 MiB; the next one needs about as much.
+        other = self.fill_quota(1024 * MIB - 17 * MIB)
+        third = take(self.world)
+        self.assertRaises(exceptions.VaultQuotaExceededError, copy, self.world, third)
+        delete.delete_backup(self.world.deps(), other)
+        self.fill_quota(1024 * MIB - 18 * MIB)
+        record = copy(self.world, third)
+        self.assertEqual(
+            (RecordState.COPIED, second.backup_id), (record.state, record.copy_base_id)
+        )
+
+    def test_quota_of_another_project(self):
+        self.fill_quota(1024 * MIB)
+        self.set_quota(1)
+        with self.world.records._transactions.writing() as session:
+            rows = session.query(tables.BackupRow).filter(tables.BackupRow.backup_id != self.backup)
+            rows.update({'project_id': 'another'})
+        self.assertEqual(RecordState.COPIED, copy(self.world, self.backup).state)

@@ -9,7 +9,7 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.db import backups
 from trove_ceph.db.backup_record import RecordState
-from trove_ceph.strategies.backup import storage_jobs
+from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import verify as backup_verify
 from trove_ceph.tests.unit.strategies import test_vault_copy
 from trove_ceph.tests.unit.strategies import world as worlds
@@ -54,13 +54,12 @@ class World(worlds.World):
 
 def verify(world, backup_id, strike=None):
     """Verify a backup, and return what is known of it then."""
-    # One wish is told from another one by its second.
+    # One request is told from another one by its second.
     world.date += datetime.timedelta(seconds=1)
     world.now += 1
-    world.records.wishes.want_verification(backup_id)
-    test_vault_copy.claim(world, backup_id)
-    backup_verify.verify_backup(world.deps(strike), backup_id)
-    world.records.wishes.release(backup_id, storage_jobs.worker(world.deps()))
+    world.records.queue.request_verification(backup_id)
+    with test_vault_copy.claimed(world, backup_id, Role.VERIFY) as held:
+        backup_verify.verify_backup(world.deps(strike), held)
     return world.records.get(backup_id)
 
 
@@ -68,12 +67,12 @@ class VerifyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCa
     def make_world(self):
         world = World()
         world.backup = test_vault_copy.take(world)
-        world.records.wishes.want_verification(world.backup)
+        world.records.queue.request_verification(world.backup)
         return world
 
     def make_operation(self, world, strike=None):
-        test_vault_copy.claim(world, world.backup)
-        return backup_verify.BackupVerification(world.deps(strike), world.backup).steps()
+        held = test_vault_copy.claim(world, world.backup, Role.VERIFY)
+        return backup_verify.BackupVerification(world.deps(strike), held).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -104,12 +103,12 @@ class DamagedInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
         )
         world.backup = test_vault_copy.take(world)
         world.servers.raises = {'start': servers.corrupt('redo')}
-        world.records.wishes.want_verification(world.backup)
+        world.records.queue.request_verification(world.backup)
         return world
 
     def make_operation(self, world, strike=None):
-        test_vault_copy.claim(world, world.backup)
-        return backup_verify.BackupVerification(world.deps(strike), world.backup).steps()
+        held = test_vault_copy.claim(world, world.backup, Role.VERIFY)
+        return backup_verify.BackupVerification(world.deps(strike), held).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -168,7 +167,7 @@ class VerifyingTest(base.BaseTestCase):
 
     def test_transactions_that_are_missing(self):
         position = f'{servers.SOURCE}:1-310'
-        self.world.records.note_level(self.backup, 'none', None, None, position)
+        self.world.records._update(self.backup, gtid_before=position)
         record = self.verify()
         self.assertEqual(RecordState.DAMAGED, record.state)
         self.assertIn(
@@ -178,7 +177,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual((None, None), (record.gtid_executed, record.verified_at))
 
     def test_damage_that_two_inspections_find_is_seen_and_stays(self):
-        self.world.records.wishes.want_copy(self.backup)
+        self.world.records.queue.request_copy(self.backup)
         self.find(start=servers.corrupt('redo'))
         record = self.verify()
         self.assertEqual(2, len(self.world.inspections()))
@@ -403,30 +402,29 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual(RecordState.VERIFIED, self.verify().state)
         self.assertEqual(1, len(self.world.inspections()))
 
-    def test_each_wish_is_a_look_of_its_own(self):
+    def test_each_request_is_a_look_of_its_own(self):
         for count in (1, 2):
             self.verify()
             self.assertEqual(count, len(self.world.inspections()))
 
     def test_backups_that_are_not_verified(self):
-        backup_verify.verify_backup(self.world.deps(), self.backup)
+        with test_vault_copy.claimed(self.world, self.backup, Role.VERIFY) as held:
+            backup_verify.verify_backup(self.world.deps(), held)
         self.assertEqual([], self.world.inspections())
         trove_database.backup(self.backup).update(datastore_version_id=None)
         self.assertRaisesRegex(exceptions.InvalidBackupError, 'version', self.verify)
-        self.world.records.begin_deleting(self.backup, 'other', *[test_vault_copy.AT_ONCE] * 2)
-        self.assertRaisesRegex(exceptions.InvalidBackupError, 'is deleting', self.verify)
+        self.world.records.begin_deleting(self.backup, self.world.worker())
+        self.assertIsNone(test_vault_copy.claim(self.world, self.backup, Role.VERIFY))
 
     def test_deleted_meanwhile(self):
         asked = self.world.served.endpoint.start
 
         def start(context, **arguments):
             answer = asked(context, **arguments)
-            self.world.records.begin_deleting(self.backup, 'other', *[test_vault_copy.AT_ONCE] * 2)
+            self.world.records.begin_deleting(self.backup, self.world.worker())
             return answer
 
         self.world.served.endpoint.start = start
-        self.assertRaises(exceptions.LockLostError, self.verify)
+        self.assertRaises(exceptions.ClaimLostError, self.verify)
         record = self.world.records.get(self.backup)
         self.assertEqual((RecordState.DELETING, None), (record.state, record.verification))
-        self.world.records.copies.note_damaged(self.backup, {}, 1.0, 'late')
-        self.assertEqual(RecordState.DELETING, self.world.records.get(self.backup).state)

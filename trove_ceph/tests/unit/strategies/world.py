@@ -13,7 +13,7 @@ from keystoneauth1 import exceptions as keystone_exceptions
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import wait
-from trove_ceph.db import backups, tables
+from trove_ceph.db import backups, claims, heartbeat, tables
 from trove_ceph.guestagent import quiesce, settings_history
 from trove_ceph.storage import image_types
 from trove_ceph.storage_service import endpoint, rpcapi, serializer
@@ -48,6 +48,8 @@ class World(service_world.World):
         self.servers = Servers()
         self.served = self.service()
         self.records = backups.BackupStore(_emptied())
+        self._numbers = itertools.count()
+        self._heartbeats = []
         self.trove = trove_db.TroveDatabase()
         self.policy = backup_types.BackupSettings(limit_sec=LIMIT_SEC)
         # What was asked of whom, in order.
@@ -58,12 +60,36 @@ class World(service_world.World):
     def add_backup(self, **facts):
         return trove_database.add_backup(self.instance, **facts)
 
-    def deps(self, strike=None):
+    def worker(self, expiry=None):
+        """Return a new taskmanager's process.
+
+        :param expiry: how long others must have shown no life; None: it follows the others on their
+            host, so that it knows that they have ended
+        """
+        name = f'host/boot/1/{next(self._numbers)}/0'
+        if expiry is None:
+            return claims.Claimant(name, is_dead=lambda other: other != name)
+        return claims.Claimant(name, expiry)
+
+    def sleep(self, seconds):
+        """Let time pass, in which threads write heartbeats."""
+        super().sleep(seconds)
+        for one in self._heartbeats:
+            one.beat()
+
+    def deps(self, strike=None, expiry=None):
         """Return what a new taskmanager works with.
 
         :param strike: happens at one of its requests
+        :param expiry: as :meth:`worker` has it
         """
         strike = strike or Strike(None)
+        beating = heartbeat.Heartbeat(
+            self.records.claims, 5, claims.DEFAULT_EXPIRY.total_seconds(), lambda: self.now
+        )
+        # Tests decide when heartbeats are written, and not a thread.
+        beating.start = lambda: None
+        self._heartbeats.append(beating)
         return dependencies.BackupDependencies(
             storage=Storage(self, strike),
             cinder=self.cinder.client(SERVICE, adapter=Adapter(self, strike)),
@@ -72,7 +98,8 @@ class World(service_world.World):
             servers=self.servers,
             guest=lambda instance_id: RemoteGuest(self, strike, instance_id),
             place=self.place,
-            worker='test',
+            worker=self.worker(expiry),
+            heartbeat=beating,
             vault=lambda: 'vault',
             policy=self.policy,
             patience=wait.WaitLimits(10, clock=lambda: self.now, sleep=self.sleep),

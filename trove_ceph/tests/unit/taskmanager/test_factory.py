@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
+import os
+
 import fixtures
 import requests
 from keystoneauth1 import session
@@ -9,6 +12,7 @@ from trove.common import context as trove_context
 
 from trove_ceph import enums
 from trove_ceph.conf import taskmanager as taskmanager_conf
+from trove_ceph.db import workers
 from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.taskmanager import factory
@@ -52,7 +56,11 @@ class MakingTest(base.BaseTestCase):
         world.records.keep_volume('volume', 'instance', 'project')
         self.assertEqual('volume', made.records.find_kept_volume('volume').volume_id)
         self.assertEqual('mysql', made.trove.find_instance(world.instance.id).datastore)
-        self.assertRegex(made.worker, r'.+:\d+$')
+        worker = workers.Worker.parse(made.worker.name)
+        self.assertEqual(os.getpid(), worker.pid)
+        self.assertFalse(made.worker.is_dead(made.worker.name))
+        gone = str(dataclasses.replace(worker, started=worker.started + 1))
+        self.assertTrue(made.worker.is_dead(gone))
 
     def test_policy(self):
         self.assertEqual(backup_types.BackupSettings(), factory.backup_settings(CONF))

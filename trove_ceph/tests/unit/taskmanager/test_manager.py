@@ -3,8 +3,6 @@
 
 import datetime
 import inspect
-import threading
-import time
 import types
 
 import fixtures
@@ -40,7 +38,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
             self.patch(f'trove.taskmanager.manager.Manager.{verb}', self._record(verb))
         self.useFixture(bus.StorageTransport(CONF))
         self.manager = manager.Manager()
-        self.manager._resuming = worlds.AtOnce()
+        self.manager._recovery_threads = worlds.AtOnce()
         self.addCleanup(CONF.clear_override, 'quiesce', 'trove_ceph_backup')
 
     def patch(self, name, value):
@@ -93,7 +91,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
 
         self.patch('trove_ceph.taskmanager.factory.make_dependencies', fail)
         self.manager = manager.Manager()
-        self.manager._resuming = worlds.AtOnce()
+        self.manager._recovery_threads = worlds.AtOnce()
         backup = self.world.add_backup()
         self.assertRaises(exceptions.TroveCephError, self.create, backup)
         self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
@@ -193,7 +191,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
 
     def test_periodic_tasks(self):
         names = {name for name, _task in self.manager._periodic_tasks}
-        wanted = {'carry_on_with_backups', 'copy_and_verify_backups', 'reclaim_space'}
+        wanted = {'carry_on_with_backups', 'reclaim_space'}
         self.assertTrue(wanted <= names, names)
         backup = self.world.add_backup()
         self.assertRaises(
@@ -202,6 +200,22 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager.carry_on_with_backups(None)
         self.assertEqual(RecordState.TAKING, self.world.records.get(backup.id).state)
         self.manager.reclaim_space(None)
+
+    def test_threads_of_the_process(self):
+        """What a predecessor on this host has left is carried on with as soon as they begin."""
+        backup, other = self.world.add_backup(), self.world.add_backup()
+        self.create(other)
+        self.world.records.queue.request_copy(other.id)
+        self.assertRaises(
+            interruption.Kill, create.create_backup, self.world.deps(worlds.Strike(5)), backup.id
+        )
+        background = self.manager._background
+        background.start = lambda: [function() for function in background._functions]
+        for role in self.manager._queue_threads:
+            self.manager._queue_threads[role] = worlds.AtOnce()
+        self.manager._start_threads()
+        self.assertEqual(RecordState.TAKEN, self.world.records.get(backup.id).state)
+        self.assertEqual(RecordState.COPIED, self.world.records.get(other.id).state)
 
     def test_backup_that_nobody_was_told_of(self):
         backup = self.world.add_backup()
@@ -213,11 +227,11 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
     def test_copies_that_are_wanted(self):
         backup = self.world.add_backup()
         self.create(backup)
-        self.world.records.wishes.want_copy(backup.id)
-        threads = threading.active_count()
+        self.world.records.queue.request_copy(backup.id)
+        for role in self.manager._queue_threads:
+            self.manager._queue_threads[role] = worlds.AtOnce()
+        self.manager._background.start = lambda: None
         self.manager.copy_and_verify_backups(None)
-        while threading.active_count() > threads:
-            time.sleep(0.01)
         record = self.world.records.get(backup.id)
         self.assertEqual((RecordState.COPIED, None), (record.state, record.copy_error))
 

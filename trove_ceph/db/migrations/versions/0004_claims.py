@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One mechanism of claims and heartbeats, separate queues of copies and verifications."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = '0004'
+down_revision = '0003'
+
+_BACKUPS = 'trove_ceph_backups'
+_RUNS = 'trove_ceph_policy_runs'
+
+
+def _claim_columns():
+    return (
+        sa.Column('claim_role', sa.String(16)),
+        sa.Column('claimed_by', sa.String(255)),
+        sa.Column('claim_token', sa.String(32)),
+        sa.Column('heartbeat_at', sa.DateTime),
+    )
+
+
+def upgrade():
+    queue_columns = (
+        sa.Column('copy_failures', sa.Integer),
+        sa.Column('copy_retry_at', sa.DateTime),
+        sa.Column('verify_failures', sa.Integer),
+        sa.Column('verify_retry_at', sa.DateTime),
+    )
+    for table, columns in (
+        (_BACKUPS, (*_claim_columns(), *queue_columns)),
+        (_RUNS, _claim_columns()),
+    ):
+        for column in columns:
+            op.add_column(table, column)
+    op.create_index('ix_trove_ceph_backups_claim_token', _BACKUPS, ['claim_token'])
+    _carry_over()
+    for table, columns in (
+        (_BACKUPS, ('worker', 'seen_at', 'failures', 'retry_at')),
+        (_RUNS, ('seen_at',)),
+    ):
+        with op.batch_alter_table(table) as batch:
+            for column in columns:
+                batch.drop_column(column)
+    op.create_table(
+        'trove_ceph_job_starts',
+        sa.Column('number', sa.Integer, primary_key=True),
+        sa.Column('project_id', sa.String(255), nullable=False),
+        sa.Column('backup_id', sa.String(36), nullable=False),
+        sa.Column('role', sa.String(16), nullable=False),
+        sa.Column('started_at', sa.DateTime, nullable=False),
+        sqlite_autoincrement=True,
+    )
+    op.create_index('ix_trove_ceph_job_starts_started_at', 'trove_ceph_job_starts', ['started_at'])
+
+
+def _carry_over():
+    """Turn the names of workers, whose ends said what they do, into claims.
+
+    The tokens are of no use to the old workers, which must not run any more: the claims expire, and
+    are taken over by workers of this release.
+    """
+    backups = sa.table(
+        _BACKUPS,
+        *(
+            sa.column(name)
+            for name in (
+                *('backup_id', 'state', 'worker', 'seen_at', 'failures', 'retry_at'),
+                *('claim_role', 'claimed_by', 'claim_token', 'heartbeat_at'),
+                *('copy_wanted_at', 'verify_wanted_at', 'copy_failures', 'copy_retry_at'),
+                *('verify_failures', 'verify_retry_at'),
+            )
+        ),
+    )
+    worker = backups.c.worker
+    of_queue = worker.like('%:wishes')
+    copies = sa.or_(backups.c.copy_wanted_at.isnot(None), backups.c.verify_wanted_at.is_(None))
+    role = sa.case(
+        (worker.like('%:taking'), 'take'),
+        (sa.and_(of_queue, copies), 'copy'),
+        (of_queue, 'verify'),
+        else_='delete',
+    )
+    is_claimed = worker.isnot(None)
+    op.execute(
+        sa.update(backups)
+        .where(is_claimed)
+        .values(
+            claim_role=role,
+            # ':taking' and ':wishes' are of one length.
+            claimed_by=sa.case(
+                (sa.or_(worker.like('%:taking'), of_queue), _without_suffix(worker)),
+                else_=worker,
+            ),
+            claim_token=sa.literal('of the release before'),
+        )
+    )
+    op.execute(sa.update(backups).values(heartbeat_at=backups.c.seen_at))
+    # Failures were counted of both together; what was being tried is what is still requested.
+    for name, wanted in (
+        ('copy', backups.c.copy_wanted_at.isnot(None)),
+        (
+            'verify',
+            sa.and_(backups.c.copy_wanted_at.is_(None), backups.c.verify_wanted_at.isnot(None)),
+        ),
+    ):
+        op.execute(
+            sa.update(backups)
+            .where(wanted)
+            .values(
+                {
+                    f'{name}_failures': backups.c.failures,
+                    f'{name}_retry_at': backups.c.retry_at,
+                }
+            )
+        )
+    runs = sa.table(_RUNS, sa.column('seen_at'), sa.column('heartbeat_at'))
+    op.execute(sa.update(runs).values(heartbeat_at=runs.c.seen_at))
+
+
+def _without_suffix(worker):
+    return sa.func.substr(worker, 1, sa.func.length(worker) - len(':taking'))

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of version 0003, whose workers had their roles in their names, become claims."""
+
+import datetime
+
+import sqlalchemy as sa
+
+from trove_ceph.db import backups, claims, migration, policies, transactions
+from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.policy_record import PolicyRunState
+from trove_ceph.db.roles import Role
+
+SEEN_AT = datetime.datetime(2026, 1, 1, 12)
+RETRY_AT = datetime.datetime(2026, 1, 1, 13)
+MINUTE = datetime.timedelta(minutes=1)
+
+
+class ClaimsMigrationContract:
+    """Mixed into a test case that has ``engine``, of an empty database, and its ``facade``."""
+
+    def fill_old_tables(self):
+        migration.upgrade(self.engine, '0003')
+        for backup_id, facts in {
+            'idle': {},
+            'taking': {'state': 'taking', 'worker': 'host:7:taking'},
+            'copying': {'worker': 'host:7:wishes', 'copy_wanted_at': SEEN_AT},
+            'verifying': {'worker': 'host:7:wishes', 'verify_wanted_at': SEEN_AT},
+            'deleting': {'state': 'deleting', 'worker': 'host:7'},
+            'uncopied': {'copy_wanted_at': SEEN_AT, 'failures': 3, 'retry_at': RETRY_AT},
+            'unverified': {'verify_wanted_at': SEEN_AT, 'failures': 2, 'retry_at': RETRY_AT},
+        }.items():
+            known = {'backup_id': backup_id, 'instance_id': 'i', 'project_id': 'p'}
+            times = {'created_at': SEEN_AT, 'updated_at': SEEN_AT, 'seen_at': SEEN_AT}
+            self.insert('trove_ceph_backups', {'state': 'taken'} | known | times | facts)
+        run = {'instance_id': 'i', 'policy_id': 'p', 'state': 'begun', 'backup_name': 'hourly-1'}
+        run |= {'attempts': 0, 'count': 4, 'due_at': SEEN_AT, 'seen_at': SEEN_AT}
+        self.insert('trove_ceph_policy_runs', run)
+
+    def insert(self, table, values):
+        found = sa.Table(table, sa.MetaData(), autoload_with=self.engine)
+        with self.engine.begin() as connection:
+            connection.execute(sa.insert(found).values(**values))
+
+    def test_rows_are_carried_over(self):
+        self.fill_old_tables()
+        migration.upgrade(self.engine)
+        now = [SEEN_AT + datetime.timedelta(seconds=10)]
+        kept = backups.BackupStore(self.facade, lambda: now[0])
+        found = {
+            one.backup_id: (one.claim_role, one.claimed_by) for one in kept.all() if one.claimed_by
+        }
+        expected = {
+            'taking': (Role.TAKE, 'host:7'),
+            'copying': (Role.COPY, 'host:7'),
+            'verifying': (Role.VERIFY, 'host:7'),
+            'deleting': (Role.DELETE, 'host:7'),
+        }
+        self.assertEqual(expected, found)
+        self.assertEqual({SEEN_AT}, {one.heartbeat_at for one in kept.all()})
+        uncopied, unverified = kept.get('uncopied'), kept.get('unverified')
+        self.assertEqual((3, RETRY_AT), (uncopied.copy_failures, uncopied.copy_retry_at))
+        self.assertEqual((None, None), (uncopied.verify_failures, uncopied.verify_retry_at))
+        self.assertEqual((2, RETRY_AT), (unverified.verify_failures, unverified.verify_retry_at))
+        # Nothing is taken over while the worker of before may be alive, and all of it afterwards.
+        worker = claims.Claimant('new')
+        self.assertEqual([], kept.list_interrupted(worker))
+        now[0] += MINUTE
+        listed = {one.backup_id for one in kept.list_interrupted(worker)}
+        self.assertEqual({'taking', 'deleting'}, listed)
+        kept.note_taken(kept.claims.claim(Role.TAKE, 'taking', worker), 's', 'c', 1.0)
+        self.assertEqual(RecordState.TAKEN, kept.get('taking').state)
+        due = [one.backup_id for one in kept.queue.list_due(Role.VERIFY, worker)]
+        self.assertEqual(['verifying'], due)
+        self.assertIsNotNone(kept.queue.begin(Role.COPY, kept.get('copying'), worker))
+        known = policies.PolicyStore(transactions.Transactions(self.facade, lambda: now[0]))
+        run = known.runs()['i']
+        self.assertEqual((PolicyRunState.BEGUN, 4, None), (run.state, run.count, run.claimed_by))
+        taken = known.take_over(run, worker)
+        self.assertEqual('backup', known.note_asked(taken, 'backup').backup_id)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims: one worker at a time, whose every write is refused once it has lost its claim."""
+
+import datetime
+
+import fixtures
+from oslotest import base
+
+from trove_ceph import exceptions
+from trove_ceph.db import backups, claims, transactions
+from trove_ceph.db.backup_record import RecordState
+from trove_ceph.db.roles import Role
+from trove_ceph.storage import image_types
+from trove_ceph.tests.unit.db import database
+
+SECOND = datetime.timedelta(seconds=1)
+HOUR = datetime.timedelta(hours=1)
+EXPIRY = claims.DEFAULT_EXPIRY
+PLACE = image_types.SnapshotRef('volumes', 'image', 'snapshot')
+
+
+class ClaimsTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.now = datetime.datetime(2026, 1, 1)
+        path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
+        self.facade = database.with_tables(path)
+        self.records = self.connect()
+        self.claims = self.records.claims
+        self.one, self.two = claims.Claimant('one'), claims.Claimant('two')
+
+    def connect(self, skew=datetime.timedelta(0)):
+        """Return the tables as a machine has them whose own clock is wrong."""
+        return backups.BackupStore(self.facade, lambda: self.now + skew, lambda: self.now)
+
+    def take(self, backup_id='b', **wanted):
+        claim = self.records.begin_taking(backup_id, 'instance', 'project', self.one)
+        self.records.note_place(claim, PLACE, 'volume', 1024)
+        self.records.note_taken(claim, 's', 'c', 1.0, **wanted)
+
+    def test_of_two_one_gets_it(self):
+        self.take()
+        mine = self.claims.claim(Role.COPY, 'b', self.one)
+        self.assertEqual((Role.COPY, 'b', 'one'), (mine.role, mine.resource_id, mine.worker))
+        self.assertIsNone(self.claims.claim(Role.VERIFY, 'b', self.two))
+        found = self.records.get('b')
+        self.assertEqual(('copy', 'one', mine.token), claim_of(found))
+        self.claims.release(mine)
+        self.assertEqual((None, None, None), claim_of(self.records.get('b')))
+        self.assertEqual('two', self.claims.claim(Role.VERIFY, 'b', self.two).worker)
+        self.assertIsNone(self.claims.claim(Role.COPY, 'other', self.one))
+
+    def test_each_attempt_has_a_token_of_its_own(self):
+        self.take()
+        tokens = set()
+        for _again in range(3):
+            claim = self.claims.claim(Role.COPY, 'b', self.one)
+            self.claims.release(claim)
+            tokens.add(claim.token)
+        self.assertEqual(3, len(tokens))
+        # The worker's own earlier attempt is another's, too.
+        late, again = claim, self.claims.claim(Role.COPY, 'b', self.one)
+        self.assertFalse(self.claims.heartbeat(late))
+        self.assertTrue(self.claims.heartbeat(again))
+
+    def test_silence_frees_it_and_life_does_not(self):
+        self.take()
+        mine = self.claims.claim(Role.COPY, 'b', self.one)
+        for _again in range(3):
+            self.now += EXPIRY
+            self.assertIsNone(self.claims.claim(Role.COPY, 'b', self.two))
+            self.assertTrue(self.claims.heartbeat(mine))
+        self.now += EXPIRY + SECOND
+        theirs = self.claims.claim(Role.COPY, 'b', self.two)
+        self.assertIsNotNone(theirs)
+        self.assertFalse(self.claims.heartbeat(mine))
+        self.claims.release(mine)
+        self.assertTrue(self.claims.heartbeat(theirs))
+
+    def test_a_dead_predecessor_frees_it_at_once(self):
+        self.take()
+        self.claims.claim(Role.COPY, 'b', self.one)
+        successor = claims.Claimant('three', is_dead=lambda name: name == 'one')
+        self.assertIsNotNone(self.claims.claim(Role.COPY, 'b', successor))
+
+    def test_wrong_clocks_of_workers(self):
+        """They may be an hour apart: it is the clock of the database that counts."""
+        for skew in (-HOUR, HOUR):
+            there = self.connect(skew)
+            name = f'b{skew}'
+            mine = self.records.begin_taking(name, 'instance', 'project', self.one)
+            self.assertIsNone(there.claims.claim(Role.TAKE, name, self.two))
+            self.assertEqual([], there.list_interrupted(self.two))
+            self.now += EXPIRY - SECOND
+            self.assertTrue(self.claims.heartbeat(mine))
+            self.now += EXPIRY - SECOND
+            self.assertIsNone(there.claims.claim(Role.TAKE, name, self.two))
+            self.now += 2 * SECOND
+            self.assertEqual([name], [one.backup_id for one in there.list_interrupted(self.two)])
+            taken = there.claims.claim(Role.TAKE, name, self.two)
+            there.note_taken(taken, 's', 'c', 1.0)
+
+    def test_clock_of_the_database_that_is_set_back(self):
+        self.take()
+        self.claims.claim(Role.COPY, 'b', self.one)
+        self.now -= HOUR
+        # A heartbeat that is far ahead says nothing about now.
+        self.assertIsNotNone(self.claims.claim(Role.COPY, 'b', self.two))
+
+    def test_clock_of_the_database(self):
+        here = transactions.Transactions(self.facade)
+        with here.reading() as session:
+            found = here.database_time(session)
+        self.assertLess(abs(found - transactions.utcnow()), datetime.timedelta(minutes=5))
+        self.assertIsNone(found.tzinfo)
+
+    def test_states_in_which_a_role_works(self):
+        self.take()
+        for role in (Role.TAKE, Role.DELETE, Role.CLEAN_UP):
+            self.assertIsNone(self.claims.claim(role, 'b', self.one))
+        mine = self.claims.claim(Role.VERIFY, 'b', self.one)
+        self.assertIsNone(self.records.begin_deleting('b', self.two))
+        # Its worker finds out at its next heartbeat, and writes nothing any more.
+        self.assertFalse(self.claims.heartbeat(mine))
+        self.assertEqual(set(), self.claims.heartbeat_all([mine]))
+        verb = self.records.results.note_verified
+        self.assertRaises(exceptions.ClaimLostError, verb, mine, None, {}, 1.0)
+        self.assertEqual(RecordState.DELETING, self.records.get('b').state)
+
+    def test_several_at_once(self):
+        held = []
+        for name in 'abc':
+            self.take(name)
+            held.append(self.claims.claim(Role.COPY, name, self.one))
+        self.claims.release(held[1])
+        self.now += EXPIRY - SECOND
+        self.assertEqual({held[0], held[2]}, self.claims.heartbeat_all(held))
+        self.now += EXPIRY - SECOND
+        self.assertIsNone(self.claims.claim(Role.COPY, 'a', self.two))
+        self.assertEqual(set(), self.claims.heartbeat_all([]))
+
+    def test_what_was_given_back_waits(self):
+        claim = self.records.begin_taking('b', 'instance', 'project', self.one)
+        self.claims.release(claim)
+        self.assertEqual([], self.records.list_interrupted(self.two))
+        self.now += EXPIRY + SECOND
+        self.assertEqual(1, len(self.records.list_interrupted(self.two)))
+
+    def test_every_write_of_a_worker_that_lost_its_claim_is_refused(self):
+        """Whichever verb it is at: what the other worker has written stays as it is."""
+        results, queue, kept = self.records.results, self.records.queue, self.records
+        verbs = {
+            Role.TAKE: [
+                lambda c: kept.begin_taking('b', 'i', 'p', self.one, quiesce='ddl', claim=c),
+                lambda c: kept.note_place(c, PLACE, 'v', 1),
+                lambda c: kept.note_level(c, 'freeze', None, None),
+                lambda c: kept.note_snapshot(c, 7, 1.0),
+                kept.forget_snapshot,
+                lambda c: kept.note_taken(c, 's', 'c', 1.0),
+                lambda c: kept.note_failed(c, 'why'),
+                kept.forget_place,
+            ],
+            Role.COPY: [
+                lambda c: results.begin_copying(c, PLACE),
+                lambda c: results.note_copied(c, 1, 1.0),
+                results.forget_copy,
+                lambda c: queue.note_failure(c, 'why'),
+            ],
+            Role.VERIFY: [
+                lambda c: results.note_verified(c, None, {}, 1.0),
+                lambda c: results.note_damaged(c, {}, 1.0, 'why'),
+                lambda c: results.note_unfinished(c, {}, 1.0, 'why'),
+                lambda c: results.replace_copy(c, 'why'),
+                lambda c: queue.note_failure(c, 'why'),
+            ],
+            Role.DELETE: [kept.forget, lambda c: kept.note_not_deleted('b', c, 'why')],
+        }
+        for role, writes in verbs.items():
+            mine = self.prepare(role)
+            self.now += EXPIRY + SECOND
+            theirs = self.claims.claim(role, 'b', self.two)
+            before = self.records.get('b')
+            for number, write in enumerate(writes):
+                self.assertRaises(exceptions.ClaimLostError, write, mine)
+                self.assertEqual(before, self.records.get('b'), (role, number))
+            self.assertTrue(self.claims.heartbeat(theirs))
+
+    def prepare(self, role):
+        """Have a backup in a state in which a role works, and return its claim."""
+        if self.records.find('b') is not None:
+            self.now += EXPIRY + SECOND
+            self.records.forget(self.records.begin_deleting('b', self.one))
+        if role is Role.TAKE:
+            return self.records.begin_taking('b', 'instance', 'project', self.one)
+        self.take()
+        if role is Role.DELETE:
+            return self.records.begin_deleting('b', self.one)
+        return self.claims.claim(role, 'b', self.one)
+
+
+def claim_of(record):
+    return record.claim_role, record.claimed_by, record.claim_token

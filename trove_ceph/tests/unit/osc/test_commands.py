@@ -317,7 +317,7 @@ class WaitingTest(base.BaseTestCase):
         self.assertIn('no copy', self.failure(self.api.wait_until_verified))
         # Asking again does not bring the next attempt forward.
         self.api.copy(self.backup.id)
-        self.assertIn('is tried again at', self.failure(self.api.wait_until_copied))
+        self.assertIn('the next attempt is at', self.failure(self.api.wait_until_copied))
 
     def test_time_that_is_over(self):
         self.api.copy(self.backup.id)
@@ -325,21 +325,21 @@ class WaitingTest(base.BaseTestCase):
         self.assertIn('is still taken after 60 s', failure)
         self.assertEqual(60, self.now)
 
+    def note(self, verb, *found):
+        """Write down what a worker that verifies the backup found."""
+        claims = self.world.records.claims
+        claim = claims.claim(Role.VERIFY, self.backup.id, world.WORKER)
+        getattr(self.world.records.results, verb)(claim, *found)
+        claims.release(claim)
+
     def test_verifications(self):
-        results, claims = self.world.records.results, self.world.records.claims
-
-        def note(verb, *found):
-            claim = claims.claim(Role.VERIFY, self.backup.id, world.WORKER)
-            getattr(results, verb)(claim, *found)
-            claims.release(claim)
-
         self.api.verify(self.backup.id)
-        self.later = [lambda: note('note_verified', 'uuid:1-2', {}, 1.0)]
+        self.later = [lambda: self.note('note_verified', 'uuid:1-2', {}, 1.0)]
         self.assertEqual('verified', self.api.wait_until_verified(self.backup.id, 60)['state'])
         for later, message in (
-            (lambda: note('note_unfinished', {}, 1.0, 'no time'), 'no time'),
+            (lambda: self.note('note_unfinished', {}, 1.0, 'no time'), 'no time'),
             (
-                lambda: note('note_damaged', {}, 1.0, 'corrupt page'),
+                lambda: self.note('note_damaged', {}, 1.0, 'corrupt page'),
                 'is damaged: corrupt page',
             ),
         ):
@@ -349,10 +349,9 @@ class WaitingTest(base.BaseTestCase):
 
     def test_copy_of_one_that_is_found_damaged(self):
         self.api.copy(self.backup.id)
-        copies = self.world.records.copies
         self.later = [
-            lambda: copies.note_suspected(self.backup.id, {}, 1.0, 'corrupt page, perhaps'),
-            lambda: copies.note_damaged(self.backup.id, {}, 1.0, 'corrupt page'),
+            lambda: self.note('note_suspected', {}, 1.0, 'corrupt page, perhaps'),
+            lambda: self.note('note_damaged', {}, 1.0, 'corrupt page'),
         ]
         message = self.failure(self.api.wait_until_copied)
         self.assertIn('is not copied: it is damaged: corrupt page', message)

@@ -459,7 +459,9 @@ class CopyingTest(base.BaseTestCase):
         """Have another backup of the project occupy so much of the vault."""
         other = take(self.world)
         with claimed(self.world, other) as held:
-            place = image_types.SnapshotRef('vault', 'of-another-instance', 's')
+            place = image_types.SnapshotRef(
+                'vault', names.image_name('vault', str(uuid.uuid4())), 's'
+            )
             self.world.records.results.begin_copying(held, place)
             self.world.records.results.note_copied(held, used_bytes, 1.0, used_bytes)
         return other

@@ -26,6 +26,8 @@ class Copies:
 
     def __init__(self, served):
         self._turns = itertools.cycle(served)
+        #: All of them look at the same pools and records.
+        self.evidence = served[0].evidence
 
     @property
     def endpoint(self):
@@ -329,8 +331,8 @@ class VerifyingTest(base.BaseTestCase):
         self.assertIsNotNone(record.verify_wanted_at)
         # The same request for a verification goes on where it ended: the first one is known.
         self.find(start=servers.corrupt('redo'))
-        test_vault_copy.claim(self.world, self.backup)
-        backup_verify.verify_backup(self.world.deps(), self.backup)
+        with test_vault_copy.claimed(self.world, self.backup, Role.VERIFY) as held:
+            backup_verify.verify_backup(self.world.deps(), held)
         self.assertEqual(RecordState.DAMAGED, self.world.records.get(self.backup).state)
         self.assertEqual(2, len(self.world.inspections()))
 

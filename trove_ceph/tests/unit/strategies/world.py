@@ -322,11 +322,11 @@ class Storage(rpcapi.StorageAPI):
 
     def _serve(self, verb, arguments):
         crossed = {name: _cross(value) for name, value in arguments.items()}
-        served = self._world.served
+        evidence, served = self._world.served.evidence, self._world.served.endpoint
         # What the operations ask for must be permitted.
-        endpoint.permissions_of(type(served.endpoint))[verb].check(served.evidence, crossed)
+        endpoint.permissions_of(type(served))[verb].check(evidence, crossed)
         try:
-            return _cross(getattr(served.endpoint, verb)({}, **crossed))
+            return _cross(getattr(served, verb)({}, **crossed))
         except messaging.ExpectedException as expected:
             raise expected.exc_info[1] from None
 

@@ -27,7 +27,7 @@ def policy(interval_min=60, **facts):
 
 
 def done(due_at, state=PolicyRunState.DONE, **facts):
-    return PolicyRun(INSTANCE, 'p', state, due_at, 'name', due_at, 'backup', **facts)
+    return PolicyRun(INSTANCE, 'p', state, due_at, 'name', 'backup', **facts)
 
 
 def run_through(wanted, begin, end, step=MINUTE, run=None):

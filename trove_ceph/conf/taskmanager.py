@@ -113,6 +113,7 @@ OPTS = [
         'vault_quota_gib',
         default=0,
         min=0,
+        max=1_048_576,
         help='GiB, before replication, that the copies of one project may occupy in the vault. A '
         'copy that would take it beyond that is not made, its record says so, and it is tried '
         'again later. 0: no limit.',

@@ -17,6 +17,8 @@ def inspector(conf, directory, sample_bytes=1024**3, **options):
 
     :param options: of its connection to Ceph
     """
+    # What is confined reaches its files as a user of its own.
+    directory.parent.chmod(0o711)
     settings = report.InspectionSettings(
         roots={'9.7': mysqld.rootfs()},
         directory=directory,

@@ -190,10 +190,10 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
             source.query('CREATE TABLE shop.orders (id INT PRIMARY KEY)')
             with source.connect() as connection, connection.cursor() as cursor:
                 for statement in (
-                    "XA START 'tx'1','br',7",
+                    "XA START X'74782731',X'6272',7",
                     'INSERT INTO shop.orders VALUES (1)',
-                    "XA END 'tx'1','br',7",
-                    "XA PREPARE 'tx'1','br',7",
+                    "XA END X'74782731',X'6272',7",
+                    "XA PREPARE X'74782731',X'6272',7",
                 ):
                     cursor.execute(statement)
                 source.kill()

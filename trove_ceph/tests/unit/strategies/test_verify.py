@@ -21,19 +21,6 @@ from trove_ceph.verification import report as verification
 UNFINISHED = verification.Finding(verification.UNFINISHED, 'the time was up')
 
 
-class Copies:
-    """Several copies of the storage service, which are asked in turns."""
-
-    def __init__(self, served):
-        self._turns = itertools.cycle(served)
-        #: All of them look at the same pools and records.
-        self.evidence = served[0].evidence
-
-    @property
-    def endpoint(self):
-        return next(self._turns).endpoint
-
-
 class World(worlds.World):
     """One whose storage service inspects backups, by servers that tests decide."""
 
@@ -52,6 +39,23 @@ class World(worlds.World):
         """Return what was asked of the storage service, the latest first."""
         listed = self.deps().storage.list_jobs()
         return [one.work for one in listed if isinstance(one.work, backup_verify.tasks.InspectTask)]
+
+
+class CopiesWorld(World):
+    """One whose storage service has two copies, which are asked in turns."""
+
+    def __init__(self):
+        super().__init__()
+        copies = [self.service(name, inspector=self._inspector) for name in ('one', 'two')]
+        self._turns = itertools.cycle(copies)
+
+    @property
+    def served(self):
+        return next(self._turns)
+
+    @served.setter
+    def served(self, service):
+        self._turns = itertools.cycle([service])
 
 
 def verify(world, backup_id, strike=None):
@@ -99,10 +103,7 @@ class DamagedInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
     """A backup that is found damaged, by one copy of the service and then by another one."""
 
     def make_world(self):
-        world = World()
-        world.served = Copies(
-            [world.service(name, inspector=world._inspector) for name in ('one', 'two')]
-        )
+        world = CopiesWorld()
         world.backup = test_vault_copy.take(world)
         world.servers.raises = {'start': servers.corrupt('redo')}
         world.records.queue.request_verification(world.backup)
@@ -135,8 +136,8 @@ class VerifyingTest(base.BaseTestCase):
         super().setUp()
         self.make_backup()
 
-    def make_backup(self):
-        self.world = World()
+    def make_backup(self, world=None):
+        self.world = world or World()
         self.backup = test_vault_copy.take(self.world)
 
     def find(self, **raises):
@@ -365,10 +366,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertIn('an inspection before found corrupt: redo', record.verify_error)
 
     def test_second_inspection_is_by_another_copy_of_the_service(self):
-        served = [
-            self.world.service(name, inspector=self.world._inspector) for name in ('one', 'two')
-        ]
-        self.world.served = Copies(served)
+        self.make_backup(CopiesWorld())
         self.find(start=servers.corrupt('redo'))
         began = self.world.now
         record = self.verify()

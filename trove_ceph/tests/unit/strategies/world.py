@@ -322,11 +322,11 @@ class Storage(rpcapi.StorageAPI):
 
     def _serve(self, verb, arguments):
         crossed = {name: _cross(value) for name, value in arguments.items()}
-        evidence, served = self._world.served.evidence, self._world.served.endpoint
+        served = self._world.served
         # What the operations ask for must be permitted.
-        endpoint.permissions_of(type(served))[verb].check(evidence, crossed)
+        endpoint.permissions_of(type(served.endpoint))[verb].check(served.evidence, crossed)
         try:
-            return _cross(getattr(served, verb)({}, **crossed))
+            return _cross(getattr(served.endpoint, verb)({}, **crossed))
         except messaging.ExpectedException as expected:
             raise expected.exc_info[1] from None
 

@@ -58,7 +58,10 @@ class DurableServer(sandbox.Mysqld):
             return
         self.data.mkdir(exist_ok=True)
         subprocess.run(
-            ['cp', '--archive', '--', f'{_initialised_data()}/.', str(self.data)],
+            # By reading and writing: where the kernel copies, or says where the holes are, it may
+            # take what was written a moment ago for a hole.
+            ['cp', '--archive', '--reflink=never', '--sparse=never']
+            + ['--', f'{_initialised_data()}/.', str(self.data)],
             timeout=COPY_TIMEOUT_SEC,
             check=True,
         )

@@ -11,7 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from cephcluster import conf, daemons, keys, layout, loop, monitor
+from cephcluster import conf, daemons, kernel, keys, layout, loop, monitor
 from cephcluster.errors import ClusterError, DaemonError, UsageError
 
 PROGRAMS = ('ceph-mon', 'ceph-mgr', 'ceph-osd', 'monmaptool', 'losetup')
@@ -69,6 +69,8 @@ def ensure_created(paths, wanted, say):
         say('an earlier creation was interrupted: starting over')
         remove(paths, existing)
     _check_machine(paths, wanted)
+    if kernel.allow_aio():
+        say(f'fs.aio-max-nr raised to {kernel.AIO_REQUESTS}')
     paths.save(wanted)
     _build(paths, wanted, say)
     paths.mark_complete()

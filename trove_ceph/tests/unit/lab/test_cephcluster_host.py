@@ -12,7 +12,7 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
-from cephcluster import cli, conf, create, daemons, keys, layout, loop
+from cephcluster import cli, conf, create, daemons, kernel, keys, layout, loop
 from cephcluster.errors import ClusterError, UsageError
 
 
@@ -105,6 +105,23 @@ class ConfTest(HostTestCase):
                 name in options for name in ('bdev_async_discard', 'bdev_async_discard_threads')
             )
             self.assertEqual(present, found, release)
+
+
+class KernelTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.limit = Path(self.useFixture(fixtures.TempDir()).path) / 'aio-max-nr'
+
+    def test_default_of_the_kernel_is_raised(self):
+        self.limit.write_text('65536\n')
+        self.assertTrue(kernel.allow_aio(self.limit))
+        self.assertEqual('1048576\n', self.limit.read_text())
+        self.assertFalse(kernel.allow_aio(self.limit))
+
+    def test_higher_limit_stays(self):
+        self.limit.write_text('2097152\n')
+        self.assertFalse(kernel.allow_aio(self.limit))
+        self.assertEqual('2097152\n', self.limit.read_text())
 
 
 class KeysTest(base.BaseTestCase):

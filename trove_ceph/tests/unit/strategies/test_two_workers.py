@@ -129,7 +129,7 @@ class Operation:
             raise
 
     def assert_claimable(self, world, record):
-        """Check that the claim of a worker that died once its work was done blocks no other worker."""
+        """Check that the claim of a worker that died after its work blocks no other worker."""
         another = claims.Claimant('another', claims.DEFAULT_EXPIRY)
         self.assertTrue(another.may_claim(record, world.date))
 

@@ -4,7 +4,7 @@
 from pathlib import Path
 
 AIO_MAX = Path('/proc/sys/fs/aio-max-nr')
-#: As in ``90-ceph-osd.conf`` of Ceph's packages, which nothing applies without systemd. An OSD takes
+#: As in ``90-ceph-osd.conf`` of Ceph's packages, which only systemd applies. An OSD takes
 #: about 2 300 requests, so 28 OSDs use up the kernel's default of 65 536. The kernel then refuses
 #: each further io_setup, also that of mysqld.
 AIO_REQUESTS = 1048576

@@ -68,10 +68,16 @@ class MessageBusTest(base.FunctionalTestCase):
             conf.trove_ceph_storage,
             f'host:{uuid.uuid4().hex[:6]}',
         )
-        self.server = server.Server(service, rpcapi.connect(conf))
+        self.server = server.Server(service, self.connect(conf))
         self.server.start()
         self.addCleanup(self.server.stop)
         return service
+
+    def connect(self, conf):
+        """Connect to the service's bus until the test ends: nothing may go on looking for it."""
+        connection = rpcapi.connect(conf)
+        self.addCleanup(connection.transport.cleanup)
+        return connection
 
     def images(self):
         return [str(one.image) for pool in POOLS for one in self.storage.list_images(pool)]
@@ -89,14 +95,14 @@ class MessageBusTest(base.FunctionalTestCase):
         self.service = self.serve()
         self.image = image_types.ImageRef('volumes', f'volume-{uuid.uuid4()}')
         self.storage.create_image(self.image, 8 * MIB, image_types.ImageOptions())
-        caller = rpcapi.StorageAPI(rpcapi.connect(self.configuration('caller')), TIMEOUT_SEC)
+        caller = rpcapi.StorageAPI(self.connect(self.configuration('caller')), TIMEOUT_SEC)
         snapshot = self.image.snapshot(names.snapshot_name('backup', str(uuid.uuid4())))
         caller.create_snapshot(snapshot)
         vault = image_types.ImageRef('vault', names.image_name('vault', str(uuid.uuid4())))
         caller.run('copy', tasks.CopyTask(snapshot, vault), TIMEOUT_SEC)
         self.assertEqual([snapshot.name], caller.describe(vault).snapshot_names)
         # Operators ask with the service's own configuration file.
-        operator = rpcapi.StorageAPI(rpcapi.connect(self.configuration('storage')), TIMEOUT_SEC)
+        operator = rpcapi.StorageAPI(self.connect(self.configuration('storage')), TIMEOUT_SEC)
         self.assertEqual(['copy'], [one.operation_id for one in operator.list_jobs()])
         error = self.assertRaises(exceptions.NotPermittedError, caller.trash, self.image)
         self.assertIn('it has snapshots', str(error))
@@ -109,7 +115,7 @@ class MessageBusTest(base.FunctionalTestCase):
         conf = self.configuration('guest', guests='openstack')
         conf.set_override('transport_url', self.rabbit.url('guest', SERVICE), 'trove_ceph_storage')
         conf.set_override('rabbit_retry_interval', 1, 'oslo_messaging_rabbit')
-        thief = rpcapi.StorageAPI(rpcapi.connect(conf), timeout_sec=2)
+        thief = rpcapi.StorageAPI(self.connect(conf), timeout_sec=2)
         self.assertRaises(exceptions.ServiceUnavailableError, thief.list_jobs)
         # Trove's virtual host, which it can enter, has no queue of the service.
         with self.rabbit.connection('guest', TROVE) as connection:
@@ -242,8 +248,10 @@ class MessageBusTest(base.FunctionalTestCase):
         self.addCleanup(listener.wait)
         self.addCleanup(listener.stop)
         conf = self.configuration('openstack', guests='openstack')
+        bus = messaging.get_notification_transport(conf)
+        self.addCleanup(bus.cleanup)
         cinder = messaging.Notifier(
-            messaging.get_notification_transport(conf),
+            bus,
             'volume.host',
             driver='messagingv2',
             topics=['trove-ceph-qos'],

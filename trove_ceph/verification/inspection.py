@@ -259,11 +259,9 @@ class Context:
         self._guard.call('opening', lambda: self._sandbox.open(clone), self._sandbox.abort)
 
     def recover(self) -> None:
-        self._server = self._guard.call(
-            'reading the data directory',
-            lambda: self._sandbox.serve(self._work.version),
-            self._sandbox.abort,
-        )
+        # In this thread: what is confined ends with the thread that starts it.
+        with self._guard.watching(self._sandbox.abort):
+            self._server = self._sandbox.serve(self._work.version)
         self._data_version = self._server.data_version
         with self._guard.watching(self._end_server):
             self._server.start(self._guard.left_sec)

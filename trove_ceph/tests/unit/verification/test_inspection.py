@@ -50,6 +50,13 @@ class InspectionTest(base.BaseTestCase):
         )
         self.assert_nothing_left()
 
+    def test_the_server_is_prepared_in_the_thread_that_stays(self):
+        """The kernel ends a confined program with the thread that started it."""
+        threads = []
+        self.world.raises = {'serve': lambda: threads.append(threading.current_thread())}
+        self.assertTrue(self.inspect().ok)
+        self.assertEqual([threading.current_thread()], threads)
+
     def test_the_sample_differs_between_backups_and_not_between_runs(self):
         samples = []
         for check_id in (world.CHECK_ID, world.CHECK_ID, '00000000-0000-4000-8000-000000000001'):

@@ -58,12 +58,13 @@ class DurableServer(sandbox.Mysqld):
             return
         self.data.mkdir(exist_ok=True)
         subprocess.run(
-            # By reading and writing: where the kernel copies, or says where the holes are, it may
-            # take what was written a moment ago for a hole.
-            ['cp', '--archive', '--reflink=never', '--sparse=never']
-            + ['--', f'{_initialised_data()}/.', str(self.data)],
+            ['cp', '--archive', '--', f'{_initialised_data()}/.', str(self.data)],
             timeout=COPY_TIMEOUT_SEC,
             check=True,
+        )
+        # As after --initialize: a snapshot must not find files that nobody has written yet.
+        subprocess.run(
+            ['sync', '--file-system', str(self.data)], timeout=COPY_TIMEOUT_SEC, check=True
         )
 
 

@@ -33,7 +33,10 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         self.instance = str(uuid.uuid4())
         self.records = backups.BackupStore(database.with_tables(self.directory / 'records.sqlite'))
         self.tools = self.make_tools()
-        self.volume = self.make(size_mib=32)
+        # By the name of a volume: of other images the service copies nothing.
+        self.volume = image_types.ImageRef(self.pool, f'volume-{uuid.uuid4()}')
+        self.storage.create_image(self.volume, 32 * MIB, image_types.ImageOptions())
+        self.addCleanup(self.remove, self.volume)
         self.backups = []
         self.addCleanup(self.remove_vault)
 
@@ -71,14 +74,17 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def remove_vault(self):
         for owner in (self.instance, *self.backups):
-            image = image_types.ImageRef(self.second_pool, names.image_name('vault', owner))
-            try:
-                facts = self.storage.describe(image)
-            except exceptions.NotFoundError:
-                continue
-            for snapshot in facts.snapshots:
-                self.storage.remove_snapshot(image.snapshot(snapshot.name))
-            self.storage.remove(image)
+            self.remove(image_types.ImageRef(self.second_pool, names.image_name('vault', owner)))
+
+    def remove(self, image):
+        """Remove an image with its snapshots; nothing if it is gone."""
+        try:
+            facts = self.storage.describe(image)
+        except exceptions.NotFoundError:
+            return
+        for snapshot in facts.snapshots:
+            self.storage.remove_snapshot(image.snapshot(snapshot.name))
+        self.storage.remove(image)
 
     def back_up(self, *offsets):
         """Write a MiB at each offset, and return the id of a backup."""

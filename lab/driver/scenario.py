@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run Tempest's scenarios, this project's and trove-tempest-plugin's, on the lab that is up."""
+"""Run Tempest's scenarios, this project's and trove-tempest-plugin's, on a running lab."""
 
 import os
 
@@ -8,7 +8,7 @@ from driver.settings import LAB_DIR
 
 
 def add_arguments(parser) -> None:
-    """Describe this command's options."""
+    """Add this command's options."""
     parser.add_argument('--smoke', action='store_true', help='only the short tests of this project')
     whose = parser.add_mutually_exclusive_group()
     for name, text in (
@@ -34,7 +34,7 @@ def run(settings, args) -> int:
     environ = os.environ | {
         'PYTHONPATH': str(LAB_DIR),
         'PYTHONDONTWRITEBYTECODE': '1',
-        # Libraries tell of their own future on the terminal.
+        # Keep deprecation warnings of libraries off the terminal.
         'PYTHONWARNINGS': 'ignore',
     }
     return up.call(command, environ)

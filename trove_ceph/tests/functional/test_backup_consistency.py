@@ -211,7 +211,7 @@ class BackupConsistencyTest(test_mysql_on_rbd.WritersTestCase):
         self.copied = snapshot
         return self.vault.snapshot(snapshot.name)
 
-    def test_each_holds_exactly_what_its_position_says(self):
+    def test_each_backup_has_exactly_the_transactions_of_its_position(self):
         self.start_clients()
         guest = Guest(self.source)
         self.assertEqual([], guest.check_backup_settings()['reasons'])

@@ -153,9 +153,7 @@ class Container(fixtures.Fixture):
 
     def wait_until_settled(self):
         """Wait until the first start has removed all its files from the data directory."""
-        self._wait_for(
-            lambda: not list(self.data.glob('*first-start*')), 'first start complete'
-        )
+        self._wait_for(lambda: not list(self.data.glob('*first-start*')), 'first start complete')
 
     def wait_for_end(self):
         """Wait for the container to end by itself and return its exit status."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guest agent finds unsafe about a real server, on a real XFS volume."""
+"""Unsafe settings that the guest agent finds on a real server with a real XFS volume."""
 
 import pathlib
 
@@ -43,7 +43,7 @@ class SettingsTest(test_quiesce.VolumeTestCase):
                 self.assertEqual([], self._codes(), undo)
 
     def test_every_change_of_settings_leaves_evidence(self):
-        """Also one that was changed back before anybody looked."""
+        """Also a change that was reverted before the next check."""
         server = self._serve()
         history = settings_history.SettingsHistory()
 
@@ -51,7 +51,7 @@ class SettingsTest(test_quiesce.VolumeTestCase):
             backup_settings.observe(self._connect, history)
             return history._evidence
 
-        # Prepared statements and variables are of one connection.
+        # Prepared statements and variables belong to one connection.
         connection = self._connect(30)
         self.addCleanup(connection.close)
         change = connection.cursor().execute

@@ -23,7 +23,7 @@ POOL = 'volumes-nvme'
 SMALL = mysqld.SMALL
 READY_TIMEOUT_SEC = 120
 
-# Enters a target and says so; what follows is up to the test.
+# Enters a target and reports it; the rest is up to the test.
 OWNER = """
 import json, pathlib, sys, time
 from trove_ceph_bench import targets
@@ -54,7 +54,7 @@ def run(address, statement):
 
 
 def is_orphan(device):
-    """Whether a loop device is still over the file of an export that is gone, which has no path."""
+    """Return whether a loop device is over the file of a removed export, which has no path."""
     backing_file = workspace.SYSFS / device.removeprefix('/dev/') / 'loop' / 'backing_file'
     try:
         return backing_file.read_text() == '/\n'
@@ -185,7 +185,7 @@ class ServerOnRbdTest(TargetsTestCase):
         return self.spec({'rbd': disk})
 
     def images(self):
-        """The benchmark's images; other tests have others."""
+        """Return the benchmark's images; other tests have other images."""
         with self.cluster.pool(POOL) as pool:
             return [name for name in rbd.RBD().list(pool) if name.startswith('trove-ceph-scratch')]
 
@@ -250,7 +250,7 @@ class ServerOnRbdTest(TargetsTestCase):
 
 @functools.cache
 def listening_server():
-    """Return the address and the port of a server for all tests; it goes with the workspace."""
+    """Return address and port of a server for all tests; it ends with the workspace."""
     place = workspace_of_tests.shared() / 'listening'
     disk = place / 'disk'
     disk.mkdir(parents=True)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inspections of hostile data by servers that were taken over, in each way of confining them.
+"""Inspections of hostile data by compromised servers, in each confinement.
 
-The data is in files of this host: what is tried here has nothing to do with Ceph.
+The data is in files of this host; the tests do not need Ceph.
 """
 
 import os
@@ -18,14 +18,14 @@ from trove_ceph.verification import on_host, report
 MIB = 1024**2
 CLONE = image_types.ImageRef('volumes', 'clone')
 TIMEOUT_SEC = 240
-# Somebody else on this host, with the id that a tenant chose for its files.
+# Another user of this host, with the id that a tenant chose for its files.
 TENANT_ID = 999
 
 _made = {}
 
 
 class Contract:
-    """What each way of confining a server holds to."""
+    """The contract of each confinement of a server."""
 
     isolation = ''
 
@@ -33,7 +33,7 @@ class Contract:
         super().setUp()
         self.volume = self.directory / 'volume.img'
         self.inspections = self.directory / 'i'
-        # Down to the confined place, the way is open for everybody.
+        # All directories above the confined one are open to all users.
         self.directory.chmod(0o711)
         if 'database' not in _made:
             _made['database'] = workspace_file()
@@ -76,7 +76,7 @@ class Contract:
         self.assertEqual([], groups)
 
     def start_hostile(self, body, error=exceptions.ServerFailedError, **changes):
-        """Start a server that was taken over, and return what it said before it ended."""
+        """Start a compromised server, and return its output."""
         root = local_disk.hostile_root(self.directory, body)
         self.addCleanup(local_disk.remove, root)
         server = self.open(root, **changes).serve('9.7.4')
@@ -130,7 +130,7 @@ class Contract:
         self.assert_found(report.CORRUPT, 'data belongs to root')
 
     def test_server_does_not_run_as_the_user_that_the_tenant_chose(self):
-        """Whatever the id, the server has the files and is not that user on the host."""
+        """With any id, the server owns the files and is another user on the host."""
 
         def give_away(data):
             for path in (data, *data.rglob('*')):
@@ -141,7 +141,7 @@ class Contract:
         server.start(TIMEOUT_SEC)
         self.assertIn('9.7.4', server.version())
 
-    # Servers that were taken over.
+    # Compromised servers.
 
     def test_nothing_of_the_host_is_visible(self):
         secret = self.directory / 'secret'
@@ -178,7 +178,7 @@ class Contract:
         self.assertIsNone(neighbour.poll())
 
     def test_kill_of_all_processes_ends_only_the_server(self):
-        """Its own confined place ends, and nothing else."""
+        """Only its own confinement ends."""
         told = self.start_hostile('kill -9 -1; sleep 600')
         self.assertIn('the confined program ended', told)
 
@@ -191,7 +191,7 @@ class Contract:
             say "refused $ended"
             """
         )
-        # Either each is refused, or what holds them all together ends the confined place.
+        # Either each is refused, or their common limit ends the confinement.
         self.assertTrue('refused 6' in told or 'the confined program ended' in told, told)
 
     def test_written_bytes_are_limited(self):
@@ -232,7 +232,7 @@ class Contract:
         root = local_disk.hostile_root(self.directory, 'trap "" TERM; sleep 600 & wait; wait')
         self.addCleanup(local_disk.remove, root)
         server = self.open(root).serve('9.7.4')
-        # As the watch over the time limit does, from a thread of its own.
+        # As the watchdog of the time limit does, from a thread of its own.
         killer = threading.Timer(1, server.kill)
         killer.start()
         self.addCleanup(killer.join)
@@ -241,7 +241,7 @@ class Contract:
 
 
 def workspace_file():
-    """Return a file that lives as long as this process's tests."""
+    """Return a file that exists as long as this process's tests."""
     return pathlib.Path(base.workspace.shared()) / 'database.img'
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a real server reads of large tables, whatever their indexes are."""
+"""The rows of large tables that a real server reads, for all kinds of indexes."""
 
 from trove_ceph.mysql import sql
 from trove_ceph.tests.functional import base, mysqld
@@ -64,6 +64,7 @@ class ReadingEndsTest(base.FunctionalTestCase):
             self.server.read_ends(table, 4000 * table.row_bytes)
             more = self.rows_read() - before
 
-            # Each row counts twice, for those that were found are counted. So does the dictionary.
+            # Each row counts twice, because found rows are counted again. The dictionary counts,
+            # too.
             self.assertGreater(more - few, 2500, name)
             self.assertLess(more, 10_000, name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Ceph keeps the contract of storage."""
+"""The contract suite of storage on a real Ceph."""
 
 import json
 import time
@@ -15,7 +15,7 @@ from trove_ceph.tests.contract import (
 from trove_ceph.tests.functional import storage
 
 DURATION_SEC = 60
-# Less is never enough to find an OSD at its new address.
+# A shorter time is never enough to find an OSD at its new address.
 REQUEST_SEC = 11
 TIMEOUT_SEC = 120
 
@@ -49,13 +49,13 @@ class LedgerTest(storage_lock_store.LedgerContract, storage.CephStorageTestCase)
         self._silence(self.second_pool)
         self._await_answer(False)
         self.assertRaises(exceptions.CephUnreachableError, entries.read, self.second_pool, '')
-        # By the client that has it, as nobody else may.
+        # By the client that holds it, because no other client may.
         entries.renew(self.lock, self.mine, DURATION_SEC)
         entries.write(self.pool, {}, (self.lock, self.mine))
         entries.release(self.lock, self.mine)
 
     def _silence(self, pool):
-        """Demand of a pool more copies than there are OSDs for."""
+        """Require more copies of a pool than there are OSDs."""
         (found,) = [
             one
             for one in self.cluster.mon_command('osd pool ls', detail='detail')

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every verb of the service while something dies under it, stands still, or is full.
+"""Every verb of the service while a daemon dies or stops, or the OSDs are full.
 
-All verbs are asked for at once, each on an image of its own, and in the midst of that something
-happens. What came to nothing is asked for again, as callers do. In the end each has come to what it
-promises, and nothing besides is there.
+All verbs are requested at once, each on an image of its own, and a disruption happens meanwhile.
+Failed requests are repeated, as callers do. In the end each verb has its promised result, and
+nothing else exists.
 """
 
 import dataclasses
@@ -25,18 +25,18 @@ from trove_ceph.tests.functional import base, ceph, storage, test_storage_servic
 
 MIB = units.Mi
 POOL, OTHER_POOL = 'one', 'two'
-# The locks of one that was killed, the 30 s that Ceph remembers it, and the work.
+# For the locks of a killed process, the 30 s until its watch expires, and the work.
 TIMEOUT_SEC = 600
 PAUSE_SEC = 3
-# Far below what an empty OSD has in use, and what they are else.
+# Far below the usage of an empty OSD, and the normal ratios.
 RATIOS = {'nearfull': (0.0001, 0.85), 'backfillfull': (0.0002, 0.9), 'full': (0.0003, 0.95)}
-#: What callers wait for, and ask again.
+#: Errors after which callers repeat their request.
 PASSING = (exceptions.CephUnreachableError, exceptions.BusyError)
 
 
 @functools.cache
 def cluster():
-    """Return a cluster to break, made at its first use; it goes with the workspace."""
+    """Return a cluster to break, created at its first use; it ends with the workspace."""
     made = ceph.Cluster(workspace.shared() / 'disrupted', {'ssd': 2}, osd_gib=3)
     made.create()
     made.start()
@@ -47,7 +47,7 @@ def cluster():
 
 @dataclasses.dataclass
 class Deed:
-    """A request, and how to see that it is done."""
+    """A request, and a check that it is done."""
 
     verb: str
     arguments: dict
@@ -80,7 +80,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         served.ask('list_jobs')
         return served
 
-    # What is asked for.
+    # The requests.
 
     def clone(self, name, pool=None, snapshot=None):
         clone = self.ref(name, pool)
@@ -117,7 +117,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         yield Deed(
             'clone',
             {
-                # The other one is busy as long as it is copied.
+                # The other one is busy while it is copied.
                 'snapshot': self.base.snapshot('cloned'),
                 'image': cloned,
                 'qos': image_types.Qos(iops=300),
@@ -142,7 +142,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         yield Deed(
             'restore',
             {'pool': POOL, 'image_id': restored.image_id, 'name': again.name},
-            # Killed at the very end, it is an image again and still in the trash.
+            # After a kill at the very end, it is an image again and still in the trash.
             lambda: (
                 self.storage.describe(again).image_id == restored.image_id
                 and restored.image_id not in self.trashed_ids()
@@ -169,7 +169,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         for work in (
             tasks.CopyTask(source, self.vault),
             tasks.FlattenTask(self.flattened),
-            # The source is held by the copy, for which this would have to wait.
+            # The copy locks the source, so this would have to wait.
             tasks.VerifyTask(alike.snapshot('same'), same.snapshot('same')),
             tasks.FenceTask(self.clone('fenced')),
             tasks.PurgeTask(POOL, purged.image_id),
@@ -182,16 +182,16 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         found = self.served.ask('find_job', operation_id=operation_id)
         return found.state is JobState.DONE
 
-    # How it goes.
+    # The execution.
 
     def tell_all(self, deeds):
-        """Ask for all at once, and return when the first are being done."""
+        """Send all requests at once, and return when the first ones are active."""
         numbers = [self.served.tell(deed.verb, **deed.arguments) for deed in deeds]
         time.sleep(random.uniform(0, 0.3))
         return numbers
 
     def hear_all(self, numbers):
-        """Return the errors among the answers."""
+        """Return the errors among the replies."""
         errors = []
         for number in numbers:
             try:
@@ -201,7 +201,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         return errors
 
     def insist(self, deeds):
-        """Ask for each again until it is done."""
+        """Repeat each request until it is done."""
         deadline = time.monotonic() + TIMEOUT_SEC
         for deed in deeds:
             while not self._is_done(deed):
@@ -213,7 +213,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
                 except exceptions.BusyError as error:
                     self.await_dead_clients(error)
                 except exceptions.TroveCephError:
-                    # Such as that it exists: the first attempt made it after all.
+                    # For instance that it exists: the first attempt created it after all.
                     if not self._is_done(deed):
                         raise
                 time.sleep(0.2)
@@ -239,7 +239,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         expected = 'image made removed renamed cloned l again same alike flat vault fenced'
         self.assertEqual(set(expected.split()), names)
 
-    # What happens.
+    # The disruptions.
 
     def test_service_is_killed(self):
         deeds = self.deeds()
@@ -251,7 +251,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         self.insist(deeds)
 
     def test_monitor_stops_and_an_osd_dies(self):
-        """Whoever asks sees nothing of either."""
+        """Callers notice neither."""
         deeds = self.deeds()
         self.served = self.serve('one')
         pids = self.cluster.pids()
@@ -296,7 +296,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         try:
             return self._job(deed).state.is_active
         except exceptions.NotFoundError:
-            # It was refused at once.
+            # The request was refused at once.
             return False
 
     def _set_ratios(self, which):
@@ -309,7 +309,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
     def _await(self, condition):
         deadline = time.monotonic() + TIMEOUT_SEC
         while not condition():
-            self.assertLess(time.monotonic(), deadline, 'not within the time')
+            self.assertLess(time.monotonic(), deadline, 'not within the time limit')
             time.sleep(0.5)
 
     def test_refuses_invalid_requests_without_a_change(self):
@@ -376,7 +376,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         self.assertEqual(before, self._all())
 
     def _all(self):
-        """Return all that there is of this test."""
+        """Return all objects of this test."""
         return [
             (facts.image, facts.image_id, facts.size_bytes, facts.parent, facts.snapshots)
             for pool in (POOL, OTHER_POOL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several processes of the storage service on one Ceph: killed, paused, in each other's way."""
+"""Several processes of the storage service on one Ceph: killed, paused, in conflict."""
 
 import itertools
 import json
@@ -19,14 +19,14 @@ from trove_ceph.tests.functional import storage, storage_server
 
 MIB = units.Mi
 LOCK_SEC = 15
-# More than one mark and a half of a copy: it can be killed after the first.
+# More than one and a half checkpoints of a copy: it can be killed after the first.
 LARGE_MIB = 448
-# A lock, the 30 s after which Ceph forgets a dead client, and the work on a busy machine.
+# For a lock, the 30 s until the watch of a dead client expires, and the work on a busy machine.
 TIMEOUT_SEC = 240
 
 
 class ServerProcess:
-    """A copy of the service, asked as it would be over the bus."""
+    """A copy of the service, which receives requests as it would over the bus."""
 
     def __init__(self, name, config):
         self.name = name
@@ -51,14 +51,14 @@ class ServerProcess:
     def expect(self, line):
         found = self._process.stdout.readline()
         if found != f'{line}\n':
-            raise AssertionError(f'{self.name} said {found!r} instead of {line}')
+            raise AssertionError(f'{self.name} printed {found!r} instead of {line}')
 
     def ask(self, verb, **arguments):
-        """Return the answer, or raise the error that it is."""
+        """Return the result of a request, or raise its error."""
         return self.hear(self.tell(verb, **arguments))
 
     def tell(self, verb, **arguments):
-        """Ask without waiting for the answer, and return the number under which it will be."""
+        """Send a request without waiting for the reply, and return its number."""
         number = next(self._numbers)
         primitive = {name: serializer.encode(value) for name, value in arguments.items()}
         request = {'number': number, 'verb': verb, 'arguments': primitive}
@@ -66,7 +66,7 @@ class ServerProcess:
         return number
 
     def hear(self, number):
-        """Return an answer, or raise the error that it is."""
+        """Return the result of a numbered request, or raise its error."""
         while number not in self._answers:
             answer = json.loads(self._process.stdout.readline())
             self._answers[answer['number']] = answer
@@ -122,7 +122,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         return served
 
     def make_large(self):
-        """An image with a snapshot ``s`` that is full of data."""
+        """Create an image full of data with a snapshot ``s``."""
         image = self.make(size_mib=LARGE_MIB)
         with self.storage.open_writer(image) as writer:
             block = self.data(4 * MIB)
@@ -142,7 +142,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
             time.sleep(0.3)
 
     def begin_copy(self, served, beyond_bytes=0):
-        """Begin a copy and wait until so much of it is done."""
+        """Begin a copy and wait until it is beyond a position."""
         image = self.make_large()
         work = tasks.CopyTask(image.snapshot('s'), self.vault)
         served.ask('start', operation_id=self.operation, work=work)
@@ -166,7 +166,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
     def test_another_copy_of_the_service_resumes_after_a_kill(self):
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
         work = self.begin_copy(one, transfer.MARK_BYTES + 64 * MIB)
-        # It is the same job, whoever is asked.
+        # It is the same job for each copy of the service.
         seen = other.ask('start', operation_id=self.operation, work=work)
         self.assertEqual((JobState.RUNNING, 'one', 1), (seen.state, seen.holder, seen.attempt))
         one.kill()
@@ -183,11 +183,11 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         found = other.ask('find_job', operation_id=self.operation)
         self.assertEqual(JobState.INTERRUPTED, found.state)
         self.assertLess(time.monotonic() - began, LOCK_SEC)
-        # Where it was asked to stop, all is on disk: nothing is copied twice.
+        # A canceled copy has everything on disk: nothing is copied twice.
         self.assert_taken_up(other, work, 64 * MIB)
 
     def test_paused_for_too_long_loses_its_locks(self):
-        """As a virtual machine that was suspended, or a host that lost its network."""
+        """Like a suspended virtual machine, or a host that lost its network."""
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
         work = self.begin_copy(one, transfer.MARK_BYTES + 64 * MIB)
         one.signal('STOP')
@@ -195,7 +195,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assert_taken_up(other, work, transfer.MARK_BYTES)
         before = other.ask('find_job', operation_id=self.operation)
         one.signal('CONT')
-        # It learns that at its next piece, and writes nothing at its next beat.
+        # It notices that at its next chunk, and writes nothing at its next heartbeat.
         time.sleep(3)
         self.assertEqual(before, other.ask('find_job', operation_id=self.operation))
         self.assertEqual(['s'], list(copying.complete_copies(self.storage.describe(self.vault))))
@@ -219,7 +219,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
             for verb, arguments in refused:
                 error = self.assertRaises(exceptions.BusyError, served.ask, verb, **arguments)
                 self.assert_message(error, f'held by one for {work}, operation {self.operation}')
-        # What harms nobody goes on.
+        # Work without a conflict continues.
         clone = self.ref('clone')
         other.ask('create_snapshot', snapshot=image.snapshot('u'))
         other.ask(
@@ -262,14 +262,14 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         # Not by assertEqual, which would print both.
         is_same = self.content(image.snapshot('s')) == self.content_now(clone)
         self.assertTrue(is_same, 'the clone has lost data')
-        # Whoever called it off still works.
+        # The copy of the service that canceled it still works.
         self.assertEqual(clone, one.ask('describe', image=clone, with_usage=False).image)
 
     def test_recreates_an_interrupted_clone(self):
         one, image = self.serve('one'), self.make_written()
         expected = self.content(image.snapshot('s'))
         whole, blank, unknown = (self.ref(name) for name in ('whole', 'blank', 'unknown'))
-        # As librbd leaves them: the image alone, and the parent without word of its child.
+        # As librbd leaves them: only the image, and a parent that does not list its child.
         self.make('blank')
         self.storage.clone(image.snapshot('s'), unknown, image_types.ImageOptions())
         child_id = self.storage.describe(unknown).image_id
@@ -285,7 +285,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual({whole, blank, unknown}, children)
 
     def _part(self, parent, snapshot, child_id):
-        """Have a parent not know a clone of the same pool."""
+        """Remove a clone in the same pool from its parent's list of children."""
         facts = self.storage.describe(parent)
         with self.cluster.pool(parent.pool) as context:
             pool_id = encoding.long_number(context.get_pool_id())

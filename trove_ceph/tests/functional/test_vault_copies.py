@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of backups in one image of a vault, as they come and go in any order."""
+"""Copies of backups in one image of a vault, created and deleted in any order."""
 
 import time
 import types
@@ -33,7 +33,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         self.instance = str(uuid.uuid4())
         self.records = backups.BackupStore(database.with_tables(self.directory / 'records.sqlite'))
         self.tools = self.make_tools()
-        # By the name of a volume: of other images the service copies nothing.
+        # With the name of a volume: the service copies no other images.
         self.volume = image_types.ImageRef(self.pool, f'volume-{uuid.uuid4()}')
         self.storage.create_image(self.volume, 32 * MIB, image_types.ImageOptions())
         self.addCleanup(self.remove, self.volume)
@@ -101,7 +101,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         return backup_id
 
     def copy(self, backup_id):
-        """Copy a backup, and return upon which one and how much was moved."""
+        """Copy a backup, and return its base and the moved bytes."""
         queue_worker.work_off_one(self.tools, Role.COPY, self.records.get(backup_id))
         found = self.records.get(backup_id)
         self.assertIsNone(found.copy_error)
@@ -143,7 +143,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
             self.delete(backup)
         (trashed,) = self.records.trashed_images()
         self.assertEqual(names.image_name('vault', self.instance), trashed.name)
-        # The first look has it purged, and a later one finds it gone.
+        # The first pass requests the purge, and a later one finds the image gone.
         deadline = time.monotonic() + PURGE_TIMEOUT_SEC
         while self.records.trashed_images() and time.monotonic() < deadline:
             volume_cleanup.purge_trashed(self.tools)

@@ -29,7 +29,7 @@ from trove_ceph.tests.functional import (
 from trove_ceph.verification import report as verification
 
 PAGE_BYTES = 16384
-# The snapshot of a stopped database with some rows, made by the first test that needs one.
+# The snapshot of a stopped database with some rows, created by the first test that needs it.
 SOUND = 'sound'
 SOUND_IMAGE = 'sound-database'
 
@@ -79,7 +79,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
             one.remove_snap(name)
 
     def make_sound_backup(self):
-        """Have the image be that of a stopped database with some rows, and make a snapshot."""
+        """Give the image a stopped database with some rows, and create a snapshot."""
         if SOUND not in _made:
             new = test_mysql_on_rbd.new_database(self.cluster)
             self._clone(new, test_mysql_on_rbd.NEW, SOUND_IMAGE)
@@ -98,7 +98,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
 
     @contextlib.contextmanager
     def serving(self, image=None):
-        """Have a database served, and its image given back afterwards."""
+        """Run a server on an image, and unmap the image afterwards."""
         place = self.directory / 'source'
         with (
             test_mysql_on_rbd.mounted(self.cluster, image or self.image, place) as volume,
@@ -147,7 +147,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
 
         self.assertEqual(verification.CORRUPT, found.verdict, found)
         self.assertIn('table shop.orders', found.reasons[0])
-        # What InnoDB shows of the page has the rows in it.
+        # InnoDB's dump of the page contains the rows.
         self.assertNotIn('xxxx', found.reasons[0])
         self.assertIsNotNone(found.gtid_executed)
         self.assertLess(found.tables_checked, found.tables)
@@ -184,7 +184,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertIsNone(found.gtid_executed)
 
     def test_prepared_xa_transactions(self):
-        """They outlive the crash, and are listed by the names that statements take."""
+        """They survive the crash, and are listed in the form that statements take."""
         with self.serving() as source:
             source.query('CREATE DATABASE shop')
             source.query('CREATE TABLE shop.orders (id INT PRIMARY KEY)')
@@ -256,7 +256,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
             note=note,
         )
         self.assert_nothing_left(self.work('backup'))
-        # Its limit is over when it comes to the tables, and it is none of opening the clone.
+        # The limit passes when the tables are checked; opening the clone is not affected.
         limit_sec = 30
         deadline = time.monotonic() + limit_sec
 
@@ -269,7 +269,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
 
     def test_other_users_cannot_reach_its_server(self):
         self.make_sound_backup()
-        # Down to the server's own directory, the way is open for everybody.
+        # All directories above the server's own one are open to all users.
         self.directory.chmod(0o711)
         told = []
 
@@ -288,7 +288,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertEqual([0o700, True, 'seen', 'PermissionError'], told)
 
     def _look_as_nobody(self, path):
-        """Return what any user of this host comes to who looks for a file."""
+        """Return the result for another user of this host who accesses a file."""
         code = (
             'import os, sys\n'
             'try: os.stat(sys.argv[1]); print("seen")\n'
@@ -309,7 +309,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
             self.assertTrue(found.ok, found)
 
     def test_fences_an_inspection_killed_on_another_host(self):
-        """There nobody clears up: whoever goes on here cuts it off."""
+        """Nothing cleans up there: the next inspection here fences it."""
         self.make_sound_backup()
         elsewhere = self.directory / 'elsewhere'
         self.kill_at('checking', elsewhere)

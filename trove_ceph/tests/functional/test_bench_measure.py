@@ -302,13 +302,14 @@ class MeasureTest(MeasureTestCase):
         self.assertIn('a table is missing', str(error))
 
     def test_reports_a_full_disk(self):
-        place = self.directory / 'small'
-        (place / 'volume').mkdir(parents=True)
+        directory = self.directory / 'small'
+        (directory / 'volume').mkdir(parents=True)
         subprocess.run(
-            ['mount', '-t', 'tmpfs', '-o', 'size=256M', 'bench', str(place / 'volume')], check=True
+            ['mount', '-t', 'tmpfs', '-o', 'size=256M', 'bench', str(directory / 'volume')],
+            check=True,
         )
-        self.addCleanup(subprocess.run, ['umount', '--lazy', str(place / 'volume')], check=True)
-        self.use(new_server(place, skip_log_bin='ON'))
+        self.addCleanup(subprocess.run, ['umount', '--lazy', str(directory / 'volume')], check=True)
+        self.use(new_server(directory, skip_log_bin='ON'))
         self.addCleanup(self.server.kill)
 
         error = self.assertRaises(

@@ -147,7 +147,7 @@ class Contract:
         secret = self.directory / 'secret'
         secret.write_text('secret')
         secret.chmod(0o644)
-        told = self.start_hostile(
+        output = self.start_hostile(
             f"""
             say "processes $(ls -d /proc/[0-9]* | wc -l)"
             say "links $(grep -c : /proc/net/dev)"
@@ -158,32 +158,32 @@ class Contract:
             """
         )
         for expected in ('links 1;', 'hidden', 'cannot write', 'places 0'):
-            self.assertIn(expected, told)
-        (processes,) = [part for part in told.split('; ') if 'processes ' in part]
-        self.assertLess(int(processes.rpartition(' ')[2]), 60, told)
+            self.assertIn(expected, output)
+        (processes,) = [part for part in output.split('; ') if 'processes ' in part]
+        self.assertLess(int(processes.rpartition(' ')[2]), 60, output)
 
     def test_cannot_reach_other_processes(self):
         ids = (f'--reuid={TENANT_ID}', f'--regid={TENANT_ID}')
         neighbour = subprocess.Popen(['setpriv', *ids, '--clear-groups', 'sleep', '600'])
         self.addCleanup(neighbour.wait)
         self.addCleanup(neighbour.kill)
-        told = self.start_hostile(
+        output = self.start_hostile(
             f"""
             kill -9 {neighbour.pid} 2>/dev/null && say killed || say cannot kill
             ls /proc/{neighbour.pid}/root/etc >/dev/null 2>&1 && say seen || say cannot see
             """
         )
-        self.assertIn('cannot kill', told)
-        self.assertIn('cannot see', told)
+        self.assertIn('cannot kill', output)
+        self.assertIn('cannot see', output)
         self.assertIsNone(neighbour.poll())
 
     def test_kill_of_all_processes_ends_only_the_server(self):
         """Only its own confinement ends."""
-        told = self.start_hostile('kill -9 -1; sleep 600')
-        self.assertIn('the confined program ended', told)
+        output = self.start_hostile('kill -9 -1; sleep 600')
+        self.assertIn('the confined program ended', output)
 
     def test_memory_is_limited(self):
-        told = self.start_hostile(
+        output = self.start_hostile(
             """
             for number in 1 2 3 4 5 6; do tail /dev/zero 2>/dev/null & done
             ended=0
@@ -192,18 +192,18 @@ class Contract:
             """
         )
         # Either each is refused, or their common limit ends the confinement.
-        self.assertTrue('refused 6' in told or 'the confined program ended' in told, told)
+        self.assertTrue('refused 6' in output or 'the confined program ended' in output, output)
 
     def test_written_bytes_are_limited(self):
-        told = self.start_hostile(
+        output = self.start_hostile(
             'dd if=/dev/zero of=/var/lib/mysql/data/bomb bs=1M conv=fsync 2>/dev/null\nsleep 600',
             exceptions.NotInspectableError,
             max_written_bytes=48 * MIB,
         )
-        self.assertIn('up to 48 MiB are allowed', told)
+        self.assertIn('up to 48 MiB are allowed', output)
 
     def test_temporary_files_are_limited(self):
-        told = self.start_hostile(
+        output = self.start_hostile(
             """
             dd if=/dev/zero of=/tmp/bomb bs=1M count=900 2>/dev/null
             say "tmp $(wc -c < /tmp/bomb)"
@@ -214,10 +214,10 @@ class Contract:
             """
         )
         for word in ('tmp ', 'run '):
-            self.assertLess(int(told.split(word)[1].split(';')[0]), 100 * MIB, told)
+            self.assertLess(int(output.split(word)[1].split(';')[0]), 100 * MIB, output)
 
     def test_number_of_processes_is_limited(self):
-        told = self.start_hostile(
+        output = self.start_hostile(
             """
             number=0
             while [ $number -lt 5000 ] && sleep 600 & do
@@ -226,7 +226,7 @@ class Contract:
             say "started $number"
             """
         )
-        self.assertNotIn('started 5000', told)
+        self.assertNotIn('started 5000', output)
 
     def test_silent_server_is_stopped_at_the_time_limit(self):
         root = local_disk.hostile_root(self.directory, 'trap "" TERM; sleep 600 & wait; wait')

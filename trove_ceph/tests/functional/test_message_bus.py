@@ -59,11 +59,11 @@ class MessageBusTest(base.FunctionalTestCase):
     def serve(self):
         """Start a copy of the service on a cluster in memory, as its own user of RabbitMQ."""
         conf = self.configuration('storage')
-        made = cluster.Cluster(dict.fromkeys(POOLS, 1024 * MIB), time.monotonic)
-        self.storage = backend.FakeBackend(made)
+        fake_cluster = cluster.Cluster(dict.fromkeys(POOLS, 1024 * MIB), time.monotonic)
+        self.storage = backend.FakeBackend(fake_cluster)
         service = server.Service(
             self.storage,
-            lock_store.FakeLockStore(made),
+            lock_store.FakeLockStore(fake_cluster),
             server.find_pools(conf.trove_ceph_storage),
             conf.trove_ceph_storage,
             f'host:{uuid.uuid4().hex[:6]}',
@@ -170,7 +170,7 @@ class MessageBusTest(base.FunctionalTestCase):
 
     def _agent_and_conductor(self):
         """The guest's permissions are enough for Trove's agent."""
-        told = []
+        received = []
 
         class Agent:
             target = messaging.Target(version='1.0')
@@ -182,7 +182,7 @@ class MessageBusTest(base.FunctionalTestCase):
             target = messaging.Target(version='1.0')
 
             def heartbeat(self, _context, instance_id):
-                told.append(instance_id)
+                received.append(instance_id)
                 heard.set()
 
         heard = threading.Event()
@@ -198,19 +198,19 @@ class MessageBusTest(base.FunctionalTestCase):
             running.start()
             self.addCleanup(running.wait)
             self.addCleanup(running.stop)
-        asked = messaging.get_rpc_client(trove, messaging.Target(topic=topic, exchange='trove'))
-        self.assertIs(True, asked.prepare(timeout=TIMEOUT_SEC).call({}, 'rpc_ping'))
+        client = messaging.get_rpc_client(trove, messaging.Target(topic=topic, exchange='trove'))
+        self.assertIs(True, client.prepare(timeout=TIMEOUT_SEC).call({}, 'rpc_ping'))
         conductor = messaging.Target(topic='trove-conductor', exchange='trove')
-        told_by = messaging.get_rpc_client(guest, conductor)
-        told_by.cast({}, 'heartbeat', instance_id='one')
+        caller = messaging.get_rpc_client(guest, conductor)
+        caller.cast({}, 'heartbeat', instance_id='one')
         self.assertTrue(heard.wait(TIMEOUT_SEC))
-        self.assertEqual(['one'], told)
+        self.assertEqual(['one'], received)
 
     def transport(self, who):
         conf = self.configuration(who)
-        made = messaging.get_rpc_transport(conf, self.rabbit.url(who))
-        self.addCleanup(made.cleanup)
-        return made
+        result = messaging.get_rpc_transport(conf, self.rabbit.url(who))
+        self.addCleanup(result.cleanup)
+        return result
 
     def _guest_at_troves_own_services(self):
         with self.rabbit.connection('trove') as connection, connection.channel() as channel:

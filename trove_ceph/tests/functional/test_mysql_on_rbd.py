@@ -54,9 +54,9 @@ def new_database(cluster):
     """Create an image with an empty database once per run, and return its name; see NEW."""
     name = 'new-database'
     cluster.create_image(POOL, name, IMAGE_MIB)
-    place = workspace.shared() / name
-    with mounted(cluster, name, place, make=True) as volume:
-        with mysqld.durable_server(volume, place / 'run'):
+    directory = workspace.shared() / name
+    with mounted(cluster, name, directory, make=True) as volume:
+        with mysqld.durable_server(volume, directory / 'run'):
             pass
     with cluster.pool(POOL) as pool, rbd.Image(pool, name) as image:
         image.create_snap(NEW)
@@ -64,11 +64,11 @@ def new_database(cluster):
 
 
 @contextlib.contextmanager
-def mounted(cluster, image, place, make=False):
+def mounted(cluster, image, directory, make=False):
     """Map an image and mount it; yield the mount point."""
     with (
-        rbd_device.RbdDevice(cluster.conf, 'admin', POOL, image, place / 'export') as disk,
-        rbd_device.Filesystem(disk.device, place / 'volume', make) as filesystem,
+        rbd_device.RbdDevice(cluster.conf, 'admin', POOL, image, directory / 'export') as disk,
+        rbd_device.Filesystem(disk.device, directory / 'volume', make) as filesystem,
     ):
         yield filesystem.path
 
@@ -91,9 +91,9 @@ class WritersTestCase(base.FunctionalTestCase):
 
     def _serve(self, image, server_id=1):
         """Map and mount an image, and return a server on it."""
-        place = self.directory / image
-        volume = self.enterContext(mounted(self.cluster, image, place))
-        return mysqld.durable_server(volume, place / 'run', server_id)
+        directory = self.directory / image
+        volume = self.enterContext(mounted(self.cluster, image, directory))
+        return mysqld.durable_server(volume, directory / 'run', server_id)
 
     def _snapshot(self, name, of=None):
         with self.cluster.pool(POOL) as pool, rbd.Image(pool, of or self.image) as image:

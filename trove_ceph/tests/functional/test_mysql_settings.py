@@ -129,8 +129,8 @@ class MySqlSettingsTest(base.FunctionalTestCase):
 
         self.assertEqual(len(sizes) - 2, agent.purge_binary_logs(budget))
 
-        kept = [row[1] for row in mysqld_server.query('SHOW BINARY LOGS')]
-        self.assertEqual(sizes[-2:], kept)
+        remaining = [row[1] for row in mysqld_server.query('SHOW BINARY LOGS')]
+        self.assertEqual(sizes[-2:], remaining)
         self.assertEqual(0, agent.purge_binary_logs(budget))
 
     def test_configuration_group_rules(self):

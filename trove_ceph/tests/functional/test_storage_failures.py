@@ -123,7 +123,7 @@ class KeysTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertIn('Operation not permitted', str(error))
 
     def _make_user(self, user, caps):
-        (made,) = self.cluster.mon_command('auth get-or-create', entity=user, caps=caps)
+        (found,) = self.cluster.mon_command('auth get-or-create', entity=user, caps=caps)
         keyring = self.cluster.conf.with_name(f'ceph.{user}.keyring')
-        keyring.write_text(f'[{user}]\n\tkey = {made["key"]}\n')
-        return made['key']
+        keyring.write_text(f'[{user}]\n\tkey = {found["key"]}\n')
+        return found['key']

@@ -53,11 +53,11 @@ class ServerProcess:
         if found != f'{line}\n':
             raise AssertionError(f'{self.name} printed {found!r} instead of {line}')
 
-    def ask(self, verb, **arguments):
+    def request(self, verb, **arguments):
         """Return the result of a request, or raise its error."""
-        return self.hear(self.tell(verb, **arguments))
+        return self.receive(self.send(verb, **arguments))
 
-    def tell(self, verb, **arguments):
+    def send(self, verb, **arguments):
         """Send a request without waiting for the reply, and return its number."""
         number = next(self._numbers)
         primitive = {name: serializer.encode(value) for name, value in arguments.items()}
@@ -65,7 +65,7 @@ class ServerProcess:
         print(json.dumps(request), file=self._process.stdin, flush=True)
         return number
 
-    def hear(self, number):
+    def receive(self, number):
         """Return the result of a numbered request, or raise its error."""
         while number not in self._answers:
             answer = json.loads(self._process.stdout.readline())
@@ -118,7 +118,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         served = ServerProcess(name, config)
         self.addCleanup(served.close)
         # The connections to Ceph are made at the first request.
-        served.ask('list_jobs')
+        served.request('list_jobs')
         return served
 
     def make_large(self):
@@ -135,7 +135,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
     def wait_for(self, served, condition):
         deadline = time.monotonic() + TIMEOUT_SEC
         while True:
-            found = served.ask('find_job', operation_id=self.operation)
+            found = served.request('find_job', operation_id=self.operation)
             if condition(found):
                 return found
             self.assertLess(time.monotonic(), deadline, found)
@@ -145,7 +145,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         """Begin a copy and wait until it is beyond a position."""
         image = self.make_large()
         work = tasks.CopyTask(image.snapshot('s'), self.vault)
-        served.ask('start', operation_id=self.operation, work=work)
+        served.request('start', operation_id=self.operation, work=work)
         self.wait_for(
             served, lambda found: found.done_bytes > beyond_bytes or not found.state.is_active
         )
@@ -153,7 +153,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def assert_taken_up(self, other, work, least_resumed_at):
         started = time.monotonic()
-        other.ask('start', operation_id=self.operation, work=work)
+        other.request('start', operation_id=self.operation, work=work)
         done = self.wait_for(other, lambda found: not found.state.is_active)
         self.assertEqual(
             (JobState.DONE, other.name, 2), (done.state, done.holder, done.attempt), done
@@ -167,7 +167,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
         work = self.begin_copy(one, transfer.MARK_BYTES + 64 * MIB)
         # It is the same job for each copy of the service.
-        seen = other.ask('start', operation_id=self.operation, work=work)
+        seen = other.request('start', operation_id=self.operation, work=work)
         self.assertEqual((JobState.RUNNING, 'one', 1), (seen.state, seen.holder, seen.attempt))
         one.kill()
         found = self.wait_for(other, lambda found: found.state is not JobState.RUNNING)
@@ -180,7 +180,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         began = time.monotonic()
         one.signal('TERM')
         self.assertEqual(0, one.wait())
-        found = other.ask('find_job', operation_id=self.operation)
+        found = other.request('find_job', operation_id=self.operation)
         self.assertEqual(JobState.INTERRUPTED, found.state)
         self.assertLess(time.monotonic() - began, LOCK_SEC)
         # A canceled copy has everything on disk: nothing is copied twice.
@@ -193,11 +193,11 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         one.signal('STOP')
         self.wait_for(other, lambda found: found.state is JobState.INTERRUPTED)
         self.assert_taken_up(other, work, transfer.MARK_BYTES)
-        before = other.ask('find_job', operation_id=self.operation)
+        before = other.request('find_job', operation_id=self.operation)
         one.signal('CONT')
         # It notices that at its next chunk, and writes nothing at its next heartbeat.
         time.sleep(3)
-        self.assertEqual(before, other.ask('find_job', operation_id=self.operation))
+        self.assertEqual(before, other.request('find_job', operation_id=self.operation))
         self.assertEqual(['s'], list(copying.complete_copies(self.storage.describe(self.vault))))
         self.assertEqual(
             self.content(work.snapshot), self.content(self.vault.snapshot('s')), 'not the same'
@@ -217,26 +217,26 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         )
         for served in (one, other):
             for verb, arguments in refused:
-                error = self.assertRaises(exceptions.BusyError, served.ask, verb, **arguments)
+                error = self.assertRaises(exceptions.BusyError, served.request, verb, **arguments)
                 self.assert_message(error, f'held by one for {work}, operation {self.operation}')
         # Work without a conflict continues.
         clone = self.ref('clone')
-        other.ask('create_snapshot', snapshot=image.snapshot('u'))
-        other.ask(
+        other.request('create_snapshot', snapshot=image.snapshot('u'))
+        other.request(
             'clone',
             snapshot=work.snapshot,
             image=clone,
             qos=image_types.Qos(iops=500),
             options=None,
         )
-        other.ask('set_qos', image=image, qos=image_types.Qos(iops=0))
-        self.assertEqual(500, other.ask('describe', image=clone, with_usage=False).qos.iops)
+        other.request('set_qos', image=image, qos=image_types.Qos(iops=0))
+        self.assertEqual(500, other.request('describe', image=clone, with_usage=False).qos.iops)
         # And when the first has ended, the second can.
-        other.ask('cancel', operation_id=self.operation)
+        other.request('cancel', operation_id=self.operation)
         found = self.wait_for(other, lambda found: not found.state.is_active)
         self.assertEqual(JobState.CANCELED, found.state)
         self.assert_taken_up(other, work, 0)
-        one.ask('start', operation_id='another', work=second)
+        one.request('start', operation_id='another', work=second)
         self.operation = 'another'
         done = self.wait_for(other, lambda found: not found.state.is_active)
         self.assertEqual((JobState.DONE, 0), (done.state, done.result.copied_bytes), done)
@@ -249,13 +249,13 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         slow = {'conf_rbd_concurrent_management_ops': '1'}
         self.storage.set_image_metadata(clone, slow)
         work = tasks.FlattenTask(clone)
-        one.ask('start', operation_id=self.operation, work=work)
+        one.request('start', operation_id=self.operation, work=work)
         self.wait_for(one, lambda found: found.done_bytes or not found.state.is_active)
-        one.ask('cancel', operation_id=self.operation)
+        one.request('cancel', operation_id=self.operation)
         found = self.wait_for(other, lambda found: not found.state.is_active)
         self.assertEqual(JobState.CANCELED, found.state, found)
         self.assertIsNotNone(self.storage.describe(clone).parent)
-        other.ask('start', operation_id=self.operation, work=work)
+        other.request('start', operation_id=self.operation, work=work)
         done = self.wait_for(one, lambda found: not found.state.is_active)
         self.assertEqual(JobState.DONE, done.state, done)
         self.assertIsNone(self.storage.describe(clone).parent)
@@ -263,7 +263,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         is_same = self.content(image.snapshot('s')) == self.content_now(clone)
         self.assertTrue(is_same, 'the clone has lost data')
         # The copy of the service that canceled it still works.
-        self.assertEqual(clone, one.ask('describe', image=clone, with_usage=False).image)
+        self.assertEqual(clone, one.request('describe', image=clone, with_usage=False).image)
 
     def test_recreates_an_interrupted_clone(self):
         one, image = self.serve('one'), self.make_written()
@@ -277,8 +277,8 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual((), self.storage.describe(image).children)
         self.assertEqual(image.snapshot('s'), self.storage.describe(unknown).parent)
         for clone in (whole, blank, unknown):
-            asked = {'snapshot': image.snapshot('s'), 'image': clone, 'options': None}
-            one.ask('clone', qos=image_types.Qos(iops=500), **asked)
+            arguments = {'snapshot': image.snapshot('s'), 'image': clone, 'options': None}
+            one.request('clone', qos=image_types.Qos(iops=500), **arguments)
             # Not by assertEqual, which would print both.
             self.assertTrue(expected == self.content_now(clone), f'{clone} has not the same data')
         children = {child.image for child in self.storage.describe(image).children}
@@ -298,14 +298,16 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         one, other = self.serve('one'), self.serve('other')
         image, clone = self.make_large(), self.ref('clone', self.second_pool)
         self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
-        one.ask('start', operation_id=f'{self.operation}-flatten', work=tasks.FlattenTask(clone))
-        other.ask('start', operation_id=self.operation, work=tasks.FenceTask(clone))
+        one.request(
+            'start', operation_id=f'{self.operation}-flatten', work=tasks.FlattenTask(clone)
+        )
+        other.request('start', operation_id=self.operation, work=tasks.FenceTask(clone))
         done = self.wait_for(other, lambda found: not found.state.is_active)
         self.assertEqual(JobState.DONE, done.state, done)
         self.assertEqual(frozenset(), self.storage.find_clients(clone).addresses)
-        flattened = one.ask('find_job', operation_id=f'{self.operation}-flatten')
+        flattened = one.request('find_job', operation_id=f'{self.operation}-flatten')
         self.assertIn(flattened.state, (JobState.CANCELED, JobState.DONE))
-        other.ask('unfence', image=clone)
+        other.request('unfence', image=clone)
 
     def test_no_key_in_errors_or_records(self):
         one = self.serve('one')
@@ -313,14 +315,14 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         key = found['key']
         error = self.assertRaises(
             exceptions.NotFoundError,
-            one.ask,
+            one.request,
             'describe',
             image=self.ref('missing'),
             with_usage=True,
         )
         self.assertNotIn(key, str(error))
         work = tasks.CopyTask(self.make_written().snapshot('s'), self.vault)
-        one.ask('start', operation_id=self.operation, work=work)
+        one.request('start', operation_id=self.operation, work=work)
         self.wait_for(one, lambda found: not found.state.is_active)
         entries = lock_store.CephLockStore(lambda: storage.link(self, self.cluster))
         written = entries.read(self.second_pool, '')

@@ -79,15 +79,15 @@ class NamesTest(RemainsTestCase):
 
     def leave(self, stage):
         """Create the remains of an image, and return the image and its id."""
-        kept, has_map = STAGES[stage]
+        remaining, has_map = STAGES[stage]
         image = self.make(stage)
         image_id = self.storage.read_header(image).image_id
         self.remove_objects(f'rbd_header.{image_id}')
         if not has_map:
             self.remove_objects(f'rbd_object_map.{image_id}')
-        if 'id' not in kept:
+        if 'id' not in remaining:
             self.remove_objects(f'rbd_id.{image.name}')
-        if 'entry' not in kept:
+        if 'entry' not in remaining:
             self.call('rbd_directory', 'dir_remove_image', image.name, image_id)
         self.assert_not_there(image)
         return image, image_id

@@ -73,8 +73,8 @@ class TablesOnMySqlTest(MySqlTestCase):
             (begun,) = filter(None, self.at_once(begin))
             self.assertEqual(begun.backup_name, self.policies.runs()['instance'].backup_name)
             self.policies.note_asked(begun, f'backup-{number}')
-            asked = self.policies.runs()['instance']
-            ended = self.at_once(lambda _writer, asked=asked: self.policies.note_done(asked))
+            run = self.policies.runs()['instance']
+            ended = self.at_once(lambda _writer, run=run: self.policies.note_done(run))
             self.assertEqual(1, ended.count(True))
             before = self.policies.runs()['instance']
         self.assertEqual((PolicyRunState.DONE, ROUNDS), (before.state, before.count))
@@ -123,6 +123,6 @@ class TablesOnMySqlTest(MySqlTestCase):
             except exceptions.AlreadyExistsError:
                 return None
 
-        (made,) = filter(None, self.at_once(add))
-        self.assertEqual([made], self.policies.all())
+        (policy,) = filter(None, self.at_once(add))
+        self.assertEqual([policy], self.policies.all())
         self.add(Scope.DATASTORE)

@@ -335,9 +335,11 @@ class ImportTest(base.FunctionalTestCase):
         )
         self.assertIsNone(users['client.old'].role)
 
-        made = []
-        apply.run(found.content, systems.Systems(found.content, *clients), frozenset(), made.append)
-        self.assertEqual([], made)
+        changes = []
+        apply.run(
+            found.content, systems.Systems(found.content, *clients), frozenset(), changes.append
+        )
+        self.assertEqual([], changes)
         self.assertEqual([], fake.changes)
         self.assertEqual(before, self._state())
 
@@ -348,9 +350,9 @@ class ImportTest(base.FunctionalTestCase):
         glance = users['client.glance']
         users['client.glance'] = dataclasses.replace(glance, pools=('backups',))
         content = dataclasses.replace(found.content, users=users)
-        made = []
-        apply.run(content, systems.Systems(content, *clients), frozenset(), made.append)
-        self.assertEqual(['cephx user client.glance'], [str(one).split(':')[0] for one in made])
+        changes = []
+        apply.run(content, systems.Systems(content, *clients), frozenset(), changes.append)
+        self.assertEqual(['cephx user client.glance'], [str(one).split(':')[0] for one in changes])
         (user,) = self.cluster.mon_command('auth get', entity='client.glance')
         expected = 'profile rbd pool=images, profile rbd pool=backups'
         self.assertEqual({'mgr': expected, 'mon': 'profile rbd', 'osd': expected}, user['caps'])

@@ -32,7 +32,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         super().setUp()
         self.instance = str(uuid.uuid4())
         self.records = backups.BackupStore(database.with_tables(self.directory / 'records.sqlite'))
-        self.tools = self.make_tools()
+        self.dependencies = self.make_dependencies()
         # With the name of a volume: the service copies no other images.
         self.volume = image_types.ImageRef(self.pool, f'volume-{uuid.uuid4()}')
         self.storage.create_image(self.volume, 32 * MIB, image_types.ImageOptions())
@@ -40,7 +40,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         self.backups = []
         self.addCleanup(self.remove_vault)
 
-    def make_tools(self):
+    def make_dependencies(self):
         conf = cfg.ConfigOpts()
         storage_conf.register(conf)
         verification_conf.register(conf)
@@ -92,17 +92,17 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
             for offset in offsets:
                 writer.write(offset * MIB, self.data(MIB)).result()
         backup_id = str(uuid.uuid4())
-        place = self.volume.snapshot(names.snapshot_name('backup', backup_id))
-        self.storage.create_snapshot(place)
+        snapshot = self.volume.snapshot(names.snapshot_name('backup', backup_id))
+        self.storage.create_snapshot(snapshot)
         claim = self.records.begin_taking(backup_id, self.instance, 'project', WORKER)
-        self.records.note_place(claim, place, 'volume', 32 * MIB)
-        self.records.note_taken(claim, place.name, 'cinder', 1.0, copy=True)
+        self.records.note_place(claim, snapshot, 'volume', 32 * MIB)
+        self.records.note_taken(claim, snapshot.name, 'cinder', 1.0, copy=True)
         self.backups.append(backup_id)
         return backup_id
 
     def copy(self, backup_id):
         """Copy a backup, and return its base and the moved bytes."""
-        queue_worker.work_off_one(self.tools, Role.COPY, self.records.get(backup_id))
+        queue_worker.work_off_one(self.dependencies, Role.COPY, self.records.get(backup_id))
         found = self.records.get(backup_id)
         self.assertIsNone(found.copy_error)
         self.assert_whole()
@@ -110,7 +110,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def delete(self, backup_id):
         record = self.records.get(backup_id)
-        vault.remove(self.tools, backup_id, record.copy)
+        vault.remove(self.dependencies, backup_id, record.copy)
         self.storage.remove_snapshot(record.place)
         self.records.forget(self.records.begin_deleting(backup_id, WORKER))
         self.backups.remove(backup_id)
@@ -146,6 +146,6 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         # The first pass requests the purge, and a later one finds the image gone.
         deadline = time.monotonic() + PURGE_TIMEOUT_SEC
         while self.records.trashed_images() and time.monotonic() < deadline:
-            volume_cleanup.purge_trashed(self.tools)
+            volume_cleanup.purge_trashed(self.dependencies)
             time.sleep(0.1)
         self.assertEqual([], self.records.trashed_images())

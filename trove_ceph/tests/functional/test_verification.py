@@ -99,10 +99,10 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
     @contextlib.contextmanager
     def serving(self, image=None):
         """Run a server on an image, and unmap the image afterwards."""
-        place = self.directory / 'source'
+        directory = self.directory / 'source'
         with (
-            test_mysql_on_rbd.mounted(self.cluster, image or self.image, place) as volume,
-            mysqld.durable_server(volume, place / 'run') as source,
+            test_mysql_on_rbd.mounted(self.cluster, image or self.image, directory) as volume,
+            mysqld.durable_server(volume, directory / 'run') as source,
         ):
             yield source
 
@@ -134,8 +134,8 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
 
     def damage(self, how, **options):
         """Change the volume of a stopped database, and inspect a snapshot of it."""
-        place = self.directory / 'damage'
-        with test_mysql_on_rbd.mounted(self.cluster, self.image, place) as volume:
+        directory = self.directory / 'damage'
+        with test_mysql_on_rbd.mounted(self.cluster, self.image, directory) as volume:
             how(volume / 'data')
         self.snapshot('damaged')
         return self.inspect(self.work('damaged', **options))
@@ -271,23 +271,23 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.make_sound_backup()
         # All directories above the server's own one are open to all users.
         self.directory.chmod(0o711)
-        told = []
+        results = []
 
         def note(phase, *_):
-            if phase == 'checking' and not told:
-                (place,) = self.inspections.iterdir()
-                run, data = place / 'run', place / 'volume' / 'data'
+            if phase == 'checking' and not results:
+                (working,) = self.inspections.iterdir()
+                run, data = working / 'run', working / 'volume' / 'data'
                 found, owner = run.stat(), data.stat()
-                told.append(stat.S_IMODE(found.st_mode))
-                told.append((found.st_uid, found.st_gid) == (owner.st_uid, owner.st_gid))
-                told.extend(map(self._look_as_nobody, (place, run / 'mysqld.sock')))
+                results.append(stat.S_IMODE(found.st_mode))
+                results.append((found.st_uid, found.st_gid) == (owner.st_uid, owner.st_gid))
+                results.extend(map(self._stat_as_nobody, (working, run / 'mysqld.sock')))
 
         found = self.inspect(self.work('backup'), note=note)
 
         self.assertTrue(found.ok, found)
-        self.assertEqual([0o700, True, 'seen', 'PermissionError'], told)
+        self.assertEqual([0o700, True, 'seen', 'PermissionError'], results)
 
-    def _look_as_nobody(self, path):
+    def _stat_as_nobody(self, path):
         """Return the result for another user of this host who accesses a file."""
         code = (
             'import os, sys\n'
@@ -326,14 +326,14 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.make_sound_backup()
         one = self.serve('one')
         work = self.work('backup', deep=True)
-        one.ask('start', operation_id='verify', work=work)
+        one.request('start', operation_id='verify', work=work)
         self.wait_for(one, lambda found: found.phase == 'recovering' and self.servers())
         one.kill()
         self.assertNotEqual([], workspace.mounts(self.inspections))
 
         other = self.serve('other')
         self.wait_for(other, lambda found: found.state is tasks.JobState.INTERRUPTED)
-        other.ask('start', operation_id='verify', work=work)
+        other.request('start', operation_id='verify', work=work)
         done = self.wait_for(other, lambda found: not found.state.is_active)
 
         self.assertEqual((tasks.JobState.DONE, 2), (done.state, done.attempt), done)
@@ -359,7 +359,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.addCleanup(self._forget)
         self.addCleanup(served.close)
         # The connections to Ceph are made at the first request.
-        served.ask('list_jobs')
+        served.request('list_jobs')
         return served
 
     def _forget(self):
@@ -371,7 +371,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
     def wait_for(self, served, condition):
         deadline = time.monotonic() + test_storage_service.TIMEOUT_SEC
         while True:
-            found = served.ask('find_job', operation_id='verify')
+            found = served.request('find_job', operation_id='verify')
             if condition(found):
                 return found
             self.assertLess(time.monotonic(), deadline, found)

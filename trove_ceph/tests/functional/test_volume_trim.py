@@ -21,7 +21,7 @@ SIZE_MIB = 1536
 #: The data that is written and deleted again.
 DROPPED_MIB = 160
 #: A copy of a trimmed volume moves at most this multiple of the file system's used bytes, which
-# exclude the log of XFS; mkfs fills the log with zeros, which are not moved.
+#: exclude the log of XFS; mkfs fills the log with zeros, which are not moved.
 MOST_RATIO = 1.2
 WRITES_TIMEOUT_SEC = 120
 

@@ -264,7 +264,7 @@ class Manager(manager.Manager):
             return True
         try:
             volume = self._deps().cinder.find_volume(found.volume_id)
-            return volume is None or self._deps().place(volume) is not None
+            return volume is None or self._deps().find_image(volume) is not None
         except exceptions.TroveCephError as error:
             LOG.warning('Where the volume of instance %s lies: %s', instance_id, error)
             return True

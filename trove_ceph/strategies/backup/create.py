@@ -325,7 +325,7 @@ class BackupCreation:
         volume = instance.volume_id and self._deps.cinder.find_volume(instance.volume_id)
         if not volume:
             raise self._refuse(f'instance {instance.id} has no volume')
-        image = self._deps.place(volume)
+        image = self._deps.find_image(volume)
         if image is None:
             raise exceptions.NotAdoptableError(
                 f'{volume}: lies on {volume.backend}, which is in none of the tiers'

@@ -93,7 +93,7 @@ class Servers(Protocol):
 class BackupDependencies:
     """Whom the operations ask.
 
-    :param place: where the image of a volume lies; None where it is none of our tiers'
+    :param find_image: returns the image of a volume; None if the volume is on no tier
     :param guest: the guest agent of an instance, by its id
     :param worker: who is working, in the records
     :param heartbeat: shows that this process is alive
@@ -107,7 +107,7 @@ class BackupDependencies:
     trove: Trove
     servers: Servers
     guest: Callable[[str], Guest]
-    place: Callable[[cinder_resources.Volume], image_types.ImageRef | None]
+    find_image: Callable[[cinder_resources.Volume], image_types.ImageRef | None]
     worker: claims.Claimant
     heartbeat: heartbeat.Heartbeat
     vault: Callable[[], str]

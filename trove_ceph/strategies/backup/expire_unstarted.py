@@ -45,4 +45,4 @@ def _is_ours(deps: BackupDependencies, backup: backup_types.TroveBackup) -> bool
         return False
     volume_id = instance.volume_id if instance else None
     volume = deps.cinder.find_volume(volume_id) if volume_id else None
-    return volume is not None and deps.place(volume) is not None
+    return volume is not None and deps.find_image(volume) is not None

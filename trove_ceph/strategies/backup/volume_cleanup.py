@@ -141,7 +141,7 @@ class VolumeReclaiming:
 
     def _find_image(self) -> image_types.ImageRef | None:
         volume = self._deps.cinder.find_volume(self._volume_id)
-        return self._deps.place(volume) if volume else None
+        return self._deps.find_image(volume) if volume else None
 
     def _describe(self, image: image_types.ImageRef) -> image_types.ImageFacts | None:
         with contextlib.suppress(exceptions.NotFoundError):

@@ -60,7 +60,7 @@ def _find_dependent(
     deps: BackupDependencies, volume: cinder_resources.Volume
 ) -> image_types.ImageFacts | None:
     """Return the image of a volume, if it reads from another one in another pool."""
-    image = deps.place(volume)
+    image = deps.find_image(volume)
     if image is None:
         return None
     facts = deps.storage.describe(image)

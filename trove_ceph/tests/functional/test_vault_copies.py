@@ -60,7 +60,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
             trove=None,
             servers=None,
             guest=None,
-            place=None,
+            find_image=None,
             worker=WORKER,
             heartbeat=heartbeat.Heartbeat(self.records.claims, 5, 45),
             vault=lambda: self.second_pool,

@@ -140,7 +140,7 @@ def _adoption(
     make: Callable[[], None] | None = None,
 ) -> snapshots.SnapshotAdoption:
     return snapshots.SnapshotAdoption(
-        deps.storage, deps.cinder, wanted, make or _never, deps.patience
+        deps.storage, deps.cinder, wanted, make or _never, deps.wait_limits
     )
 
 

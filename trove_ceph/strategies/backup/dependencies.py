@@ -114,7 +114,7 @@ class BackupDependencies:
     policy: backup_types.BackupSettings = dataclasses.field(
         default_factory=backup_types.BackupSettings
     )
-    patience: wait.WaitLimits = dataclasses.field(default_factory=wait.WaitLimits)
+    wait_limits: wait.WaitLimits = dataclasses.field(default_factory=wait.WaitLimits)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     begin: Begin = background.begin

@@ -131,10 +131,10 @@ class VolumeReclaiming:
         if image is None or self._describe(image) is None:
             # Cinder has nothing to do in Ceph.
             self._deps.cinder.delete_volume(self._volume_id)
-            self._deps.patience.until_gone(self._deps.cinder.find_volume, self._volume_id)
+            self._deps.wait_limits.until_gone(self._deps.cinder.find_volume, self._volume_id)
             return
         volume = deletion.VolumeDeletion(
-            self._deps.storage, self._deps.cinder, self._volume_id, self._deps.patience
+            self._deps.storage, self._deps.cinder, self._volume_id, self._deps.wait_limits
         )
         volume.check_unneeded()
         volume.ensure_deleted()

@@ -68,7 +68,7 @@ class VolumeClone:
             ),
             self._clone,
             lambda: _remove(deps, self._image),
-            patience=deps.patience,
+            patience=deps.wait_limits,
         )
 
     def steps(self) -> list[steps.Step]:
@@ -93,7 +93,7 @@ class VolumeClone:
         if volume is None or volume.size_gib >= self._wanted.size_gib:
             return
         self._deps.cinder.extend_volume(volume_id, self._wanted.size_gib)
-        extended = self._deps.patience.until_settled(self._deps.cinder.find_volume, volume_id)
+        extended = self._deps.wait_limits.until_settled(self._deps.cinder.find_volume, volume_id)
         if extended is None or extended.size_gib < self._wanted.size_gib:
             raise exceptions.AdoptionFailedError(
                 f'{extended or volume_id}: was not extended to {self._wanted.size_gib} GiB; '

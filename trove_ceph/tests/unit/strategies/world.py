@@ -102,7 +102,7 @@ class World(service_world.World):
             heartbeat=beating,
             vault=lambda: 'vault',
             policy=self.policy,
-            patience=wait.WaitLimits(10, clock=lambda: self.now, sleep=self.sleep),
+            wait_limits=wait.WaitLimits(10, clock=lambda: self.now, sleep=self.sleep),
             clock=lambda: self.now,
             sleep=self.sleep,
             begin=self.begin,

@@ -82,7 +82,7 @@ class Manager(manager.Manager):
         }
         # Trove's own loop runs every report_interval seconds (30), and waits for what takes long.
         self._background = background.Background(
-            _WORK_SPACING_SEC, (self._recover, self._work_off_queues)
+            _WORK_SPACING_SEC, (self._recover, self._start_due_jobs)
         )
         self._telling = queue_worker.WorkerThreads(1)
 
@@ -174,7 +174,7 @@ class Manager(manager.Manager):
     def copy_and_verify_backups(self, context):
         """Begin to copy and verify the backups for which that is due."""
         self._start_threads()
-        self._work_off_queues()
+        self._start_due_jobs()
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def make_volumes_independent(self, context):
@@ -203,9 +203,9 @@ class Manager(manager.Manager):
     def _recover(self) -> None:
         recovery.recover(self._deps(), self._recovery_threads)
 
-    def _work_off_queues(self) -> None:
+    def _start_due_jobs(self) -> None:
         for role, threads in self._queue_threads.items():
-            queue_worker.work_off(self._deps(), role, threads, self._limits[role])
+            queue_worker.start_due_jobs(self._deps(), role, threads, self._limits[role])
 
     def _restore_volume(self, instance_id: str, asked: Mapping[str, Any]) -> bool:
         """Make a volume of a backup, where Cinder cannot when Trove asks it to.

@@ -45,7 +45,7 @@ class WorkerThreads:
             self._room.release()
 
 
-def work_off(
+def start_due_jobs(
     deps: BackupDependencies,
     role: Role,
     threads: WorkerThreads,
@@ -65,11 +65,11 @@ def work_off(
             if instance_id in begun or deps.records.queue.is_copying(instance_id, deps.worker):
                 continue
             begun.add(instance_id)
-        if not threads.start(functools.partial(work_off_one, deps, role, record)):
+        if not threads.start(functools.partial(run_job, deps, role, record)):
             return
 
 
-def work_off_one(deps: BackupDependencies, role: Role, record: backup_record.BackupRecord) -> None:
+def run_job(deps: BackupDependencies, role: Role, record: backup_record.BackupRecord) -> None:
     """Copy or verify a backup, unless another worker does.
 
     How it ends is in the record; what fails is tried again later.

@@ -102,7 +102,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def copy(self, backup_id):
         """Copy a backup, and return upon which one and how much was moved."""
-        queue_worker.work_off_one(self.tools, Role.COPY, self.records.get(backup_id))
+        queue_worker.run_job(self.tools, Role.COPY, self.records.get(backup_id))
         found = self.records.get(backup_id)
         self.assertIsNone(found.copy_error)
         self.assert_whole()

@@ -36,7 +36,7 @@ class FulfillingTest(base.BaseTestCase):
         """Have a worker that knows nothing of others do what is due, in its threads."""
         deps = deps or self.world.deps(expiry=claims.DEFAULT_EXPIRY)
         for role in (Role.COPY, Role.VERIFY):
-            queue_worker.work_off(deps, role, worlds.AtOnce(room))
+            queue_worker.start_due_jobs(deps, role, worlds.AtOnce(room))
 
     def due(self):
         worker = self.world.worker()
@@ -106,7 +106,7 @@ class FulfillingTest(base.BaseTestCase):
         backup = self.take(copy=True)
         other = test_vault_copy.claim(self.world, backup)
         deps = self.world.deps(expiry=claims.DEFAULT_EXPIRY)
-        queue_worker.work_off_one(deps, Role.COPY, self.get(backup))
+        queue_worker.run_job(deps, Role.COPY, self.get(backup))
         self.assertEqual(RecordState.TAKEN, self.get(backup).state)
         self.assertEqual(other.token, self.get(backup).claim_token)
 
@@ -290,7 +290,7 @@ class FulfillingTest(base.BaseTestCase):
         self.world.date += MINUTE
         delete.delete_backup(self.world.deps(expiry=claims.DEFAULT_EXPIRY), backup)
         self.assertIsNone(self.world.records.find(backup))
-        queue_worker.work_off_one(self.world.deps(), Role.COPY, record)
+        queue_worker.run_job(self.world.deps(), Role.COPY, record)
         note = self.world.records.queue.note_failure
         self.assertRaises(exceptions.ClaimLostError, note, held, 'late')
         self.assertIsNone(self.world.records.find(backup))

@@ -404,7 +404,7 @@ class BackupCreation:
         if self._is_carried_on:
             # Cinder may have it already, from one whose undoing was cut off.
             remove_snapshot(self._deps, self._claim)
-        with backup_quiesce.held(
+        with backup_quiesce.quiesced(
             self._guest,
             self._backup_id,
             self._decision.level,

@@ -23,7 +23,7 @@ class Hold:
 
 
 @contextlib.contextmanager
-def held(
+def quiesced(
     guest: Guest, backup_id: str, level: QuiesceLevel, limit_sec: int, clock: Callable[[], float]
 ) -> Iterator[Hold]:
     """Hold a server while the block runs, and prove that it was held all the time.

@@ -110,7 +110,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def delete(self, backup_id):
         record = self.records.get(backup_id)
-        vault.remove(self.tools, backup_id, record.copy)
+        vault.remove_copy(self.tools, backup_id, record.copy)
         self.storage.remove_snapshot(record.place)
         self.records.forget(self.records.begin_deleting(backup_id, WORKER))
         self.backups.remove(backup_id)

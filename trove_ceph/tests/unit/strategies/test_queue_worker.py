@@ -117,7 +117,7 @@ class FulfillingTest(base.BaseTestCase):
             self.fulfill()
             record = self.get(backup)
             self.assertEqual(datetime.timedelta(minutes=minutes), record.retry_at - self.world.date)
-            self.assertIn('there is no room for it', record.copy_error)
+            self.assertIn('the storage has no room for it', record.copy_error)
             self.assertNotIn('vault', record.copy_error)
             self.assertIsNone(record.claimed_by)
             self.world.date = record.retry_at - datetime.timedelta(seconds=1)
@@ -145,7 +145,7 @@ class FulfillingTest(base.BaseTestCase):
             self.world.records.results.note_copied(held, 1024**3, 1.0, 1024**3)
         self.fulfill()
         record = self.get(backup)
-        self.assertIn('the quota of the project there is 1 GiB', record.copy_error)
+        self.assertIn('quota of the vault is 1 GiB', record.copy_error)
         self.assertEqual((RecordState.TAKEN, 1), (record.state, record.copy_failures))
 
     def test_verification_waits_for_the_copy(self):
@@ -162,7 +162,7 @@ class FulfillingTest(base.BaseTestCase):
         self.fulfill()
         record = self.get(backup)
         self.assertEqual((RecordState.COPIED, None), (record.state, record.copy_wanted_at))
-        self.assertIn('there is no server that can open it', record.verify_error)
+        self.assertIn('no server is configured that can open it', record.verify_error)
         self.world.servers.raises = {}
         self.world.date = record.retry_at
         self.fulfill()

@@ -206,6 +206,15 @@ class PolicyRunRow(Claimable, Base):
     count = orm.mapped_column(sa.Integer, nullable=False)
 
 
+class InstanceCreationRow(Claimable, Base):
+    """An instance that is being created, see :mod:`instance_creations`."""
+
+    __tablename__ = 'trove_ceph_instance_creations'
+
+    instance_id = orm.mapped_column(sa.String(36), primary_key=True)
+    created_at = orm.mapped_column(sa.DateTime, nullable=False)
+
+
 class PolicyBackupRow(Base):
     """A backup that a policy had taken; those of which there is no row are left alone."""
 

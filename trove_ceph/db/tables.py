@@ -84,6 +84,7 @@ class BackupRow(Claimable, Base):
     verified_at = orm.mapped_column(sa.DateTime)
     verification = orm.mapped_column(sa.JSON)
     take_sec = orm.mapped_column(sa.Float)
+    snapshot_sec = orm.mapped_column(sa.Float)
     quiesced_sec = orm.mapped_column(sa.Float)
     copy_sec = orm.mapped_column(sa.Float)
     verify_sec = orm.mapped_column(sa.Float)

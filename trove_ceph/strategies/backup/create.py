@@ -447,6 +447,7 @@ class BackupCreation:
             filesystem_used_bytes=_plausible_bytes(answer.found.get('filesystem_used_bytes')),
             size_bytes=self._taken.size_bytes,
             quiesced_sec=self._taken.quiesced_sec,
+            snapshot_sec=self._taken.ended - self.began,
             age_sec=self._deps.clock() - self._taken.ended,
         )
 

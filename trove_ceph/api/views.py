@@ -26,6 +26,7 @@ _PLAIN = (
     'copy_error',
     'verify_error',
     'take_sec',
+    'snapshot_sec',
     'quiesced_sec',
     'copy_sec',
     'verify_sec',

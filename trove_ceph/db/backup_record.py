@@ -71,6 +71,7 @@ class BackupRecord:
     :param verified_at: when a verification last found it sound
     :param verification: what the last verification found
     :param take_sec: how long taking it took
+    :param snapshot_sec: from the worker's start to the end of the snapshot's creation
     :param quiesced_sec: how long the server was held
     :param claim_role: what the worker does that holds the claim; None when no worker does
     :param claimed_by: the worker
@@ -120,6 +121,7 @@ class BackupRecord:
     verified_at: datetime.datetime | None = None
     verification: Mapping[str, Any] | None = None
     take_sec: float | None = None
+    snapshot_sec: float | None = None
     quiesced_sec: float | None = None
     copy_sec: float | None = None
     verify_sec: float | None = None

@@ -230,12 +230,14 @@ class BackupStore(backup_rows.BackupRows):
         gtid_before: str | None,
         size_bytes: int,
         quiesced_sec: float | None,
+        snapshot_sec: float,
         age_sec: float,
         filesystem_used_bytes: int | None = None,
     ) -> None:
         """Write down that a snapshot was made, how the server was held, and that it is good.
 
         :param gtid_before: what it had executed before, all of which the backup must have
+        :param snapshot_sec: from the worker's start to the end of the snapshot's creation
         :param age_sec: how long ago the snapshot was made
         :param filesystem_used_bytes: what its file system held when the settings were checked
         """
@@ -248,13 +250,14 @@ class BackupStore(backup_rows.BackupRows):
             gtid_before=gtid_before,
             size_bytes=size_bytes,
             quiesced_sec=quiesced_sec,
+            snapshot_sec=snapshot_sec,
             snapshot_at=taken_at.replace(microsecond=0),
             filesystem_used_bytes=filesystem_used_bytes,
         )
 
     def forget_snapshot(self, claim: Claim) -> None:
         """Write down that whatever snapshot there is proves nothing."""
-        self._write(claim, snapshot_at=None, quiesced_sec=None)
+        self._write(claim, snapshot_at=None, snapshot_sec=None, quiesced_sec=None)
 
     @retried
     def note_taken(

@@ -18,6 +18,8 @@ class Role(enum.StrEnum):
     VERIFY = 'verify'
     #: Asks Trove for the backup that a policy has due; the claim is on the run, not on a backup.
     RUN_POLICY = 'run-policy'
+    #: Creates an instance; the claim is on the instance, not on a backup.
+    CREATE_INSTANCE = 'create-instance'
 
 
 _THERE = frozenset(state for state in RecordState if state.can_be_verified)

@@ -58,6 +58,19 @@ class TroveDatabase:
         if row is not None and not row.deleted:
             row.update(task_status=InstanceTasks.BUILDING_ERROR_VOLUME)
 
+    def fail_creation(self, instance_id: str, fault: str) -> bool:
+        """Show that an instance in BUILD failed, so that its tenant can delete it.
+
+        :param fault: what the tenant reads
+        :returns: False when the instance is gone or no longer in BUILD
+        """
+        row = _find(instance_models.DBInstance, instance_id)
+        if row is None or row.deleted or row.task_status != InstanceTasks.BUILDING:
+            return False
+        row.update(task_status=InstanceTasks.BUILDING_ERROR_SERVER)
+        instance_models.save_instance_fault(instance_id, fault, '')
+        return True
+
     def find_backup(self, backup_id: str) -> backup_types.TroveBackup | None:
         """Return a backup, even a deleted one."""
         row = _find(backup_models.DBBackup, backup_id)

@@ -323,6 +323,7 @@ class BackupCreation:
             filesystem_used_bytes=answer.filesystem_used_bytes,
             size_bytes=self._taken.size_bytes,
             quiesced_sec=self._taken.quiesced_sec,
+            snapshot_sec=self._taken.ended - self.began,
             age_sec=self._deps.clock() - self._taken.ended,
         )
 

@@ -109,15 +109,15 @@ class OperationsTest(base.BaseTestCase):
     def test_backup_tells_its_parts_where_the_cloud_knows_them(self):
         told = []
         for known in (
-            {'take_sec': 4.5, 'quiesced_sec': 0.25},
-            dict.fromkeys(('take_sec', 'quiesced_sec')),
+            {'snapshot_sec': 0.5, 'take_sec': 4.5, 'quiesced_sec': 0.25},
+            dict.fromkeys(('snapshot_sec', 'take_sec', 'quiesced_sec')),
         ):
             backups = Manager(made={'id': 'b-1', 'name': 'x', 'status': 'COMPLETED'})
             operations = self.operations(backups=backups, took=lambda *each: told.append(each))
             operations._trove.client.get = mock.Mock(return_value=(None, {'backup_detail': known}))
             operations.backup('shop', 'x')
             operations._trove.client.get.assert_called_once_with('/backup_details/b-1')
-        self.assertEqual([('taking', 4.5), ('quiesced', 0.25)], told)
+        self.assertEqual([('snapshot', 0.5), ('taking', 4.5), ('quiesced', 0.25)], told)
 
     def choose(self, who, **more):
         """Return the backups that were deleted when somebody was chosen."""
@@ -323,7 +323,13 @@ class CommandTest(base.BaseTestCase):
 class PlansTest(base.BaseTestCase):
     def test_plans_choose_who_takes_backups_by_words_that_exist(self):
         chosen = {}
-        of_ours = ('backup-stall', 'backup-time', 'backup-increment', 'backup-tps')
+        of_ours = (
+            'backup-stall',
+            'backup-time',
+            'backup-increment',
+            'backup-tps',
+            'backup-latency',
+        )
         for name in (*of_ours, 'stock-baseline', 'stock-lock'):
             loaded = plan_file.load(name, {'BENCH_INSTANCE_IMAGE': 'pool/volume-1'})
             for each in getattr(loaded, 'contenders', [loaded]):
@@ -336,6 +342,7 @@ class PlansTest(base.BaseTestCase):
                 'backup-stall': {('$BENCH_VARIANT', None)},
                 'backup-time': {('$who', None), ('$who', 'bench-backup'), ('none', 'bench-backup')},
                 'backup-increment': {('none', 'bench-first')},
+                'backup-latency': {('$who', None)},
                 'backup-tps': {('${BENCH_QUIESCE:-none}', None)},
                 'stock-baseline': {('stock', None), ('stock', 'bench-backup')},
                 'stock-lock': {('stock', None)},

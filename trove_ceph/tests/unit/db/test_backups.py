@@ -93,6 +93,7 @@ class RecordsTest(base.BaseTestCase):
             'gtid_before': 'uuid:1-7',
             'size_bytes': 1024,
             'quiesced_sec': 0.5,
+            'snapshot_sec': 0.6,
             'age_sec': 90.0,
         }
         claim = self.begin('b')
@@ -106,9 +107,8 @@ class RecordsTest(base.BaseTestCase):
             ('freeze', 'none', 'sync_binlog is 0'),
             (found.quiesce, found.raised_from, found.raised_because),
         )
-        self.assertEqual(
-            ('uuid:1-7', 1024, 0.5), (found.gtid_before, found.size_bytes, found.quiesced_sec)
-        )
+        self.assertEqual(('uuid:1-7', 1024), (found.gtid_before, found.size_bytes))
+        self.assertEqual((0.5, 0.6), (found.quiesced_sec, found.snapshot_sec))
         self.assertEqual(datetime.timedelta(seconds=90), self.now - found.snapshot_at)
         self.records.note_failed(claim, 'why')
         self.assertRaises(exceptions.ClaimLostError, note, claim, **facts)

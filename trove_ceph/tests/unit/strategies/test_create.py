@@ -122,6 +122,8 @@ class TakingTest(base.BaseTestCase):
         self.assertEqual(['guest check_backup_settings'], asked)
         self.assertEqual([], self.world.guest.locks + self.world.guest.freezes)
         self.assertEqual((QuiesceLevel.NONE, None), (record.quiesce, record.quiesced_sec))
+        self.assertLessEqual(0, record.snapshot_sec)
+        self.assertLessEqual(record.snapshot_sec, record.take_sec)
         self.assertEqual(worlds.fake_cinder.GIB, record.size_bytes)
 
     def test_position_of_the_guest_that_cannot_be_recorded(self):

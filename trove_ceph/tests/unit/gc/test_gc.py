@@ -16,7 +16,7 @@ from trove_ceph.gc.orphan import Kind
 from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.strategies.backup import volume_cleanup
 from trove_ceph.tests.unit.gc import world as worlds
-from trove_ceph.tests.unit.strategies import test_vault_copy
+from trove_ceph.tests.unit.strategies import vault_helpers
 from trove_ceph.tests.unit.strategies import world as strategy_worlds
 
 
@@ -90,7 +90,7 @@ class FindTest(base.BaseTestCase):
         vault = self.world.make_image('vault', self.world.instance.id, 'vault')
         self.assertEqual('no backup has a copy in it', self.only().reason)
         copy = vault.snapshot(names.snapshot_name('backup', backup))
-        with test_vault_copy.claimed(self.world, backup) as held:
+        with vault_helpers.claimed(self.world, backup) as held:
             self.world.records.results.begin_copying(held, copy)
         self.assertEqual([], self.world.found())
         # A copy that no backup has any more, beside one that is.
@@ -107,7 +107,7 @@ class FindTest(base.BaseTestCase):
         left, manual = (vault.snapshot(one) for one in (f'snapshot-{uuid.uuid4()}', 'by-hand'))
         for one in (copy, left, manual):
             self.world.storage.create_snapshot(one)
-        with test_vault_copy.claimed(self.world, backup) as held:
+        with vault_helpers.claimed(self.world, backup) as held:
             self.world.records.results.begin_copying(held, copy)
         found = self.only()
         self.assertEqual((Kind.SNAPSHOT, str(left)), (found.kind, found.name))
@@ -206,7 +206,7 @@ class RemoveTest(base.BaseTestCase):
         collector = self.world.collector()
         (found,) = collector.find()
         copy = vault.snapshot(names.snapshot_name('backup', backup))
-        with test_vault_copy.claimed(self.world, backup) as held:
+        with vault_helpers.claimed(self.world, backup) as held:
             self.world.records.results.begin_copying(held, copy)
         error = self.assertRaises(exceptions.BusyError, collector.remove, found)
         self.assertIn("is in use now", str(error))

@@ -9,7 +9,7 @@ from trove_ceph.db.backup_record import RecordState
 from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.strategies.backup import create, delete, recovery, tenant_errors, volume_cleanup
 from trove_ceph.tests import interruption
-from trove_ceph.tests.unit.strategies import test_vault_copy
+from trove_ceph.tests.unit.strategies import vault_helpers
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -29,7 +29,7 @@ def copy(world, backup_id):
     record = world.records.get(backup_id)
     vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
     place = vault.snapshot(record.place.name)
-    with test_vault_copy.claimed(world, backup_id) as held:
+    with vault_helpers.claimed(world, backup_id) as held:
         world.records.results.begin_copying(held, place)
         world.deps().storage.run(f'copy.{backup_id}', tasks.CopyTask(record.place, vault), 600)
         world.records.results.note_copied(held, 4096, 1.0)
@@ -89,7 +89,7 @@ class DeletingTest(base.BaseTestCase):
         copy(self.world, parent)
         place = self.world.records.get(parent).copy
         record = self.world.records.get(child)
-        with test_vault_copy.claimed(self.world, child) as held:
+        with vault_helpers.claimed(self.world, child) as held:
             copy_place = place.of.snapshot(record.place.name)
             self.world.records.results.begin_copying(held, copy_place)
         work = tasks.CopyTask(record.place, place.of, since=place.name)
@@ -145,7 +145,7 @@ class DeletingTest(base.BaseTestCase):
         threads = worlds.service_world.Later()
         self.world.served = self.world.service(threads=threads)
         vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
-        with test_vault_copy.claimed(self.world, backup) as held:
+        with vault_helpers.claimed(self.world, backup) as held:
             place = vault.snapshot(record.place.name)
             self.world.records.results.begin_copying(held, place)
         storage = self.world.deps().storage

@@ -7,12 +7,12 @@ from trove_ceph import exceptions
 from trove_ceph.db.policy_record import Retention, Scope
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.policies import scheduler
-from trove_ceph.tests.unit.strategies import test_policy_scheduler
+from trove_ceph.tests.unit.strategies import policy_world
 
-MINUTE, PATIENCE = test_policy_scheduler.MINUTE, test_policy_scheduler.PATIENCE
+MINUTE, PATIENCE = policy_world.MINUTE, policy_world.PATIENCE
 
 
-class RoomTest(test_policy_scheduler.PolicyTest):
+class RoomTest(policy_world.PolicyTestCase):
     def states(self):
         return [one['state'] for one in self.trove.of()]
 
@@ -78,7 +78,7 @@ class RoomTest(test_policy_scheduler.PolicyTest):
 
     def test_those_that_wait_longest_are_first(self):
         self.useFixture(fixtures.MonkeyPatch(f'{scheduler.__name__}.MOST_AT_ONCE', 2))
-        self.trove.instances = [test_policy_scheduler.instance(name) for name in 'abc']
+        self.trove.instances = [policy_world.instance(name) for name in 'abc']
         self.world.tiers = dict.fromkeys('abc', 'nvme')
         self.add(Scope.TIER, 'nvme', interval_min=1)
         self.world.tick(6)

@@ -11,7 +11,7 @@ from trove_ceph.db.roles import Role
 from trove_ceph.storage import image_types
 from trove_ceph.strategies.backup import backup_types, delete, queue_worker, vault_copy
 from trove_ceph.tests import interruption
-from trove_ceph.tests.unit.strategies import test_vault_copy, test_verify
+from trove_ceph.tests.unit.strategies import test_verify, vault_helpers
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.verification import world as servers
 
@@ -25,12 +25,12 @@ class FulfillingTest(base.BaseTestCase):
 
     def prepare(self):
         self.world = test_verify.World()
-        test_vault_copy.write(self.world, 'ab')
+        vault_helpers.write(self.world, 'ab')
 
     def take(self, copy=False, verify=enums.VerifyWhen.NEVER):
         self.world.policy = backup_types.BackupSettings(copy=copy, verify=verify)
         self.world.date += MINUTE
-        return test_vault_copy.take(self.world)
+        return vault_helpers.take(self.world)
 
     def fulfill(self, room=100, deps=None):
         """Have a worker that knows nothing of others do what is due, in its threads."""
@@ -95,7 +95,7 @@ class FulfillingTest(base.BaseTestCase):
 
     def test_somebody_else_is_copying(self):
         first, second = self.take(copy=True), self.take(copy=True)
-        test_vault_copy.claim(self.world, first)
+        vault_helpers.claim(self.world, first)
         self.fulfill()
         self.assertEqual(RecordState.TAKEN, self.get(second).state)
         self.world.date += MINUTE
@@ -104,7 +104,7 @@ class FulfillingTest(base.BaseTestCase):
 
     def test_of_several_that_try_one_does(self):
         backup = self.take(copy=True)
-        other = test_vault_copy.claim(self.world, backup)
+        other = vault_helpers.claim(self.world, backup)
         deps = self.world.deps(expiry=claims.DEFAULT_EXPIRY)
         queue_worker.run_job(deps, Role.COPY, self.get(backup))
         self.assertEqual(RecordState.TAKEN, self.get(backup).state)
@@ -139,7 +139,7 @@ class FulfillingTest(base.BaseTestCase):
     def test_quota_of_the_vault_is_told(self):
         backup, other = self.take(copy=True), self.take()
         self.world.policy = backup_types.BackupSettings(vault_quota_gib=1)
-        with test_vault_copy.claimed(self.world, other) as held:
+        with vault_helpers.claimed(self.world, other) as held:
             place = image_types.SnapshotRef('vault', 'elsewhere', 's')
             self.world.records.results.begin_copying(held, place)
             self.world.records.results.note_copied(held, 1024**3, 1.0, 1024**3)
@@ -186,10 +186,10 @@ class FulfillingTest(base.BaseTestCase):
         begun = image_types.ImageRef('vault', 'begun').snapshot(place.name)
         self.world.storage.create_image(begun.of, 4 * 1024**2, image_types.ImageOptions())
         results = self.world.records.results
-        with test_vault_copy.claimed(self.world, backup) as held:
+        with vault_helpers.claimed(self.world, backup) as held:
             results.begin_copying(held, begun)
         for note in (results.note_suspected, results.note_damaged):
-            with test_vault_copy.claimed(self.world, backup, Role.VERIFY) as held:
+            with vault_helpers.claimed(self.world, backup, Role.VERIFY) as held:
                 note(held, {'verdict': 'corrupt'}, 1.0, 'a page')
             self.world.records.queue.request_verification(backup)
             self.world.servers.raises = {'start': servers.fault()}
@@ -223,24 +223,24 @@ class FulfillingTest(base.BaseTestCase):
 
     def test_copy_that_is_not_wanted_any_more(self):
         backup = self.take(copy=True)
-        held = test_vault_copy.claim(self.world, backup)
+        held = vault_helpers.claim(self.world, backup)
         for step in queue_worker.vault_copy.VaultCopy(self.world.deps(), held).steps()[:2]:
             step.do()
         self.world.storage.create_image(
-            self.get(backup).copy.of, 1024**2, test_vault_copy.image_types.ImageOptions()
+            self.get(backup).copy.of, 1024**2, image_types.ImageOptions()
         )
         self.world.records.claims.release(held)
         self.world.records.queue.cancel_copy(backup)
         self.fulfill()
         self.assertEqual((RecordState.TAKEN, None), (self.get(backup).state, self.get(backup).copy))
-        self.assertNotIn(test_vault_copy.vault(self.world).name, self.world.images('vault'))
+        self.assertNotIn(vault_helpers.vault(self.world).name, self.world.images('vault'))
         self.fulfill()
 
     def test_deletion_waits_for_the_worker(self):
         """Whatever the worker is about to begin, it finds that the deletion has begun."""
         backup = self.take(copy=True)
         deps = self.world.deps()
-        held = test_vault_copy.claim(self.world, backup)
+        held = vault_helpers.claim(self.world, backup)
         asked, seen = self.world.sleep, []
 
         def sleep(seconds):
@@ -250,7 +250,7 @@ class FulfillingTest(base.BaseTestCase):
                 self.assertRaises(
                     exceptions.InvalidBackupError, vault_copy.copy_to_vault, deps, held
                 )
-                place = test_vault_copy.vault(self.world).snapshot('s')
+                place = vault_helpers.vault(self.world).snapshot('s')
                 results = self.world.records.results
                 self.assertRaises(exceptions.ClaimLostError, results.begin_copying, held, place)
                 self.world.records.claims.release(held)
@@ -286,7 +286,7 @@ class FulfillingTest(base.BaseTestCase):
     def test_deletion_waits_for_no_dead_worker(self):
         backup = self.take(copy=True)
         record = self.get(backup)
-        held = test_vault_copy.claim(self.world, backup)
+        held = vault_helpers.claim(self.world, backup)
         self.world.date += MINUTE
         delete.delete_backup(self.world.deps(expiry=claims.DEFAULT_EXPIRY), backup)
         self.assertIsNone(self.world.records.find(backup))

@@ -18,7 +18,7 @@ from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import backup_types, create, delete, queue_worker, recovery
 from trove_ceph.tests import interruption
-from trove_ceph.tests.unit.strategies import test_vault_copy, test_verify
+from trove_ceph.tests.unit.strategies import test_verify, vault_helpers
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.tests.unit.verification import world as servers
@@ -77,7 +77,7 @@ class Operation:
 
     def make_world(self):
         world = test_verify.World()
-        test_vault_copy.write(world, 'abc')
+        vault_helpers.write(world, 'abc')
         self.prepare(world)
         return world
 
@@ -186,7 +186,7 @@ class TakingTwiceTest(Operation, base.BaseTestCase):
 
 class CopyingTwiceTest(Operation, base.BaseTestCase):
     def prepare(self, world):
-        world.backup = test_vault_copy.take(world)
+        world.backup = vault_helpers.take(world)
         world.records.queue.request_copy(world.backup)
 
     def work(self, deps, world):
@@ -197,8 +197,8 @@ class CopyingTwiceTest(Operation, base.BaseTestCase):
         self.assertEqual(RecordState.COPIED, record.state)
         self.assert_claimable(world, record)
         self.assertEqual(
-            test_vault_copy.content(world, record.place),
-            test_vault_copy.content(world, record.copy),
+            vault_helpers.content(world, record.place),
+            vault_helpers.content(world, record.copy),
         )
         self.assertEqual([record.copy.name], world.snapshots(record.copy.of))
         self.assertEqual([], world.held_locks())
@@ -206,7 +206,7 @@ class CopyingTwiceTest(Operation, base.BaseTestCase):
 
 class VerifyingTwiceTest(Operation, base.BaseTestCase):
     def prepare(self, world):
-        world.backup = test_vault_copy.take(world)
+        world.backup = vault_helpers.take(world)
         world.records.queue.request_verification(world.backup)
 
     def work(self, deps, world):
@@ -223,8 +223,8 @@ class VerifyingTwiceTest(Operation, base.BaseTestCase):
 
 class DeletingTwiceTest(Operation, base.BaseTestCase):
     def prepare(self, world):
-        world.backup = test_vault_copy.take(world)
-        test_vault_copy.copy(world, world.backup)
+        world.backup = vault_helpers.take(world)
+        vault_helpers.copy(world, world.backup)
 
     def work(self, deps, world):
         delete.delete_backup(deps, world.backup)

@@ -11,7 +11,7 @@ from trove_ceph.db import backups
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import verify as backup_verify
-from trove_ceph.tests.unit.strategies import test_vault_copy
+from trove_ceph.tests.unit.strategies import vault_helpers
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.tests.unit.verification import world as servers
@@ -64,7 +64,7 @@ def verify(world, backup_id, strike=None):
     world.date += datetime.timedelta(seconds=1)
     world.now += 1
     world.records.queue.request_verification(backup_id)
-    with test_vault_copy.claimed(world, backup_id, Role.VERIFY) as held:
+    with vault_helpers.claimed(world, backup_id, Role.VERIFY) as held:
         backup_verify.verify_backup(world.deps(strike), held)
     return world.records.get(backup_id)
 
@@ -72,12 +72,12 @@ def verify(world, backup_id, strike=None):
 class VerifyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
     def make_world(self):
         world = World()
-        world.backup = test_vault_copy.take(world)
+        world.backup = vault_helpers.take(world)
         world.records.queue.request_verification(world.backup)
         return world
 
     def make_operation(self, world, strike=None):
-        held = test_vault_copy.claim(world, world.backup, Role.VERIFY)
+        held = vault_helpers.claim(world, world.backup, Role.VERIFY)
         return backup_verify.BackupVerification(world.deps(strike), held).steps()
 
     def check_done(self, world):
@@ -104,13 +104,13 @@ class DamagedInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
 
     def make_world(self):
         world = CopiesWorld()
-        world.backup = test_vault_copy.take(world)
+        world.backup = vault_helpers.take(world)
         world.servers.raises = {'start': servers.corrupt('redo')}
         world.records.queue.request_verification(world.backup)
         return world
 
     def make_operation(self, world, strike=None):
-        held = test_vault_copy.claim(world, world.backup, Role.VERIFY)
+        held = vault_helpers.claim(world, world.backup, Role.VERIFY)
         return backup_verify.BackupVerification(world.deps(strike), held).steps()
 
     def check_done(self, world):
@@ -138,7 +138,7 @@ class VerifyingTest(base.BaseTestCase):
 
     def make_backup(self, world=None):
         self.world = world or World()
-        self.backup = test_vault_copy.take(self.world)
+        self.backup = vault_helpers.take(self.world)
 
     def find(self, **raises):
         """Have the server raise from now on."""
@@ -161,7 +161,7 @@ class VerifyingTest(base.BaseTestCase):
 
     def test_copy_has_exactly_the_same_transactions(self):
         self.verify()
-        record = test_vault_copy.copy(self.world, self.backup)
+        record = vault_helpers.copy(self.world, self.backup)
         self.assertEqual(RecordState.VERIFIED, record.state)
         self.assertEqual('copy', self.verify().verification['of'])
         work = self.world.inspections()[0]
@@ -223,7 +223,7 @@ class VerifyingTest(base.BaseTestCase):
     def copy(self):
         """Have the backup be in the vault, too, and its copy not be what it was."""
         self.verify()
-        return test_vault_copy.copy(self.world, self.backup).copy
+        return vault_helpers.copy(self.world, self.backup).copy
 
     def test_damaged_copy_of_a_sound_snapshot(self):
         """What restores is not given up, nor built upon what lies beside the damage."""
@@ -236,7 +236,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertIsNone(record.copy)
         self.assertIn('it was damaged: corrupt: redo', record.copy_base_because)
         self.assertNotIn(damaged.image, self.world.images('vault'))
-        record = test_vault_copy.copy(self.world, self.backup)
+        record = vault_helpers.copy(self.world, self.backup)
         self.assertEqual((RecordState.VERIFIED, None), (record.state, record.copy_base_id))
         self.assertIn('it was damaged', record.copy_base_because)
         self.assertEqual('copy', self.verify().verification['of'])
@@ -334,7 +334,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertIsNotNone(record.verify_wanted_at)
         # The same request for a verification goes on where it ended: the first one is known.
         self.find(start=servers.corrupt('redo'))
-        with test_vault_copy.claimed(self.world, self.backup, Role.VERIFY) as held:
+        with vault_helpers.claimed(self.world, self.backup, Role.VERIFY) as held:
             backup_verify.verify_backup(self.world.deps(), held)
         self.assertEqual(RecordState.DAMAGED, self.world.records.get(self.backup).state)
         self.assertEqual(2, len(self.world.inspections()))
@@ -410,13 +410,13 @@ class VerifyingTest(base.BaseTestCase):
             self.assertEqual(count, len(self.world.inspections()))
 
     def test_backups_that_are_not_verified(self):
-        with test_vault_copy.claimed(self.world, self.backup, Role.VERIFY) as held:
+        with vault_helpers.claimed(self.world, self.backup, Role.VERIFY) as held:
             backup_verify.verify_backup(self.world.deps(), held)
         self.assertEqual([], self.world.inspections())
         trove_database.backup(self.backup).update(datastore_version_id=None)
         self.assertRaisesRegex(exceptions.InvalidBackupError, 'version', self.verify)
         self.world.records.begin_deleting(self.backup, self.world.worker())
-        self.assertIsNone(test_vault_copy.claim(self.world, self.backup, Role.VERIFY))
+        self.assertIsNone(vault_helpers.claim(self.world, self.backup, Role.VERIFY))
 
     def test_deleted_meanwhile(self):
         asked = self.world.served.endpoint.start

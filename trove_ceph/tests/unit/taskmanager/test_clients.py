@@ -149,7 +149,7 @@ class NovaTest(base.BaseTestCase):
         error = self.assertRaises(
             exceptions.ServiceUnavailableError, self.nova.keep_volume, 'server', 'volume'
         )
-        self.assertIn('volume volume of server server', str(error))
+        self.assertIn('server server: Nova did not set', str(error))
 
 
 class Adapter(requests.adapters.BaseAdapter):

@@ -140,7 +140,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
     def test_tiers_are_told_beside_the_other_periodic_tasks(self):
         self.assertIn('send_tier_rates', {name for name, _ in manager.Manager._periodic_tasks})
         told = []
-        self.manager._tier_settings = lambda: types.SimpleNamespace(sweep=told.extend)
+        self.manager._tier_settings = lambda: types.SimpleNamespace(send_due=told.extend)
         self.manager._tier_thread = worlds.AtOnce()
         self.manager.send_tier_rates(None)
         self.assertIn(self.world.instance.id, [instance.id for instance in told])
@@ -149,7 +149,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         def fail(_instances):
             raise exceptions.ServiceUnavailableError('Cinder is down')
 
-        self.manager._tier_settings = lambda: types.SimpleNamespace(sweep=fail)
+        self.manager._tier_settings = lambda: types.SimpleNamespace(send_due=fail)
         self.manager._tier_thread = worlds.AtOnce()
         self.manager.send_tier_rates(None)
 

@@ -39,8 +39,8 @@ class PoliciesTest(base.BaseTestCase):
         (fault,) = answer[1].values()
         self.assertIn(message, fault['message'])
 
-    def test_least_interval(self):
-        """The operator's, 15 minutes by default; what is not changed is not judged again."""
+    def test_refuses_intervals_below_the_least_one(self):
+        """The default is 15 minutes; an unchanged interval is not checked again."""
         self.refused(
             self.create(interval_min=14),
             400,
@@ -55,7 +55,7 @@ class PoliciesTest(base.BaseTestCase):
         status, _body = self.ask('PATCH', path, {'backup_policy': {'enabled': False}})
         self.assertEqual(200, status)
 
-    def test_life_of_a_policy(self):
+    def test_creates_changes_and_deletes_a_policy(self):
         made = self.made(at='02:30', timezone='Europe/Berlin', interval_min=1440, quiesce='ddl')
         self.assertEqual(self.world.project, made['project_id'])
         path = f'/backup_policies/{made["id"]}'
@@ -75,7 +75,7 @@ class PoliciesTest(base.BaseTestCase):
         self.assertEqual((202, None), self.ask('DELETE', path))
         self.refused(self.ask('GET', path), 404, 'cannot be found')
 
-    def test_what_it_last_did(self):
+    def test_shows_the_last_run(self):
         made = self.made()
         policy = self.world.policies.find(made['id'])
         due_at = datetime.datetime(2026, 3, 1, 2, 30)
@@ -90,7 +90,7 @@ class PoliciesTest(base.BaseTestCase):
             tuple(shown[name] for name in ('instance_id', 'state', 'due_at', 'error', 'attempts')),
         )
 
-    def test_tenants_see_what_an_operators_policy_did(self):
+    def test_shows_tenants_the_runs_of_an_operators_policy(self):
         target = self.world.project
         made = self.made(scope='tier', target=target, role='admin')
         path = f'/backup_policies?instance_id={self.instance.id}'
@@ -110,21 +110,21 @@ class PoliciesTest(base.BaseTestCase):
         self.assertEqual(404, self.ask('GET', f'/backup_policies/{made["id"]}')[0])
         self.assertEqual(404, self.ask('GET', path, project=self.world.other)[0])
 
-    def test_asked_for_now(self):
+    def test_requests_a_run(self):
         made = self.made()
         status, body = self.ask('POST', f'/backup_policies/{made["id"]}/run', {})
         self.assertEqual(202, status, body)
         self.assertIsNotNone(body['backup_policy']['run_wanted_at'])
-        # A taskmanager looks at once.
+        # A taskmanager is notified.
         ((method, _context, arguments),) = self.world.casts
         self.assertEqual(('run_backup_policies', {}), (method, arguments))
         self.assertTrue(callable(manager.Manager.run_backup_policies))
         self.world.policies.change(made['id'], enabled=False)
         self.refused(self.ask('POST', f'/backup_policies/{made["id"]}/run'), 409, 'disabled')
 
-    def test_tiers_that_there_are_not(self):
+    def test_refuses_unknown_tiers(self):
         tier = {'role': 'admin', 'scope': 'tier'}
-        # Without the file nobody knows.
+        # Without the tiers file there is no check.
         self.assertEqual(201, self.create(target='unknown', **tier)[0])
         self.useFixture(world.TiersFile())
         self.world.app = world._app()
@@ -134,11 +134,11 @@ class PoliciesTest(base.BaseTestCase):
             self.refused(answer, 400, problem)
         self.assertEqual(201, self.create(target='gold', **tier)[0])
 
-    def test_one_for_each_target(self):
+    def test_refuses_a_second_policy_of_a_target(self):
         self.made()
         self.refused(self.create(), 409, f'instance {self.instance.id}: has a backup policy')
 
-    def test_nobody_touches_anothers(self):
+    def test_hides_policies_of_other_projects(self):
         made = self.made()
         path = f'/backup_policies/{made["id"]}'
         for method, suffix, body in (
@@ -155,11 +155,11 @@ class PoliciesTest(base.BaseTestCase):
         self.assertTrue(self.world.policies.find(made['id']).enabled)
         status, _body = self.ask('GET', '/backup_policies?all_projects=1')
         self.assertEqual(403, status)
-        # An administrator does, in the name of whose it is.
+        # An administrator may, and the policy stays with its project.
         answer = self.ask('GET', path, project=self.world.other, role='admin')
         self.assertEqual((200, self.world.project), (answer[0], made['project_id']))
 
-    def test_operators_have_those_of_tiers_and_datastores(self):
+    def test_operators_set_policies_of_tiers_and_datastores(self):
         for scope, target in (('tier', 'nvme'), ('datastore', 'mysql'), ('datastore', 'mysql/9.7')):
             self.refused(self.create(scope=scope, target=target), 403, 'backup_policy:operate')
             made = self.made(scope=scope, target=target, role='admin')
@@ -176,7 +176,7 @@ class PoliciesTest(base.BaseTestCase):
         _status, body = self.ask('GET', '/backup_policies?all_projects=1', role='admin')
         self.assertIn(own, body['backup_policies'])
 
-    def test_targets_that_there_are_not(self):
+    def test_refuses_unknown_targets(self):
         self.refused(self.create(target='gone'), 404, 'instance gone')
         self.instance.update(deleted=True)
         self.refused(self.create(), 404, self.instance.id)
@@ -187,7 +187,7 @@ class PoliciesTest(base.BaseTestCase):
         answer = self.create(scope='datastore', target=target, role='admin')
         self.refused(answer, 400, 'target: must be the name 9.7 instead of an id')
 
-    def test_values_that_are_wrong(self):
+    def test_refuses_invalid_values(self):
         for wanted, message in (
             ({'interval_min': 0}, 'interval_min: 0 is too small; the least is 1'),
             ({'interval_min': '60'}, 'interval_min: must be a number from 1 to'),
@@ -211,7 +211,7 @@ class PoliciesTest(base.BaseTestCase):
             self.refused(self.create(**wanted), 400, message)
         self.assertEqual([], self.world.policies.all())
 
-    def test_changes_that_are_wrong(self):
+    def test_refuses_invalid_changes(self):
         made = self.made(interval_min=2880, at='02:30')
         path = f'/backup_policies/{made["id"]}'
         for changes, message in (
@@ -222,5 +222,5 @@ class PoliciesTest(base.BaseTestCase):
         ):
             self.refused(self.ask('PATCH', path, {'backup_policy': changes}), 400, message)
         self.refused(self.ask('PATCH', path), 400, 'lacks backup_policy')
-        # Trove's router has this one, too.
+        # Trove's router maps this request to the same method.
         self.refused(self.ask('GET', f'{path}/edit'), 400, 'lacks backup_policy')

@@ -41,7 +41,7 @@ class CreationTestCase(base.BaseTestCase):
         self.assertFalse(self.world.guest.is_held)
 
     def number_of(self, event):
-        """Return the number of the first such request of a backup."""
+        """Return the number of the first request of this kind in a backup."""
         other = worlds.World()
         other.policy = self.world.policy
         backup_create.create_backup(other.deps(), other.add_backup().id)

@@ -23,12 +23,10 @@ from trove_ceph.tests.unit.db import database
 
 PROJECT = 'project'
 MINUTE = datetime.timedelta(minutes=1)
-#: Longer than a worker is waited for that shows no life.
-PATIENCE = 3 * MINUTE
 WORKER = claims.Claimant('worker')
 
 
-# Made once: it takes longer than most tests.
+# Created once: it takes longer than most tests.
 _DIRECTORY = tempfile.TemporaryDirectory(prefix='trove-ceph-test-')
 
 
@@ -45,20 +43,20 @@ def instance(name, **facts):
 
 
 class FakeTrove:
-    """Trove's API and whoever takes and deletes backups, which needs a tick."""
+    """Trove's API, and a taskmanager that takes and deletes backups at each tick."""
 
     def __init__(self, world):
         self._world = world
         self.instances = [instance('one')]
         self.backups = {}
         self.requests = []
-        # What becomes of the next requests.
+        # How the next requests fail.
         self.refusal = None
         self.loses_calls = False
         self.fails = False
 
     def add(self, instance_id='one', name='manual'):
-        """Have a backup as tenants ask for it."""
+        """Add a backup as tenants request it."""
         backup_id = str(uuid.uuid4())
         self.backups[backup_id] = {
             'instance_id': instance_id,
@@ -69,7 +67,7 @@ class FakeTrove:
         return backup_id
 
     def work(self):
-        """Take and delete what was asked for."""
+        """Take and delete the requested backups."""
         kept = self._world.records
         for backup_id, one in list(self.backups.items()):
             if one['state'] == 'DELETING':
@@ -78,7 +76,7 @@ class FakeTrove:
                     kept.forget(claim)
             elif one['state'] == 'NEW' and self.loses_calls:
                 if self._world.now - one['created_at'] > expire_unstarted.START_TIMEOUT:
-                    # As the taskmanager's other task has it.
+                    # As the other periodic task of the taskmanager does.
                     kept.note_never_begun(backup_id, one['instance_id'], PROJECT, 'never begun')
                     self.fail_backup(backup_id)
             elif one['state'] == 'NEW':
@@ -93,7 +91,7 @@ class FakeTrove:
     def of(self, instance_id='one'):
         return [one for one in self.backups.values() if one['instance_id'] == instance_id]
 
-    # As the strategies have it.
+    # The protocol of the strategies.
 
     def list_instances(self):
         return list(self.instances)
@@ -127,12 +125,12 @@ class FakeTrove:
         self.backups[backup_id]['state'] = 'FAILED'
 
 
-#: To end before or after one of these is to end before what changes something.
+#: Reads; a kill at one of these would equal a kill at the next request that changes something.
 _READS = ('all', 'runs', 'backups_of', 'list_instances', 'find', 'find_named', 'clock')
 
 
 class Struck:
-    """What is asked of somebody, until the process ends at a request that changes something."""
+    """A client whose process is killed at a request that changes something."""
 
     def __init__(self, asked, strike):
         self._asked, self._strike = asked, strike
@@ -156,13 +154,13 @@ class World:
         self.trimmed = []
 
     def note(self, role, backup_id, verb, *found):
-        """Write down the result of a worker."""
+        """Record the result of a worker."""
         claim = self.records.claims.claim(role, backup_id, WORKER)
         getattr(self.records.results, verb)(claim, *found)
         self.records.claims.release(claim)
 
     def worker(self):
-        """Return a new process of a taskmanager on another host than all others."""
+        """Return a new taskmanager process on a host of its own."""
         return claims.Claimant(f'host-{next(self._numbers)}')
 
     def deps(self, strike=None):
@@ -213,7 +211,7 @@ class PolicyTestCase(base.BaseTestCase):
 
 
 class Strike:
-    """Ends the process at one of its requests, before it or after it."""
+    """Kills the process before or after one of its requests."""
 
     def __init__(self, number, after):
         self._numbers = itertools.count()

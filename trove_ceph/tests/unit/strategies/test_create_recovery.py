@@ -21,7 +21,7 @@ AT_ONCE = datetime.timedelta(seconds=-5)
 
 
 class Outage(worlds.Strike):
-    """From one request on nobody answers any more."""
+    """From one request on, no service answers."""
 
     def around(self, request, unavailable):
         self.struck = self.struck or next(self._numbers) == self._number
@@ -31,7 +31,7 @@ class Outage(worlds.Strike):
 
 
 class Pause(worlds.Strike):
-    """Something happens between a request and its answer, which then comes late or never."""
+    """Something happens between a request and its answer, which is then late or lost."""
 
     def __init__(self, number, happen, lost):
         super().__init__(number, lost=lost)
@@ -53,7 +53,7 @@ def _die(*_arguments, **_options):
 
 
 class CreationRecoveryTest(creation_case.CreationTestCase):
-    def test_snapshot_that_counts_is_not_taken_again(self):
+    def test_keeps_a_proved_snapshot(self):
         complete, self.world.trove.complete_backup = self.world.trove.complete_backup, _die
         self.assertRaises(interruption.Kill, self.take)
         self.world.trove.complete_backup = complete
@@ -62,7 +62,7 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         (found,) = self.world.storage.describe(self.world.volume_image).snapshots
         self.assertEqual(kept.snapshot_id, found.snapshot_id)
 
-    def test_snapshot_of_unknown_worth_is_taken_again(self):
+    def test_takes_an_unproved_snapshot_again(self):
         self.set_policy(level=QuiesceLevel.FREEZE)
         created = self.number_of('storage create_snapshot')
         self.assertRaises(interruption.Kill, self.take, worlds.Strike(created, after=True))
@@ -72,7 +72,7 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         (found,) = self.world.storage.describe(self.world.volume_image).snapshots
         self.assertNotEqual(lost.snapshot_id, found.snapshot_id)
 
-    def test_another_taskmanager_carries_on(self):
+    def test_another_taskmanager_continues(self):
         managing = self.number_of('cinder POST')
         self.assertRaises(interruption.Kill, self.take, worlds.Strike(managing))
         recovery.recover(self.world.deps(expiry=HOUR), worlds.AtOnce())
@@ -81,8 +81,8 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         record = self.world.records.get(self.backup.id)
         self.assertEqual((RecordState.TAKEN, None), (record.state, record.claimed_by))
 
-    def test_killed_at_the_very_end(self):
-        """What Trove shows as complete is so in our record soon, and never the other way round."""
+    def test_continues_after_a_kill_in_the_last_step(self):
+        """Trove shows a backup as complete before our record does, never the reverse."""
         note = self.world.records.note_taken
 
         self.world.records.note_taken = _die
@@ -93,7 +93,7 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         self.assertEqual(BackupState.COMPLETED, trove_database.backup(self.backup.id).state)
 
     def lose_our_record(self, error):
-        """Have a backup be taken up to where Trove shows it, which our record does not say."""
+        """Take a backup that Trove shows as complete, but our record does not."""
 
         def fail(*_arguments, **_options):
             raise error
@@ -110,8 +110,8 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         (snapshot,) = self.world.cinder.snapshots.values()
         self.assertEqual([f'snapshot-{snapshot["id"]}'], self.world.snapshots())
 
-    def test_what_is_shown_is_not_undone(self):
-        """Whatever happened to its instance meanwhile: nothing of it is needed any more."""
+    def test_does_not_undo_a_shown_backup(self):
+        """The deletion of its instance does not matter: the last step needs nothing of it."""
         self.lose_our_record(interruption.Kill())
         trove_database.instance(self.world.instance.id).update(deleted=True)
         self.world.guest.is_down = True
@@ -123,14 +123,14 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         (snapshot,) = self.world.cinder.snapshots
         self.assertEqual((snapshot, None), (record.cinder_snapshot_id, record.claimed_by))
 
-    def test_failure_after_it_was_shown(self):
+    def test_continues_a_shown_backup_after_a_failure(self):
         self.lose_our_record(exceptions.ServiceUnavailableError('the database failed'))
         self.assertIsNone(self.world.records.get(self.backup.id).claimed_by)
         recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assert_is_there(RecordState.TAKEN)
 
-    def test_deleted_as_soon_as_it_was_shown(self):
-        """A deletion that has begun is not ended by who still writes down that it was taken."""
+    def test_a_deletion_right_after_it_is_shown_goes_on(self):
+        """The worker that still records the backup as complete does not disturb the deletion."""
         complete = self.world.trove.complete_backup
 
         def shown(*arguments):
@@ -142,8 +142,8 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         record = self.take()
         self.assertEqual((RecordState.DELETING, another.name), (record.state, record.claimed_by))
 
-    def test_undoing_that_was_cut_off_is_gone_on_with(self):
-        """Cinder's snapshot, of which it is not known any more what it holds, does not count."""
+    def test_takes_the_snapshot_again_after_an_interrupted_undo(self):
+        """A snapshot in Cinder that has lost its proof is removed."""
         looking = self.number_of('guest check_backup_settings')
         managed = self.number_of('cinder POST')
         self.assertRaises(interruption.Kill, self.take, worlds.Strike(managed, after=True))
@@ -157,8 +157,8 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         self.assertIsNotNone(record.snapshot_at)
         self.assertGreater(managed, looking)
 
-    def test_what_could_not_be_undone_is_later(self):
-        """Defect 5: what is left of it while Cinder is down is nobody's."""
+    def test_removes_leftovers_later(self):
+        """Defect 5: stock forgets the leftovers if Cinder is down."""
         managed = self.number_of('cinder POST')
         outage = Outage(managed)
         self.assertRaises(exceptions.ServiceUnavailableError, self.take, outage)
@@ -177,7 +177,7 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         self.assertEqual(asked, len(self.world.events))
 
     def _paused(self, happen):
-        """Have something happen before the answer of a request, which comes late or never.
+        """Take backups, and do something before the answer to a request, which is late or lost.
 
         Yields after each backup that this happened to.
         """
@@ -185,14 +185,14 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
             for is_lost in (False, True):
                 self.backup = self.world.add_backup()
                 pause = Pause(self.number_of(event), happen, is_lost)
-                # It fails where an answer is lost, or leaves the backup to the other one.
+                # It fails if the answer is lost, or leaves the backup to the other worker.
                 with contextlib.suppress(exceptions.TroveCephError):
                     backup_create.create_backup(self.world.deps(pause), self.backup.id)
                 self.assertTrue(pause.struck)
                 yield
 
-    def test_taken_over_by_another_taskmanager(self):
-        """One that was paused for long undoes nothing of what is another's now."""
+    def test_leaves_a_backup_that_was_taken_over(self):
+        """A taskmanager that was paused undoes nothing of a backup that another has taken over."""
         for _ in self._paused(self._take_over):
             record = self.world.records.get(self.backup.id)
             self.assertEqual((RecordState.TAKEN, None), (record.state, record.error))
@@ -205,11 +205,11 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
     def _take_over(self):
         recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
 
-    def test_deleted_while_it_is_taken(self):
-        """Trove's API has it deleted where somebody reset its instance: nothing is left of it."""
+    def test_leaves_a_backup_that_is_being_deleted(self):
+        """Trove's API allows this after a reset of the instance's status; nothing is left."""
         for _ in self._paused(self._delete_by_another):
             self.assertFalse(trove_database.backup(self.backup.id).deleted)
-            # That one did not wait for longer, and is told to others.
+            # The deletion gave up waiting, and another worker continues it.
             recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
             self.assertTrue(trove_database.backup(self.backup.id).deleted)
             self.assertIsNone(self.world.records.find(self.backup.id))
@@ -221,7 +221,7 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         error = self.assertRaises(exceptions.BusyError, delete.delete_backup, other, self.backup.id)
         self.assertIn('still in use by host/boot', str(error))
 
-    def test_what_was_asked_for_survives_the_first_step(self):
+    def test_options_survive_a_kill_in_the_first_step(self):
         asked = options.BackupOptions(QuiesceLevel.FREEZE, copy=True, verify=True)
         begin, self.world.trove.begin_backup = self.world.trove.begin_backup, _die
         deps = self.world.deps()
@@ -234,7 +234,7 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         self.assertIsNotNone(record.copy_wanted_at)
         self.assertIsNotNone(record.verify_wanted_at)
 
-    def test_instance_that_was_deleted_after_an_interruption(self):
+    def test_refuses_to_continue_for_a_deleted_instance(self):
         for event in ('cinder POST', 'storage create_snapshot'):
             backup = self.world.add_backup()
             number = self.number_of(event)

@@ -25,7 +25,7 @@ def take(world, **facts):
 
 
 def copy(world, backup_id):
-    """Copy a backup to the vault, and return where it is there."""
+    """Copy a backup to the vault, and return the location of the copy."""
     record = world.records.get(backup_id)
     vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
     place = vault.snapshot(record.place.name)
@@ -36,8 +36,8 @@ def copy(world, backup_id):
     return place
 
 
-class DeletingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
-    """A backup with a copy, beside another one."""
+class DeletionInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
+    """A backup with a copy, beside another backup."""
 
     def make_world(self):
         world = worlds.World()
@@ -65,7 +65,7 @@ class DeletingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
         raise AssertionError('a deletion is never undone')
 
 
-class DeletingTest(base.BaseTestCase):
+class DeletionTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = worlds.World()
@@ -73,8 +73,8 @@ class DeletingTest(base.BaseTestCase):
     def delete(self, backup_id, strike=None):
         delete.delete_backup(self.world.deps(strike), backup_id)
 
-    def test_children_live_on(self):
-        """Defect 6: deleting a parent deletes its children."""
+    def test_keeps_children(self):
+        """Defect 6: stock deletes the children with their parent."""
         parent = take(self.world)
         child = take(self.world, parent_id=parent)
         self.assertEqual(parent, self.world.records.get(child).parent_id)
@@ -84,7 +84,7 @@ class DeletingTest(base.BaseTestCase):
         self.assertEqual(BackupState.COMPLETED, trove_database.backup(child).state)
         self.assertEqual([record.place.name], self.world.snapshots())
 
-    def test_copies_that_build_upon_it_live_on(self):
+    def test_keeps_increments(self):
         parent, child = take(self.world), take(self.world)
         copy(self.world, parent)
         place = self.world.records.get(parent).copy
@@ -102,8 +102,8 @@ class DeletingTest(base.BaseTestCase):
         self.assertNotIn(place.image, self.world.images('vault'))
         self.assertEqual([], self.world.trash())
 
-    def test_snapshot_with_clones(self):
-        """Defect 8: Cinder copies everything into the clones, one after the other."""
+    def test_deletes_a_snapshot_with_clones(self):
+        """Defect 8: with stock, Cinder copies all data into each clone."""
         backup = take(self.world)
         self.world.storage.clone(
             self.world.records.get(backup).place, CLONE, image_types.ImageOptions()
@@ -112,8 +112,8 @@ class DeletingTest(base.BaseTestCase):
         self.assertEqual([], self.world.snapshots())
         self.assertIsNotNone(self.world.storage.describe(CLONE).parent)
 
-    def test_what_fails_is_not_called_deleted(self):
-        """Defect 7: the error is swallowed, and the backup marked as deleted."""
+    def test_reports_a_failure(self):
+        """Defect 7: stock ignores the error and marks the backup as deleted."""
         backup = take(self.world)
         (snapshot,) = self.world.cinder.snapshots.values()
         snapshot['status'] = 'backing-up'
@@ -128,7 +128,7 @@ class DeletingTest(base.BaseTestCase):
         self.assertTrue(trove_database.backup(backup).deleted)
         self.assertEqual([], self.world.snapshots())
 
-    def test_backup_that_failed(self):
+    def test_deletes_a_failed_backup(self):
         self.world.guest.is_down = True
         backup = self.world.add_backup()
         self.assertRaises(
@@ -138,8 +138,8 @@ class DeletingTest(base.BaseTestCase):
         self.assertTrue(trove_database.backup(backup.id).deleted)
         self.assertIsNone(self.world.records.find(backup.id))
 
-    def test_copy_that_is_being_made_is_stopped(self):
-        """Cinder knows nothing of who reads the snapshot, which would then read other data."""
+    def test_stops_a_running_copy(self):
+        """Cinder does not know that the copy reads the snapshot, and would remove it."""
         backup = take(self.world)
         record = self.world.records.get(backup)
         threads = worlds.service_world.Later()
@@ -162,7 +162,7 @@ class DeletingTest(base.BaseTestCase):
         self.assertEqual(tasks.JobState.CANCELED, storage.find_job('copy').state)
         self.assertEqual([], self.world.snapshots())
 
-    def test_killed_is_carried_on_with(self):
+    def test_continues_after_a_kill(self):
         backup = take(self.world)
         self.world.events.clear()
         strike = worlds.Strike(3)
@@ -171,7 +171,7 @@ class DeletingTest(base.BaseTestCase):
         self.assertTrue(trove_database.backup(backup).deleted)
         self.assertIsNone(self.world.records.find(backup))
 
-    def test_vault_with_what_nobody_knows_stays(self):
+    def test_keeps_a_vault_image_with_unknown_snapshots(self):
         backup = take(self.world)
         place = copy(self.world, backup)
         self.world.storage.create_snapshot(place.of.snapshot('by-hand'))

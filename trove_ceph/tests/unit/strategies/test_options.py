@@ -14,7 +14,7 @@ from trove_ceph.tests.unit.strategies import policy_world
 
 
 class OptionsTest(base.BaseTestCase):
-    def test_crosses_the_bus(self):
+    def test_a_message_carries_them(self):
         for one in (
             BackupOptions(),
             BackupOptions(enums.QuiesceLevel.FREEZE, copy=True, verify=True),
@@ -22,7 +22,7 @@ class OptionsTest(base.BaseTestCase):
             self.assertEqual(one, BackupOptions.of_document(one.as_document()))
         self.assertEqual(BackupOptions(), BackupOptions.of_document({}))
 
-    def test_written_down_with_its_backup(self):
+    def test_are_recorded_with_the_backup(self):
         path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
         kept = backups.BackupStore(database.with_tables(path))
         begin = functools.partial(

@@ -16,22 +16,22 @@ from trove_ceph.tests.unit.strategies.policy_world import MINUTE
 
 
 class SchedulerTest(policy_world.PolicyTestCase):
-    def test_nothing_without_policies(self):
+    def test_does_nothing_without_policies(self):
         self.trove.instances = None
         self.world.tick()
 
-    def test_backups_come_and_go(self):
+    def test_takes_and_expires_backups(self):
         manual = self.trove.add()
         self.add(at='00:00')
         self.world.tick(7 * 4, 15 * MINUTE, managers=2)
-        # From one to six o'clock, of which the last three stay; so does what tenants took.
+        # From one to six o'clock; the last three stay, and so does the tenant's own backup.
         self.assertEqual(6, len(self.trove.requests))
         self.assertEqual(4, len(self.trove.backups))
         self.assertEqual('COMPLETED', self.trove.backups[manual]['state'])
         self.assertEqual(4, len(set(self.names())))
         self.assertEqual((PolicyRunState.DONE, 6), (self.run_of().state, self.run_of().count))
 
-    def test_missed_runs_are_caught_up_once(self):
+    def test_catches_up_once_after_missed_runs(self):
         self.add()
         self.world.tick(3)
         self.world.now += datetime.timedelta(days=3)
@@ -55,7 +55,7 @@ class SchedulerTest(policy_world.PolicyTestCase):
         levels = {name: asked.quiesce for name, asked in self.trove.requests}
         self.assertEqual({'one': 'none', 'two': 'ddl', 'three': 'freeze', 'four': None}, levels)
 
-    def test_disabled_policy_hides_the_ones_below(self):
+    def test_a_disabled_policy_hides_less_specific_ones(self):
         self.add(Scope.TIER, 'nvme')
         own = self.add(enabled=False)
         self.world.tick()
@@ -64,7 +64,7 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.world.tick()
         self.assertEqual(1, len(self.trove.requests))
 
-    def test_each_nth_is_copied_and_verified(self):
+    def test_copies_and_verifies_every_nth_backup(self):
         self.add(copy_every=1, verify_every=3)
         self.world.tick(7, 60 * MINUTE)
         asked = [one for _name, one in self.trove.requests][:7]
@@ -72,16 +72,16 @@ class SchedulerTest(policy_world.PolicyTestCase):
         verified = [one.verify for one in asked]
         self.assertEqual([True, False, False, True, False, False], verified[:6])
 
-    def test_volume_is_trimmed_before_its_first_copy_is_due(self):
+    def test_trims_a_volume_before_its_first_copy_is_due(self):
         self.add(at='05:00', interval_min=1440, copy_every=1)
         self.world.tick(8 * 60)
         (trimmed, *others) = self.world.trimmed
         due = datetime.datetime(2026, 3, 1, 5)
         self.assertEqual(('one', due - scheduler.TRIM_AHEAD), trimmed)
-        # The guest agent is asked again until then, and has trimmed lately.
+        # The request is repeated until then; the guest agent skips it after a recent trim.
         self.assertTrue(all(due - scheduler.TRIM_AHEAD < at < due for _, at in others))
 
-    def test_volume_is_not_trimmed_for_copies_upon_others_or_backups_without(self):
+    def test_does_not_trim_for_increments_and_uncopied_backups(self):
         self.add(at='05:00', interval_min=1440, copy_every=2)
         self.world.tick(8 * 12, 5 * MINUTE)
         self.world.trimmed.clear()
@@ -96,7 +96,7 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.assertEqual(3, len(self.trove.requests))
         self.assertEqual([], self.world.trimmed)
 
-    def test_guest_that_does_not_answer_is_in_the_way_of_nothing(self):
+    def test_continues_if_a_guest_does_not_answer(self):
         def fail(instance_id):
             raise exceptions.GuestUnavailableError('it does not answer')
 
@@ -106,13 +106,13 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.world.tick(8 * 12, 5 * MINUTE)
         self.assertEqual(1, len(self.trove.requests))
 
-    def test_failures_do_not_pile_up(self):
+    def test_failed_backups_do_not_accumulate(self):
         self.add()
         self.trove.fails = True
         self.world.tick(180, 2 * MINUTE)
-        # After two minutes, four, ... an hour, and hourly from then on.
+        # After two minutes, four, and so on up to an hour, then hourly.
         self.assertIn(len(self.trove.requests), (9, 10, 11))
-        # The last one that failed is there to be looked at.
+        # The last failed one stays, for a look at its error.
         self.assertEqual('the guest agent did not answer', self.run_of().error)
         self.assertIn(len(self.trove.backups), (1, 2))
         self.trove.fails = False
@@ -120,7 +120,7 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.assertEqual((0, None), (self.run_of().attempts, self.run_of().error))
         self.assertNotIn('FAILED', [one['state'] for one in self.trove.of()])
 
-    def test_last_good_one_survives_failures(self):
+    def test_the_last_good_backup_survives_failures(self):
         self.add(keep=Retention(last=1))
         self.world.tick(2)
         (good,) = self.trove.backups
@@ -128,18 +128,18 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.world.tick(60, 10 * MINUTE)
         self.assertEqual('COMPLETED', self.trove.backups[good]['state'])
 
-    def test_nothing_is_deleted_because_it_is_damaged(self):
+    def test_a_damaged_backup_is_not_deleted_early(self):
         self.add(keep=Retention(last=2))
         self.world.tick(90, 2 * MINUTE)
         older, newer = self.trove.backups
         self.world.note(Role.VERIFY, newer, 'note_damaged', {}, 1.0, 'CHECK TABLE: corrupt')
         self.world.tick(35, 2 * MINUTE)
-        # It has its time, and takes no place of a good one.
+        # It stays for its time, and does not count in place of a good one.
         self.assertLessEqual({older, newer}, set(self.trove.backups))
         self.world.tick(35, 2 * MINUTE)
         self.assertNotIn(newer, self.trove.backups)
 
-    def test_what_is_suspected_stays_until_that_is_settled(self):
+    def test_a_suspected_backup_stays_until_it_is_decided(self):
         self.add(keep=Retention(last=1))
         self.world.tick(35, 2 * MINUTE)
         (suspected,) = self.trove.backups
@@ -151,8 +151,8 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.world.tick(35, 2 * MINUTE)
         self.assertNotIn(suspected, self.trove.backups)
 
-    def test_bus_that_fails(self):
-        """Trove has a row by then, and nobody will take it."""
+    def test_fails_a_backup_whose_request_was_not_sent(self):
+        """Trove has created the row by then, and no taskmanager will take the backup."""
         self.add()
         ask = self.trove.request_backup
 
@@ -169,7 +169,7 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.world.tick(3)
         self.assertEqual(['COMPLETED'], [one['state'] for one in self.trove.of()])
 
-    def test_refusals_are_shown_and_tried_again(self):
+    def test_records_and_retries_refusals(self):
         self.add()
         self.trove.refusal = exceptions.QuotaExceededError('backups: 5 of 5')
         self.world.tick(30)
@@ -181,15 +181,15 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.world.tick(60)
         self.assertEqual(PolicyRunState.DONE, self.run_of().state)
 
-    def test_instances_outside_of_the_tiers(self):
+    def test_refuses_instances_on_no_tier(self):
         self.world.tiers = {}
         self.add()
         self.world.tick()
         self.assertEqual('its volume is on no tier', self.run_of().error)
         self.assertEqual([], self.trove.requests)
 
-    def test_calls_that_are_lost(self):
-        """The taskmanager never hears of a backup, which would block all others for days."""
+    def test_retries_after_a_lost_request(self):
+        """A backup that never reaches a taskmanager would block all others for days."""
         self.add()
         self.trove.loses_calls = True
         self.world.tick(8)
@@ -203,7 +203,7 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.world.tick(45, 2 * MINUTE)
         self.assertEqual(PolicyRunState.DONE, self.run_of().state)
 
-    def test_one_failing_instance_is_in_nobodys_way(self):
+    def test_a_failing_instance_does_not_affect_others(self):
         self.trove.instances = [policy_world.instance('gone'), policy_world.instance('one')]
         self.world.tiers['gone'] = 'nvme'
         self.add(Scope.TIER, 'nvme')
@@ -218,7 +218,7 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.world.tick()
         self.assertEqual(1, len(self.trove.of()))
 
-    def test_many_are_begun_one_after_the_other(self):
+    def test_begins_a_limited_number_at_once(self):
         self.trove.instances = [
             policy_world.instance(f'i{n}') for n in range(scheduler.MOST_AT_ONCE + 5)
         ]
@@ -229,18 +229,18 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.world.tick(2)
         self.assertEqual(len(self.trove.instances), len(self.trove.backups))
 
-    def test_what_is_gone_is_forgotten(self):
+    def test_deletes_the_records_of_deleted_instances(self):
         own, tier = self.add(), self.add(Scope.TIER, 'nvme')
         self.world.tick(2)
         self.trove.instances = []
         self.world.tick()
         self.assertEqual([tier], self.policies.all())
         self.assertEqual({}, dict(self.policies.runs()))
-        # The backups are the tenant's now.
+        # The backups stay, and only the tenant deletes them.
         self.assertEqual(1, len(self.trove.backups))
         self.assertIsNone(self.policies.find(own.policy_id))
 
-    def test_policy_that_is_deleted_meanwhile(self):
+    def test_a_policy_may_be_deleted_during_a_run(self):
         made = self.add(keep=Retention(last=1))
         scheduler.run_due(self.world.deps())
         self.policies.remove(made.policy_id)
@@ -249,8 +249,8 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.assertEqual(1, len(self.trove.backups))
         self.assertFalse(self.run_of().state.is_under_way)
 
-    def test_interval_that_is_too_short_by_now(self):
-        """A policy of a time when the operator allowed it, or of before there was a limit."""
+    def test_runs_a_too_short_interval_at_the_least_one(self):
+        """The operator may have raised the limit after the policy was created."""
         self.add(interval_min=1, keep=Retention(last=100))
         least = functools.partial(dataclasses.replace, least_interval_min=15)
         for _ in range(60):
@@ -259,7 +259,7 @@ class SchedulerTest(policy_world.PolicyTestCase):
             self.world.now += MINUTE
         self.assertIn(len(self.trove.requests), (4, 5))
 
-    def test_asked_for_now(self):
+    def test_runs_a_policy_on_request(self):
         made = self.add(interval_min=1440, at='23:00')
         self.world.tick(5)
         self.assertEqual([], self.trove.requests)
@@ -267,8 +267,8 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.world.tick(5, managers=2)
         self.assertEqual(1, len(self.trove.requests))
 
-    def test_whatever_is_cut_off(self):
-        """Kill before and after each request; there is one backup afterwards, and it is known."""
+    def test_continues_after_a_kill_at_each_request(self):
+        """After a kill before or after any request there is one backup, and it is recorded."""
         for number, after in ((n, after) for n in itertools.count() for after in (False, True)):
             world = self.make_world()
             self.add(world=world, keep=Retention(last=1), at='00:00')

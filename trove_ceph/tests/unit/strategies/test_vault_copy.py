@@ -17,7 +17,7 @@ MIB = units.Mi
 
 
 class CopyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
-    """A copy that is built upon another one."""
+    """An incremental copy."""
 
     def make_world(self):
         world = worlds.World()
@@ -55,7 +55,7 @@ class CopyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
 
 
 class FirstCopyInterruptionTest(interruption.InterruptionTests, base.BaseTestCase):
-    """A copy that is built upon none."""
+    """A full copy."""
 
     def make_world(self):
         world = worlds.World()
@@ -84,7 +84,7 @@ class FirstCopyInterruptionTest(interruption.InterruptionTests, base.BaseTestCas
 
 
 class BasesTest(base.BaseTestCase):
-    """Upon which copy another one is built, and what becomes of it when that one goes."""
+    """The choice of the base of a copy, and the deletion of bases."""
 
     def setUp(self):
         super().setUp()
@@ -109,7 +109,7 @@ class BasesTest(base.BaseTestCase):
         self.assert_whole()
 
     def assert_whole(self):
-        """Every copy holds what its source does, and nothing else is in the vault."""
+        """Assert that each copy equals its source, and that the vault holds nothing else."""
         expected = {}
         for record in map(self.world.records.get, self.backups):
             if record.copied_at is not None:
@@ -123,7 +123,7 @@ class BasesTest(base.BaseTestCase):
             found = self.world.snapshots(image_types.ImageRef('vault', image))
             self.assertEqual(snapshots, set(found))
 
-    def test_latest(self):
+    def test_chooses_the_latest_copy(self):
         first, second, third = self.take(), self.take('-x'), self.take('--x')
         self.assertEqual(4 * MIB, self.copy(first).moved_bytes)
         self.copy(second)
@@ -131,7 +131,7 @@ class BasesTest(base.BaseTestCase):
         self.assertEqual((second, MIB), (record.copy_base_id, record.moved_bytes))
         self.assertIsNone(record.copy_base_because)
 
-    def test_one_that_was_asked_for(self):
+    def test_chooses_the_requested_base(self):
         first, second = self.take(), self.take('-x')
         third = self.take('--x', parent_id=first)
         self.copy(first)
@@ -140,7 +140,7 @@ class BasesTest(base.BaseTestCase):
         self.assertEqual((first, 2 * MIB), (record.copy_base_id, record.moved_bytes))
         self.assertIsNone(record.copy_base_because)
 
-    def test_one_that_was_asked_for_and_is_not_in_the_vault(self):
+    def test_chooses_another_base_if_the_requested_one_has_no_copy(self):
         first, second = self.take(), self.take('-x')
         third = self.take('--x', parent_id=second)
         self.copy(first)
@@ -148,7 +148,7 @@ class BasesTest(base.BaseTestCase):
         self.assertEqual(first, record.copy_base_id)
         self.assertEqual(f'backup {second} is not in the vault', record.copy_base_because)
 
-    def test_out_of_order(self):
+    def test_copies_out_of_order(self):
         first, second, third = self.take(), self.take('-x'), self.take('-y')
         self.copy(first)
         self.assertEqual(first, self.copy(third).copy_base_id)
@@ -157,17 +157,17 @@ class BasesTest(base.BaseTestCase):
         record = self.copy(fourth)
         self.assertEqual((third, MIB), (record.copy_base_id, record.moved_bytes))
 
-    def test_the_latest_first(self):
+    def test_does_not_choose_a_later_backup(self):
         first, second = self.take(), self.take('-x')
         self.assertEqual(vault_helpers.vault(self.world), self.copy(second).copy.of)
         record = self.copy(first)
-        # No difference leads back in time.
+        # A difference cannot go back in time.
         self.assertEqual(names.image_name('vault', first), record.copy.image)
         self.assertIsNone(record.copy_base_id)
         third = self.take('--x')
         self.assertEqual(second, self.copy(third).copy_base_id)
 
-    def test_chain_loses_its_links(self):
+    def test_deletes_members_of_a_chain(self):
         chain = [self.take('-' * number + 'x') for number in range(4)]
         for backup in chain:
             self.copy(backup)
@@ -179,14 +179,14 @@ class BasesTest(base.BaseTestCase):
         self.delete(last)
         self.assertEqual([], self.world.trash())
 
-    def test_base_that_is_gone(self):
+    def test_copies_in_full_if_the_base_is_deleted(self):
         first, second = self.take(), self.take('-x')
         self.copy(first)
         self.delete(first)
         record = self.copy(second)
         self.assertEqual((None, 4 * MIB), (record.copy_base_id, record.moved_bytes))
 
-    def test_base_that_goes_meanwhile(self):
+    def test_chooses_again_if_the_base_is_deleted_before_the_copy(self):
         first, second = self.take(), self.take('-x')
         self.copy(first)
         self.world.records.queue.request_copy(second)
@@ -199,7 +199,7 @@ class BasesTest(base.BaseTestCase):
         self.assertIsNone(record.copy_base_id)
         self.assertEqual(f'backup {first} was deleted', record.copy_base_because)
 
-    def test_base_that_goes_when_the_copy_is_there(self):
+    def test_keeps_the_copy_if_the_base_is_deleted_after_it(self):
         first, second = self.take(), self.take('-x')
         self.copy(first)
         self.world.records.queue.request_copy(second)
@@ -211,7 +211,7 @@ class BasesTest(base.BaseTestCase):
         place = self.world.records.get(second).copy
         self.assertEqual(place, self.copy(second).copy)
 
-    def test_base_whose_copy_is_damaged_or_gone(self):
+    def test_does_not_choose_a_damaged_or_missing_copy(self):
         first, second = self.take(), self.take('-x')
         place = self.copy(first).copy
         vault_helpers.note_damaged(self.world, first)
@@ -226,7 +226,7 @@ class BasesTest(base.BaseTestCase):
         self.assertEqual(f'backup {second} no longer has a complete copy', record.copy_base_because)
         self.assertEqual(place.of, record.copy.of)
 
-    def test_another_volume(self):
+    def test_does_not_choose_a_copy_of_another_volume(self):
         first = self.take()
         self.copy(first)
         volume = self.world.cinder.add_volume(worlds.SERVICE, worlds.NVME, status='in-use')
@@ -242,7 +242,7 @@ class BasesTest(base.BaseTestCase):
             self.delete(backup)
         self.assertEqual([], self.world.trash())
 
-    def test_another_vault(self):
+    def test_does_not_choose_a_copy_in_another_vault(self):
         first, second = self.take(), self.take('-x')
         self.copy(first)
         record = self.world.records.get(first)
@@ -252,7 +252,7 @@ class BasesTest(base.BaseTestCase):
         because = vault_copy._plan(self.world.deps(), self.world.records.get(second)).because
         self.assertEqual(f'backup {first} has its copy in another vault', because)
 
-    def test_verified_backup_stays_so(self):
+    def test_a_verified_backup_stays_verified(self):
         first = self.take()
         with vault_helpers.claimed(self.world, first, Role.VERIFY) as held:
             self.world.records.results.note_verified(held, 'uuid:1-7', {}, 1.0)
@@ -275,7 +275,7 @@ class CopyingTest(base.BaseTestCase):
         for pool in ('vault', 'vault-data'):
             self.world.cluster.capacities[pool] = free_bytes
 
-    def test_vault_that_is_full(self):
+    def test_removes_a_partial_copy_if_the_vault_is_full(self):
         self.fill_vault(2 * MIB)
         self.assert_fails(exceptions.NoSpaceError, 'vault')
         record = self.world.records.get(self.backup)
@@ -286,7 +286,7 @@ class CopyingTest(base.BaseTestCase):
         self.fill_vault(1024 * MIB)
         self.assertEqual(RecordState.COPIED, vault_helpers.copy(self.world, self.backup).state)
 
-    def test_vault_that_is_full_keeps_what_is_in_it(self):
+    def test_keeps_other_copies_if_the_vault_is_full(self):
         before = vault_helpers.copy(self.world, self.backup)
         vault_helpers.write(self.world, 'wxyz')
         second = vault_helpers.take(self.world)
@@ -305,7 +305,7 @@ class CopyingTest(base.BaseTestCase):
         )
         self.assertEqual(self.backup, record.copy_base_id)
 
-    def test_image_that_holds_something_else(self):
+    def test_refuses_an_image_with_other_data(self):
         self.world.storage.create_image(
             vault_helpers.vault(self.world), 4 * MIB, image_types.ImageOptions()
         )
@@ -314,7 +314,7 @@ class CopyingTest(base.BaseTestCase):
         record = vault_helpers.copy(self.world, self.backup)
         self.assertEqual(vault_helpers.vault(self.world), record.copy.of)
 
-    def test_image_with_a_snapshot_made_by_hand(self):
+    def test_leaves_an_image_with_a_snapshot_made_by_hand(self):
         self.world.storage.create_image(
             vault_helpers.vault(self.world), 4 * MIB, image_types.ImageOptions()
         )
@@ -323,7 +323,7 @@ class CopyingTest(base.BaseTestCase):
         self.assertEqual(names.image_name('vault', self.backup), record.copy.image)
         self.assertEqual(['by-hand'], self.world.snapshots(vault_helpers.vault(self.world)))
 
-    def test_no_vault(self):
+    def test_fails_without_a_vault(self):
         deps = self.world.deps()
 
         def refuse():
@@ -334,18 +334,18 @@ class CopyingTest(base.BaseTestCase):
             self.assertRaises(exceptions.InvalidTiersError, vault_copy.copy_to_vault, deps, held)
         self.assertIsNone(self.world.records.get(self.backup).copy)
 
-    def test_snapshot_that_is_gone(self):
+    def test_fails_if_the_snapshot_is_gone(self):
         self.world.storage.remove_snapshot(self.world.records.get(self.backup).place)
         self.assert_fails(exceptions.NotFoundError, 'no longer exists')
 
-    def test_backups_that_are_not_copied(self):
+    def test_refuses_damaged_and_deleted_backups(self):
         vault_helpers.note_damaged(self.world, self.backup)
         self.assert_fails(exceptions.InvalidBackupError, 'is damaged')
         self.world.records.begin_deleting(self.backup, self.world.worker())
         self.assertIsNone(vault_helpers.claim(self.world, self.backup))
 
-    def test_deleted_meanwhile(self):
-        """Whoever deletes it has it from then on, and the copy is given up."""
+    def test_stops_if_the_backup_is_deleted(self):
+        """The worker that deletes the backup has its claim, and the copy fails."""
         asked = self.world.served.endpoint.start
         deleter = self.world.worker()
 
@@ -358,7 +358,7 @@ class CopyingTest(base.BaseTestCase):
         self.assertEqual(deleter.name, self.world.records.get(self.backup).claimed_by)
         self.assertEqual(RecordState.DELETING, self.world.records.get(self.backup).state)
 
-    def test_job_that_takes_long(self):
+    def test_waits_for_a_long_job(self):
         threads = worlds.service_world.Later()
         self.world.served = self.world.service(threads=threads)
         self.world.records.queue.request_copy(self.backup)
@@ -375,7 +375,7 @@ class CopyingTest(base.BaseTestCase):
         self.assertEqual(RecordState.COPIED, vault_helpers.copy(self.world, self.backup).state)
         self.assertGreater(self.world.now, began + 1000)
 
-    def test_service_that_does_not_answer(self):
+    def test_fails_if_the_service_does_not_answer(self):
         def lose(_context, **_arguments):
             raise messaging.MessagingTimeout
 
@@ -384,11 +384,11 @@ class CopyingTest(base.BaseTestCase):
         self.assert_fails(exceptions.ServiceUnavailableError, 'no answer to start')
         self.assertLess(self.world.now, began + 600)
 
-    def test_verified_once_it_is_copied(self):
+    def test_requests_a_verification_after_the_copy(self):
         self.world.policy = backup_types.BackupSettings(verify=enums.VerifyWhen.COPIED)
         self.assertIsNotNone(vault_helpers.copy(self.world, self.backup).verify_wanted_at)
 
-    def test_what_storage_calls_complete(self):
+    def test_the_storage_finds_the_copy_complete(self):
         record = vault_helpers.copy(self.world, self.backup)
         facts = self.world.storage.describe(record.copy.of)
         self.assertEqual([record.copy.name], list(storage_copying.complete_copies(facts)))

@@ -21,7 +21,7 @@ def take(world, **facts):
 
 
 def snapshot(world):
-    """Return the id of a backup of which nobody but us knows, and that is to be copied."""
+    """Return the id of a backup that only our record has, with a requested copy."""
     backup_id = str(uuid.uuid4())
     place = world.volume_image.snapshot(names.snapshot_name('backup', backup_id))
     world.storage.create_snapshot(place)
@@ -32,7 +32,7 @@ def snapshot(world):
 
 
 def claim(world, backup_id, role=Role.COPY):
-    """Claim a backup for a new worker, which knows that all others have ended."""
+    """Claim a backup for a new worker, which considers all other workers dead."""
     return world.records.claims.claim(role, backup_id, world.worker())
 
 
@@ -46,7 +46,7 @@ def claimed(world, backup_id, role=Role.COPY):
 
 
 def copy(world, backup_id, strike=None):
-    """Copy a backup to the vault, and return what is known of it then."""
+    """Copy a backup to the vault, and return its record."""
     world.records.queue.request_copy(backup_id)
     with claimed(world, backup_id) as held:
         vault_copy.copy_to_vault(world.deps(strike), held)
@@ -59,7 +59,7 @@ def note_damaged(world, backup_id):
 
 
 def write(world, letters, image=None):
-    """Write the objects of the instance's volume anew, each with a letter; ``-`` leaves one out."""
+    """Overwrite the objects of the instance's volume, each with a letter; ``-`` skips one."""
     with world.storage.open_writer(image or world.volume_image) as writer:
         for number, letter in enumerate(letters):
             if letter != '-':
@@ -67,7 +67,7 @@ def write(world, letters, image=None):
 
 
 def content(world, snapshot):
-    """Return what such objects hold in a snapshot."""
+    """Return the content of these objects in a snapshot."""
     with world.storage.open_reader(snapshot) as reader:
         return reader.read(0, 16 * MIB).result()
 

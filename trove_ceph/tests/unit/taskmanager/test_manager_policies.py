@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a policy to its backups, through Trove's models, the bus and the taskmanager."""
+"""A policy and its backups, through Trove's models, the message bus and the taskmanager."""
 
 import datetime
 import types
@@ -41,7 +41,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
         self.useFixture(bus.StorageTransport(CONF))
         self.manager = manager.Manager()
         self.useFixture(api_world.TiersFile())
-        # Other tests reset what was set when the database was made.
+        # Other tests reset the configuration.
         CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')
         self.now = datetime.datetime(2026, 3, 1)
         self.policies = policies.PolicyStore(
@@ -55,7 +55,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
         self.told.append(event)
 
     def append(self, cast):
-        """The other end of the bus."""
+        """Run the call in the taskmanager."""
         method, context, arguments = cast
         getattr(self.manager, method)(context, **arguments)
 
@@ -63,7 +63,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
         self.manager.run_backup_policies(None)
         self.now += datetime.timedelta(minutes=minutes)
 
-    def test_from_a_policy_to_its_backups(self):
+    def test_takes_and_expires_backups(self):
         self.policies.add(
             'hourly',
             Scope.TIER,
@@ -85,7 +85,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
         self.tick(60)
         self.tick()
         self.tick()
-        # The second one is there, and the first one is not kept.
+        # The second backup is complete, and the first one has expired.
         (second,) = self.world.records.of_project(self.world.project)
         self.assertNotEqual(first.backup_id, second.backup_id)
         self.assertIsNone(second.verify_wanted_at)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what Trove's API asks for to the server that has the volume."""
+"""Restores, from the call of Trove's API to the server with its volume."""
 
 import inspect
 import types
@@ -26,7 +26,7 @@ CONF = trove_cfg.CONF
 
 
 class StockCinder:
-    """Cinder as Trove asks it, for its own part."""
+    """The Cinder client of Trove."""
 
     def __init__(self, world):
         self._world = world
@@ -104,11 +104,11 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         return trove_database.instance(self.world.restored.id)
 
     def server_volume(self):
-        """Return the volume that the server has."""
+        """Return the volume of the server."""
         (devices,) = [arguments[3] for verb, arguments, _ in self.built if verb == '_create_server']
         return devices[0]['uuid']
 
-    def test_from_the_vault(self):
+    def test_restores_from_the_vault(self):
         self.option('restore_from', 'vault')
         self.create(volume_size=2)
         volume = self.world.cinder.volumes[self.server_volume()]
@@ -125,11 +125,11 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertEqual('cinder', backup_info['storage_driver'])
         self.assertEqual({'ds_version': None}, prepared)
         self.assertEqual(['dbaas.instance_create.end'], [event for event, _ in self.told])
-        # It goes on in the background, which here is at once.
+        # Flattening runs in the background; here it ends at once.
         self.assertIsNone(self.world.storage.describe(self.world.cinder.image(volume)).parent)
         self.assertEqual([], self.stock)
 
-    def test_in_its_pool_as_trove_does_it(self):
+    def test_restores_within_its_pool_as_trove_does(self):
         self.create(volume_size=5)
         ((asked),) = self.cinder.made
         record = self.world.records.get(self.world.backup)
@@ -143,7 +143,7 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         (waited,) = [arguments for verb, arguments, _ in self.built if verb == 'wait_for_instance']
         self.assertEqual(CONF.restore_usage_timeout, waited[0])
 
-    def test_refused_before_anything_is_built(self):
+    def test_refuses_before_anything_is_created(self):
         with self.world.records._transactions.writing() as session:
             row = session.get(tables.BackupRow, self.world.backup)
             row.state, row.verify_error = 'damaged', 'table shop.t: corrupt'
@@ -155,7 +155,7 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertIn('table shop.t: corrupt', payload['message'])
         self.assertEqual(([], [], []), (self.built, self.cinder.made, self.stock))
 
-    def test_cloud_that_cannot_be_reached(self):
+    def test_fails_if_the_cloud_cannot_be_reached(self):
         def fail(*_arguments):
             raise exceptions.ServiceUnavailableError('Keystone is down')
 
@@ -165,7 +165,7 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertNotIn('Keystone', str(error))
         self.assertEqual(InstanceTasks.BUILDING_ERROR_VOLUME, self.row().task_status)
 
-    def test_guest_is_told_its_tier_whatever_it_was_created_from(self):
+    def test_sends_the_rate_to_every_new_guest(self):
         told = []
         self.manager._tier_settings = lambda: types.SimpleNamespace(
             tell=lambda instance: told.append(instance.id)
@@ -174,7 +174,7 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
             self.create(**facts)
         self.assertEqual([self.world.restored.id] * 4, told)
 
-    def test_what_is_not_ours(self):
+    def test_leaves_other_backups_to_trove(self):
         self.create(backup_id=None)
         self.create(slave_of_id='another instance')
         self.create(backup_id='of Swift')
@@ -184,7 +184,7 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         )
         self.assertEqual([], self.built)
 
-    def test_deleting_what_an_interrupted_restore_left(self):
+    def test_deletes_the_leftovers_of_an_interrupted_restore(self):
         asked = wanted(self.world)
         plan = planning.plan(self.world.deps(), asked, prefer_copy=True)
         for step in clone_volume.VolumeClone(self.world.deps(), asked, plan).steps()[:2]:
@@ -201,21 +201,21 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
 
 
 class TroveTest(base.BaseTestCase):
-    """A later Trove may do it otherwise."""
+    """The private parts of Trove that a later version may change."""
 
-    def test_what_is_asked_for(self):
+    def test_create_instance_has_these_arguments(self):
         asked = set(inspect.signature(trove_models.FreshInstanceTasks.create_instance).parameters)
         self.assertEqual(
             asked, {*instance_restore._ARGUMENTS, 'self', 'snapshot', 'scheduler_hints'}
         )
 
-    def test_everything_is_asked_for_by_name(self):
+    def test_the_api_passes_all_arguments_by_name(self):
         sent = set(inspect.signature(trove_api.API.create_instance).parameters) - {'self'}
         served = inspect.signature(trove_manager.Manager.create_instance).parameters
         self.assertTrue(sent <= set(served), sent - set(served))
         private = inspect.signature(trove_manager.Manager._create_instance).parameters
         self.assertEqual(set(served), set(private))
 
-    def test_where_the_volume_is_made(self):
+    def test_create_volume_is_called_for_the_volume(self):
         code = trove_models.FreshInstanceTasks._build_volume_info.__code__
         self.assertIn('_create_volume', code.co_names)

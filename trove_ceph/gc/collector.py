@@ -67,7 +67,7 @@ def removal(deps: BackupDependencies, orphan: Orphan) -> list[steps.Step]:
     """Return the steps that remove an orphan."""
     if orphan.kind is Kind.VOLUME:
         return deletion.VolumeDeletion(
-            deps.storage, deps.cinder, orphan.target.id, deps.patience
+            deps.storage, deps.cinder, orphan.target.id, deps.wait_limits
         ).steps()
     return [steps.Step('remove it', lambda: _remove(deps, orphan), commits=True)]
 
@@ -84,7 +84,7 @@ def _remove(deps: BackupDependencies, orphan: Orphan) -> None:
                 deps.storage.remove_snapshot(target.place)
             case Kind.VOLUME_SNAPSHOT:
                 deps.cinder.delete_snapshot(target.id)
-                deps.patience.until_gone(deps.cinder.find_snapshot, target.id)
+                deps.wait_limits.until_gone(deps.cinder.find_snapshot, target.id)
             case Kind.JOB:
                 deps.storage.cancel(target.operation_id)
             case Kind.BACKUP_RECORD:

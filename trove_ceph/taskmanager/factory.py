@@ -46,7 +46,7 @@ def make_dependencies(conf: cfg.ConfigOpts, context: Any) -> dependencies.Backup
         trove=trove_db.TroveDatabase(),
         servers=nova.Nova.of_session(session, region_name=region, **_nova_options(conf)),
         guest=lambda instance_id: guest_rpcapi.GuestAPI(context, instance_id),
-        place=tiers.find,
+        find_image=tiers.find,
         worker=claimant_of(conf),
         heartbeat=heartbeat.Heartbeat(
             kept.claims, options.heartbeat_interval_sec, options.claim_expiry_sec

@@ -84,7 +84,7 @@ class Manager(manager.Manager):
         }
         # Trove's own loop runs every report_interval seconds (30), and waits for what takes long.
         self._background = background.Background(
-            _WORK_SPACING_SEC, (self._recover, self._fail_creations, self._work_off_queues)
+            _WORK_SPACING_SEC, (self._recover, self._fail_creations, self._start_due_jobs)
         )
         self._telling = queue_worker.WorkerThreads(1)
 
@@ -179,7 +179,7 @@ class Manager(manager.Manager):
     def copy_and_verify_backups(self, context):
         """Begin to copy and verify the backups for which that is due."""
         self._start_threads()
-        self._work_off_queues()
+        self._start_due_jobs()
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def make_volumes_independent(self, context):
@@ -219,9 +219,9 @@ class Manager(manager.Manager):
     def _fail_creations(self) -> None:
         self._creations().fail_interrupted()
 
-    def _work_off_queues(self) -> None:
+    def _start_due_jobs(self) -> None:
         for role, threads in self._queue_threads.items():
-            queue_worker.work_off(self._deps(), role, threads, self._limits[role])
+            queue_worker.start_due_jobs(self._deps(), role, threads, self._limits[role])
 
     def _restore_volume(self, instance_id: str, asked: Mapping[str, Any]) -> bool:
         """Make a volume of a backup, where Cinder cannot when Trove asks it to.
@@ -280,7 +280,7 @@ class Manager(manager.Manager):
             return True
         try:
             volume = self._deps().cinder.find_volume(found.volume_id)
-            return volume is None or self._deps().place(volume) is not None
+            return volume is None or self._deps().find_image(volume) is not None
         except exceptions.TroveCephError as error:
             LOG.warning('Where the volume of instance %s lies: %s', instance_id, error)
             return True

@@ -334,7 +334,7 @@ class TakingTest(base.BaseTestCase):
             create(snapshot)
 
         self.world.served.storage._inner.create_snapshot = slow
-        self.assert_fails(exceptions.NotQuiescedError, 'went on before', 'the limit passed')
+        self.assert_fails(exceptions.NotQuiescedError, 'resumed before', 'the limit passed')
 
     def test_failure_is_told_and_leaves_nothing(self):
         """Defect 5: it ends in backup_create.end, and Cinder's snapshot stays."""
@@ -342,7 +342,7 @@ class TakingTest(base.BaseTestCase):
             backup = self.world.add_backup()
             self.assert_fails(exceptions.AdoptionFailedError, backup=backup)
             told = self.world.records.get(backup.id).error
-            self.assertIn('Cinder did not take it over', told)
+            self.assertIn('Cinder failed to manage it', told)
 
     def test_cinder_that_is_slow_holds_nobody(self):
         """Defect 1: the file system stays frozen while Cinder is polled."""
@@ -357,7 +357,7 @@ class TakingTest(base.BaseTestCase):
         self.world.cinder.limits[worlds.SERVICE, 'snapshots'] = 0
         self.assert_fails(exceptions.QuotaExceededError)
         told = self.world.records.get(self.backup.id).error
-        self.assertIn('the quota of who holds all volumes', told)
+        self.assertIn('the quota of the project that owns all volumes', told)
 
     # Bad input.
 
@@ -393,11 +393,11 @@ class TakingTest(base.BaseTestCase):
     def test_volume_elsewhere(self):
         self.world.volume['host'] = worlds.OTHER
         error = self.assertRaises(exceptions.NotAdoptableError, self.take)
-        self.assertIn(f'lies on {worlds.OTHER}, which is in none of the tiers', str(error))
+        self.assertIn(f'is on backend {worlds.OTHER}, which belongs to no tier', str(error))
         # Tenants are not told where anything lies.
         record = self.world.records.get(self.backup.id)
         self.assertEqual(RecordState.FAILED, record.state)
-        self.assertIn('is not fit for it', record.error)
+        self.assertIn('cannot be used for it', record.error)
         self.assertNotIn(worlds.OTHER, record.error)
 
     def test_volume_of_a_clustered_cinder_volume(self):
@@ -590,7 +590,7 @@ class TakingTest(base.BaseTestCase):
     def _delete_by_another(self):
         other = self.world.deps(expiry=HOUR)
         error = self.assertRaises(exceptions.BusyError, delete.delete_backup, other, self.backup.id)
-        self.assertIn('still worked on by host/boot', str(error))
+        self.assertIn('still in use by host/boot', str(error))
 
     def test_what_was_asked_for_survives_the_first_step(self):
         asked = options.BackupOptions(QuiesceLevel.FREEZE, copy=True, verify=True)

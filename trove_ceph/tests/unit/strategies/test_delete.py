@@ -122,7 +122,7 @@ class DeletingTest(base.BaseTestCase):
         self.assertEqual((BackupState.DELETE_FAILED, False), (row.state, bool(row.deleted)))
         record = self.world.records.get(backup)
         self.assertEqual((RecordState.DELETING, None), (record.state, record.claimed_by))
-        self.assertEqual(tenant_errors.plain_reason(error), record.error)
+        self.assertEqual(tenant_errors.tenant_message(error), record.error)
         snapshot['status'] = 'available'
         recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assertTrue(trove_database.backup(backup).deleted)

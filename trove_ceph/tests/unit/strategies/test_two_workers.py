@@ -94,7 +94,7 @@ class Operation:
         deps = world.deps(expiry=claims.DEFAULT_EXPIRY)
         recovery.recover(deps, worlds.AtOnce())
         for role in (Role.COPY, Role.VERIFY):
-            queue_worker.work_off(deps, role, worlds.AtOnce())
+            queue_worker.start_due_jobs(deps, role, worlds.AtOnce())
 
     def struck_at_each(self, make_strike, only_writes=False):
         """Yield worlds in which the operation was struck at each of its requests and writes.
@@ -190,7 +190,7 @@ class CopyingTwiceTest(Operation, base.BaseTestCase):
         world.records.queue.request_copy(world.backup)
 
     def work(self, deps, world):
-        queue_worker.work_off(deps, Role.COPY, worlds.AtOnce())
+        queue_worker.start_due_jobs(deps, Role.COPY, worlds.AtOnce())
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -210,7 +210,7 @@ class VerifyingTwiceTest(Operation, base.BaseTestCase):
         world.records.queue.request_verification(world.backup)
 
     def work(self, deps, world):
-        queue_worker.work_off(deps, Role.VERIFY, worlds.AtOnce())
+        queue_worker.start_due_jobs(deps, Role.VERIFY, worlds.AtOnce())
 
     def check_done(self, world):
         record = world.records.get(world.backup)

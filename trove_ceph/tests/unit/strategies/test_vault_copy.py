@@ -290,7 +290,7 @@ class BasesTest(base.BaseTestCase):
         self.world.storage.remove_snapshot(record.copy)
         self.backups.remove(second)
         record = copy(self.world, third)
-        self.assertEqual(f'backup {second} has no complete copy any more', record.copy_base_because)
+        self.assertEqual(f'backup {second} no longer has a complete copy', record.copy_base_because)
         self.assertEqual(place.of, record.copy.of)
 
     def test_another_volume(self):
@@ -393,7 +393,7 @@ class CopyingTest(base.BaseTestCase):
 
     def test_snapshot_that_is_gone(self):
         self.world.storage.remove_snapshot(self.world.records.get(self.backup).place)
-        self.assert_fails(exceptions.NotFoundError, 'is not there any more')
+        self.assert_fails(exceptions.NotFoundError, 'no longer exists')
 
     def test_backups_that_are_not_copied(self):
         note_damaged(self.world, self.backup)
@@ -470,10 +470,10 @@ class CopyingTest(base.BaseTestCase):
         other = self.fill_quota(1024 * MIB - 3 * MIB)
         self.set_quota(1)
         error = self.assertRaises(exceptions.VaultQuotaExceededError, copy, self.world, self.backup)
-        for words in ('project there is 1 GiB (1024 MiB)', '1021 MiB are used', 'about 4 MiB'):
+        for words in ('quota of the vault is 1 GiB (1024 MiB)', '1021 MiB are used', 'about 4 MiB'):
             self.assertIn(words, str(error))
         # Tenants are told, since they can do something about it; and nothing was begun.
-        self.assertEqual(str(error), tenant_errors.plain_reason(error))
+        self.assertEqual(str(error), tenant_errors.tenant_message(error))
         self.assertIsNone(self.world.records.get(self.backup).copy)
         delete.delete_backup(self.world.deps(), other)
         self.assertEqual(RecordState.COPIED, copy(self.world, self.backup).state)

@@ -308,7 +308,7 @@ class VerifyingTest(base.BaseTestCase):
         self.world.storage.remove_snapshot(copy)
         record = self.verify()
         self.assertEqual((RecordState.VERIFIED, None), (record.state, record.copy))
-        self.assertEqual('it is not there any more', record.copy_base_because)
+        self.assertEqual('it no longer exists', record.copy_base_because)
         self.assertIsNotNone(record.copy_wanted_at)
 
     def test_unfinished_is_neither(self):
@@ -328,7 +328,9 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual(
             ('corrupt', 'snapshot'), tuple(record.verification[name] for name in ('verdict', 'of'))
         )
-        self.assertIn('corrupt: redo; this is not confirmed', record.verify_error)
+        self.assertIn(
+            'corrupt: redo; a second inspection has not confirmed this yet', record.verify_error
+        )
         self.assertIsNotNone(record.verify_wanted_at)
         # The same request for a verification goes on where it ended: the first one is known.
         self.find(start=servers.corrupt('redo'))
@@ -350,7 +352,7 @@ class VerifyingTest(base.BaseTestCase):
         self.find(start=[servers.corrupt('redo'), UNFINISHED])
         record = self.verify()
         self.assertEqual((RecordState.SUSPECTED, None), (record.state, record.verify_wanted_at))
-        self.assertIn('an inspection before found corrupt: redo', record.verify_error)
+        self.assertIn('an earlier inspection found corrupt: redo', record.verify_error)
         self.find(start=UNFINISHED)
         self.assertEqual(RecordState.SUSPECTED, self.verify().state)
         self.find()
@@ -363,7 +365,7 @@ class VerifyingTest(base.BaseTestCase):
         record = self.verify()
         self.assertEqual((RecordState.SUSPECTED, None), (record.state, record.verify_wanted_at))
         self.assertIn('incomplete: mysql.ibd', record.verify_error)
-        self.assertIn('an inspection before found corrupt: redo', record.verify_error)
+        self.assertIn('an earlier inspection found corrupt: redo', record.verify_error)
 
     def test_second_inspection_is_by_another_copy_of_the_service(self):
         self.make_backup(CopiesWorld())

@@ -108,7 +108,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         error = self.assertRaises(exceptions.TroveCephError, self.create, self.world.add_backup())
         ((_event, payload),) = self.told
         self.assertEqual(str(error), payload['message'])
-        self.assertIn('there is no room for it', payload['message'])
+        self.assertIn('the storage has no room for it', payload['message'])
         self.assertNotIn('volumes-nvme', payload['message'])
 
     def test_backups_that_are_not_ours(self):

@@ -191,35 +191,6 @@ class BackupStore(backup_rows.BackupRows):
             cinder_snapshot_id=None,
         )
 
-    def note_level(
-        self,
-        claim: Claim,
-        level: str,
-        raised_from: str | None,
-        because: str | None,
-        gtid_before: str | None = None,
-        filesystem_used_bytes: int | None = None,
-    ) -> None:
-        """Write down how the server is held while the snapshot is made.
-
-        :param gtid_before: what it has executed now, all of which the backup must have
-        :param filesystem_used_bytes: what its file system holds now
-        """
-        self._write(
-            claim,
-            quiesce=str(level),
-            raised_from=None if raised_from is None else str(raised_from),
-            raised_because=because,
-            gtid_before=gtid_before,
-            filesystem_used_bytes=filesystem_used_bytes,
-        )
-
-    def note_snapshot(self, claim: Claim, size_bytes: int, quiesced_sec: float | None) -> None:
-        """Write down that a snapshot was made, and holds what it promises."""
-        self._write(
-            claim, size_bytes=size_bytes, quiesced_sec=quiesced_sec, snapshot_at=self._clock()
-        )
-
     def note_checked_snapshot(
         self,
         claim: Claim,

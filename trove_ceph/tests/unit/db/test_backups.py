@@ -14,6 +14,16 @@ from trove_ceph.tests.unit.db import database
 INSTANCE, PROJECT, VOLUME = 'instance', 'project', 'volume'
 LONG = datetime.timedelta(minutes=10)
 ONE, TWO, THREE = (claims.Claimant(name) for name in ('one', 'two', 'three'))
+#: Arguments of note_checked_snapshot().
+CHECKED = {
+    'level': 'freeze',
+    'raised_from': 'none',
+    'because': 'sync_binlog is 0',
+    'gtid_before': 'uuid:1-7',
+    'size_bytes': 1024,
+    'quiesced_sec': 0.5,
+    'age_sec': 90.0,
+}
 
 
 class RecordsTest(base.BaseTestCase):
@@ -41,10 +51,7 @@ class RecordsTest(base.BaseTestCase):
 
     def test_life_of_a_backup(self):
         claim = self.begin('b', parent_id='p')
-        self.records.note_level(
-            claim, 'freeze', 'none', 'sync_binlog is 0', filesystem_used_bytes=512
-        )
-        self.records.note_snapshot(claim, 1024, 0.5)
+        self.records.note_checked_snapshot(claim, **CHECKED, filesystem_used_bytes=512)
         self.records.note_taken(claim, 'snapshot-c', 'c', 1.5)
         copy = image_types.SnapshotRef('vault', 'copy', 'snapshot-c')
         claim = self.claim(Role.COPY)
@@ -75,7 +82,7 @@ class RecordsTest(base.BaseTestCase):
 
     def test_carrying_on_keeps_what_is_known(self):
         claim = self.begin('b', parent_id='p')
-        self.records.note_snapshot(claim, 1024, None)
+        self.records.note_checked_snapshot(claim, **CHECKED | {'size_bytes': 2048})
         self.records.claims.release(claim)
         self.records.begin_taking('b', INSTANCE, PROJECT, TWO)
         found = self.records.get('b')
@@ -83,24 +90,15 @@ class RecordsTest(base.BaseTestCase):
             (backup_record.RecordState.TAKING, None, 'p'),
             (found.state, found.error, found.parent_id),
         )
-        self.assertEqual(1024, found.size_bytes)
+        self.assertEqual((2048, 'freeze'), (found.size_bytes, found.quiesce))
 
     def test_checked_snapshot_is_that_of_the_worker_who_takes_the_backup(self):
-        facts = {
-            'level': 'freeze',
-            'raised_from': 'none',
-            'because': 'sync_binlog is 0',
-            'gtid_before': 'uuid:1-7',
-            'size_bytes': 1024,
-            'quiesced_sec': 0.5,
-            'age_sec': 90.0,
-        }
         claim = self.begin('b')
         note = self.records.note_checked_snapshot
         other = dataclasses.replace(claim, token='another')
-        self.assertRaises(exceptions.ClaimLostError, note, other, **facts)
+        self.assertRaises(exceptions.ClaimLostError, note, other, **CHECKED)
         self.assertIsNone(self.records.get('b').snapshot_at)
-        note(claim, **facts)
+        note(claim, **CHECKED)
         found = self.records.get('b')
         self.assertEqual(
             ('freeze', 'none', 'sync_binlog is 0'),
@@ -111,7 +109,7 @@ class RecordsTest(base.BaseTestCase):
         )
         self.assertEqual(datetime.timedelta(seconds=90), self.now - found.snapshot_at)
         self.records.note_failed(claim, 'why')
-        self.assertRaises(exceptions.ClaimLostError, note, claim, **facts)
+        self.assertRaises(exceptions.ClaimLostError, note, claim, **CHECKED)
 
     def test_lists_are_the_latest_first(self):
         for name in ('a', 'b', 'c'):

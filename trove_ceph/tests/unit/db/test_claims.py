@@ -153,8 +153,16 @@ class ClaimsTest(base.BaseTestCase):
             Role.TAKE: [
                 lambda c: kept.begin_taking('b', 'i', 'p', self.one, quiesce='ddl', claim=c),
                 lambda c: kept.note_place(c, PLACE, 'v', 1),
-                lambda c: kept.note_level(c, 'freeze', None, None),
-                lambda c: kept.note_snapshot(c, 7, 1.0),
+                lambda c: kept.note_checked_snapshot(
+                    c,
+                    level='freeze',
+                    raised_from=None,
+                    because=None,
+                    gtid_before=None,
+                    size_bytes=7,
+                    quiesced_sec=1.0,
+                    age_sec=0.0,
+                ),
                 kept.forget_snapshot,
                 lambda c: kept.note_taken(c, 's', 'c', 1.0),
                 lambda c: kept.note_failed(c, 'why'),

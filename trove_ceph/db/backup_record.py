@@ -141,7 +141,7 @@ class BackupRecord:
     filesystem_used_bytes: int | None = None
 
     @property
-    def place(self) -> image_types.SnapshotRef | None:
+    def location(self) -> image_types.SnapshotRef | None:
         """The snapshot in the pool of its volume, if it was made."""
         if self.pool and self.image and self.snapshot:
             return image_types.SnapshotRef(self.pool, self.image, self.snapshot)

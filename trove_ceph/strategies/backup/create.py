@@ -117,11 +117,11 @@ def remove_snapshot(deps: BackupDependencies, claim: Claim) -> None:
     """
     backup_id = claim.resource_id
     record = deps.records.find(backup_id)
-    if record is None or record.place is None or record.volume_id is None:
+    if record is None or record.location is None or record.volume_id is None:
         return
     # A snapshot without this would be made anew, this without a snapshot would not.
     deps.records.forget_snapshot(claim)
-    wanted = _to_adopt(backup_id, record.place.of, record.volume_id)
+    wanted = _to_adopt(backup_id, record.location.of, record.volume_id)
     _adoption(deps, wanted).remove()
 
 

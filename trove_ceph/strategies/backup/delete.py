@@ -129,7 +129,7 @@ class BackupDeletion:
                 )
 
     def _active_jobs(self, record: backup_record.BackupRecord) -> list[tasks.Job]:
-        locks = {tasks.snapshot_lock(place) for place in (record.place, record.copy) if place}
+        locks = {tasks.snapshot_lock(place) for place in (record.location, record.copy) if place}
         return [
             one
             for one in self._deps.storage.list_jobs()

@@ -68,7 +68,7 @@ class BackupVerification:
 
     def _check(self) -> None:
         record = self._records.get(self._backup_id)
-        if not record.state.can_be_verified or record.place is None:
+        if not record.state.can_be_verified or record.location is None:
             raise exceptions.InvalidBackupError(
                 f'backup {self._backup_id}: is {record.state}, and not verified'
             )
@@ -77,20 +77,20 @@ class BackupVerification:
         record = self._records.get(self._backup_id)
         if record.verify_wanted_at is None:
             return
-        assert record.place is not None
+        assert record.location is not None
         if record.copied_at is None or record.copy is None:
-            self._judged = self._judge(record, record.place)
+            self._judged = self._judge(record, record.location)
             return
         if self._is_there(record.copy):
             judged = self._judge(record, record.copy)
             # Where Ceph does not answer, nobody knows whether the snapshot would restore.
-            if not (judged.is_damaged and self._is_there(record.place)):
+            if not (judged.is_damaged and self._is_there(record.location)):
                 self._judged = judged
                 return
             self._of_copy, self._fault = judged, f'it was damaged: {_text(judged.found)}'
         else:
             self._fault = 'it is not there any more'
-        self._judged = self._judge(record, record.place)
+        self._judged = self._judge(record, record.location)
 
     def _is_there(self, snapshot: image_types.SnapshotRef) -> bool:
         facts = vault.find_facts(self._deps, snapshot.of)
@@ -148,7 +148,7 @@ class BackupVerification:
         if judged is None or record is None:
             return
         found, results = judged.found, self._records.results
-        place = record.place if record.copied_at is None or self._fault else record.copy
+        place = record.location if record.copied_at is None or self._fault else record.copy
         document = self._document(record, judged, place)
         took_sec = sum(found.seconds.values())
         if self._fault and found.ok:

@@ -111,7 +111,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
     def delete(self, backup_id):
         record = self.records.get(backup_id)
         vault.remove(self.tools, backup_id, record.copy)
-        self.storage.remove_snapshot(record.place)
+        self.storage.remove_snapshot(record.location)
         self.records.forget(self.records.begin_deleting(backup_id, WORKER))
         self.backups.remove(backup_id)
         self.assert_whole()
@@ -119,7 +119,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
     def assert_whole(self):
         copied = [one for one in map(self.records.get, self.backups) if one.copied_at]
         for record in copied:
-            self.assertEqual(self.content(record.place), self.content(record.copy))
+            self.assertEqual(self.content(record.location), self.content(record.copy))
         shared = {one.copy.name for one in copied}
         if shared:
             self.assertEqual(shared, set(self.snapshot_names(copied[0].copy.of)))

@@ -61,7 +61,7 @@ class RecordsTest(base.BaseTestCase):
         self.assertEqual(backup_record.RecordState.COPIED, found.state)
         self.assertEqual(('freeze', 'none'), (found.quiesce, found.raised_from))
         self.assertEqual(512, found.filesystem_used_bytes)
-        self.assertEqual('volumes/volume-1@snapshot-c', str(found.place))
+        self.assertEqual('volumes/volume-1@snapshot-c', str(found.location))
         self.assertEqual(copy, found.copy)
         self.records.claims.release(claim)
         claim = self.claim(Role.VERIFY)
@@ -150,7 +150,7 @@ class RecordsTest(base.BaseTestCase):
         self.records.claims.release(claim)
         self.now += LONG
         self.assertEqual([], self.records.list_with_remains(TWO))
-        self.assertIsNone(self.records.get('b').place)
+        self.assertIsNone(self.records.get('b').location)
 
     def test_deletion_waits_for_the_worker_that_has_it(self):
         mine = self.begin('b')

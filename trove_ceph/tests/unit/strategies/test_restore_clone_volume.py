@@ -104,7 +104,7 @@ class RestoringTest(base.BaseTestCase):
         self.assertEqual(SLOW, volume['host'])
         facts = self.world.storage.describe(self.world.cinder.image(volume))
         self.assertEqual('vault', facts.image.pool)
-        self.assertEqual(self.world.records.get(self.world.backup).place, facts.parent)
+        self.assertEqual(self.world.records.get(self.world.backup).location, facts.parent)
         self.assertEqual('yes', volume['metadata'][cinder_resources.DEPENDENT_KEY])
 
     def test_to_another_tier_of_a_clustered_cinder_volume(self):

@@ -11,7 +11,7 @@ from trove_ceph.db import backup_rows, claims, tables
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.backup_states import Event
 from trove_ceph.db.claims import Claim
-from trove_ceph.db.transactions import retried
+from trove_ceph.db.transactions import retry_on_deadlock
 
 _Row = tables.BackupRow
 #: What is known of a backup that is in its pool alone.
@@ -63,7 +63,7 @@ class BackupResults(backup_rows.BackupRows):
                 f'or damaged, or another worker has it; the {claim} is lost'
             ) from error
 
-    @retried
+    @retry_on_deadlock
     def note_copied(
         self,
         claim: Claim,
@@ -84,14 +84,14 @@ class BackupResults(backup_rows.BackupRows):
         if used_bytes is not None:
             values['used_bytes'] = used_bytes
         with self._transactions.writing() as session:
-            ours = claims.held(claim)
+            ours = claims.write_conditions(claim)
             if not self._move_in(session, claim.resource_id, Event.COPY, *ours, **values):
-                raise backup_rows.lost(claim)
+                raise backup_rows.claim_lost(claim)
             if verify:
                 wanted_at = sa.func.coalesce(_Row.verify_wanted_at, now)
                 session.execute(sa.update(_Row).where(*ours).values(verify_wanted_at=wanted_at))
 
-    def forget_copy(self, claim: Claim) -> None:
+    def clear_copy(self, claim: Claim) -> None:
         """Write down that there is no copy any more."""
         self._write(claim, **_NO_COPY, copy_base_because=None)
 
@@ -138,7 +138,7 @@ class BackupResults(backup_rows.BackupRows):
         """
         now = self._transactions.clock()
         damaged = _Row.state == str(RecordState.DAMAGED)
-        if self._update(claim.resource_id, *claims.held(claim), damaged):
+        if self._update(claim.resource_id, *claims.write_conditions(claim), damaged):
             return
         self._move(
             claim,

@@ -21,7 +21,7 @@ class BackupRows:
     def __init__(self, database: transactions.Transactions):
         self._transactions = database
 
-    @transactions.retried
+    @transactions.retry_on_deadlock
     def _update(self, backup_id: str, *conditions: Any, **values: Any) -> bool:
         """Set columns of a backup, and when that was, unless it is given. Never the state.
 
@@ -42,20 +42,22 @@ class BackupRows:
         :raises ClaimLostError: the claim is lost, or the backup is in another state; nothing was
             written
         """
-        if not self._update(claim.resource_id, *claims.held(claim), *conditions, **values):
-            raise lost(claim)
+        if not self._update(
+            claim.resource_id, *claims.write_conditions(claim), *conditions, **values
+        ):
+            raise claim_lost(claim)
 
-    @transactions.retried
+    @transactions.retry_on_deadlock
     def _move(self, claim: Claim, event: Event, *conditions: Any, **values: Any) -> None:
         """Have something happen to the backup that a worker has claimed, and set columns.
 
         :raises InvalidTransitionError: it cannot happen in this state; nothing was written
         :raises ClaimLostError: as :meth:`_write`
         """
-        ours = (*claims.held(claim), *conditions)
+        ours = (*claims.write_conditions(claim), *conditions)
         with self._transactions.writing() as session:
             if not self._move_in(session, claim.resource_id, event, *ours, **values):
-                raise lost(claim)
+                raise claim_lost(claim)
 
     def _move_in(
         self, session: orm.Session, backup_id: str, event: Event, *conditions: Any, **values: Any
@@ -80,7 +82,7 @@ class BackupRows:
         return bool(done.rowcount)
 
 
-def lost(claim: Claim) -> exceptions.ClaimLostError:
+def claim_lost(claim: Claim) -> exceptions.ClaimLostError:
     """Return the error of a worker that may not carry on."""
     return exceptions.ClaimLostError(
         f'backup {claim.resource_id}: is being deleted, or another worker has it; the {claim} is '

@@ -30,7 +30,7 @@ class Event(enum.StrEnum):
     PASS_VERIFICATION = 'pass verification'
     FAIL_VERIFICATION = 'fail verification'
     DELETE = 'delete'
-    FORGET = 'forget'
+    FINISH_DELETION = 'finish deletion'
 
 
 TRANSITIONS = (
@@ -80,7 +80,7 @@ TRANSITIONS = (
     (RecordState.FAILED, Event.DELETE, RecordState.DELETING),
     (RecordState.DELETING, Event.DELETE, RecordState.DELETING),
     # Nothing of it is left, in Ceph, Cinder and Trove: the row goes last.
-    (RecordState.DELETING, Event.FORGET, ABSENT),
+    (RecordState.DELETING, Event.FINISH_DELETION, ABSENT),
 )
 
 

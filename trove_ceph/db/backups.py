@@ -23,7 +23,7 @@ from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.backup_states import ABSENT, Event
 from trove_ceph.db.claims import Claim, Claimant
 from trove_ceph.db.roles import Role
-from trove_ceph.db.transactions import retried
+from trove_ceph.db.transactions import retry_on_deadlock
 
 
 class BackupStore(backup_rows.BackupRows):
@@ -106,7 +106,7 @@ class BackupStore(backup_rows.BackupRows):
         under_way = [str(state) for state in backup_record.UNDER_WAY]
         return self.claims.list_claimable(claimant, tables.BackupRow.state.in_(under_way))
 
-    def list_with_remains(self, claimant: Claimant) -> list[backup_record.BackupRecord]:
+    def list_failed_with_snapshot(self, claimant: Claimant) -> list[backup_record.BackupRecord]:
         """List the backups that failed and left a snapshot behind; otherwise as the interrupted."""
         return self.claims.list_claimable(
             claimant,
@@ -116,7 +116,7 @@ class BackupStore(backup_rows.BackupRows):
 
     # Taking.
 
-    @retried
+    @retry_on_deadlock
     def begin_taking(
         self,
         backup_id: str,
@@ -154,12 +154,14 @@ class BackupStore(backup_rows.BackupRows):
             claim = claim or self.claims.claim_in(session, Role.TAKE, backup_id, claimant)
             if claim is None:
                 raise exceptions.ClaimLostError(f'backup {backup_id}: another worker takes it')
-            if not self._move_in(session, backup_id, Event.BEGIN, *claims.held(claim), **values):
-                raise backup_rows.lost(claim)
+            if not self._move_in(
+                session, backup_id, Event.BEGIN, *claims.write_conditions(claim), **values
+            ):
+                raise backup_rows.claim_lost(claim)
             self.queue.request_in(session, backup_id, copy=copy, verify=verify)
         return claim
 
-    @retried
+    @retry_on_deadlock
     def note_never_begun(
         self, backup_id: str, instance_id: str, project_id: str, error: str
     ) -> bool:
@@ -176,7 +178,7 @@ class BackupStore(backup_rows.BackupRows):
                 return False
         return True
 
-    def note_place(self, claim: Claim, place: Any, volume_id: str, size_bytes: int) -> None:
+    def note_location(self, claim: Claim, place: Any, volume_id: str, size_bytes: int) -> None:
         """Write down where the snapshot of a backup will be, before it is made.
 
         :param place: the snapshot
@@ -223,11 +225,11 @@ class BackupStore(backup_rows.BackupRows):
             filesystem_used_bytes=filesystem_used_bytes,
         )
 
-    def forget_snapshot(self, claim: Claim) -> None:
+    def invalidate_snapshot(self, claim: Claim) -> None:
         """Write down that whatever snapshot there is proves nothing."""
         self._write(claim, snapshot_at=None, quiesced_sec=None)
 
-    @retried
+    @retry_on_deadlock
     def note_taken(
         self,
         claim: Claim,
@@ -245,24 +247,24 @@ class BackupStore(backup_rows.BackupRows):
         :param verify: its verification
         """
         values = {'snapshot': snapshot, 'cinder_snapshot_id': cinder_id, 'take_sec': take_sec}
-        values |= claims.released()
+        values |= claims.cleared_claim()
         with self._transactions.writing() as session:
-            ours = claims.held(claim)
+            ours = claims.write_conditions(claim)
             if not self._move_in(session, claim.resource_id, Event.COMPLETE, *ours, **values):
-                raise backup_rows.lost(claim)
+                raise backup_rows.claim_lost(claim)
             self.queue.request_in(session, claim.resource_id, copy=copy, verify=verify)
 
     def note_failed(self, claim: Claim, error: str) -> None:
         """Write down why there is no backup, and release it."""
-        self._move(claim, Event.FAIL, error=error, **claims.released())
+        self._move(claim, Event.FAIL, error=error, **claims.cleared_claim())
 
-    def forget_place(self, claim: Claim) -> None:
+    def clear_location(self, claim: Claim) -> None:
         """Write down that nothing is left of a backup that could not be taken."""
         self._write(claim, snapshot=None, cinder_snapshot_id=None)
 
     # Deleting.
 
-    @retried
+    @retry_on_deadlock
     def begin_deleting(self, backup_id: str, claimant: Claimant) -> Claim | None:
         """Begin to delete a backup: from now on nobody else begins anything with it.
 
@@ -290,33 +292,33 @@ class BackupStore(backup_rows.BackupRows):
         :param claim: None where a worker had not let go; its own claim stays
         """
         if claim is not None:
-            self._write(claim, error=error, **claims.released())
+            self._write(claim, error=error, **claims.cleared_claim())
         else:
             self._update(
                 backup_id, tables.BackupRow.state == str(RecordState.DELETING), error=error
             )
 
-    @retried
-    def forget(self, claim: Claim) -> None:
+    @retry_on_deadlock
+    def delete(self, claim: Claim) -> None:
         """Forget a backup that is deleted; those that build upon it are complete without it."""
         row = tables.BackupRow
         with self._transactions.writing() as session:
-            state = session.scalar(sa.select(row.state).where(*claims.held(claim)))
+            state = session.scalar(sa.select(row.state).where(*claims.write_conditions(claim)))
             if state is None:
-                raise backup_rows.lost(claim)
-            assert backup_states.next_state(state, Event.FORGET) == ABSENT
+                raise backup_rows.claim_lost(claim)
+            assert backup_states.next_state(state, Event.FINISH_DELETION) == ABSENT
             done = session.connection().execute(
-                sa.delete(row).where(*claims.held(claim), row.state == state)
+                sa.delete(row).where(*claims.write_conditions(claim), row.state == state)
             )
             if not done.rowcount:
-                raise backup_rows.lost(claim)
+                raise backup_rows.claim_lost(claim)
             session.execute(
                 sa.update(row).where(row.parent_id == claim.resource_id).values(parent_id=None)
             )
 
     # What is left of instances.
 
-    @retried
+    @retry_on_deadlock
     def keep_volume(self, volume_id: str, instance_id: str, project_id: str) -> None:
         """Remember a volume until it is gone; harmless when repeated."""
         with self._transactions.writing() as session:
@@ -341,13 +343,13 @@ class BackupStore(backup_rows.BackupRows):
     def find_kept_volume(self, volume_id: str) -> backup_record.KeptVolume | None:
         return next((one for one in self.kept_volumes() if one.volume_id == volume_id), None)
 
-    @retried
-    def forget_volume(self, volume_id: str) -> None:
+    @retry_on_deadlock
+    def delete_kept_volume(self, volume_id: str) -> None:
         with self._transactions.writing() as session:
             row = tables.KeptVolumeRow
             session.execute(sa.delete(row).where(row.volume_id == volume_id))
 
-    @retried
+    @retry_on_deadlock
     def note_trashed(self, pool: str, image_id: str, name: str) -> None:
         """Remember an image that is about to be moved to the trash; harmless when repeated."""
         with self._transactions.writing() as session:
@@ -364,8 +366,8 @@ class BackupStore(backup_rows.BackupRows):
                 for row in session.scalars(sa.select(tables.TrashedImageRow))
             ]
 
-    @retried
-    def forget_trashed(self, pool: str, image_id: str) -> None:
+    @retry_on_deadlock
+    def delete_trashed_image(self, pool: str, image_id: str) -> None:
         with self._transactions.writing() as session:
             row = tables.TrashedImageRow
             session.execute(sa.delete(row).where(row.pool == pool, row.image_id == image_id))
@@ -382,7 +384,9 @@ class BackupStore(backup_rows.BackupRows):
 
     @staticmethod
     def _clear_error(session: Any, claim: Claim) -> None:
-        session.execute(sa.update(tables.BackupRow).where(*claims.held(claim)).values(error=None))
+        session.execute(
+            sa.update(tables.BackupRow).where(*claims.write_conditions(claim)).values(error=None)
+        )
 
     def _list(self, *conditions: Any) -> list[backup_record.BackupRecord]:
         with self._transactions.reading() as session:

@@ -76,7 +76,7 @@ class Claims:
     def __init__(self, database: transactions.Transactions):
         self._transactions = database
 
-    @transactions.retried
+    @transactions.retry_on_deadlock
     def claim(self, role: Role, resource_id: str, claimant: Claimant) -> Claim | None:
         """Claim something that nobody else who is alive has claimed; None where that is not so.
 
@@ -117,7 +117,7 @@ class Claims:
         )
         return claim if done.rowcount else None
 
-    @transactions.retried
+    @transactions.retry_on_deadlock
     def heartbeat(self, claim: Claim) -> bool:
         """Show that the worker of a claim is alive.
 
@@ -128,11 +128,11 @@ class Claims:
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
             done = session.connection().execute(
-                sa.update(row).where(*held(claim)).values(heartbeat_at=now)
+                sa.update(row).where(*write_conditions(claim)).values(heartbeat_at=now)
             )
             return bool(done.rowcount)
 
-    @transactions.retried
+    @transactions.retry_on_deadlock
     def heartbeat_all(self, claims: Collection[Claim]) -> set[Claim]:
         """Show that the worker of several claims is alive; return those that it still has."""
         kept = set()
@@ -153,7 +153,7 @@ class Claims:
                 kept |= {of_row[token] for token in tokens if token is not None}
         return kept
 
-    @transactions.retried
+    @transactions.retry_on_deadlock
     def release(self, claim: Claim) -> None:
         """Let the next worker that asks carry on; nothing if the claim is another worker's."""
         row, key = _row_of(claim.role)
@@ -193,13 +193,13 @@ class Claims:
             ]
 
 
-def held(claim: Claim) -> list[Any]:
+def write_conditions(claim: Claim) -> list[Any]:
     """Return the conditions under which a worker may write under its claim."""
     row, key = _row_of(claim.role)
     return [key == claim.resource_id, row.claim_token == claim.token, *_states(claim.role)]
 
 
-def released() -> dict[str, None]:
+def cleared_claim() -> dict[str, None]:
     """Return the columns of what nobody works on any more."""
     return dict(_NO_CLAIM)
 

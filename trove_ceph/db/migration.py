@@ -30,7 +30,7 @@ def find_version(engine: sa.Engine) -> str | None:
         return context.get_current_revision()
 
 
-def wanted_version() -> str:
+def required_version() -> str:
     """Return the version that this code needs."""
     version = alembic.script.ScriptDirectory.from_config(_config()).get_current_head()
     assert version is not None

@@ -23,7 +23,7 @@ from trove_ceph.db.policy_record import (
     Scope,
 )
 from trove_ceph.db.roles import Role
-from trove_ceph.db.transactions import Transactions, retried
+from trove_ceph.db.transactions import Transactions, retry_on_deadlock
 
 _KEEP = [field.name for field in dataclasses.fields(Retention)]
 _PLAIN = [
@@ -62,7 +62,7 @@ class PolicyStore:
             row = session.get(tables.BackupPolicyRow, policy_id)
             return None if row is None else _policy(row)
 
-    @retried
+    @retry_on_deadlock
     def add(self, name: str, scope: Scope, target: str, **values: Any) -> BackupPolicy:
         """Add a policy.
 
@@ -83,7 +83,7 @@ class PolicyStore:
                 ) from error
         return made
 
-    @retried
+    @retry_on_deadlock
     def change(self, policy_id: str, **values: Any) -> None:
         """Give a policy other values; nothing if it is gone."""
         row = tables.BackupPolicyRow
@@ -98,7 +98,7 @@ class PolicyStore:
         """Request backups besides the schedule; once, however often it is asked for."""
         self.change(policy_id, run_wanted_at=self.clock())
 
-    @retried
+    @retry_on_deadlock
     def remove(self, policy_id: str) -> None:
         """Forget a policy; the backups that it had taken stay."""
         with self._transactions.writing() as session:
@@ -119,7 +119,7 @@ class PolicyStore:
             row = session.get(tables.PolicyRunRow, instance_id)
             return None if row is None else _run(row)
 
-    @retried
+    @retry_on_deadlock
     def begin(
         self,
         policy: BackupPolicy,
@@ -158,7 +158,7 @@ class PolicyStore:
                 return None
         return begun
 
-    @retried
+    @retry_on_deadlock
     def take_over(self, run: PolicyRun, claimant: Claimant) -> PolicyRun | None:
         """Claim a run that was begun, and whose worker has died; return it as it is then.
 
@@ -178,15 +178,15 @@ class PolicyStore:
                 return None
             return _with_claim(run, claim, self._transactions.database_time(session))
 
-    @retried
-    def note_asked(self, run: PolicyRun, backup_id: str) -> PolicyRun | None:
+    @retry_on_deadlock
+    def note_requested(self, run: PolicyRun, backup_id: str) -> PolicyRun | None:
         """Write down that Trove knows of a run's backup, and that it is a policy's; release it.
 
         :returns: the run as it is then; None when the claim is lost, and nothing was written
         """
-        asked = {'state': str(PolicyRunState.ASKED), 'backup_id': backup_id}
+        asked = {'state': str(PolicyRunState.REQUESTED), 'backup_id': backup_id}
         with self._transactions.writing() as session:
-            is_ours = self._change(session, run, **asked, **claims.released())
+            is_ours = self._change(session, run, **asked, **claims.cleared_claim())
             if is_ours:
                 session.add(
                     tables.PolicyBackupRow(
@@ -198,8 +198,10 @@ class PolicyStore:
                 )
         if not is_ours:
             return None
-        released: dict[str, Any] = claims.released()
-        return dataclasses.replace(run, state=PolicyRunState.ASKED, backup_id=backup_id, **released)
+        released: dict[str, Any] = claims.cleared_claim()
+        return dataclasses.replace(
+            run, state=PolicyRunState.REQUESTED, backup_id=backup_id, **released
+        )
 
     def note_done(self, run: PolicyRun) -> bool:
         """Write down that a run's backup is there.
@@ -209,7 +211,7 @@ class PolicyStore:
         return self._change_run(
             run,
             state=str(PolicyRunState.DONE),
-            **claims.released(),
+            **claims.cleared_claim(),
             attempts=0,
             retry_at=None,
             error=None,
@@ -221,14 +223,14 @@ class PolicyStore:
         return self._change_run(
             run,
             state=str(PolicyRunState.FAILED),
-            **claims.released(),
+            **claims.cleared_claim(),
             attempts=run.attempts + 1,
             retry_at=retry_at,
             error=error,
         )
 
-    @retried
-    def forget_run(self, instance_id: str) -> None:
+    @retry_on_deadlock
+    def delete_run(self, instance_id: str) -> None:
         """Forget what was done about an instance; harmless when repeated."""
         with self._transactions.writing() as session:
             row = tables.PolicyRunRow
@@ -254,7 +256,7 @@ class PolicyStore:
         found = self._backups(tables.PolicyBackupRow.backup_id.in_(list(backup_ids)))
         return {one.backup_id: one.policy_id for one in found}
 
-    @retried
+    @retry_on_deadlock
     def request_removal(self, backup_id: str) -> None:
         """Write down that a backup's deletion is asked for."""
         row = tables.PolicyBackupRow
@@ -265,15 +267,15 @@ class PolicyStore:
                 .values(removal_wanted_at=self.clock())
             )
 
-    @retried
-    def forget_backup(self, backup_id: str) -> None:
+    @retry_on_deadlock
+    def delete_backup_row(self, backup_id: str) -> None:
         """Forget a backup that is gone; harmless when repeated."""
         with self._transactions.writing() as session:
             row = tables.PolicyBackupRow
             session.execute(sa.delete(row).where(row.backup_id == backup_id))
 
-    @retried
-    def forget_gone(self, before: datetime.datetime) -> None:
+    @retry_on_deadlock
+    def prune_backups(self, before: datetime.datetime) -> None:
         """Forget what was taken before a time and is recorded as a backup no more."""
         row = tables.PolicyBackupRow
         with self._transactions.writing() as session:
@@ -300,7 +302,7 @@ class PolicyStore:
             found = session.scalars(sa.select(row).where(*conditions).order_by(row.number))
             return [PolicyBackup(**{name: getattr(one, name) for name in _BACKUP}) for one in found]
 
-    @retried
+    @retry_on_deadlock
     def _change_run(self, run: PolicyRun, **values: Any) -> bool:
         with self._transactions.writing() as session:
             return self._change(session, run, **values)

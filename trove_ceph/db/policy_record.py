@@ -76,13 +76,14 @@ class PolicyRunState(enum.StrEnum):
     """
 
     BEGUN = 'begun'
-    ASKED = 'asked'
+    #: The value is older than the name, and is in databases.
+    REQUESTED = 'asked'
     DONE = 'done'
     FAILED = 'failed'
 
     @property
     def is_under_way(self) -> bool:
-        return self in (PolicyRunState.BEGUN, PolicyRunState.ASKED)
+        return self in (PolicyRunState.BEGUN, PolicyRunState.REQUESTED)
 
 
 @dataclasses.dataclass(frozen=True)

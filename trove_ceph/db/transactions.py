@@ -23,7 +23,7 @@ _UTC_NOW = {
 }
 
 #: Tries a verb again that was in another's way. What it does must be one transaction.
-retried = oslo_db.api.wrap_db_retry(max_retries=5, retry_on_deadlock=True)
+retry_on_deadlock = oslo_db.api.wrap_db_retry(max_retries=5, retry_on_deadlock=True)
 
 
 def utcnow() -> datetime.datetime:

@@ -22,7 +22,7 @@ from trove_ceph.db import backup_record, backup_rows, claims, tables
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.claims import Claim, Claimant
 from trove_ceph.db.roles import Role
-from trove_ceph.db.transactions import retried
+from trove_ceph.db.transactions import retry_on_deadlock
 
 #: Before the attempt that follows a failed one, doubled with each failure that follows.
 _FIRST_RETRY = datetime.timedelta(minutes=1)
@@ -100,7 +100,7 @@ class WorkQueue(backup_rows.BackupRows):
         allowed = [one for one in free if not per_hour or used.get(one.project_id, 0) < per_hour]
         return fair_order(allowed, served)
 
-    @retried
+    @retry_on_deadlock
     def begin(
         self, role: Role, record: backup_record.BackupRecord, claimant: Claimant
     ) -> Claim | None:
@@ -132,7 +132,7 @@ class WorkQueue(backup_rows.BackupRows):
             now = self._transactions.database_time(session)
             return any(not claimant.may_claim(row, now) for row in rows)
 
-    @retried
+    @retry_on_deadlock
     def note_failure(self, claim: Claim, error: str, verify_error: str | None = None) -> None:
         """Write down why a backup could not be copied or verified, and when it is tried again.
 
@@ -143,10 +143,10 @@ class WorkQueue(backup_rows.BackupRows):
         failures = getattr(_Row, f'{kind}_failures')
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
-            ours = claims.held(claim)
+            ours = claims.write_conditions(claim)
             before = session.scalar(sa.select(sa.func.coalesce(failures, 0)).where(*ours))
             if before is None:
-                raise backup_rows.lost(claim)
+                raise backup_rows.claim_lost(claim)
             values: dict[str, Any] = {f'{kind}_failures': before + 1, f'{kind}_error': error}
             values[f'{kind}_retry_at'] = now + _delay(before + 1)
             if verify_error is not None:
@@ -155,7 +155,7 @@ class WorkQueue(backup_rows.BackupRows):
                 sa.update(_Row).where(*ours).values(updated_at=self._transactions.clock(), **values)
             )
             if not done.rowcount:
-                raise backup_rows.lost(claim)
+                raise backup_rows.claim_lost(claim)
 
     def vault_bytes_of(self, project_id: str) -> int:
         """Return how much of the vault the complete copies of a project occupy at most.
@@ -170,7 +170,7 @@ class WorkQueue(backup_rows.BackupRows):
 
     # Inside.
 
-    @retried
+    @retry_on_deadlock
     def _request(self, column: str, backup_id: str, *conditions: Any) -> None:
         now = self._transactions.clock()
         earlier = getattr(_Row, column)

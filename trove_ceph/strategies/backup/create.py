@@ -105,7 +105,7 @@ def _fail(deps: BackupDependencies, backup_id: str, claim: Claim | None, error: 
 def clear(deps: BackupDependencies, claim: Claim) -> None:
     """Have nothing be there of a backup that could not be taken; harmless when repeated."""
     remove_snapshot(deps, claim)
-    deps.records.forget_place(claim)
+    deps.records.clear_location(claim)
 
 
 def remove_snapshot(deps: BackupDependencies, claim: Claim) -> None:
@@ -120,7 +120,7 @@ def remove_snapshot(deps: BackupDependencies, claim: Claim) -> None:
     if record is None or record.location is None or record.volume_id is None:
         return
     # A snapshot without this would be made anew, this without a snapshot would not.
-    deps.records.forget_snapshot(claim)
+    deps.records.invalidate_snapshot(claim)
     wanted = _to_adopt(backup_id, record.location.of, record.volume_id)
     _adoption(deps, wanted).remove()
 
@@ -337,7 +337,7 @@ class BackupCreation:
         self._is_proved = self._is_proved and self._adoption.exists()
         if not self._is_proved:
             checks.check_volume(self._deps.cinder.project_id, wanted, volume)
-        self._records.note_place(
+        self._records.note_location(
             self._claim, wanted.snapshot, volume.id, volume.size_gib * units.Gi
         )
 

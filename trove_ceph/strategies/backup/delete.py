@@ -140,7 +140,7 @@ class BackupDeletion:
         record = self._records.find(self._backup_id)
         if self.claim is not None and record is not None and record.copy is not None:
             vault.remove(self._deps, self._backup_id, record.copy)
-            self._records.results.forget_copy(self.claim)
+            self._records.results.clear_copy(self.claim)
 
     def _delete_snapshot(self) -> None:
         if self.claim is not None:
@@ -148,4 +148,4 @@ class BackupDeletion:
 
     def _forget(self) -> None:
         if self.claim is not None:
-            self._records.forget(self.claim)
+            self._records.delete(self.claim)

@@ -118,7 +118,7 @@ class VaultCopy:
         """Let what does not count take neither the space nor the place of what does."""
         try:
             vault.remove(self._deps, self._backup_id, begun)
-            self._records.results.forget_copy(self._claim)
+            self._records.results.clear_copy(self._claim)
         except exceptions.TroveCephError as failure:
             error.add_note(f'{begun} is left behind: {failure}')
 

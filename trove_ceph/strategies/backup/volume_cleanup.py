@@ -112,7 +112,7 @@ class VolumeReclaiming:
             ),
             steps.Step('delete the volume', self._delete),
             steps.Step(
-                'forget the volume', lambda: self._deps.records.forget_volume(self._volume_id)
+                'forget the volume', lambda: self._deps.records.delete_kept_volume(self._volume_id)
             ),
         ]
 
@@ -164,7 +164,7 @@ def _purge(deps: BackupDependencies, image: backup_record.TrashedImage) -> None:
     if _is_there(deps, image):
         # Somebody is just about to move it there.
         return
-    deps.records.forget_trashed(image.pool, image.image_id)
+    deps.records.delete_trashed_image(image.pool, image.image_id)
 
 
 def _is_there(deps: BackupDependencies, image: backup_record.TrashedImage) -> bool:

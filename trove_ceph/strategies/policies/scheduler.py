@@ -180,13 +180,13 @@ def _ask(
         # What Trove knows of already would be in the way of all that follow.
         if (seen := deps.trove.find_named(instance.id, name)) is not None:
             deps.trove.give_up(seen.backup_id)
-            begun = deps.policies.note_asked(begun, seen.backup_id) or begun
+            begun = deps.policies.note_requested(begun, seen.backup_id) or begun
         if _note_failed(deps, begun, str(error)):
             # What is kept no longer is in the way of those that are to come.
             is_full = isinstance(error, exceptions.QuotaExceededError)
             _try(_retain, deps, policy, instance, is_full)
         raise
-    deps.policies.note_asked(begun, backup_id)
+    deps.policies.note_requested(begun, backup_id)
 
 
 def _request(policy: BackupPolicy, count: int) -> options.BackupOptions:
@@ -230,7 +230,7 @@ def _look_for(deps: PolicyDependencies, run: PolicyRun) -> None:
     with deps.heartbeat.hold(_claim_of(taken)):
         seen = deps.trove.find_named(run.instance_id, run.backup_name)
         if seen is not None:
-            deps.policies.note_asked(taken, seen.backup_id)
+            deps.policies.note_requested(taken, seen.backup_id)
         else:
             now = deps.policies.clock()
             deps.policies.note_failed(taken, 'was interrupted before it was asked for', now)
@@ -295,7 +295,7 @@ def _candidate(
     """Return what may be deleted; None of what somebody is deleting, or has deleted."""
     seen = deps.trove.find(backup.backup_id)
     if seen is None:
-        deps.policies.forget_backup(backup.backup_id)
+        deps.policies.delete_backup_row(backup.backup_id)
         return None
     wanted_at = backup.removal_wanted_at
     if wanted_at is not None and not _is_older(wanted_at, _ASK_AGAIN, deps):
@@ -332,12 +332,12 @@ def _forget(
 ) -> None:
     """Forget what was about instances and backups that are gone."""
     for instance_id in runs.keys() - instances.keys():
-        deps.policies.forget_run(instance_id)
+        deps.policies.delete_run(instance_id)
     for policy in policies:
         if policy.scope is Scope.INSTANCE and policy.target not in instances:
             LOG.info('%s: its instance is gone, and so is the policy', policy)
             deps.policies.remove(policy.policy_id)
-    deps.policies.forget_gone(deps.policies.clock() - _SETTLED)
+    deps.policies.prune_backups(deps.policies.clock() - _SETTLED)
 
 
 def _is_older(moment: datetime.datetime, age: datetime.timedelta, deps: PolicyDependencies) -> bool:

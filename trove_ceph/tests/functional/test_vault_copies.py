@@ -95,7 +95,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         place = self.volume.snapshot(names.snapshot_name('backup', backup_id))
         self.storage.create_snapshot(place)
         claim = self.records.begin_taking(backup_id, self.instance, 'project', WORKER)
-        self.records.note_place(claim, place, 'volume', 32 * MIB)
+        self.records.note_location(claim, place, 'volume', 32 * MIB)
         self.records.note_taken(claim, place.name, 'cinder', 1.0, copy=True)
         self.backups.append(backup_id)
         return backup_id
@@ -112,7 +112,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         record = self.records.get(backup_id)
         vault.remove(self.tools, backup_id, record.copy)
         self.storage.remove_snapshot(record.location)
-        self.records.forget(self.records.begin_deleting(backup_id, WORKER))
+        self.records.delete(self.records.begin_deleting(backup_id, WORKER))
         self.backups.remove(backup_id)
         self.assert_whole()
 

@@ -123,7 +123,9 @@ class StateWritesTest(base.BaseTestCase):
                 Role.VERIFY, one, self.results.note_damaged, {}, 1.0, 'why'
             ),
             Event.DELETE: lambda one: self.records.begin_deleting(one, ONE),
-            Event.FORGET: lambda one: self.with_claim(Role.DELETE, one, self.records.forget),
+            Event.FINISH_DELETION: lambda one: self.with_claim(
+                Role.DELETE, one, self.records.delete
+            ),
         }
 
     def test_each_verb_in_each_state(self):

@@ -37,7 +37,7 @@ class RecordsTest(base.BaseTestCase):
         self.now += datetime.timedelta(seconds=1)
         claim = self.records.begin_taking(backup_id, INSTANCE, PROJECT, ONE, parent_id)
         place = image_types.SnapshotRef('volumes', 'volume-1', 's')
-        self.records.note_place(claim, place, VOLUME, 1024)
+        self.records.note_location(claim, place, VOLUME, 1024)
         return claim
 
     def claim(self, role, backup_id='b', worker=ONE):
@@ -73,10 +73,10 @@ class RecordsTest(base.BaseTestCase):
         self.assertEqual(backup_record.RecordState.VERIFIED, found.state)
         self.assertEqual({'at': '2026-01-01T00:00:01Z', 'tables': 3}, found.verification)
         self.assertEqual((512, 'uuid:1-5'), (found.used_bytes, found.gtid_executed))
-        self.records.results.forget_copy(claim)
+        self.records.results.clear_copy(claim)
         self.assertIsNone(self.records.get('b').copy)
         self.records.claims.release(claim)
-        self.records.forget(self.records.begin_deleting('b', ONE))
+        self.records.delete(self.records.begin_deleting('b', ONE))
         self.assertIsNone(self.records.find('b'))
         self.assertRaises(exceptions.NotFoundError, self.records.get, 'b')
 
@@ -138,18 +138,20 @@ class RecordsTest(base.BaseTestCase):
 
     def test_what_is_left_of_one_that_failed(self):
         claim = self.begin('b')
-        self.assertEqual([], self.records.list_with_remains(TWO))
+        self.assertEqual([], self.records.list_failed_with_snapshot(TWO))
         self.records.note_failed(claim, 'why')
-        self.assertEqual([], self.records.list_with_remains(TWO))
+        self.assertEqual([], self.records.list_failed_with_snapshot(TWO))
         self.now += LONG
-        self.assertEqual(['b'], [one.backup_id for one in self.records.list_with_remains(TWO)])
+        self.assertEqual(
+            ['b'], [one.backup_id for one in self.records.list_failed_with_snapshot(TWO)]
+        )
         claim = self.claim(Role.CLEAN_UP)
-        self.assertEqual([], self.records.list_with_remains(TWO))
-        self.records.forget_snapshot(claim)
-        self.records.forget_place(claim)
+        self.assertEqual([], self.records.list_failed_with_snapshot(TWO))
+        self.records.invalidate_snapshot(claim)
+        self.records.clear_location(claim)
         self.records.claims.release(claim)
         self.now += LONG
-        self.assertEqual([], self.records.list_with_remains(TWO))
+        self.assertEqual([], self.records.list_failed_with_snapshot(TWO))
         self.assertIsNone(self.records.get('b').location)
 
     def test_deletion_waits_for_the_worker_that_has_it(self):
@@ -204,7 +206,7 @@ class RecordsTest(base.BaseTestCase):
         parent = self.begin('parent')
         self.begin('child', parent_id='parent')
         self.records.claims.release(parent)
-        self.records.forget(self.records.begin_deleting('parent', ONE))
+        self.records.delete(self.records.begin_deleting('parent', ONE))
         self.assertIsNone(self.records.get('child').parent_id)
 
     def test_what_is_left_of_instances(self):
@@ -216,8 +218,8 @@ class RecordsTest(base.BaseTestCase):
         self.assertEqual(INSTANCE, volume.instance_id)
         (image,) = self.records.trashed_images()
         self.assertEqual('volumes/volume-1 (in the trash, id 1a)', str(image))
-        self.records.forget_volume(VOLUME)
-        self.records.forget_trashed('volumes', '1a')
+        self.records.delete_kept_volume(VOLUME)
+        self.records.delete_trashed_image('volumes', '1a')
         self.assertEqual([], self.records.kept_volumes())
         self.assertEqual([], self.records.trashed_images())
 

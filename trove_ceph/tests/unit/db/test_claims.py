@@ -35,7 +35,7 @@ class ClaimsTest(base.BaseTestCase):
 
     def take(self, backup_id='b', **wanted):
         claim = self.records.begin_taking(backup_id, 'instance', 'project', self.one)
-        self.records.note_place(claim, PLACE, 'volume', 1024)
+        self.records.note_location(claim, PLACE, 'volume', 1024)
         self.records.note_taken(claim, 's', 'c', 1.0, **wanted)
 
     def test_of_two_one_gets_it(self):
@@ -152,7 +152,7 @@ class ClaimsTest(base.BaseTestCase):
         verbs = {
             Role.TAKE: [
                 lambda c: kept.begin_taking('b', 'i', 'p', self.one, quiesce='ddl', claim=c),
-                lambda c: kept.note_place(c, PLACE, 'v', 1),
+                lambda c: kept.note_location(c, PLACE, 'v', 1),
                 lambda c: kept.note_checked_snapshot(
                     c,
                     level='freeze',
@@ -163,15 +163,15 @@ class ClaimsTest(base.BaseTestCase):
                     quiesced_sec=1.0,
                     age_sec=0.0,
                 ),
-                kept.forget_snapshot,
+                kept.invalidate_snapshot,
                 lambda c: kept.note_taken(c, 's', 'c', 1.0),
                 lambda c: kept.note_failed(c, 'why'),
-                kept.forget_place,
+                kept.clear_location,
             ],
             Role.COPY: [
                 lambda c: results.begin_copying(c, PLACE),
                 lambda c: results.note_copied(c, 1, 1.0),
-                results.forget_copy,
+                results.clear_copy,
                 lambda c: queue.note_failure(c, 'why'),
             ],
             Role.VERIFY: [
@@ -181,7 +181,7 @@ class ClaimsTest(base.BaseTestCase):
                 lambda c: results.replace_copy(c, 'why'),
                 lambda c: queue.note_failure(c, 'why'),
             ],
-            Role.DELETE: [kept.forget, lambda c: kept.note_not_deleted('b', c, 'why')],
+            Role.DELETE: [kept.delete, lambda c: kept.note_not_deleted('b', c, 'why')],
         }
         for role, writes in verbs.items():
             mine = self.prepare(role)
@@ -197,7 +197,7 @@ class ClaimsTest(base.BaseTestCase):
         """Have a backup in a state in which a role works, and return its claim."""
         if self.records.find('b') is not None:
             self.now += EXPIRY + SECOND
-            self.records.forget(self.records.begin_deleting('b', self.one))
+            self.records.delete(self.records.begin_deleting('b', self.one))
         if role is Role.TAKE:
             return self.records.begin_taking('b', 'instance', 'project', self.one)
         self.take()

@@ -27,7 +27,7 @@ class MigrationTest(base.BaseTestCase):
             connection.execute(sa.text("INSERT INTO alembic_version VALUES ('trove')"))
         self.assertIsNone(migration.find_version(self.engine))
         migration.upgrade(self.engine)
-        self.assertEqual(migration.wanted_version(), migration.find_version(self.engine))
+        self.assertEqual(migration.required_version(), migration.find_version(self.engine))
         migration.upgrade(self.engine)
         with self.engine.connect() as connection:
             found = connection.scalar(sa.text('SELECT version_num FROM alembic_version'))
@@ -78,7 +78,7 @@ class CommandTest(base.BaseTestCase):
         return status, out.getvalue() + err.getvalue()
 
     def test_sync(self):
-        wanted = migration.wanted_version()
+        wanted = migration.required_version()
         self.assertEqual((1, f'version none, needed {wanted}\n'), self.command('version'))
         self.assertEqual((0, f'version none -> {wanted}\n'), self.command('sync'))
         self.assertEqual((0, f'version {wanted}\n'), self.command('sync'))

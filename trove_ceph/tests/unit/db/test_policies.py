@@ -81,7 +81,7 @@ class PoliciesTest(base.BaseTestCase):
         first = self.begin(policy, 'a')
         self.assertEqual(first, self.run_of())
         self.assertIsNone(self.begin(policy, 'b', worker=TWO))
-        asked = self.policies.note_asked(first, 'backup-a')
+        asked = self.policies.note_requested(first, 'backup-a')
         self.assertEqual(asked, self.run_of())
         self.assertTrue(self.policies.note_done(asked))
         done = self.run_of()
@@ -94,9 +94,9 @@ class PoliciesTest(base.BaseTestCase):
     def test_life_of_a_run(self):
         policy = self.add()
         self.begin(policy, 'a')
-        self.policies.note_asked(self.run_of(), 'backup-a')
+        self.policies.note_requested(self.run_of(), 'backup-a')
         asked = self.run_of()
-        self.assertEqual((PolicyRunState.ASKED, 'backup-a'), (asked.state, asked.backup_id))
+        self.assertEqual((PolicyRunState.REQUESTED, 'backup-a'), (asked.state, asked.backup_id))
         retry_at = self.now + LONG
         self.assertTrue(self.policies.note_failed(asked, 'no space', retry_at))
         self.assertFalse(self.policies.note_failed(asked, 'no space', retry_at))
@@ -109,13 +109,13 @@ class PoliciesTest(base.BaseTestCase):
         self.begin(policy, 'b', failed)
         # Until there is a backup, the reason why there is none is shown.
         self.assertEqual(('no space', 1), (self.run_of().error, self.run_of().attempts))
-        self.policies.note_asked(self.run_of(), 'backup-b')
+        self.policies.note_requested(self.run_of(), 'backup-b')
         self.policies.note_done(self.run_of())
         done = self.run_of()
         self.assertEqual((None, 0, 1), (done.error, done.attempts, done.count))
         self.assertEqual([done], self.policies.runs_of(policy.policy_id))
         self.assertEqual([], self.policies.runs_of('other'))
-        self.policies.forget_run(INSTANCE)
+        self.policies.delete_run(INSTANCE)
         self.assertEqual({}, dict(self.policies.runs()))
 
     def test_one_alone_takes_over(self):
@@ -126,21 +126,21 @@ class PoliciesTest(base.BaseTestCase):
         self.assertEqual('two', taken.claimed_by)
         self.assertIsNone(self.policies.take_over(begun, ONE))
         # The first worker, which was only slow, writes nothing any more.
-        self.assertIsNone(self.policies.note_asked(begun, 'backup-b'))
+        self.assertIsNone(self.policies.note_requested(begun, 'backup-b'))
         self.assertFalse(self.policies.note_failed(begun, 'late', self.now))
         self.assertEqual([], self.policies.backups_of(INSTANCE))
-        self.policies.note_asked(taken, 'backup-a')
+        self.policies.note_requested(taken, 'backup-a')
         found = self.run_of()
-        self.assertEqual((PolicyRunState.ASKED, None), (found.state, found.claimed_by))
+        self.assertEqual((PolicyRunState.REQUESTED, None), (found.state, found.claimed_by))
 
     def test_backups_of_policies(self):
         policy = self.add()
         run = None
         for name in 'ab':
             begun = self.begin(policy, name, run)
-            self.policies.note_asked(begun, name)
+            self.policies.note_requested(begun, name)
             # Whoever comes too late makes no second row.
-            self.policies.note_asked(begun, name)
+            self.policies.note_requested(begun, name)
             self.policies.note_done(self.run_of())
             run = self.run_of()
         first, second = self.policies.backups_of(INSTANCE)
@@ -150,7 +150,7 @@ class PoliciesTest(base.BaseTestCase):
         self.assertEqual({'a': policy.policy_id}, self.policies.policies_of(['a', 'manual']))
         self.policies.request_removal('a')
         self.assertEqual(self.now, self.policies.backups_of(INSTANCE)[0].removal_wanted_at)
-        self.policies.forget_backup('a')
+        self.policies.delete_backup_row('a')
         self.assertEqual([second], self.policies.backups_of(INSTANCE))
 
     def test_what_is_gone_is_forgotten(self):
@@ -158,14 +158,14 @@ class PoliciesTest(base.BaseTestCase):
         policy, run = self.add(), None
         for name in 'ab':
             self.begin(policy, name, run)
-            self.policies.note_asked(self.run_of(), name)
+            self.policies.note_requested(self.run_of(), name)
             self.policies.note_done(self.run_of())
             run = self.run_of()
         kept.begin_taking('a', INSTANCE, 'project', ONE)
-        self.policies.forget_gone(self.now)
+        self.policies.prune_backups(self.now)
         self.assertEqual(2, len(self.policies.backups_of(INSTANCE)))
         self.now += LONG
-        self.policies.forget_gone(self.now)
+        self.policies.prune_backups(self.now)
         self.assertEqual(['a'], [one.backup_id for one in self.policies.backups_of(INSTANCE)])
 
     def test_numbers_are_not_used_again(self):

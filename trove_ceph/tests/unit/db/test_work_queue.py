@@ -121,7 +121,7 @@ class QueueTest(base.BaseTestCase):
         self.assertEqual(['b'], self.due(Role.VERIFY, per_hour=2))
         self.assertEqual(['b', 'a2', 'a3'], self.due(Role.VERIFY, per_hour=3))
         # To delete the backups, or to verify one of them again and again, does not help.
-        self.records.forget(self.records.begin_deleting('a0', ONE))
+        self.records.delete(self.records.begin_deleting('a0', ONE))
         self.queue.request_verification('a1')
         self.assertEqual(['b'], self.due(Role.VERIFY, per_hour=2))
         self.assertEqual([], self.due(Role.COPY, per_hour=2))
@@ -269,7 +269,7 @@ class QueueTest(base.BaseTestCase):
         self.queue.cancel_copy('a')
         self.assertEqual(['a'], self.due(Role.COPY))
         claim = self.begin(Role.COPY, 'a')
-        self.results.forget_copy(claim)
+        self.results.clear_copy(claim)
         self.records.claims.release(claim)
         found = self.records.get('a')
         self.assertEqual((None, None), (found.copy, found.copy_base_id))

@@ -31,7 +31,7 @@ def make_world():
     world.backup = world.add_backup(state=BackupState.COMPLETED, location=location).id
     records = world.records
     claim = records.begin_taking(world.backup, world.instance.id, world.project, world.worker())
-    records.note_place(claim, place, world.volume['id'], GIB)
+    records.note_location(claim, place, world.volume['id'], GIB)
     records.note_taken(claim, place.name, snapshot_id, 1.0)
     world.copy = copy(world, world.backup)
     world.restored = trove_database.add_instance(

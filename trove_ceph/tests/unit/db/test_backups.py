@@ -26,7 +26,7 @@ CHECKED = {
 }
 
 
-class RecordsTest(base.BaseTestCase):
+class BackupStoreTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.now = datetime.datetime(2026, 1, 1)
@@ -36,14 +36,14 @@ class RecordsTest(base.BaseTestCase):
     def begin(self, backup_id, parent_id=None):
         self.now += datetime.timedelta(seconds=1)
         claim = self.records.begin_taking(backup_id, INSTANCE, PROJECT, ONE, parent_id)
-        place = image_types.SnapshotRef('volumes', 'volume-1', 's')
-        self.records.note_location(claim, place, VOLUME, 1024)
+        location = image_types.SnapshotRef('volumes', 'volume-1', 's')
+        self.records.note_location(claim, location, VOLUME, 1024)
         return claim
 
     def claim(self, role, backup_id='b', worker=ONE):
         return self.records.claims.claim(role, backup_id, worker)
 
-    def test_every_column_is_known(self):
+    def test_record_has_every_column(self):
         columns = {column.name for column in tables.BackupRow.__table__.columns}
         self.assertEqual(
             columns, {field.name for field in dataclasses.fields(backup_record.BackupRecord)}
@@ -80,7 +80,7 @@ class RecordsTest(base.BaseTestCase):
         self.assertIsNone(self.records.find('b'))
         self.assertRaises(exceptions.NotFoundError, self.records.get, 'b')
 
-    def test_carrying_on_keeps_what_is_known(self):
+    def test_continuing_keeps_recorded_values(self):
         claim = self.begin('b', parent_id='p')
         self.records.note_checked_snapshot(claim, **CHECKED | {'size_bytes': 2048})
         self.records.claims.release(claim)
@@ -92,7 +92,7 @@ class RecordsTest(base.BaseTestCase):
         )
         self.assertEqual((2048, 'freeze'), (found.size_bytes, found.quiesce))
 
-    def test_checked_snapshot_is_that_of_the_worker_who_takes_the_backup(self):
+    def test_only_the_worker_with_the_claim_records_the_snapshot(self):
         claim = self.begin('b')
         note = self.records.note_checked_snapshot
         other = dataclasses.replace(claim, token='another')
@@ -111,7 +111,7 @@ class RecordsTest(base.BaseTestCase):
         self.records.note_failed(claim, 'why')
         self.assertRaises(exceptions.ClaimLostError, note, claim, **CHECKED)
 
-    def test_lists_are_the_latest_first(self):
+    def test_lists_begin_with_the_latest(self):
         for name in ('a', 'b', 'c'):
             self.begin(name)
         for listed in (
@@ -122,8 +122,8 @@ class RecordsTest(base.BaseTestCase):
             self.assertEqual(['c', 'b', 'a'], [one.backup_id for one in listed])
         self.assertEqual([], self.records.of_instance('other'))
 
-    def test_one_alone_takes_it(self):
-        """Of two messages about one backup, and of a message and a worker that carries on."""
+    def test_only_one_worker_takes_a_backup(self):
+        """A second message about the backup is refused; its own worker may continue."""
         mine = self.begin('b')
         begin = self.records.begin_taking
         self.assertRaises(exceptions.ClaimLostError, begin, 'b', INSTANCE, PROJECT, TWO)
@@ -136,7 +136,7 @@ class RecordsTest(base.BaseTestCase):
         self.assertIn('failed', str(error))
         self.assertIsNone(self.records.get('b').claimed_by)
 
-    def test_what_is_left_of_one_that_failed(self):
+    def test_failed_backup_with_a_snapshot_is_listed_until_it_is_cleaned_up(self):
         claim = self.begin('b')
         self.assertEqual([], self.records.list_failed_with_snapshot(TWO))
         self.records.note_failed(claim, 'why')
@@ -154,7 +154,7 @@ class RecordsTest(base.BaseTestCase):
         self.assertEqual([], self.records.list_failed_with_snapshot(TWO))
         self.assertIsNone(self.records.get('b').location)
 
-    def test_deletion_waits_for_the_worker_that_has_it(self):
+    def test_deletion_waits_for_the_worker_with_the_claim(self):
         mine = self.begin('b')
         self.assertIsNone(self.records.begin_deleting('b', TWO))
         found = self.records.get('b')
@@ -169,7 +169,7 @@ class RecordsTest(base.BaseTestCase):
         self.records.claims.release(mine)
         theirs = self.records.begin_deleting('b', TWO)
         self.assertIsNone(self.records.get('b').error)
-        # A second message about the same deletion is left alone.
+        # A second message about the same deletion is refused.
         error = self.assertRaises(
             exceptions.ClaimLostError, self.records.begin_deleting, 'b', THREE
         )
@@ -180,11 +180,11 @@ class RecordsTest(base.BaseTestCase):
         self.assertIsNotNone(self.records.begin_deleting('b', THREE))
         self.assertIsNone(self.records.begin_deleting('other', THREE))
 
-    def test_copy_that_is_replaced(self):
+    def test_replaced_copy(self):
         self.records.note_taken(self.begin('b'), 'snapshot-c', 'c', 1.0)
         claim = self.claim(Role.COPY)
-        place = image_types.SnapshotRef('vault', 'i', 's')
-        self.records.results.begin_copying(claim, place, 'a')
+        location = image_types.SnapshotRef('vault', 'i', 's')
+        self.records.results.begin_copying(claim, location, 'a')
         self.records.results.note_copied(claim, 4096, 2.5)
         self.records.results.replace_copy(claim, 'it was damaged')
         found = self.records.get('b')
@@ -193,7 +193,7 @@ class RecordsTest(base.BaseTestCase):
         self.assertEqual('it was damaged', found.copy_base_because)
         self.assertIsNotNone(found.copy_wanted_at)
 
-    def test_what_is_complete_is_not_carried_on_with(self):
+    def test_complete_backup_is_not_interrupted(self):
         self.records.note_taken(self.begin('b'), 'snapshot-c', 'c', 1.0)
         self.now += LONG
         self.assertEqual([], self.records.list_interrupted(TWO))
@@ -209,8 +209,8 @@ class RecordsTest(base.BaseTestCase):
         self.records.delete(self.records.begin_deleting('parent', ONE))
         self.assertIsNone(self.records.get('child').parent_id)
 
-    def test_what_is_left_of_instances(self):
-        for _again in range(2):
+    def test_volumes_and_images_of_deleted_instances(self):
+        for _ in range(2):
             self.records.keep_volume(VOLUME, INSTANCE, PROJECT)
             self.records.note_trashed('volumes', '1a', 'volume-1')
         (volume,) = self.records.kept_volumes()
@@ -223,7 +223,7 @@ class RecordsTest(base.BaseTestCase):
         self.assertEqual([], self.records.kept_volumes())
         self.assertEqual([], self.records.trashed_images())
 
-    def test_tables_that_are_missing(self):
+    def test_missing_tables(self):
         path = self.useFixture(fixtures.TempDir()).join('empty.sqlite')
         empty = backups.BackupStore(database.facade(path))
         error = self.assertRaises(exceptions.ServiceUnavailableError, empty.find, 'b')

@@ -35,8 +35,9 @@ class Answer:
     def filesystem_used_bytes(self) -> int | None:
         """The used bytes of the file system; None if the value is missing or implausible."""
         found = self.found.get('filesystem_used_bytes')
-        is_number = isinstance(found, int) and not isinstance(found, bool)
-        return found if is_number and 0 <= found < 1 << 63 else None
+        if not isinstance(found, int) or isinstance(found, bool):
+            return None
+        return found if 0 <= found < 1 << 63 else None
 
 
 class SettingsCheck:

@@ -182,7 +182,7 @@ class FulfillingTest(base.BaseTestCase):
     def test_what_was_copied_of_a_suspected_one_stays(self):
         """It goes on there, once the suspicion is gone."""
         backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
-        place = self.get(backup).place
+        place = self.get(backup).location
         begun = image_types.ImageRef('vault', 'begun').snapshot(place.name)
         self.world.storage.create_image(begun.of, 4 * 1024**2, image_types.ImageOptions())
         results = self.world.records.results

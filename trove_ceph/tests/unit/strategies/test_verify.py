@@ -150,7 +150,7 @@ class VerifyingTest(base.BaseTestCase):
     def test_sound(self):
         record = self.verify()
         (work,) = self.world.inspections()
-        self.assertEqual((record.place, self.backup), (work.snapshot, work.check_id))
+        self.assertEqual((record.location, self.backup), (work.snapshot, work.check_id))
         self.assertEqual(('9.7', None), (work.version, work.deep))
         # What the server had when the guest agent was asked; more may have been added since.
         self.assertEqual(('uuid:1-7', False), (work.expected_gtid, work.exact))
@@ -194,7 +194,7 @@ class VerifyingTest(base.BaseTestCase):
         # It is made once the backup is found sound after all.
         self.assertIsNotNone(record.copy_wanted_at)
         self.assertFalse(bool(trove_database.backup(self.backup).deleted))
-        self.assertEqual([record.place.name], self.world.snapshots())
+        self.assertEqual([record.location.name], self.world.snapshots())
         self.find(start=servers.refused())
         self.assertRaises(exceptions.NotInspectableError, self.verify)
         self.find(start=UNFINISHED)
@@ -297,7 +297,7 @@ class VerifyingTest(base.BaseTestCase):
 
     def test_damaged_copy_without_a_snapshot(self):
         copy = self.copy()
-        self.world.storage.remove_snapshot(self.world.records.get(self.backup).place)
+        self.world.storage.remove_snapshot(self.world.records.get(self.backup).location)
         self.find(start=servers.corrupt('redo'))
         record = self.verify()
         self.assertEqual((RecordState.DAMAGED, copy), (record.state, record.copy))
@@ -357,7 +357,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual(RecordState.SUSPECTED, self.verify().state)
         self.find()
         self.assertEqual(RecordState.VERIFIED, self.verify().state)
-        self.assertIn('is sound, although it was found', log.output)
+        self.assertIn('is sound, although an earlier verification found', log.output)
 
     def test_inspections_that_contradict_each_other(self):
         missing = verification.Finding(verification.INCOMPLETE, 'mysql.ibd is not there')

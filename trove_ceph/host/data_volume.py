@@ -107,10 +107,10 @@ class DataVolume:
         self._storage.make_xfs(self.device, LABEL, timeout_sec)
         LOG.info('Formatted %s in %.1f s', self.device, self._clock() - started)
 
-    def ensure_mounted(self, remember: bool = True) -> str:
+    def ensure_mounted(self, at_boot: bool = True) -> str:
         """Mount the volume unless it is mounted, and return its file system type.
 
-        :param remember: also mount it at each boot, before docker starts the database
+        :param at_boot: also mount it at each boot, before docker starts the database
         :raises VolumeNotReadyError: another device is mounted there, or this one has no file system
         """
         mounted = self._storage.find_mount(self.mount_point)
@@ -135,7 +135,7 @@ class DataVolume:
                     f'{self.device} is mounted at {self.mount_point} as {fstype}, expected one of '
                     f"{', '.join(sorted(MOUNT_OPTIONS))}."
                 )
-        if remember:
+        if at_boot:
             self._update_fstab(fstype)
         return fstype
 

@@ -270,7 +270,7 @@ class DataVolumeTestCase(base.BaseTestCase):
     def test_mount_without_fstab(self):
         self.storage.signature = 'xfs'
 
-        self.volume.ensure_mounted(remember=False)
+        self.volume.ensure_mounted(at_boot=False)
 
         self.assertEqual('', self.read_fstab())
 

@@ -172,12 +172,12 @@ class FindTest(base.BaseTestCase):
         ):
             self.world.storage.clone(source, clone, image_types.ImageOptions())
             stays = [one.stays_because() for one in self.world.find() if one.stays_because()]
-            self.assertIn(f'it is read by {clone}', stays)
+            self.assertIn(f'it has clones: {clone}', stays)
             self.world.storage.remove(clone)
 
     def test_what_is_used_stays(self):
         volume = self.world.add_volume(self.world.gone_instance, status='in-use')
-        self.assertEqual('it is in-use', self.only().stays_because())
+        self.assertEqual('its status is in-use', self.only().stays_because())
         volume['status'] = 'available'
         self.world.records.keep_volume(volume['id'], self.world.gone_instance, self.world.project)
         self.assertEqual([], self.world.found())
@@ -189,7 +189,9 @@ class FindTest(base.BaseTestCase):
         del self.world.cinder.snapshots[record.cinder_snapshot_id]
         found = self.only()
         self.assertEqual(Kind.BACKUP_RECORD, found.kind)
-        self.assertIn('nothing of the backup is there, which is taken', found.reason)
+        self.assertEqual(
+            'the backup is taken, but neither its snapshot nor a copy exists', found.reason
+        )
         self.assertIn('Trove shows it to project', found.stays_because())
 
 

@@ -385,7 +385,7 @@ class RunningTest(PolicyTest):
         self.world.tiers = {}
         self.add()
         self.world.tick()
-        self.assertEqual('its volume is on none of the tiers', self.run_of().error)
+        self.assertEqual('its volume is on no tier', self.run_of().error)
         self.assertEqual([], self.trove.requests)
 
     def test_calls_that_are_lost(self):

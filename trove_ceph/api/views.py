@@ -68,7 +68,7 @@ def detail(
     }
     shown |= {name: getattr(record, name, None) for name in _UNCHANGED}
     shown |= {name: _timestamp(getattr(record, name, None)) for name in _TIMES}
-    source = record.place if record and record.snapshot_at else None
+    source = record.location if record and record.snapshot_at else None
     vault = record.copy if record and record.copied_at else None
     locations = {'source': source, 'vault': vault}
     shown['places'] = [name for name, location in locations.items() if location is not None]

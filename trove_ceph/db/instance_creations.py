@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from trove_ceph.db import claims, tables
 from trove_ceph.db.claims import Claim, Claimant
 from trove_ceph.db.roles import Role
-from trove_ceph.db.transactions import Transactions, retried
+from trove_ceph.db.transactions import Transactions, retry_on_deadlock
 
 
 class InstanceCreationStore:
@@ -25,7 +25,7 @@ class InstanceCreationStore:
         self._transactions = transactions or Transactions()
         self._claims = claims.Claims(self._transactions)
 
-    @retried
+    @retry_on_deadlock
     def begin(self, instance_id: str, claimant: Claimant) -> Claim | None:
         """Record that an instance is being created, and claim it.
 
@@ -50,8 +50,10 @@ class InstanceCreationStore:
             rows = session.scalars(sa.select(row).order_by(row.created_at, row.instance_id))
             return [found.instance_id for found in rows if claimant.may_claim(found, now)]
 
-    @retried
+    @retry_on_deadlock
     def finish(self, claim: Claim) -> None:
         """Delete the row of a creation that ended; harmless when the claim is lost."""
         with self._transactions.writing() as session:
-            session.execute(sa.delete(tables.InstanceCreationRow).where(*claims.held(claim)))
+            session.execute(
+                sa.delete(tables.InstanceCreationRow).where(*claims.write_conditions(claim))
+            )

@@ -90,15 +90,15 @@ def _remove(deps: BackupDependencies, orphan: Orphan) -> None:
             case Kind.BACKUP_RECORD:
                 _delete_backup_record(deps, target.backup_id)
             case Kind.VOLUME_RECORD:
-                records.forget_volume(target.volume_id)
+                records.delete_kept_volume(target.volume_id)
             case Kind.TRASH_RECORD:
-                records.forget_trashed(target.pool, target.image_id)
+                records.delete_trashed_image(target.pool, target.image_id)
 
 
 def _delete_backup_record(deps: BackupDependencies, backup_id: str) -> None:
     claim = deps.records.begin_deleting(backup_id, deps.worker)
     if claim is not None:
-        deps.records.forget(claim)
+        deps.records.delete(claim)
     elif (record := deps.records.find(backup_id)) is not None:
         raise exceptions.BusyError(f'backup {backup_id}: is in use by {record.claimed_by}')
 

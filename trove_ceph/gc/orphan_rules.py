@@ -233,7 +233,9 @@ class OrphanRules:
         return self._orphan(Kind.JOB, job, job, job.updated_at, reason)
 
     def _backup_record(self, record: backup_record.BackupRecord) -> Orphan | None:
-        locations = [location for location in (record.place, record.copy) if location is not None]
+        locations = [
+            location for location in (record.location, record.copy) if location is not None
+        ]
         if record.state in backup_record.UNDER_WAY or any(
             location.pool not in self._inventory.pools for location in locations
         ):

@@ -67,7 +67,7 @@ class References:
             return None
         if record.state is backup_record.RecordState.FAILED:
             return f'backup {backup_id} failed'
-        return None if location == record.place else f'backup {backup_id} has another snapshot'
+        return None if location == record.location else f'backup {backup_id} has another snapshot'
 
     def is_alive(self, owner_id: str) -> bool:
         """Return whether an instance or a backup with an id exists."""

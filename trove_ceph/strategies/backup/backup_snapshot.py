@@ -44,7 +44,7 @@ def remove_leftovers(deps: BackupDependencies, claim: Claim) -> None:
     :raises ClaimLostError: another worker has the backup
     """
     remove(deps, claim)
-    deps.records.forget_place(claim)
+    deps.records.clear_location(claim)
 
 
 def remove(deps: BackupDependencies, claim: Claim) -> None:
@@ -56,11 +56,11 @@ def remove(deps: BackupDependencies, claim: Claim) -> None:
     """
     backup_id = claim.resource_id
     record = deps.records.find(backup_id)
-    if record is None or record.place is None or record.volume_id is None:
+    if record is None or record.location is None or record.volume_id is None:
         return
     # In this order: a snapshot without its proof is taken again, not so the reverse.
-    deps.records.forget_snapshot(claim)
-    adoption(deps, to_adopt(backup_id, record.place.of, record.volume_id)).remove()
+    deps.records.invalidate_snapshot(claim)
+    adoption(deps, to_adopt(backup_id, record.location.of, record.volume_id)).remove()
 
 
 def _never() -> None:

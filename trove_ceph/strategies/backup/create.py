@@ -253,7 +253,7 @@ class BackupCreation:
         self._is_proved = self._is_proved and self._adoption.exists()
         if not self._is_proved:
             checks.check_volume(self._deps.cinder.project_id, snapshot, volume)
-        self._records.note_place(
+        self._records.note_location(
             self._claim, snapshot.snapshot, volume.id, volume.size_gib * units.Gi
         )
 

@@ -135,7 +135,7 @@ class BackupDeletion:
                 raise exceptions.BusyError(f'backup {self._backup_id}: is still in use by {busy}')
 
     def _active_jobs(self, record: backup_record.BackupRecord) -> list[tasks.Job]:
-        locks = {tasks.snapshot_lock(place) for place in (record.place, record.copy) if place}
+        locks = {tasks.snapshot_lock(place) for place in (record.location, record.copy) if place}
         return [
             one
             for one in self._deps.storage.list_jobs()
@@ -146,7 +146,7 @@ class BackupDeletion:
         record = self._records.find(self._backup_id)
         if self.claim is not None and record is not None and record.copy is not None:
             vault.remove_copy(self._deps, self._backup_id, record.copy)
-            self._records.results.forget_copy(self.claim)
+            self._records.results.clear_copy(self.claim)
 
     def _delete_snapshot(self) -> None:
         if self.claim is not None:
@@ -154,4 +154,4 @@ class BackupDeletion:
 
     def _delete_record(self) -> None:
         if self.claim is not None:
-            self._records.forget(self.claim)
+            self._records.delete(self.claim)

@@ -114,7 +114,7 @@ def _copy(deps: BackupDependencies, claim: Claim, record: backup_record.BackupRe
     elif record.copy_wanted_at is None and record.copy is not None and record.copied_at is None:
         LOG.info('Backup %s: remove its unfinished copy, which was canceled', record.backup_id)
         vault.remove_copy(claimed.guarded(deps, claim), record.backup_id, record.copy)
-        deps.records.results.forget_copy(claim)
+        deps.records.results.clear_copy(claim)
 
 
 def _verify(deps: BackupDependencies, claim: Claim, record: backup_record.BackupRecord) -> None:

@@ -23,7 +23,7 @@ def recover(deps: BackupDependencies, threads: queue_worker.WorkerThreads) -> No
     for record in deps.records.list_interrupted(deps.worker):
         if not threads.start(functools.partial(_continue, deps, record)):
             return
-    for record in deps.records.list_with_remains(deps.worker):
+    for record in deps.records.list_failed_with_snapshot(deps.worker):
         if not threads.start(functools.partial(_remove_leftovers, deps, record)):
             return
 

@@ -85,8 +85,8 @@ def _needed_bytes(
         return (base.moved_bytes or 0) if is_increment else 0
     if record.used_bytes is not None:
         return record.used_bytes
-    assert record.place is not None
-    return deps.storage.describe(record.place.of, with_usage=True).used_bytes or 0
+    assert record.location is not None
+    return deps.storage.describe(record.location.of, with_usage=True).used_bytes or 0
 
 
 def remove_copy(deps: BackupDependencies, backup_id: str, copy: image_types.SnapshotRef) -> None:

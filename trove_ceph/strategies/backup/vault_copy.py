@@ -70,7 +70,7 @@ class VaultCopy:
 
     def _check(self) -> None:
         record = self._records.get(self._backup_id)
-        if not record.state.is_complete or record.place is None:
+        if not record.state.is_complete or record.location is None:
             raise exceptions.InvalidBackupError(
                 f'backup {self._backup_id}: is {record.state} and cannot be copied'
             )
@@ -82,8 +82,8 @@ class VaultCopy:
         if record.copied_at is not None:
             return
         plan = _plan(self._deps, record)
-        assert record.place is not None
-        copy = plan.image.snapshot(record.place.name)
+        assert record.location is not None
+        copy = plan.image.snapshot(record.location.name)
         base_id = plan.base.backup_id if plan.base else None
         vault.check_quota(self._deps, record, plan.base)
         if (record.copy, record.copy_base_id) == (copy, base_id):
@@ -100,10 +100,10 @@ class VaultCopy:
         record = self._records.get(self._backup_id)
         if record.copied_at is not None or record.copy_wanted_at is None:
             return
-        assert record.place is not None and record.copy is not None
+        assert record.location is not None and record.copy is not None
         base = self._records.get(record.copy_base_id) if record.copy_base_id else None
-        since = base.place.name if base and base.place else None
-        task = tasks.CopyTask(record.place, record.copy.of, since)
+        since = base.location.name if base and base.location else None
+        task = tasks.CopyTask(record.location, record.copy.of, since)
         try:
             # Each request has a job of its own: the result of an earlier job would report a copy
             # that was removed since.
@@ -117,7 +117,7 @@ class VaultCopy:
         """Remove an incomplete copy, so that it occupies neither space nor the name."""
         try:
             vault.remove_copy(self._deps, self._backup_id, incomplete)
-            self._records.results.forget_copy(self._claim)
+            self._records.results.clear_copy(self._claim)
         except exceptions.TroveCephError as failure:
             error.add_note(f'{incomplete} is left behind: {failure}')
 
@@ -139,10 +139,10 @@ def _plan(deps: BackupDependencies, record: backup_record.BackupRecord) -> Plan:
 
     :raises NotFoundError: the snapshot of the backup does not exist
     """
-    assert record.place is not None
-    source = deps.storage.describe(record.place.of)
-    if source.find_snapshot(record.place.name) is None:
-        raise exceptions.NotFoundError(f'{record.place}: no longer exists')
+    assert record.location is not None
+    source = deps.storage.describe(record.location.of)
+    if source.find_snapshot(record.location.name) is None:
+        raise exceptions.NotFoundError(f'{record.location}: no longer exists')
     pool = deps.vault()
     if record.copy is not None and record.copy.pool == pool:
         facts = vault.find_facts(deps, record.copy.of)
@@ -180,7 +180,7 @@ def _ordered(
     numbers = {one.name: one.snapshot_id for one in source.snapshots}
 
     def number(one: backup_record.BackupRecord) -> int:
-        return numbers.get(one.place.name, 0) if one.place else 0
+        return numbers.get(one.location.name, 0) if one.location else 0
 
     requested_ids = [record.copy_base_id, record.parent_id]
     requested = [one for one in others if one.backup_id in requested_ids]
@@ -213,9 +213,9 @@ def _find_obstacle(
             *(record.backup_id, base.backup_id, base.copy.pool, pool),
         )
         return 'has its copy in another vault'
-    if base.place is None or record.place is None or base.place.of != record.place.of:
+    if base.location is None or record.location is None or base.location.of != record.location.of:
         return 'was taken of another volume'
-    found, own = (source.find_snapshot(one.name) for one in (base.place, record.place))
+    found, own = (source.find_snapshot(one.name) for one in (base.location, record.location))
     if found is None:
         return 'no longer has a snapshot'
     if own is None or found.snapshot_id > own.snapshot_id:

@@ -69,7 +69,7 @@ class BackupVerification:
 
     def _check(self) -> None:
         record = self._records.get(self._backup_id)
-        if not record.state.can_be_verified or record.place is None:
+        if not record.state.can_be_verified or record.location is None:
             raise exceptions.InvalidBackupError(
                 f'backup {self._backup_id}: is {record.state} and cannot be verified'
             )
@@ -78,21 +78,21 @@ class BackupVerification:
         record = self._records.get(self._backup_id)
         if record.verify_wanted_at is None:
             return
-        assert record.place is not None
+        assert record.location is not None
         if record.copied_at is None or record.copy is None:
-            self._judgement = self._judge(record, record.place)
+            self._judgement = self._judge(record, record.location)
             return
         if self._exists(record.copy):
             judgement = self._judge(record, record.copy)
             # _exists raises an error if Ceph does not answer, so a fault of Ceph is no finding.
-            if not (judgement.is_damaged and self._exists(record.place)):
+            if not (judgement.is_damaged and self._exists(record.location)):
                 self._judgement = judgement
                 return
             self._copy_judgement = judgement
             self._copy_fault = f'it was damaged: {_text(judgement.found)}'
         else:
             self._copy_fault = 'it no longer exists'
-        self._judgement = self._judge(record, record.place)
+        self._judgement = self._judge(record, record.location)
 
     def _exists(self, snapshot: image_types.SnapshotRef) -> bool:
         facts = vault.find_facts(self._deps, snapshot.of)
@@ -151,7 +151,7 @@ class BackupVerification:
         if judgement is None or record is None:
             return
         found, results = judgement.found, self._records.results
-        snapshot = record.place if record.copied_at is None or self._copy_fault else record.copy
+        snapshot = record.location if record.copied_at is None or self._copy_fault else record.copy
         document = self._document(record, judgement, snapshot)
         took_sec = sum(found.seconds.values())
         if self._copy_fault and found.ok:

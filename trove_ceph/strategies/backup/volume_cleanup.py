@@ -112,7 +112,7 @@ class KeptVolumeDeletion:
             steps.Step('delete the volume', self._delete),
             steps.Step(
                 'delete the record of the volume',
-                lambda: self._deps.records.forget_volume(self._volume_id),
+                lambda: self._deps.records.delete_kept_volume(self._volume_id),
             ),
         ]
 
@@ -164,7 +164,7 @@ def _purge(deps: BackupDependencies, image: backup_record.TrashedImage) -> None:
     if _exists(deps, image):
         # Another process is about to move it to the trash.
         return
-    deps.records.forget_trashed(image.pool, image.image_id)
+    deps.records.delete_trashed_image(image.pool, image.image_id)
 
 
 def _exists(deps: BackupDependencies, image: backup_record.TrashedImage) -> bool:

@@ -183,13 +183,13 @@ def _request_backup(
         # A backup that Trove has recorded, and that stays unfinished, would block later ones.
         if (shown := deps.trove.find_named(instance.id, name)) is not None:
             deps.trove.fail_backup(shown.backup_id)
-            begun = deps.policies.note_asked(begun, shown.backup_id) or begun
+            begun = deps.policies.note_requested(begun, shown.backup_id) or begun
         if _note_failed(deps, begun, str(error)):
             # Expired backups may use up the quota.
             is_full = isinstance(error, exceptions.QuotaExceededError)
             _try(_retain, deps, policy, instance, is_full)
         raise
-    deps.policies.note_asked(begun, backup_id)
+    deps.policies.note_requested(begun, backup_id)
 
 
 def _options(policy: BackupPolicy, count: int) -> options.BackupOptions:
@@ -236,7 +236,7 @@ def _take_over(deps: PolicyDependencies, run: PolicyRun) -> None:
     with deps.heartbeat.hold(_claim_of(taken)):
         shown = deps.trove.find_named(run.instance_id, run.backup_name)
         if shown is not None:
-            deps.policies.note_asked(taken, shown.backup_id)
+            deps.policies.note_requested(taken, shown.backup_id)
         else:
             now = deps.policies.clock()
             deps.policies.note_failed(taken, 'was interrupted before it was requested', now)
@@ -301,7 +301,7 @@ def _candidate(
     """Return a backup as retention sees it; None if it is deleted or its deletion is requested."""
     shown = deps.trove.find(backup.backup_id)
     if shown is None:
-        deps.policies.forget_backup(backup.backup_id)
+        deps.policies.delete_backup_row(backup.backup_id)
         return None
     requested_at = backup.removal_wanted_at
     if requested_at is not None and not _is_older(requested_at, _REQUEST_AGAIN, deps):
@@ -338,12 +338,12 @@ def _delete_stale(
 ) -> None:
     """Delete the records that concern instances and backups that are gone."""
     for instance_id in runs.keys() - instances.keys():
-        deps.policies.forget_run(instance_id)
+        deps.policies.delete_run(instance_id)
     for policy in policies:
         if policy.scope is Scope.INSTANCE and policy.target not in instances:
             LOG.info('%s: delete the policy, since its instance is gone', policy)
             deps.policies.remove(policy.policy_id)
-    deps.policies.forget_gone(deps.policies.clock() - _KEEP_GONE)
+    deps.policies.prune_backups(deps.policies.clock() - _KEEP_GONE)
 
 
 def _is_older(moment: datetime.datetime, age: datetime.timedelta, deps: PolicyDependencies) -> bool:

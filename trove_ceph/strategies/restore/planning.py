@@ -29,7 +29,7 @@ def plan(
     _check_quota(deps, request)
     source = _find_source(deps, record, prefer_copy)
     backend = next((one for one in backends if one.pool == source.pool), backends[0])
-    by_cinder = source == record.place and source.pool == backend.pool
+    by_cinder = source == record.location and source.pool == backend.pool
     return RestorePlan(source, backend, by_cinder)
 
 
@@ -92,7 +92,7 @@ def _check_quota(deps: BackupDependencies, request: RestoreRequest) -> None:
 def _find_source(
     deps: BackupDependencies, record: backup_record.BackupRecord, prefer_copy: bool
 ) -> image_types.SnapshotRef:
-    locations = [record.place, record.copy if record.copied_at else None]
+    locations = [record.location, record.copy if record.copied_at else None]
     problem = exceptions.InvalidBackupError(
         f'backup {record.backup_id}: neither its snapshot nor a complete copy can be read'
     )

@@ -73,7 +73,7 @@ class FakeTrove:
             if one['state'] == 'DELETING':
                 del self.backups[backup_id]
                 if (claim := kept.begin_deleting(backup_id, WORKER)) is not None:
-                    kept.forget(claim)
+                    kept.delete(claim)
             elif one['state'] == 'NEW' and self.loses_calls:
                 if self._world.now - one['created_at'] > expire_unstarted.START_TIMEOUT:
                     # As the other periodic task of the taskmanager does.

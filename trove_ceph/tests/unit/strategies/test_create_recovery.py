@@ -171,7 +171,7 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assertEqual(([], {}), (self.world.snapshots(), self.world.cinder.snapshots))
         record = self.world.records.get(self.backup.id)
-        self.assertEqual((RecordState.FAILED, None), (record.state, record.place))
+        self.assertEqual((RecordState.FAILED, None), (record.state, record.location))
         asked = len(self.world.events)
         recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assertEqual(asked, len(self.world.events))
@@ -196,7 +196,7 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         for _ in self._paused(self._take_over):
             record = self.world.records.get(self.backup.id)
             self.assertEqual((RecordState.TAKEN, None), (record.state, record.error))
-            self.assertIn(record.place.name, self.world.snapshots())
+            self.assertIn(record.location.name, self.world.snapshots())
             row = trove_database.backup(self.backup.id)
             self.assertEqual(BackupState.COMPLETED, row.state)
         self.world.cinder.work()

@@ -182,7 +182,7 @@ class QueueWorkerTest(base.BaseTestCase):
     def test_keeps_the_partial_copy_of_a_suspected_backup(self):
         """The copy continues once the suspicion is dropped."""
         backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
-        place = self.get(backup).place
+        place = self.get(backup).location
         begun = image_types.ImageRef('vault', 'begun').snapshot(place.name)
         self.world.storage.create_image(begun.of, 4 * 1024**2, image_types.ImageOptions())
         results = self.world.records.results

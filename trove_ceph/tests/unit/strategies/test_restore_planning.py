@@ -16,7 +16,7 @@ class PlanningTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = make_world()
-        self.place = self.world.records.get(self.world.backup).place
+        self.place = self.world.records.get(self.world.backup).location
 
     def plan(self, prefer_copy=False, **facts):
         return planning.plan(self.world.deps(), wanted(self.world, **facts), prefer_copy)

@@ -178,7 +178,7 @@ class TwoCreationsTest(Operation, base.BaseTestCase):
         self.assertEqual(BackupState.COMPLETED, row.state)
         self.assertEqual(f'cinder://{record.cinder_snapshot_id}', row.location)
         self.assertEqual([record.cinder_snapshot_id], list(world.cinder.snapshots))
-        self.assertEqual([record.place.name], world.snapshots())
+        self.assertEqual([record.location.name], world.snapshots())
         self.assertEqual(self.level, record.quiesce)
         world.now += worlds.LIMIT_SEC + 10
         self.assertFalse(world.guest.is_held)
@@ -197,7 +197,7 @@ class TwoCopiesTest(Operation, base.BaseTestCase):
         self.assertEqual(RecordState.COPIED, record.state)
         self.assert_claimable(world, record)
         self.assertEqual(
-            vault_helpers.content(world, record.place),
+            vault_helpers.content(world, record.location),
             vault_helpers.content(world, record.copy),
         )
         self.assertEqual([record.copy.name], world.snapshots(record.copy.of))

@@ -36,12 +36,12 @@ class CopyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
         record = world.records.get(world.backup)
         self.assertEqual((RecordState.COPIED, None), (record.state, record.copy_wanted_at))
         self.assertEqual((world.first, MIB), (record.copy_base_id, record.moved_bytes))
-        self.assertEqual(vault_helpers.vault(world).snapshot(record.place.name), record.copy)
+        self.assertEqual(vault_helpers.vault(world).snapshot(record.location.name), record.copy)
         self.assertEqual(
-            vault_helpers.content(world, record.place), vault_helpers.content(world, record.copy)
+            vault_helpers.content(world, record.location), vault_helpers.content(world, record.copy)
         )
-        first = world.records.get(world.first).place.name
-        self.assertEqual([first, record.place.name], world.snapshots(vault_helpers.vault(world)))
+        first = world.records.get(world.first).location.name
+        self.assertEqual([first, record.location.name], world.snapshots(vault_helpers.vault(world)))
         self.assertEqual(
             {vault_helpers.vault(world).name, world.vault.name},
             world.images('vault') | {world.vault.name},
@@ -72,9 +72,9 @@ class FirstCopyInterruptionTest(interruption.InterruptionTests, base.BaseTestCas
         self.assertEqual(RecordState.COPIED, record.state)
         self.assertEqual((None, None), (record.copy_base_id, record.copy_base_because))
         self.assertEqual((3 * MIB, 12 * MIB), (record.moved_bytes, record.used_bytes))
-        self.assertEqual(vault_helpers.vault(world).snapshot(record.place.name), record.copy)
+        self.assertEqual(vault_helpers.vault(world).snapshot(record.location.name), record.copy)
         self.assertEqual(
-            vault_helpers.content(world, record.place), vault_helpers.content(world, record.copy)
+            vault_helpers.content(world, record.location), vault_helpers.content(world, record.copy)
         )
 
     def check_undone(self, world):
@@ -114,7 +114,7 @@ class BasesTest(base.BaseTestCase):
         for record in map(self.world.records.get, self.backups):
             if record.copied_at is not None:
                 self.assertEqual(
-                    vault_helpers.content(self.world, record.place),
+                    vault_helpers.content(self.world, record.location),
                     vault_helpers.content(self.world, record.copy),
                 )
                 expected.setdefault(record.copy.image, set()).add(record.copy.name)
@@ -294,13 +294,13 @@ class CopyingTest(base.BaseTestCase):
         self.assertRaises(exceptions.NoSpaceError, vault_helpers.copy, self.world, second)
         self.assertEqual([before.copy.name], self.world.snapshots(before.copy.of))
         self.assertEqual(
-            vault_helpers.content(self.world, before.place),
+            vault_helpers.content(self.world, before.location),
             vault_helpers.content(self.world, before.copy),
         )
         self.fill_vault(1024 * MIB)
         record = vault_helpers.copy(self.world, second)
         self.assertEqual(
-            vault_helpers.content(self.world, record.place),
+            vault_helpers.content(self.world, record.location),
             vault_helpers.content(self.world, record.copy),
         )
         self.assertEqual(self.backup, record.copy_base_id)
@@ -335,7 +335,7 @@ class CopyingTest(base.BaseTestCase):
         self.assertIsNone(self.world.records.get(self.backup).copy)
 
     def test_fails_if_the_snapshot_is_gone(self):
-        self.world.storage.remove_snapshot(self.world.records.get(self.backup).place)
+        self.world.storage.remove_snapshot(self.world.records.get(self.backup).location)
         self.assert_fails(exceptions.NotFoundError, 'no longer exists')
 
     def test_refuses_damaged_and_deleted_backups(self):

@@ -150,7 +150,7 @@ class VerificationTest(base.BaseTestCase):
     def test_marks_a_sound_backup_as_verified(self):
         record = self.verify()
         (work,) = self.world.inspections()
-        self.assertEqual((record.place, self.backup), (work.snapshot, work.check_id))
+        self.assertEqual((record.location, self.backup), (work.snapshot, work.check_id))
         self.assertEqual(('9.7', None), (work.version, work.deep))
         # The server had this at the check of the settings; it may have executed more since.
         self.assertEqual(('uuid:1-7', False), (work.expected_gtid, work.exact))
@@ -194,7 +194,7 @@ class VerificationTest(base.BaseTestCase):
         # The copy is made once the backup is found sound.
         self.assertIsNotNone(record.copy_wanted_at)
         self.assertFalse(bool(trove_database.backup(self.backup).deleted))
-        self.assertEqual([record.place.name], self.world.snapshots())
+        self.assertEqual([record.location.name], self.world.snapshots())
         self.find(start=servers.refused())
         self.assertRaises(exceptions.NotInspectableError, self.verify)
         self.find(start=UNFINISHED)
@@ -297,7 +297,7 @@ class VerificationTest(base.BaseTestCase):
 
     def test_keeps_a_damaged_copy_without_a_snapshot(self):
         copy = self.copy()
-        self.world.storage.remove_snapshot(self.world.records.get(self.backup).place)
+        self.world.storage.remove_snapshot(self.world.records.get(self.backup).location)
         self.find(start=servers.corrupt('redo'))
         record = self.verify()
         self.assertEqual((RecordState.DAMAGED, copy), (record.state, record.copy))
@@ -357,7 +357,7 @@ class VerificationTest(base.BaseTestCase):
         self.assertEqual(RecordState.SUSPECTED, self.verify().state)
         self.find()
         self.assertEqual(RecordState.VERIFIED, self.verify().state)
-        self.assertIn('is sound, although it was found', log.output)
+        self.assertIn('is sound, although an earlier verification found', log.output)
 
     def test_a_backup_stays_suspected_if_inspections_disagree(self):
         missing = verification.Finding(verification.INCOMPLETE, 'mysql.ibd is not there')

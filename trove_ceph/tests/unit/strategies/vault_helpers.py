@@ -26,7 +26,7 @@ def snapshot(world):
     place = world.volume_image.snapshot(names.snapshot_name('backup', backup_id))
     world.storage.create_snapshot(place)
     claim = world.records.begin_taking(backup_id, world.instance.id, world.project, world.worker())
-    world.records.note_place(claim, place, world.volume['id'], 16 * MIB)
+    world.records.note_location(claim, place, world.volume['id'], 16 * MIB)
     world.records.note_taken(claim, place.name, 'cinder', 1.0, copy=True)
     return backup_id
 

@@ -51,10 +51,11 @@ class DetailsTest(base.BaseTestCase):
 
     def test_shows_locations_to_administrators(self):
         backup = self.world.add_backup(self.instance, 'taken')
-        kept = self.world.records
-        kept._update(backup.id, quiesce='freeze', raised_from='none', raised_because='sync_binlog')
-        claim = kept.claims.claim(Role.VERIFY, backup.id, world.WORKER)
-        kept.results.note_verified(claim, 'uuid:1-7', {'tables': 3}, 2.0, 4096)
+        records = self.world.records
+        raised = {'raised_from': 'none', 'raised_because': 'sync_binlog'}
+        records._update(backup.id, quiesce='freeze', **raised)
+        claim = records.claims.claim(Role.VERIFY, backup.id, world.WORKER)
+        records.results.note_verified(claim, 'uuid:1-7', {'tables': 3}, 2.0, 4096)
         shown = self.show(backup)
         self.assertEqual('verified', shown['state'])
         self.assertEqual(('freeze', 'none'), (shown['quiesce'], shown['raised_from']))
@@ -151,17 +152,17 @@ class DetailsTest(base.BaseTestCase):
         self.assertIsNotNone(self.world.records.get(backup.id).copy_wanted_at)
 
     def test_does_not_wait_for_the_message_bus(self):
-        asked = []
+        prepared = []
         prepare = world.Bus.prepare
         self.useFixture(
             fixtures.MonkeyPatch(
                 f'{world.__name__}.Bus.prepare',
-                lambda bus, **options: asked.append(options) or prepare(bus),
+                lambda bus, **options: prepared.append(options) or prepare(bus),
             )
         )
         backup = self.world.add_backup(self.instance, 'taken')
         self.ask('POST', f'/backup_details/{backup.id}/verify', {})
-        self.assertEqual([{'version': '1.0', 'retry': 1}], asked)
+        self.assertEqual([{'version': '1.0', 'retry': 1}], prepared)
 
     def test_refuses_what_cannot_be_copied_or_verified(self):
         taking = self.world.add_backup(self.instance, 'taking')
@@ -197,9 +198,9 @@ class DetailsTest(base.BaseTestCase):
         for with_locations in (False, True):
             shown = views.detail(backup, record, None, with_locations)['verification']
             self.assertEqual(('corrupt', 'corrupt'), (shown['verdict'], shown['first']['verdict']))
-            for told in (shown, shown['first']):
-                self.assertEqual(with_locations, 'inspected_by' in told)
-                self.assertEqual(with_locations, 'clone_id' in told)
+            for document in (shown, shown['first']):
+                self.assertEqual(with_locations, 'inspected_by' in document)
+                self.assertEqual(with_locations, 'clone_id' in document)
 
     def test_accepts_requests_for_suspected_backups(self):
         suspected = self.world.add_backup(self.instance, 'taken')
@@ -212,9 +213,9 @@ class DetailsTest(base.BaseTestCase):
                 (status, shown['state'], shown['verify_error']),
             )
 
-    def take(self, **wanted):
-        given = {'instance': self.instance.id, 'name': 'before-upgrade'} | wanted
-        return self.ask('POST', '/backup_details', {'backup_detail': given})
+    def take(self, **content):
+        request = {'instance': self.instance.id, 'name': 'before-upgrade'} | content
+        return self.ask('POST', '/backup_details', {'backup_detail': request})
 
     def test_the_taskmanager_gets_the_options(self):
         status, body = self.take(quiesce='freeze', copy=True, description='it may go wrong')
@@ -227,12 +228,13 @@ class DetailsTest(base.BaseTestCase):
             BackupOptions(QuiesceLevel.FREEZE, copy=True), backup_api.request_of(context)
         )
         self.assertEqual(self.world.project, context.project_id)
-        self.assertEqual(['dbaas.backup_create.start'], [event for event, _ in self.world.told])
+        events = [event for event, _ in self.world.notifications]
+        self.assertEqual(['dbaas.backup_create.start'], events)
 
     def test_stock_requests_have_no_options(self):
-        wanted = {'backup': {'name': 'stock', 'instance': self.instance.id}}
-        wanted['backup']['storage_driver'] = 'cinder'
-        status, body = self.ask('POST', '/backups', wanted)
+        content = {'backup': {'name': 'stock', 'instance': self.instance.id}}
+        content['backup']['storage_driver'] = 'cinder'
+        status, body = self.ask('POST', '/backups', content)
         self.assertEqual(202, status, body)
         ((_method, context, _arguments),) = self.world.casts
         self.assertEqual(BackupOptions(), backup_api.request_of(context))
@@ -240,15 +242,15 @@ class DetailsTest(base.BaseTestCase):
     def test_refuses_invalid_requests(self):
         foreign = self.world.add_instance(self.world.other)
         self.assertEqual(404, self.take(instance=foreign.id)[0])
-        for wanted, message in (
+        for content, message in (
             ({'quiesce': 'deep'}, 'backup_detail.quiesce: must be one of none, ddl, freeze'),
             ({'instance': 'shop'}, "backup_detail.instance: must be an instance's id"),
             ({'name': ''}, 'backup_detail.name'),
             ({'copy': 'yes'}, 'backup_detail.copy: must be true or false'),
             ({'quiece': 'ddl'}, 'did you mean quiesce?'),
         ):
-            status, body = self.take(**wanted)
-            self.assertEqual(400, status, wanted)
+            status, body = self.take(**content)
+            self.assertEqual(400, status, content)
             self.assertIn(message, body['badRequest']['message'])
         for body, message in (
             (None, 'lacks backup_detail'),

@@ -29,9 +29,9 @@ class RulesTest(base.BaseTestCase):
         rules.register()
         instance = api.add_instance()
         enforcer = trove_policy.get_enforcer()
-        wanted = {'backup_detail': {'instance': instance.id, 'name': 'frozen'}}
+        request = {'backup_detail': {'instance': instance.id, 'name': 'frozen'}}
         for check, expected in (('!', 403), ('rule:admin_or_owner', 202)):
             changed = oslo_policy.Rules.from_dict({'backup_detail:create': check})
             enforcer.set_rules(changed, overwrite=False)
-            status, body = api.ask('POST', '/backup_details', wanted)
+            status, body = api.ask('POST', '/backup_details', request)
             self.assertEqual(expected, status, body)

@@ -66,7 +66,7 @@ class World(fixtures.Fixture):
         self.policies = policies.PolicyStore(self.records._transactions)
         self.project, self.other = (f'project-{uuid.uuid4()}' for _ in range(2))
         # The calls to the taskmanager, and the notifications.
-        self.casts, self.told = [], []
+        self.casts, self.notifications = [], []
         self._fake_clouds()
         self.useFixture(
             fixtures.MonkeyPatch('trove_ceph.db.backups.BackupStore', lambda: self.records)
@@ -81,7 +81,7 @@ class World(fixtures.Fixture):
         nova = types.SimpleNamespace(servers=types.SimpleNamespace(get=lambda _: self.server))
         neutron = types.SimpleNamespace(list_ports=lambda **_: {'ports': []})
         notifier = types.SimpleNamespace(
-            info=lambda context, event, payload: self.told.append((event, dict(payload)))
+            info=lambda context, event, payload: self.notifications.append((event, dict(payload)))
         )
         for name, value in (
             ('trove.common.clients.create_nova_client', lambda *_, **__: nova),

@@ -90,8 +90,8 @@ class FindTest(base.BaseTestCase):
         vault = self.world.make_image('vault', self.world.instance.id, 'vault')
         self.assertEqual('no backup has a copy in it', self.only().reason)
         copy = vault.snapshot(names.snapshot_name('backup', backup))
-        with vault_helpers.claimed(self.world, backup) as held:
-            self.world.records.results.begin_copying(held, copy)
+        with vault_helpers.claimed(self.world, backup) as claim:
+            self.world.records.results.begin_copying(claim, copy)
         self.assertEqual([], self.world.found())
         # A copy without a backup, beside one that belongs to a backup.
         self.world.storage.create_snapshot(copy)
@@ -107,8 +107,8 @@ class FindTest(base.BaseTestCase):
         left, manual = (vault.snapshot(one) for one in (f'snapshot-{uuid.uuid4()}', 'by-hand'))
         for one in (copy, left, manual):
             self.world.storage.create_snapshot(one)
-        with vault_helpers.claimed(self.world, backup) as held:
-            self.world.records.results.begin_copying(held, copy)
+        with vault_helpers.claimed(self.world, backup) as claim:
+            self.world.records.results.begin_copying(claim, copy)
         found = self.only()
         self.assertEqual((Kind.SNAPSHOT, str(left)), (found.kind, found.name))
         self.assertEqual('no backup has this copy', found.reason)
@@ -206,8 +206,8 @@ class RemoveTest(base.BaseTestCase):
         collector = self.world.collector()
         (found,) = collector.find()
         copy = vault.snapshot(names.snapshot_name('backup', backup))
-        with vault_helpers.claimed(self.world, backup) as held:
-            self.world.records.results.begin_copying(held, copy)
+        with vault_helpers.claimed(self.world, backup) as claim:
+            self.world.records.results.begin_copying(claim, copy)
         error = self.assertRaises(exceptions.BusyError, collector.remove, found)
         self.assertIn("is in use now", str(error))
         self.assertEqual(vault, self.world.storage.describe(vault).image)
@@ -254,13 +254,13 @@ class CommandTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = worlds.World()
-        self.asked = []
+        self.calls = []
         self.useFixture(
             fixtures.MonkeyPatch('trove_ceph.gc.factory.make_collector', self.make_collector)
         )
 
     def make_collector(self, config_files, min_age):
-        self.asked.append((config_files, min_age))
+        self.calls.append((config_files, min_age))
         return self.world.collector()
 
     def command(self, *arguments):
@@ -273,9 +273,9 @@ class CommandTest(base.BaseTestCase):
         for verb in ('list', 'remove'):
             self.assertEqual((0, 'ok: no orphans.\n'), self.command(verb))
         day = datetime.timedelta(hours=24)
-        self.assertEqual((['/etc/trove/trove.conf'], day), self.asked[0])
+        self.assertEqual((['/etc/trove/trove.conf'], day), self.calls[0])
         self.command('list', '--min-age-hours', '1.5', '--config-file', 'a', '--config-file', 'b')
-        self.assertEqual((['a', 'b'], datetime.timedelta(hours=1.5)), self.asked[-1])
+        self.assertEqual((['a', 'b'], datetime.timedelta(hours=1.5)), self.calls[-1])
 
     def test_lists_and_removes(self):
         self.world.litter()

@@ -94,13 +94,13 @@ class World(worlds.World):
 
     def add_volume(self, operation_id, **facts):
         metadata = {cinder_resources.OPERATION_KEY: operation_id}
-        wanted = {'name': f'trove-{operation_id}', 'metadata': metadata}
-        return self.cinder.add_volume(worlds.SERVICE, worlds.NVME, **wanted | facts)
+        values = {'name': f'trove-{operation_id}', 'metadata': metadata}
+        return self.cinder.add_volume(worlds.SERVICE, worlds.NVME, **values | facts)
 
     def add_volume_snapshot(self, operation_id, **facts):
         metadata = {cinder_resources.OPERATION_KEY: operation_id}
-        wanted = {'name': f'trove-{operation_id}-backup', 'metadata': metadata}
-        return self.cinder.add_snapshot(self.volume, **wanted | facts)
+        values = {'name': f'trove-{operation_id}-backup', 'metadata': metadata}
+        return self.cinder.add_snapshot(self.volume, **values | facts)
 
     def interrupt_job(self):
         """Kill a copy of the service while it copies a backup."""

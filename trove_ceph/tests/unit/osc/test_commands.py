@@ -72,13 +72,14 @@ class Adapter(requests.adapters.BaseAdapter):
         self._api, self._role = api, role
 
     def send(self, request, **_options):
-        asked = webob.Request.blank(request.path_url, method=request.method)
-        asked.headers.update(request.headers)
+        forwarded = webob.Request.blank(request.path_url, method=request.method)
+        forwarded.headers.update(request.headers)
         project = request.path_url.split('/')[2]
-        asked.headers.update(world.headers(project, self._role))
+        forwarded.headers.update(world.headers(project, self._role))
         if request.body:
-            asked.body = request.body if isinstance(request.body, bytes) else request.body.encode()
-        answer = self._api.serve(asked)
+            body = request.body
+            forwarded.body = body if isinstance(body, bytes) else body.encode()
+        answer = self._api.serve(forwarded)
         response = requests.Response()
         response.status_code = answer.status_int
         response.headers.update(answer.headers)
@@ -114,8 +115,8 @@ class CommandsTest(base.BaseTestCase):
     def app(self, project=None, role='member'):
         http = requests.Session()
         http.mount('http://', Adapter(self.world, role))
-        made = session.Session(Token(project or self.world.project), session=http)
-        return App(trove_client.Client(session=made))
+        keystone = session.Session(Token(project or self.world.project), session=http)
+        return App(trove_client.Client(session=keystone))
 
     def run_command(self, line, **options):
         """Run a command, and return its status and output."""
@@ -176,16 +177,16 @@ class CommandsTest(base.BaseTestCase):
             f'take before --instance {self.instance.id} --quiesce ddl --with-verification'
         )
         ((_method, context, _arguments),) = self.world.casts
-        asked = context.notification.payload['trove_ceph']
-        self.assertEqual({'quiesce': 'ddl', 'copy': False, 'verify': True}, asked)
+        options = context.notification.payload['trove_ceph']
+        self.assertEqual({'quiesce': 'ddl', 'copy': False, 'verify': True}, options)
         self.assertEqual('NEW', shown['status'])
 
     def test_manages_policies(self):
-        made = self.shown(
+        created = self.shown(
             f'policy create hourly --instance {self.instance.id} --every 6h --at 02:30 '
             '--timezone Europe/Berlin --keep-last 4 --keep-monthly 12 --copy-every 1'
         )
-        found = self.world.policies.find(made['id'])
+        found = self.world.policies.find(created['id'])
         self.assertEqual(
             (360, '02:30', Retention(last=4, monthly=12), 1),
             (found.interval_min, found.at, found.keep, found.copy_every),
@@ -195,7 +196,7 @@ class CommandsTest(base.BaseTestCase):
         self.assertIn('last=4, monthly=12', table)
         self.assertRegex(table, r'\| 6h +\| 02:30')
         self.shown('policy set hourly --no-at --keep-last 2 --disable --name other')
-        found = self.world.policies.find(made['id'])
+        found = self.world.policies.find(created['id'])
         self.assertEqual(
             ('other', None, 2, 12, False),
             (found.name, found.at, found.keep.last, found.keep.monthly, found.enabled),
@@ -264,8 +265,8 @@ class WaitingTest(base.BaseTestCase):
         self.useFixture(fixtures.MonkeyPatch('trove_ceph.osc.client.time', clock))
         http = requests.Session()
         http.mount('http://', Adapter(self.world, 'member'))
-        made = session.Session(Token(self.world.project), session=http)
-        self.api = client.Api(trove_client.Client(session=made))
+        keystone = session.Session(Token(self.world.project), session=http)
+        self.api = client.Api(trove_client.Client(session=keystone))
 
     def sleep(self, seconds):
         self.now += seconds
@@ -277,12 +278,12 @@ class WaitingTest(base.BaseTestCase):
         return str(error)
 
     def test_waits_for_a_copy(self):
-        kept = self.world.records
+        records = self.world.records
         self.api.copy(self.backup.id)
 
         def finish():
-            claim = kept.claims.claim(Role.COPY, self.backup.id, world.WORKER)
-            kept.results.note_copied(claim, 4096, 1.0)
+            claim = records.claims.claim(Role.COPY, self.backup.id, world.WORKER)
+            records.results.note_copied(claim, 4096, 1.0)
 
         self.later = [lambda: None, finish]
         shown = self.api.wait_until_copied(self.backup.id, 60)
@@ -299,14 +300,14 @@ class WaitingTest(base.BaseTestCase):
 
     def test_does_not_wait_for_a_retry(self):
         """The command fails with the time of the next attempt, which may be hours away."""
-        kept = self.world.records
+        records = self.world.records
         self.api.copy(self.backup.id)
         self.api.verify(self.backup.id)
 
         def fail():
-            claim = kept.claims.claim(Role.COPY, self.backup.id, world.WORKER)
-            kept.queue.note_failure(claim, 'no room', 'no copy')
-            kept.claims.release(claim)
+            claim = records.claims.claim(Role.COPY, self.backup.id, world.WORKER)
+            records.queue.note_failure(claim, 'no room', 'no copy')
+            records.claims.release(claim)
 
         self.later = [fail]
         self.assertRegex(

@@ -68,25 +68,25 @@ class FakeTrove:
 
     def work(self):
         """Take and delete the requested backups."""
-        kept = self._world.records
+        store = self._world.records
         for backup_id, one in list(self.backups.items()):
             if one['state'] == 'DELETING':
                 del self.backups[backup_id]
-                if (claim := kept.begin_deleting(backup_id, WORKER)) is not None:
-                    kept.delete(claim)
+                if (claim := store.begin_deleting(backup_id, WORKER)) is not None:
+                    store.delete(claim)
             elif one['state'] == 'NEW' and self.loses_calls:
                 if self._world.now - one['created_at'] > expire_unstarted.START_TIMEOUT:
                     # As the other periodic task of the taskmanager does.
-                    kept.note_never_begun(backup_id, one['instance_id'], PROJECT, 'never begun')
+                    store.note_never_begun(backup_id, one['instance_id'], PROJECT, 'never begun')
                     self.fail_backup(backup_id)
             elif one['state'] == 'NEW':
-                claim = kept.begin_taking(backup_id, one['instance_id'], PROJECT, WORKER)
+                claim = store.begin_taking(backup_id, one['instance_id'], PROJECT, WORKER)
                 if self.fails:
                     one['state'] = 'FAILED'
-                    kept.note_failed(claim, 'the guest agent did not answer')
+                    store.note_failed(claim, 'the guest agent did not answer')
                 else:
                     one['state'] = 'COMPLETED'
-                    kept.note_taken(claim, 's', 'c', 1.0)
+                    store.note_taken(claim, 's', 'c', 1.0)
 
     def of(self, instance_id='one'):
         return [one for one in self.backups.values() if one['instance_id'] == instance_id]
@@ -96,12 +96,12 @@ class FakeTrove:
     def list_instances(self):
         return list(self.instances)
 
-    def request_backup(self, instance, name, description, asked):
+    def request_backup(self, instance, name, description, requested):
         if self.refusal:
             raise self.refusal
         if any(one['state'] == 'NEW' for one in self.of(instance.id)):
             raise exceptions.ServiceUnavailableError('it is being backed up')
-        self.requests.append((instance.id, asked))
+        self.requests.append((instance.id, requested))
         return self.add(instance.id, name)
 
     def request_deletion(self, backup_id, project_id, again=False):
@@ -132,11 +132,11 @@ _READS = ('all', 'runs', 'backups_of', 'list_instances', 'find', 'find_named', '
 class Struck:
     """A client whose process is killed at a request that changes something."""
 
-    def __init__(self, asked, strike):
-        self._asked, self._strike = asked, strike
+    def __init__(self, client, strike):
+        self._client, self._strike = client, strike
 
     def __getattr__(self, verb):
-        found = getattr(self._asked, verb)
+        found = getattr(self._client, verb)
         if verb in _READS:
             return found
         return lambda *arguments, **named: self._strike(lambda: found(*arguments, **named))

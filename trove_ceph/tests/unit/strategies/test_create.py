@@ -54,8 +54,8 @@ class CreationTest(creation_case.CreationTestCase):
 
     def test_quiesces_nothing_by_default(self):
         record = self.take()
-        asked = [event for event in self.world.events if event.startswith('guest')]
-        self.assertEqual(['guest check_backup_settings'], asked)
+        requests = [event for event in self.world.events if event.startswith('guest')]
+        self.assertEqual(['guest check_backup_settings'], requests)
         self.assertEqual([], self.world.guest.locks + self.world.guest.freezes)
         self.assertEqual((QuiesceLevel.NONE, None), (record.quiesce, record.quiesced_sec))
         self.assertLessEqual(0, record.snapshot_sec)
@@ -111,8 +111,8 @@ class CreationTest(creation_case.CreationTestCase):
         transactions = _count_transactions(self)
         listed = self.world.cinder.count_of_listings
         self.take()
-        asked = [one for one in self.world.events if one.startswith('storage')]
-        self.assertEqual(['storage create_snapshot'], asked)
+        requests = [one for one in self.world.events if one.startswith('storage')]
+        self.assertEqual(['storage create_snapshot'], requests)
         self.assertEqual(1, self.world.cinder.count_of_listings - listed)
         self.assertLessEqual(len(transactions), 8, transactions)
 
@@ -152,8 +152,8 @@ class CreationTest(creation_case.CreationTestCase):
         record = self.take()
         self.world.cinder.work()
         kinds = ('guest check_backup_settings', 'storage create_snapshot')
-        asked = [one for one in self.world.events if one in kinds]
-        self.assertEqual([*kinds[::-1], *kinds, kinds[0]], asked)
+        requests = [one for one in self.world.events if one in kinds]
+        self.assertEqual([*kinds[::-1], *kinds, kinds[0]], requests)
         (snapshot,) = self.world.cinder.snapshots
         self.assertEqual([f'snapshot-{snapshot}'], self.world.snapshots())
         self.assertEqual(
@@ -277,8 +277,8 @@ class CreationTest(creation_case.CreationTestCase):
         for self.world.cinder.failing in ('before', 'after'):
             backup = self.world.add_backup()
             self.assert_fails(exceptions.AdoptionFailedError, backup=backup)
-            told = self.world.records.get(backup.id).error
-            self.assertIn('Cinder failed to manage it', told)
+            message = self.world.records.get(backup.id).error
+            self.assertIn('Cinder failed to manage it', message)
 
     def test_a_slow_cinder_does_not_extend_the_freeze(self):
         """Defect 1: stock keeps the file system frozen while it polls Cinder."""
@@ -292,8 +292,8 @@ class CreationTest(creation_case.CreationTestCase):
         """Defect 12: all tenants share the quota of the service project."""
         self.world.cinder.limits[worlds.SERVICE, 'snapshots'] = 0
         self.assert_fails(exceptions.QuotaExceededError)
-        told = self.world.records.get(self.backup.id).error
-        self.assertIn('the quota of the project that owns all volumes', told)
+        message = self.world.records.get(self.backup.id).error
+        self.assertIn('the quota of the project that owns all volumes', message)
 
     # Invalid requests.
 

@@ -57,10 +57,10 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         complete, self.world.trove.complete_backup = self.world.trove.complete_backup, _die
         self.assertRaises(interruption.Kill, self.take)
         self.world.trove.complete_backup = complete
-        (kept,) = self.world.storage.describe(self.world.volume_image).snapshots
+        (before,) = self.world.storage.describe(self.world.volume_image).snapshots
         self.take()
         (found,) = self.world.storage.describe(self.world.volume_image).snapshots
-        self.assertEqual(kept.snapshot_id, found.snapshot_id)
+        self.assertEqual(before.snapshot_id, found.snapshot_id)
 
     def test_takes_an_unproved_snapshot_again(self):
         self.set_policy(level=QuiesceLevel.FREEZE)
@@ -172,9 +172,9 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         self.assertEqual(([], {}), (self.world.snapshots(), self.world.cinder.snapshots))
         record = self.world.records.get(self.backup.id)
         self.assertEqual((RecordState.FAILED, None), (record.state, record.location))
-        asked = len(self.world.events)
+        count = len(self.world.events)
         recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
-        self.assertEqual(asked, len(self.world.events))
+        self.assertEqual(count, len(self.world.events))
 
     def _paused(self, happen):
         """Take backups, and do something before the answer to a request, which is late or lost.
@@ -222,11 +222,11 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         self.assertIn('still in use by host/boot', str(error))
 
     def test_options_survive_a_kill_in_the_first_step(self):
-        asked = options.BackupOptions(QuiesceLevel.FREEZE, copy=True, verify=True)
+        requested = options.BackupOptions(QuiesceLevel.FREEZE, copy=True, verify=True)
         begin, self.world.trove.begin_backup = self.world.trove.begin_backup, _die
         deps = self.world.deps()
         self.assertRaises(
-            interruption.Kill, backup_create.create_backup, deps, self.backup.id, asked
+            interruption.Kill, backup_create.create_backup, deps, self.backup.id, requested
         )
         self.world.trove.begin_backup = begin
         record = self.take()

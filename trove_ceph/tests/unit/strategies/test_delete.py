@@ -28,12 +28,12 @@ def copy(world, backup_id):
     """Copy a backup to the vault, and return the location of the copy."""
     record = world.records.get(backup_id)
     vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
-    place = vault.snapshot(record.location.name)
-    with vault_helpers.claimed(world, backup_id) as held:
-        world.records.results.begin_copying(held, place)
+    location = vault.snapshot(record.location.name)
+    with vault_helpers.claimed(world, backup_id) as claim:
+        world.records.results.begin_copying(claim, location)
         world.deps().storage.run(f'copy.{backup_id}', tasks.CopyTask(record.location, vault), 600)
-        world.records.results.note_copied(held, 4096, 1.0)
-    return place
+        world.records.results.note_copied(claim, 4096, 1.0)
+    return location
 
 
 class DeletionInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
@@ -41,7 +41,7 @@ class DeletionInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
 
     def make_world(self):
         world = worlds.World()
-        world.kept = take(world)
+        world.other = take(world)
         world.doomed = take(world)
         copy(world, world.doomed)
         return world
@@ -53,7 +53,7 @@ class DeletionInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
         volume_cleanup.reclaim(world.deps())
         self.assertTrue(trove_database.backup(world.doomed).deleted)
         self.assertIsNone(world.records.find(world.doomed))
-        record = world.records.get(world.kept)
+        record = world.records.get(world.other)
         self.assertEqual([record.location.name], world.snapshots())
         self.assertEqual([record.cinder_snapshot_id], list(world.cinder.snapshots))
         self.assertEqual(set(), world.images('vault') - {world.vault.name})
@@ -87,19 +87,19 @@ class DeletionTest(base.BaseTestCase):
     def test_keeps_increments(self):
         parent, child = take(self.world), take(self.world)
         copy(self.world, parent)
-        place = self.world.records.get(parent).copy
+        location = self.world.records.get(parent).copy
         record = self.world.records.get(child)
-        with vault_helpers.claimed(self.world, child) as held:
-            copy_place = place.of.snapshot(record.location.name)
-            self.world.records.results.begin_copying(held, copy_place)
-        work = tasks.CopyTask(record.location, place.of, since=place.name)
+        with vault_helpers.claimed(self.world, child) as claim:
+            copy_location = location.of.snapshot(record.location.name)
+            self.world.records.results.begin_copying(claim, copy_location)
+        work = tasks.CopyTask(record.location, location.of, since=location.name)
         self.world.deps().storage.run(f'copy.{child}', work, 600)
         self.delete(parent)
-        self.assertEqual([record.location.name], self.world.snapshots(place.of))
+        self.assertEqual([record.location.name], self.world.snapshots(location.of))
         check = tasks.VerifyTask(record.location, self.world.records.get(child).copy)
         self.world.deps().storage.run(f'verify.{child}', check, 600)
         self.delete(child)
-        self.assertNotIn(place.image, self.world.images('vault'))
+        self.assertNotIn(location.image, self.world.images('vault'))
         self.assertEqual([], self.world.trash())
 
     def test_deletes_a_snapshot_with_clones(self):
@@ -145,15 +145,15 @@ class DeletionTest(base.BaseTestCase):
         threads = worlds.service_world.Later()
         self.world.served = self.world.service(threads=threads)
         vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
-        with vault_helpers.claimed(self.world, backup) as held:
-            place = vault.snapshot(record.location.name)
-            self.world.records.results.begin_copying(held, place)
+        with vault_helpers.claimed(self.world, backup) as claim:
+            location = vault.snapshot(record.location.name)
+            self.world.records.results.begin_copying(claim, location)
         storage = self.world.deps().storage
         storage.start('copy', tasks.CopyTask(record.location, vault))
-        asked = self.world.sleep
+        sleep_before = self.world.sleep
 
         def sleep(seconds):
-            asked(seconds)
+            sleep_before(seconds)
             while threads.waiting:
                 threads.run_next()
 
@@ -173,7 +173,7 @@ class DeletionTest(base.BaseTestCase):
 
     def test_keeps_a_vault_image_with_unknown_snapshots(self):
         backup = take(self.world)
-        place = copy(self.world, backup)
-        self.world.storage.create_snapshot(place.of.snapshot('by-hand'))
+        location = copy(self.world, backup)
+        self.world.storage.create_snapshot(location.of.snapshot('by-hand'))
         self.delete(backup)
-        self.assertEqual(['by-hand'], self.world.snapshots(place.of))
+        self.assertEqual(['by-hand'], self.world.snapshots(location.of))

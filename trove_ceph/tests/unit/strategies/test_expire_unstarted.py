@@ -74,15 +74,15 @@ class ExpireUnstartedTest(base.BaseTestCase):
 
     def test_leaves_a_backup_while_cinder_does_not_answer(self):
         """The location of the volume is not known then."""
-        asked = []
+        requested_ids = []
 
         def fail(volume_id):
-            asked.append(volume_id)
+            requested_ids.append(volume_id)
             raise exceptions.ServiceUnavailableError('Cinder failed')
 
         deps = self.world.deps()
         object.__setattr__(deps, 'cinder', types.SimpleNamespace(find_volume=fail))
         expire_unstarted.expire_unstarted(deps, AT_ONCE)
-        self.assertIn(self.world.volume['id'], asked)
+        self.assertIn(self.world.volume['id'], requested_ids)
         self.assertEqual(BackupState.NEW, trove_database.backup(self.backup.id).state)
         self.assertEqual(BackupState.FAILED, self.expire())

@@ -38,8 +38,10 @@ class WithBackupTest(worlds.RequestInterruptionTests, base.BaseTestCase):
         self.assertEqual({world.volume_image.name}, world.images())
         record = world.records.get(world.backup)
         self.assertEqual([record.location.name], world.snapshots())
-        (kept,) = [one for one in world.records.kept_volumes() if one.volume_id == record.volume_id]
-        self.assertEqual(world.instance.id, kept.instance_id)
+        (volume,) = [
+            one for one in world.records.kept_volumes() if one.volume_id == record.volume_id
+        ]
+        self.assertEqual(world.instance.id, volume.instance_id)
         delete.delete_backup(world.deps(), world.backup)
         self.assertEqual({}, world.cinder.volumes)
         self.assertEqual(set(), world.images())
@@ -89,13 +91,13 @@ class InstanceDeletionTest(base.BaseTestCase):
 
     def restore(self, backup_id):
         """Create a clone of a backup, as for another instance."""
-        place = self.world.records.get(backup_id).location
-        self.world.storage.clone(place, CLONE, image_types.ImageOptions())
+        location = self.world.records.get(backup_id).location
+        self.world.storage.clone(location, CLONE, image_types.ImageOptions())
 
     def test_keeps_the_volume_when_the_server_goes(self):
         self.run_steps()
         server_id = trove_database.instance(self.world.instance.id).compute_instance_id
-        self.assertEqual([(server_id, self.world.volume['id'])], self.world.servers.kept)
+        self.assertEqual([(server_id, self.world.volume['id'])], self.world.servers.kept_volumes)
 
     def test_continues_if_nova_refuses(self):
         self.world.servers.is_down = True

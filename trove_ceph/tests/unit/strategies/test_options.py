@@ -24,18 +24,18 @@ class OptionsTest(base.BaseTestCase):
 
     def test_are_recorded_with_the_backup(self):
         path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
-        kept = backups.BackupStore(database.with_tables(path))
+        store = backups.BackupStore(database.with_tables(path))
         begin = functools.partial(
-            kept.begin_taking, 'b', 'one', policy_world.PROJECT, policy_world.WORKER
+            store.begin_taking, 'b', 'one', policy_world.PROJECT, policy_world.WORKER
         )
-        kept.claims.release(begin(**dataclasses.asdict(BackupOptions())))
-        plain = kept.get('b')
+        store.claims.release(begin(**dataclasses.asdict(BackupOptions())))
+        plain = store.get('b')
         self.assertEqual(
             (None, None, None),
             (plain.quiesce_wanted, plain.copy_wanted_at, plain.verify_wanted_at),
         )
         begin(**dataclasses.asdict(BackupOptions(enums.QuiesceLevel.DDL, copy=True, verify=True)))
-        found = kept.get('b')
+        found = store.get('b')
         self.assertEqual('ddl', found.quiesce_wanted)
         self.assertIsNotNone(found.copy_wanted_at)
         self.assertIsNotNone(found.verify_wanted_at)

@@ -18,14 +18,14 @@ class LimitsTest(policy_world.PolicyTestCase):
 
     def test_expires_backups_if_the_quota_is_used_up(self):
         """Expired backups are deleted although no new one can be taken."""
-        made = self.add(keep=Retention(last=3))
+        policy = self.add(keep=Retention(last=3))
         self.world.tick(5, 60 * MINUTE)
         # The last backup is recorded as done, so the next event is the refusal.
         self.world.tick(2)
         self.assertEqual(3, len(self.trove.backups))
         latest = list(self.trove.backups)[-1]
         self.trove.refusal = exceptions.QuotaExceededError('backups: 3 of 3')
-        self.policies.change(made.policy_id, keep=Retention(last=1))
+        self.policies.change(policy.policy_id, keep=Retention(last=1))
         self.world.tick(10, 60 * MINUTE)
         self.assertEqual([latest], list(self.trove.backups))
         self.assertEqual('COMPLETED', self.trove.backups[latest]['state'])
@@ -44,19 +44,19 @@ class LimitsTest(policy_world.PolicyTestCase):
         self.assertEqual(['COMPLETED'], self.states())
 
     def test_continues_if_a_backup_cannot_be_deleted(self):
-        made = self.add(keep=Retention(last=3))
+        policy = self.add(keep=Retention(last=3))
         self.world.tick(5, 60 * MINUTE)
         first, *_others, latest = self.trove.backups
-        ask = self.trove.request_deletion
+        request = self.trove.request_deletion
 
         def fail(backup_id, *rest, **named):
             if backup_id == first:
                 raise exceptions.ServiceUnavailableError('it is being restored')
-            ask(backup_id, *rest, **named)
+            request(backup_id, *rest, **named)
 
         self.trove.request_deletion = fail
         self.trove.refusal = exceptions.QuotaExceededError('backups: 3 of 3')
-        self.policies.change(made.policy_id, keep=Retention(last=1))
+        self.policies.change(policy.policy_id, keep=Retention(last=1))
         self.world.tick(3, 60 * MINUTE)
         self.assertEqual([first, latest], list(self.trove.backups))
 
@@ -82,7 +82,7 @@ class LimitsTest(policy_world.PolicyTestCase):
         self.world.tiers = dict.fromkeys('abc', 'nvme')
         self.add(Scope.TIER, 'nvme', interval_min=1)
         self.world.tick(6)
-        asked = [name for name, _asked in self.trove.requests]
-        self.assertEqual(12, len(asked))
+        requested = [name for name, _options in self.trove.requests]
+        self.assertEqual(12, len(requested))
         # More is due than can begin, and each instance gets a share.
-        self.assertGreaterEqual(min(asked.count(name) for name in 'abc'), 3)
+        self.assertGreaterEqual(min(requested.count(name) for name in 'abc'), 3)

@@ -21,8 +21,8 @@ def at(text):
 
 
 def policy(interval_min=60, **facts):
-    made = at('2026-01-01')
-    values = {'created_at': made, 'updated_at': made, 'keep': Retention(last=1)}
+    created = at('2026-01-01')
+    values = {'created_at': created, 'updated_at': created, 'keep': Retention(last=1)}
     return BackupPolicy('p', 'hourly', Scope.INSTANCE, INSTANCE, interval_min, **values | facts)
 
 
@@ -30,11 +30,11 @@ def done(due_at, state=PolicyRunState.DONE, **facts):
     return PolicyRun(INSTANCE, 'p', state, due_at, 'name', 'backup', **facts)
 
 
-def run_through(wanted, begin, end, step=MINUTE, run=None):
+def run_through(backup_policy, begin, end, step=MINUTE, run=None):
     """Return the times of the backups between begin and end."""
     taken, now = [], begin
     while now < end:
-        slot = schedule.due(wanted, INSTANCE, run, now)
+        slot = schedule.due(backup_policy, INSTANCE, run, now)
         if slot is not None:
             taken.append(now)
             run = done(slot)
@@ -45,8 +45,8 @@ def run_through(wanted, begin, end, step=MINUTE, run=None):
 class WaitingTest(base.BaseTestCase):
     """Since when a backup waits that is due at six o'clock."""
 
-    def since(self, run, wanted=None):
-        return schedule.waiting_since(wanted or policy(), run, at('2026-03-01T06:00'), NOW)
+    def since(self, run, backup_policy=None):
+        return schedule.waiting_since(backup_policy or policy(), run, at('2026-03-01T06:00'), NOW)
 
     def test_the_first_backup_waits_since_the_policy_was_created(self):
         self.assertEqual(policy().created_at, self.since(None))
@@ -75,13 +75,13 @@ class ScheduleTest(base.BaseTestCase):
     def test_interval_in_minutes(self):
         begin = at('2026-03-01')
         for minutes in (1, 7, 60, 90, 1440, 10080):
-            wanted = policy(minutes)
-            first, *others = run_through(wanted, begin, begin + 3 * wanted.interval)
+            backup_policy = policy(minutes)
+            first, *others = run_through(backup_policy, begin, begin + 3 * backup_policy.interval)
             # The first one is due at once, the others by the schedule.
             self.assertEqual(begin, first)
             self.assertIn(len(others), (2, 3))
             self.assertEqual(
-                {wanted.interval},
+                {backup_policy.interval},
                 {later - one for one, later in itertools.pairwise(others)},
                 minutes,
             )
@@ -94,17 +94,19 @@ class ScheduleTest(base.BaseTestCase):
         self.assertEqual(slots, {one for one in slots if now - HOUR < one <= now})
 
     def test_one_backup_is_due_after_several_were_missed(self):
-        wanted = policy()
+        backup_policy = policy()
         begin = at('2026-03-01')
-        (last,) = run_through(wanted, begin, begin + MINUTE)
+        (last,) = run_through(backup_policy, begin, begin + MINUTE)
         # No taskmanager ran for ten days.
-        again = run_through(wanted, begin + 10 * DAY, begin + 10 * DAY + 3 * HOUR, run=done(last))
+        again = run_through(
+            backup_policy, begin + 10 * DAY, begin + 10 * DAY + 3 * HOUR, run=done(last)
+        )
         self.assertEqual(begin + 10 * DAY, again[0])
         self.assertIn(len(again), (3, 4))
 
     def test_time_of_day(self):
-        wanted = policy(1440, at='02:30')
-        taken = run_through(wanted, at('2026-03-01T12:00'), at('2026-03-04T12:00'))
+        backup_policy = policy(1440, at='02:30')
+        taken = run_through(backup_policy, at('2026-03-01T12:00'), at('2026-03-04T12:00'))
         # The backup of the night before was missed.
         self.assertEqual(
             ['2026-03-01 12:00', '2026-03-02 02:30', '2026-03-03 02:30', '2026-03-04 02:30'],
@@ -112,65 +114,69 @@ class ScheduleTest(base.BaseTestCase):
         )
 
     def test_a_new_policy_waits_for_its_time_of_day(self):
-        made = at('2026-03-01T12:00')
-        wanted = policy(1440, at='02:30', created_at=made)
-        self.assertEqual([at('2026-03-02T02:30')], run_through(wanted, made, made + DAY))
+        created = at('2026-03-01T12:00')
+        backup_policy = policy(1440, at='02:30', created_at=created)
+        self.assertEqual(
+            [at('2026-03-02T02:30')], run_through(backup_policy, created, created + DAY)
+        )
 
     def test_another_policy_waits_for_its_time_of_day(self):
-        made = at('2026-03-01T12:00')
-        wanted = policy(1440, at='02:30', created_at=made)
-        run = done(made - 2 * DAY)
-        self.assertEqual([at('2026-03-02T02:30')], run_through(wanted, made, made + DAY, run=run))
+        created = at('2026-03-01T12:00')
+        backup_policy = policy(1440, at='02:30', created_at=created)
+        run = done(created - 2 * DAY)
+        self.assertEqual(
+            [at('2026-03-02T02:30')], run_through(backup_policy, created, created + DAY, run=run)
+        )
 
     def test_several_backups_a_day_from_a_time_of_day(self):
-        wanted = policy(360, at='05:00')
-        taken = run_through(wanted, at('2026-03-01T05:00'), at('2026-03-02T05:01'))
+        backup_policy = policy(360, at='05:00')
+        taken = run_through(backup_policy, at('2026-03-01T05:00'), at('2026-03-02T05:01'))
         self.assertEqual([5, 11, 17, 23, 5], [one.hour for one in taken])
 
     def test_weekly_backups_are_due_on_sundays(self):
-        wanted = policy(7 * 1440, at='01:00')
-        taken = run_through(wanted, at('2026-03-01'), at('2026-04-01'), 15 * MINUTE)[1:]
+        backup_policy = policy(7 * 1440, at='01:00')
+        taken = run_through(backup_policy, at('2026-03-01'), at('2026-04-01'), 15 * MINUTE)[1:]
         self.assertEqual({7}, {one.isoweekday() for one in taken})
         self.assertEqual(5, len(taken))
 
     def test_keeps_the_local_time_when_clocks_change(self):
-        wanted = policy(1440, at='03:30', timezone=BERLIN)
+        backup_policy = policy(1440, at='03:30', timezone=BERLIN)
         run = done(at('2026-03-27T02:30'))
-        spring = run_through(wanted, at('2026-03-28'), at('2026-03-31'), run=run)
+        spring = run_through(backup_policy, at('2026-03-28'), at('2026-03-31'), run=run)
         self.assertEqual(['02:30', '01:30', '01:30'], [f'{one:%H:%M}' for one in spring])
         run = done(at('2026-10-23T01:30'))
-        autumn = run_through(wanted, at('2026-10-24'), at('2026-10-27'), run=run)
+        autumn = run_through(backup_policy, at('2026-10-24'), at('2026-10-27'), run=run)
         self.assertEqual(['01:30', '02:30', '02:30'], [f'{one:%H:%M}' for one in autumn])
 
     def test_local_times_that_occur_twice_or_never(self):
-        wanted = policy(1440, at='02:30', timezone=BERLIN)
+        backup_policy = policy(1440, at='02:30', timezone=BERLIN)
         for begin, hours in (('2026-03-28', [1, 1, 0]), ('2026-10-24', [0, 0, 1])):
             run = done(at(begin) - DAY + 2 * HOUR)
-            taken = run_through(wanted, at(begin), at(begin) + 3 * DAY, run=run)
+            taken = run_through(backup_policy, at(begin), at(begin) + 3 * DAY, run=run)
             self.assertEqual(hours, [one.hour for one in taken])
             self.assertEqual({30}, {one.minute for one in taken})
 
     def test_hourly_backups_of_days_with_25_and_23_hours(self):
-        wanted = policy(60, at='00:00', timezone=BERLIN)
+        backup_policy = policy(60, at='00:00', timezone=BERLIN)
         for day, begin, count in (
             ('2026-03-29', '2026-03-28T23:00', 23),
             ('2026-10-25', '2026-10-24T22:00', 25),
         ):
             run = done(at(begin) - HOUR)
-            taken = run_through(wanted, at(begin), at(begin) + count * HOUR, run=run)
+            taken = run_through(backup_policy, at(begin), at(begin) + count * HOUR, run=run)
             self.assertEqual(count, len(taken), day)
 
     def test_tolerates_a_clock_that_is_set_back(self):
-        wanted = policy()
+        backup_policy = policy()
         begin = at('2026-03-01')
-        taken = run_through(wanted, begin, begin + 5 * HOUR)
-        last = schedule.due(wanted, INSTANCE, None, taken[-1])
+        taken = run_through(backup_policy, begin, begin + 5 * HOUR)
+        last = schedule.due(backup_policy, INSTANCE, None, taken[-1])
         # By an hour: no backup is taken twice, and the schedule continues at that time.
-        again = run_through(wanted, taken[-1] - HOUR, taken[-1] + 2 * HOUR, run=done(last))
+        again = run_through(backup_policy, taken[-1] - HOUR, taken[-1] + 2 * HOUR, run=done(last))
         self.assertEqual([taken[-1] + HOUR], again[:1])
         # By years, after it was years ahead: the schedule continues at once.
         ahead = done(at('2031-01-01'))
-        self.assertEqual([begin], run_through(wanted, begin, begin + MINUTE, run=ahead))
+        self.assertEqual([begin], run_through(backup_policy, begin, begin + MINUTE, run=ahead))
 
     def test_no_backup_is_due_while_one_is_under_way(self):
         for state in (PolicyRunState.BEGUN, PolicyRunState.REQUESTED):
@@ -182,28 +188,28 @@ class ScheduleTest(base.BaseTestCase):
         waits = [schedule.retry_at(attempts, now) - now for attempts in range(1, 200)]
         self.assertEqual([2, 4, 8, 16, 32, 60, 60], [wait // MINUTE for wait in waits[:7]])
         self.assertEqual(schedule.LAST_RETRY, max(waits))
-        wanted = policy(15)
+        backup_policy = policy(15)
         failed = done(slot, PolicyRunState.FAILED, attempts=6, retry_at=now + HOUR)
         # Not even a backup that becomes due meanwhile, since it would fail too.
-        self.assertIsNone(schedule.due(wanted, INSTANCE, failed, now + 59 * MINUTE))
-        self.assertIsNotNone(schedule.due(wanted, INSTANCE, failed, now + HOUR))
+        self.assertIsNone(schedule.due(backup_policy, INSTANCE, failed, now + 59 * MINUTE))
+        self.assertIsNotNone(schedule.due(backup_policy, INSTANCE, failed, now + HOUR))
         # A clock that was years ahead at the failure does not delay the retry.
         ahead = dataclasses.replace(failed, retry_at=now + 1000 * DAY)
-        self.assertIsNotNone(schedule.due(wanted, INSTANCE, ahead, now))
+        self.assertIsNotNone(schedule.due(backup_policy, INSTANCE, ahead, now))
 
     def test_a_request_is_due_besides_the_schedule(self):
         now = at('2026-03-01T10:00')
-        wanted = policy(1440, at='02:30', run_wanted_at=now)
+        backup_policy = policy(1440, at='02:30', run_wanted_at=now)
         last = done(at('2026-03-01T02:30'))
-        self.assertEqual(now, schedule.due(wanted, INSTANCE, last, now))
-        self.assertEqual(now, schedule.due(wanted, INSTANCE, last, now + HOUR))
+        self.assertEqual(now, schedule.due(backup_policy, INSTANCE, last, now))
+        self.assertEqual(now, schedule.due(backup_policy, INSTANCE, last, now + HOUR))
         # Once; the schedule continues.
-        taken = run_through(wanted, now + HOUR, now + DAY, run=done(now))
+        taken = run_through(backup_policy, now + HOUR, now + DAY, run=done(now))
         self.assertEqual([at('2026-03-02T02:30')], taken)
         failed = done(last.due_at, PolicyRunState.FAILED, attempts=9, retry_at=now + HOUR)
-        self.assertEqual(now, schedule.due(wanted, INSTANCE, failed, now))
+        self.assertEqual(now, schedule.due(backup_policy, INSTANCE, failed, now))
         again = dataclasses.replace(failed, due_at=now)
-        self.assertIsNone(schedule.due(wanted, INSTANCE, again, now))
+        self.assertIsNone(schedule.due(backup_policy, INSTANCE, again, now))
 
     def test_time_zones(self):
         self.assertEqual(datetime.UTC, schedule.zone('UTC'))

@@ -52,7 +52,7 @@ class SchedulerTest(policy_world.PolicyTestCase):
         ):
             self.add(scope, target, quiesce=level)
         self.world.tick()
-        levels = {name: asked.quiesce for name, asked in self.trove.requests}
+        levels = {name: requested.quiesce for name, requested in self.trove.requests}
         self.assertEqual({'one': 'none', 'two': 'ddl', 'three': 'freeze', 'four': None}, levels)
 
     def test_a_disabled_policy_hides_less_specific_ones(self):
@@ -67,9 +67,9 @@ class SchedulerTest(policy_world.PolicyTestCase):
     def test_copies_and_verifies_every_nth_backup(self):
         self.add(copy_every=1, verify_every=3)
         self.world.tick(7, 60 * MINUTE)
-        asked = [one for _name, one in self.trove.requests][:7]
-        self.assertEqual([True] * len(asked), [one.copy for one in asked])
-        verified = [one.verify for one in asked]
+        requested = [one for _name, one in self.trove.requests][:7]
+        self.assertEqual([True] * len(requested), [one.copy for one in requested])
+        verified = [one.verify for one in requested]
         self.assertEqual([True, False, False, True, False, False], verified[:6])
 
     def test_trims_a_volume_before_its_first_copy_is_due(self):
@@ -154,17 +154,17 @@ class SchedulerTest(policy_world.PolicyTestCase):
     def test_fails_a_backup_whose_request_was_not_sent(self):
         """Trove has created the row by then, and no taskmanager will take the backup."""
         self.add()
-        ask = self.trove.request_backup
+        request = self.trove.request_backup
 
         def fail(*arguments):
-            ask(*arguments)
+            request(*arguments)
             raise exceptions.ServiceUnavailableError('the bus is down')
 
         self.trove.request_backup = fail
         scheduler.run_due(self.world.deps())
         self.assertEqual(['FAILED'], [one['state'] for one in self.trove.of()])
         self.assertEqual('the bus is down', self.run_of().error)
-        self.trove.request_backup = ask
+        self.trove.request_backup = request
         self.world.now += 3 * MINUTE
         self.world.tick(3)
         self.assertEqual(['COMPLETED'], [one['state'] for one in self.trove.of()])
@@ -207,12 +207,12 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.trove.instances = [policy_world.instance('gone'), policy_world.instance('one')]
         self.world.tiers['gone'] = 'nvme'
         self.add(Scope.TIER, 'nvme')
-        ask = self.trove.request_backup
+        request = self.trove.request_backup
 
-        def fail(asked_for, *rest):
-            if asked_for.id == 'gone':
+        def fail(instance, *rest):
+            if instance.id == 'gone':
                 raise RuntimeError('a fault')
-            return ask(asked_for, *rest)
+            return request(instance, *rest)
 
         self.trove.request_backup = fail
         self.world.tick()
@@ -241,9 +241,9 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.assertIsNone(self.policies.find(own.policy_id))
 
     def test_a_policy_may_be_deleted_during_a_run(self):
-        made = self.add(keep=Retention(last=1))
+        policy = self.add(keep=Retention(last=1))
         scheduler.run_due(self.world.deps())
-        self.policies.remove(made.policy_id)
+        self.policies.remove(policy.policy_id)
         self.trove.work()
         self.world.tick(10, 30 * MINUTE)
         self.assertEqual(1, len(self.trove.backups))
@@ -260,10 +260,10 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.assertIn(len(self.trove.requests), (4, 5))
 
     def test_runs_a_policy_on_request(self):
-        made = self.add(interval_min=1440, at='23:00')
+        policy = self.add(interval_min=1440, at='23:00')
         self.world.tick(5)
         self.assertEqual([], self.trove.requests)
-        self.policies.request_run(made.policy_id)
+        self.policies.request_run(policy.policy_id)
         self.world.tick(5, managers=2)
         self.assertEqual(1, len(self.trove.requests))
 

@@ -62,14 +62,14 @@ class QueueWorkerTest(base.BaseTestCase):
         self.assertEqual([], self.due())
 
     def test_requests_what_is_configured(self):
-        for copy, verify, wanted in (
+        for copy, verify, expected in (
             (False, enums.VerifyWhen.NEVER, (False, False)),
             (False, enums.VerifyWhen.ALWAYS, (False, True)),
             (True, enums.VerifyWhen.COPIED, (True, False)),
         ):
             record = self.get(self.take(copy, verify))
             found = record.copy_wanted_at is not None, record.verify_wanted_at is not None
-            self.assertEqual(wanted, found)
+            self.assertEqual(expected, found)
         self.fulfill()
         states = [one.state for one in self.world.records.of_instance(self.world.instance.id)]
         self.assertEqual([RecordState.VERIFIED, RecordState.VERIFIED, RecordState.TAKEN], states)
@@ -139,10 +139,10 @@ class QueueWorkerTest(base.BaseTestCase):
     def test_records_that_the_quota_of_the_vault_is_exceeded(self):
         backup, other = self.take(copy=True), self.take()
         self.world.policy = backup_types.BackupSettings(vault_quota_gib=1)
-        with vault_helpers.claimed(self.world, other) as held:
-            place = image_types.SnapshotRef('vault', 'elsewhere', 's')
-            self.world.records.results.begin_copying(held, place)
-            self.world.records.results.note_copied(held, 1024**3, 1.0, 1024**3)
+        with vault_helpers.claimed(self.world, other) as claim:
+            location = image_types.SnapshotRef('vault', 'elsewhere', 's')
+            self.world.records.results.begin_copying(claim, location)
+            self.world.records.results.note_copied(claim, 1024**3, 1.0, 1024**3)
         self.fulfill()
         record = self.get(backup)
         self.assertIn('quota of the vault is 1 GiB', record.copy_error)
@@ -182,15 +182,15 @@ class QueueWorkerTest(base.BaseTestCase):
     def test_keeps_the_partial_copy_of_a_suspected_backup(self):
         """The copy continues once the suspicion is dropped."""
         backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
-        place = self.get(backup).location
-        begun = image_types.ImageRef('vault', 'begun').snapshot(place.name)
+        location = self.get(backup).location
+        begun = image_types.ImageRef('vault', 'begun').snapshot(location.name)
         self.world.storage.create_image(begun.of, 4 * 1024**2, image_types.ImageOptions())
         results = self.world.records.results
-        with vault_helpers.claimed(self.world, backup) as held:
-            results.begin_copying(held, begun)
+        with vault_helpers.claimed(self.world, backup) as claim:
+            results.begin_copying(claim, begun)
         for note in (results.note_suspected, results.note_damaged):
-            with vault_helpers.claimed(self.world, backup, Role.VERIFY) as held:
-                note(held, {'verdict': 'corrupt'}, 1.0, 'a page')
+            with vault_helpers.claimed(self.world, backup, Role.VERIFY) as claim:
+                note(claim, {'verdict': 'corrupt'}, 1.0, 'a page')
             self.world.records.queue.request_verification(backup)
             self.world.servers.raises = {'start': servers.fault()}
             self.fulfill()
@@ -223,13 +223,13 @@ class QueueWorkerTest(base.BaseTestCase):
 
     def test_removes_a_canceled_copy(self):
         backup = self.take(copy=True)
-        held = vault_helpers.claim(self.world, backup)
-        for step in queue_worker.vault_copy.VaultCopy(self.world.deps(), held).steps()[:2]:
+        claim = vault_helpers.claim(self.world, backup)
+        for step in queue_worker.vault_copy.VaultCopy(self.world.deps(), claim).steps()[:2]:
             step.do()
         self.world.storage.create_image(
             self.get(backup).copy.of, 1024**2, image_types.ImageOptions()
         )
-        self.world.records.claims.release(held)
+        self.world.records.claims.release(claim)
         self.world.records.queue.cancel_copy(backup)
         self.fulfill()
         self.assertEqual((RecordState.TAKEN, None), (self.get(backup).state, self.get(backup).copy))
@@ -240,25 +240,25 @@ class QueueWorkerTest(base.BaseTestCase):
         """Before anything that it begins, the worker finds that the deletion has begun."""
         backup = self.take(copy=True)
         deps = self.world.deps()
-        held = vault_helpers.claim(self.world, backup)
-        asked, seen = self.world.sleep, []
+        claim = vault_helpers.claim(self.world, backup)
+        sleep_before, observed = self.world.sleep, []
 
         def sleep(seconds):
-            asked(seconds)
-            if not seen:
-                seen.append(self.world.snapshots())
+            sleep_before(seconds)
+            if not observed:
+                observed.append(self.world.snapshots())
                 self.assertRaises(
-                    exceptions.InvalidBackupError, vault_copy.copy_to_vault, deps, held
+                    exceptions.InvalidBackupError, vault_copy.copy_to_vault, deps, claim
                 )
-                place = vault_helpers.vault(self.world).snapshot('s')
+                location = vault_helpers.vault(self.world).snapshot('s')
                 results = self.world.records.results
-                self.assertRaises(exceptions.ClaimLostError, results.begin_copying, held, place)
-                self.world.records.claims.release(held)
+                self.assertRaises(exceptions.ClaimLostError, results.begin_copying, claim, location)
+                self.world.records.claims.release(claim)
 
         self.world.sleep = sleep
         delete.delete_backup(self.world.deps(expiry=claims.DEFAULT_EXPIRY), backup)
         # The backup was not touched while a worker had it.
-        self.assertEqual([1], [len(one) for one in seen])
+        self.assertEqual([1], [len(one) for one in observed])
         self.assertIsNone(self.world.records.find(backup))
 
     def test_a_deletion_may_begin_together_with_a_copy(self):
@@ -286,13 +286,13 @@ class QueueWorkerTest(base.BaseTestCase):
     def test_a_deletion_does_not_wait_for_a_dead_worker(self):
         backup = self.take(copy=True)
         record = self.get(backup)
-        held = vault_helpers.claim(self.world, backup)
+        claim = vault_helpers.claim(self.world, backup)
         self.world.date += MINUTE
         delete.delete_backup(self.world.deps(expiry=claims.DEFAULT_EXPIRY), backup)
         self.assertIsNone(self.world.records.find(backup))
         queue_worker.run_job(self.world.deps(), Role.COPY, record)
         note = self.world.records.queue.note_failure
-        self.assertRaises(exceptions.ClaimLostError, note, held, 'late')
+        self.assertRaises(exceptions.ClaimLostError, note, claim, 'late')
         self.assertIsNone(self.world.records.find(backup))
 
     def test_records_unexpected_errors(self):

@@ -26,13 +26,13 @@ def make_world():
     world.cinder.backends[SLOW] = 'vault'
     world.cinder.add_type('slow')
     snapshot_id = world.cinder.add_snapshot(world.volume)['id']
-    place = world.volume_image.snapshot(f'snapshot-{snapshot_id}')
+    source = world.volume_image.snapshot(f'snapshot-{snapshot_id}')
     location = f'cinder://{snapshot_id}'
     world.backup = world.add_backup(state=BackupState.COMPLETED, location=location).id
     records = world.records
     claim = records.begin_taking(world.backup, world.instance.id, world.project, world.worker())
-    records.note_location(claim, place, world.volume['id'], GIB)
-    records.note_taken(claim, place.name, snapshot_id, 1.0)
+    records.note_location(claim, source, world.volume['id'], GIB)
+    records.note_taken(claim, source.name, snapshot_id, 1.0)
     world.copy = copy(world, world.backup)
     world.restored = trove_database.add_instance(
         world.project, None, server_id=None, task_status=InstanceTasks.BUILDING
@@ -40,16 +40,16 @@ def make_world():
     return world
 
 
-def wanted(world, **facts):
+def restore_request(world, **facts):
     values = {'volume_type': 'nvme', 'size_gib': 1}
     return restore_types.RestoreRequest(world.restored.id, world.backup, **values | facts)
 
 
 def restore(world, prefer_copy=False, **facts):
     """Restore, and return the volume in Cinder."""
-    asked = wanted(world, **facts)
+    request = restore_request(world, **facts)
     deps = world.deps()
-    clone_volume.clone_volume(deps, asked, planning.plan(deps, asked, prefer_copy))
+    clone_volume.clone_volume(deps, request, planning.plan(deps, request, prefer_copy))
     return world.cinder.volumes[trove_database.instance(world.restored.id).volume_id]
 
 
@@ -60,9 +60,9 @@ class CloneInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
         return make_world()
 
     def make_operation(self, world, strike=None):
-        asked = wanted(world, size_gib=2)
-        plan = planning.plan(world.deps(), asked, prefer_copy=True)
-        return clone_volume.VolumeClone(world.deps(strike), asked, plan).steps()
+        request = restore_request(world, size_gib=2)
+        plan = planning.plan(world.deps(), request, prefer_copy=True)
+        return clone_volume.VolumeClone(world.deps(strike), request, plan).steps()
 
     def check_done(self, world):
         world.cinder.work()
@@ -114,11 +114,15 @@ class VolumeCloneTest(base.BaseTestCase):
         self.assertEqual('available', volume['status'])
 
     def test_refuses_a_deleted_instance(self):
-        asked = wanted(self.world)
-        plan = planning.plan(self.world.deps(), asked, prefer_copy=True)
+        request = restore_request(self.world)
+        plan = planning.plan(self.world.deps(), request, prefer_copy=True)
         trove_database.instance(self.world.restored.id).update(deleted=True)
         error = self.assertRaises(
-            exceptions.InvalidBackupError, clone_volume.clone_volume, self.world.deps(), asked, plan
+            exceptions.InvalidBackupError,
+            clone_volume.clone_volume,
+            self.world.deps(),
+            request,
+            plan,
         )
         self.assertIn('the instance was deleted', str(error))
         self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
@@ -136,26 +140,30 @@ class VolumeCloneTest(base.BaseTestCase):
         self.assertEqual(3, restore(self.world, prefer_copy=True, size_gib=3)['size'])
 
     def test_leaves_nothing_if_the_quota_is_used_up(self):
-        asked = wanted(self.world, size_gib=3)
-        plan = planning.plan(self.world.deps(), asked, prefer_copy=True)
+        request = restore_request(self.world, size_gib=3)
+        plan = planning.plan(self.world.deps(), request, prefer_copy=True)
         self.world.cinder.limits[worlds.SERVICE, 'gigabytes'] = 4
         self.assertRaises(
-            exceptions.QuotaExceededError, clone_volume.clone_volume, self.world.deps(), asked, plan
+            exceptions.QuotaExceededError,
+            clone_volume.clone_volume,
+            self.world.deps(),
+            request,
+            plan,
         )
         self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
         self.assertEqual((set(), []), self.left())
 
     def test_removes_the_leftovers_of_a_killed_process(self):
         """Defect 7: stock forgets the leftovers of an instance without a volume."""
-        asked = wanted(self.world, size_gib=2)
+        request = restore_request(self.world, size_gib=2)
         deps = self.world.deps()
-        plan = planning.plan(deps, asked, prefer_copy=True)
-        count = len(clone_volume.VolumeClone(deps, asked, plan).steps()) - 1
-        made = set()
+        plan = planning.plan(deps, request, prefer_copy=True)
+        count = len(clone_volume.VolumeClone(deps, request, plan).steps()) - 1
+        observed = set()
         for number in range(count + 1):
-            for step in clone_volume.VolumeClone(deps, asked, plan).steps()[:number]:
+            for step in clone_volume.VolumeClone(deps, request, plan).steps()[:number]:
                 step.do()
-            made.add((len(self.world.cinder.volumes), bool(self.left()[0])))
+            observed.add((len(self.world.cinder.volumes), bool(self.left()[0])))
             # Flattening of the volume may run already; the instance does not have it yet.
             flatten.flatten_dependents(deps)
             instance = self.world.trove.find_instance(self.world.restored.id)
@@ -165,7 +173,7 @@ class VolumeCloneTest(base.BaseTestCase):
                 self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
                 self.assertEqual((set(), []), self.left())
             self.assertEqual([], self.world.records.kept_volumes())
-        self.assertEqual({(1, False), (1, True), (2, False)}, made)
+        self.assertEqual({(1, False), (1, True), (2, False)}, observed)
 
     def test_keeps_volumes_of_other_projects(self):
         volume = self.world.cinder.add_volume('of-somebody-else', worlds.NVME)

@@ -8,7 +8,11 @@ from trove_ceph.db.backup_record import RecordState
 from trove_ceph.strategies.backup import tenant_errors
 from trove_ceph.strategies.restore import planning
 from trove_ceph.tests.unit.strategies import world as worlds
-from trove_ceph.tests.unit.strategies.test_restore_clone_volume import SLOW, make_world, wanted
+from trove_ceph.tests.unit.strategies.test_restore_clone_volume import (
+    SLOW,
+    make_world,
+    restore_request,
+)
 from trove_ceph.tests.unit.taskmanager import trove_database
 
 
@@ -16,10 +20,10 @@ class PlanningTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = make_world()
-        self.place = self.world.records.get(self.world.backup).location
+        self.location = self.world.records.get(self.world.backup).location
 
     def plan(self, prefer_copy=False, **facts):
-        return planning.plan(self.world.deps(), wanted(self.world, **facts), prefer_copy)
+        return planning.plan(self.world.deps(), restore_request(self.world, **facts), prefer_copy)
 
     def note(self, **values):
         """Change fields of our record of the backup."""
@@ -31,21 +35,21 @@ class PlanningTest(base.BaseTestCase):
     def refused(self, kind=exceptions.InvalidBackupError, **facts):
         before = len(self.world.events)
         error = self.assertRaises(kind, self.plan, **facts)
-        asked = self.world.events[before:]
-        self.assertTrue(set(asked) <= {'cinder GET', 'storage describe'}, asked)
-        self.assertNotIn(self.place.pool, str(error))
+        requests = self.world.events[before:]
+        self.assertTrue(set(requests) <= {'cinder GET', 'storage describe'}, requests)
+        self.assertNotIn(self.location.pool, str(error))
         return tenant_errors.operator_message(error)
 
     def test_cinder_clones_within_its_pool(self):
         plan = self.plan(size_gib=5)
         self.assertEqual(
-            (self.place, worlds.NVME, True), (plan.source, plan.backend.name, plan.by_cinder)
+            (self.location, worlds.NVME, True), (plan.source, plan.backend.name, plan.by_cinder)
         )
 
     def test_restores_to_another_tier(self):
         plan = self.plan(volume_type='slow')
         self.assertEqual(
-            (self.place, SLOW, False), (plan.source, plan.backend.name, plan.by_cinder)
+            (self.location, SLOW, False), (plan.source, plan.backend.name, plan.by_cinder)
         )
 
     def test_restores_from_the_vault_on_request(self):
@@ -55,34 +59,34 @@ class PlanningTest(base.BaseTestCase):
         )
 
     def test_restores_from_the_vault_if_the_snapshot_is_gone(self):
-        self.world.storage.remove_snapshot(self.place)
+        self.world.storage.remove_snapshot(self.location)
         self.assertEqual(self.world.copy, self.plan().source)
 
     def test_restores_from_the_vault_if_the_pool_is_gone(self):
         self.world.cluster.images[:] = [
-            one for one in self.world.cluster.images if one.pool != self.place.pool
+            one for one in self.world.cluster.images if one.pool != self.location.pool
         ]
         self.assertEqual(self.world.copy, self.plan().source)
 
     def test_restores_from_the_snapshot_if_the_copy_is_gone_or_incomplete(self):
         self.note(copied_at=None)
-        self.assertEqual(self.place, self.plan(prefer_copy=True).source)
+        self.assertEqual(self.location, self.plan(prefer_copy=True).source)
         self.note(vault_image=None)
-        self.assertEqual(self.place, self.plan(prefer_copy=True).source)
+        self.assertEqual(self.location, self.plan(prefer_copy=True).source)
 
     def test_refuses_an_incomplete_copy(self):
         """Our record may call it complete."""
         metadata = self.world.storage.describe(self.world.copy.of).metadata
         self.world.storage.set_image_metadata(self.world.copy.of, dict.fromkeys(metadata))
-        self.assertEqual(self.place, self.plan(prefer_copy=True).source)
-        self.world.storage.remove_snapshot(self.place)
+        self.assertEqual(self.location, self.plan(prefer_copy=True).source)
+        self.world.storage.remove_snapshot(self.location)
         self.assertIn(f'{self.world.copy}: is incomplete', self.refused())
 
     def test_refuses_a_backup_without_snapshot_and_copy(self):
-        self.world.storage.remove_snapshot(self.place)
+        self.world.storage.remove_snapshot(self.location)
         self.world.storage.remove_snapshot(self.world.copy)
         message = self.refused()
-        self.assertIn(f'{self.place}: is gone', message)
+        self.assertIn(f'{self.location}: is gone', message)
         self.assertIn(f'{self.world.copy}: is gone', message)
 
     def test_fails_if_the_storage_service_is_down(self):
@@ -91,7 +95,7 @@ class PlanningTest(base.BaseTestCase):
             exceptions.ServiceUnavailableError,
             planning.plan,
             self.world.deps(strike),
-            wanted(self.world),
+            restore_request(self.world),
         )
 
     def test_refuses_states_that_cannot_be_restored(self):

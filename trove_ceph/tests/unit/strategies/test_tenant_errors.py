@@ -15,10 +15,10 @@ class TenantErrorsTest(base.BaseTestCase):
         failures = [kind for kind in known if not issubclass(kind, tenant_errors.SHOWN_UNCHANGED)]
         self.assertGreater(len(failures), 20)
         for kind in (*failures, KeyError):
-            told = tenant_errors.tenant_message(kind(PLACE))
-            self.assertNotIn('vault', told, kind)
-            self.assertNotIn('97', told, kind)
-            self.assertIn('the log of trove-taskmanager', told)
+            message = tenant_errors.tenant_message(kind(PLACE))
+            self.assertNotIn('vault', message, kind)
+            self.assertNotIn('97', message, kind)
+            self.assertIn('the log of trove-taskmanager', message)
         self.assertIn('no room', tenant_errors.tenant_message(exceptions.NoSpaceError(PLACE)))
 
     def test_shows_what_tenants_can_correct(self):

@@ -83,8 +83,8 @@ class Operation:
 
     def start(self, world, strike, only_writes):
         """Run it as a worker that may be struck."""
-        asked = None if only_writes else strike
-        deps = with_database(world.deps(asked, claims.DEFAULT_EXPIRY), strike)
+        request_strike = None if only_writes else strike
+        deps = with_database(world.deps(request_strike, claims.DEFAULT_EXPIRY), strike)
         self.work(deps, world)
 
     def carry_on(self, world):

@@ -29,8 +29,8 @@ class CopyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
         return world
 
     def make_operation(self, world, strike=None):
-        held = vault_helpers.claim(world, world.backup)
-        return vault_copy.VaultCopy(world.deps(strike), held).steps()
+        claim = vault_helpers.claim(world, world.backup)
+        return vault_copy.VaultCopy(world.deps(strike), claim).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -64,8 +64,8 @@ class FirstCopyInterruptionTest(interruption.InterruptionTests, base.BaseTestCas
         return world
 
     def make_operation(self, world):
-        held = vault_helpers.claim(world, world.backup)
-        return vault_copy.VaultCopy(world.deps(), held).steps()
+        claim = vault_helpers.claim(world, world.backup)
+        return vault_copy.VaultCopy(world.deps(), claim).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -190,8 +190,8 @@ class BasesTest(base.BaseTestCase):
         first, second = self.take(), self.take('-x')
         self.copy(first)
         self.world.records.queue.request_copy(second)
-        held = vault_helpers.claim(self.world, second)
-        for step in vault_copy.VaultCopy(self.world.deps(), held).steps()[:2]:
+        claim = vault_helpers.claim(self.world, second)
+        for step in vault_copy.VaultCopy(self.world.deps(), claim).steps()[:2]:
             step.do()
         self.assertEqual(first, self.world.records.get(second).copy_base_id)
         self.delete(first)
@@ -203,17 +203,17 @@ class BasesTest(base.BaseTestCase):
         first, second = self.take(), self.take('-x')
         self.copy(first)
         self.world.records.queue.request_copy(second)
-        held = vault_helpers.claim(self.world, second)
-        for step in vault_copy.VaultCopy(self.world.deps(), held).steps()[:3]:
+        claim = vault_helpers.claim(self.world, second)
+        for step in vault_copy.VaultCopy(self.world.deps(), claim).steps()[:3]:
             step.do()
         delete.delete_backup(self.world.deps(), first)
         self.backups.remove(first)
-        place = self.world.records.get(second).copy
-        self.assertEqual(place, self.copy(second).copy)
+        location = self.world.records.get(second).copy
+        self.assertEqual(location, self.copy(second).copy)
 
     def test_does_not_choose_a_damaged_or_missing_copy(self):
         first, second = self.take(), self.take('-x')
-        place = self.copy(first).copy
+        location = self.copy(first).copy
         vault_helpers.note_damaged(self.world, first)
         record = self.copy(second)
         self.assertEqual(names.image_name('vault', second), record.copy.image)
@@ -224,7 +224,7 @@ class BasesTest(base.BaseTestCase):
         self.backups.remove(second)
         record = vault_helpers.copy(self.world, third)
         self.assertEqual(f'backup {second} no longer has a complete copy', record.copy_base_because)
-        self.assertEqual(place.of, record.copy.of)
+        self.assertEqual(location.of, record.copy.of)
 
     def test_does_not_choose_a_copy_of_another_volume(self):
         first = self.take()
@@ -247,15 +247,15 @@ class BasesTest(base.BaseTestCase):
         self.copy(first)
         record = self.world.records.get(first)
         elsewhere = image_types.SnapshotRef('vault-old', record.copy.image, record.copy.name)
-        with vault_helpers.claimed(self.world, first) as held:
-            self.world.records.results.begin_copying(held, elsewhere)
+        with vault_helpers.claimed(self.world, first) as claim:
+            self.world.records.results.begin_copying(claim, elsewhere)
         because = vault_copy._plan(self.world.deps(), self.world.records.get(second)).because
         self.assertEqual(f'backup {first} has its copy in another vault', because)
 
     def test_a_verified_backup_stays_verified(self):
         first = self.take()
-        with vault_helpers.claimed(self.world, first, Role.VERIFY) as held:
-            self.world.records.results.note_verified(held, 'uuid:1-7', {}, 1.0)
+        with vault_helpers.claimed(self.world, first, Role.VERIFY) as claim:
+            self.world.records.results.note_verified(claim, 'uuid:1-7', {}, 1.0)
         self.assertEqual(RecordState.VERIFIED, self.copy(first).state)
 
 
@@ -330,8 +330,8 @@ class CopyingTest(base.BaseTestCase):
             raise exceptions.InvalidTiersError('no tier has the purpose vault')
 
         object.__setattr__(deps, 'vault', refuse)
-        with vault_helpers.claimed(self.world, self.backup) as held:
-            self.assertRaises(exceptions.InvalidTiersError, vault_copy.copy_to_vault, deps, held)
+        with vault_helpers.claimed(self.world, self.backup) as claim:
+            self.assertRaises(exceptions.InvalidTiersError, vault_copy.copy_to_vault, deps, claim)
         self.assertIsNone(self.world.records.get(self.backup).copy)
 
     def test_fails_if_the_snapshot_is_gone(self):
@@ -346,12 +346,12 @@ class CopyingTest(base.BaseTestCase):
 
     def test_stops_if_the_backup_is_deleted(self):
         """The worker that deletes the backup has its claim, and the copy fails."""
-        asked = self.world.served.endpoint.start
+        start_before = self.world.served.endpoint.start
         deleter = self.world.worker()
 
         def start(context, **arguments):
             self.world.records.begin_deleting(self.backup, deleter)
-            return asked(context, **arguments)
+            return start_before(context, **arguments)
 
         self.world.served.endpoint.start = start
         self.assert_fails(exceptions.ClaimLostError, 'is being deleted')
@@ -362,10 +362,10 @@ class CopyingTest(base.BaseTestCase):
         threads = worlds.service_world.Later()
         self.world.served = self.world.service(threads=threads)
         self.world.records.queue.request_copy(self.backup)
-        began, asked = self.world.now, self.world.sleep
+        began, sleep_before = self.world.now, self.world.sleep
 
         def sleep(seconds):
-            asked(seconds)
+            sleep_before(seconds)
             for pool in worlds.service_world.POOLS.images:
                 self.world.served.leases.renew(pool)
             if self.world.now > began + 1000:

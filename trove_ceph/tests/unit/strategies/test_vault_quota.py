@@ -31,12 +31,12 @@ class VaultQuotaTest(base.BaseTestCase):
     def fill_quota(self, used_bytes):
         """Add a backup of the project whose copy occupies this much of the vault."""
         other = vault_helpers.take(self.world)
-        with vault_helpers.claimed(self.world, other) as held:
-            place = image_types.SnapshotRef(
+        with vault_helpers.claimed(self.world, other) as claim:
+            location = image_types.SnapshotRef(
                 'vault', names.image_name('vault', str(uuid.uuid4())), 's'
             )
-            self.world.records.results.begin_copying(held, place)
-            self.world.records.results.note_copied(held, used_bytes, 1.0, used_bytes)
+            self.world.records.results.begin_copying(claim, location)
+            self.world.records.results.note_copied(claim, used_bytes, 1.0, used_bytes)
         return other
 
     def date_back(self, backup_id):

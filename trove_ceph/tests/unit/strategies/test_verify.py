@@ -64,8 +64,8 @@ def verify(world, backup_id, strike=None):
     world.date += datetime.timedelta(seconds=1)
     world.now += 1
     world.records.queue.request_verification(backup_id)
-    with vault_helpers.claimed(world, backup_id, Role.VERIFY) as held:
-        backup_verify.verify_backup(world.deps(strike), held)
+    with vault_helpers.claimed(world, backup_id, Role.VERIFY) as claim:
+        backup_verify.verify_backup(world.deps(strike), claim)
     return world.records.get(backup_id)
 
 
@@ -77,8 +77,8 @@ class VerificationInterruptionTest(worlds.RequestInterruptionTests, base.BaseTes
         return world
 
     def make_operation(self, world, strike=None):
-        held = vault_helpers.claim(world, world.backup, Role.VERIFY)
-        return backup_verify.BackupVerification(world.deps(strike), held).steps()
+        claim = vault_helpers.claim(world, world.backup, Role.VERIFY)
+        return backup_verify.BackupVerification(world.deps(strike), claim).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -110,8 +110,8 @@ class DamagedInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
         return world
 
     def make_operation(self, world, strike=None):
-        held = vault_helpers.claim(world, world.backup, Role.VERIFY)
-        return backup_verify.BackupVerification(world.deps(strike), held).steps()
+        claim = vault_helpers.claim(world, world.backup, Role.VERIFY)
+        return backup_verify.BackupVerification(world.deps(strike), claim).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -283,14 +283,14 @@ class VerificationTest(base.BaseTestCase):
         self.find(start=servers.corrupt('redo'))
         describe = self.world.served.endpoint.describe
 
-        asked = self.world.served.endpoint
+        endpoint = self.world.served.endpoint
 
         def unreachable(context, image, **arguments):
             if image.pool != copy.pool:
                 raise exceptions.CephUnreachableError('no answer')
             return describe(context, image=image, **arguments)
 
-        asked.describe = unreachable
+        endpoint.describe = unreachable
         self.assertRaises(exceptions.CephUnreachableError, self.verify)
         record = self.world.records.get(self.backup)
         self.assertEqual((RecordState.SUSPECTED, copy), (record.state, record.copy))
@@ -334,8 +334,8 @@ class VerificationTest(base.BaseTestCase):
         self.assertIsNotNone(record.verify_wanted_at)
         # The same request continues with the second inspection: the first one is recorded.
         self.find(start=servers.corrupt('redo'))
-        with vault_helpers.claimed(self.world, self.backup, Role.VERIFY) as held:
-            backup_verify.verify_backup(self.world.deps(), held)
+        with vault_helpers.claimed(self.world, self.backup, Role.VERIFY) as claim:
+            backup_verify.verify_backup(self.world.deps(), claim)
         self.assertEqual(RecordState.DAMAGED, self.world.records.get(self.backup).state)
         self.assertEqual(2, len(self.world.inspections()))
 
@@ -410,19 +410,19 @@ class VerificationTest(base.BaseTestCase):
             self.assertEqual(count, len(self.world.inspections()))
 
     def test_refuses_failed_and_deleted_backups(self):
-        with vault_helpers.claimed(self.world, self.backup, Role.VERIFY) as held:
-            backup_verify.verify_backup(self.world.deps(), held)
+        with vault_helpers.claimed(self.world, self.backup, Role.VERIFY) as claim:
+            backup_verify.verify_backup(self.world.deps(), claim)
         self.assertEqual([], self.world.inspections())
         trove_database.backup(self.backup).update(datastore_version_id=None)
         self.assertRaisesRegex(exceptions.InvalidBackupError, 'version', self.verify)
         self.world.records.begin_deleting(self.backup, self.world.worker())
         self.assertIsNone(vault_helpers.claim(self.world, self.backup, Role.VERIFY))
 
-    def test_deleted_meanwhile(self):
-        asked = self.world.served.endpoint.start
+    def test_stops_if_the_backup_is_deleted(self):
+        start_before = self.world.served.endpoint.start
 
         def start(context, **arguments):
-            answer = asked(context, **arguments)
+            answer = start_before(context, **arguments)
             self.world.records.begin_deleting(self.backup, self.world.worker())
             return answer
 

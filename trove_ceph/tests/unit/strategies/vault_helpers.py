@@ -23,11 +23,11 @@ def take(world, **facts):
 def snapshot(world):
     """Return the id of a backup that only our record has, with a requested copy."""
     backup_id = str(uuid.uuid4())
-    place = world.volume_image.snapshot(names.snapshot_name('backup', backup_id))
-    world.storage.create_snapshot(place)
+    location = world.volume_image.snapshot(names.snapshot_name('backup', backup_id))
+    world.storage.create_snapshot(location)
     claim = world.records.begin_taking(backup_id, world.instance.id, world.project, world.worker())
-    world.records.note_location(claim, place, world.volume['id'], 16 * MIB)
-    world.records.note_taken(claim, place.name, 'cinder', 1.0, copy=True)
+    world.records.note_location(claim, location, world.volume['id'], 16 * MIB)
+    world.records.note_taken(claim, location.name, 'cinder', 1.0, copy=True)
     return backup_id
 
 
@@ -48,14 +48,14 @@ def claimed(world, backup_id, role=Role.COPY):
 def copy(world, backup_id, strike=None):
     """Copy a backup to the vault, and return its record."""
     world.records.queue.request_copy(backup_id)
-    with claimed(world, backup_id) as held:
-        vault_copy.copy_to_vault(world.deps(strike), held)
+    with claimed(world, backup_id) as copy_claim:
+        vault_copy.copy_to_vault(world.deps(strike), copy_claim)
     return world.records.get(backup_id)
 
 
 def note_damaged(world, backup_id):
-    with claimed(world, backup_id, Role.VERIFY) as held:
-        world.records.results.note_damaged(held, {}, 1.0, 'pages are corrupt')
+    with claimed(world, backup_id, Role.VERIFY) as verify_claim:
+        world.records.results.note_damaged(verify_claim, {}, 1.0, 'pages are corrupt')
 
 
 def write(world, letters, image=None):

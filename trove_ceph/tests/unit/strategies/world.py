@@ -29,7 +29,7 @@ NVME, OTHER = 'lab@nvme#nvme', 'lab@lvm#lvm'
 SERVICE = 'service'
 LIMIT_SEC = 20
 #: Requests that change nothing.
-LOOKS = ('cinder GET', 'storage describe', 'storage list_jobs', 'storage list_trash')
+READS = ('cinder GET', 'storage describe', 'storage list_jobs', 'storage list_trash')
 
 
 class World(service_world.World):
@@ -241,13 +241,13 @@ class Servers:
     """The client of Nova."""
 
     def __init__(self):
-        self.kept = []
+        self.kept_volumes = []
         self.is_down = False
 
     def keep_volume(self, server_id, volume_id):
         if self.is_down:
             raise exceptions.ServiceUnavailableError('Nova failed')
-        self.kept.append((server_id, volume_id))
+        self.kept_volumes.append((server_id, volume_id))
 
 
 class AtOnce:
@@ -371,15 +371,15 @@ class RequestInterruptionTests(interruption.InterruptionTests):
     def _strike_each(self, expected, lost):
         # A kill after one request equals a kill before the next one.
         whens = (False, True) if lost else (True,)
-        looked = False
+        was_read = False
         for number, after in ((n, after) for n in itertools.count() for after in whens):
-            if lost and after and looked:
+            if lost and after and was_read:
                 # Nothing was changed, whether the request or its answer was lost.
                 continue
             world = self.make_world()
             strike = Strike(number, after, lost)
             operation = self.make_operation(world, strike)
-            asked = len(world.events) + number
+            first = len(world.events) + number
             begun = []
             with self._told_of(f'lost={lost} at request {number}, after={after}'):
                 try:
@@ -395,7 +395,7 @@ class RequestInterruptionTests(interruption.InterruptionTests):
                 if not strike.struck:
                     self.assertGreater(number, 0)
                     return
-                looked = world.events[asked] in LOOKS
+                was_read = world.events[first] in READS
                 # Locks of the guest end by themselves before the operation continues.
                 world.now += 120
                 steps.run('operation under test', self.make_operation(world))

@@ -48,7 +48,7 @@ VAULTS = """
 class GuestTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
-        self.asked = []
+        self.calls = []
         self.error = None
         self.answer = {'held': True}
         self.useFixture(
@@ -62,7 +62,7 @@ class GuestTest(base.BaseTestCase):
         return self
 
     def call(self, _context, method, **arguments):
-        self.asked.append((method, arguments))
+        self.calls.append((method, arguments))
         if self.error:
             raise self.error
         return self.answer
@@ -77,7 +77,7 @@ class GuestTest(base.BaseTestCase):
         self.guest.trim_volume(900)
         self.guest.apply_tier(tuning.Tier(1.0, 60, 1000))
         self.guest.apply_tier(None)
-        for method, arguments in self.asked:
+        for method, arguments in self.calls:
             known = getattr(guest_manager.Manager, method).__code__
             self.assertEqual(
                 ('self', 'context', *arguments), known.co_varnames[: known.co_argcount]
@@ -90,7 +90,7 @@ class GuestTest(base.BaseTestCase):
     def test_the_guest_can_read_the_tier_from_the_message(self):
         tier = tuning.Tier(1.0, 60, 1000)
         self.assertIs(True, self.guest.apply_tier(tier))
-        ((_method, arguments),) = self.asked
+        ((_method, arguments),) = self.calls
         self.assertEqual(tier, tuning.Tier(**json.loads(json.dumps(arguments['tier']))))
 
     def test_errors_carry_the_reason(self):
@@ -206,9 +206,9 @@ class VolumeLocationsTest(base.BaseTestCase):
         self.assert_no_vault(None, 'vault_tier is not set', 'slow, slower')
         self.assertEqual('vault-tape', volume_location.VolumeLocations(self.path, 'slower').vault())
 
-    def assert_no_vault(self, asked, *words):
-        made = volume_location.VolumeLocations(self.path, asked)
-        error = self.assertRaises(exceptions.InvalidTiersError, made.vault)
+    def assert_no_vault(self, vault_tier, *words):
+        locations = volume_location.VolumeLocations(self.path, vault_tier)
+        error = self.assertRaises(exceptions.InvalidTiersError, locations.vault)
         for word in words:
             self.assertIn(word, str(error))
 
@@ -249,7 +249,7 @@ class InstanceDeletionTest(base.BaseTestCase):
         raise novaclient.exceptions.NotFound(404)
 
     def _never(self, *_arguments, **_options):
-        raise AssertionError('Cinder is not asked')
+        raise AssertionError('Cinder must get no request')
 
     def test_deletes_without_a_request_to_cinder(self):
         context = trove_context.TroveContext(project_id='project', user_id='user')

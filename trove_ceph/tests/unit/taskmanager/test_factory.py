@@ -49,18 +49,18 @@ class FactoryTest(base.BaseTestCase):
                 lambda: session.Session(token, session=http),
             )
         )
-        made = factory.make_dependencies(CONF, trove_context.TroveContext())
-        self.assertEqual(worlds.SERVICE, made.cinder.project_id)
-        self.assertEqual('in-use', made.cinder.find_volume(world.volume['id']).status)
+        deps = factory.make_dependencies(CONF, trove_context.TroveContext())
+        self.assertEqual(worlds.SERVICE, deps.cinder.project_id)
+        self.assertEqual('in-use', deps.cinder.find_volume(world.volume['id']).status)
         # The database of Trove's configuration.
         world.records.keep_volume('volume', 'instance', 'project')
-        self.assertEqual('volume', made.records.find_kept_volume('volume').volume_id)
-        self.assertEqual('mysql', made.trove.find_instance(world.instance.id).datastore)
-        worker = workers.Worker.parse(made.worker.name)
+        self.assertEqual('volume', deps.records.find_kept_volume('volume').volume_id)
+        self.assertEqual('mysql', deps.trove.find_instance(world.instance.id).datastore)
+        worker = workers.Worker.parse(deps.worker.name)
         self.assertEqual(os.getpid(), worker.pid)
-        self.assertFalse(made.worker.is_dead(made.worker.name))
+        self.assertFalse(deps.worker.is_dead(deps.worker.name))
         gone = str(dataclasses.replace(worker, started=worker.started + 1))
-        self.assertTrue(made.worker.is_dead(gone))
+        self.assertTrue(deps.worker.is_dead(gone))
 
     def test_reads_the_settings_of_backups(self):
         self.assertEqual(backup_types.BackupSettings(), factory.backup_settings(CONF))

@@ -29,9 +29,9 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         super().setUp()
         self.world = worlds.World()
         self.patch('trove_ceph.taskmanager.factory.make_dependencies', lambda *_: self.world.deps())
-        self.told = []
+        self.notifications = []
         notifier = types.SimpleNamespace(
-            info=lambda context, event, payload: self.told.append((event, dict(payload)))
+            info=lambda context, event, payload: self.notifications.append((event, dict(payload)))
         )
         self.patch('trove.rpc.get_notifier', lambda **_: notifier)
         self.stock = []
@@ -71,9 +71,9 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertTrue(trove_database.backup(backup.id).deleted)
         self.assertEqual(
             ['dbaas.backup_create.end', 'dbaas.backup_delete.end'],
-            [event for event, _payload in self.told],
+            [event for event, _payload in self.notifications],
         )
-        self.assertEqual(backup.id, self.told[0][1]['backup_id'])
+        self.assertEqual(backup.id, self.notifications[0][1]['backup_id'])
         self.assertEqual([], self.stock)
 
     def test_notifies_of_a_failure_as_an_error(self):
@@ -82,7 +82,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         backup = self.world.add_backup()
         self.assertRaises(exceptions.TroveCephError, self.create, backup)
         self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
-        ((event, payload),) = self.told
+        ((event, payload),) = self.notifications
         self.assertEqual('dbaas.backup_create.error', event)
         self.assertIn('guest agent', payload['message'])
 
@@ -96,7 +96,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         backup = self.world.add_backup()
         self.assertRaises(exceptions.TroveCephError, self.create, backup)
         self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
-        self.assertEqual(['dbaas.backup_create.error'], [event for event, _ in self.told])
+        self.assertEqual(['dbaas.backup_create.error'], [event for event, _ in self.notifications])
 
     def test_reveals_nothing_of_the_storage_to_tenants(self):
         """Trove shows tenants the message as the fault of the instance."""
@@ -106,7 +106,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
 
         self.patch('trove_ceph.strategies.backup.create.create_backup', fail)
         error = self.assertRaises(exceptions.TroveCephError, self.create, self.world.add_backup())
-        ((_event, payload),) = self.told
+        ((_event, payload),) = self.notifications
         self.assertEqual(str(error), payload['message'])
         self.assertIn('the storage has no room for it', payload['message'])
         self.assertNotIn('volumes-nvme', payload['message'])
@@ -119,7 +119,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertEqual(['create_backup'] * 2, [verb for verb, *_ in self.stock])
         self.delete(backup)
         self.assertEqual(('delete_backup', backup.id), self.stock[-1])
-        self.assertEqual([], self.told)
+        self.assertEqual([], self.notifications)
         self.assertEqual(BackupState.NEW, trove_database.backup(backup.id).state)
 
     def test_instances_with_other_agents_keep_stock_backups(self):
@@ -139,11 +139,11 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
 
     def test_sends_rates_in_a_thread_of_its_own(self):
         self.assertIn('send_tier_rates', {name for name, _ in manager.Manager._periodic_tasks})
-        told = []
-        self.manager._tier_settings = lambda: types.SimpleNamespace(send_due=told.extend)
+        instances = []
+        self.manager._tier_settings = lambda: types.SimpleNamespace(send_due=instances.extend)
         self.manager._tier_thread = worlds.AtOnce()
         self.manager.send_tier_rates(None)
-        self.assertIn(self.world.instance.id, [instance.id for instance in told])
+        self.assertIn(self.world.instance.id, [instance.id for instance in instances])
 
     def test_continues_if_the_cloud_does_not_answer(self):
         def fail(_instances):
@@ -179,7 +179,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.delete_instance()
         self.assertEqual([self.world.instance.id], deleted)
         self.assertEqual({self.world.volume_image.name}, self.world.images())
-        self.assertEqual('dbaas.instance_delete.end', self.told[-1][0])
+        self.assertEqual('dbaas.instance_delete.end', self.notifications[-1][0])
         self.delete(backup)
         self.assertEqual(set(), self.world.images())
 
@@ -192,8 +192,8 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
 
     def test_periodic_tasks(self):
         names = {name for name, _task in self.manager._periodic_tasks}
-        wanted = {'expire_unstarted_backups', 'reclaim_space'}
-        self.assertTrue(wanted <= names, names)
+        expected = {'expire_unstarted_backups', 'reclaim_space'}
+        self.assertTrue(expected <= names, names)
         backup = self.world.add_backup()
         self.assertRaises(
             interruption.Kill, create.create_backup, self.world.deps(worlds.Strike(5)), backup.id
@@ -280,7 +280,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         """Trove's profiler reads every attribute of the manager."""
 
         def fail(*_arguments):
-            raise AssertionError('asked')
+            raise AssertionError('a request was sent')
 
         self.patch('trove_ceph.taskmanager.factory.make_dependencies', fail)
         for name, _value in inspect.getmembers(manager.Manager()):

@@ -25,7 +25,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = worlds.World()
-        self.told = []
+        self.notifications = []
         server = types.SimpleNamespace(status='ACTIVE')
         nova = types.SimpleNamespace(servers=types.SimpleNamespace(get=lambda _: server))
         neutron = types.SimpleNamespace(list_ports=lambda **_: {'ports': []})
@@ -52,7 +52,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
         )
 
     def tell(self, event):
-        self.told.append(event)
+        self.notifications.append(event)
 
     def append(self, cast):
         """Run the call in the taskmanager."""
@@ -81,7 +81,8 @@ class ManagerPoliciesTest(base.BaseTestCase):
         self.assertIsNotNone(first.verify_wanted_at)
         self.assertIsNone(first.copy_wanted_at)
         self.assertEqual(self.world.project, row.tenant_id)
-        self.assertEqual(['dbaas.backup_create.start', 'dbaas.backup_create.end'], self.told)
+        events = ['dbaas.backup_create.start', 'dbaas.backup_create.end']
+        self.assertEqual(events, self.notifications)
         self.tick(60)
         self.tick()
         self.tick()
@@ -93,7 +94,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
         self.assertEqual(1, len(self.world.snapshots()))
         run = self.policies.runs()[self.world.instance.id]
         self.assertEqual((PolicyRunState.DONE, 2), (run.state, run.count))
-        self.assertEqual('dbaas.backup_delete.end', self.told[-1])
+        self.assertEqual('dbaas.backup_delete.end', self.notifications[-1])
 
     def test_it_is_a_periodic_task(self):
         self.assertIn('run_backup_policies', [name for name, _ in self.manager._periodic_tasks])

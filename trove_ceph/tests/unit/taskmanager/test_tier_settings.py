@@ -41,7 +41,7 @@ class TierSettingsTest(base.BaseTestCase):
         self.now = 0.0
         self.types = {}
         self.elsewhere = {}
-        self.told = []
+        self.sent = []
         self.down = set()
         self.settings = tier_settings.TierSettings(self, self.path, self.guest, lambda: self.now)
 
@@ -62,17 +62,17 @@ class TierSettingsTest(base.BaseTestCase):
         def apply_tier(rate):
             if instance_id in self.down:
                 raise exceptions.GuestUnavailableError('no answer')
-            self.told.append((instance_id, rate))
+            self.sent.append((instance_id, rate))
             return True
 
         return types.SimpleNamespace(apply_tier=apply_tier)
 
     def send_due(self, *names, **facts):
-        self.told.clear()
+        self.sent.clear()
         self.settings.send_due(
             [backup_types.Instance(name, 'project', f'volume-of-{name}', **facts) for name in names]
         )
-        return self.told
+        return self.sent
 
     def test_sends_each_guest_the_rate_of_its_tier(self):
         self.types = {'volume-of-a': 'flash', 'volume-of-b': 'disks', 'volume-of-c': 'plain'}
@@ -123,7 +123,7 @@ class TierSettingsTest(base.BaseTestCase):
         self.types = {'volume-of-a': 'disks'}
         instance = backup_types.Instance('a', 'project', 'volume-of-a')
         self.settings.send(instance)
-        self.assertEqual([('a', DISKS)], self.told)
+        self.assertEqual([('a', DISKS)], self.sent)
         self.assertEqual([], self.send_due('a'))
 
     def test_logs_a_failure_for_a_new_instance(self):
@@ -133,7 +133,7 @@ class TierSettingsTest(base.BaseTestCase):
         with open(self.path, 'w') as file:
             file.write('nonsense')
         self.settings.send(backup_types.Instance('a', 'project', 'volume-of-a'))
-        self.assertEqual([], self.told)
+        self.assertEqual([], self.sent)
 
     def test_removes_deleted_instances_from_the_cache(self):
         self.types = {'volume-of-a': 'disks'}

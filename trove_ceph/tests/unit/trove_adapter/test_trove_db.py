@@ -30,23 +30,23 @@ class TroveTablesTest(base.BaseTestCase):
         self.tables = trove_db.TroveDatabase()
         self.context = trove_context.TroveContext(project_id=self.project, user_id='user')
         # The calls of Trove's API to the taskmanager.
-        self.asked = []
+        self.calls = []
         for verb in ('create_backup', 'delete_backup'):
             self.useFixture(
-                fixtures.MonkeyPatch(f'trove.backup.models.api.API.{verb}', self._ask(verb))
+                fixtures.MonkeyPatch(f'trove.backup.models.api.API.{verb}', self._record(verb))
             )
         self.useFixture(
             fixtures.MonkeyPatch('trove.backup.models.api.API.__init__', lambda api, context: None)
         )
 
-    def _ask(self, verb):
-        return lambda api, asked, *rest: self.asked.append((verb, asked))
+    def _record(self, verb):
+        return lambda api, resource_id, *rest: self.calls.append((verb, resource_id))
 
     def delete(self, backup):
         """Delete as tenants do, and return the backups that the taskmanager shall delete."""
-        self.asked.clear()
+        self.calls.clear()
         backup_models.Backup.delete(self.context, backup.id)
-        return [asked for _verb, asked in self.asked]
+        return [backup_id for _verb, backup_id in self.calls]
 
     def used_quota(self):
         QUOTAS.check_quotas(self.project, backups=0)
@@ -60,7 +60,7 @@ class TroveTablesTest(base.BaseTestCase):
         # Trove 26 intends to refuse, but subtracts a time without zone from one with a zone.
         refused = (trove_exceptions.UnprocessableEntity, TypeError)
         self.assertRaises(refused, self.delete, parent)
-        self.assertEqual([], self.asked)
+        self.assertEqual([], self.calls)
         self.tables.begin_backup(child.id)
         self.tables.complete_backup(child.id, 'snapshot', 1)
         self.assertEqual([parent.id], self.delete(parent))

@@ -63,7 +63,7 @@ class GivenUpTest(SilentPoolTestCase):
 
     def service(self, threads=None):
         made = self.world.service('one', threads=threads)
-        made.ledger._inner = Ledger(self.world.cluster, self.before)
+        made.lock_store._inner = Ledger(self.world.cluster, self.before)
         return made
 
     def before(self, verb, pool):
@@ -74,7 +74,7 @@ class GivenUpTest(SilentPoolTestCase):
     def notice(self):
         """Do what is done every few seconds, until the silence has lasted."""
         self.is_silent = True
-        self.assertRaises(exceptions.CephUnreachableError, self.one.keeper.beat, SILENT)
+        self.assertRaises(exceptions.CephUnreachableError, self.one.manager.heartbeat, SILENT)
         self.world.now += 30
         self.asked.clear()
 
@@ -127,7 +127,7 @@ class GivenUpTest(SilentPoolTestCase):
         self.one.jobs.start('op', tasks.FlattenTask(self.world.image))
         self.notice()
         self.is_silent = False
-        self.one.keeper.beat(SILENT)
+        self.one.manager.heartbeat(SILENT)
         other = tasks.FlattenTask(self.clone)
         self.assertRaises(exceptions.InvalidRequestError, self.one.jobs.start, 'op', other)
 
@@ -152,11 +152,11 @@ class GivenUpTest(SilentPoolTestCase):
         self.waiting.jobs.start('flatten', tasks.FlattenTask(self.clone))
         self.notice()
         self.one.jobs.cancel('flatten')
-        self.waiting.keeper.beat('vault')
+        self.waiting.manager.heartbeat('vault')
         self.later.run_next()
         self.assertEqual(JobState.CANCELED, self.one.jobs.find('flatten').state)
         self.world.now += service_world.RETENTION_SEC
-        self.one.jobs.forget_old('vault')
+        self.one.jobs.delete_expired('vault')
         self.is_silent = False
         self.assertRaises(exceptions.NotFoundError, self.one.jobs.find, 'flatten')
 
@@ -170,7 +170,7 @@ class BlockingTest(SilentPoolTestCase):
         self.renewed = threading.Semaphore(0)
         for name, value in (
             ('storage_service.server._RENEWALS', 1200),
-            ('storage_service.server._BEAT_SEC', 0.05),
+            ('storage_service.server._HEARTBEAT_SEC', 0.05),
             ('storage_service.job_store.SILENT_SEC', 0),
             ('storage.fake.backend.FakeBackend.flatten', wait_to_be_canceled),
         ):
@@ -213,7 +213,7 @@ class BlockingTest(SilentPoolTestCase):
         self.start('flatten', tasks.FlattenTask(self.clone))
         for _ in range(3):
             self.assertTrue(self.renewed.acquire(timeout=TIMEOUT_SEC))
-        # By word in the ledger, as another copy of the service leaves it.
+        # By word in the lock_store, as another copy of the service leaves it.
         self.world.service('other').jobs.cancel('flatten')
         self.assertEqual(JobState.CANCELED, self.wait_for('flatten').state)
         self.start('fence', tasks.FenceTask(self.clone))

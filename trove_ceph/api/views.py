@@ -26,6 +26,7 @@ _PLAIN = (
     'copy_error',
     'verify_error',
     'take_sec',
+    'snapshot_sec',
     'quiesced_sec',
     'copy_sec',
     'verify_sec',
@@ -67,7 +68,7 @@ def detail(
     }
     shown |= {name: getattr(record, name, None) for name in _PLAIN}
     shown |= {name: _moment(getattr(record, name, None)) for name in _MOMENTS}
-    source = record.place if record and record.snapshot_at else None
+    source = record.location if record and record.snapshot_at else None
     vault = record.copy if record and record.copied_at else None
     places = {'source': source, 'vault': vault}
     shown['places'] = [name for name, place in places.items() if place is not None]

@@ -67,7 +67,7 @@ def removal(deps: BackupDependencies, orphan: Orphan) -> list[steps.Step]:
     """Return the steps that remove an orphan."""
     if orphan.kind is Kind.VOLUME:
         return deletion.VolumeDeletion(
-            deps.storage, deps.cinder, orphan.target.id, deps.patience
+            deps.storage, deps.cinder, orphan.target.id, deps.wait_limits
         ).steps()
     return [steps.Step('remove it', lambda: _remove(deps, orphan), commits=True)]
 
@@ -84,21 +84,21 @@ def _remove(deps: BackupDependencies, orphan: Orphan) -> None:
                 deps.storage.remove_snapshot(target.place)
             case Kind.VOLUME_SNAPSHOT:
                 deps.cinder.delete_snapshot(target.id)
-                deps.patience.until_gone(deps.cinder.find_snapshot, target.id)
+                deps.wait_limits.until_gone(deps.cinder.find_snapshot, target.id)
             case Kind.JOB:
                 deps.storage.cancel(target.operation_id)
             case Kind.BACKUP_RECORD:
                 _forget_backup(deps, target.backup_id)
             case Kind.VOLUME_RECORD:
-                records.forget_volume(target.volume_id)
+                records.delete_kept_volume(target.volume_id)
             case Kind.TRASH_RECORD:
-                records.forget_trashed(target.pool, target.image_id)
+                records.delete_trashed_image(target.pool, target.image_id)
 
 
 def _forget_backup(deps: BackupDependencies, backup_id: str) -> None:
     claim = deps.records.begin_deleting(backup_id, deps.worker)
     if claim is not None:
-        deps.records.forget(claim)
+        deps.records.delete(claim)
     elif (record := deps.records.find(backup_id)) is not None:
         raise exceptions.BusyError(f'backup {backup_id}: {record.claimed_by} works on it')
 

@@ -225,7 +225,7 @@ class OrphanRules:
         return self._orphan(Kind.JOB, found, found, found.updated_at, reason)
 
     def _backup_record(self, record: backup_record.BackupRecord) -> Orphan | None:
-        places = [place for place in (record.place, record.copy) if place is not None]
+        places = [place for place in (record.location, record.copy) if place is not None]
         if record.state in backup_record.UNDER_WAY or any(
             place.pool not in self._there.pools for place in places
         ):

@@ -66,7 +66,7 @@ class References:
             return None
         if record.state is backup_record.RecordState.FAILED:
             return f'backup {backup_id} failed'
-        return None if place == record.place else f'backup {backup_id} has another snapshot'
+        return None if place == record.location else f'backup {backup_id} has another snapshot'
 
     def is_alive(self, owner_id: str) -> bool:
         """Whether there is an instance or a backup of an id."""

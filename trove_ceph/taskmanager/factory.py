@@ -13,10 +13,16 @@ from trove.common.clients import normalize_url
 from trove_ceph import enums
 from trove_ceph.cinder import client
 from trove_ceph.db import backups, claims, heartbeat, policies, workers
+from trove_ceph.db import instance_creations as creation_store
 from trove_ceph.storage_service import rpcapi
 from trove_ceph.strategies.backup import backup_types, dependencies
 from trove_ceph.strategies.policies import dependencies as policy_dependencies
-from trove_ceph.taskmanager import instance_tiers, tier_settings, volume_location
+from trove_ceph.taskmanager import (
+    instance_creations,
+    instance_tiers,
+    tier_settings,
+    volume_location,
+)
 from trove_ceph.trove_adapter import backup_api, guest_rpcapi, nova, trove_db
 
 # Longer than the scheduler of policies goes on asking.
@@ -40,7 +46,7 @@ def make_dependencies(conf: cfg.ConfigOpts, context: Any) -> dependencies.Backup
         trove=trove_db.TroveDatabase(),
         servers=nova.Nova.of_session(session, region_name=region, **_nova_options(conf)),
         guest=lambda instance_id: guest_rpcapi.GuestAPI(context, instance_id),
-        place=tiers.find,
+        find_image=tiers.find,
         worker=claimant_of(conf),
         heartbeat=heartbeat.Heartbeat(
             kept.claims, options.heartbeat_interval_sec, options.claim_expiry_sec
@@ -66,6 +72,18 @@ def make_policy_dependencies(
         worker=asked.worker,
         heartbeat=asked.heartbeat,
         least_interval_min=conf.trove_ceph_backup.policy_least_interval_min,
+    )
+
+
+def make_instance_creations(
+    asked: dependencies.BackupDependencies,
+) -> instance_creations.InstanceCreations:
+    """Return the claims on instances that are being created."""
+    return instance_creations.InstanceCreations(
+        creation_store.InstanceCreationStore(),
+        trove_db.TroveDatabase(),
+        asked.worker,
+        asked.heartbeat,
     )
 
 

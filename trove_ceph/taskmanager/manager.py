@@ -5,6 +5,7 @@ Delegation only: what is done is in :mod:`trove_ceph.strategies`, and what is no
 backup in Swift or a volume elsewhere, is Trove's.
 """
 
+import contextlib
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -66,6 +67,7 @@ class Manager(manager.Manager):
         self._tier_settings = functools.cache(
             functools.partial(factory.make_tier_settings, CONF, self._deps)
         )
+        self._creations = functools.cache(lambda: factory.make_instance_creations(self._deps()))
         self._policy_deps = functools.cache(
             lambda: factory.make_policy_dependencies(CONF, self._deps())
         )
@@ -82,15 +84,19 @@ class Manager(manager.Manager):
         }
         # Trove's own loop runs every report_interval seconds (30), and waits for what takes long.
         self._background = background.Background(
-            _WORK_SPACING_SEC, (self._recover, self._work_off_queues)
+            _WORK_SPACING_SEC, (self._recover, self._fail_creations, self._start_due_jobs)
         )
         self._telling = queue_worker.WorkerThreads(1)
 
     def create_instance(self, context, instance_id, **asked):
         """Make an instance; from a backup of ours in a time that does not depend on its size."""
+        with self._claimed(instance_id):
+            self._create(context, instance_id, asked)
+        self._tell_tiers(instance_id)
+
+    def _create(self, context, instance_id, asked):
         if not asked['backup_id'] or asked['slave_of_id']:
             super().create_instance(context, instance_id, **asked)
-            self._tell_tiers(instance_id)
             return
         with notification.EndNotification(context, instance_id=instance_id):
             try:
@@ -104,7 +110,6 @@ class Manager(manager.Manager):
                 flatten.flatten_dependents(self._deps())
             else:
                 super()._create_instance(context, instance_id, **asked)
-        self._tell_tiers(instance_id)
 
     def create_backup(self, context, backup_info, instance_id):
         """Take a backup."""
@@ -174,7 +179,7 @@ class Manager(manager.Manager):
     def copy_and_verify_backups(self, context):
         """Begin to copy and verify the backups for which that is due."""
         self._start_threads()
-        self._work_off_queues()
+        self._start_due_jobs()
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def make_volumes_independent(self, context):
@@ -203,9 +208,20 @@ class Manager(manager.Manager):
     def _recover(self) -> None:
         recovery.recover(self._deps(), self._recovery_threads)
 
-    def _work_off_queues(self) -> None:
+    def _claimed(self, created: str | list[str]) -> contextlib.AbstractContextManager[None]:
+        """Hold the claims of instances that are created, of which replicas come several at once."""
+        try:
+            return self._creations().claimed([created] if isinstance(created, str) else created)
+        except exceptions.TroveCephError as error:
+            LOG.warning('Instance %s stays in BUILD if this process dies now: %s', created, error)
+            return contextlib.nullcontext()
+
+    def _fail_creations(self) -> None:
+        self._creations().fail_interrupted()
+
+    def _start_due_jobs(self) -> None:
         for role, threads in self._queue_threads.items():
-            queue_worker.work_off(self._deps(), role, threads, self._limits[role])
+            queue_worker.start_due_jobs(self._deps(), role, threads, self._limits[role])
 
     def _restore_volume(self, instance_id: str, asked: Mapping[str, Any]) -> bool:
         """Make a volume of a backup, where Cinder cannot when Trove asks it to.
@@ -264,7 +280,7 @@ class Manager(manager.Manager):
             return True
         try:
             volume = self._deps().cinder.find_volume(found.volume_id)
-            return volume is None or self._deps().place(volume) is not None
+            return volume is None or self._deps().find_image(volume) is not None
         except exceptions.TroveCephError as error:
             LOG.warning('Where the volume of instance %s lies: %s', instance_id, error)
             return True

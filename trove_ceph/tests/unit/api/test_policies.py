@@ -195,7 +195,7 @@ class PoliciesTest(base.BaseTestCase):
                 'interval_min: 2000 is no number of whole days',
             ),
             ({'at': '25:00'}, 'at: must be a time of day such as 02:30'),
-            ({'timezone': 'Europe/Nowhere'}, "timezone: 'Europe/Nowhere' is no time zone"),
+            ({'timezone': 'Europe/Nowhere'}, "timezone: 'Europe/Nowhere' is not a time zone"),
             ({'timezone': '../../etc/passwd'}, 'timezone: must be the name of a time zone'),
             ({'keep': {}}, 'keep: nothing would stay'),
             ({'keep': {'hourly': 0}}, 'keep: nothing would stay'),

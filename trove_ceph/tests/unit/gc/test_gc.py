@@ -103,7 +103,7 @@ class FindTest(base.BaseTestCase):
         """Copies have the names that Cinder gave to the snapshots that they are of."""
         backup = self.world.take_backup()
         vault = self.world.make_image('vault', self.world.instance.id, 'vault')
-        copy = vault.snapshot(self.world.records.get(backup).place.name)
+        copy = vault.snapshot(self.world.records.get(backup).location.name)
         left, manual = (vault.snapshot(one) for one in (f'snapshot-{uuid.uuid4()}', 'by-hand'))
         for one in (copy, left, manual):
             self.world.storage.create_snapshot(one)
@@ -185,7 +185,7 @@ class FindTest(base.BaseTestCase):
     def test_a_backup_of_which_nothing_is_there(self):
         """It is no garbage, and somebody must hear of it."""
         record = self.world.records.get(self.world.take_backup())
-        self.world.storage.remove_snapshot(record.place)
+        self.world.storage.remove_snapshot(record.location)
         del self.world.cinder.snapshots[record.cinder_snapshot_id]
         found = self.only()
         self.assertEqual(Kind.BACKUP_RECORD, found.kind)

@@ -10,6 +10,7 @@ from oslotest import base
 from trove.backup.state import BackupState
 from trove.common import cfg as trove_cfg
 from trove.common import notification
+from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
 from trove_ceph.db.backup_record import RecordState
@@ -107,7 +108,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         error = self.assertRaises(exceptions.TroveCephError, self.create, self.world.add_backup())
         ((_event, payload),) = self.told
         self.assertEqual(str(error), payload['message'])
-        self.assertIn('there is no room for it', payload['message'])
+        self.assertIn('the storage has no room for it', payload['message'])
         self.assertNotIn('volumes-nvme', payload['message'])
 
     def test_backups_that_are_not_ours(self):
@@ -216,6 +217,32 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager._start_threads()
         self.assertEqual(RecordState.TAKEN, self.world.records.get(backup.id).state)
         self.assertEqual(RecordState.COPIED, self.world.records.get(other.id).state)
+
+    def test_creation_whose_task_manager_dies(self):
+        instance = trove_database.add_instance(
+            self.world.project, None, task_status=InstanceTasks.BUILDING
+        )
+
+        def die(_manager, _context, instance_id, **_request):
+            self.assertEqual(instance.id, instance_id)
+            raise interruption.Kill
+
+        self.patch('trove.taskmanager.manager.Manager.create_instance', die)
+        store = 'trove_ceph.db.instance_creations.InstanceCreationStore'
+        self.useFixture(fixtures.MonkeyPatch(f'{store}.finish', lambda *_: None))
+        self.assertRaises(
+            interruption.Kill,
+            self.manager.create_instance,
+            self.context(notification.DBaaSInstanceCreate),
+            instance.id,
+            backup_id=None,
+            slave_of_id=None,
+        )
+        # The rows stay, as nothing runs in a process that was killed.
+        manager.Manager()._fail_creations()
+        self.assertEqual(
+            InstanceTasks.BUILDING_ERROR_SERVER, trove_database.instance(instance.id).task_status
+        )
 
     def test_backup_that_nobody_was_told_of(self):
         backup = self.world.add_backup()

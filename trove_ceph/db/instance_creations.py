@@ -54,4 +54,6 @@ class InstanceCreationStore:
     def finish(self, claim: Claim) -> None:
         """Delete the row of a creation that ended; harmless when the claim is lost."""
         with self._transactions.writing() as session:
-            session.execute(sa.delete(tables.InstanceCreationRow).where(*claims.write_conditions(claim)))
+            session.execute(
+                sa.delete(tables.InstanceCreationRow).where(*claims.write_conditions(claim))
+            )

@@ -236,7 +236,7 @@ class Jobs:
         trashed = self._deps.storage.list_trash(purge.pool) if is_new else []
         if is_new and purge.image_id not in [one.image_id for one in trashed]:
             raise exceptions.NotFoundError(
-                f'image {purge.image_id} in the trash of {purge.pool}: there is none'
+                f'image {purge.image_id} in the trash of {purge.pool}: does not exist'
             )
         for record in self._store.all():
             if record.source_id == purge.image_id and record.job.state.is_active:
@@ -275,4 +275,4 @@ def _check_same(found: job_store.JobRecord | None, work: tasks.Task) -> None:
 
 
 def _not_found(operation_id: str) -> exceptions.NotFoundError:
-    return exceptions.NotFoundError(f'job {operation_id}: there is none')
+    return exceptions.NotFoundError(f'job {operation_id}: does not exist')

@@ -268,7 +268,7 @@ class DeathTest(JobsTestCase):
         def write_or_fail(pool, entries, guard=None):
             if any('"done"' in (text or '') for text in entries.values()) and len(failures) < 3:
                 failures.append(entries)
-                raise exceptions.CephUnreachableError('writing the lock_store: timed out')
+                raise exceptions.CephUnreachableError('writing entries: timed out')
             write(pool, entries, guard)
 
         self.one.lock_store._inner.write = write_or_fail

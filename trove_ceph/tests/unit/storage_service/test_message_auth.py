@@ -416,7 +416,7 @@ class ReplyTest(AttackTestCase):
             [],
             {},
             {'result': done},
-            {'error': 'NotFoundError', 'message': 'volumes/image: there is none'},
+            {'error': 'NotFoundError', 'message': 'volumes/image: does not exist'},
             {'refused': 'expired'},
             {'refused': ['x']},
             {'key_id': self.keys.load().current.id, 'content': '{}', 'mac': '0' * 64},
@@ -438,7 +438,7 @@ class ReplyTest(AttackTestCase):
         error = self.assertRaises(exceptions.NotFoundError, self.caller().describe, missing)
         self.assertIs(exceptions.NotFoundError, type(error))
         self.attack(
-            'reply', lambda message: changed(message, message='volumes/other: there is none')
+            'reply', lambda message: changed(message, message='volumes/other: does not exist')
         )
         self.assert_not_accepted(self.caller().describe, missing)
 
@@ -456,8 +456,8 @@ class ReplyTest(AttackTestCase):
 
     def test_refuses_an_unsigned_exception(self):
         for error in (
-            messaging.RemoteError('NotFoundError', 'there is none', []),
-            exceptions.NotFoundError('volumes/image: there is none'),
+            messaging.RemoteError('NotFoundError', 'does not exist', []),
+            exceptions.NotFoundError('volumes/image: does not exist'),
             KeyError('volumes/image'),
         ):
 

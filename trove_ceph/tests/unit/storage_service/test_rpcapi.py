@@ -136,7 +136,7 @@ class CommandTest(BusTestCase):
 
     def test_cancel(self):
         self.serve('one')
-        self.assertEqual((1, 'job copy: there is none\n'), self.command('cancel', 'copy'))
+        self.assertEqual((1, 'job copy: does not exist\n'), self.command('cancel', 'copy'))
         work = tasks.CopyTask(self.image.snapshot('s'), self.vault)
         self.api.run('copy', work, TIMEOUT_SEC)
         self.assertEqual((0, f'copy ({work}): done\n'), self.command('cancel', 'copy'))
@@ -205,7 +205,7 @@ class CommandTest(BusTestCase):
         self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage_service.jobs.BUSY_WAIT_SEC', 0))
         expected = f'{clone}: held by other for copy it, operation op\n'
         self.assertEqual((1, expected), self.command('flatten', str(clone)))
-        self.assertEqual((1, 'vault/x: there is none\n'), self.command('flatten', 'vault/x'))
+        self.assertEqual((1, 'vault/x: does not exist\n'), self.command('flatten', 'vault/x'))
         for wrong in ('vault', 'vault/', '/clone'):
             self.assertRaises(SystemExit, self.command, 'flatten', wrong)
             self.assertIn(f"'{wrong}' is not POOL/IMAGE", self.err.getvalue())
@@ -227,7 +227,7 @@ class CommandTest(BusTestCase):
         )
         self.assertEqual(1, status)
         missing, found = json.loads(text)
-        self.assertEqual('volumes/x: there is none', missing['error'])
+        self.assertEqual('volumes/x: does not exist', missing['error'])
         self.assertEqual(([address], True), (found['clients'], found['unfenced']))
         self.assertEqual(frozenset(), self.world.storage.blocklisted())
 
@@ -345,12 +345,17 @@ class VerbsTest(BusTestCase):
         self.api.clone(self.image.snapshot('s'), clone, image_types.Qos())
         trashed = self.api.trash(self.image)
         cases = (
-            (exceptions.NotFoundError, 'describe', (missing,), f'volumes/{MISSING}: there is none'),
+            (
+                exceptions.NotFoundError,
+                'describe',
+                (missing,),
+                f'volumes/{MISSING}: does not exist',
+            ),
             (exceptions.InvalidRequestError, 'usage', ('images',), 'pool images: is not one of'),
             (exceptions.InvalidRequestError, 'usage_of_tier', ('no',), 'tier no: does not exist'),
             (exceptions.AlreadyExistsError, 'restore', ('volumes', trashed.image_id, IMAGE), ''),
             (exceptions.InvalidRequestError, 'start', ('op/1', tasks.FlattenTask(clone)), 'op/1'),
-            (exceptions.NotFoundError, 'find_job', ('op',), 'job op: there is none'),
+            (exceptions.NotFoundError, 'find_job', ('op',), 'job op: does not exist'),
             (exceptions.InvalidRequestError, 'list_trash', ('a/b',), 'pool a/b'),
             (exceptions.InvalidRequestError, 'rename_snapshot', (missing.snapshot('s'), 'a@b'), ''),
             (exceptions.NotFoundError, 'rename_snapshot', (missing.snapshot('s'), 't'), ''),

@@ -369,7 +369,7 @@ class CopyingTest(base.BaseTestCase):
     def test_image_that_holds_something_else(self):
         self.world.storage.create_image(vault(self.world), 4 * MIB, image_types.ImageOptions())
         write(self.world, '?', vault(self.world))
-        self.assert_fails(exceptions.AlreadyExistsError, 'holds something else')
+        self.assert_fails(exceptions.AlreadyExistsError, 'has other content')
         record = copy(self.world, self.backup)
         self.assertEqual(vault(self.world), record.copy.of)
 

@@ -310,7 +310,7 @@ class CopyingTest(base.BaseTestCase):
             vault_helpers.vault(self.world), 4 * MIB, image_types.ImageOptions()
         )
         vault_helpers.write(self.world, '?', vault_helpers.vault(self.world))
-        self.assert_fails(exceptions.AlreadyExistsError, 'holds something else')
+        self.assert_fails(exceptions.AlreadyExistsError, 'has other content')
         record = vault_helpers.copy(self.world, self.backup)
         self.assertEqual(vault_helpers.vault(self.world), record.copy.of)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-import contextlib
-import io
+
+import json
 
 import alembic.autogenerate
 import alembic.migration
@@ -8,9 +8,9 @@ import fixtures
 import sqlalchemy as sa
 from oslotest import base
 
-from trove_ceph.cmd.manage import app
 from trove_ceph.db import migration, tables
 from trove_ceph.tests.contract import claims_migration
+from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.db import database
 
 
@@ -72,17 +72,16 @@ class CommandTest(base.BaseTestCase):
 
     def command(self, verb):
         """Return exit status and output."""
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = app.run(['db', verb, '--config-file', self.config])
-        return status, out.getvalue() + err.getvalue()
+        result = command.run('db', verb, '--config-file', self.config, '-f', 'json')
+        return result.status, result.err or json.loads(result.out)
 
     def test_sync(self):
         wanted = migration.wanted_version()
-        self.assertEqual((1, f'version none, needed {wanted}\n'), self.command('version'))
-        self.assertEqual((0, f'version none -> {wanted}\n'), self.command('sync'))
-        self.assertEqual((0, f'version {wanted}\n'), self.command('sync'))
-        self.assertEqual((0, f'version {wanted}\n'), self.command('version'))
+        needed = {'needed_version': wanted}
+        self.assertEqual((1, {'version': None} | needed), self.command('version'))
+        self.assertEqual((0, {'version': wanted, 'version_before': None}), self.command('sync'))
+        self.assertEqual((0, {'version': wanted, 'version_before': wanted}), self.command('sync'))
+        self.assertEqual((0, {'version': wanted} | needed), self.command('version'))
 
     def test_what_is_wrong(self):
         self.configure('sqlite:////nowhere/at/all.sqlite')

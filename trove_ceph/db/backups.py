@@ -64,11 +64,11 @@ class BackupStore(backup_rows.BackupRows):
     def get(self, backup_id: str) -> backup_record.BackupRecord:
         """Return a backup.
 
-        :raises NotFoundError: it is none of ours
+        :raises RecordNotFoundError: it is none of ours
         """
         found = self.find(backup_id)
         if found is None:
-            raise exceptions.NotFoundError(f'backup {backup_id}: is not recorded')
+            raise exceptions.RecordNotFoundError(f'backup {backup_id}: is not recorded')
         return found
 
     def all(self) -> list[backup_record.BackupRecord]:

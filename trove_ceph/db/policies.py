@@ -67,7 +67,7 @@ class PolicyStore:
         """Add a policy.
 
         :param values: of :class:`.policy_model.Policy`
-        :raises AlreadyExistsError: there is one for this target
+        :raises RecordExistsError: there is one for this target
         """
         now = self.clock()
         made = BackupPolicy(
@@ -78,7 +78,7 @@ class PolicyStore:
             try:
                 session.flush()
             except oslo_db.exception.DBDuplicateEntry as error:
-                raise exceptions.AlreadyExistsError(
+                raise exceptions.RecordExistsError(
                     f'{scope} {target}: has a backup policy'
                 ) from error
         return made

@@ -13,7 +13,7 @@ from trove_ceph.trove_adapter import configuration
 def make_collector(config_files: Sequence[str], min_age: datetime.timedelta) -> collector.Collector:
     """Return a collector for the pools of all tiers that hold volumes or copies.
 
-    :raises InvalidRequestError: a configuration file cannot be used
+    :raises InvalidConfigurationError: a configuration file cannot be used
     :raises InvalidTiersError: the tiers file cannot be used
     """
     conf = configuration.load('trove-ceph-manage', config_files)

@@ -15,13 +15,13 @@ def load(program: str, config_files: Sequence[str]) -> cfg.ConfigOpts:
     """Read the configuration of trove-taskmanager and connect Trove's models to its database.
 
     :param program: the name of the command
-    :raises InvalidRequestError: a configuration file cannot be used
+    :raises InvalidConfigurationError: a configuration file cannot be used
     """
     conf = trove_cfg.CONF
     taskmanager_conf.register(conf)
     try:
         trove_cfg.parse_args([program], list(config_files))
     except cfg.Error as error:
-        raise exceptions.InvalidRequestError(f'{", ".join(config_files)}: {error}') from error
+        raise exceptions.InvalidConfigurationError(f'{", ".join(config_files)}: {error}') from error
     get_db_api().configure_db()
     return conf

@@ -77,7 +77,7 @@ class TroveDatabase:
         Trove's API deletes with a backup all that name it as their parent. While this one is being
         taken that is refused, and afterwards it names none.
 
-        :raises NotFoundError: it is deleted
+        :raises RecordNotFoundError: it is deleted
         """
         self._update(backup_id, state=BackupState.BUILDING, size=0.0, location=None, parent_id=None)
 
@@ -85,7 +85,7 @@ class TroveDatabase:
         """Show it as complete, and where it is.
 
         :param size_gib: of the volume: Trove restores to none that is smaller
-        :raises NotFoundError: it is deleted
+        :raises RecordNotFoundError: it is deleted
         """
         self._update(
             backup_id,
@@ -122,7 +122,7 @@ class TroveDatabase:
     def _update(self, backup_id: str, **values: Any) -> None:
         row = _find(backup_models.DBBackup, backup_id)
         if row is None or row.deleted:
-            raise exceptions.NotFoundError(f'backup {backup_id}: was deleted')
+            raise exceptions.RecordNotFoundError(f'backup {backup_id}: was deleted')
         row.update(**values)
 
     def _update_if_there(self, backup_id: str, **values: Any) -> None:

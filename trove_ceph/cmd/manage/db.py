@@ -97,9 +97,9 @@ def _engine(config_file: str) -> 'Iterator[sqlalchemy.Engine]':
     try:
         conf([], default_config_files=[config_file])
     except cfg.Error as error:
-        raise exceptions.InvalidRequestError(f'{config_file}: {error}') from error
+        raise exceptions.InvalidConfigurationError(f'{config_file}: {error}') from error
     if not conf.database.connection:
-        raise exceptions.InvalidRequestError(f'{config_file}: has no [database] connection')
+        raise exceptions.InvalidConfigurationError(f'{config_file}: has no [database] connection')
     facade = enginefacade.transaction_context()
     facade.configure(connection=conf.database.connection, max_retries=1, retry_interval=1)
     try:

@@ -187,7 +187,7 @@ class Cancel(StorageCommand, base.ShowOne):
 def connect(parsed_args: argparse.Namespace) -> 'rpcapi.StorageAPI':
     """Return a client of the storage service.
 
-    :raises InvalidRequestError: the configuration file cannot be used
+    :raises InvalidConfigurationError: the configuration file cannot be used
     """
     # Imported here: it loads much of OpenStack, and eventlet warns that it is deprecated.
     warnings.filterwarnings('ignore', message=r'\s*Eventlet is deprecated')
@@ -199,7 +199,7 @@ def connect(parsed_args: argparse.Namespace) -> 'rpcapi.StorageAPI':
     try:
         conf([], default_config_files=[parsed_args.config_file])
     except cfg.Error as error:
-        raise exceptions.InvalidRequestError(f'{parsed_args.config_file}: {error}') from error
+        raise exceptions.InvalidConfigurationError(f'{parsed_args.config_file}: {error}') from error
     return rpcapi.StorageAPI(rpcapi.connect(conf), parsed_args.timeout)
 
 

@@ -35,13 +35,13 @@ class Trove(Protocol):
     def begin_backup(self, backup_id: str) -> None:
         """Show it as being taken, complete by itself: deleting its parent must not delete it.
 
-        :raises NotFoundError: it is deleted
+        :raises RecordNotFoundError: it is deleted
         """
 
     def complete_backup(self, backup_id: str, snapshot_id: str, size_gib: int) -> None:
         """Show it as complete, and where it is.
 
-        :raises NotFoundError: it is deleted
+        :raises RecordNotFoundError: it is deleted
         """
 
     def fail_backup(self, backup_id: str) -> None:

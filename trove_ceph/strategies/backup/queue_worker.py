@@ -18,6 +18,8 @@ LOG = logging.getLogger(__name__)
 
 #: Of a verification.
 _WAITS = 'it waits for the copy of the backup, which could not be made yet'
+#: The work is another worker's now: a claim in the database, or a lock in Ceph, was lost.
+_LOST = (exceptions.ClaimLostError, exceptions.LockLostError)
 
 
 class WorkerThreads:
@@ -80,7 +82,7 @@ def work_off_one(deps: BackupDependencies, role: Role, record: backup_record.Bac
     try:
         with deps.heartbeat.hold(claim):
             _work(deps, claim)
-    except exceptions.LockLostError as error:
+    except _LOST as error:
         LOG.info('%s', error)
     deps.records.claims.release(claim)
 
@@ -89,7 +91,7 @@ def _work(deps: BackupDependencies, claim: Claim) -> None:
     record = deps.records.get(claim.resource_id)
     try:
         (_copy if claim.role is Role.COPY else _verify)(deps, claim, record)
-    except exceptions.LockLostError:
+    except _LOST:
         raise
     except Exception as error:
         is_known = isinstance(error, exceptions.TroveCephError)

@@ -71,7 +71,7 @@ class RecordsTest(base.BaseTestCase):
         self.records.claims.release(claim)
         self.records.forget(self.records.begin_deleting('b', ONE))
         self.assertIsNone(self.records.find('b'))
-        self.assertRaises(exceptions.NotFoundError, self.records.get, 'b')
+        self.assertRaises(exceptions.RecordNotFoundError, self.records.get, 'b')
 
     def test_carrying_on_keeps_what_is_known(self):
         claim = self.begin('b', parent_id='p')

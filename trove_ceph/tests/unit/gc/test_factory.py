@@ -65,7 +65,7 @@ class MakingTest(base.BaseTestCase):
 
     def test_a_file_that_cannot_be_read(self):
         error = self.assertRaises(
-            exceptions.InvalidRequestError,
+            exceptions.InvalidConfigurationError,
             factory.make_collector,
             ['/nowhere.conf'],
             datetime.timedelta(0),

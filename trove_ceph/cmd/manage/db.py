@@ -75,7 +75,7 @@ class Version(_DatabaseCommand):
         """Return the version, and the one that this program needs."""
         from trove_ceph.db import migration
 
-        needed = migration.wanted_version()
+        needed = migration.required_version()
         with _engine(parsed_args.config_file) as engine:
             found = migration.find_version(engine)
         if found != needed:

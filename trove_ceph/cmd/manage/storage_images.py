@@ -76,7 +76,7 @@ def _flatten(parsed_args: argparse.Namespace, progress: '_Progress') -> str:
     # Names get used again, ids of images do not: the same id is the same work.
     operation_id = f'flatten:{facts.image_id}'
     service.run(operation_id, tasks.FlattenTask(image), parsed_args.wait, progress.note)
-    return f'{image}: flattened'
+    return f'{image}: flattened; it no longer reads from its parent'
 
 
 class _Progress:

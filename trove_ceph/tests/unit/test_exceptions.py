@@ -36,7 +36,7 @@ class BranchesTest(base.BaseTestCase):
 
     def test_tenants_are_told_of_each_by_words(self):
         for name in OF_DATABASE:
-            reason = tenant_errors.plain_reason(getattr(exceptions, name)('row 7'))
+            reason = tenant_errors.tenant_message(getattr(exceptions, name)('row 7'))
             self.assertNotIn('storage', reason, name)
             self.assertNotIn('unexpected', reason, name)
             self.assertNotIn('row 7', reason, name)

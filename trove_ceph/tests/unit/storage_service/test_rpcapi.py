@@ -167,7 +167,7 @@ class CommandTest(BusTestCase):
     def test_flatten(self):
         self.serve('one')
         clone = self.clone()
-        expected = f'{clone}: flattened\n'
+        expected = f'{clone}: flattened; it no longer reads from its parent\n'
         self.assertEqual((0, expected), self.command('flatten', str(clone)))
         self.assertIn('done flattening 100%', self.err)
         self.assertIsNone(self.api.describe(clone).parent)

@@ -302,9 +302,9 @@ class InstanceRestoreTest(contract.ContractTestCase):
     def test_each_argument_is_passed_on(self):
         """Only what is made here differs between the manager and the instance."""
         asked = {name.partition('=')[0] for name in CREATE_INSTANCE.split(', ')}
-        self.assertEqual(set(), set(instance_restore._ASKED) - asked)
+        self.assertEqual(set(), set(instance_restore._ARGUMENTS) - asked)
         here = {'context', 'instance_id', 'name', 'slave_of_id', 'locality'}
-        self.assertEqual(here, asked - set(instance_restore._ASKED))
+        self.assertEqual(here, asked - set(instance_restore._ARGUMENTS))
 
     def test_volume_is_made_by_the_overridden_method(self):
         tasks = taskmanager_models.FreshInstanceTasks

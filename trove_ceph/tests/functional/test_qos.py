@@ -159,19 +159,19 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
 
         def resize():
             self.volume['size'] = 20
-            reconciler.keep(self.volume['id'])
+            reconciler.set_limits(self.volume['id'])
 
         resized = self._plateau(fio, resize)
 
         def outgrow():
             self.volume['size'] = 1000
-            reconciler.keep(self.volume['id'])
+            reconciler.set_limits(self.volume['id'])
 
         capped = self._plateau(fio, outgrow)
 
         def retype():
             self.volume['volume_type'] = 'of no tier'
-            reconciler.keep(self.volume['id'])
+            reconciler.set_limits(self.volume['id'])
 
         freed = self._plateau(fio, retype, FREE_SEC)
         rates = self._rates(fio, free, limited, resized, capped, freed)

@@ -165,14 +165,14 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def test_another_copy_of_the_service_resumes_after_a_kill(self):
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
-        work = self.begin_copy(one, transfer.MARK_BYTES + 64 * MIB)
+        work = self.begin_copy(one, transfer.CHECKPOINT_BYTES + 64 * MIB)
         # It is the same job for each copy of the service.
         seen = other.request('start', operation_id=self.operation, work=work)
         self.assertEqual((JobState.RUNNING, 'one', 1), (seen.state, seen.holder, seen.attempt))
         one.kill()
         found = self.wait_for(other, lambda found: found.state is not JobState.RUNNING)
         self.assertEqual(JobState.INTERRUPTED, found.state)
-        self.assert_taken_up(other, work, transfer.MARK_BYTES)
+        self.assert_taken_up(other, work, transfer.CHECKPOINT_BYTES)
 
     def test_sigterm_releases_locks_at_once(self):
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
@@ -189,10 +189,10 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
     def test_paused_for_too_long_loses_its_locks(self):
         """Like a suspended virtual machine, or a host that lost its network."""
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
-        work = self.begin_copy(one, transfer.MARK_BYTES + 64 * MIB)
+        work = self.begin_copy(one, transfer.CHECKPOINT_BYTES + 64 * MIB)
         one.signal('STOP')
         self.wait_for(other, lambda found: found.state is JobState.INTERRUPTED)
-        self.assert_taken_up(other, work, transfer.MARK_BYTES)
+        self.assert_taken_up(other, work, transfer.CHECKPOINT_BYTES)
         before = other.request('find_job', operation_id=self.operation)
         one.signal('CONT')
         # It notices that at its next chunk, and writes nothing at its next heartbeat.

@@ -72,7 +72,7 @@ class TablesOnMySqlTest(MySqlTestCase):
 
             (begun,) = filter(None, self.at_once(begin))
             self.assertEqual(begun.backup_name, self.policies.runs()['instance'].backup_name)
-            self.policies.note_asked(begun, f'backup-{number}')
+            self.policies.note_requested(begun, f'backup-{number}')
             run = self.policies.runs()['instance']
             ended = self.at_once(lambda _writer, run=run: self.policies.note_done(run))
             self.assertEqual(1, ended.count(True))
@@ -120,7 +120,7 @@ class TablesOnMySqlTest(MySqlTestCase):
         def add(_writer):
             try:
                 return self.add()
-            except exceptions.AlreadyExistsError:
+            except exceptions.RecordExistsError:
                 return None
 
         (policy,) = filter(None, self.at_once(add))

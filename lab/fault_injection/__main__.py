@@ -23,7 +23,7 @@ def main(argv=None) -> int:
     plans = plan.draw(seed, args.rounds, verbs, names)
     print(f'{len(plans)} rounds, seed {seed}', flush=True)
     target = _connect(root)
-    target.remove_made()
+    target.remove_leftovers()
     supervisor = services.Supervisor(root)
     results = []
     print(report.line(report.HEADER), flush=True)
@@ -32,13 +32,13 @@ def main(argv=None) -> int:
             results.append(result)
             print(report.line(report.row(result)), flush=True)
     finally:
-        left = target.list_made() + orphans.find(root).splitlines()
+        left = target.list_leftovers() + orphans.find(root).splitlines()
         path = root / 'log' / 'fault-injection.json'
         report.save(path, seed, results, left)
     for text in report.summary(results, args.limit_sec):
         print(text)
-    print('nothing is left' if not left else 'left:\n' + '\n'.join(left))
-    print(f'all of it: {path}')
+    print('nothing is left behind' if not left else 'left behind:\n' + '\n'.join(left))
+    print(f'all results: {path}')
     return 1 if left or report.over(results, args.limit_sec) else 0
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Killing services of the lab at random instants of operations."""
+"""Kills of services of the lab at random moments of operations."""
 
 import json
 import pathlib

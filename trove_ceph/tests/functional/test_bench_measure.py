@@ -259,7 +259,7 @@ class MeasureTest(MeasureTestCase):
     def test_interruption_keeps_the_results(self):
         def note(text, share):
             self.note(text, share)
-            if len([said for said, _ in self.notes if said.startswith('measuring')]) == 5:
+            if len([text for text, _ in self.notes if text.startswith('measuring')]) == 5:
                 os.kill(os.getpid(), signal.SIGINT)
 
         run = self.measure(note=note, measure_sec=60)

@@ -316,7 +316,7 @@ class PowerCutTest(EntrypointTestCase):
             box.kill()
             if halted_before is None:
                 return
-        self.fail('the entrypoint never came to its end')
+        self.fail('the entrypoint did not end')
 
 
 class MountedImage(fixtures.Fixture):

@@ -71,8 +71,8 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         image = self.make(size_mib=LARGE_MIB)
         with self.storage.open_writer(image) as writer:
             blocks = range(LARGE_MIB // 4)
-            begun = [writer.write(at * 4 * MIB, self.data(4 * MIB)) for at in blocks]
-            for write in begun:
+            writes = [writer.write(at * 4 * MIB, self.data(4 * MIB)) for at in blocks]
+            for write in writes:
                 write.result()
             writer.create_snapshot('s')
         arguments = ('copy', self.cluster.conf, storage.USER, image.pool, image.name, 's')

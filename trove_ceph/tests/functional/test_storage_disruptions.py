@@ -315,7 +315,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
     def test_refuses_invalid_requests_without_a_change(self):
         self.served = self.serve('one')
         image, other, nothing = self.base, self.make('other'), self.ref('nothing')
-        self.write(other, 0, b'somebody\'s')
+        self.write(other, 0, b'foreign')
         child, trashed = self.clone('child'), self.storage.trash(self.clone('trashed'))
         elsewhere = image_types.ImageRef('.mgr', 'x')
         before = self._all()

@@ -126,8 +126,8 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         image = self.make(size_mib=LARGE_MIB)
         with self.storage.open_writer(image) as writer:
             block = self.data(4 * MIB)
-            begun = [writer.write(at * 4 * MIB, block) for at in range(LARGE_MIB // 4)]
-            for write in begun:
+            writes = [writer.write(at * 4 * MIB, block) for at in range(LARGE_MIB // 4)]
+            for write in writes:
                 write.result()
             writer.create_snapshot('s')
         return image

@@ -36,8 +36,8 @@ class CommandTest(InstrumentsTestCase):
         self.assertEqual(3, fault_injection.run(self.settings, arguments))
         passed = json.loads(record.read_text())['arguments']
         self.assertEqual(['-m', 'fault_injection', str(self.root)], passed[:3])
-        wanted = ['--rounds=2', '--limit-sec=90.0', '--seed=7', '--operation=take']
-        self.assertEqual([*wanted, '--operation=copy'], passed[3:])
+        expected = ['--rounds=2', '--limit-sec=90.0', '--seed=7', '--operation=take']
+        self.assertEqual([*expected, '--operation=copy'], passed[3:])
 
 
 class PlanTest(base.BaseTestCase):

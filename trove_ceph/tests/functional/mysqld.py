@@ -88,5 +88,5 @@ def _initialised_data():
     volume.mkdir(exist_ok=True)
     made = server(volume, volume / 'run', _durable_options(1))
     made.ensure_initialised()
-    made.forget_identity()
+    made.remove_server_uuid()
     return made.data

@@ -98,10 +98,6 @@ class VaultQuotaExceededError(QuotaExceededError):
     """A project's copies would exceed its quota of the vault; delete some or raise the quota."""
 
 
-class InvalidTransitionError(TroveCephError):
-    """The state of a backup does not allow the transition; nothing is written."""
-
-
 class UnsafeSettingsError(TroveCephError):
     """A snapshot would not be consistent with the server's settings; change the settings first."""
 
@@ -116,6 +112,30 @@ class NotAdoptableError(TroveCephError):
 
 class AdoptionFailedError(TroveCephError):
     """Cinder accepted a snapshot or image and failed; an operator must inspect its logs."""
+
+
+class DatabaseError(TroveCephError):
+    """A record in Trove's database does not allow the request; a retry does not help."""
+
+
+class RecordNotFoundError(DatabaseError):
+    """The record does not exist or is deleted."""
+
+
+class RecordExistsError(DatabaseError):
+    """Another record has the same unique value; it is not changed."""
+
+
+class InvalidTransitionError(DatabaseError):
+    """The state of a backup does not allow the transition; nothing is written."""
+
+
+class ClaimLostError(DatabaseError):
+    """Another worker has the claim on a backup; this worker must not change it any more."""
+
+
+class InvalidConfigurationError(TroveCephError):
+    """A configuration file must be corrected; nothing is done."""
 
 
 class StorageError(TroveCephError):
@@ -172,10 +192,6 @@ class NotPermittedError(StorageError):
 
 class LockLostError(StorageError):
     """Another process may hold the lock by now, so the operation was aborted."""
-
-
-class ClaimLostError(LockLostError):
-    """Another worker has the claim on a backup; this worker must not change it any more."""
 
 
 class StillRunningError(StorageError):

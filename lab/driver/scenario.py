@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run Tempest's scenarios, this project's and trove-tempest-plugin's, on the lab that is up."""
+"""Run Tempest's scenarios, this project's and trove-tempest-plugin's, on a running lab."""
 
 import os
 
 from driver import instruments, up
-from driver.settings import LAB_DIR
 
 
 def add_arguments(parser) -> None:
-    """Describe this command's options."""
+    """Add this command's options."""
     parser.add_argument('--smoke', action='store_true', help='only the short tests of this project')
     whose = parser.add_mutually_exclusive_group()
     for name, text in (
@@ -31,10 +30,4 @@ def run(settings, args) -> int:
         *([f'--{args.whose}'] if args.whose else []),
         *([f'--regex={args.regex}'] if args.regex else []),
     ]
-    environ = os.environ | {
-        'PYTHONPATH': str(LAB_DIR),
-        'PYTHONDONTWRITEBYTECODE': '1',
-        # Libraries tell of their own future on the terminal.
-        'PYTHONWARNINGS': 'ignore',
-    }
-    return up.call(command, environ)
+    return up.call(command, os.environ | instruments.ENVIRONMENT)

@@ -71,6 +71,7 @@ class BackupRecord:
     :param verified_at: when a verification last succeeded
     :param verification: the result of the last verification
     :param take_sec: duration of taking the backup
+    :param snapshot_sec: from the start of taking the backup to the end of the snapshot's creation
     :param quiesced_sec: how long the server was quiesced
     :param claim_role: what the worker with the claim does; None when no worker has one
     :param claimed_by: name of that worker
@@ -118,6 +119,7 @@ class BackupRecord:
     verified_at: datetime.datetime | None = None
     verification: Mapping[str, Any] | None = None
     take_sec: float | None = None
+    snapshot_sec: float | None = None
     quiesced_sec: float | None = None
     copy_sec: float | None = None
     verify_sec: float | None = None

@@ -65,11 +65,11 @@ class BackupStore(backup_rows.BackupRows):
     def get(self, backup_id: str) -> backup_record.BackupRecord:
         """Return a backup.
 
-        :raises NotFoundError: the backup has no record
+        :raises RecordNotFoundError: the backup has no record
         """
         found = self.find(backup_id)
         if found is None:
-            raise exceptions.NotFoundError(f'backup {backup_id}: has no record')
+            raise exceptions.RecordNotFoundError(f'backup {backup_id}: has no record')
         return found
 
     def all(self) -> list[backup_record.BackupRecord]:
@@ -204,6 +204,7 @@ class BackupStore(backup_rows.BackupRows):
         gtid_before: str | None,
         size_bytes: int,
         quiesced_sec: float | None,
+        snapshot_sec: float,
         age_sec: float,
         filesystem_used_bytes: int | None = None,
     ) -> None:
@@ -215,6 +216,8 @@ class BackupStore(backup_rows.BackupRows):
         :param gtid_before: gtid_executed of the server before the snapshot
         :param size_bytes: size of the volume
         :param quiesced_sec: how long the server was quiesced; None: it was not
+        :param snapshot_sec: from the start of taking the backup to the end of the snapshot's
+            creation
         :param age_sec: seconds since the snapshot was created
         :param filesystem_used_bytes: used bytes of the file system when the settings were checked
         """
@@ -227,13 +230,14 @@ class BackupStore(backup_rows.BackupRows):
             gtid_before=gtid_before,
             size_bytes=size_bytes,
             quiesced_sec=quiesced_sec,
+            snapshot_sec=snapshot_sec,
             snapshot_at=taken_at.replace(microsecond=0),
             filesystem_used_bytes=filesystem_used_bytes,
         )
 
     def invalidate_snapshot(self, claim: Claim) -> None:
         """Record that a snapshot, if one exists, is not proved to be consistent."""
-        self._write(claim, snapshot_at=None, quiesced_sec=None)
+        self._write(claim, snapshot_at=None, snapshot_sec=None, quiesced_sec=None)
 
     @retry_on_deadlock
     def note_taken(

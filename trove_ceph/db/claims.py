@@ -15,7 +15,7 @@ written before that clock was set back, and is ignored.
 import dataclasses
 import datetime
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -25,6 +25,12 @@ from trove_ceph.db import tables, transactions
 from trove_ceph.db.roles import STATES, Role
 
 DEFAULT_EXPIRY = datetime.timedelta(seconds=45)
+#: All other roles claim backups.
+_ROW_OF_ROLE: Mapping[Role, Any] = {
+    Role.RUN_POLICY: tables.PolicyRunRow,
+    Role.CREATE_INSTANCE: tables.InstanceCreationRow,
+}
+_ROWS = (tables.BackupRow, *_ROW_OF_ROLE.values())
 _NO_CLAIM = {'claim_role': None, 'claimed_by': None, 'claim_token': None}
 
 
@@ -139,7 +145,7 @@ class Claims:
         renewed = set()
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
-            for row in (tables.BackupRow, tables.PolicyRunRow):
+            for row in _ROWS:
                 of_row = {one.token: one for one in claims if _row_of(one.role)[0] is row}
                 if not of_row:
                     continue
@@ -206,13 +212,12 @@ def cleared_claim() -> dict[str, None]:
 
 
 def _row_of(role: Role) -> tuple[Any, Any]:
-    if role is Role.RUN_POLICY:
-        return tables.PolicyRunRow, tables.PolicyRunRow.instance_id
-    return tables.BackupRow, tables.BackupRow.backup_id
+    row = _ROW_OF_ROLE.get(role, tables.BackupRow)
+    return row, sa.inspect(row).primary_key[0]
 
 
 def _states(role: Role) -> list[Any]:
-    if role is Role.RUN_POLICY:
+    if role in _ROW_OF_ROLE:
         return []
     return [tables.BackupRow.state.in_([str(state) for state in STATES[role]])]
 

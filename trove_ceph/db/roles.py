@@ -18,6 +18,8 @@ class Role(enum.StrEnum):
     VERIFY = 'verify'
     #: Requests the backup of a policy from Trove; the claim is on the run, not on a backup.
     RUN_POLICY = 'run-policy'
+    #: Creates an instance; the claim is on the instance, not on a backup.
+    CREATE_INSTANCE = 'create-instance'
 
 
 _INSPECTABLE = frozenset(state for state in RecordState if state.can_be_verified)

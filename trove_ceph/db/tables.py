@@ -84,6 +84,7 @@ class BackupRow(Claimable, Base):
     verified_at = orm.mapped_column(sa.DateTime)
     verification = orm.mapped_column(sa.JSON)
     take_sec = orm.mapped_column(sa.Float)
+    snapshot_sec = orm.mapped_column(sa.Float)
     quiesced_sec = orm.mapped_column(sa.Float)
     copy_sec = orm.mapped_column(sa.Float)
     verify_sec = orm.mapped_column(sa.Float)
@@ -204,6 +205,15 @@ class PolicyRunRow(Claimable, Base):
     retry_at = orm.mapped_column(sa.DateTime)
     error = orm.mapped_column(sa.Text)
     count = orm.mapped_column(sa.Integer, nullable=False)
+
+
+class InstanceCreationRow(Claimable, Base):
+    """An instance that is being created, see :mod:`instance_creations`."""
+
+    __tablename__ = 'trove_ceph_instance_creations'
+
+    instance_id = orm.mapped_column(sa.String(36), primary_key=True)
+    created_at = orm.mapped_column(sa.DateTime, nullable=False)
 
 
 class PolicyBackupRow(Base):

@@ -28,7 +28,7 @@ OWNER = """
 import json, pathlib, sys, time
 from trove_ceph_bench import targets
 settings = targets.Settings(directory=pathlib.Path(sys.argv[1]))
-with targets.make('killed', json.loads(sys.argv[2]), settings):
+with targets.create('killed', json.loads(sys.argv[2]), settings):
     print('entered', flush=True)
     time.sleep(1000)
 """
@@ -79,7 +79,7 @@ class TargetsTestCase(base.FunctionalTestCase):
         return self.spec({'local': str(self.disk)}, **more)
 
     def make(self, spec):
-        return targets.make('t', spec, self.settings)
+        return targets.create('t', spec, self.settings)
 
     def assert_nothing_left(self):
         self.assertEqual([], workspace.members(self.place))
@@ -106,7 +106,7 @@ class ServerOnLocalDiskTest(TargetsTestCase):
 
         self.assert_nothing_left()
 
-    def test_restart_keeps_data_and_counts_processor_time_on(self):
+    def test_restart_keeps_data_and_processor_time(self):
         with self.make(self.local()) as target:
             run(target.address, 'CREATE TABLE t (a INT PRIMARY KEY)')
             run(target.address, 'INSERT INTO t VALUES (1)')
@@ -133,7 +133,7 @@ class ServerOnLocalDiskTest(TargetsTestCase):
         self.assertIn('no_such_option', str(error))
         self.assert_nothing_left()
 
-    def test_stock_profile_without_what_this_mysql_refuses(self):
+    def test_stock_profile_omits_options_that_this_mysql_refuses(self):
         flavor = {'ram_mib': 512, 'vcpus': 1}
         with self.make(self.local(profile='stock', flavor=flavor, options={})) as target:
             disclosed = target.disclose()
@@ -142,7 +142,7 @@ class ServerOnLocalDiskTest(TargetsTestCase):
         self.assertEqual('150M', disclosed['options']['innodb_buffer_pool_size'])
         self.assertEqual('100', disclosed['mysql']['variables']['max_connections'])
 
-    def test_our_profile(self):
+    def test_profile_of_trove_ceph(self):
         flavor = {'ram_mib': 768, 'vcpus': 1}
         with self.make(
             self.local(profile='trove-ceph', flavor=flavor, options={'innodb_io_capacity': 777})
@@ -153,7 +153,7 @@ class ServerOnLocalDiskTest(TargetsTestCase):
         self.assertEqual('777', variables['innodb_io_capacity'])
         self.assertEqual('3000', variables['innodb_io_capacity_max'])
 
-    def test_program_on_this_host_with_an_option_file(self):
+    def test_runs_a_program_of_this_host_with_an_option_file(self):
         # mysqld's user must reach its data directory and socket.
         self.directory.chmod(0o711)
         root = mysqld.rootfs()
@@ -205,7 +205,7 @@ class ServerOnRbdTest(TargetsTestCase):
         self.assertEqual([], self.images())
         self.assert_nothing_left()
 
-    def test_two_at_once_leave_in_any_order(self):
+    def test_two_servers_stop_in_any_order(self):
         first, second = self.make(self.on_rbd()), self.make(self.on_rbd())
         first.__enter__()
         second.__enter__()
@@ -220,7 +220,7 @@ class ServerOnRbdTest(TargetsTestCase):
         self.assertEqual([], self.images())
         self.assert_nothing_left()
 
-    def test_reports_a_pool_that_is_not_there(self):
+    def test_reports_a_missing_pool(self):
         target = self.make(self.on_rbd(pool='no-such-pool'))
 
         error = self.assertRaises(exceptions.TargetUnavailableError, target.__enter__)
@@ -228,7 +228,7 @@ class ServerOnRbdTest(TargetsTestCase):
         self.assertIn('no-such-pool', str(error))
         self.assert_nothing_left()
 
-    def test_next_one_clears_what_a_killed_owner_left(self):
+    def test_clears_remains_of_a_killed_owner(self):
         words = [sys.executable, '-c', OWNER, str(self.place), json.dumps(self.on_rbd())]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as owner:
             try:
@@ -258,7 +258,7 @@ def listening_server():
     listen = {'skip_networking': 'OFF', 'port': port, 'bind_address': '127.0.0.1'}
     source = {'rootfs': str(mysqld.rootfs())}
     spec = {'mysqld': source, 'options': listen | SMALL, 'on': {'local': str(disk)}}
-    target = targets.make('t', {'server': spec}, targets.Settings(directory=place))
+    target = targets.create('t', {'server': spec}, targets.Settings(directory=place))
     return target.__enter__().address, port
 
 
@@ -273,12 +273,12 @@ class DsnTest(base.FunctionalTestCase):
 
     def tenant(self, password='right'):
         settings = targets.Settings(environment={'SECRET': password})
-        return targets.make('t', {'dsn': self.dsn, 'password_env': 'SECRET'}, settings)
+        return targets.create('t', {'dsn': self.dsn, 'password_env': 'SECRET'}, settings)
 
     def schemas(self):
         return sorted(row[0] for row in run(self.root, f"SHOW DATABASES LIKE '{database.PREFIX}%'"))
 
-    def test_has_a_schema_of_its_own_while_entered(self):
+    def test_has_a_schema_of_its_own_inside_the_block(self):
         escaped = database.PREFIX.replace('_', r'\_')
         run(self.root, f'GRANT ALL ON `{escaped}%`.* TO tenant')
         own = self.schemas()
@@ -295,9 +295,9 @@ class DsnTest(base.FunctionalTestCase):
     def test_wrong_password(self):
         error = self.assertRaises(exceptions.TargetUnavailableError, self.tenant('wrong').__enter__)
 
-        self.assertIn('is the password right?', str(error))
+        self.assertIn('check the password', str(error))
 
-    def test_says_which_right_is_missing(self):
+    def test_error_names_the_missing_privilege(self):
         error = self.assertRaises(exceptions.TargetUnavailableError, self.tenant().__enter__)
 
         self.assertIn(r"GRANT ALL ON `trove\_ceph\_bench\_%`.* TO 'tenant'", str(error))

@@ -60,7 +60,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
             trove=None,
             servers=None,
             guest=None,
-            place=None,
+            find_image=None,
             worker=WORKER,
             heartbeat=heartbeat.Heartbeat(self.records.claims, 5, 45),
             vault=lambda: self.second_pool,
@@ -102,7 +102,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def copy(self, backup_id):
         """Copy a backup, and return upon which one and how much was moved."""
-        queue_worker.work_off_one(self.tools, Role.COPY, self.records.get(backup_id))
+        queue_worker.run_job(self.tools, Role.COPY, self.records.get(backup_id))
         found = self.records.get(backup_id)
         self.assertIsNone(found.copy_error)
         self.assert_whole()
@@ -110,7 +110,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def delete(self, backup_id):
         record = self.records.get(backup_id)
-        vault.remove(self.tools, backup_id, record.copy)
+        vault.remove_copy(self.tools, backup_id, record.copy)
         self.storage.remove_snapshot(record.location)
         self.records.delete(self.records.begin_deleting(backup_id, WORKER))
         self.backups.remove(backup_id)
@@ -124,7 +124,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         if shared:
             self.assertEqual(shared, set(self.snapshot_names(copied[0].copy.of)))
 
-    def test_in_any_order(self):
+    def test_copies_and_deletes_in_any_order(self):
         first = self.back_up(0, 10, 20)
         self.assertEqual((None, 3 * MIB), self.copy(first))
         used_bytes = self.records.get(first).used_bytes

@@ -22,6 +22,7 @@ CHECKED = {
     'gtid_before': 'uuid:1-7',
     'size_bytes': 1024,
     'quiesced_sec': 0.5,
+    'snapshot_sec': 0.6,
     'age_sec': 90.0,
 }
 
@@ -78,7 +79,7 @@ class BackupStoreTest(base.BaseTestCase):
         self.records.claims.release(claim)
         self.records.delete(self.records.begin_deleting('b', ONE))
         self.assertIsNone(self.records.find('b'))
-        self.assertRaises(exceptions.NotFoundError, self.records.get, 'b')
+        self.assertRaises(exceptions.RecordNotFoundError, self.records.get, 'b')
 
     def test_continuing_keeps_recorded_values(self):
         claim = self.begin('b', parent_id='p')
@@ -104,9 +105,8 @@ class BackupStoreTest(base.BaseTestCase):
             ('freeze', 'none', 'sync_binlog is 0'),
             (found.quiesce, found.raised_from, found.raised_because),
         )
-        self.assertEqual(
-            ('uuid:1-7', 1024, 0.5), (found.gtid_before, found.size_bytes, found.quiesced_sec)
-        )
+        self.assertEqual(('uuid:1-7', 1024), (found.gtid_before, found.size_bytes))
+        self.assertEqual((0.5, 0.6), (found.quiesced_sec, found.snapshot_sec))
         self.assertEqual(datetime.timedelta(seconds=90), self.now - found.snapshot_at)
         self.records.note_failed(claim, 'why')
         self.assertRaises(exceptions.ClaimLostError, note, claim, **CHECKED)

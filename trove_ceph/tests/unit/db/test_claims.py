@@ -163,6 +163,7 @@ class ClaimsTest(base.BaseTestCase):
                     gtid_before=None,
                     size_bytes=7,
                     quiesced_sec=1.0,
+                    snapshot_sec=1.0,
                     age_sec=0.0,
                 ),
                 store.invalidate_snapshot,

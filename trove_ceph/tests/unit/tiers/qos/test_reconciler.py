@@ -220,7 +220,9 @@ class SweepTestCase(ReconcilerTestCase):
         lost = self.world.cinder.add_volume('fast', 10, status='in-use')
         report = self._sweep()
         self.assertEqual([lost['id']], list(report.failures))
-        self.assertIn(f'volumes-fast/volume-{lost["id"]}: there is none', *report.failures.values())
+        self.assertIn(
+            f'volumes-fast/volume-{lost["id"]}: does not exist', *report.failures.values()
+        )
 
     def test_plan_changes_nothing(self):
         _, image = self.world.add()
@@ -249,7 +251,7 @@ class BadVolumeTestCase(ReconcilerTestCase):
     def test_image_that_cannot_be_opened(self):
         for error in (
             exceptions.StorageError('describing: Input/output error'),
-            ValueError('a burst lower than its limit'),
+            ValueError('a burst must not be below its limit'),
         ):
             self.storage.broken = {self.bad_image: error}
             report = self._sweep()

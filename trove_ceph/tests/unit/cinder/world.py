@@ -33,7 +33,7 @@ class World:
         self.image = self.cinder.image(self.volume)
         self.now = 0.0
 
-    def patience(self):
+    def wait_limits(self):
         """Return limits of waiting with a simulated clock."""
         return wait.WaitLimits(10, clock=lambda: self.now, sleep=self._sleep)
 

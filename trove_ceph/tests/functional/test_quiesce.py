@@ -224,7 +224,7 @@ class QuiesceTest(VolumeTestCase):
                 exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 't1', 'ddl', LONG_SEC
             )
 
-            self.assertIn(f'had not ended after {WAIT_SEC} s', str(error))
+            self.assertIn(f'did not end within {WAIT_SEC} s', str(error))
             # Not as long as the lock was to be held, nor as the reader reads.
             self.assertLess(time.monotonic() - began, LONG_SEC / 2)
         altering.join(TIMEOUT_SEC)

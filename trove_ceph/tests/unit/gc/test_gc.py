@@ -157,7 +157,7 @@ class FindTest(base.BaseTestCase):
         self.assertEqual(clone, work.clone)
         dying.jobs.start('inspect', work)
         self.assertEqual([], self.world.found())
-        self.world.bury()
+        self.world.expire_dead_clients()
         # Whoever wants it can still carry on with it.
         self.assertEqual([Kind.JOB], [one.kind for one in self.world.find()])
 

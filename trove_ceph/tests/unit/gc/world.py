@@ -108,5 +108,5 @@ class World(worlds.World):
         work = tasks.CopyTask(self.image.snapshot('t'), image_types.ImageRef('vault', 'elsewhere'))
         dying = self.service('dying', threads=worlds.service_world.Later())
         begun = dying.jobs.start('copy', work)
-        self.bury()
+        self.expire_dead_clients()
         return begun.operation_id

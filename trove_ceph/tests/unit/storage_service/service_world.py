@@ -74,7 +74,7 @@ class World:
     def sleep(self, seconds):
         self.now += seconds
 
-    def bury(self):
+    def expire_dead_clients(self):
         """Remove the watches of dead clients and let their locks expire."""
         for image in self.cluster.images:
             image.watchers &= self.alive

@@ -153,7 +153,9 @@ class FindTest(base.BaseTestCase):
         clone = self.world.make_image('check', self.world.gone_backup)
         self.assertEqual('no inspection is under way', self.only().reason)
         work = tasks.InspectTask(self.world.image.snapshot('s'), self.world.gone_backup, '9.7.4')
-        dying = self.world.service('dying', threads=strategy_worlds.service_world.Later())
+        dying = self.world.service(
+            'dying', threads=strategy_worlds.service_world.DeferredExecutor()
+        )
         self.assertEqual(clone, work.clone)
         dying.jobs.start('inspect', work)
         self.assertEqual([], self.world.found())

@@ -58,7 +58,7 @@ class TimeoutTest(SilentPoolTestCase):
     def setUp(self):
         super().setUp()
         self.requests, self.is_silent = [], False
-        self.later = service_world.Later()
+        self.later = service_world.DeferredExecutor()
         self.one, self.waiting = self.service(), self.service(self.later)
 
     def service(self, threads=None):

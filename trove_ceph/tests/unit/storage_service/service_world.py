@@ -121,7 +121,7 @@ class InlineExecutor(concurrent.futures.Executor):
         return future
 
 
-class Later(concurrent.futures.Executor):
+class DeferredExecutor(concurrent.futures.Executor):
     """Runs each function when the test calls ``run_next``."""
 
     def __init__(self):

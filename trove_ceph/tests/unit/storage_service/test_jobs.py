@@ -17,7 +17,7 @@ class JobsTestCase(base.BaseTestCase):
         self.world = service_world.World()
         self.image, self.vault = self.world.image, self.world.vault
         self.copy = tasks.CopyTask(self.image.snapshot('s'), self.vault)
-        self.later = service_world.Later()
+        self.later = service_world.DeferredExecutor()
         self.one = self.world.service('one', threads=self.later)
         self.other = self.world.service('other')
 

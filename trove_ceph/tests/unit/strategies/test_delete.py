@@ -142,7 +142,7 @@ class DeletingTest(base.BaseTestCase):
         """Cinder knows nothing of who reads the snapshot, which would then read other data."""
         backup = take(self.world)
         record = self.world.records.get(backup)
-        threads = worlds.service_world.Later()
+        threads = worlds.service_world.DeferredExecutor()
         self.world.served = self.world.service(threads=threads)
         vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
         with test_vault_copy.claimed(self.world, backup) as held:

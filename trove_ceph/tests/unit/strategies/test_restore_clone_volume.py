@@ -248,7 +248,7 @@ class IndependenceTest(base.BaseTestCase):
     def test_copying_is_stopped(self):
         flatten.stop_flattening(self.world.deps(), self.volume['id'])
         self.assertEqual([], self.jobs())
-        self.world.served.manager._threads = waiting = worlds.service_world.Later()
+        self.world.served.manager._threads = waiting = worlds.service_world.DeferredExecutor()
         flatten.flatten_dependents(self.world.deps())
         flatten.stop_flattening(self.world.deps(), self.volume['id'])
         waiting.run_next()

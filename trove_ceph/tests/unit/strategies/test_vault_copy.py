@@ -416,7 +416,7 @@ class CopyingTest(base.BaseTestCase):
         self.assertEqual(RecordState.DELETING, self.world.records.get(self.backup).state)
 
     def test_job_that_takes_long(self):
-        threads = worlds.service_world.Later()
+        threads = worlds.service_world.DeferredExecutor()
         self.world.served = self.world.service(threads=threads)
         self.world.records.queue.request_copy(self.backup)
         began, asked = self.world.now, self.world.sleep

@@ -148,7 +148,7 @@ class InspectJobTest(base.BaseTestCase):
     def test_other_work_is_never_given_up(self):
         work = tasks.CopyTask(self.work.snapshot, self.services.vault)
         for name in ('one', 'two', 'three', 'four'):
-            service = self.services.service(name, threads=service_world.Later())
+            service = self.services.service(name, threads=service_world.DeferredExecutor())
             service.jobs.start('copy', work)
             self.services.expire_dead_clients()
         service = self.services.service('five')

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances whose task manager dies while it creates them end in ERROR, not in BUILD for ever.
+"""Show an instance as failed if its taskmanager dies while it creates the instance.
 
 Trove keeps the request in the memory of the process, and refuses to delete an instance in BUILD: a
-tenant could neither use nor remove it. Each creation therefore holds a claim. Once the claim's
+tenant could neither use nor delete it. Each creation therefore holds a claim. Once the claim's
 worker is dead, another one shows the instance as failed, unless its server was already created: it
 then becomes ACTIVE by itself.
 """
@@ -28,7 +28,7 @@ class Trove(Protocol):
     """Trove's table of instances."""
 
     def fail_creation(self, instance_id: str, fault: str) -> bool:
-        """Show that an instance in BUILD failed; return False when it is in no such state."""
+        """Show an instance in BUILD as failed; return False if it is in another state."""
 
 
 class InstanceCreations:
@@ -54,8 +54,8 @@ class InstanceCreations:
     def claimed(self, instance_ids: Sequence[str]) -> Iterator[None]:
         """Hold the claims of instances while the block creates them.
 
-        The block runs without claims when the database refuses them: a creation must not fail
-        because nobody could clean up after it.
+        If the database refuses the claims, the block runs without them: a creation must not fail
+        for want of a later clean-up.
         """
         held = [claim for claim in map(self._begin, instance_ids) if claim is not None]
         try:
@@ -65,14 +65,15 @@ class InstanceCreations:
                 self._finish(claim)
 
     def fail_interrupted(self) -> None:
-        """Show the instances as failed whose worker died while it created them."""
+        """Show as failed each instance whose worker died while it created the instance."""
         for instance_id in self._store.list_interrupted(self._worker):
             claim = self._store.take_over(instance_id, self._worker)
             if claim is None:
                 continue
             if self._trove.fail_creation(instance_id, _FAULT):
                 LOG.warning(
-                    'Instance %s: its task manager died while it created it; it is in ERROR now',
+                    'Instance %s: its taskmanager died while it created the instance, which is now '
+                    'in ERROR',
                     instance_id,
                 )
             self._store.finish(claim)

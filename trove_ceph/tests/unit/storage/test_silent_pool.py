@@ -62,9 +62,9 @@ class TimeoutTest(SilentPoolTestCase):
         self.one, self.waiting = self.service(), self.service(self.later)
 
     def service(self, threads=None):
-        made = self.world.service('one', threads=threads)
-        made.lock_store._inner = HookedLockStore(self.world.cluster, self.before)
-        return made
+        service = self.world.service('one', threads=threads)
+        service.lock_store._inner = HookedLockStore(self.world.cluster, self.before)
+        return service
 
     def before(self, verb, pool):
         self.requests.append((verb, pool))

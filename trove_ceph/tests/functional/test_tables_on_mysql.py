@@ -120,7 +120,7 @@ class TablesOnMySqlTest(MySqlTestCase):
         def add(_writer):
             try:
                 return self.add()
-            except exceptions.AlreadyExistsError:
+            except exceptions.RecordExistsError:
                 return None
 
         (made,) = filter(None, self.at_once(add))

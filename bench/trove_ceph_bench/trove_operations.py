@@ -80,7 +80,11 @@ class Operations:
             details = self._trove.client.get(f'/backup_details/{backup_id}')[1]['backup_detail']
         except troveclient.exceptions.NotFound:
             return
-        for name, key in (('taking', 'take_sec'), ('quiesced', 'quiesced_sec')):
+        for name, key in (
+            ('snapshot', 'snapshot_sec'),
+            ('taking', 'take_sec'),
+            ('quiesced', 'quiesced_sec'),
+        ):
             if details[key] is not None:
                 self._took(name, details[key])
 

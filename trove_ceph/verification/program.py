@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packs the program that reads a tenant's data in a confined place, with the Python that it needs.
+"""Pack the confined program, which reads a tenant's data, with the Python that it needs.
 
-The root file system of a MySQL server has no Python as a rule, and its C library may be older or
-newer than this host's. So the interpreter, the shared libraries that it is linked with, and those
-modules that :mod:`.confined` imports are copied into one directory, which can be shown at
-:data:`PLACE` in any root file system, or put into an initramfs.
+The root file system of a MySQL server usually has no Python, and its C library may be older or
+newer than this host's. So the interpreter, its shared libraries and the modules that
+:mod:`.confined` imports are copied into one directory. It can be mounted at :data:`PLACE` in any
+root file system, or put into an initramfs.
 """
 
 import json
@@ -16,12 +16,12 @@ from pathlib import Path
 from trove_ceph import exceptions
 from trove_ceph.host import commands
 
-#: Where the directory has to be seen.
+#: Where the directory must be mounted inside the sandbox.
 PLACE = '/inspector'
 _MODULE = 'trove_ceph.verification.confined'
-# What is imported late, by name: of codecs, and to report errors.
+# Modules that are imported late, by name: codecs, and error reporting.
 _LATE = ('encodings.latin_1', 'encodings.ascii', 'encodings.utf_8', 'encodings.idna', 'traceback')
-# Not needed on a socket, and each brings large libraries along. Whoever imports them does without.
+# Not needed, and each depends on large libraries. Modules that import them work without them.
 _UNNEEDED = ('ssl', '_ssl', '_hashlib', 'cryptography')
 _LEAVE_OUT = f'import sys; sys.modules.update(dict.fromkeys({_UNNEEDED!r}))'
 _LIST = f"""{_LEAVE_OUT}
@@ -37,7 +37,7 @@ print(json.dumps({{
 
 
 def command() -> list[str]:
-    """Return the words that run the program, inside."""
+    """Return the command that runs the program inside the sandbox."""
     return [
         *(f'{PLACE}/loader', '--library-path', f'{PLACE}/libraries', f'{PLACE}/python'),
         *('-B', '-s', '-S', '-c', f'{_LEAVE_OUT}; from {_MODULE} import main; main()'),
@@ -52,7 +52,7 @@ def environment() -> dict[str, str]:
         'TMPDIR': '/tmp',
         'PYTHONHOME': PLACE,
         'PYTHONPATH': f'{PLACE}/modules',
-        # Each further arena of the C library's reserves 64 MiB.
+        # The C library reserves 64 MiB for each further arena.
         'MALLOC_ARENA_MAX': '2',
     }
 
@@ -60,7 +60,7 @@ def environment() -> dict[str, str]:
 def pack(directory: Path) -> None:
     """Fill a new directory with the program.
 
-    :raises NotInspectableError: the interpreter cannot be taken apart
+    :raises NotInspectableError: the interpreter is not dynamically linked
     """
     directory.mkdir(parents=True)
     directory.chmod(0o755)
@@ -72,21 +72,21 @@ def pack(directory: Path) -> None:
 
 
 def _copy_modules(target: Path) -> list[Path]:
-    """Copy all modules, and return those that are shared objects."""
+    """Copy all modules and return those that are shared objects."""
     found = json.loads(commands.run(sys.executable, '-B', '-c', _LIST, _MODULE, *_LATE))
     objects = []
     for name, (file, is_package) in found.items():
         source = Path(file)
         words = name.split('.')
         if is_package:
-            place = target.joinpath(*words, '__init__.py')
+            destination = target.joinpath(*words, '__init__.py')
         elif source.suffix == '.py':
-            place = target.joinpath(*words[:-1], f'{words[-1]}.py')
+            destination = target.joinpath(*words[:-1], f'{words[-1]}.py')
         else:
-            place = target.joinpath(*words[:-1], source.name)
+            destination = target.joinpath(*words[:-1], source.name)
             objects.append(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, place)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, destination)
     return objects
 
 

@@ -79,15 +79,15 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         arguments += (self.vault.pool, self.vault.name, 100 * MIB)
         process = self._spawn(*arguments)
         for line in process.stdout:
-            if int(line) > transfer.MARK_BYTES + 64 * MIB:
+            if int(line) > transfer.CHECKPOINT_BYTES + 64 * MIB:
                 break
         process.kill()
         process.wait()
         self.assertEqual({}, copying.complete_copies(self.storage.describe(self.vault)))
         # Waits for the watch of the killed process to end.
         report = self._copy(image, 's')
-        self.assertGreaterEqual(report.resumed_at, transfer.MARK_BYTES)
-        self.assertLessEqual(report.copied_bytes, LARGE_MIB * MIB - transfer.MARK_BYTES)
+        self.assertGreaterEqual(report.resumed_at, transfer.CHECKPOINT_BYTES)
+        self.assertLessEqual(report.copied_bytes, LARGE_MIB * MIB - transfer.CHECKPOINT_BYTES)
         self.assertEqual(LARGE_MIB * MIB, report.compared_bytes)
         self.assertEqual(['s'], list(copying.complete_copies(self.storage.describe(self.vault))))
 

@@ -103,7 +103,7 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         return owner
 
     def _expiries(self, address):
-        listed = storage.link(self, self.cluster).ask('osd blocklist ls')
+        listed = storage.link(self, self.cluster).mon_command('osd blocklist ls')
         for entry in listed:
             if entry['addr'] == address:
                 yield datetime.datetime.fromisoformat(entry['until'])

@@ -165,14 +165,14 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def test_killed_in_the_middle_the_other_carries_on(self):
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
-        work = self.begin_copy(one, transfer.MARK_BYTES + 64 * MIB)
+        work = self.begin_copy(one, transfer.CHECKPOINT_BYTES + 64 * MIB)
         # It is the same job, whoever is asked.
         seen = other.ask('start', operation_id=self.operation, work=work)
         self.assertEqual((JobState.RUNNING, 'one', 1), (seen.state, seen.holder, seen.attempt))
         one.kill()
         found = self.wait_for(other, lambda found: found.state is not JobState.RUNNING)
         self.assertEqual(JobState.INTERRUPTED, found.state)
-        self.assert_taken_up(other, work, transfer.MARK_BYTES)
+        self.assert_taken_up(other, work, transfer.CHECKPOINT_BYTES)
 
     def test_told_to_end_it_lets_go_at_once(self):
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
@@ -189,10 +189,10 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
     def test_paused_for_too_long_it_is_too_late(self):
         """As a virtual machine that was suspended, or a host that lost its network."""
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
-        work = self.begin_copy(one, transfer.MARK_BYTES + 64 * MIB)
+        work = self.begin_copy(one, transfer.CHECKPOINT_BYTES + 64 * MIB)
         one.signal('STOP')
         self.wait_for(other, lambda found: found.state is JobState.INTERRUPTED)
-        self.assert_taken_up(other, work, transfer.MARK_BYTES)
+        self.assert_taken_up(other, work, transfer.CHECKPOINT_BYTES)
         before = other.ask('find_job', operation_id=self.operation)
         one.signal('CONT')
         # It learns that at its next piece, and writes nothing at its next beat.

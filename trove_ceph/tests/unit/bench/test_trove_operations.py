@@ -109,8 +109,8 @@ class OperationsTest(base.BaseTestCase):
     def test_backup_reports_the_phases_that_the_cloud_recorded(self):
         reported = []
         for details in (
-            {'take_sec': 4.5, 'quiesced_sec': 0.25},
-            dict.fromkeys(('take_sec', 'quiesced_sec')),
+            {'snapshot_sec': 0.5, 'take_sec': 4.5, 'quiesced_sec': 0.25},
+            dict.fromkeys(('snapshot_sec', 'take_sec', 'quiesced_sec')),
         ):
             backups = Manager(new_resource={'id': 'b-1', 'name': 'x', 'status': 'COMPLETED'})
             operations = self.operations(backups=backups, took=lambda *each: reported.append(each))
@@ -119,7 +119,7 @@ class OperationsTest(base.BaseTestCase):
             )
             operations.backup('shop', 'x')
             operations._trove.client.get.assert_called_once_with('/backup_details/b-1')
-        self.assertEqual([('taking', 4.5), ('quiesced', 0.25)], reported)
+        self.assertEqual([('snapshot', 0.5), ('taking', 4.5), ('quiesced', 0.25)], reported)
 
     def choose(self, method, **more):
         """Choose a backup method, and return the backups that were deleted."""
@@ -336,7 +336,13 @@ class CommandTest(base.BaseTestCase):
 class PlansTest(base.BaseTestCase):
     def test_plans_choose_backup_methods_with_valid_commands(self):
         chosen = {}
-        of_ours = ('backup-stall', 'backup-time', 'backup-increment', 'backup-tps')
+        of_ours = (
+            'backup-stall',
+            'backup-time',
+            'backup-increment',
+            'backup-tps',
+            'backup-latency',
+        )
         for name in (*of_ours, 'stock-baseline', 'stock-lock'):
             loaded = plan_file.load(name, {'BENCH_INSTANCE_IMAGE': 'pool/volume-1'})
             for each in getattr(loaded, 'contenders', [loaded]):
@@ -349,6 +355,7 @@ class PlansTest(base.BaseTestCase):
                 'backup-stall': {('$BENCH_VARIANT', None)},
                 'backup-time': {('$who', None), ('$who', 'bench-backup'), ('none', 'bench-backup')},
                 'backup-increment': {('none', 'bench-first')},
+                'backup-latency': {('$who', None)},
                 'backup-tps': {('${BENCH_QUIESCE:-none}', None)},
                 'stock-baseline': {('stock', None), ('stock', 'bench-backup')},
                 'stock-lock': {('stock', None)},

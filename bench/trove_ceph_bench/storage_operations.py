@@ -118,7 +118,7 @@ class Operations:
         image: image_types.ImageRef,
         since: str | None = None,
     ) -> None:
-        """Copy a snapshot as the storage service does; the phases are those of the copy."""
+        """Copy a snapshot as the storage service does; the phases are copying and verifying."""
         # The service is already connected when it copies.
         self._storage.describe(snapshot.of, with_usage=False)
         self._phase('connected')

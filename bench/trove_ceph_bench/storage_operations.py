@@ -306,7 +306,12 @@ def _any_snapshot(text: str) -> image_types.SnapshotRef:
 
 
 _COUNT = {'type': int, 'required': True, 'metavar': 'N'}
-_AT_ONCE = {'type': int, 'default': 16, 'metavar': 'N', 'help': 'images to process in parallel (%(default)s)'}
+_AT_ONCE = {
+    'type': int,
+    'default': 16,
+    'metavar': 'N',
+    'help': 'images to process in parallel (%(default)s)',
+}
 _SNAPSHOT_NAME = {'default': 's', 'help': 'name of the snapshot (%(default)s)'}
 #: The help text of each verb, and its arguments.
 _VERBS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {

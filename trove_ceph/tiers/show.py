@@ -4,8 +4,6 @@
 import dataclasses
 from collections.abc import Sequence
 
-import prettytable
-
 from trove_ceph.tiers import desired, resources, tier_types
 
 _MIB_PER_GIB = 1024
@@ -90,29 +88,3 @@ def _pgs_per_osd(pool: resources.Pool | None, osds: Sequence[resources.Osd] | No
     if pool is None or pool.pg_num is None or not osds:
         return None
     return round(pool.pg_num * pool.size / len(osds), 1)
-
-
-def table_text(found: Sequence[Row]) -> str:
-    """Return the rows as a table."""
-    table = prettytable.PrettyTable(
-        ['tier', 'purpose', 'class', 'OSDs up', 'pool', 'copies', 'fill', 'PGs', 'PGs/OSD']
-        + ['volume type', 'IOPS/GiB', 'volumes', 'GiB', 'IOPS promised']
-    )
-    table.set_style(prettytable.TableStyle.PLAIN_COLUMNS)
-    table.align = 'l'
-    table.right_padding_width = 2
-    for row in found:
-        table.add_row(
-            [row.tier, row.purpose, row.device_class or 'all']
-            + ['-' if row.osds is None else f'{row.osds_up}/{row.osds}']
-            + [f'{row.pool} (missing)' if row.exists is False else row.pool, row.redundancy]
-            + ['-' if row.fill is None else f'{row.fill:.1%}']
-            + [_cell(row.pg_num), _cell(row.pgs_per_osd), _cell(row.volume_type)]
-            + [_cell(row.iops_per_gib), _cell(row.volumes)]
-            + [_cell(row.provisioned_gib), _cell(row.promised_iops)]
-        )
-    return '\n'.join(line.rstrip() for line in table.get_string().splitlines())
-
-
-def _cell(value: object) -> object:
-    return '-' if value is None else value

@@ -89,14 +89,14 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         with self.storage.open_writer(self.image) as writer:
             writer.write(0, self.data(SIZE_MIB * units.Mi)).result()
 
-    def test_limits_of_somebody_else_are_read_as_librbd_does(self):
+    def test_reads_foreign_limits_as_librbd_does(self):
         theirs = {'iops_limit': '4K', 'iops_burst': '10'}
         entries = {f'conf_rbd_qos_{key}': value for key, value in theirs.items()}
         self.storage.set_image_metadata(self.image, entries)
         facts = self.storage.describe(self.image)
         self.assertEqual((image_types.Qos(iops=4096), False), (facts.qos, facts.qos_is_whole))
 
-    def test_a_tick_that_is_lost_is_set_again(self):
+    def test_restores_a_lost_tick(self):
         reconciler = self._reconciler(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
         reconciler.sweep()
         self.assertEqual('10', self._tick())
@@ -188,7 +188,7 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         limited = self._plateau(fio, reconciler.sweep)
         self.assert_held(32, self._rates(fio, limited)[0])
 
-    def test_a_clone_of_cinders_gets_its_own_limits(self):
+    def test_clone_by_cinder_gets_its_own_limits(self):
         """librbd lets it inherit those of its parent, with the mark, and Cinder does not mind."""
         reconciler = self._reconciler(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
         reconciler.sweep()

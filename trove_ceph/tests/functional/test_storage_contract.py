@@ -43,7 +43,7 @@ class LockStoreTest(storage_lock_store.LockStoreContract, storage.CephStorageTes
     def let_expire(self, seconds):
         time.sleep(seconds)
 
-    def test_a_silent_pool_costs_no_lock_of_another_pool(self):
+    def test_silent_pool_does_not_affect_locks_of_another(self):
         entries = self._connect_lock_store(operation_timeout_sec=REQUEST_SEC)
         self.assertIsNone(entries.take(self.lock, self.mine, DURATION_SEC))
         self._silence(self.second_pool)

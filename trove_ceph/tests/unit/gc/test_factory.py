@@ -64,7 +64,7 @@ class FactoryTest(base.BaseTestCase):
 
     def test_refuses_an_unreadable_file(self):
         error = self.assertRaises(
-            exceptions.InvalidRequestError,
+            exceptions.InvalidConfigurationError,
             factory.make_collector,
             ['/nowhere.conf'],
             datetime.timedelta(0),

@@ -7,8 +7,6 @@ OpenStack" in Ceph's manual (and an erasure-coded archive), ceph-ansible with ``
 Kolla-Ansible with an external Ceph that has rules by device class, and DevStack's plugin for Ceph.
 """
 
-import contextlib
-import io
 import json
 from pathlib import Path
 
@@ -18,7 +16,7 @@ import yaml
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage import app
+from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.tiers import fake_cloud, sample, world
 from trove_ceph.tiers import ceph, cinder, import_command, importing, tiers_file, trove
 from trove_ceph.tiers.tier_types import Purpose, Role, TierLimits
@@ -269,11 +267,8 @@ class CommandTestCase(base.BaseTestCase):
             self.useFixture(fixtures.MonkeyPatch(f'trove_ceph.tiers.{name}', replacement))
 
     def _run(self, *words, file=None):
-        out, err = io.StringIO(), io.StringIO()
         words = ['tiers', *words, '--file', str(file or self.file), '--trove-conf', 'trove.conf']
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = app.run(words)
-        return status, out.getvalue(), err.getvalue()
+        return command.run(*words)
 
     def test_written_file_has_an_empty_plan(self):
         status, out, _ = self._run('import')

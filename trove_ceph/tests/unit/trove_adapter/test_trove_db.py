@@ -111,7 +111,7 @@ class TroveTablesTest(base.BaseTestCase):
         self.tables.fail_backup(backup.id)
         self.assertEqual(BackupState.DELETE_FAILED, trove_database.backup(backup.id).state)
         for verb in (self.tables.begin_backup, lambda i: self.tables.complete_backup(i, 's', 1)):
-            self.assertRaises(exceptions.NotFoundError, verb, backup.id)
+            self.assertRaises(exceptions.RecordNotFoundError, verb, backup.id)
 
     def test_lists_instances(self):
         found = self.tables.find_instance(self.instance.id)
@@ -120,6 +120,9 @@ class TroveTablesTest(base.BaseTestCase):
         self.instance.task_status = InstanceTasks.DELETING
         self.instance.save()
         self.assertTrue(self.tables.find_instance(self.instance.id).is_deleting)
+        self.instance.task_status = InstanceTasks.BUILDING
+        self.instance.save()
+        self.assertTrue(self.tables.find_instance(self.instance.id).is_building)
         self.instance.update(deleted=True, datastore_version_id=None)
         found = self.tables.find_instance(self.instance.id)
         self.assertEqual((True, ''), (found.is_deleted, found.datastore))

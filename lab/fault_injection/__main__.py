@@ -24,7 +24,7 @@ def main(argv=None) -> int:
     plans = plan.draw(seed, args.rounds, verbs, names)
     print(f'{len(plans)} rounds, seed {seed}', flush=True)
     target = _connect(root)
-    target.remove_made()
+    target.remove_leftovers()
     supervisor = services.Supervisor(root)
     results = []
     print(report.line(report.HEADER), flush=True)
@@ -38,15 +38,15 @@ def main(argv=None) -> int:
         report.save(path, seed, results, left)
     for text in report.summary(results, args.limit_sec):
         print(text)
-    print('nothing is left' if not left else 'left:\n' + '\n'.join(left))
-    print(f'all of it: {path}')
+    print('nothing is left behind' if not left else 'left behind:\n' + '\n'.join(left))
+    print(f'all results: {path}')
     return 1 if left or report.over(results, args.limit_sec) else 0
 
 
 def _wait_until_gone(target: operations.Cloud, sleep=time.sleep) -> list[str]:
     """Return what rounds left; the last deletions may still be under way."""
     waited = 0
-    while (left := target.list_made()) and waited < orphans.PATIENCE_SEC:
+    while (left := target.list_leftovers()) and waited < orphans.TIMEOUT_SEC:
         sleep(orphans.POLL_SEC)
         waited += orphans.POLL_SEC
     return left

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Killing services of the lab at random instants of operations."""
+"""Kills of services of the lab at random moments of operations."""
 
 import json
 import pathlib
@@ -37,8 +37,8 @@ class CommandTest(InstrumentsTestCase):
         self.assertEqual(3, fault_injection.run(self.settings, arguments))
         passed = json.loads(record.read_text())['arguments']
         self.assertEqual(['-m', 'fault_injection', str(self.root)], passed[:3])
-        wanted = ['--rounds=2', '--limit-sec=90.0', '--seed=7', '--operation=take']
-        self.assertEqual([*wanted, '--operation=copy'], passed[3:])
+        expected = ['--rounds=2', '--limit-sec=90.0', '--seed=7', '--operation=take']
+        self.assertEqual([*expected, '--operation=copy'], passed[3:])
 
 
 class PlanTest(base.BaseTestCase):
@@ -184,13 +184,13 @@ class RoundsTest(base.BaseTestCase):
 class LeftoversTest(base.BaseTestCase):
     def test_waits_for_the_last_deletions(self):
         listed = [['x DELETING'], ['x DELETING'], []]
-        cloud = types.SimpleNamespace(list_made=lambda: listed.pop(0))
+        cloud = types.SimpleNamespace(list_leftovers=lambda: listed.pop(0))
         waits = []
         self.assertEqual([], fault_rounds._wait_until_gone(cloud, waits.append))
         self.assertEqual(2, len(waits))
 
     def test_reports_what_stays(self):
-        cloud = types.SimpleNamespace(list_made=lambda: ['x ERROR'])
+        cloud = types.SimpleNamespace(list_leftovers=lambda: ['x ERROR'])
         self.assertEqual(['x ERROR'], fault_rounds._wait_until_gone(cloud, lambda _sec: None))
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trove's own database in a file: its real tables and models, one for the whole process."""
 
-import contextlib
 import functools
 import os
 import sqlite3
@@ -34,11 +33,20 @@ def path():
     CONF.set_override('sqlite_synchronous', False, 'database')
     get_db_api().db_sync(CONF)
     # Trove leaves readers behind where it meets an error; they must be in no writer's way.
-    with contextlib.closing(sqlite3.connect(found)) as connection:
-        connection.execute('PRAGMA journal_mode=WAL')
+    _keep_open(found).execute('PRAGMA journal_mode=WAL')
     session.configure_db()
     database.with_tables(found)
     return found
+
+
+@functools.cache
+def _keep_open(path):
+    """Return a connection that lasts as long as the process.
+
+    Each transaction has a connection of its own, and SQLite writes back and removes its log when
+    the last one is closed.
+    """
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import random
 #: The services whose death can affect an operation on backups.
 SERVICES = ('trove-taskmanager', 'trove-ceph-storage', 'cinder-volume')
 #: The duration of each operation on the lab; a kill happens at a random moment within it.
-TYPICAL_SEC = {'take': 6.0, 'copy': 12.0, 'verify': 40.0, 'delete': 6.0, 'restore': 12.0}
+TYPICAL_SEC = {'take': 4.0, 'copy': 8.0, 'verify': 15.0, 'delete': 2.0, 'restore': 8.0}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -127,7 +127,7 @@ class MysqlOnRbdTest(WritersTestCase):
             rbd.RBD().clone(pool, self.image, snapshot, pool, name)
         self.addCleanup(self._remove_clone, name, snapshot)
         server = self._serve(name, server_id=2)
-        server.forget_identity()
+        server.remove_server_uuid()
         return self.enterContext(server)
 
     def _remove_clone(self, name, snapshot):

@@ -224,7 +224,7 @@ class QuiesceTest(VolumeTestCase):
                 exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 't1', 'ddl', LONG_SEC
             )
 
-            self.assertIn(f'had not ended after {WAIT_SEC} s', str(error))
+            self.assertIn(f'did not end within {WAIT_SEC} s', str(error))
             # Neither for the requested duration of the lock, nor for that of the reading statement.
             self.assertLess(time.monotonic() - began, LONG_SEC / 2)
         altering.join(TIMEOUT_SEC)

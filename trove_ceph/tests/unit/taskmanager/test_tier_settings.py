@@ -113,6 +113,7 @@ class TierSettingsTest(base.BaseTestCase):
         self.assertEqual([], self.send_due('a', 'without-a-volume'))
         self.assertEqual([], self.send_due('b', has_our_guest_agent=False))
         self.assertEqual([], self.send_due('b', is_deleting=True))
+        self.assertEqual([], self.send_due('b', is_building=True))
         self.assertEqual([('b', DISKS)], self.send_due('b'))
 
     def test_finds_a_volume_of_another_project(self):

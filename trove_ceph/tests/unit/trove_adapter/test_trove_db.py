@@ -120,6 +120,9 @@ class TroveTablesTest(base.BaseTestCase):
         self.instance.task_status = InstanceTasks.DELETING
         self.instance.save()
         self.assertTrue(self.tables.find_instance(self.instance.id).is_deleting)
+        self.instance.task_status = InstanceTasks.BUILDING
+        self.instance.save()
+        self.assertTrue(self.tables.find_instance(self.instance.id).is_building)
         self.instance.update(deleted=True, datastore_version_id=None)
         found = self.tables.find_instance(self.instance.id)
         self.assertEqual((True, ''), (found.is_deleted, found.datastore))

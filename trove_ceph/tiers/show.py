@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tiers as they are: devices, fill, placement groups, and what is promised to volumes."""
+"""The present tiers: devices, usage, placement groups, and limits promised to volumes."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,14 +11,15 @@ _MIB_PER_GIB = 1024
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A tier with its facts; None where they were not looked at or there are none.
+    """The facts of a tier; None: not observed, or there are none.
 
-    :param osds_up: OSDs of its class that are up, of ``osds`` that serve
+    :param osds: OSDs that serve its placement
+    :param osds_up: those of them that are up
     :param redundancy: copies, or the erasure code
-    :param fill: share of what its data pool can hold, 0 to 1
-    :param pgs_per_osd: placement groups of its data pool on each OSD, copies counted
-    :param volumes: of its type, in all projects
-    :param promised_iops: to those volumes together
+    :param fill: used share of its data pool's capacity, 0 to 1
+    :param pgs_per_osd: placement groups of its data pool on each OSD, including copies
+    :param volumes: number of volumes of its type, in all projects
+    :param promised_iops: sum over those volumes
     """
 
     tier: str

@@ -159,6 +159,7 @@ def _instance(row: Any, version: '_Version') -> backup_types.Instance:
         row.compute_instance_id,
         version.datastore,
         version.name,
+        is_building=row.task_status == InstanceTasks.BUILDING,
         is_deleting=row.task_status == InstanceTasks.DELETING,
         is_deleted=bool(row.deleted),
         has_our_guest_agent=version.has_our_guest_agent,

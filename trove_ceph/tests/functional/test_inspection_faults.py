@@ -8,20 +8,20 @@ from trove_ceph.tests.functional import inspection_faults
 
 
 class InspectionFaultsTest(inspection_faults.InspectionFaultsTestCase):
-    def test_the_storage_daemon_dies_while_the_server_reads(self):
+    def test_storage_daemon_dies_while_the_server_reads(self):
         fault, found = self.assert_no_verdict('checking', 'storage daemon', 'dies')
         self.assertEqual((True, None), (fault.has_struck, found))
 
-    def test_the_storage_daemon_dies_while_the_server_recovers(self):
+    def test_storage_daemon_dies_while_the_server_recovers(self):
         fault, found = self.assert_no_verdict('recovering', 'storage daemon', 'dies')
         self.assertEqual((True, None), (fault.has_struck, found))
 
-    def test_the_storage_daemon_stands_still_while_it_is_mounted(self):
+    def test_storage_daemon_stops_during_the_mount(self):
         """The mount hangs in the kernel until the daemon is killed."""
         fault, found = self.assert_no_verdict('opening', 'storage daemon', 'stops')
         self.assertEqual((True, None), (fault.has_struck, found))
 
-    def test_the_osds_stand_still_while_the_server_reads(self):
+    def test_osds_stop_while_the_server_reads(self):
         fault, found = self.assert_no_verdict('recovering', 'OSDs', 'stops')
         self.assertEqual((True, None), (fault.has_struck, found))
         self.assert_sound()

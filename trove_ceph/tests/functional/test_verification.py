@@ -106,7 +106,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         ):
             yield source
 
-    def test_transactions_that_are_missing_or_were_not_expected(self):
+    def test_finds_missing_and_unexpected_transactions(self):
         self.make_sound_backup()
         found = self.inspect(self.work('backup'))
         self.assertTrue(found.ok, found)
@@ -140,7 +140,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.snapshot('damaged')
         return self.inspect(self.work('damaged', **options))
 
-    def test_overwritten_table(self):
+    def test_finds_an_overwritten_table(self):
         self.make_sound_backup()
 
         found = self.damage(overwrite_orders)
@@ -152,7 +152,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertIsNotNone(found.gtid_executed)
         self.assertLess(found.tables_checked, found.tables)
 
-    def test_overwritten_table_that_is_too_large_for_a_sample(self):
+    def test_samples_an_overwritten_large_table(self):
         self.make_sound_backup()
         self.inspector = inspecting.inspector(
             self.cluster.conf, self.inspections, sample_bytes=9000
@@ -167,7 +167,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertIn('table shop.orders', found.reasons[0])
         self.assertNotIn('xxxx', found.reasons[0])
 
-    def test_overwritten_redo(self):
+    def test_finds_an_overwritten_redo_log(self):
         with self.serving() as source:
             self._start_writers(source)
             source.kill()
@@ -205,7 +205,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertEqual(("X'74782731',X'6272',7",), found.prepared_xa)
         self.assertEqual(1, found.prepared_xa_count)
 
-    def test_missing_files(self):
+    def test_finds_missing_files(self):
         self.make_sound_backup()
 
         found = self.damage(lambda data: (data / 'mysql.ibd').unlink())
@@ -214,7 +214,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
             (verification.INCOMPLETE, ('mysql.ibd is not there',)), (found.verdict, found.reasons)
         )
 
-    def test_no_file_system(self):
+    def test_reports_a_missing_file_system(self):
         name = f'{self.image}-blank'
         self.cluster.create_image(test_mysql_on_rbd.POOL, name, 64)
         blank = image_types.ImageRef(test_mysql_on_rbd.POOL, name)
@@ -228,7 +228,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertEqual(verification.INCOMPLETE, found.verdict)
         self.assertIn('holds nothing, expected XFS', found.reasons[0])
 
-    def test_no_server_for_it(self):
+    def test_refuses_a_version_without_a_server(self):
         self.make_sound_backup()
         work = tasks.InspectTask(self.work('backup').snapshot, self.check_id, '8.0.36')
 
@@ -239,7 +239,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertIn('MySQL 8.0.36', str(error))
         self.assert_nothing_left(work)
 
-    def test_canceled_and_out_of_time(self):
+    def test_can_be_canceled_and_has_a_time_limit(self):
         self.make_sound_backup()
         cancel = threading.Event()
 
@@ -267,7 +267,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         found = self.inspect(self.work('backup', time_limit_sec=limit_sec), note=linger)
         self.assertEqual(verification.UNFINISHED, found.verdict, found)
 
-    def test_nobody_else_reaches_its_server(self):
+    def test_other_users_cannot_reach_its_server(self):
         self.make_sound_backup()
         # Down to the server's own directory, the way is open for everybody.
         self.directory.chmod(0o711)
@@ -299,7 +299,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     @base.long
-    def test_killed_and_run_again(self):
+    def test_killed_inspection_can_be_repeated(self):
         """At each phase; the last kill comes while a server runs."""
         self.make_sound_backup()
         work = self.work('backup')
@@ -308,7 +308,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
             found = self.inspect(work)
             self.assertTrue(found.ok, found)
 
-    def test_killed_on_another_host(self):
+    def test_fences_an_inspection_killed_on_another_host(self):
         """There nobody clears up: whoever goes on here cuts it off."""
         self.make_sound_backup()
         elsewhere = self.directory / 'elsewhere'
@@ -322,7 +322,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertEqual([], workspace.members(elsewhere))
         self.assertEqual([], list(elsewhere.iterdir()))
 
-    def test_service_killed_and_started_again(self):
+    def test_restarted_service_resumes_an_inspection(self):
         self.make_sound_backup()
         one = self.serve('one')
         work = self.work('backup', deep=True)

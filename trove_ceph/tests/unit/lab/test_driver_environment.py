@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a shell gets to use the cloud."""
+"""The environment variables for a shell that uses the cloud."""
 
 import contextlib
 import io
@@ -32,7 +32,7 @@ class EnvironmentTestCase(base.BaseTestCase):
         lines = [line for line in out.getvalue().splitlines() if line.startswith('export ')]
         return dict(shlex.split(line)[1].split('=', 1) for line in lines)
 
-    def test_administrator_has_what_the_command_needs(self):
+    def test_administrator_has_all_variables_of_the_command(self):
         found = self.variables('admin')
         names = {
             options.CEPH_CONF,
@@ -45,7 +45,7 @@ class EnvironmentTestCase(base.BaseTestCase):
         self.assertEqual(f'{etc}/ceph/tiers.yaml', found[options.TIERS_FILE])
         self.assertEqual(f'{etc}/trove/trove.conf', found[options.TROVE_CONF])
 
-    def test_paths_are_those_of_the_playbook(self):
+    def test_paths_match_the_playbook(self):
         found = self.variables('admin')
         etc = f'{self.root}/etc'
         variables = (LAB / 'group_vars' / 'all.yml').read_text()
@@ -56,12 +56,12 @@ class EnvironmentTestCase(base.BaseTestCase):
         path = found[options.STORAGE_CONF].removeprefix(etc)
         self.assertIn(f'--config-file {{{{ etc }}}}{path}', service)
 
-    def test_configuration_of_the_task_manager_when_it_is_there(self):
+    def test_includes_the_task_managers_configuration_if_it_exists(self):
         own = self.root / 'etc' / 'trove-taskmanager.conf'
         own.touch()
         self.assertEqual(
             f'{self.root}/etc/trove/trove.conf:{own}', self.variables('admin')[options.TROVE_CONF]
         )
 
-    def test_tenant_has_credentials_only(self):
+    def test_tenant_has_only_credentials(self):
         self.assertEqual({'OS_USERNAME': 'tenant'}, self.variables('tenant'))

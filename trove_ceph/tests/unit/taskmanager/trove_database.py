@@ -21,22 +21,30 @@ from trove_ceph.tests.unit.db import database
 
 CONF = trove_cfg.CONF
 
-# Made on import: what tests make goes with them.
+# Created at import, so that it is removed after the files of the tests.
 _DIRECTORY = tempfile.TemporaryDirectory(prefix='trove-ceph-test-')
 
 
-@functools.cache
 def path():
-    """Make the database with Trove's tables and ours, and return where it is."""
+    """Return the path of the database, which Trove's configuration names from now on.
+
+    Tests that read configuration files or reset the configuration remove the name from it.
+    """
     found = os.path.join(_DIRECTORY.name, 'trove.sqlite')
     CONF.set_override('connection', f'sqlite:///{found}', 'database')
     CONF.set_override('sqlite_synchronous', False, 'database')
-    get_db_api().db_sync(CONF)
-    # Trove leaves readers behind where it meets an error; they must be in no writer's way.
-    _keep_open(found).execute('PRAGMA journal_mode=WAL')
-    session.configure_db()
-    database.with_tables(found)
+    _create(found)
     return found
+
+
+@functools.cache
+def _create(path):
+    """Create the database with Trove's tables and ours."""
+    get_db_api().db_sync(CONF)
+    # Trove leaves readers open after an error; they must not block writers.
+    _keep_open(path).execute('PRAGMA journal_mode=WAL')
+    session.configure_db()
+    database.with_tables(path)
 
 
 @functools.cache
@@ -74,7 +82,7 @@ def foreign_version(
     manager='postgresql',
     registry_ext='trove.guestagent.datastore.postgres.manager.PostgresManager',
 ):
-    """Return the id of a datastore version that a guest manager of somebody else serves."""
+    """Return the id of a datastore version with a guest manager that is not ours."""
     path()
     store = datastore_models.DBDatastore.create(name=name, default_version_id=None)
     version = datastore_models.DBDatastoreVersion.create(
@@ -93,6 +101,7 @@ def foreign_version(
 
 def add_instance(project_id, volume_id, **facts):
     """Return a new instance that runs."""
+    path()
     instance = instance_models.DBInstance.create(
         task_status=facts.pop('task_status', InstanceTasks.NONE),
         name='db1',
@@ -111,7 +120,7 @@ def add_instance(project_id, volume_id, **facts):
 
 
 def add_backup(instance, **facts):
-    """Return a backup as Trove's API leaves it when it asks the taskmanager."""
+    """Return a backup as Trove's API creates it before it calls the taskmanager."""
     values = {
         'name': 'nightly',
         'description': 'of the night',

@@ -80,17 +80,17 @@ class CliTestCase(base.BaseTestCase):
         self._run('apply', '--yes-move-data')
         self._run('check')
 
-    def test_what_waits_is_told(self):
+    def test_reports_changes_that_wait(self):
         self._run('apply')
         self.world.ceph.copies['volumes-fast'] = 1
         self._write({'tiers/fast/min_size': 2})
         out, _ = self._run('plan')
         self.assertIn('  ~ pool volumes-fast: min_size  ! pauses I/O (--yes-pause-io)\n', out)
-        self.assertIn('waits until the copies are there', out)
+        self.assertIn('waits until the copies exist', out)
         before = self.world.state()
         out, _ = self._run('apply', status=1)
         self.assertIn('waits: pool volumes-fast: min_size 1 -> 2', out)
-        self.assertIn('to have it at once, add --yes-pause-io', out)
+        self.assertIn('to apply it now, add --yes-pause-io', out)
         self.assertNotIn('Everything matched', out)
         out, _ = self._run('apply', '--format', 'json', status=1)
         document = json.loads(out)

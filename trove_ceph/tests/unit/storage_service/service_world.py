@@ -81,7 +81,7 @@ class World:
     def sleep(self, seconds):
         self.now += seconds
 
-    def bury(self):
+    def expire_dead_clients(self):
         """Remove the watches of dead clients and let their locks expire."""
         for image in self.cluster.images:
             image.watchers &= self.alive
@@ -128,7 +128,7 @@ class InlineExecutor(concurrent.futures.Executor):
         return future
 
 
-class Later(concurrent.futures.Executor):
+class DeferredExecutor(concurrent.futures.Executor):
     """Runs each function when the test calls ``run_next``."""
 
     def __init__(self):

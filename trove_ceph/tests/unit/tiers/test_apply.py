@@ -88,8 +88,8 @@ class ApplyTestCase(base.BaseTestCase):
     def test_missing_chunks_do_not_count(self):
         self.world.apply(self.content)
         self.world.ceph.pools['vault-data']['min_size'] = 1
-        for there, expected in ((1, (Risk.PAUSES_IO,)), (2, ())):
-            self.world.ceph.copies['vault-data'] = there
+        for complete, expected in ((1, (Risk.PAUSES_IO,)), (2, ())):
+            self.world.ceph.copies['vault-data'] = complete
             (change,) = self.world.plan(self.content).changes
             self.assertEqual(('min_size', expected), (change.attribute, change.risks))
         # Changes of an unfinished, empty pool carry no risk.

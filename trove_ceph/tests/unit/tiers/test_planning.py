@@ -117,7 +117,7 @@ class ChangesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
                 [('pool images: autoscale off -> on', [MOVES])],
             ),
             (
-                'autoscaler told another share',
+                'autoscaler with another share',
                 options('images', target_size_ratio=0.5),
                 [('pool images: target_size_ratio 0.5 -> 0.1', [MOVES])],
             ),
@@ -280,7 +280,7 @@ class ProblemsTestCase(testscenarios.WithScenarios, base.BaseTestCase):
                 'under default, there is 1',
             ),
             (
-                'failure domain of which there are none',
+                'failure domain without members',
                 {},
                 {'tiers/fast/failure_domain': 'rack'},
                 None,

@@ -17,6 +17,7 @@ class Confinement:
     :param file_bytes: of one file that it writes
     :param tasks: the most threads that its user may have on this host
     :param nice: from 0, as important as others, to 19
+    :param groups: further groups, such as that of a device
     """
 
     uid: int
@@ -26,6 +27,7 @@ class Confinement:
     file_bytes: int
     tasks: int = 1024
     nice: int = 19
+    groups: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.uid == 0 or self.gid == 0:
@@ -45,5 +47,6 @@ class Confinement:
             *('nice', '-n', str(self.nice)),
             *('prlimit', *(f'--{name}={limit}' for name, limit in limits.items())),
             *('setpriv', '--no-new-privs', f'--reuid={self.uid}', f'--regid={self.gid}'),
-            *('--clear-groups', '--inh-caps=-all', '--bounding-set=-all'),
+            f'--groups={",".join(map(str, self.groups))}' if self.groups else '--clear-groups',
+            *('--inh-caps=-all', '--bounding-set=-all'),
         ]

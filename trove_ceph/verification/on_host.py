@@ -9,7 +9,6 @@ it reads the tenant's XFS, whose log it must replay.
 import contextlib
 import os
 import re
-import stat
 import subprocess
 from pathlib import Path
 
@@ -35,6 +34,7 @@ from trove_ceph.verification import (
     evidence,
     program,
     report,
+    volume_head,
 )
 
 LOG = logging.getLogger(__name__)
@@ -55,10 +55,6 @@ _SECTORS_WRITTEN = 6
 _KILL_TIMEOUT_SEC = 20
 _ERRORS = 'confined.log'
 _DEVICE = re.compile(r'/dev/loop(\d+)')
-# What a device begins with.
-_HEAD_BYTES = 64 * 1024
-_XFS_MAGIC = b'XFSB'
-_EXT_MAGIC_AT, _EXT_MAGIC = 1080, b'\x53\xef'
 
 
 class HostSandbox:
@@ -88,12 +84,7 @@ class HostSandbox:
 
         :raises NotInspectableError: this process may not do what inspections need
         """
-        if os.geteuid() != 0:
-            raise exceptions.NotInspectableError('inspecting needs root, to mount and to confine')
-        self._settings.directory.mkdir(mode=0o711, parents=True, exist_ok=True)
-        for cleared in workspace.clear_stale(PREFIX, self._settings.directory):
-            LOG.warning('Cleared %s, which a killed process had left', cleared)
-        control_group.clear_killed()
+        clear_killed(self._settings.directory)
 
     def open(self, clone: image_types.ImageRef) -> None:
         """Mount a clone; ``close`` gives back what was made, however it ends.
@@ -148,7 +139,7 @@ class HostSandbox:
         if self._place is None:
             raise RuntimeError('no clone is open')
         root = self._settings.root_for(version)
-        disk_ids = _owner(self._place / 'disk' / installation.DATA)
+        disk_ids = volume_head.owner(self._place / 'disk' / installation.DATA)
         limits = self._limits(self._place / 'disk')
         self._share(disk_ids, limits)
         group = self._stack.enter_context(
@@ -277,7 +268,7 @@ class HostSandbox:
 
     @staticmethod
     def _mount(stack: contextlib.ExitStack, device: str, mount_point: Path) -> None:
-        check_file_system(Path(device))
+        volume_head.check_file_system(Path(device))
         try:
             stack.enter_context(rbd_device.Filesystem(device, mount_point))
         except exceptions.StorageCommandError as error:
@@ -288,40 +279,21 @@ class HostSandbox:
             raise evidence.of_mount(str(error)) from error
 
 
-def check_file_system(device: Path) -> None:
-    """Look at what a device begins with, which takes no prober of file systems.
+def clear_killed(directory: Path) -> None:
+    """Give back what inspections on this host held when their process was killed.
 
-    :raises Finding: it holds nothing
-    :raises NotInspectableError: it holds something else than XFS
+    :param directory: of inspections; made when missing
+    :raises NotInspectableError: this process may not do what inspections need
     """
-    with device.open('rb', buffering=0) as file:
-        head = file.read(_HEAD_BYTES)
-    if head.startswith(_XFS_MAGIC):
-        return
-    if not any(head):
-        raise report.Finding(report.INCOMPLETE, 'the image holds nothing, expected XFS')
-    is_ext = head[_EXT_MAGIC_AT : _EXT_MAGIC_AT + len(_EXT_MAGIC)] == _EXT_MAGIC
-    kind = 'ext2, ext3 or ext4' if is_ext else 'something unknown'
-    raise exceptions.NotInspectableError(f'the image holds {kind}, and only XFS is inspected')
+    if os.geteuid() != 0:
+        raise exceptions.NotInspectableError('inspecting needs root, to mount and to confine')
+    directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+    for cleared in workspace.clear_stale(PREFIX, directory):
+        LOG.warning('Cleared %s, which a killed process had left', cleared)
+    control_group.clear_killed()
 
 
 def _written_bytes(device: str) -> int:
     """Return what was written to a device since this host made it, which others used before."""
     counters = (workspace.SYSFS / Path(device).name / 'stat').read_text().split()
     return int(counters[_SECTORS_WRITTEN]) * _SECTOR_BYTES
-
-
-def _owner(data: Path) -> tuple[int, int]:
-    """Return user and group of a data directory, as they are on the disk.
-
-    :raises Finding: there is none that a server could own
-    """
-    try:
-        found = data.lstat()
-    except OSError as error:
-        raise evidence.of_file(data.name, error) from error
-    if not stat.S_ISDIR(found.st_mode):
-        raise report.Finding(report.CORRUPT, f'{data.name} is no directory')
-    if not (found.st_uid and found.st_gid):
-        raise report.Finding(report.CORRUPT, f'{data.name} belongs to root')
-    return found.st_uid, found.st_gid

@@ -20,6 +20,34 @@ OPTS = [
         'inspected.',
     ),
     cfg.StrOpt(
+        'isolation',
+        default='auto',
+        choices=[
+            ('auto', 'a virtual machine where one starts on this host, otherwise namespaces'),
+            ('vm', 'a virtual machine; where none starts, nothing is inspected'),
+            ('namespaces', 'namespaces of this host'),
+        ],
+        help='How an inspected server is kept apart from this host. In a virtual machine, the '
+        "kernel of the machine reads the tenant's file system. In namespaces, the kernel of this "
+        'host does, and a bug of its XFS is open to tenants. The service starts a virtual machine '
+        'to see whether that works, and logs the choice.',
+    ),
+    cfg.StrOpt(
+        'vm_image_directory',
+        default='/var/lib/trove-ceph/inspection-image',
+        help='Where "trove-ceph-manage storage inspection-image" makes the image of the virtual '
+        'machine. Run it again after mysqld_roots, or a MySQL in it, or the kernel has changed.',
+    ),
+    cfg.StrOpt(
+        'vm_accelerator',
+        default='kvm',
+        choices=[
+            ('kvm', 'the processor runs the virtual machine'),
+            ('tcg', 'QEMU emulates the processor, ten times slower; for tests'),
+        ],
+        help='How QEMU runs the virtual machine. Raise time_limit_sec for "tcg".',
+    ),
+    cfg.StrOpt(
         'directory',
         default='/var/lib/trove-ceph/verification',
         help='Where mount points, sockets and logs of inspections are made, and found again by the '
@@ -40,7 +68,7 @@ OPTS = [
         min=65536,
         max=4294900000,
         help='The first of 65536 user and group ids of this host that belong to nobody. Each '
-        'inspection takes the one of its loop device, so that neither its server nor the files of '
+        'inspection takes one of them, so that neither its server nor the files of '
         'the tenant have an owner that anything else on the host has. Ids that somebody has would '
         'let a server that was taken over end processes of that user.',
     ),

@@ -18,6 +18,10 @@ MAX_REASON_CHARACTERS = 1000
 #: Beyond the ids that systemd gives to containers.
 FIRST_UID = 1_900_000_000
 
+#: Where inspected servers run: in a virtual machine where one runs, in one in any case, or in
+#: namespaces of the host.
+AUTO, VM, NAMESPACES = 'auto', 'vm', 'namespaces'
+
 #: The server recovered, has the expected transactions, and found nothing wrong in its tables.
 SOUND = 'sound'
 #: What is there is damaged; the disk that it was read from is proved to work.
@@ -50,9 +54,11 @@ class Inspection:
         ``XA COMMIT`` takes them; the first of ``prepared_xa_count``
     :param clone_id: Ceph's id of the clone that was looked at
     :param inspected_by: the copy of the storage service that did it
-    :param isolation: how the server was kept apart from the host, such as ``namespace``
-    :param memory_limit: what held it to its memory: ``cgroup``, or ``process`` where the host has
-        none to give, so that each process was held to it by itself
+    :param isolation: how the server was kept apart from the host, ``namespace``, ``vm (kvm)`` or
+        ``vm (tcg)``
+    :param memory_limit: what held it to its memory: ``vm``, the memory of its virtual machine;
+        ``cgroup``; or ``process`` where the host has none to give, so that each process was held to
+        it by itself
     """
 
     verdict: str
@@ -120,6 +126,9 @@ class InspectionSettings:
     :param sample_bytes: what a sample reads of them in all
     :param first_uid: the first of the user and group ids of this host that confined servers have
     :param max_written_bytes: what one server may write to its clone; 0 is no limit
+    :param isolation: AUTO, VM or NAMESPACES
+    :param vm_image_directory: has the image of the virtual machine
+    :param vm_accelerator: ``kvm`` or ``tcg``
     """
 
     roots: Mapping[str, Path]
@@ -132,6 +141,9 @@ class InspectionSettings:
     sample_bytes: int
     first_uid: int = FIRST_UID
     max_written_bytes: int = 0
+    isolation: str = NAMESPACES
+    vm_image_directory: Path = Path('/var/lib/trove-ceph/inspection-image')
+    vm_accelerator: str = 'kvm'
 
     def root_for(self, version: str) -> Path:
         """Return the root file system for a datastore version, that of its series if need be.
@@ -164,4 +176,7 @@ def settings_of(group: Any) -> InspectionSettings:
         sample_bytes=group.sample_mib * units.Mi,
         first_uid=group.first_uid,
         max_written_bytes=group.max_written_mib * units.Mi,
+        isolation=group.isolation,
+        vm_image_directory=Path(group.vm_image_directory),
+        vm_accelerator=group.vm_accelerator,
     )

@@ -47,8 +47,8 @@ _CPUS = 2
 _TASKS = 1024
 # Of what QEMU complains about, which is all that it writes to files.
 _COMPLAINT_BYTES = 4 * _MIB
-# The lower half of the ids from first_uid on is of the servers that are confined on the host.
-_FIRST_ID, _IDS = 32768, 32768
+#: The ids from first_uid up to this one are of servers that are confined on the host.
+FIRST_ID, _IDS = 32768, 32768
 #: How long the machine may take to start; under TCG on a busy host it takes a minute.
 BOOT_SEC = 300.0
 _QUIT_SEC = 10.0
@@ -226,7 +226,7 @@ class VmSandbox:
     def _start(self, root: Path) -> qemu.VirtualMachine:
         assert self._place is not None and self._clone is not None
         place = self._place.path
-        first = self._settings.first_uid + _FIRST_ID
+        first = self._settings.first_uid + FIRST_ID
         uid = self._stack.enter_context(reserved_user.ReservedUser(first, _IDS)).uid
         attachment = self.attach(self._clone, place, uid)
         files = {_KERNEL: self._image.kernel, _INITRD: place / 'initrd', _ROOT: root}

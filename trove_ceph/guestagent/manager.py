@@ -97,7 +97,7 @@ class Manager(mysql_manager.Manager):
         """Mount the data volume; harmless when it is mounted."""
         volume = self._volume(device_path, mount_point)
         volume.configure_queue(CONF.trove_ceph.read_ahead_kib)
-        volume.ensure_mounted(remember=write_to_fstab)
+        volume.ensure_mounted(at_boot=write_to_fstab)
 
     def unmount_volume(self, context, device_path=None, mount_point=None):
         """Unmount the data volume; harmless when it is not mounted."""

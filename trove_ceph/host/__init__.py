@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A MySQL server of one's own on this host, and an RBD image as its disk.
+"""Block devices, file systems and confined processes of this host.
 
-For work that needs a real server beside those that serve tenants, such as benchmarks. Everything
-here is a context manager; :class:`~trove_ceph.host.workspace.Workspace` is the outermost one,
-and finds again what a killed owner left.
+Used by the guest agent, and by inspections and benchmarks, which run a MySQL server with an RBD
+image as its disk. Resources are context managers; the outermost is
+:class:`~trove_ceph.host.workspace.Workspace`, which cleans up after a killed process.
 """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads files that somebody else wrote, or could have replaced, without trusting what they are.
+"""Read untrusted files safely.
 
-A name in a tenant's directory may be a link to a file of this host, a pipe that nobody writes to, a
-device, or a sparse file larger than memory. So each read opens a regular file only, follows no
-link, waits for nobody, and takes a number of bytes that the caller chose.
+A name in a tenant's directory may be a link to a file of this host, a pipe without a writer, a
+device, or a sparse file larger than memory. So each read opens only a regular file, follows no
+link, never blocks, and returns at most the number of bytes that the caller sets.
 """
 
 import errno
@@ -17,13 +17,13 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class UnexpectedFileError(OSError):
-    """What has the name is no regular file, or more than was expected."""
+    """A file is not a regular file, or a directory has too many entries."""
 
 
 def read_head(path: Path, count: int) -> bytes:
     """Return up to ``count`` bytes from the beginning of a regular file.
 
-    :raises OSError: it is not there, is no regular file, or cannot be read
+    :raises OSError: the file does not exist, is not a regular file, or cannot be read
     """
     with _open(path) as file:
         return file.read(count)
@@ -32,7 +32,7 @@ def read_head(path: Path, count: int) -> bytes:
 def read_tail(path: Path, count: int) -> tuple[bytes, bool]:
     """Return up to ``count`` bytes from the end of a regular file, and whether that is all of it.
 
-    :raises OSError: it is not there, is no regular file, or cannot be read
+    :raises OSError: the file does not exist, is not a regular file, or cannot be read
     """
     with _open(path) as file:
         start = max(0, os.fstat(file.fileno()).st_size - count)
@@ -43,7 +43,7 @@ def read_tail(path: Path, count: int) -> tuple[bytes, bool]:
 def size(path: Path) -> int:
     """Return the size of a regular file in bytes, without opening it.
 
-    :raises OSError: it is not there, or is no regular file
+    :raises OSError: the file does not exist, or is not a regular file
     """
     found = path.lstat()
     _check_regular(found.st_mode, path)
@@ -51,9 +51,9 @@ def size(path: Path) -> int:
 
 
 def names(directory: Path, limit: int) -> Iterator[str]:
-    """Give the names in a directory one by one, so that no list of them is held in memory.
+    """Yield the names in a directory one by one, without a list of them in memory.
 
-    :raises OSError: there are more than ``limit``, or the directory cannot be read
+    :raises OSError: there are more than ``limit`` names, or the directory cannot be read
     """
     with os.scandir(directory) as entries:
         for number, entry in enumerate(entries):
@@ -65,7 +65,7 @@ def names(directory: Path, limit: int) -> Iterator[str]:
 
 
 def _open(path: Path) -> IO[bytes]:
-    # To open a device may do something by itself, so look before.
+    # Opening a device can have side effects, so check before.
     _check_regular(path.lstat().st_mode, path)
     handle = os.open(path, _FLAGS)
     try:
@@ -78,4 +78,4 @@ def _open(path: Path) -> IO[bytes]:
 
 def _check_regular(mode: int, path: Path) -> None:
     if not stat.S_ISREG(mode):
-        raise UnexpectedFileError(errno.EINVAL, 'is no regular file', str(path))
+        raise UnexpectedFileError(errno.EINVAL, 'is not a regular file', str(path))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one program in name spaces of its own, with bubblewrap(1).
+"""Run one program in separate namespaces, with bubblewrap(1).
 
-Inside there is a root file system that cannot be written, with one directory for the data, one for
-sockets and logs, and a small /tmp. There are no other processes, no network, no capabilities, and
-no way to make name spaces. When the program ends, or whoever started it, all that it started ends.
+The program sees a read-only root file system with one directory for the data, one for sockets and
+logs, and a small /tmp. It sees no other processes and no network, has no capabilities, and cannot
+create namespaces. When the program or its parent ends, all its processes are killed.
 """
 
 import contextlib
@@ -19,15 +19,15 @@ from trove_ceph import exceptions
 from trove_ceph.host import bounded_files, confinement, control_group, syscall_filter
 
 PROGRAM = 'bwrap'
-#: What the program is inside; which user of the host that is does not show.
+#: The uid and gid that the program sees as its own.
 INNER_ID = 999
-_MAKERS = ('bwrap: ', 'setpriv: ', 'prlimit: ', 'nice: ', 'env: ')
-_COMPLAINT_BYTES = 2000
+_LAUNCHERS = ('bwrap: ', 'setpriv: ', 'prlimit: ', 'nice: ', 'env: ')
+_ERROR_BYTES = 2000
 _TMP_BYTES = 64 * 1024**2
 _ROOT_BYTES = 1024**2
-# What a root file system has for the running of a machine is made anew, or left out.
-_NOT_OF_THE_ROOT = frozenset(('dev', 'proc', 'run', 'sys', 'tmp'))
-# Each tells of the machine rather than of the program's own processes.
+# Directories of a running machine are replaced or left out.
+_REPLACED = frozenset(('dev', 'proc', 'run', 'sys', 'tmp'))
+# Entries of /proc that describe the machine rather than the program's own processes.
 _HIDDEN_FILES = (
     *('cmdline', 'config.gz', 'diskstats', 'iomem', 'ioports', 'kallsyms', 'kcore', 'key-users'),
     *('keys', 'kmsg', 'latency_stats', 'modules', 'partitions', 'sched_debug', 'slabinfo'),
@@ -38,11 +38,11 @@ _HIDDEN_DIRECTORIES = ('acpi', 'bus', 'driver', 'fs', 'irq', 'mtrr', 'scsi')
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """What is seen inside.
+    """The directories of the host that the program sees.
 
-    :param root: the root file system; its parts are seen, without those of a running machine
-    :param read_only: further directories of the host, by the place where they are seen
-    :param writable: the same; the places lie in directories of the root, or below /run
+    :param root: the root file system, of which directories such as /proc and /run are replaced
+    :param read_only: further directories of the host, by their paths inside
+    :param writable: the same, writable; their paths lie in directories of the root, or below /run
     """
 
     root: Path
@@ -52,19 +52,19 @@ class View:
     def words(self) -> list[str]:
         words = ['--size', str(_ROOT_BYTES), '--tmpfs', '/']
         for entry in sorted(self.root.iterdir()):
-            place = f'/{entry.name}'
-            if entry.name in _NOT_OF_THE_ROOT:
+            target = f'/{entry.name}'
+            if entry.name in _REPLACED:
                 continue
             if entry.is_symlink():
-                words += ['--symlink', os.readlink(entry), place]
+                words += ['--symlink', os.readlink(entry), target]
             elif entry.is_dir():
-                words += ['--ro-bind', str(entry), place]
+                words += ['--ro-bind', str(entry), target]
         words += ['--proc', '/proc', *_hide(), '--dev', '/dev', '--remount-ro', '/dev']
         words += ['--perms', '1777', '--size', str(_TMP_BYTES), '--tmpfs', '/tmp', '--dir', '/run']
-        for place, path in self.read_only.items():
-            words += ['--ro-bind', str(path), place]
-        for place, path in self.writable.items():
-            words += ['--bind', str(path), place]
+        for target, path in self.read_only.items():
+            words += ['--ro-bind', str(path), target]
+        for target, path in self.writable.items():
+            words += ['--bind', str(path), target]
         return [*words, '--remount-ro', '/']
 
 
@@ -77,18 +77,18 @@ def spawn(
     outside: Mapping[str, str],
     errors: IO[bytes],
 ) -> subprocess.Popen:
-    """Start a program, talking to it through its standard input and output. Needs root.
+    """Start a program with pipes to its standard input and output. Needs root.
 
-    It ends with the thread that starts it.
+    The program is killed when the thread that starts it ends.
 
-    :param environment: inside
-    :param outside: of bubblewrap itself
-    :param errors: takes the standard error; its file system should have a bound
-    :raises NotInspectableError: bubblewrap or the filter of system calls is not to be had
+    :param environment: of the program
+    :param outside: environment of bubblewrap itself
+    :param errors: receives the standard error; its file system should have a size limit
+    :raises NotInspectableError: bubblewrap or libseccomp is not installed
     """
     if shutil.which(PROGRAM) is None:
         raise exceptions.NotInspectableError(
-            f'{PROGRAM} is not installed, which confines the server; it is in the package '
+            f'{PROGRAM}, which confines the server, is not installed: install the package '
             'bubblewrap'
         )
     with contextlib.ExitStack() as stack:
@@ -113,15 +113,15 @@ def spawn(
             raise exceptions.ServerFailedError(f'{words[0]} cannot be run: {error}') from error
 
 
-def find_complaint(errors: Path) -> str:
-    """Return the last words of those that make the confined place; empty where there are none.
+def find_error(errors: Path) -> str:
+    """Return the last error of the commands that set up the sandbox; empty if there is none.
 
-    Whatever the program inside has written is left out.
+    Output of the confined program is left out.
     """
     with contextlib.suppress(OSError):
-        tail, _ = bounded_files.read_tail(errors, _COMPLAINT_BYTES)
+        tail, _ = bounded_files.read_tail(errors, _ERROR_BYTES)
         for line in reversed(tail.decode(errors='replace').splitlines()):
-            if line.startswith(_MAKERS) and line.isprintable():
+            if line.startswith(_LAUNCHERS) and line.isprintable():
                 return line
     return ''
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the commands of the sandbox that end by themselves."""
+"""Run short commands of this host."""
 
 import subprocess
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ def run(
 ) -> str:
     """Run a command and return its standard output.
 
-    :raises StorageCommandError: it failed, did not end in time, or is not installed
+    :raises StorageCommandError: the command failed, did not end in time, or is not installed
     """
     command = [str(word) for word in words]
     try:
@@ -31,7 +31,7 @@ def run(
     try:
         output, errors = process.communicate(timeout=timeout_sec)
     except subprocess.TimeoutExpired as error:
-        # It is not waited for: it cannot be killed while it waits for a disk in the kernel.
+        # Do not wait for it: it cannot be killed while it waits for a disk in the kernel.
         process.kill()
         raise exceptions.StorageCommandError(
             f'{" ".join(command)} did not end within {timeout_sec} s'

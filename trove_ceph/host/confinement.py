@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program that opens somebody else's data may be, and take of this host."""
+"""The user and the resource limits of a program that opens a tenant's data."""
 
 import dataclasses
 
-# Each thread's stack counts as its data; the usual 8 MiB would use up the limit.
+# The stack of each thread counts as data; the usual 8 MiB would exhaust the limit.
 _STACK_BYTES = 2 * 1024**2
 
 
 @dataclasses.dataclass(frozen=True)
 class Confinement:
-    """A user that owns nothing else, no rights, and so much of the host; the kernel enforces it.
+    """A dedicated unprivileged user, and resource limits that the kernel enforces.
 
-    :param uid: of this host; nothing on it belongs to this user
-    :param memory_bytes: of one process's own; files that it maps do not count
-    :param cpu_sec: of all its threads; after that it is killed, also when nobody watches it
-    :param file_bytes: of one file that it writes
-    :param tasks: the most threads that its user may have on this host
-    :param nice: from 0, as important as others, to 19
-    :param groups: further groups, such as that of a device
+    :param uid: of this host; owns nothing else on it
+    :param gid: of this host; owns nothing else on it
+    :param memory_bytes: private memory of one process; mapped files do not count
+    :param cpu_sec: CPU time of all threads of a process; the kernel kills it after that
+    :param file_bytes: size of each file that it writes
+    :param tasks: threads of the user on this host
+    :param nice: from 0, the normal priority, to 19
+    :param groups: supplementary groups, such as the group of a device
     """
 
     uid: int
@@ -34,7 +35,7 @@ class Confinement:
             raise ValueError('a confined server cannot be root')
 
     def prefix(self) -> list[str]:
-        """Return the words before the command that takes on the limits and the user."""
+        """Return the command prefix that sets the limits and the user."""
         limits = {
             'data': self.memory_bytes,
             'cpu': self.cpu_sec,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits that the kernel puts on processes together, whatever they start: memory and number."""
+"""Limit the memory and the number of a group of processes and their children."""
 
 import contextlib
 import os
@@ -17,18 +17,19 @@ SELF = Path('/proc/self/cgroup')
 PROC = Path('/proc')
 _LEAVE_SEC = 5.0
 _POLL_SEC = 0.05
-# By controller, of version 1 and of version 2. Without swap, memory is all that counts.
+# Limit files by controller, of cgroup version 1 and 2; version 2 also disables swap.
 _V1 = {'memory': 'memory.limit_in_bytes', 'pids': 'pids.max'}
 _V2 = {'memory': 'memory.max', 'pids': 'pids.max'}
 _JOIN = 'for group in $GROUPS_TO_JOIN; do echo $$ > "$group/cgroup.procs"; done; exec "$@"'
 
 
 class ControlGroup:
-    """A control group of its own while entered; without one where the host lets nobody make any.
+    """Create a control group while entered; do without it if the host does not allow any.
 
-    :param name: unique on this host
-    :param memory_bytes: of all processes, with what they keep in a tmpfs; beyond it one is killed
-    :param tasks: processes and threads
+    :param name: unique among the groups of this process
+    :param memory_bytes: memory of all processes, files in a tmpfs included; the kernel kills a
+        process beyond it
+    :param tasks: number of processes and threads
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class ControlGroup:
             else:
                 self._make_v1()
         except OSError as error:
-            LOG.warning('No control group can be made here: %s', error)
+            LOG.warning(
+                'Cannot create a control group; limits apply to each process alone: %s', error
+            )
             self._remove()
         return self
 
@@ -59,24 +62,24 @@ class ControlGroup:
         self._remove()
 
     def prefix(self) -> list[str]:
-        """Return the words before a command that is to be in the group."""
+        """Return the command prefix that puts a command into the group."""
         if not self._groups:
             return []
         groups = ' '.join(map(str, self._groups))
         return ['env', f'GROUPS_TO_JOIN={groups}', 'sh', '-ec', _JOIN, 'sh']
 
     def _make_v1(self) -> None:
-        places = _own_places(self._own)
+        paths = _own_paths(self._own)
         for controller, file in _V1.items():
-            parent = self._root / controller / places.get(controller, '').lstrip('/')
-            # A container may not see its own place.
+            parent = self._root / controller / paths.get(controller, '').lstrip('/')
+            # A container may not see its own group.
             if not parent.is_dir():
                 parent = self._root / controller
             self._add(parent / self._name, {file: self._limits[controller]})
 
     def _make_v2(self) -> None:
-        # A group with processes cannot have groups with limits below it, so the place is beside
-        # that of the service.
+        # A group with processes cannot have groups with limits below it, so create it beside the
+        # group of the service.
         parent = self._root / PREFIX
         controllers = ' '.join(f'+{controller}' for controller in _V2)
         (self._root / 'cgroup.subtree_control').write_text(controllers)
@@ -99,21 +102,21 @@ class ControlGroup:
             try:
                 self._groups[-1].rmdir()
             except OSError as error:
-                # Those who were killed may not be gone yet.
+                # Killed processes may not have ended yet.
                 if time.monotonic() < deadline:
                     time.sleep(_POLL_SEC)
                     continue
-                LOG.warning('Control group %s stays: %s', self._groups[-1], error)
+                LOG.warning('Cannot remove control group %s: %s', self._groups[-1], error)
             self._groups.pop()
 
 
 def clear_killed(root: Path = ROOT, own: Path = SELF) -> None:
-    """Remove the groups that killed processes of this host left, and that are empty."""
-    places = _own_places(own)
+    """Remove the empty groups that killed processes of this host left."""
+    paths = _own_paths(own)
     parents = [root / PREFIX]
     for controller in _V1:
         parents.append(root / controller)
-        parents.append(root / controller / places.get(controller, '').lstrip('/'))
+        parents.append(root / controller / paths.get(controller, '').lstrip('/'))
     for parent in parents:
         for group in parent.glob(f'{PREFIX}.*'):
             owner = group.name.removeprefix(f'{PREFIX}.').partition('.')[0]
@@ -122,13 +125,13 @@ def clear_killed(root: Path = ROOT, own: Path = SELF) -> None:
                     group.rmdir()
 
 
-def _own_places(own: Path) -> dict[str, str]:
-    places: dict[str, str] = {}
+def _own_paths(own: Path) -> dict[str, str]:
+    paths: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in own.read_text().splitlines():
-            _, controllers, place = line.split(':', 2)
-            places |= dict.fromkeys(_named(controllers), place)
-    return places
+            _, controllers, path = line.split(':', 2)
+            paths |= dict.fromkeys(_named(controllers), path)
+    return paths
 
 
 def _named(controllers: str) -> Sequence[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The instance's data volume: formatted once, mounted at every start, grown while in use."""
+"""The instance's data volume: format it once, mount it at every start, grow it while in use."""
 
 import collections.abc
 import os
@@ -17,8 +17,8 @@ LABEL = 'trove-data'
 FSTAB = '/etc/fstab'
 
 #: By file system type. XFS: Seagate, "OLTP-Level Performance Using NVMe SSDs with MySQL and Ceph"
-#: (2017). Barriers are not an option any more: XFS and ext4 always flush. No online ``discard``:
-#: one dropped table would send thousands of requests; :mod:`volume_trim` does it in its own time.
+#: (2017). There is no barrier option any more: XFS and ext4 always flush. No online ``discard``:
+#: one dropped table would send thousands of requests; :mod:`volume_trim` discards at its own pace.
 MOUNT_OPTIONS = {'xfs': 'noatime,inode64', 'ext4': 'noatime', 'ext3': 'noatime'}
 
 # The kernel reports a device that is a few sectors larger than the file system as growable.
@@ -27,13 +27,13 @@ _POLL_SEC = 0.5
 
 
 class DataVolume:
-    """One block device and the place where it is mounted.
+    """One block device and its mount point.
 
-    All methods may be repeated; one that was interrupted is finished by the next call.
+    All methods may be repeated; the next call completes an interrupted one.
 
     :param device: device path, the same for the life of the instance
     :param mount_point: where the database expects its data
-    :param storage: the commands
+    :param storage: runs the commands
     """
 
     def __init__(
@@ -60,14 +60,13 @@ class DataVolume:
         format_timeout_sec: int,
         read_ahead_kib: int,
     ) -> None:
-        """Bring the volume into service: wait for it, format it if blank, mount, grow, own, tune.
-
-        One that was left frozen is thawed.
+        """Bring the volume into service: wait for it, tune, format if blank, mount, thaw, grow.
 
         Blocks for at most ``ready_timeout_sec`` plus the time of the commands.
 
+        :param uid: owner of the mounted file system, as ``gid``
         :raises VolumeNotReadyError: the device did not appear in time
-        :raises VolumeHasDataError: there is something on the device that is no file system of ours
+        :raises VolumeHasDataError: the device holds data that is not a known file system
         """
         self._wait_for_device(ready_timeout_sec)
         self.configure_queue(read_ahead_kib)
@@ -79,9 +78,9 @@ class DataVolume:
         self._ensure_owner(uid, gid)
 
     def ensure_formatted(self, timeout_sec: int) -> None:
-        """Make an XFS on a blank device; keep a file system that is there.
+        """Create an XFS on a blank device; keep an existing file system.
 
-        :raises VolumeHasDataError: the device is neither blank nor carries a known file system
+        :raises VolumeHasDataError: the device is not blank and carries no known file system
         """
         if self._storage.find_mount(self.mount_point):
             return
@@ -108,10 +107,10 @@ class DataVolume:
         self._storage.make_xfs(self.device, LABEL, timeout_sec)
         LOG.info('Formatted %s in %.1f s', self.device, self._clock() - started)
 
-    def ensure_mounted(self, remember: bool = True) -> str:
-        """Mount the volume unless it is, and return its file system type.
+    def ensure_mounted(self, at_boot: bool = True) -> str:
+        """Mount the volume unless it is mounted, and return its file system type.
 
-        :param remember: also mount it at each boot, before docker starts the database
+        :param at_boot: also mount it at each boot, before docker starts the database
         :raises VolumeNotReadyError: another device is mounted there, or this one has no file system
         """
         mounted = self._storage.find_mount(self.mount_point)
@@ -136,14 +135,14 @@ class DataVolume:
                     f'{self.device} is mounted at {self.mount_point} as {fstype}, expected one of '
                     f"{', '.join(sorted(MOUNT_OPTIONS))}."
                 )
-        if remember:
-            self._remember(fstype)
+        if at_boot:
+            self._update_fstab(fstype)
         return fstype
 
     def ensure_thawed(self) -> None:
-        """Thaw the volume if it is frozen: nobody is left who would."""
+        """Thaw the volume if an earlier process left it frozen."""
         if self._storage.thaw(self.mount_point):
-            LOG.warning('The volume at %s was left frozen; thawed it', self.mount_point)
+            LOG.warning('Thawed the volume at %s, which was left frozen', self.mount_point)
 
     def ensure_unmounted(self) -> None:
         """Unmount the volume if it is mounted."""
@@ -152,12 +151,13 @@ class DataVolume:
             LOG.info('Unmounted %s', self.mount_point)
 
     def grow(self, timeout_sec: int) -> int:
-        """Extend the file system to a volume that has just been made larger; return MiB gained.
+        """Extend the file system to a volume that was just resized; return the MiB gained.
 
-        The database goes on writing. Blocks for at most ``timeout_sec`` plus the command's time.
+        The database may write meanwhile. Blocks for at most ``timeout_sec`` plus the command's
+        time.
 
-        :param timeout_sec: how long to wait for the kernel to see a size above the file system's
-        :raises VolumeNotReadyError: the size had not changed by then
+        :param timeout_sec: how long to wait until the kernel sees the new size
+        :raises VolumeNotReadyError: the kernel did not see the new size in time
         """
         fstype = self.ensure_mounted()
         before = self._storage.filesystem_bytes(self.device, self.mount_point, fstype)
@@ -173,12 +173,12 @@ class DataVolume:
         return self._grow(fstype, before)
 
     def configure_queue(self, read_ahead_kib: int) -> None:
-        """Set the block queue; the settings last until the machine stops or the device goes.
+        """Configure the block queue, until the machine stops or the device is detached.
 
         Ceph orders requests itself, so the guest must not (``scheduler``). Completions run on the
-        CPU that asked (``rq_affinity``). Merging stays on: two adjacent pages sent as one request
-        cost one round trip and one operation of the volume's IOPS allowance, where the local
-        NVMe devices of the Seagate study were bound by CPU and turned it off.
+        CPU that sent the request (``rq_affinity``). Merging stays on: two adjacent pages sent as
+        one request cost one round trip and one operation of the volume's IOPS limit. The Seagate
+        study turned it off for local NVMe devices, which were bound by CPU.
         """
         settings = {
             'scheduler': 'none',
@@ -191,7 +191,7 @@ class DataVolume:
                 if not self._storage.set_queue(self.device, attribute, value):
                     LOG.warning('%s has no queue attribute %s', self.device, attribute)
             except exceptions.StorageCommandError as error:
-                # A slower queue is no reason to have no database.
+                # The database works with a slower queue.
                 LOG.warning('Cannot set %s of %s: %s', attribute, self.device, error)
 
     def size_mib(self) -> int:
@@ -199,18 +199,19 @@ class DataVolume:
         return self._storage.size_bytes(self.device) // units.Mi
 
     def filesystem_bytes(self) -> int:
-        """Return the size of the mounted file system.
+        """Return the size of the mounted file system in bytes.
 
         :raises VolumeNotReadyError: the volume is not mounted
         """
         return self._storage.filesystem_bytes(self.device, self.mount_point, self._mounted_fstype())
 
     def trim(self, offset: int, length: int, minimum: int) -> int:
-        """Discard the free blocks within a range, in bytes, and return how many bytes those are.
+        """Discard the free blocks within a range, and return the number of bytes discarded.
 
-        :param minimum: free extents with fewer bytes are left out
-        :raises VolumeNotReadyError: the volume is not mounted; what is there instead is left alone
-        :raises StorageCommandError: the device does not support it
+        :param offset: in bytes, as ``length``
+        :param minimum: free extents with fewer bytes are skipped
+        :raises VolumeNotReadyError: the volume is not mounted
+        :raises StorageCommandError: the device does not support discard
         """
         self._mounted_fstype()
         return self._storage.trim(self.mount_point, offset, length, minimum)
@@ -225,13 +226,13 @@ class DataVolume:
 
     def _wait_for_device(self, timeout_sec: int) -> None:
         deadline = self._deadline(timeout_sec)
-        while not self._is_there():
+        while not self._exists():
             if not deadline.pause(_POLL_SEC):
                 raise exceptions.VolumeNotReadyError(
                     f'The data volume {self.device} did not appear within {timeout_sec} s.'
                 )
 
-    def _is_there(self) -> bool:
+    def _exists(self) -> bool:
         try:
             return self._storage.size_bytes(self.device) > 0
         except exceptions.VolumeNotReadyError:
@@ -265,16 +266,16 @@ class DataVolume:
         return (after - before) // units.Mi
 
     def _ensure_owner(self, uid: int, gid: int) -> None:
-        # A recursive change on every start would touch each file of a large database for nothing.
+        # A recursive change at every start would touch each file of a large database in vain.
         if self._storage.owner(self.mount_point) != (uid, gid):
             self._storage.set_owner(self.mount_point, uid, gid, recursive=True)
 
-    def _remember(self, fstype: str) -> None:
-        """Put the mount into fstab: docker restarts the database at boot, before the agent runs."""
+    def _update_fstab(self, fstype: str) -> None:
+        """Add the mount to fstab: docker restarts the database at boot, before the agent runs."""
         options = MOUNT_OPTIONS[fstype]
-        wanted = f'{self.device}\t{self.mount_point}\t{fstype}\t{options}\t0\t0'
+        entry = f'{self.device}\t{self.mount_point}\t{fstype}\t{options}\t0\t0'
         with open(self._fstab, encoding='utf-8') as fstab:
             lines = fstab.read().splitlines()
-        kept = [line for line in lines if line.split()[1:2] != [self.mount_point]]
-        if [*kept, wanted] != lines:
-            self._storage.write_fstab(self._fstab, '\n'.join([*kept, wanted]) + '\n')
+        others = [line for line in lines if line.split()[1:2] != [self.mount_point]]
+        if [*others, entry] != lines:
+            self._storage.write_fstab(self._fstab, '\n'.join([*others, entry]) + '\n')

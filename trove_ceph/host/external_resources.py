@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sandbox makes outside its workspace: remembered in it, so that it can be found again.
+"""Record in a workspace the resources that are created outside it, so that they can be removed.
 
-The record is written before the thing is made and goes after the thing is gone.
+A record is written before its resource is created, and deleted after the resource is removed.
 """
 
 import contextlib
@@ -22,71 +22,71 @@ _RECORDS = 'outside'
 
 
 def new_name() -> str:
-    """Return a name that nothing has: what is remembered under it is nobody else's."""
+    """Return a unique name, so that a record never names another owner's resource."""
     return f'trove-ceph-scratch-{uuid.uuid4().hex}'
 
 
 @contextlib.contextmanager
 def directory(workspace: Path, parent: Path) -> Iterator[Path]:
-    """Make a directory of its own in another one, and remove it with all that is in it."""
+    """Create a directory with a unique name in ``parent``, and remove it with its content."""
     path = parent / new_name()
-    with _remembered(workspace, kind='directory', path=str(path)):
+    with _recorded(workspace, kind='directory', path=str(path)):
         path.mkdir()
         yield path
 
 
 @contextlib.contextmanager
 def rbd_image(workspace: Path, pool: rbd_pool.RbdPool, size_gib: float) -> Iterator[str]:
-    """Make an RBD image, give its name, and remove it.
+    """Create an RBD image, yield its name, and remove it.
 
-    :raises StorageCommandError: Ceph refused either
+    :raises StorageCommandError: Ceph refused to create or to remove the image
     """
     name = new_name()
-    what = {'conf': pool.conf, 'user': pool.user, 'pool': pool.pool, 'name': name}
-    with _remembered(workspace, kind='rbd-image', **what):
+    image = {'conf': pool.conf, 'user': pool.user, 'pool': pool.pool, 'name': name}
+    with _recorded(workspace, kind='rbd-image', **image):
         pool.create_image(name, size_gib)
         yield name
 
 
 def remove_all(workspace: Path) -> None:
-    """Remove all that is remembered in a workspace.
+    """Remove all resources that are recorded in a workspace.
 
-    :raises StorageCommandError: Ceph refused to remove an image; it stays remembered
+    :raises StorageCommandError: Ceph refused to remove an image; its record stays
     """
     for record in sorted((workspace / _RECORDS).glob('*.json')):
-        _forget(record, json.loads(record.read_text()))
+        _release(record, json.loads(record.read_text()))
 
 
 @contextlib.contextmanager
-def _remembered(workspace: Path, **what: str) -> Iterator[None]:
+def _recorded(workspace: Path, **resource: str) -> Iterator[None]:
     records = workspace / _RECORDS
     records.mkdir(exist_ok=True)
     record = records / f'{uuid.uuid4().hex}.json'
     unfinished = record.with_suffix('.new')
-    unfinished.write_text(json.dumps(what))
+    unfinished.write_text(json.dumps(resource))
     unfinished.rename(record)
     try:
         yield
     except BaseException:
         try:
-            _forget(record, what)
+            _release(record, resource)
         except exceptions.StorageCommandError as error:
-            LOG.error('Cannot remove %s: %s', what, error)
+            LOG.error('Cannot remove %s: %s', resource, error)
         raise
-    _forget(record, what)
+    _release(record, resource)
 
 
-def _forget(record: Path, what: Mapping[str, str]) -> None:
-    _remove(**what)
+def _release(record: Path, resource: Mapping[str, str]) -> None:
+    _remove(**resource)
     record.unlink(missing_ok=True)
 
 
-def _remove(kind: str, **what: str) -> None:
+def _remove(kind: str, **resource: str) -> None:
     if kind == 'directory':
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(what['path'])
+            shutil.rmtree(resource['path'])
     elif kind == 'rbd-image':
-        pool = rbd_pool.RbdPool(what['conf'], what['user'], what['pool'])
-        pool.ensure_no_image(what['name'])
+        pool = rbd_pool.RbdPool(resource['conf'], resource['user'], resource['pool'])
+        pool.ensure_no_image(resource['name'])
     else:
-        raise ValueError(f'nobody knows how to remove a {kind}')
+        raise ValueError(f'unknown kind of resource: {kind}')

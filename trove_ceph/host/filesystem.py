@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only module that runs block device and file system commands in the guest."""
+"""Run block device and file system commands; no other module of the guest does."""
 
 import collections.abc
 import dataclasses
@@ -21,7 +21,7 @@ from trove_ceph.host import freeze_process
 #: Bytes at the start of a device that must be zero before it counts as never written.
 BLANK_PROBE_BYTES = 4 * 1024 * 1024
 _COMMAND_TIMEOUT_SEC = 60
-# Of a first trim on slow disks; the command cannot be ended while the kernel waits for a discard.
+# For a first trim on slow disks; the command cannot be killed while the kernel waits for a discard.
 _TRIM_TIMEOUT_SEC = 600
 # sd_booted(3)
 _SYSTEMD = '/run/systemd/system'
@@ -29,20 +29,20 @@ _SYSTEMD = '/run/systemd/system'
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """What is on a device: ``kind`` is a file system type, or what else was recognised there."""
+    """The content of a device: ``kind`` is a file system type or another recognised format."""
 
     kind: str
     is_filesystem: bool
 
 
 class HostStorage:
-    """Block devices and file systems of this machine, changed with root's rights.
+    """Runs commands on the block devices and file systems of this machine, as root.
 
     Every method raises :class:`~trove_ceph.exceptions.StorageCommandError` when a command fails or
     does not end within its time.
 
     :param execute: runs a command; replaced in tests
-    :param root_helper: prefix that gives root's rights to a user that has none
+    :param root_helper: command prefix that runs a command as root
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class HostStorage:
         return int(self._run('blockdev', '--getsize64', device))
 
     def find_signature(self, device: str) -> Signature | None:
-        """Return what low-level probing recognises on ``device``, None when that is nothing.
+        """Return what low-level probing recognises on ``device``, or None.
 
         The cache of blkid is not used: it may describe the volume that was attached before.
         """
@@ -79,7 +79,7 @@ class HostStorage:
         return Signature(f"partition table {tags.get('PTTYPE', 'of unknown type')}", False)
 
     def is_zeroed(self, device: str) -> bool:
-        """Return whether the first 4 MiB of ``device`` have never been written, or only zeros."""
+        """Return whether the first 4 MiB of ``device`` read as zeros."""
         _, code = self._run_coded(
             (0, 1), 'cmp', '--silent', f'--bytes={BLANK_PROBE_BYTES}', device, '/dev/zero'
         )
@@ -89,12 +89,12 @@ class HostStorage:
         """Return whether mkfs.xfs was interrupted on ``device``.
 
         mkfs.xfs writes the superblock with ``sb_inprogress`` (byte 126, xfs_format.h) set and
-        clears it in the end; the kernel refuses to mount until then, so nothing can be lost.
+        clears it at the end. The kernel refuses to mount until then, so there is no data to lose.
         """
         return self._run('od', '-An', '-tu1', '-j126', '-N1', device).strip() == '1'
 
     def make_xfs(self, device: str, label: str, timeout_sec: int) -> None:
-        """Format ``device``; the caller has made sure that there is nothing on it."""
+        """Format ``device``; the caller has verified that it is blank."""
         self._run(
             'mkfs.xfs',
             # The device was proved blank; -f is for the remains of an interrupted format.
@@ -125,16 +125,16 @@ class HostStorage:
         )
 
     def mount(self, device: str, mount_point: str, fstype: str, options: str) -> None:
-        """Mount ``device``; the mount point is made when it does not exist."""
+        """Mount ``device``; create the mount point if it does not exist."""
         self._run('mkdir', '-p', mount_point)
         self._run('mount', '-t', fstype, '-o', options, device, mount_point)
 
     def unmount(self, mount_point: str) -> None:
-        """Unmount whatever is mounted last at ``mount_point``."""
+        """Unmount the topmost file system at ``mount_point``."""
         self._run('umount', mount_point)
 
     def find_mount(self, mount_point: str) -> tuple[str, str] | None:
-        """Return device and file system type mounted at ``mount_point``, None when nothing is."""
+        """Return the device and the type of the file system at ``mount_point``, or None."""
         found = None
         for device, point, fstype, _ in _mounts():
             if point == os.path.realpath(mount_point):
@@ -142,7 +142,7 @@ class HostStorage:
         return found
 
     def mount_options(self, mount_point: str) -> list[str]:
-        """Return the options of what is mounted last at ``mount_point``; none when nothing is."""
+        """Return the options of the topmost mount at ``mount_point``; empty without a mount."""
         found: list[str] = []
         for _, point, _, options in _mounts():
             if point == os.path.realpath(mount_point):
@@ -150,17 +150,17 @@ class HostStorage:
         return found
 
     def mounts_below(self, mount_point: str) -> list[str]:
-        """Return where other file systems are mounted inside the one at ``mount_point``."""
+        """Return the mount points of other file systems below ``mount_point``."""
         prefix = os.path.realpath(mount_point) + '/'
         return [point for _, point, _, _ in _mounts() if point.startswith(prefix)]
 
     def free_bytes(self, mount_point: str) -> int:
-        """Return how much can still be written to the file system at ``mount_point``."""
+        """Return the free space of the file system at ``mount_point``."""
         stats = os.statvfs(mount_point)
         return stats.f_bavail * stats.f_frsize
 
     def used_bytes(self, mount_point: str) -> int:
-        """Return how much of the file system at ``mount_point`` files and its own data take."""
+        """Return the used space of the file system at ``mount_point``, metadata included."""
         stats = os.statvfs(mount_point)
         return (stats.f_blocks - stats.f_bfree) * stats.f_frsize
 
@@ -168,8 +168,8 @@ class HostStorage:
         """Discard free blocks within a range of the file system at ``mount_point`` (FITRIM).
 
         :param offset: in bytes, as ``length``
-        :param minimum: free extents with fewer bytes are left out
-        :returns: the bytes that were discarded
+        :param minimum: free extents with fewer bytes are skipped
+        :returns: the number of bytes discarded
         """
         output = self._run(
             *('fstrim', '--verbose', '--offset', str(offset), '--length', str(length)),
@@ -180,7 +180,7 @@ class HostStorage:
         return int(match[1]) if match else 0
 
     def find_links(self, directory: str, depth: int) -> list[tuple[str, str]]:
-        """Return path and target of the symbolic links down to ``depth``; paths are relative."""
+        """Return (relative path, target) of the symbolic links down to ``depth``."""
         output = self._run(
             *('find', directory, '-xdev', '-mindepth', '1', '-maxdepth', str(depth)),
             *('-type', 'l', '-printf', r'%P\0%l\0'),
@@ -201,11 +201,11 @@ class HostStorage:
     def start_freeze_process(
         self, mount_point: str, limit_sec: float
     ) -> tuple[subprocess.Popen, socket.socket]:
-        """Start :mod:`freeze_process`, with the other end of its standard input and output.
+        """Start :mod:`freeze_process`; return it and the socket to its standard input and output.
 
-        Under systemd it is a unit of its own: the manager kills what is left of a service together
-        with the service, and the holder has to outlive the agent. Whatever becomes of the unit, its
-        last act is to thaw.
+        Under systemd it runs in its own unit: systemd kills all processes of a service with the
+        service, and the freeze process must outlive the agent. However the unit ends, it thaws
+        the file system last.
         """
         program = [sys.executable, '-I', '-S', freeze_process.__file__, mount_point, str(limit_sec)]
         command = [] if os.geteuid() == 0 else [self._root_helper]
@@ -213,11 +213,11 @@ class HostStorage:
             thaw = f'-{_absolute("fsfreeze")} --unfreeze {mount_point}'
             command += [
                 *('systemd-run', '--quiet', '--collect', '--pipe', '--wait'),
-                '--description=Holder of a backup of the database',
+                '--description=Freeze of the data volume for a backup',
                 *('--property=KillMode=mixed', f'--property=ExecStopPost={thaw}', '--'),
             ]
         ours, its = socket.socketpair()
-        # Sockets of green threads do not block, which another program does not expect.
+        # Sockets of green threads are non-blocking, which the program does not expect.
         os.set_blocking(its.fileno(), True)
         try:
             with its:
@@ -237,7 +237,7 @@ class HostStorage:
         return process, ours
 
     def filesystem_bytes(self, device: str, mount_point: str, fstype: str) -> int:
-        """Return how much of ``device`` its mounted file system uses."""
+        """Return the size of the mounted file system on ``device``."""
         if fstype == 'xfs':
             match = re.search(
                 r'^data\s+=\s+bsize=(\d+)\s+blocks=(\d+)',
@@ -257,25 +257,25 @@ class HostStorage:
         )
 
     def grow_filesystem(self, device: str, mount_point: str, fstype: str) -> None:
-        """Extend the mounted file system over all of ``device``; writes go on meanwhile."""
+        """Extend the mounted file system to the size of ``device``; it stays writable."""
         if fstype == 'xfs':
             self._run('xfs_growfs', '-d', mount_point)
         elif fstype in ('ext3', 'ext4'):
-            # A few hundred MB per second of inode tables at most; large growths take minutes.
+            # It writes inode tables with at most a few hundred MB/s; a large growth takes minutes.
             self._run('resize2fs', device, timeout=600)
         else:
             raise exceptions.StorageCommandError(
-                f'Do not know how to grow the {fstype} file system on {device}.'
+                f'Cannot grow the {fstype} file system on {device}: expected xfs, ext3 or ext4.'
             )
 
     def rescan(self, device: str) -> None:
-        """Make the kernel ask for the size of a SCSI disk again; virtio-blk is told by itself."""
+        """Make the kernel read the size of a SCSI disk again; virtio-blk needs no rescan."""
         path = f'/sys/class/block/{_kernel_name(device)}/device/rescan'
         if os.path.exists(path):
             self._run('tee', path, process_input='1')
 
     def set_queue(self, device: str, attribute: str, value: str) -> bool:
-        """Set a block queue attribute; return False when the kernel has no such attribute."""
+        """Set a block queue attribute; return False if the kernel does not have the attribute."""
         path = f'/sys/class/block/{_kernel_name(device)}/queue/{attribute}'
         if not os.path.exists(path):
             return False
@@ -283,17 +283,17 @@ class HostStorage:
         return True
 
     def set_owner(self, path: str, uid: int, gid: int, recursive: bool = False) -> None:
-        """Give ``path`` to a user and group."""
+        """Change the owner and group of ``path``."""
         flags = ['-R'] if recursive else []
         self._run('chown', *flags, f'{uid}:{gid}', path, timeout=600)
 
     def owner(self, path: str) -> tuple[int, int]:
-        """Return user and group id of ``path``."""
+        """Return the uid and gid of ``path``."""
         uid, gid = self._run('stat', '-c', '%u %g', path).split()
         return int(uid), int(gid)
 
     def write_fstab(self, path: str, content: str) -> None:
-        """Replace an fstab file by a complete new one, or leave the old one."""
+        """Replace an fstab file atomically."""
         self._run('tee', f'{path}.new', process_input=content)
         self._run('sync', f'{path}.new')
         self._run('mv', f'{path}.new', path)
@@ -308,7 +308,7 @@ class HostStorage:
         timeout: int = _COMMAND_TIMEOUT_SEC,
         **kwargs: typing.Any,
     ) -> tuple[str, int]:
-        """Run ``command`` and return its output and exit code, which must be one of ``codes``."""
+        """Run ``command``; return its output and its exit code, which must be in ``codes``."""
         try:
             output, _ = self._execute(
                 *command,
@@ -339,13 +339,13 @@ def _kernel_name(device: str) -> str:
 
 
 def _mounts() -> collections.abc.Iterator[tuple[str, str, str, str]]:
-    """Give device, mount point, file system type and options of all mounts, the oldest first."""
+    """Yield device, mount point, file system type and options of all mounts, oldest first."""
     for mount in psutil.disk_partitions(all=True):
         yield mount.device, mount.mountpoint, mount.fstype, mount.opts
 
 
 def _absolute(program: str) -> str:
-    """Return the path of a program of the system; users' search paths seldom hold these."""
+    """Return the path of a system program; the PATH of a user often lacks its directory."""
     path = shutil.which(program, path='/usr/sbin:/usr/bin:/sbin:/bin')
     if path is None:
         raise exceptions.StorageCommandError(f'{program} is not installed')

@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program that freezes a file system and thaws it again, whatever becomes of its caller.
+"""A program that freezes a file system, and thaws it even if its caller dies.
 
-Run by its path, as root, with nothing but the standard library::
+Run by its path, as root, with only the standard library::
 
     freeze_process.py MOUNT_POINT LIMIT_SEC
 
-It answers on standard output, a line each, to what it reads from standard input::
+It reads commands from standard input and answers on standard output, one line each::
 
     ready                   everything that may fail or take long is done; nothing is frozen
     freeze          ->      frozen SECONDS        the time that freezing took
-    thaw            ->      thawed held           it was frozen from then until now
-                            thawed lost REASON    it was not, or not by us
+    thaw            ->      thawed held           it was frozen until now without interruption
+                            thawed lost REASON    it was thawed earlier, or by another process
                             failed REASON         it was never frozen
 
-The end of standard input counts as ``thaw``: a caller that is killed needs no more. A caller that
-hangs is taken care of by the limit, and a holder that is killed by a second process, the timer,
-which is there before anything is frozen and thaws when its partner is gone or the limit has passed.
-While frozen neither of them opens or writes a file, starts a process, or needs memory that is not
-its own already.
+The end of standard input means ``thaw``, so a killed caller leaves nothing frozen. The time limit
+covers a caller that hangs. A second process, the timer, covers this process: it starts before
+anything is frozen, and thaws when this process ends or the limit has passed. While the file system
+is frozen, neither process opens or writes a file, starts a process, or allocates memory.
 """
 
 import contextlib
@@ -45,11 +44,11 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def main(arguments: list[str]) -> int:
-    """Hold one freeze; returns when nothing is frozen any more."""
+    """Freeze once; return when the file system is thawed."""
     mount_point, limit_sec = arguments[0], float(arguments[1])
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    terminated = _terminations()
+    terminated = _open_sigterm_pipe()
     try:
         volume = open_volume(mount_point)
     except OSError as error:
@@ -58,26 +57,26 @@ def main(arguments: list[str]) -> int:
     timer = os.fork()
     if timer == 0:
         partner.close()
-        _be_timer(volume, timer_end, limit_sec)
+        _run_timer(volume, timer_end, limit_sec)
     timer_end.close()
-    _stay_alive()
-    # What is written now need not be written while everybody waits.
+    _stay_in_memory()
+    # Flush now, so that the freeze, which blocks all writers, has less to flush.
     _LIBC.syncfs(volume)
-    # The timer says that it is ready, too.
+    # The timer reports that it is ready, too.
     if not partner.recv(1):
         return _fail('the timer did not start')
     try:
         return _serve(volume, partner, terminated, limit_sec)
     finally:
-        # Dead before the caller may freeze again: a late thaw would hit that freeze.
+        # The timer must be dead before the caller freezes again, or it might thaw that freeze.
         os.kill(timer, signal.SIGKILL)
         os.waitpid(timer, 0)
 
 
 def open_volume(mount_point: str) -> int:
-    """Open the file system at a mount point; one that this machine runs from is refused.
+    """Open the file system at a mount point, unless this machine runs from it.
 
-    :raises OSError: there is no such file system, or freezing it would stop this program
+    :raises OSError: nothing is mounted there, or freezing it would stop this program
     """
     volume = os.open(mount_point, os.O_RDONLY | os.O_DIRECTORY)
     device = os.fstat(volume).st_dev
@@ -87,12 +86,12 @@ def open_volume(mount_point: str) -> int:
         os.stat(sys.executable).st_dev,
     ):
         os.close(volume)
-        raise OSError(errno.EINVAL, 'it is no volume of its own')
+        raise OSError(errno.EINVAL, 'it is not a separate volume')
     return volume
 
 
 def thaw(volume: int) -> bool:
-    """Thaw and return whether it was frozen; a failure is no reason to leave it frozen."""
+    """Thaw the file system, retrying after errors, and return whether it was frozen."""
     while True:
         try:
             fcntl.ioctl(volume, FITHAW, 0)
@@ -105,52 +104,52 @@ def thaw(volume: int) -> bool:
 
 
 def _serve(volume: int, partner: socket.socket, terminated: int, limit_sec: float) -> int:
-    _say('ready')
+    _report('ready')
     if _wait({_STDIN: '', terminated: 'terminated'}, None) or _read_command() != 'freeze':
-        # The caller changed its mind, or is gone.
+        # The caller canceled, or has ended.
         return 0
     began = time.monotonic()
     deadline = began + limit_sec
     partner.send(b'f')
     try:
-        # Blocks writers first, then writes what is left. Cannot be broken off.
+        # Blocks writers, then flushes dirty data. It cannot be interrupted.
         fcntl.ioctl(volume, FIFREEZE, 0)
     except OSError as error:
         busy = error.errno == errno.EBUSY
-        return _fail('somebody else has frozen it' if busy else error.strerror or str(error))
+        return _fail('another process has frozen it' if busy else error.strerror or str(error))
     try:
-        _say(f'frozen {time.monotonic() - began:.6f}')
+        _report(f'frozen {time.monotonic() - began:.6f}')
         lost = _wait(
             {
                 _STDIN: '',
                 partner.fileno(): 'the timer was killed',
-                terminated: 'the holder was terminated',
+                terminated: 'the freeze process was terminated',
             },
             deadline,
         )
     finally:
         was_frozen = thaw(volume)
     if not lost and not was_frozen:
-        lost = 'somebody else thawed it'
+        lost = 'another process thawed it'
     if not lost and _read_command() != 'thaw':
-        lost = 'the caller is gone'
-    _say(f'thawed lost {lost}' if lost else 'thawed held')
+        lost = 'the caller has ended'
+    _report(f'thawed lost {lost}' if lost else 'thawed held')
     return 0
 
 
-def _be_timer(volume: int, partner: socket.socket, limit_sec: float) -> None:
-    """Thaw when the partner is gone or the limit has passed; never returns."""
-    # Who terminates both means the holder; the timer has to outlast it.
+def _run_timer(volume: int, partner: socket.socket, limit_sec: float) -> None:
+    """Thaw when the partner has ended or the limit has passed; never return."""
+    # A signal to both is meant for the partner; the timer must outlive it.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    # The caller sees the end of the holder by the end of its output.
+    # The caller detects the end of the partner by the end of its output.
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (_STDIN, _STDOUT):
         os.dup2(null, standard)
-    _stay_alive()
+    _stay_in_memory()
     partner.send(b'r')
     if partner.recv(1):
         deadline = time.monotonic() + limit_sec
-        # Not frozen at the limit may mean not frozen yet, by a holder that was killed meanwhile.
+        # A killed partner may still be freezing in the kernel, so retry until it is frozen.
         while _wait({partner.fileno(): ''}, deadline):
             if thaw(volume):
                 os._exit(0)
@@ -159,18 +158,18 @@ def _be_timer(volume: int, partner: socket.socket, limit_sec: float) -> None:
     os._exit(0)
 
 
-def _wait(endings: dict[int, str], deadline: float | None) -> str:
-    """Wait for one of the descriptors and return what it stands for, or that the limit passed."""
+def _wait(reasons: dict[int, str], deadline: float | None) -> str:
+    """Wait for one of the descriptors and return its reason, or that the limit passed."""
     remaining = None if deadline is None else max(deadline - time.monotonic(), 0)
-    readable = select.select(list(endings), [], [], remaining)[0]
-    # Past the limit nothing counts that may have come later than the timer's thaw.
+    readable = select.select(list(reasons), [], [], remaining)[0]
+    # After the limit the timer may have thawed first, so no command counts any more.
     if not readable or (deadline is not None and time.monotonic() >= deadline):
         return 'the limit passed'
-    return max(endings[descriptor] for descriptor in readable)
+    return max(reasons[descriptor] for descriptor in readable)
 
 
-def _terminations() -> int:
-    """Return a descriptor that becomes readable when this process is asked to end."""
+def _open_sigterm_pipe() -> int:
+    """Return a descriptor that becomes readable when this process receives SIGTERM."""
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
     signal.signal(signal.SIGTERM, lambda number, frame: None)
@@ -178,10 +177,10 @@ def _terminations() -> int:
     return readable
 
 
-def _stay_alive() -> None:
-    """Keep this process in memory: reclaiming some may have to wait for the frozen file system."""
+def _stay_in_memory() -> None:
+    """Lock this process in memory: page reclaim may have to wait for the frozen file system."""
     _LIBC.mlockall(_MCL_CURRENT_AND_FUTURE)
-    # A container may forbid it; the partner is left then.
+    # A container may forbid this; if one process is killed, the other still thaws.
     with (
         contextlib.suppress(OSError),
         open('/proc/self/oom_score_adj', 'w', encoding='ascii') as score,
@@ -190,21 +189,21 @@ def _stay_alive() -> None:
 
 
 def _read_command() -> str:
-    """Return what the caller wants; nothing when it is gone."""
+    """Return the caller's command; empty when the caller has ended."""
     try:
         return os.read(_STDIN, _COMMAND_BYTES).decode().strip()
     except OSError:
         return ''
 
 
-def _say(line: str) -> None:
-    # A caller that is gone also ended our input.
+def _report(line: str) -> None:
+    # A caller that has ended has closed our input too.
     with contextlib.suppress(OSError):
         os.write(_STDOUT, f'{line}\n'.encode())
 
 
 def _fail(reason: str) -> int:
-    _say(f'failed {reason}')
+    _report(f'failed {reason}')
     return 1
 
 

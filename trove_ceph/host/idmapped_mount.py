@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second view of a file system in which one owner of files is another one.
+"""Mount a file system a second time with one owner mapped to another.
 
-The ids of a tenant's files are the tenant's choice: a server that runs under such an id on this
-host could read and end whatever else has it. In an idmapped mount (mount_setattr(2), Linux 5.12
-with ext4, 5.14 with XFS) the files of one user belong to a user that is reserved for this, and what
-that user writes is the first one's on the disk. All other owners become nobody.
+The tenant chooses the uids of the files: a server that runs under such a uid on this host could
+read the files and kill the processes of an unrelated user. In an idmapped mount (mount_setattr(2),
+Linux 5.12 with ext4, 5.14 with XFS) the files of one user belong to a reserved user, and files that
+the reserved user writes belong to the original one on the disk. All other owners show as the
+overflow user, ``nobody``.
 """
 
 import ctypes
@@ -16,7 +17,7 @@ from pathlib import Path
 from trove_ceph import exceptions
 from trove_ceph.host import commands, user_namespace
 
-# The same numbers on all architectures, since Linux 5.1 numbers system calls alike.
+# The same on all architectures: since Linux 5.1 new system calls have common numbers.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _AT_FDCWD, _AT_EMPTY_PATH = -100, 0x1000
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
@@ -24,14 +25,14 @@ _NOSUID, _NODEV, _NOEXEC, _IDMAP = 0x2, 0x4, 0x8, 0x100000
 
 
 class IdmappedMount:
-    """Shows a file system at another mount point while entered. Needs root.
+    """Mounts a file system at another mount point while entered. Needs root.
 
-    Programs, devices and set-user-id bits have no effect there.
+    The mount is noexec, nodev and nosuid.
 
-    :param source: a mount point
-    :param mount_point: it is made
+    :param source: mount point of the file system
+    :param mount_point: is created
     :param disk_ids: uid and gid on the disk
-    :param ids: uid and gid that these are in the view
+    :param ids: uid and gid that these are mapped to
     """
 
     def __init__(
@@ -49,7 +50,8 @@ class IdmappedMount:
     def __enter__(self) -> Path:
         """Mount.
 
-        :raises NotInspectableError: the kernel cannot show this file system so
+        :raises NotInspectableError: the kernel does not support it for this file system
+        :raises StorageCommandError: the mount failed for another reason
         """
         self._mount_point.mkdir(parents=True, exist_ok=True)
         try:
@@ -58,11 +60,11 @@ class IdmappedMount:
         except OSError as error:
             if error.errno in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM):
                 raise exceptions.NotInspectableError(
-                    f'the kernel of this host cannot mount {self._source} with other owners, which '
-                    f'takes Linux 5.14 for XFS: {error.strerror}'
+                    f'the kernel of this host cannot map the owners of {self._source}; XFS needs '
+                    f'Linux 5.14 or later: {error.strerror}'
                 ) from error
             raise exceptions.StorageCommandError(
-                f'{self._source} cannot be mounted with other owners: {error}'
+                f'{self._source} cannot be mounted with mapped owners: {error}'
             ) from error
         return self._mount_point
 

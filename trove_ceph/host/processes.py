@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of this host, whoever started them."""
+"""Identify, wait for and terminate processes of this host, not only children."""
 
 import contextlib
 import os
@@ -13,10 +13,11 @@ PROC = Path('/proc')
 
 
 def identity(pid: int) -> str:
-    """Name a process so that a reused pid is not taken for it; empty when it is gone.
+    """Return a name of a process that differs if its pid is reused; empty if it has ended.
 
-    By the ticks from boot to its start, field 22 of proc(5)'s stat. psutil makes a time of day of
-    them (``create_time``), which another process reads differently after the clock was set.
+    The name includes the clock ticks from boot to the start of the process, field 22 of
+    /proc/PID/stat. psutil converts them to wall clock time (``create_time``), which differs after
+    the clock was set.
     """
     try:
         # The second field is the program's name in parentheses, which may hold anything.
@@ -27,9 +28,9 @@ def identity(pid: int) -> str:
 
 
 def cpu_sec(pid: int) -> float:
-    """Return the processor seconds that a process has used, in user and in kernel mode.
+    """Return the CPU seconds that a process has used, in user and in kernel mode.
 
-    :raises ProcessLookupError: it is gone
+    :raises ProcessLookupError: the process has ended
     """
     try:
         times = psutil.Process(pid).cpu_times()
@@ -38,8 +39,11 @@ def cpu_sec(pid: int) -> float:
     return times.user + times.system
 
 
-def end(pid: int, timeout_sec: float) -> bool:
-    """Ask a process to end, then make it, and return whether it is gone; waits twice at most."""
+def terminate(pid: int, timeout_sec: float) -> bool:
+    """Send SIGTERM, then SIGKILL, and return whether the process has ended.
+
+    :param timeout_sec: how long to wait after each signal
+    """
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
@@ -49,20 +53,20 @@ def end(pid: int, timeout_sec: float) -> bool:
 
 
 def kill(pid: int, timeout_sec: float) -> bool:
-    """End a process at once and return whether it is gone."""
+    """Send SIGKILL and return whether the process has ended within the time."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     return wait_until_gone(pid, timeout_sec)
 
 
 def wait_until_gone(pid: int, timeout_sec: float) -> bool:
-    """Wait for the end of any process and return whether it ended in time."""
+    """Wait for the end of any process and return whether it ended within the time."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:
         return True
     try:
-        # Not select, which refuses the descriptors of a process that has many open.
+        # Not select, which does not support descriptors above 1023.
         waiting = select.poll()
         waiting.register(handle, select.POLLIN)
         return bool(waiting.poll(timeout_sec * 1000))

@@ -41,8 +41,8 @@ _SYSTEM_FILES = (
     *('/etc/ld.so.cache', '/etc/ld.so.conf', '/etc/ld.so.conf.d', '/etc/alternatives'),
     *('/etc/hosts', '/etc/resolv.conf', '/etc/nsswitch.conf', '/etc/host.conf'),
 )
-_COMPLAINT_BYTES = 4000
-_COMPLAINERS = (f'{PROGRAM}: ', 'bwrap: ', 'setpriv: ', 'prlimit: ', 'nice: ', 'env: ')
+_ERROR_BYTES = 4000
+_LAUNCHERS = (f'{PROGRAM}: ', 'bwrap: ', 'setpriv: ', 'prlimit: ', 'nice: ', 'env: ')
 _CONSOLE_BYTES = 4096
 _PIECE_BYTES = 65536
 
@@ -294,12 +294,12 @@ class VirtualMachine:
                 del self._console[:-_CONSOLE_BYTES]
         return self._console.decode(errors='replace')
 
-    def find_complaint(self) -> str:
+    def find_error(self) -> str:
         """Return the last line in which QEMU, or what starts it, complains; empty if none."""
         with contextlib.suppress(OSError):
-            tail, _ = bounded_files.read_tail(self._errors, _COMPLAINT_BYTES)
+            tail, _ = bounded_files.read_tail(self._errors, _ERROR_BYTES)
             for line in reversed(tail.decode(errors='replace').splitlines()):
-                if line.startswith(_COMPLAINERS) and line.isprintable():
+                if line.startswith(_LAUNCHERS) and line.isprintable():
                     return line
         return ''
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An RBD image as a block device and as a file system, on a kernel without an RBD client.
+"""Map an RBD image to a block device without the kernel's RBD client.
 
-qemu-storage-daemon opens the image by librbd, as a hypervisor does, and shows it as a file through
-FUSE; a loop device with direct I/O makes a disk of the file, so that a flush reaches Ceph.
+qemu-storage-daemon opens the image with librbd, as a hypervisor does, and exports it as a file
+through FUSE. A loop device with direct I/O turns the file into a disk whose flushes reach Ceph.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from trove_ceph import exceptions
 from trove_ceph.host import commands, data_volume, filesystem, processes
 
 TIMEOUT_SEC = 60
-#: In the export's directory.
+#: File name in the directory of the export.
 PID_FILE = 'qemu-storage-daemon.pid'
 
 
@@ -23,9 +23,9 @@ class RbdDevice:
 
     :param conf: path of the cluster's ceph.conf
     :param user: cephx name without ``client.``
-    :param directory: for the export; it is made
-    :param direct: as QEMU's ``cache=none``: without librbd's cache in front of the image
-    :param environment: of the process; default this process's own
+    :param directory: of the export; is created
+    :param direct: as QEMU's ``cache=none``: do not use librbd's cache
+    :param environment: of the daemon; default this process's environment
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class RbdDevice:
         environment: Mapping[str, str] | None = None,
     ):
         self.device = ''
-        #: The storage daemon's; 0 as long as the image is not mapped.
+        #: Pid of the storage daemon; 0 while the image is not mapped.
         self.daemon_pid = 0
         self._node = {
             'driver': 'rbd',
@@ -75,7 +75,7 @@ class RbdDevice:
         export = self._directory / 'disk'
         export.touch()
         pid_file = self._directory / PID_FILE
-        shown = {
+        export_options = {
             'type': 'fuse',
             'id': 'disk',
             'node-name': 'disk',
@@ -84,20 +84,20 @@ class RbdDevice:
         }
         commands.run(
             *('qemu-storage-daemon', '--daemonize', '--pidfile', pid_file),
-            *('--blockdev', json.dumps(self._node), '--export', json.dumps(shown)),
+            *('--blockdev', json.dumps(self._node), '--export', json.dumps(export_options)),
             timeout_sec=TIMEOUT_SEC,
             environment=self._environment,
         )
         self.daemon_pid = int(pid_file.read_text())
-        stack.callback(_end, self.daemon_pid)
+        stack.callback(_terminate, self.daemon_pid)
         return export
 
 
 class Filesystem:
     """Mounts a device with XFS while entered, as a guest mounts its volume. Needs root.
 
-    :param mount_point: it is made
-    :param make: format the device first, whatever is on it
+    :param mount_point: is created
+    :param make: format the device first, whatever it holds
     """
 
     def __init__(self, device: str, mount_point: Path, make: bool = False):
@@ -108,14 +108,13 @@ class Filesystem:
 
     @property
     def mount_options(self) -> str:
-        # A clone carries the identity of its source, which may be mounted beside it. Whoever had
-        # the volume before may have left anything there.
+        # A clone has the UUID of its source, which may be mounted too. The files are untrusted.
         return data_volume.MOUNT_OPTIONS['xfs'] + ',nouuid,nosuid,nodev,noexec'
 
     def __enter__(self) -> 'Filesystem':
         """Mount.
 
-        :raises StorageCommandError: the device carries no XFS, or it cannot be made
+        :raises StorageCommandError: the device cannot be formatted, or it carries no XFS
         """
         if self._make:
             self._storage.make_xfs(self._device, data_volume.LABEL, TIMEOUT_SEC)
@@ -126,6 +125,8 @@ class Filesystem:
         self._storage.unmount(str(self.path))
 
 
-def _end(pid: int) -> None:
-    if not processes.end(pid, TIMEOUT_SEC):
-        raise exceptions.StorageCommandError(f'qemu-storage-daemon {pid} did not end')
+def _terminate(pid: int) -> None:
+    if not processes.terminate(pid, TIMEOUT_SEC):
+        raise exceptions.StorageCommandError(
+            f'qemu-storage-daemon, process {pid}, did not end {TIMEOUT_SEC} s after SIGKILL'
+        )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RBD images for sandboxes, made and removed with the ``rbd`` command."""
+"""Create and remove RBD images for benchmarks, with the ``rbd`` command."""
 
 import json
 import re
@@ -39,11 +39,11 @@ class RbdPool:
         self._sleep = sleep
 
     def create_image(self, name: str, size_gib: float) -> None:
-        """Make an image; fails if it exists."""
+        """Create an image; fail if it exists."""
         self._rbd('create', '--size', f'{round(size_gib * 1024)}M', f'{self.pool}/{name}')
 
     def ensure_no_image(self, name: str) -> None:
-        """Remove an image if it is there; waits for clients that were killed to be forgotten."""
+        """Remove an image if it exists; wait until watches of killed clients expire."""
         tries = WATCHER_TIMEOUT_SEC // _POLL_SEC
         while self.has_image(name):
             try:
@@ -58,7 +58,7 @@ class RbdPool:
                 self._sleep(_POLL_SEC)
 
     def has_image(self, name: str) -> bool:
-        """Return whether there is an image of this name; without its pool there is none."""
+        """Return whether the image exists; False if its pool does not exist."""
         try:
             return name in json.loads(self._rbd('ls', '--format', 'json', self.pool))
         except exceptions.StorageCommandError as error:
@@ -71,11 +71,11 @@ class RbdPool:
         self._rbd('config', 'image', 'set', f'{self.pool}/{name}', option, value)
 
     def image_facts(self, name: str) -> dict[str, Any]:
-        """Return what ``rbd info`` tells of an image."""
+        """Return the facts that ``rbd info`` reports about an image."""
         return json.loads(self._rbd('info', '--format', 'json', f'{self.pool}/{name}'))
 
     def image_options(self, name: str) -> dict[str, str]:
-        """Return the librbd options that were set for this image alone or for its pool."""
+        """Return the librbd options that are set for this image or for its pool."""
         rows = json.loads(
             self._rbd('config', 'image', 'list', '--format', 'json', f'{self.pool}/{name}')
         )

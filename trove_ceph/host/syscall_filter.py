@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The system calls that a server and the reader of its files have no use for.
+"""Refuse the system calls that a server and the reader of its files do not need.
 
-Each is a way to the kernel or to other processes that has had holes. A call that is refused fails
-with an error, as on a kernel that was built without it.
+Each of them has had vulnerabilities, or reaches other processes. A refused call fails with an
+error, as on a kernel that was built without it.
 """
 
 import errno
@@ -12,7 +12,7 @@ from typing import Any
 
 from trove_ceph import exceptions
 
-# Name spaces, mounts and privileges.
+# Namespaces, mounts and privileges.
 _CONFINEMENT = (
     *('mount', 'umount2', 'pivot_root', 'chroot', 'open_tree', 'move_mount', 'fsopen', 'fsconfig'),
     *('fsmount', 'fspick', 'mount_setattr', 'setns', 'unshare', 'setdomainname', 'sethostname'),
@@ -23,7 +23,7 @@ _PROCESSES = (
     *('ptrace', 'process_vm_readv', 'process_vm_writev', 'process_madvise', 'kcmp'),
     *('pidfd_getfd', 'move_pages', 'migrate_pages', 'perf_event_open'),
 )
-# Parts of the kernel with a large surface.
+# Parts of the kernel with a large attack surface.
 _KERNEL = (
     *('bpf', 'userfaultfd', 'io_uring_setup', 'io_uring_enter', 'io_uring_register'),
     *('keyctl', 'add_key', 'request_key', 'kexec_load', 'kexec_file_load', 'init_module'),
@@ -38,30 +38,30 @@ _MACHINE = (
 )
 REFUSED = (*_CONFINEMENT, *_PROCESSES, *_KERNEL, *_MACHINE)
 _CLONE_NEW = (0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000, 0x00020000)
-# To put characters into the input of a terminal.
+# These ioctls put characters into the input of a terminal.
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
 
 def make() -> int:
-    """Return the descriptor of a file with the filter as a program of the kernel's.
+    """Return the descriptor of a file with the filter as a BPF program.
 
-    :raises NotInspectableError: libseccomp is not installed
+    :raises NotInspectableError: libseccomp or pyseccomp is not installed
     """
     try:
         import pyseccomp as seccomp
     except (ImportError, RuntimeError, OSError) as error:
         raise exceptions.NotInspectableError(
-            f'system calls cannot be filtered without libseccomp and pyseccomp: {error}'
+            f'cannot filter system calls: install libseccomp and pyseccomp: {error}'
         ) from error
     filter_ = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
     refuse = seccomp.ERRNO(errno.EPERM)
     for name in REFUSED:
         _add(filter_, refuse, name)
-    # The C library then uses clone, whose flags can be looked at.
+    # The C library falls back to clone, whose flags a filter can check.
     _add(filter_, seccomp.ERRNO(errno.ENOSYS), 'clone3')
     for flag in _CLONE_NEW:
         _add(filter_, refuse, 'clone', seccomp.Arg(0, seccomp.MASKED_EQ, flag, flag))
-    # One socket alone is needed, and it is of this kind.
+    # The only socket that is needed is a Unix socket.
     _add(
         filter_,
         seccomp.ERRNO(errno.EAFNOSUPPORT),
@@ -78,7 +78,7 @@ def make() -> int:
 
 
 def _add(filter_: Any, action: Any, name: str, *arguments: Any) -> None:
-    """Add a rule; a call that this architecture or library does not know needs none."""
+    """Add a rule; skip a call that this architecture or libseccomp does not know."""
     try:
         filter_.add_rule(action, name, *arguments)
     except (ValueError, RuntimeError, OSError):

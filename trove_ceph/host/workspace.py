@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One directory that holds everything a sandbox makes, and gives all of it back.
+"""A directory for all resources of a sandbox, which removes them even after a kill.
 
-Processes, mounts and loop devices outlive the files they belong to, and a killed owner cannot clean
-up. So everything is findable from outside: each process carries the directory's name in its
-environment, each mount point and each backing file lies below it, and what lies elsewhere is
-remembered in it. The next workspace clears what a killed owner left; so does::
+Processes, mounts and loop devices outlive their files, and a killed owner cannot clean up. So every
+resource can be found from outside: each process has the directory's path in its environment, each
+mount point and each backing file lies below the directory, and it has a record of each resource
+elsewhere. The next workspace removes what a killed owner left; so does::
 
     python -m trove_ceph.host.workspace
 
-Children are not tied to their parent by ``PR_SET_PDEATHSIG``: the kernel sends that signal when the
+``PR_SET_PDEATHSIG`` does not tie children to their parent: the kernel sends that signal when the
 *thread* that started them ends, so a server entered in a thread pool would die with the pool.
 """
 
@@ -32,18 +32,18 @@ MARK = 'TROVE_CEPH_WORKSPACE'
 PREFIX = 'trove-ceph-sandbox-'
 SYSFS = Path('/sys/block')
 KILL_TIMEOUT_SEC = 20
-# What others stand on ends last, and in order: a storage daemon serves the loop device of a file
-# system, and a test's own Ceph serves the storage daemon.
+# Stopped last, in this order: a storage daemon serves the loop device of a file system, and the
+# Ceph of a test serves the storage daemon.
 _STORAGE_DAEMON = 'qemu-storage-daemon'
 _CEPH = 'ceph'
 # The type of the file system through which a storage daemon exports an image.
 _EXPORT = 'fuse'
-# The kernel cuts a program's name.
+# The kernel truncates the name of a program.
 _COMM_CHARACTERS = 15
 
 
 class Workspace:
-    """A directory of its own below ``parent``; clears those of killed owners when entered.
+    """A new directory below ``parent``; entering it first clears those of killed owners.
 
     :param parent: default the directory for temporary files
     """
@@ -56,7 +56,7 @@ class Workspace:
     def __enter__(self) -> 'Workspace':
         clear_stale(self._prefix, self._parent)
         self.path = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self._parent))
-        # mysqld runs as another user and has to reach its socket's directory.
+        # mysqld runs as another user and must reach the directory of its socket.
         self.path.chmod(0o711)
         unfinished = self.path / 'owner.new'
         unfinished.write_text(processes.identity(os.getpid()))
@@ -64,10 +64,10 @@ class Workspace:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Stop, unmount, detach and delete all of it.
+        """Stop, unmount, detach and delete all resources.
 
         :raises StorageCommandError: an RBD image could not be removed; the directory stays, and
-            a later owner's workspace tries again
+            the workspace of a later owner tries again
         """
         try:
             clear(self.path)
@@ -78,16 +78,16 @@ class Workspace:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What every process of this workspace is started with."""
+        """The environment for every process of this workspace."""
         return os.environ | {MARK: str(self.path)}
 
 
 def clear_stale(prefix: str = PREFIX, parent: Path | None = None) -> list[Path]:
-    """Clear every workspace of this user whose owner is gone, and return them."""
+    """Clear every workspace of this user whose owner has ended, and return their directories."""
     cleared = []
     for directory in (parent or Path(tempfile.gettempdir())).glob(prefix + '*'):
         with contextlib.suppress(FileNotFoundError):
-            # What it remembers is removed: it must not be somebody else's invention.
+            # Only this user may write the records, since clearing removes what they name.
             if directory.is_symlink() or directory.stat().st_uid != os.geteuid():
                 continue
             owner = (directory / 'owner').read_text()
@@ -103,16 +103,17 @@ def clear_stale(prefix: str = PREFIX, parent: Path | None = None) -> list[Path]:
 
 
 def clear(directory: Path) -> None:
-    """Stop every process of a workspace, undo its mounts and loop devices, delete its files.
+    """Stop every process of a workspace, remove its mounts and loop devices, delete its files.
 
-    :raises StorageCommandError: an RBD image could not be removed; it is still remembered
+    :raises StorageCommandError: an RBD image could not be removed; its record stays
     """
-    # A file system may hold the loop device, which holds the export of a process, so take turns.
-    # An export is unmounted after its loop device is detached: without it the device has no path.
-    _kill_all(directory, keep=(_STORAGE_DAEMON, _CEPH))
-    _unmount_all(directory, keep=_EXPORT)
+    # A file system uses a loop device, which uses the export of a process, so release them in that
+    # order. The export is unmounted after the loop device is detached: the device is found by the
+    # path of the export.
+    _kill_all(directory, exclude=(_STORAGE_DAEMON, _CEPH))
+    _unmount_all(directory, exclude=_EXPORT)
     _detach_all(directory)
-    _end_storage_daemons(directory)
+    _terminate_storage_daemons(directory)
     _unmount_all(directory)
     external_resources.remove_all(directory)
     _kill_all(directory)
@@ -121,7 +122,7 @@ def clear(directory: Path) -> None:
 
 
 def members(directory: Path) -> list[tuple[int, str]]:
-    """List the processes of a workspace and of those below it, as pairs of pid and program."""
+    """List the pid and program name of the processes of a workspace and of those below it."""
     found = []
     for process in psutil.process_iter():
         if process.pid == os.getpid():
@@ -138,16 +139,16 @@ def _is_marked(process: psutil.Process, directory: Path) -> bool:
 
 
 def _mounts_privately(pid: int, directory: Path) -> bool:
-    """Whether a process sees the workspace through mounts of its own.
+    """Return whether a process sees the workspace through mounts in its own namespace.
 
-    A container has another environment, and outlives whatever made its namespaces.
+    A container has another environment, and outlives the process that created its namespaces.
     """
-    # psutil knows nothing of namespaces.
+    # psutil does not read namespaces.
     entry = processes.PROC / str(pid)
     namespace = os.readlink(entry / 'ns' / 'mnt')
     if namespace == os.readlink(processes.PROC / 'self' / 'ns' / 'mnt'):
         return False
-    # The source of a bind mount is named from the root of its own file system.
+    # The path of a bind mount's source starts at the root of its file system.
     mount_point = _mount_point_of(directory)
     source = '/' + str(directory.relative_to(mount_point))
     lines = (entry / 'mountinfo').read_text().splitlines()
@@ -161,47 +162,48 @@ def _mount_point_of(directory: Path) -> Path:
     return point
 
 
-def _alive(directory: Path, keep: tuple[str, ...]) -> list[int]:
+def _alive(directory: Path, exclude: tuple[str, ...]) -> list[int]:
     return [
         pid
         for pid, program in members(directory)
-        if not any(program.startswith(name[:_COMM_CHARACTERS]) for name in keep)
+        if not any(program.startswith(name[:_COMM_CHARACTERS]) for name in exclude)
     ]
 
 
-def _kill_all(directory: Path, keep: tuple[str, ...] = ()) -> None:
+def _kill_all(directory: Path, exclude: tuple[str, ...] = ()) -> None:
     deadline = waiting.Deadline(KILL_TIMEOUT_SEC)
-    while deadline.left_sec and (alive := _alive(directory, keep)):
+    while deadline.left_sec and (alive := _alive(directory, exclude)):
         for pid in alive:
             processes.kill(pid, timeout_sec=5)
 
 
-def _end_storage_daemons(directory: Path) -> None:
-    """End them in order: a killed one would count as the image's user for another 30 s."""
-    for pid in _alive(directory, keep=(_CEPH,)):
-        processes.end(pid, KILL_TIMEOUT_SEC)
+def _terminate_storage_daemons(directory: Path) -> None:
+    """Terminate them in order: the watch of a killed one would keep the image busy for 30 s."""
+    for pid in _alive(directory, exclude=(_CEPH,)):
+        processes.terminate(pid, KILL_TIMEOUT_SEC)
 
 
-def mounts(directory: Path, keep: str = '') -> list[str]:
+def mounts(directory: Path, exclude: str = '') -> list[str]:
     """List the mount points below a directory, the innermost first.
 
-    :param keep: leave out file systems whose type begins with this
+    :param exclude: skip file systems whose type begins with this
     """
     found = [
         one.mountpoint
         for one in psutil.disk_partitions(all=True)
-        if one.mountpoint.startswith(f'{directory}/') and not (keep and one.fstype.startswith(keep))
+        if one.mountpoint.startswith(f'{directory}/')
+        and not (exclude and one.fstype.startswith(exclude))
     ]
     return sorted(found, key=len, reverse=True)
 
 
-def _unmount_all(directory: Path, keep: str = '') -> None:
-    for point in mounts(directory, keep):
+def _unmount_all(directory: Path, exclude: str = '') -> None:
+    for point in mounts(directory, exclude):
         subprocess.run(['umount', '--lazy', point], capture_output=True, check=False)
 
 
 def loop_devices(directory: Path) -> list[str]:
-    """List the loop devices over files below a directory, unlinked ones too."""
+    """List the loop devices of files below a directory, deleted files included."""
     devices = []
     for entry in SYSFS.glob('loop*/loop/backing_file'):
         with contextlib.suppress(OSError):

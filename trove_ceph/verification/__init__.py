@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a backup restores, found out by doing it: a real server starts on a clone of it.
+"""Verify that a backup restores: start a real MySQL server on a clone of it.
 
-The clone also tells the one position that the backup has, before anything was written to it.
+The clone also shows the GTID position of the backup, before anything is written to the clone.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One JSON document per line, in both directions, none longer than was agreed.
+"""Exchange JSON documents, one per line and of bounded length, with an untrusted process.
 
-The other side may be in the hands of whoever wrote the data that it reads.
+The tenant who wrote the data that the other side reads may control it.
 """
 
 import json
@@ -13,16 +13,16 @@ from typing import Any
 
 from trove_ceph import exceptions
 
-#: Of one line. The longest is a position, or a page of names of tables.
+#: Limit of one line. The longest lines are a GTID set and a page of table names.
 MAX_LINE_BYTES = 4 * 1024**2
-_PIECE_BYTES = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _POLL_SEC = 0.5
 
 
 class Channel:
-    """Both directions, by their descriptors; the descriptors stay the caller's.
+    """A pair of file descriptors, one per direction; the caller closes them.
 
-    :param watch: called twice a second while an answer is waited for; what it raises ends that
+    :param watch: called twice a second while ``receive`` waits; an exception ends the wait
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Channel:
     def send(self, document: Any) -> None:
         """Send one document.
 
-        :raises OSError: nobody reads any more
+        :raises OSError: the other side has closed the channel
         """
         line = json.dumps(document).encode() + b'\n'
         while line:
@@ -50,9 +50,9 @@ class Channel:
     def receive(self, timeout_sec: float | None = None) -> Any:
         """Wait for one document and return it.
 
-        :raises EOFError: the other side is gone
-        :raises TimeoutError: nothing came in time
-        :raises ServerFailedError: what came is no document of ours
+        :raises EOFError: the other side has closed the channel
+        :raises TimeoutError: no document arrived in time
+        :raises ServerFailedError: the line is too long or is not JSON
         """
         deadline = None if timeout_sec is None else self._clock() + timeout_sec
         while (end := self._buffer.find(b'\n')) < 0:
@@ -71,11 +71,11 @@ class Channel:
         while not waiting.poll(_POLL_SEC * 1000):
             self._watch()
             if deadline is not None and self._clock() >= deadline:
-                raise TimeoutError('the confined program does not answer')
-        piece = os.read(self._read_from, _PIECE_BYTES)
-        if not piece:
+                raise TimeoutError('the confined program did not answer in time')
+        chunk = os.read(self._read_from, _CHUNK_BYTES)
+        if not chunk:
             raise EOFError('the confined program has ended')
-        self._buffer += piece
+        self._buffer += chunk
 
 
 def _parse(line: bytes) -> Any:
@@ -83,5 +83,5 @@ def _parse(line: bytes) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
         raise exceptions.ServerFailedError(
-            f'the confined program sent something else than JSON: {error}'
+            f'the confined program sent a line that is not JSON: {error}'
         ) from error

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program inside: reads a tenant's data directory, runs a server on it, and answers questions.
+"""The confined program: reads a tenant's data directory, runs mysqld on it and answers requests.
 
-It runs where nothing but the copy of the data can be harmed. Who asks is outside and believes
-nothing: each answer is one bounded line of JSON, and :mod:`.confined_server` checks it.
+It runs in a sandbox in which it can damage nothing but the clone. The process outside does not
+trust it: each answer is one bounded line of JSON, and :mod:`.confined_server` validates it.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from trove_ceph.verification import channel, data_directory, report, server
 
 VOLUME = Path('/var/lib/mysql')
 RUN = Path('/run/mysqld')
-#: Of the tables, in one answer.
+#: Number of tables in one answer.
 PAGE_TABLES = 1000
 
 
-#: Called by their names, and nothing else is.
+#: The only methods that a request can call.
 CALLS = (
     *('read', 'start', 'version', 'gtid_executed', 'missing_and_extra', 'tables', 'check'),
     *('read_ends', 'check_undisturbed', 'prepared_transactions'),
@@ -31,7 +31,7 @@ CALLS = (
 
 
 class Inspector:
-    """Answers the calls of one inspection; the methods' names are those of the calls."""
+    """Answers the calls of one inspection; each method has the name of its call."""
 
     calls: tuple[str, ...] = CALLS
 
@@ -46,11 +46,11 @@ class Inspector:
         found = data_directory.read(self._volume / installation.DATA)
         if not (found.uid and found.gid):
             raise report.Finding(report.CORRUPT, f'{installation.DATA} belongs to root')
-        told = mysqld_version()
-        if told < found.version:
+        installed = mysqld_version()
+        if installed < found.version:
             raise exceptions.NotInspectableError(
                 f'the data is of MySQL {found.version_text}; the mysqld that is configured for it '
-                f'is older: {".".join(map(str, told))}'
+                f'is older: {".".join(map(str, installed))}'
             )
         ids = (found.uid, found.gid) if os.geteuid() == 0 else None
         running = mysqld.Mysqld(
@@ -63,12 +63,12 @@ class Inspector:
         return found.version_text
 
     def start(self, timeout_sec: float) -> float | None:
-        """Start the server, and return how long InnoDB took to recover."""
+        """Start the server and return the seconds that InnoDB recovery took."""
         self._running.start(timeout_sec)
         return self._running.recovery_sec
 
     def check_undisturbed(self) -> None:
-        """Do nothing if the server has met no fault of the host."""
+        """Check that the server logged no fault of the host."""
         self._running.check_undisturbed()
 
     def prepared_transactions(self) -> tuple[list[str], int]:
@@ -84,35 +84,35 @@ class Inspector:
         return self._running.missing_and_extra(expected, found)
 
     def tables(self, start: int) -> list[tuple[str, str, int, int]]:
-        """Return the tables of one page, from the given number on; none after the last."""
+        """Return one page of tables, from the given number on; it is empty after the last."""
         if start == 0:
             self._tables = self._running.tables()
         page = self._tables[start : start + PAGE_TABLES]
         return [(table.schema, table.name, table.bytes, table.row_bytes) for table in page]
 
     def check(self, number: int) -> None:
-        """Check a table, by its number in the list."""
+        """Check a table, given its number in the list."""
         self._running.check(self._tables[number])
 
     def read_ends(self, number: int, limit_bytes: int) -> None:
-        """Read both ends of a table's indexes, by its number in the list."""
+        """Read both ends of a table's indexes, given the table's number in the list."""
         self._running.read_ends(self._tables[number], limit_bytes)
 
     @property
     def _running(self) -> server.Server:
         if self._server is None:
-            raise exceptions.InvalidRequestError('the data directory was not read')
+            raise exceptions.InvalidRequestError('the data directory was not read before this call')
         return self._server
 
 
 def mysqld_version(run: Callable[..., str] = commands.run) -> tuple[int, int, int]:
     """Return the version of the mysqld in the PATH.
 
-    :raises NotInspectableError: there is none
+    :raises NotInspectableError: there is none, or it does not run
     """
     try:
-        told = run('mysqld', '--no-defaults', '--version')
-        words = told.partition(' Ver ')[2].split()
+        output = run('mysqld', '--no-defaults', '--version')
+        words = output.partition(' Ver ')[2].split()
         major, minor, patch = words[0].partition('-')[0].split('.')[:3]
         return int(major), int(minor), int(patch)
     except (exceptions.StorageCommandError, IndexError, ValueError) as error:
@@ -122,11 +122,11 @@ def mysqld_version(run: Callable[..., str] = commands.run) -> tuple[int, int, in
 
 
 def answer(inspector: Inspector, request: Any) -> dict[str, Any]:
-    """Return the answer to one call: its result, what is wrong with the data, or an error."""
+    """Return the answer to one call: its result, a finding against the data, or an error."""
     try:
         name, arguments = request['call'], request['with']
         if name not in inspector.calls:
-            raise exceptions.InvalidRequestError(f'{name}: there is no such call')
+            raise exceptions.InvalidRequestError(f'{name}: unknown call')
         return {'result': getattr(inspector, name)(**arguments)}
     except report.Finding as found:
         return {'finding': [found.verdict, found.reason]}
@@ -138,12 +138,12 @@ def answer(inspector: Inspector, request: Any) -> dict[str, Any]:
 
 
 def serve(inspector: Inspector, line: channel.Channel) -> None:
-    """Answer until nobody asks any more."""
+    """Answer requests until the other side closes the channel."""
     with contextlib.suppress(EOFError):
         while True:
             line.send(answer(inspector, line.receive()))
 
 
 def main() -> None:
-    """Answer what comes on standard input, on standard output."""
+    """Read requests from standard input and answer on standard output."""
     serve(Inspector(), channel.Channel(sys.stdin.fileno(), sys.stdout.fileno()))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server in a confined place, asked from outside.
+"""Control a MySQL server in a sandbox from outside and validate its answers.
 
-What comes out is believed as far as a backup's verdict goes, since it is the tenant's own backup,
-and no further: each value has a type and a bound, and anything else is an error of the job.
+The tenant may control what the sandbox answers. A false answer can change only the verdict on the
+tenant's own backup: each value has a type and a bound, and any other value fails the job.
 """
 
 import re
@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from trove_ceph import exceptions
 from trove_ceph.verification import channel, confined, report, server
 
-#: For what does not say how long it may take.
+#: Timeout of a call that sets none.
 _CALL_SEC = 60.0
-#: A server that hangs is noticed inside first.
+#: Extra time, so that the confined program notices first that the server hangs.
 _GRACE_SEC = 30.0
 _ERRORS = {
     known.__name__: known
@@ -35,29 +35,30 @@ _MAX_NAME_CHARACTERS = 64
 _MAX_BYTES = 2**63
 
 
-class Place(Protocol):
-    """Where the confined program runs."""
+class ConfinedProcess(Protocol):
+    """The process of the confined program."""
 
     def kill(self) -> None:
-        """End it and all that it started; nothing if it has ended."""
+        """Kill the program and every process that it started; do nothing if it has ended."""
 
     def why_ended(self) -> str:
-        """Say how it ended, once it is gone."""
+        """Return how the program ended."""
 
 
 class ConfinedServer:
-    """The same questions as of :class:`.server.Server`, asked through a channel.
+    """The interface of :class:`.server.Server`, called through a channel.
 
-    :raises ServerFailedError: of each question: the confined program is gone, or makes no sense
+    :raises ServerFailedError: by every method: the confined program has ended, or its answer is
+        invalid
     """
 
     def __init__(
         self,
-        place: Place,
+        process: ConfinedProcess,
         line: channel.Channel,
         clock: Callable[[], float] = time.monotonic,
     ):
-        self._place = place
+        self._process = process
         self._line = line
         self._clock = clock
         self._deadline: float | None = None
@@ -66,95 +67,95 @@ class ConfinedServer:
         self.recovery_sec: float | None = None
 
     def read(self, memory_bytes: int) -> None:
-        """Have the data directory read, and a server prepared.
+        """Read the data directory and prepare a server for it.
 
-        :raises Finding: there is no data that a server could open
-        :raises NotInspectableError: the server that is configured cannot
+        :raises Finding: there is no data that a server can open
+        :raises NotInspectableError: the configured server cannot open the data
         """
-        self.data_version = _checked(
-            self._ask('read', memory_bytes=memory_bytes), _VERSION, 'version of the data'
+        self.data_version = _validate(
+            self._call('read', memory_bytes=memory_bytes), _VERSION, 'version of the data'
         )
 
     def start(self, timeout_sec: float) -> None:
-        """Recover; see :meth:`.server.Server.start`."""
+        """Start the server; see :meth:`.server.Server.start`."""
         self._deadline = self._clock() + timeout_sec
-        found = self._ask('start', timeout_sec=timeout_sec)
+        found = self._call('start', timeout_sec=timeout_sec)
         if found is not None and not (isinstance(found, int | float) and 0 <= found < _MAX_BYTES):
-            raise _senseless('time of the recovery')
+            raise _invalid('recovery time')
         self.recovery_sec = found
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
-        self._place.kill()
+        """Kill the server at once."""
+        self._process.kill()
 
     def version(self) -> str:
-        return _checked(self._ask('version'), _VERSION, 'version')
+        return _validate(self._call('version'), _VERSION, 'version')
 
     def gtid_executed(self) -> str:
-        """Return the position; see :meth:`.server.Server.gtid_executed`."""
-        found = _checked(self._ask('gtid_executed'), _POSITION, 'gtid_executed')
+        """Return ``gtid_executed``; see :meth:`.server.Server.gtid_executed`."""
+        found = _validate(self._call('gtid_executed'), _POSITION, 'gtid_executed')
         if len(found) > report.MAX_GTID_BYTES:
-            raise _senseless('gtid_executed')
+            raise _invalid('gtid_executed')
         return found
 
     def missing_and_extra(self, expected: str, found: str) -> tuple[str, str]:
-        """Compare positions; see :meth:`.server.Server.missing_and_extra`."""
-        answer = self._ask('missing_and_extra', expected=expected, found=found)
+        """Compare two GTID sets; see :meth:`.server.Server.missing_and_extra`."""
+        answer = self._call('missing_and_extra', expected=expected, found=found)
         if not isinstance(answer, list) or len(answer) != 2:
-            raise _senseless('comparison of positions')
-        missing, extra = (_checked(one, _POSITION, 'position') for one in answer)
+            raise _invalid('comparison of GTID sets')
+        missing, extra = (_validate(one, _POSITION, 'GTID set') for one in answer)
         return missing[: report.MAX_REASON_CHARACTERS], extra[: report.MAX_REASON_CHARACTERS]
 
     def check_undisturbed(self) -> None:
-        """Do nothing if the server has met no fault of the host.
+        """Check that the server logged no fault of the host.
 
-        :raises InspectionFaultError: it has
+        :raises InspectionFaultError: the log has a fault of the host
         """
-        self._ask('check_undisturbed')
+        self._call('check_undisturbed')
 
     def prepared_transactions(self) -> tuple[list[str], int]:
         """List XA transactions; see :meth:`.server.Server.prepared_transactions`."""
-        match self._ask('prepared_transactions'):
+        match self._call('prepared_transactions'):
             case [list(names), int(count)] if len(names) <= min(_MAX_XIDS, count):
-                return [_checked(name, _XID, 'XA transaction') for name in names], count
-        raise _senseless('list of XA transactions')
+                return [_validate(name, _XID, 'XA transaction') for name in names], count
+        raise _invalid('list of XA transactions')
 
     def tables(self) -> list[server.Table]:
         """List all tables; see :meth:`.server.Server.tables`."""
         found: list[server.Table] = []
-        while page := self._ask('tables', start=len(found)):
+        while page := self._call('tables', start=len(found)):
             if not isinstance(page, list) or len(page) > confined.PAGE_TABLES:
-                raise _senseless('list of tables')
+                raise _invalid('list of tables')
             found += map(_table, page)
             if len(found) > server.MAX_TABLES:
-                raise _senseless('number of tables')
+                raise _invalid('number of tables')
         self._numbers = {table: number for number, table in enumerate(found)}
         return found
 
     def check(self, table: server.Table) -> None:
-        """Have a table checked; see :meth:`.server.Server.check`."""
-        self._ask('check', number=self._numbers[table])
+        """Check a table; see :meth:`.server.Server.check`."""
+        self._call('check', number=self._numbers[table])
 
     def read_ends(self, table: server.Table, limit_bytes: int) -> None:
-        """Have some of a table read; see :meth:`.server.Server.read_ends`."""
-        self._ask('read_ends', number=self._numbers[table], limit_bytes=limit_bytes)
+        """Read part of a table; see :meth:`.server.Server.read_ends`."""
+        self._call('read_ends', number=self._numbers[table], limit_bytes=limit_bytes)
 
-    def _ask(self, call: str, **arguments: Any) -> Any:
+    def _call(self, call: str, **arguments: Any) -> Any:
         left_sec = _CALL_SEC
         if self._deadline is not None:
             left_sec = max(0.0, self._deadline - self._clock()) + _GRACE_SEC
-        return self._call(call, arguments, left_sec)
+        return self._exchange(call, arguments, left_sec)
 
-    def _call(self, call: str, arguments: Mapping[str, Any], limit_sec: float) -> Any:
+    def _exchange(self, call: str, arguments: Mapping[str, Any], limit_sec: float) -> Any:
         try:
             self._line.send({'call': call, 'with': arguments})
             answer = self._line.receive(limit_sec)
         except (EOFError, OSError) as error:
             if isinstance(error, TimeoutError):
-                self._place.kill()
+                self._process.kill()
                 raise exceptions.ServerFailedError(f'{call}: {error}') from error
             raise exceptions.ServerFailedError(
-                f'{call}: the confined program ended: {self._place.why_ended()}'
+                f'{call}: the confined program ended: {self._process.why_ended()}'
             ) from error
         return _result(answer)
 
@@ -167,7 +168,7 @@ def _result(answer: Any) -> Any:
             raise report.Finding(verdict, _printable(reason))
         case {'error': [str(name), str(message)]} if name in _ERRORS:
             raise _ERRORS[name](report.shorten(_printable(message)))
-    raise _senseless('answer')
+    raise _invalid('answer')
 
 
 def _table(row: Any) -> server.Table:
@@ -179,12 +180,12 @@ def _table(row: Any) -> server.Table:
             and 0 <= row_size < _MAX_BYTES
         ):
             return server.Table(schema, name, size, row_size)
-    raise _senseless('table')
+    raise _invalid('table')
 
 
-def _checked(value: Any, pattern: re.Pattern[str], what: str) -> str:
+def _validate(value: Any, pattern: re.Pattern[str], field: str) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise _senseless(what)
+        raise _invalid(field)
     return value
 
 
@@ -192,5 +193,5 @@ def _printable(text: str) -> str:
     return ''.join(letter if letter.isprintable() else '?' for letter in text)
 
 
-def _senseless(what: str) -> exceptions.ServerFailedError:
-    return exceptions.ServerFailedError(f'the confined program told a {what} that makes no sense')
+def _invalid(field: str) -> exceptions.ServerFailedError:
+    return exceptions.ServerFailedError(f'the confined program returned an invalid {field}')

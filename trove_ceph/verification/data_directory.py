@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the files of a data directory say of the server that wrote them.
+"""Read from the files of a data directory the settings that a server needs to open them.
 
-A server refuses data of another page size or another system tablespace than it was told, and it
-must read the binary log that the transactions were written to: which of those that InnoDB had
-prepared are committed stands only there. All of that is in the files themselves.
+A server refuses data whose page size or system tablespace differs from its configuration. It also
+needs the binary log that the transactions were written to: only that log shows which transactions
+in InnoDB's prepared state were committed. The files themselves hold all of these settings.
 
-They are a tenant's, who may have written anything: only regular files are read, no link is
-followed, and each read, list and name has a limit.
+A tenant may have written anything into them: this module reads regular files only, follows no
+link, and limits each read, list and name.
 """
 
 import dataclasses
@@ -21,43 +21,43 @@ from oslo_utils import units
 from trove_ceph.host import bounded_files
 from trove_ceph.verification import evidence, report
 
-# What a page begins with (fil0types.h): in the first page of a tablespace, the field that elsewhere
-# names the page before holds the version of the server that made or upgraded the tablespace.
+# The page header (fil0types.h): in the first page of a tablespace, the field for the previous page
+# holds the version of the server that created or upgraded the tablespace.
 _SERVER_VERSION_AT = 8
 # fsp0types.h: the header begins after 38 bytes, its flags 16 bytes later.
 _FLAGS_AT = 38 + 16
 _PAGE_SHIFT, _PAGE_MASK, _SMALLEST_PAGE_BYTES = 6, 0xF, 512
 _DEFAULT_PAGE_BYTES = 16384
 _HEADER_BYTES = 64
-# Of a binary log: 'bin' after 0xfe, or after 0xfd when it is encrypted. Then comes an event whose
-# header has its flags in bytes 17 and 18; this one says that it is a relay log.
+# A binary log begins with 0xfe 'bin', or 0xfd 'bin' when it is encrypted. An event follows whose
+# header has its flags in bytes 17 and 18; this flag marks a relay log.
 _PLAIN_LOG, _ENCRYPTED_LOG = b'\xfebin', b'\xfdbin'
 _LOG_FLAGS_AT = len(_PLAIN_LOG) + 17
 _RELAY_LOG_FLAG = 0x40
-# The system tablespace grows by itself; the size that it began with is not written anywhere, but
-# any that is not larger than the file will do.
+# The system tablespace extends itself. Its initial size is not recorded, but mysqld accepts any
+# size that is not larger than the file.
 _LEAST_SYSTEM_MIB = 5
 _SYSTEM_FILE = re.compile(r'ibdata(\d{1,4})')
 _INDEX_SUFFIX = '.index'
-# A directory has one entry for each schema and each binary log. Beyond these limits it was not
-# MySQL that made it.
+# A directory has one entry for each schema and each binary log. MySQL does not create a directory
+# beyond these limits.
 _MOST_ENTRIES = 1_000_000
 _MOST_SYSTEM_FILES = 64
 _MOST_INDEXES = 16
-# The last names in an index tell what is needed; an index of many logs is far larger.
+# The last names in an index are enough; an index of many logs is far larger.
 _INDEX_BYTES = 64 * 1024
 _LAST_LOGS = 16
 _NAME_BYTES = 255
-_STRANGE = re.compile(r'[^\w.#@$:-]')
+_UNPRINTABLE = re.compile(r'[^\w.#@$:-]')
 _SHOWN_CHARACTERS = 80
 
 
 @dataclasses.dataclass(frozen=True)
 class DataDirectory:
-    """What a server must be told to open it, and as whom.
+    """The settings and the owner with which a server can open the directory.
 
-    :param version: such as (9, 7, 4); of the server that wrote it last
-    :param binlog: the binary log's name without number; None when none was written
+    :param version: of the server that wrote it last, such as (9, 7, 4)
+    :param binlog: base name of the binary log; None when there is no binary log
     """
 
     uid: int
@@ -73,10 +73,10 @@ class DataDirectory:
 
 
 def read(path: Path) -> DataDirectory:
-    """Read what the files say.
+    """Return the settings of the data directory at a path.
 
-    :raises Finding: it is no data directory of MySQL 8.0 or later, or not all of one
-    :raises InspectionFaultError: the files cannot be read
+    :raises Finding: it is not a complete data directory of MySQL 8.0 or later
+    :raises InspectionFaultError: a file cannot be read
     """
     try:
         return _read_all(path)
@@ -87,7 +87,7 @@ def read(path: Path) -> DataDirectory:
 def _read_all(path: Path) -> DataDirectory:
     owner = path.lstat()
     if not stat.S_ISDIR(owner.st_mode):
-        raise report.Finding(report.CORRUPT, f'{path.name} is no directory')
+        raise report.Finding(report.CORRUPT, f'{path.name} is not a directory')
     system, indexes = _list(path)
     system_files = _describe_system_tablespace(path, system)
     dictionary = _head(path / 'mysql.ibd')
@@ -105,7 +105,7 @@ def _read_all(path: Path) -> DataDirectory:
 
 
 def _list(path: Path) -> tuple[list[str], list[str]]:
-    """Return the names of the system tablespace's files, in order, and of all indexes of logs."""
+    """Return the files of the system tablespace, in order, and all index files of logs."""
     system: list[str] = []
     indexes: list[str] = []
     try:
@@ -128,7 +128,7 @@ def _check_count(kind: str, count: int, most: int) -> None:
 
 
 def _describe_system_tablespace(path: Path, names: list[str]) -> str:
-    """Describe the system tablespace, as innodb_data_file_path wants it."""
+    """Return the value of innodb_data_file_path for the system tablespace."""
     if not names:
         raise _missing('ibdata1')
     try:
@@ -150,7 +150,7 @@ def _binlog(path: Path, indexes: list[str]) -> str | None:
         logs = _last_logs(path / index)
         if not logs:
             continue
-        # A log that was just begun may be empty; there is one before then.
+        # A log that was just created may be empty; then there is one before it.
         for log in reversed(logs):
             head = _head(path / log, least=0)
             if head.startswith((_PLAIN_LOG, _ENCRYPTED_LOG)):
@@ -158,23 +158,25 @@ def _binlog(path: Path, indexes: list[str]) -> str | None:
                     return index.removesuffix(_INDEX_SUFFIX)
                 break
         else:
-            raise report.Finding(report.INCOMPLETE, f'{_shown(index)} names logs that are not logs')
+            raise report.Finding(
+                report.INCOMPLETE, f'{_shown(index)} names files that are not binary logs'
+            )
     return None
 
 
 def _last_logs(index: Path) -> list[str]:
-    """Return the names, without directories, of the last logs that an index lists."""
+    """Return the file names, without directories, of the last logs in an index."""
     try:
         content, is_whole = bounded_files.read_tail(index, _INDEX_BYTES)
     except OSError as error:
         raise _unreadable(index.name, error) from error
     lines = content.split()
     if not is_whole:
-        # The first one may be cut off.
+        # The first line may be truncated.
         lines = lines[1:] or lines
     names = [os.fsdecode(line).rpartition('/')[2] for line in lines[-_LAST_LOGS:]]
     if any('\0' in name or not 0 < len(name) <= _NAME_BYTES for name in names):
-        raise report.Finding(report.CORRUPT, f'{_shown(index.name)} is no list of logs')
+        raise report.Finding(report.CORRUPT, f'{_shown(index.name)} is not a list of logs')
     return names
 
 
@@ -190,7 +192,7 @@ def _head(path: Path, least: int = _HEADER_BYTES) -> bytes:
     except OSError as error:
         raise _unreadable(path.name, error) from error
     if len(head) < least:
-        raise report.Finding(report.CORRUPT, f'{_shown(path.name)} is empty or cut off')
+        raise report.Finding(report.CORRUPT, f'{_shown(path.name)} is empty or truncated')
     return head
 
 
@@ -205,5 +207,5 @@ def _missing(name: str) -> report.Finding:
 
 
 def _shown(name: str) -> str:
-    """Return a name as a reason may carry it, whatever the tenant called the file."""
-    return _STRANGE.sub('?', name)[:_SHOWN_CHARACTERS]
+    """Return a tenant's file name in a form that is safe in a reason."""
+    return _UNPRINTABLE.sub('?', name)[:_SHOWN_CHARACTERS]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends an inspection that must not go on, whatever it waits for.
+"""Stop an inspection when its time is up or it is canceled, even while it is blocked.
 
-What it waits for may not come at all: a request to Ceph that no OSD answers, or a process in the
-kernel that waits for a disk and cannot be killed. So nothing is waited for without a limit, and
-what cannot be ended is left behind in a thread of its own.
+It may block for ever: on a request to Ceph that no OSD answers, or on a process that waits for a
+disk in the kernel and cannot be killed. So every wait has a limit, and a call that cannot be
+stopped is abandoned in its own thread.
 """
 
 import contextlib
@@ -24,15 +24,15 @@ LOG = logging.getLogger(__name__)
 Answer = TypeVar('Answer')
 
 _POLL_SEC = 0.2
-#: How long a call may take to fail once it was made to end.
+#: How long a call may take to fail after ``end`` was called.
 END_SEC = 60.0
 
 
 class Deadline:
-    """The time that an inspection has, and who may end it earlier.
+    """The time limit of an inspection, and the conditions that stop it earlier.
 
-    :param cancel: once set, it ends
-    :param is_allowed: once it says no, it ends
+    :param cancel: once set, the inspection stops
+    :param is_allowed: once it returns False, the inspection stops
     """
 
     def __init__(
@@ -53,17 +53,17 @@ class Deadline:
         return max(0.0, self._deadline - self._clock())
 
     def check_allowed(self) -> None:
-        """Do nothing as long as what is worked on is ours.
+        """Check that this process still holds the leases of the inspection.
 
-        :raises CanceledError: somebody else may have it by now
+        :raises CanceledError: another process may hold them by now
         """
         if not self._is_allowed():
-            raise exceptions.CanceledError('not allowed to go on')
+            raise exceptions.CanceledError('the leases of the inspection are lost')
 
     def check(self) -> None:
-        """Do nothing while it may go on.
+        """Check that the inspection may continue.
 
-        :raises CanceledError: it was asked to end, or is not allowed any more
+        :raises CanceledError: the inspection was canceled, or its leases are lost
         :raises Finding: its time is up
         """
         self.check_allowed()
@@ -76,10 +76,10 @@ class Deadline:
 
     @contextlib.contextmanager
     def watching(self, end: Callable[[], None]) -> Iterator[None]:
-        """Call ``end`` as soon as it must not go on, so that whatever it waits for fails.
+        """Call ``end`` as soon as the inspection must stop, so that the blocked call fails.
 
-        What fails once it must not go on fails because of that, whether it was ended here or saw
-        it by itself: the reason is raised then, as ``check`` raises it.
+        An error after that moment has that cause, whether ``end`` or the call's own timeout led
+        to it: the exception of ``check`` is raised in its place.
         """
         done = threading.Event()
         reasons: list[Exception] = []
@@ -96,7 +96,7 @@ class Deadline:
         try:
             yield
         except Exception as error:
-            # The watcher may not have looked since.
+            # The watcher may not have polled since.
             reason = reasons[0] if reasons else self._find_reason()
             if reason:
                 raise reason from error
@@ -112,17 +112,17 @@ class Deadline:
         end: Callable[[], None] | None = None,
         limit_sec: float | None = None,
     ) -> Answer:
-        """Return what a function returns that may wait for ever.
+        """Call a function that may block for ever, and return its result.
 
-        It runs in a thread of its own. When it must not go on, ``end`` is called, which should make
-        it fail. If it does not, or nothing can, it is left behind: whatever it does later must be
-        harmless.
+        It runs in its own thread. When the inspection must stop, ``end`` is called to make the
+        function fail. If it does not fail, or there is no ``end``, its thread is abandoned:
+        whatever the function does later must be harmless.
 
-        :param what: it does, for the error
-        :param limit_sec: for a call that has to be made although the inspection is over, such as
-            the removal of what it made; the inspection's own limit does not count then
+        :param what: what the function does, for the error
+        :param limit_sec: time limit of a call that must run even after the inspection stopped,
+            such as cleanup; the limit of the inspection does not apply then
         :raises InspectionFaultError: the time is up
-        :raises CanceledError: the inspection was asked to end, or is not allowed to go on
+        :raises CanceledError: the inspection was canceled, or its leases are lost
         """
         outcome: list[Callable[[], Answer]] = []
         done = threading.Event()
@@ -139,15 +139,15 @@ class Deadline:
         deadline = None if limit_sec is None else self._clock() + limit_sec
         threading.Thread(target=run, name=f'inspection: {what}', daemon=True).start()
         while not done.wait(_POLL_SEC):
-            if reason := self._find_reason_to_leave(what, deadline):
+            if reason := self._find_reason_to_abandon(what, deadline):
                 if end is not None:
                     end()
                 if end is None or not done.wait(END_SEC):
-                    LOG.error('%s: does not end, and is left behind', what)
+                    LOG.error('%s: still blocked; abandoned its thread', what)
                 raise reason
         return outcome[0]()
 
-    def _find_reason_to_leave(self, what: str, deadline: float | None) -> Exception | None:
+    def _find_reason_to_abandon(self, what: str, deadline: float | None) -> Exception | None:
         if deadline is not None:
             is_late = self._clock() >= deadline
         else:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads MySQL's error log, and leaves out what may be somebody's data.
+"""Read MySQL's error log and leave out what may be tenant data.
 
-When InnoDB finds a damaged page it writes all of it into the log, and a crash report has the
-statement that ran. Neither is a message of its own with time and code, so only such are looked at;
-what stands in quotes in them is kept when it can be the name of a file or a table.
+When InnoDB finds a damaged page, it dumps the page into the log, and a crash report has the
+statement that ran. Neither has the form of a message with a time and a code, so only lines of that
+form are read. Quoted text in them is kept only if it can be the name of a file or a table.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ _INNODB_BEGINS, _INNODB_READY = 'MY-013576', 'MY-013577'
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """One message, without what may be data."""
+    """One message, without possible tenant data."""
 
     time: datetime.datetime
     level: str
@@ -51,13 +51,13 @@ def read(text: str) -> list[Message]:
 
 
 def errors(messages: list[Message]) -> list[Message]:
-    """Return the first errors, which tell what the later ones come from, each once."""
+    """Return the first errors, each once; later errors are mostly their consequences."""
     found = {str(message): message for message in reversed(messages) if message.level == 'ERROR'}
     return list(reversed(found.values()))[:_MOST_ERRORS]
 
 
 def recovery_sec(messages: list[Message]) -> float | None:
-    """Return how long InnoDB took to be ready; None when it did not become so."""
+    """Return the seconds from the start of InnoDB until it was ready; None if it never was."""
     times = {message.code: message.time for message in messages}
     if not {_INNODB_BEGINS, _INNODB_READY} <= times.keys():
         return None
@@ -65,7 +65,7 @@ def recovery_sec(messages: list[Message]) -> float | None:
 
 
 def censor(text: str) -> str:
-    """Leave out what may be data of a message, and what makes it long."""
+    """Remove possible tenant data from a message, and limit its length."""
 
     def keep_names(found: re.Match[str]) -> str:
         content = found[1] if found[1] is not None else found[2]

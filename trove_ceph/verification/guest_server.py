@@ -19,7 +19,7 @@ class GuestServer(confined_server.ConfinedServer):
         :raises InspectionFaultError: that could not be proved within the time
         """
         try:
-            self._call('prove', {}, limit_sec)
+            self._exchange('prove', {}, limit_sec)
         except exceptions.ServerFailedError as error:
             raise exceptions.InspectionFaultError(f'the disk could not be proved: {error}') from (
                 error
@@ -27,4 +27,4 @@ class GuestServer(confined_server.ConfinedServer):
 
     def mount(self) -> None:
         """Have the volume mounted; see :meth:`.guest.GuestInspector.mount`."""
-        self._call('mount', {}, MOUNT_SEC)
+        self._exchange('mount', {}, MOUNT_SEC)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inspect a backup: clone it, start a server on the clone, ask it, throw the clone away.
+"""Inspect a backup: clone it, start a server on the clone, query it, remove the clone.
 
-What is found against a backup counts only once the disk below the clone is proved to work and the
-server's log is free of faults of the host. Without that proof an inspection ends with an error,
-which says nothing of the backup; so it does where anything takes longer than its time but the
-server's own work. See :mod:`.evidence` and :mod:`.device_health`.
+A finding against a backup counts only after the disk below the clone is proved to work and the
+server's log is free of faults of the host. Without that proof the inspection ends with an error,
+which is no verdict on the backup. It also ends with an error when any step other than the server's
+own work exceeds its time limit. See :mod:`.evidence` and :mod:`.device_health`.
 """
 
 import functools
@@ -26,17 +26,17 @@ LOG = logging.getLogger(__name__)
 #: The name of the first step.
 FIRST_PHASE = 'clearing'
 
-#: Told the phase, and the bytes that are done and all in it; it may raise CanceledError.
+#: Progress callback: the phase, its bytes done and its bytes in total; may raise CanceledError.
 Note = Callable[[str, int, int], None]
 
-#: How long giving back what an inspection holds may take, whatever became of the inspection.
+#: How long releasing the sandbox may take, whatever the result of the inspection.
 CLOSE_SEC = 300.0
 #: How long removing the clone may take, the fencing of a dead host included.
 REMOVE_SEC = 600.0
 
 
 class Server(Protocol):
-    """What is asked of a server on a clone; see :class:`.server.Server`."""
+    """A server on a clone; see :class:`.server.Server`."""
 
     data_version: str
     recovery_sec: float | None
@@ -63,40 +63,40 @@ class Server(Protocol):
 
 
 class Sandbox(Protocol):
-    """A place for one clone and one server; see :class:`.on_host.HostSandbox`.
+    """An isolated environment for one clone and one server; see :class:`.on_host.HostSandbox`.
 
-    ``isolation`` and ``memory_limit`` tell how the server is kept apart from the host.
+    ``isolation`` and ``memory_limit`` name the mechanisms that confine the server.
     """
 
     isolation: str
     memory_limit: str | None
 
     def clear_killed(self) -> None:
-        """Give back what inspections on this host held when their process was killed."""
+        """Release the resources of inspections on this host whose process was killed."""
 
     def open(self, clone: image_types.ImageRef) -> None:
         """Mount a clone."""
 
     def serve(self, version: str) -> Server:
-        """Prepare a server for the clone that is open."""
+        """Prepare a server for the open clone."""
 
     def prove_healthy(self) -> None:
-        """Do nothing if the disk below the clone works, and did so since it was opened.
+        """Prove that the disk below the clone works, and has worked since it was opened.
 
-        :raises InspectionFaultError: that could not be proved
+        :raises InspectionFaultError: there is no proof
         """
 
     def abort(self) -> None:
-        """Have all that waits for the disk below the clone fail, at once; ``close`` comes after."""
+        """Make every operation that waits for the disk fail at once; ``close`` is called next."""
 
     def close(self) -> None:
-        """End the server and give back what belongs to the clone; nothing if none is open."""
+        """Stop the server and release the clone; do nothing if no clone is open."""
 
 
 class Inspector:
-    """Finds out whether snapshots restore.
+    """Verifies that snapshots restore.
 
-    :param make_sandbox: called for each inspection
+    :param make_sandbox: called once per inspection
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Inspector:
         self._clock = clock
 
     def clear_killed(self) -> None:
-        """Give back what inspections on this host held when their process was killed."""
+        """Release the resources of inspections on this host whose process was killed."""
         self._make_sandbox().clear_killed()
 
     def inspect(
@@ -123,17 +123,17 @@ class Inspector:
         is_allowed: Callable[[], bool] = lambda: True,
         note: Note = lambda *_: None,
     ) -> report.Inspection:
-        """Find out whether a snapshot restores; nothing of it is left, however it ends.
+        """Verify that a snapshot restores, and remove everything that the inspection created.
 
-        Run again after it was killed, it removes what was left first. What is wrong with the backup
-        is in the result; errors are what kept it from being found out.
+        Run again after a kill, it first removes what the killed run left. The result holds any
+        finding against the backup; an error means that there is no verdict.
 
-        :param options: how the clone is made
-        :param cancel: once set, it ends soon
-        :param is_allowed: once it says no, nothing more is touched that others can reach
-        :raises CanceledError: it was asked to end, or is not allowed to go on
-        :raises NotInspectableError: no server here can open it
-        :raises ServerFailedError: the server does not run, and does not say why
+        :param options: options of the clone
+        :param cancel: once set, the inspection stops soon
+        :param is_allowed: once it returns False, the inspection changes nothing in Ceph any more
+        :raises CanceledError: the inspection was canceled, or its leases are lost
+        :raises NotInspectableError: no server here can open the backup
+        :raises ServerFailedError: the server fails without a known reason
         :raises InspectionFaultError: the host, a disk or Ceph failed; the backup may be sound
         """
         time_limit_sec = work.time_limit_sec or self._settings.time_limit_sec
@@ -149,7 +149,7 @@ class Inspector:
 
 
 class Context:
-    """One inspection, and what it has found so far."""
+    """The state of one inspection."""
 
     def __init__(
         self,
@@ -166,13 +166,13 @@ class Context:
         self._work = work
         self._settings = settings
         self._options = options
-        self._guard = watch
+        self._deadline = watch
         self._note = note
         self._server: Server | None = None
         self._phase = ''
         self._phase_began = 0.0
         self._seconds: dict[str, float] = {}
-        self._wrong: report.Finding | None = None
+        self._finding: report.Finding | None = None
         self._gtid_executed: str | None = None
         self._mysql_version: str | None = None
         self._data_version: str | None = None
@@ -187,11 +187,11 @@ class Context:
     # The clone.
 
     def clear_killed(self) -> None:
-        self._guard.call('clearing', self._sandbox.clear_killed)
+        self._deadline.call('clearing', self._sandbox.clear_killed)
 
     def clone(self) -> None:
         self.remove_clone()
-        self._guard.call('cloning', self._make_clone)
+        self._deadline.call('cloning', self._make_clone)
 
     def _make_clone(self) -> None:
         self._storage.clone(self._work.snapshot, self._work.clone, self._options)
@@ -200,15 +200,15 @@ class Context:
         self._clone_id = self._storage.read_header(self._work.clone).image_id
 
     def remove_clone(self) -> None:
-        """Remove the clone, also one that a host has open on which an inspection was killed."""
-        self._guard.check_allowed()
-        self._guard.call('removing the clone', self._remove_from_anybody, limit_sec=REMOVE_SEC)
+        """Remove the clone, even if a host on which an inspection was killed has it open."""
+        self._deadline.check_allowed()
+        self._deadline.call('removing the clone', self._remove_or_fence, limit_sec=REMOVE_SEC)
 
-    def _remove_from_anybody(self) -> None:
+    def _remove_or_fence(self) -> None:
         try:
             self._remove()
         except exceptions.BusyError as error:
-            LOG.warning('%s; fencing them', error)
+            LOG.warning('%s; fencing its clients', error)
             fencing.fence(self._storage, self._work.clone)
             self._remove()
 
@@ -216,33 +216,33 @@ class Context:
         try:
             self._storage.remove(self._work.clone)
         except exceptions.NotFoundError:
-            # Nothing else has its name.
+            # The name is unique, so no other image was meant.
             pass
 
     def close(self) -> None:
         self._server = None
-        self._guard.call('closing', self._sandbox.close, self._sandbox.abort, CLOSE_SEC)
+        self._deadline.call('closing', self._sandbox.close, self._sandbox.abort, CLOSE_SEC)
 
-    # What is looked at, until something is wrong.
+    # The checks, until the first finding.
 
-    def look(self, at: Callable[[], None]) -> None:
-        if self._wrong is not None:
+    def examine(self, check: Callable[[], None]) -> None:
+        if self._finding is not None:
             return
         try:
-            self._guard.check()
-            at()
+            self._deadline.check()
+            check()
         except report.Finding as found:
             self._check_evidence(found)
-            self._wrong = found
+            self._finding = found
         except exceptions.InspectionFaultError:
-            # Whatever waits for the disk would hold up the giving back.
+            # Processes that wait for the disk would block the cleanup.
             self._sandbox.abort()
             raise
 
     def _check_evidence(self, found: report.Finding) -> None:
-        """Do nothing if what was found can only come from the data.
+        """Check that a finding can only come from the data.
 
-        :raises InspectionFaultError: it can have another cause
+        :raises InspectionFaultError: it may have another cause
         """
         try:
             if self._server is not None:
@@ -251,42 +251,42 @@ class Context:
         except exceptions.InspectionFaultError as fault:
             self._sandbox.abort()
             raise exceptions.InspectionFaultError(
-                f'{fault}; this may be why the backup was found {found.verdict}: {found.reason}'
+                f'{fault}; this may be why the backup appeared {found.verdict}: {found.reason}'
             ) from found
 
     def open(self) -> None:
         clone = self._work.clone
-        self._guard.call('opening', lambda: self._sandbox.open(clone), self._sandbox.abort)
+        self._deadline.call('opening', lambda: self._sandbox.open(clone), self._sandbox.abort)
 
     def recover(self) -> None:
-        # In this thread: what is confined ends with the thread that starts it.
-        with self._guard.watching(self._sandbox.abort):
+        # In this thread: the confined program ends with the thread that starts it.
+        with self._deadline.watching(self._sandbox.abort):
             self._server = self._sandbox.serve(self._work.version)
         self._data_version = self._server.data_version
-        with self._guard.watching(self._end_server):
-            self._server.start(self._guard.left_sec)
+        with self._deadline.watching(self._kill_server):
+            self._server.start(self._deadline.left_sec)
         self._recovery_sec = self._server.recovery_sec
 
-    def _end_server(self) -> None:
+    def _kill_server(self) -> None:
         try:
             self._running.kill()
         except subprocess.TimeoutExpired:
-            # It waits for its disk in the kernel.
+            # The server waits for its disk in the kernel.
             self._sandbox.abort()
 
     def read(self) -> None:
         running = self._running
-        with self._guard.watching(self._end_server):
+        with self._deadline.watching(self._kill_server):
             self._mysql_version = running.version()
             self._gtid_executed = running.gtid_executed()
             self._prepared_xa, self._prepared_xa_count = running.prepared_transactions()
             expected = self._work.expected_gtid
             if expected is not None:
                 missing, extra = running.missing_and_extra(expected, self._gtid_executed)
-                self._hold_against(missing, extra)
+                self._check_transactions(missing, extra)
             self._tables = running.tables()
 
-    def _hold_against(self, missing: str, extra: str) -> None:
+    def _check_transactions(self, missing: str, extra: str) -> None:
         if missing:
             raise report.Finding(report.INCOMPLETE, f'lacks the transactions {missing}')
         if extra and self._work.exact:
@@ -297,10 +297,10 @@ class Context:
         chosen = self._choose()
         total = sum(chosen.values())
         done = 0
-        with self._guard.watching(self._end_server):
+        with self._deadline.watching(self._kill_server):
             for table, size in sorted(chosen.items()):
                 self._note(self._phase, done, total)
-                self._guard.check()
+                self._deadline.check()
                 if size < table.bytes:
                     running.read_ends(table, size)
                     self._in_part += 1
@@ -315,7 +315,7 @@ class Context:
             )
 
     def _choose(self) -> dict[server.Table, int]:
-        """Choose what is read and how many bytes of each: each backup has another sample."""
+        """Return the tables to check and the bytes to read of each; a sample differs per backup."""
         deep = self._settings.deep if self._work.deep is None else self._work.deep
         if deep:
             return {table: table.bytes for table in self._tables}
@@ -325,7 +325,7 @@ class Context:
         drawn = random.Random(self._work.check_id).sample(others, min(count, len(others)))
         chosen = {table: table.bytes for table in own}
         left = self._settings.sample_bytes
-        # What small tables leave of their shares is for the larger ones.
+        # Small tables leave the rest of their shares to the larger ones.
         drawn.sort(key=lambda table: table.bytes)
         for position, table in enumerate(drawn):
             chosen[table] = min(table.bytes, left // (len(drawn) - position))
@@ -338,7 +338,7 @@ class Context:
             raise RuntimeError('there is no server')
         return self._server
 
-    # What it comes to.
+    # The result.
 
     def begin_phase(self, name: str, *_: int) -> None:
         self.end_phase()
@@ -350,10 +350,10 @@ class Context:
             self._seconds[self._phase] = round(time.monotonic() - self._phase_began, 3)
 
     def result(self) -> report.Inspection:
-        wrong = self._wrong
+        finding = self._finding
         return report.Inspection(
-            verdict=wrong.verdict if wrong else report.SOUND,
-            reasons=(wrong.reason,) if wrong else (),
+            verdict=finding.verdict if finding else report.SOUND,
+            reasons=(finding.reason,) if finding else (),
             gtid_executed=self._gtid_executed,
             mysql_version=self._mysql_version,
             data_version=self._data_version,
@@ -372,14 +372,14 @@ class Context:
 
 
 def make_steps(context: Context) -> list[steps.Step]:
-    """Return the steps of an inspection, whose names are the phases that a job shows."""
+    """Return the steps of an inspection; their names are the phases of the job."""
     return [
         steps.Step(FIRST_PHASE, context.clear_killed),
         steps.Step('cloning', context.clone, undo=context.remove_clone),
-        steps.Step('opening', functools.partial(context.look, context.open), undo=context.close),
-        steps.Step('recovering', functools.partial(context.look, context.recover)),
-        steps.Step('reading', functools.partial(context.look, context.read)),
-        steps.Step('checking', functools.partial(context.look, context.check)),
+        steps.Step('opening', functools.partial(context.examine, context.open), undo=context.close),
+        steps.Step('recovering', functools.partial(context.examine, context.recover)),
+        steps.Step('reading', functools.partial(context.examine, context.read)),
+        steps.Step('checking', functools.partial(context.examine, context.check)),
         steps.Step('closing', context.close),
         steps.Step('removing', context.remove_clone),
     ]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens a clone on this host, mounted by its kernel, for a server in name spaces of its own.
+"""Mount a clone with this host's kernel and run a server on it in separate namespaces.
 
-Neither the server nor what reads the files runs as a user that anything else on this host belongs
-to, or sees anything of the host but the root file system of the server. What remains is the kernel:
-it reads the tenant's XFS, whose log it must replay.
+The server and the reader of the files run as a user that owns nothing else on this host, and see
+nothing of the host but the server's root file system. The kernel of the host remains exposed: it
+reads the tenant's XFS and replays its log.
 """
 
 import contextlib
@@ -40,17 +40,17 @@ from trove_ceph.verification import (
 LOG = logging.getLogger(__name__)
 
 PREFIX = 'inspect-'
-#: How the confinement is called in the record of an inspection.
+#: The name of this isolation in the record of an inspection.
 ISOLATION = 'namespace'
 _FILESYSTEMS = Path('/proc/filesystems')
 _USER_TYPE = 'client.'
 _MIB = 1024**2
-# Beside the server's memory: the reader of its files, and what lies in the tmpfs.
+# In addition to the server's memory: the reader of its files, and the tmpfs.
 _EXTRA_BYTES = 192 * _MIB
 _RUN_BYTES = 32 * _MIB
 _TASKS = 1024
 _SECTOR_BYTES = 512
-# In /sys/block/*/stat.
+# Field number in /sys/block/*/stat.
 _SECTORS_WRITTEN = 6
 _KILL_TIMEOUT_SEC = 20
 _ERRORS = 'confined.log'
@@ -58,7 +58,7 @@ _DEVICE = re.compile(r'/dev/loop(\d+)')
 
 
 class HostSandbox:
-    """One clone, one server. Needs root, to mount and to make the confined place.
+    """A sandbox for one clone and one server. Needs root, to mount and to confine.
 
     :param ceph_conf: path of the cluster's ceph.conf, which names the keyring
     :param ceph_user: cephx name with its type
@@ -71,94 +71,95 @@ class HostSandbox:
         self._ceph_user = ceph_user.removeprefix(_USER_TYPE)
         self._settings = settings
         self._stack = contextlib.ExitStack()
-        self._place: Path | None = None
+        self._directory: Path | None = None
         self._device = ''
         self._written_before = 0
         self._process: subprocess.Popen | None = None
-        #: What holds the server to its memory: ``cgroup``, or ``process`` for each by itself.
+        #: What limits the server's memory: ``cgroup``, or ``process`` for each process alone.
         self.memory_limit: str | None = None
         self._health: device_health.DeviceHealth | None = None
 
     def clear_killed(self) -> None:
-        """Give back what inspections on this host held when their process was killed.
+        """Release the resources of inspections on this host whose process was killed.
 
-        :raises NotInspectableError: this process may not do what inspections need
+        :raises NotInspectableError: this process does not run as root
         """
         clear_killed(self._settings.directory)
 
     def open(self, clone: image_types.ImageRef) -> None:
-        """Mount a clone; ``close`` gives back what was made, however it ends.
+        """Mount a clone; ``close`` releases everything, even after an error.
 
-        :raises Finding: there is no file system, or XFS says that it is damaged
+        :raises Finding: there is no file system, or XFS reports damage
         :raises StorageCommandError: the clone cannot be opened
         :raises InspectionFaultError: its disk does not work
         """
         stack = self._stack
-        place = stack.enter_context(workspace.Workspace(PREFIX, self._settings.directory))
-        disk = stack.enter_context(self.disk(clone, place))
-        # Before anything is believed that is read of it.
+        space = stack.enter_context(workspace.Workspace(PREFIX, self._settings.directory))
+        disk = stack.enter_context(self.disk(clone, space))
+        # Before anything that is read from the disk counts.
         self._health = device_health.DeviceHealth(disk.daemon_pid, disk.device)
         self._health.prove()
-        self._mount(stack, disk.device, place.path / 'disk')
-        self._health.volume = place.path / 'disk'
-        self._place, self._device = place.path, disk.device
+        self._mount(stack, disk.device, space.path / 'disk')
+        self._health.volume = space.path / 'disk'
+        self._directory, self._device = space.path, disk.device
         self._written_before = _written_bytes(disk.device)
 
     def prove_healthy(self) -> None:
-        """Do nothing if the disk below the clone works, and did so since it was opened.
+        """Prove that the disk below the clone works, and has worked since it was opened.
 
-        :raises InspectionFaultError: that could not be proved
+        :raises InspectionFaultError: there is no proof
         """
         if self._health is None:
             raise exceptions.InspectionFaultError('the clone was not opened')
         self._health.prove()
 
     def abort(self) -> None:
-        """Have all that waits for the disk below the clone fail, at once; ``close`` comes after."""
+        """Make every operation that waits for the disk fail at once; ``close`` is called next."""
         if self._health is not None:
             self._health.abort()
 
-    def disk(self, clone: image_types.ImageRef, place: workspace.Workspace) -> rbd_device.RbdDevice:
-        """Return what makes a loop device of a clone."""
+    def disk(self, clone: image_types.ImageRef, space: workspace.Workspace) -> rbd_device.RbdDevice:
+        """Return the context manager that maps a clone to a loop device."""
         return rbd_device.RbdDevice(
             self._ceph_conf,
             self._ceph_user,
             clone.pool,
             clone.name,
-            place.path / 'export',
-            environment=place.environment,
+            space.path / 'export',
+            environment=space.environment,
         )
 
     def serve(self, version: str) -> confined_server.ConfinedServer:
-        """Prepare a server for the clone that is open.
+        """Prepare a server for the open clone.
 
         :param version: of the datastore
-        :raises Finding: there is no data that a server could open
-        :raises NotInspectableError: no server is configured that could, or it cannot be confined
+        :raises Finding: there is no data that a server can open
+        :raises NotInspectableError: no configured server can open the data, or the server cannot be
+            confined
         """
-        if self._place is None:
+        if self._directory is None:
             raise RuntimeError('no clone is open')
         root = self._settings.root_for(version)
-        disk_ids = volume_head.owner(self._place / 'disk' / installation.DATA)
-        limits = self._limits(self._place / 'disk')
+        disk_ids = volume_head.owner(self._directory / 'disk' / installation.DATA)
+        limits = self._limits(self._directory / 'disk')
         self._share(disk_ids, limits)
         group = self._stack.enter_context(
             control_group.ControlGroup(
-                self._place.name, self._settings.memory_bytes + _EXTRA_BYTES, _TASKS
+                self._directory.name, self._settings.memory_bytes + _EXTRA_BYTES, _TASKS
             )
         )
         self.memory_limit = 'cgroup' if group.is_made else 'process'
-        with (self._place / 'run' / _ERRORS).open('xb') as errors:
+        with (self._directory / 'run' / _ERRORS).open('xb') as errors:
             self._process = bubblewrap.spawn(
                 program.command(),
                 self._view(root),
                 limits,
                 group,
                 program.environment(),
-                {'PATH': os.defpath + ':/usr/sbin:/sbin', workspace.MARK: str(self._place)},
+                {'PATH': os.defpath + ':/usr/sbin:/sbin', workspace.MARK: str(self._directory)},
                 errors,
             )
-        self._stack.callback(self._end)
+        self._stack.callback(self._stop)
         assert self._process.stdin and self._process.stdout
         line = channel.Channel(
             self._process.stdout.fileno(), self._process.stdin.fileno(), self._check_written
@@ -168,37 +169,37 @@ class HostSandbox:
         return served
 
     def kill(self) -> None:
-        """End the server, and all that runs beside it."""
+        """Kill the server and every other process of the sandbox."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait(_KILL_TIMEOUT_SEC)
 
     def why_ended(self) -> str:
-        """Say how the confined program ended."""
+        """Return how the confined program ended."""
         if self._process is None:
             return 'it was not started'
         try:
             code = self._process.wait(_KILL_TIMEOUT_SEC)
         except subprocess.TimeoutExpired:
-            return 'it closed its output, and runs on'
+            return 'it closed its output but still runs'
         if code in (-9, 137):
             limit = (self._settings.memory_bytes + _EXTRA_BYTES) // _MIB
-            return f'it was killed, for instance for taking more than {limit} MiB of memory'
-        complaint = ''
-        if self._place is not None:
-            complaint = bubblewrap.find_complaint(self._place / 'run' / _ERRORS)
-        return f'with exit code {code}{complaint and ": "}{complaint}'
+            return f'it was killed, for example because it used more than {limit} MiB of memory'
+        message = ''
+        if self._directory is not None:
+            message = bubblewrap.find_error(self._directory / 'run' / _ERRORS)
+        return f'with exit code {code}{message and ": "}{message}'
 
     def close(self) -> None:
-        """End the server and give back what belongs to the clone; nothing if none is open.
+        """Stop the server and release the clone; do nothing if no clone is open.
 
-        :raises StorageCommandError: something could not be given back
+        :raises StorageCommandError: a resource could not be released
         """
-        self._place = None
+        self._directory = None
         self._stack.close()
         self._health = None
 
-    def _end(self) -> None:
+    def _stop(self) -> None:
         process = self._process
         if process is not None:
             self.kill()
@@ -207,36 +208,37 @@ class HostSandbox:
                     stream.close()
 
     def _share(self, disk_ids: tuple[int, int], limits: confinement.Confinement) -> None:
-        """Make what the program inside sees of this host: the data, room for logs, and itself."""
-        assert self._place is not None
+        """Create the directories that the confined program sees: data, logs, and the program."""
+        assert self._directory is not None
         ids = (limits.uid, limits.gid)
-        program.pack(self._place / 'program')
-        run = self._place / 'run'
+        program.pack(self._directory / 'program')
+        run = self._directory / 'run'
         run.mkdir()
-        what = f'mode=700,uid={ids[0]},gid={ids[1]},size={_RUN_BYTES},nr_inodes=256'
+        options = f'mode=700,uid={ids[0]},gid={ids[1]},size={_RUN_BYTES},nr_inodes=256'
         commands.run(
-            *('mount', '-t', 'tmpfs', '-o', f'nosuid,nodev,noexec,{what}', 'inspection', run)
+            *('mount', '-t', 'tmpfs', '-o', f'nosuid,nodev,noexec,{options}', 'inspection', run)
         )
         self._stack.callback(commands.run, 'umount', '--lazy', run)
         self._stack.enter_context(
             idmapped_mount.IdmappedMount(
-                self._place / 'disk', self._place / 'volume', disk_ids, ids
+                self._directory / 'disk', self._directory / 'volume', disk_ids, ids
             )
         )
 
     def _view(self, root: Path) -> bubblewrap.View:
-        assert self._place is not None
+        assert self._directory is not None
         return bubblewrap.View(
             root,
-            {program.PLACE: self._place / 'program'},
+            {program.PLACE: self._directory / 'program'},
             {
-                str(confined.VOLUME): self._place / 'volume',
-                str(confined.RUN): self._place / 'run',
+                str(confined.VOLUME): self._directory / 'volume',
+                str(confined.RUN): self._directory / 'run',
             },
         )
 
     def _limits(self, mount_point: Path) -> confinement.Confinement:
-        # A loop device has one user at a time on a host, and so has the id that is counted by it.
+        # A loop device has one user at a time on a host, so a uid derived from its number is
+        # unique.
         number = _DEVICE.fullmatch(self._device)
         assert number is not None
         uid = self._settings.first_uid + int(number[1])
@@ -245,16 +247,16 @@ class HostSandbox:
             uid,
             uid,
             self._settings.memory_bytes,
-            # Should nobody be there to watch the time.
+            # In case this process ends before it can enforce the time limit.
             self._settings.time_limit_sec * (os.cpu_count() or 1),
             size.f_blocks * size.f_frsize,
             _TASKS,
         )
 
     def _check_written(self) -> None:
-        """Look at how much the server has written to the clone.
+        """Check how much the server has written to the clone.
 
-        :raises NotInspectableError: more than is allowed
+        :raises NotInspectableError: it wrote more than ``max_written_bytes``
         """
         limit = self._settings.max_written_bytes
         if not limit:
@@ -262,8 +264,8 @@ class HostSandbox:
         written = _written_bytes(self._device) - self._written_before
         if written > limit:
             raise exceptions.NotInspectableError(
-                f'the server wrote {written // _MIB} MiB to the clone, and up to '
-                f'{limit // _MIB} MiB are allowed'
+                f'the server wrote {written // _MIB} MiB to the clone; up to '
+                f'{limit // _MIB} MiB are allowed (option max_written_mib)'
             )
 
     @staticmethod
@@ -274,26 +276,28 @@ class HostSandbox:
         except exceptions.StorageCommandError as error:
             if '\txfs\n' not in _FILESYSTEMS.read_text():
                 raise exceptions.NotInspectableError(
-                    f'the kernel of this host knows no XFS: {error}'
+                    f'the kernel of this host does not support XFS: {error}'
                 ) from error
             raise evidence.of_mount(str(error)) from error
 
 
 def clear_killed(directory: Path) -> None:
-    """Give back what inspections on this host held when their process was killed.
+    """Release the resources of inspections on this host whose process was killed.
 
-    :param directory: of inspections; made when missing
-    :raises NotInspectableError: this process may not do what inspections need
+    :param directory: the directory of inspections; created if it is missing
+    :raises NotInspectableError: this process does not run as root
     """
     if os.geteuid() != 0:
-        raise exceptions.NotInspectableError('inspecting needs root, to mount and to confine')
+        raise exceptions.NotInspectableError(
+            'an inspection mounts and confines, which needs root: run the service as root'
+        )
     directory.mkdir(mode=0o711, parents=True, exist_ok=True)
     for cleared in workspace.clear_stale(PREFIX, directory):
-        LOG.warning('Cleared %s, which a killed process had left', cleared)
+        LOG.warning('Removed %s, which a killed process left', cleared)
     control_group.clear_killed()
 
 
 def _written_bytes(device: str) -> int:
-    """Return what was written to a device since this host made it, which others used before."""
+    """Return the bytes written to a device since it exists on this host, by earlier users too."""
     counters = (workspace.SYSFS / Path(device).name / 'stat').read_text().split()
     return int(counters[_SECTORS_WRITTEN]) * _SECTOR_BYTES

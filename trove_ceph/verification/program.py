@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packs the program that reads a tenant's data in a confined place, with the Python that it needs.
+"""Pack the confined program, which reads a tenant's data, with the Python that it needs.
 
-The root file system of a MySQL server has no Python as a rule, and its C library may be older or
-newer than this host's. So the interpreter, the shared libraries that it is linked with, and those
-modules that :mod:`.confined` imports are copied into one directory, which can be shown at
-:data:`PLACE` in any root file system, or put into an initramfs.
+The root file system of a MySQL server usually has no Python, and its C library may be older or
+newer than this host's. So the interpreter, its shared libraries and the modules that
+:mod:`.confined` imports are copied into one directory. It can be mounted at :data:`PLACE` in any
+root file system, or put into an initramfs.
 """
 
 import json
@@ -16,13 +16,13 @@ from pathlib import Path
 from trove_ceph import exceptions
 from trove_ceph.host import commands
 
-#: Where the directory has to be seen.
+#: Where the directory must be mounted inside the sandbox.
 PLACE = '/inspector'
-#: The program in a namespace of this host.
+#: The module of the program that runs in namespaces of this host.
 CONFINED = 'trove_ceph.verification.confined'
-# What is imported late, by name: of codecs, and to report errors.
+# Modules that are imported late, by name: codecs, and error reporting.
 _LATE = ('encodings.latin_1', 'encodings.ascii', 'encodings.utf_8', 'encodings.idna', 'traceback')
-# Not needed on a socket, and each brings large libraries along. Whoever imports them does without.
+# Not needed, and each depends on large libraries. Modules that import them work without them.
 _UNNEEDED = ('ssl', '_ssl', '_hashlib', 'cryptography')
 _LEAVE_OUT = f'import sys; sys.modules.update(dict.fromkeys({_UNNEEDED!r}))'
 _LIST = f"""{_LEAVE_OUT}
@@ -38,9 +38,9 @@ print(json.dumps({{
 
 
 def command(module: str = CONFINED) -> list[str]:
-    """Return the words that run the program, inside.
+    """Return the command that runs the program inside the sandbox.
 
-    :param module: it has a function ``main``
+    :param module: the module whose ``main`` is called
     """
     return [
         *(f'{PLACE}/loader', '--library-path', f'{PLACE}/libraries', f'{PLACE}/python'),
@@ -56,7 +56,7 @@ def environment() -> dict[str, str]:
         'TMPDIR': '/tmp',
         'PYTHONHOME': PLACE,
         'PYTHONPATH': f'{PLACE}/modules',
-        # Each further arena of the C library's reserves 64 MiB.
+        # The C library reserves 64 MiB for each further arena.
         'MALLOC_ARENA_MAX': '2',
     }
 
@@ -64,8 +64,8 @@ def environment() -> dict[str, str]:
 def pack(directory: Path, module: str = CONFINED) -> None:
     """Fill a new directory with the program.
 
-    :param module: as for :func:`command`
-    :raises NotInspectableError: the interpreter cannot be taken apart
+    :param module: as in :func:`command`
+    :raises NotInspectableError: the interpreter is not dynamically linked
     """
     directory.mkdir(parents=True)
     directory.chmod(0o755)
@@ -77,7 +77,7 @@ def pack(directory: Path, module: str = CONFINED) -> None:
 
 
 def compile_modules(directory: Path) -> None:
-    """Compile the modules of a packed program, and leave out their source.
+    """Compile the modules of a packed program and remove their source.
 
     An emulated machine takes many seconds to compile them at each start.
     """
@@ -90,21 +90,21 @@ def compile_modules(directory: Path) -> None:
 
 
 def _copy_modules(target: Path, main: str) -> list[Path]:
-    """Copy all modules, and return those that are shared objects."""
+    """Copy all modules and return those that are shared objects."""
     found = json.loads(commands.run(sys.executable, '-B', '-c', _LIST, main, *_LATE))
     objects = []
     for name, (file, is_package) in found.items():
         source = Path(file)
         words = name.split('.')
         if is_package:
-            place = target.joinpath(*words, '__init__.py')
+            destination = target.joinpath(*words, '__init__.py')
         elif source.suffix == '.py':
-            place = target.joinpath(*words[:-1], f'{words[-1]}.py')
+            destination = target.joinpath(*words[:-1], f'{words[-1]}.py')
         else:
-            place = target.joinpath(*words[:-1], source.name)
+            destination = target.joinpath(*words[:-1], source.name)
             objects.append(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, place)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, destination)
     return objects
 
 

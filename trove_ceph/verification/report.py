@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What inspections are held to, and what they come to. Nothing here knows MySQL or Ceph."""
+"""The settings and results of inspections, independent of MySQL and Ceph."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,55 +10,55 @@ from oslo_utils import units
 
 from trove_ceph import exceptions
 
-#: A position that is longer is not recorded: it is kept in Ceph and in Trove's database.
+#: A longer GTID set is not recorded, since it is stored in Ceph and in Trove's database.
 MAX_GTID_BYTES = 1024**2
-#: Of one reason for a verdict.
+#: Limit of one reason for a verdict.
 MAX_REASON_CHARACTERS = 1000
 
-#: Beyond the ids that systemd gives to containers.
+#: Above the ids that systemd allocates to containers.
 FIRST_UID = 1_900_000_000
 
-#: Where inspected servers run: in a virtual machine where one runs, in one in any case, or in
-#: namespaces of the host.
+#: The modes of isolation: a virtual machine if one runs on this host, otherwise namespaces; always
+#: a virtual machine; always namespaces of this host.
 AUTO, VM, NAMESPACES = 'auto', 'vm', 'namespaces'
 
-#: The server recovered, has the expected transactions, and found nothing wrong in its tables.
+#: The server recovered, has the expected transactions and found no damage in its tables.
 SOUND = 'sound'
-#: What is there is damaged; the disk that it was read from is proved to work.
+#: Data is damaged; the disk that it was read from is proved to work.
 CORRUPT = 'corrupt'
-#: Something that belongs to it is not there: files, or transactions. Proved as well.
+#: Files or transactions are missing; the disk is proved to work.
 INCOMPLETE = 'incomplete'
-#: The time was up before all was checked; nothing wrong was found until then.
+#: The time was up before everything was checked; no damage was found until then.
 UNFINISHED = 'unfinished'
-#: What says that a backup does not restore, or not as a whole.
+#: The verdicts that a backup does not restore completely.
 AGAINST = (CORRUPT, INCOMPLETE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Inspection:
-    """What a backup was found to be.
+    """The result of an inspection.
 
     :param verdict: one of SOUND, CORRUPT, INCOMPLETE, UNFINISHED
-    :param reasons: for a verdict other than SOUND, without what is in tables
+    :param reasons: for a verdict other than SOUND, without data from tables
     :param gtid_executed: the backup's position, in MySQL's own notation; empty when the source
-        logged no GTIDs, None when it was not come to
-    :param mysql_version: of the server that opened it
-    :param data_version: of the server that wrote it last
-    :param tables_checked: as a whole, with CHECK TABLE
-    :param tables_in_part: of which only some was read, for they are large
-    :param tables: how many there are
-    :param bytes: of all tables and indexes
+        logged no GTIDs, None when the inspection ended before it was read
+    :param mysql_version: of the server that opened the backup
+    :param data_version: of the server that wrote the data last
+    :param tables_checked: number of tables checked completely, with CHECK TABLE
+    :param tables_in_part: number of large tables of which only a part was read
+    :param tables: number of all tables
+    :param bytes: size of all tables and indexes
     :param recovery_sec: how long InnoDB took until it was ready, redo and rollback included
-    :param seconds: of each phase
+    :param seconds: duration of each phase
     :param prepared_xa: XA transactions that were prepared and neither committed nor rolled back, as
         ``XA COMMIT`` takes them; the first of ``prepared_xa_count``
-    :param clone_id: Ceph's id of the clone that was looked at
-    :param inspected_by: the copy of the storage service that did it
-    :param isolation: how the server was kept apart from the host, ``namespace``, ``vm (kvm)`` or
+    :param clone_id: Ceph's id of the inspected clone
+    :param inspected_by: the copy of the storage service that ran the inspection
+    :param isolation: how the server was isolated from the host: ``namespace``, ``vm (kvm)`` or
         ``vm (tcg)``
-    :param memory_limit: what held it to its memory: ``vm``, the memory of its virtual machine;
-        ``cgroup``; or ``process`` where the host has none to give, so that each process was held to
-        it by itself
+    :param memory_limit: what limited the memory: ``vm``, the memory of the virtual machine;
+        ``cgroup``; or ``process`` on a host without usable control groups, where the limit applies
+        to each process alone
     """
 
     verdict: str
@@ -81,12 +81,12 @@ class Inspection:
 
     @property
     def ok(self) -> bool:
-        """Whether it is known to restore."""
+        """Whether the backup is proved to restore."""
         return self.verdict == SOUND
 
     @property
     def is_against(self) -> bool:
-        """Whether it says that the backup does not restore, or not as a whole."""
+        """Whether the backup is proved not to restore completely."""
         return self.verdict in AGAINST
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class Inspection:
 
 
 class Finding(Exception):
-    """Something is wrong with the backup, or could not be found out: the inspection's verdict."""
+    """A verdict other than SOUND, with its reason."""
 
     def __init__(self, verdict: str, reason: str):
         super().__init__(reason)
@@ -106,7 +106,7 @@ class Finding(Exception):
 
 
 def shorten(text: str) -> str:
-    """Return a reason that can be kept: the end of one that is too long is left out."""
+    """Return a reason cut to MAX_REASON_CHARACTERS."""
     if len(text) <= MAX_REASON_CHARACTERS:
         return text
     return f'{text[: MAX_REASON_CHARACTERS - 3]}...'
@@ -114,20 +114,20 @@ def shorten(text: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class InspectionSettings:
-    """How inspections are done here.
+    """The settings of inspections on this host.
 
     :param roots: root file systems with a mysqld, by datastore version
-    :param directory: where sockets, logs and mount points are made
-    :param memory_bytes: what one server may take
-    :param bytes_per_sec: what it may read and write; 0 is no limit
-    :param time_limit_sec: for one inspection as a whole
+    :param directory: where sockets, logs and mount points are created
+    :param memory_bytes: memory limit of one server
+    :param bytes_per_sec: limit of its reads and writes; 0 is no limit
+    :param time_limit_sec: limit of one inspection as a whole
     :param deep: check all tables, not a sample
-    :param sample_tables: how many tables of the tenant's a sample has
-    :param sample_bytes: what a sample reads of them in all
-    :param first_uid: the first of the user and group ids of this host that confined servers have
-    :param max_written_bytes: what one server may write to its clone; 0 is no limit
+    :param sample_tables: number of the tenant's tables in a sample
+    :param sample_bytes: how much a sample reads of all its tables together
+    :param first_uid: the first of the uids and gids of this host that confined servers run as
+    :param max_written_bytes: how much one server may write to its clone; 0 is no limit
     :param isolation: AUTO, VM or NAMESPACES
-    :param vm_image_directory: has the image of the virtual machine
+    :param vm_image_directory: the directory of the virtual machine image
     :param vm_accelerator: ``kvm`` or ``tcg``
     """
 
@@ -146,24 +146,24 @@ class InspectionSettings:
     vm_accelerator: str = 'kvm'
 
     def root_for(self, version: str) -> Path:
-        """Return the root file system for a datastore version, that of its series if need be.
+        """Return the root file system for a datastore version, or else for its series.
 
-        :raises NotInspectableError: none is configured
+        :raises NotInspectableError: no root file system is configured for either
         """
         words = version.split('.')
         for count in range(len(words), 1, -1):
             if found := self.roots.get('.'.join(words[:count])):
                 return found
         raise exceptions.NotInspectableError(
-            f'MySQL {version}: no root file system is configured to start it from; known are '
-            f'{", ".join(sorted(self.roots)) or "none"}'
+            f'MySQL {version}: no root file system is configured (option mysqld_roots); '
+            f'configured are {", ".join(sorted(self.roots)) or "none"}'
         )
 
 
 def settings_of(group: Any) -> InspectionSettings:
-    """Return the settings that the options of ``[trove_ceph_verification]`` give.
+    """Return the settings from the options of ``[trove_ceph_verification]``.
 
-    :param group: the group of oslo.config
+    :param group: the oslo.config option group
     """
     return InspectionSettings(
         roots={version: Path(path) for version, path in group.mysqld_roots.items()},

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real mysqld on a copy of somebody's data: what it recovers, and what it says of its tables.
+"""Run a real mysqld on a clone of a tenant's data, recover it, and check its tables.
 
-It changes nothing that counts: no user can log in from elsewhere, nothing is replicated or
-scheduled, and no statement can write. Nobody's password is needed.
+The server accepts no remote login, runs no replication and no scheduled event, and no statement
+can write. It needs no password.
 """
 
 import contextlib
@@ -23,19 +23,19 @@ from trove_ceph.verification import data_directory, error_log, evidence, report
 
 _LOG_BYTES = 8 * units.Mi
 _LOG_END_BYTES = units.Mi
-# Of the memory that the server may take; the rest is for its threads, caches and the dictionary.
+# Divisor of the server's memory; the rest is for its threads, caches and the dictionary.
 _BUFFER_POOL_PART = 4
 _LEAST_BUFFER_POOL_MIB = 32
 _ER_MALFORMED_GTID_SET = 1772
-#: The connection ended, or was not made.
+#: Errors of a connection that was lost or refused.
 _LOST = (0, 2003, 2006, 2013)
-#: A crash takes its time to end.
+#: How long a server may take to crash.
 _GRACE_SEC = 10
-#: As many tables are looked at as one server can be expected to open in the time of an inspection.
+#: About as many tables as one server can open within the time limit of an inspection.
 MAX_TABLES = 100_000
 _MAX_INDEX_PARTS = 2048
 _MAX_CHECK_ROWS = 100
-_LISTED = f"""
+_LIST_TABLES = f"""
     SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(DATA_LENGTH, 0) + COALESCE(INDEX_LENGTH, 0),
            COALESCE(AVG_ROW_LENGTH, 0)
     FROM information_schema.TABLES
@@ -44,7 +44,7 @@ _LISTED = f"""
     ORDER BY TABLE_SCHEMA, TABLE_NAME
     LIMIT {MAX_TABLES + 1}
 """
-_PARTS_OF_INDEXES = f"""
+_LIST_INDEX_COLUMNS = f"""
     SELECT INDEX_NAME, COLUMN_NAME, COLLATION,
            INDEX_TYPE = 'BTREE' AND IS_VISIBLE = 'YES' AND SUB_PART IS NULL
     FROM information_schema.STATISTICS
@@ -54,7 +54,7 @@ _PARTS_OF_INDEXES = f"""
 """
 _LEAST_ROW_BYTES = 64
 _MOST_XIDS = 100
-#: Of the server itself: what it needs to start, and what it knows of its position.
+#: The server's own schema, which it needs to start and which holds its GTID position.
 SYSTEM_SCHEMA = 'mysql'
 
 
@@ -74,17 +74,17 @@ class Table:
 
 
 def options(found: data_directory.DataDirectory, memory_bytes: int) -> mysqld.Options:
-    """Return what a server must be told to open data and leave it as it is."""
+    """Return the options with which a server opens the data and does not modify it."""
     buffer_pool_mib = max(_LEAST_BUFFER_POOL_MIB, memory_bytes // _BUFFER_POOL_PART // units.Mi)
     return {
-        # As it was written.
+        # As the data was written.
         'innodb_page_size': found.page_bytes,
         'innodb_data_file_path': found.system_files,
         'gtid_mode': 'ON',
         'enforce_gtid_consistency': 'ON',
         **({'log_bin': found.binlog} if found.binlog else {'skip_log_bin': True}),
         'server_id': 1,
-        # Nothing is changed. What a tenant had persisted might.
+        # Nothing may be changed, nor may settings that a tenant persisted apply.
         'skip_grant_tables': True,
         'persisted_globals_load': False,
         'read_only': True,
@@ -96,10 +96,10 @@ def options(found: data_directory.DataDirectory, memory_bytes: int) -> mysqld.Op
         'loose_binlog_expire_logs_auto_purge': False,
         'loose_upgrade': 'MINIMAL',
         'local_infile': False,
-        # Nobody has to find it again after a power cut.
+        # The clone need not survive a power failure.
         'sync_binlog': 0,
         'innodb_flush_log_at_trx_commit': 0,
-        # It is small.
+        # The server has little memory.
         'innodb_buffer_pool_size': buffer_pool_mib * units.Mi,
         'innodb_buffer_pool_load_at_startup': False,
         'innodb_buffer_pool_dump_at_shutdown': False,
@@ -112,13 +112,13 @@ def options(found: data_directory.DataDirectory, memory_bytes: int) -> mysqld.Op
 
 
 class Server:
-    """One server on one copy.
+    """One server on one clone.
 
-    Every method raises Finding where the server says that the data is damaged or not there. That
-    counts only if the host did not fail it, see :meth:`check_undisturbed`.
+    Every method raises Finding when the server reports that data is damaged or missing. A finding
+    counts only if the host had no fault; see :meth:`check_undisturbed`.
 
-    :param running: with ``options``, not started
-    :param found: what its data directory says
+    :param running: the process with :func:`options`, not started
+    :param found: the settings from its data directory
     """
 
     def __init__(self, running: mysqld.Mysqld, found: data_directory.DataDirectory):
@@ -128,29 +128,29 @@ class Server:
         self._deadline = 0.0
 
     def start(self, timeout_sec: float) -> None:
-        """Recover.
+        """Start the server, which recovers the data.
 
-        :param timeout_sec: for that and for all that is asked later
-        :raises NotInspectableError: the server is not made for this data
-        :raises ServerFailedError: it does not start, and does not say that the data is to blame
-        :raises InspectionFaultError: the host failed it
+        :param timeout_sec: limit of the start and of all later calls together
+        :raises NotInspectableError: the server does not support this data
+        :raises ServerFailedError: it does not start, without evidence that the data is damaged
+        :raises InspectionFaultError: the host had a fault
         """
         self._deadline = time.monotonic() + timeout_sec
         self._mysqld.prepare_run()
         try:
             self._mysqld.start(timeout_sec)
         except exceptions.ServerFailedError as error:
-            raise self._why('recovery failed') from error
+            raise self._explain('recovery failed') from error
         self.recovery_sec = error_log.recovery_sec(self._messages())
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
+        """Kill the server at once."""
         self._mysqld.kill()
 
     def check_undisturbed(self) -> None:
-        """Do nothing if the server has met no fault of the host: what it says is of the data then.
+        """Check that the server logged no fault of the host, so that its findings are of the data.
 
-        :raises InspectionFaultError: it has
+        :raises InspectionFaultError: the log has a fault of the host
         """
         if fault := evidence.fault_of_the_host(_all_of(self._messages())):
             raise exceptions.InspectionFaultError(f'the log of mysqld has "{fault}"')
@@ -159,7 +159,7 @@ class Server:
         return self._row('SELECT LEFT(@@version, 64)')[0]
 
     def gtid_executed(self) -> str:
-        """Return the position, normalised; the same until the end, since nothing can be written.
+        """Return ``gtid_executed``, normalised; it never changes, since nothing can be written.
 
         :raises NotInspectableError: it is longer than MAX_GTID_BYTES
         """
@@ -169,16 +169,16 @@ class Server:
         )
         if size > report.MAX_GTID_BYTES:
             raise exceptions.NotInspectableError(
-                f'gtid_executed has {size} bytes, and up to {report.MAX_GTID_BYTES} can be recorded'
+                f'gtid_executed has {size} bytes; at most {report.MAX_GTID_BYTES} can be recorded'
             )
         return re.sub(r'\s', '', found)
 
     def missing_and_extra(self, expected: str, found: str) -> tuple[str, str]:
-        """Return the transactions of the first set that the other has not, and the other way round.
+        """Return the GTIDs that are only in the first set, and those only in the second.
 
-        Of long lists only the beginning, enough for a reason.
+        Long sets are cut to the length of a reason.
 
-        :raises InvalidRequestError: the first is no set of GTIDs
+        :raises InvalidRequestError: the first is not a GTID set
         """
         missing, extra = self._row(
             f'SELECT LEFT(GTID_SUBTRACT(%s, %s), {report.MAX_REASON_CHARACTERS}), '
@@ -188,13 +188,13 @@ class Server:
         return re.sub(r'\s', '', missing), re.sub(r'\s', '', extra)
 
     def prepared_transactions(self) -> tuple[list[str], int]:
-        """List XA transactions that are prepared, at most 100, and tell how many there are.
+        """List at most 100 prepared XA transactions, and return how many there are.
 
-        A snapshot has them as they were: their locks are held until somebody decides about them.
+        A snapshot includes them: they hold their locks until they are committed or rolled back.
 
-        :returns: each as ``XA COMMIT`` and ``XA ROLLBACK`` take it, in hexadecimal digits
+        :returns: each in hexadecimal digits, as ``XA COMMIT`` and ``XA ROLLBACK`` take it
         """
-        with self._asking('listing the XA transactions') as cursor:
+        with self._query('listing the XA transactions') as cursor:
             cursor.execute('XA RECOVER CONVERT XID')
             rows = cursor.fetchall()
         return [_xid(*row) for row in rows[:_MOST_XIDS]], len(rows)
@@ -204,10 +204,10 @@ class Server:
 
         :raises NotInspectableError: there are more than MAX_TABLES
         """
-        with self._asking('listing the tables') as cursor:
-            # Of the tables themselves: what was remembered of them may be old, and is not written.
+        with self._query('listing the tables') as cursor:
+            # Read the statistics from the tables: cached ones may be old and cannot be updated.
             cursor.execute('SET SESSION information_schema_stats_expiry = 0')
-            cursor.execute(_LISTED)
+            cursor.execute(_LIST_TABLES)
             found = [
                 Table(_text(schema), _text(name), int(size), int(row_size))
                 for schema, name, size, row_size in cursor.fetchall()
@@ -217,8 +217,8 @@ class Server:
         return found
 
     def check(self, table: Table) -> None:
-        """Have the server read all of a table and its indexes, and hold them against each other."""
-        with self._asking(f'table {table}') as cursor:
+        """Read a table and all its indexes, and check that they match (CHECK TABLE)."""
+        with self._query(f'table {table}') as cursor:
             cursor.execute(f'CHECK TABLE {table.quoted}')
             rows = cursor.fetchall()
         problems = [
@@ -233,34 +233,34 @@ class Server:
             raise evidence.of_statement(f'table {table}', '; '.join(problems))
 
     def read_ends(self, table: Table, limit_bytes: int) -> None:
-        """Have the server read some rows at both ends of each index of a table.
+        """Read some rows at both ends of each index of a table.
 
-        The last ones of the primary key are the newest in most tables. A page that is damaged is
-        found by its checksum; what does not fit together is not.
+        The last rows of the primary key are the newest in most tables. This detects a damaged page
+        by its checksum, but not indexes that do not match.
 
-        :param limit_bytes: for all indexes together, about
+        :param limit_bytes: approximate limit of all indexes together
         """
-        with self._asking(f'table {table}') as cursor:
-            cursor.execute(_PARTS_OF_INDEXES, (table.schema, table.name))
+        with self._query(f'table {table}') as cursor:
+            cursor.execute(_LIST_INDEX_COLUMNS, (table.schema, table.name))
             orders = _orders(cursor.fetchall())
             row_bytes = max(table.row_bytes, _LEAST_ROW_BYTES)
             rows = max(1, limit_bytes // row_bytes // len(orders))
             for order in orders:
-                # Nothing but entries of the index is read, and none is sent.
+                # The server reads index entries only, and sends none.
                 cursor.execute(
                     f'SELECT COUNT(*) FROM (SELECT 1 FROM {table.quoted}{order} LIMIT {rows}) AS e'
                 )
                 cursor.fetchall()
 
     def _row(self, statement: str, *arguments: str) -> tuple:
-        with self._asking('reading the position') as cursor:
+        with self._query('reading system variables') as cursor:
             cursor.execute(statement, arguments or None)
             return cursor.fetchone()
 
     @contextlib.contextmanager
-    def _asking(self, what: str) -> Iterator[pymysql.cursors.Cursor]:
-        """Give a cursor; a server that dies of what it is asked died of its data."""
-        # A server that waits for a disk cannot be killed, and does not hang up either.
+    def _query(self, what: str) -> Iterator[pymysql.cursors.Cursor]:
+        """Yield a cursor and translate errors; a server that dies of a query died of its data."""
+        # A server that waits for a disk cannot be killed, and does not close its connections.
         timeout_sec = max(0.0, self._deadline - time.monotonic()) + _GRACE_SEC
         try:
             with self._mysqld.connect(charset='utf8mb4', read_timeout=timeout_sec) as connection:
@@ -272,15 +272,15 @@ class Server:
             if error.args[0] in _LOST and not self._mysqld.has_ended(_GRACE_SEC):
                 raise exceptions.ServerFailedError(f'{what}: the server does not answer') from error
             if not self._mysqld.has_ended(within_sec=0):
-                told = error_log.censor(str(error.args[-1]))
-                raise evidence.of_statement(what, told, error.args[0]) from error
-            raise self._why(what) from error
+                message = error_log.censor(str(error.args[-1]))
+                raise evidence.of_statement(what, message, error.args[0]) from error
+            raise self._explain(what) from error
 
-    def _why(self, what: str) -> Exception:
-        """Return what it comes to that the server ended, or did not get ready."""
+    def _explain(self, what: str) -> Exception:
+        """Classify the end of the server, or its failure to become ready."""
         messages = self._messages()
-        told = '; '.join(map(str, error_log.errors(messages))) or 'its log has no error'
-        return evidence.of_server(what, told, _all_of(messages), self._mysqld.exit_code)
+        errors = '; '.join(map(str, error_log.errors(messages))) or 'its log has no error'
+        return evidence.of_server(what, errors, _all_of(messages), self._mysqld.exit_code)
 
     def _messages(self) -> list[error_log.Message]:
         return error_log.read(_both_ends(self._mysqld.log))
@@ -291,10 +291,10 @@ def _all_of(messages: Sequence[error_log.Message]) -> str:
 
 
 def _orders(parts: Sequence[tuple]) -> list[str]:
-    """Return how a table is read from either end of each index, whatever its size.
+    """Return the clauses that read a table from either end of each index, whatever its size.
 
-    An index of the beginnings of columns, or of expressions, gives no order to read by; a table
-    without any other is read in the order that it is in.
+    An index on column prefixes or expressions gives no order to read by; a table without any other
+    index is read in its physical order.
     """
     orders = []
     for index, group in itertools.groupby(parts, key=lambda part: part[0]):
@@ -302,17 +302,17 @@ def _orders(parts: Sequence[tuple]) -> list[str]:
         if all(usable and column is not None for _, column, _, usable in columns):
             for direction in ('A', 'D'):
                 keys = ', '.join(
-                    sql.quoted(_text(column)) + (' ASC' if _text(way) == direction else ' DESC')
-                    for _, column, way, _ in columns
+                    sql.quoted(_text(column)) + (' ASC' if _text(order) == direction else ' DESC')
+                    for _, column, order, _ in columns
                 )
                 orders.append(f' FORCE INDEX ({sql.quoted(_text(index))}) ORDER BY {keys}')
     return orders or ['']
 
 
 def _both_ends(log: Path) -> str:
-    """Return the beginning and the end of a log, which may be of any length.
+    """Return the beginning and the end of a log of any length.
 
-    The first errors tell what the later ones come from; what the host did may stand in the last.
+    The first errors show the cause of the later ones; a fault of the host may be at the end.
     """
     try:
         found = bounded_files.read_head(log, _LOG_BYTES)
@@ -325,7 +325,7 @@ def _both_ends(log: Path) -> str:
 
 
 def _xid(format_id: int, global_length: int, branch_length: int, data: str | bytes) -> str:
-    """Write the name of an XA transaction as statements take it."""
+    """Return an XA transaction's id as statements take it."""
     digits = _text(data).removeprefix('0x')
     end = 2 * global_length
     return f"X'{digits[:end]}',X'{digits[end : end + 2 * branch_length]}',{format_id}"

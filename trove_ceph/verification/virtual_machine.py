@@ -46,7 +46,7 @@ _EXTRA_BYTES = 384 * _MIB
 _CPUS = 2
 _TASKS = 1024
 # Of what QEMU complains about, which is all that it writes to files.
-_COMPLAINT_BYTES = 4 * _MIB
+_ERROR_BYTES = 4 * _MIB
 #: The ids from first_uid up to this one are of servers that are confined on the host.
 FIRST_ID, _IDS = 32768, 32768
 #: How long the machine may take to start; under TCG on a busy host it takes a minute.
@@ -76,7 +76,7 @@ class Attachment:
     files: Mapping[str, Path]
     writable: tuple[str, ...] = ()
     secret: str | None = dataclasses.field(default=None, repr=False)
-    file_bytes: int = _COMPLAINT_BYTES
+    file_bytes: int = _ERROR_BYTES
 
 
 class VmSandbox:
@@ -209,7 +209,7 @@ class VmSandbox:
         code = self._machine.wait(_QUIT_SEC)
         if code is None:
             return 'the virtual machine closed its line, and runs on'
-        told = [f'QEMU ended with exit code {code}', self._machine.find_complaint()]
+        told = [f'QEMU ended with exit code {code}', self._machine.find_error()]
         if not self._has_booted:
             # Nothing of the tenant's was read until then.
             told.append(_printable(self._machine.read_console()))

@@ -77,5 +77,5 @@ def _wait(running: qemu.VirtualMachine, accelerator: str, limit_sec: float) -> s
         return None
     if code is None:
         return f'a virtual machine with {accelerator} did not start within {limit_sec:.0f} s'
-    told = running.find_complaint() or f'QEMU ended with exit code {code}'
+    told = running.find_error() or f'QEMU ended with exit code {code}'
     return f'a virtual machine with {accelerator} did not start: {told}'

@@ -117,7 +117,7 @@ class Contract:
             os.truncate(data / 'a.index', 600 * MIB)
 
         self.change(grow)
-        self.assert_found(report.CORRUPT, 'a.index is no list of logs')
+        self.assert_found(report.CORRUPT, 'a.index is not a list of logs')
 
     def test_a_link_to_a_file_of_the_host(self):
         def link(data):
@@ -125,7 +125,7 @@ class Contract:
             (data / 'mysql.ibd').symlink_to('/etc/shadow')
 
         self.change(link)
-        self.assert_found(report.CORRUPT, 'mysql.ibd cannot be read: is no regular file')
+        self.assert_found(report.CORRUPT, 'mysql.ibd cannot be read: is not a regular file')
 
     def test_a_data_directory_of_root(self):
         self.change(lambda data: os.chown(data, 0, 0))

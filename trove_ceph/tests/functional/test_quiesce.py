@@ -336,7 +336,7 @@ class QuiesceTest(VolumeTestCase):
         error = self.assertRaises(
             exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 't1', 'freeze', LONG_SEC
         )
-        self.assertIn('somebody else', str(error))
+        self.assertIn('another process', str(error))
 
         self.volume.prepare(0, 0, ready_timeout_sec=5, format_timeout_sec=60, read_ahead_kib=128)
 

@@ -235,7 +235,7 @@ class ManagerTestCase(base.BaseTestCase):
         self.manager.mount_volume(None, '/dev/vdc', '/mnt', write_to_fstab=False)
 
         data_volume.DataVolume.assert_called_with('/dev/vdc', '/mnt', self.manager._storage)
-        self.volume.ensure_mounted.assert_called_once_with(remember=False)
+        self.volume.ensure_mounted.assert_called_once_with(at_boot=False)
         self.volume.configure_queue.assert_called_once_with(4096)
 
     def test_unmounting(self):

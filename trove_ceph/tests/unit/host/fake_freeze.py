@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs freeze_process on a file system that is a file: it exists while frozen. No root needed.
+"""Run freeze_process on a fake file system: a state file exists while it is frozen. Needs no root.
 
-Arguments: the state file, then the program's own. The log beside the state file tells who did what.
+Arguments: the state file, then those of freeze_process. A log beside the state file lists each
+action with its pid.
 """
 
 import errno
@@ -14,7 +15,7 @@ from trove_ceph.host import freeze_process
 
 STATE = sys.argv[1]
 LOG = f'{STATE}.log'
-#: While it exists, freezing goes on.
+#: While it exists, a freeze does not finish.
 SLOW = f'{STATE}.slow'
 #: While it exists, thawing fails.
 BROKEN = f'{STATE}.broken'
@@ -41,9 +42,9 @@ def ioctl(_volume, request, _argument):
         note('thaw')
 
 
-def note(what):
+def note(action):
     with open(LOG, 'a', encoding='ascii') as log:
-        log.write(f'{what} {os.getpid()}\n')
+        log.write(f'{action} {os.getpid()}\n')
 
 
 fcntl.ioctl = ioctl

@@ -34,7 +34,7 @@ class BoundedFilesTest(base.BaseTestCase):
         self.assertEqual(bytes(4), bounded_files.read_head(self.file, 4))
         self.assertEqual((bytes(4), False), bounded_files.read_tail(self.file, 4))
 
-    def test_whatever_is_no_regular_file(self):
+    def test_refuses_a_file_that_is_not_regular(self):
         pipe, link, device = (self.directory / name for name in ('pipe', 'link', 'device'))
         os.mkfifo(pipe)
         self.file.write_bytes(b'secret')
@@ -43,9 +43,9 @@ class BoundedFilesTest(base.BaseTestCase):
         for path in (pipe, link, device, self.directory, pathlib.Path('/dev/zero')):
             for read in self.readers():
                 error = self.assertRaises(OSError, read, path)
-                self.assertIn('is no regular file', str(error))
+                self.assertIn('is not a regular file', str(error))
 
-    def test_a_file_that_is_missing(self):
+    def test_a_missing_file(self):
         for read in self.readers():
             self.assertRaises(FileNotFoundError, read, self.file)
 

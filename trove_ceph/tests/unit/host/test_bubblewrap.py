@@ -23,8 +23,8 @@ class ViewTest(base.BaseTestCase):
             {'/var/lib/mysql': pathlib.Path('/volume')},
         )
 
-    def places(self, option):
-        """Return what is shown where, of one kind."""
+    def targets(self, option):
+        """Return the sources of one bubblewrap option, by their targets."""
         words = self.view.words()
         return {
             words[at + 2]: words[at + 1]
@@ -34,13 +34,13 @@ class ViewTest(base.BaseTestCase):
 
     def test_nothing_of_the_root_can_be_written(self):
         self.assertEqual(
-            {'/usr': f'{self.root}/usr', '/inspector': '/program'}, self.places('--ro-bind')
+            {'/usr': f'{self.root}/usr', '/inspector': '/program'}, self.targets('--ro-bind')
         )
-        self.assertEqual({'/bin': 'usr/bin'}, self.places('--symlink'))
-        self.assertEqual({'/var/lib/mysql': '/volume'}, self.places('--bind'))
+        self.assertEqual({'/bin': 'usr/bin'}, self.targets('--symlink'))
+        self.assertEqual({'/var/lib/mysql': '/volume'}, self.targets('--bind'))
         self.assertEqual(['--remount-ro', '/'], self.view.words()[-2:])
 
-    def test_what_tells_of_the_host_is_hidden(self):
+    def test_hides_entries_of_proc_that_describe_the_host(self):
         words = ' '.join(self.view.words())
         self.assertIn('--ro-bind /dev/null /proc/cmdline', words)
         self.assertIn('--tmpfs /proc/fs', words)
@@ -53,40 +53,40 @@ class ViewTest(base.BaseTestCase):
 
 
 class SpawnTest(base.BaseTestCase):
-    def test_where_there_is_no_bubblewrap(self):
+    def test_refuses_without_bubblewrap(self):
         self.useFixture(fixtures.EnvironmentVariable('PATH', '/nowhere'))
         limits = confinement.Confinement(5, 5, 2**30, 60, 2**30)
         view = bubblewrap.View(pathlib.Path('/nowhere'), {}, {})
         error = self.assertRaises(
             exceptions.NotInspectableError, bubblewrap.spawn, [], view, limits, None, {}, {}, None
         )
-        self.assertIn('bwrap is not installed', str(error))
+        self.assertIn('is not installed: install the package bubblewrap', str(error))
 
 
-class ComplaintTest(base.BaseTestCase):
+class FindErrorTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.errors = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'errors'
 
-    def test_nothing_of_what_the_program_says(self):
-        self.assertEqual('', bubblewrap.find_complaint(self.errors))
+    def test_ignores_output_of_the_program(self):
+        self.assertEqual('', bubblewrap.find_error(self.errors))
         self.errors.write_text('Traceback\nsecret\n')
-        self.assertEqual('', bubblewrap.find_complaint(self.errors))
+        self.assertEqual('', bubblewrap.find_error(self.errors))
 
-    def test_the_last_words_of_bubblewrap(self):
+    def test_returns_the_last_error_of_bubblewrap(self):
         self.errors.write_text("bwrap: Can't find source path /x: Permission denied\nsecret\n")
         self.assertEqual(
             "bwrap: Can't find source path /x: Permission denied",
-            bubblewrap.find_complaint(self.errors),
+            bubblewrap.find_error(self.errors),
         )
 
 
 class FilterTest(base.BaseTestCase):
-    def test_a_program_for_the_kernel(self):
+    def test_the_filter_is_a_bpf_program(self):
         descriptor = syscall_filter.make()
         self.addCleanup(os.close, descriptor)
         program = os.read(descriptor, 1 << 16)
-        # Of instructions of eight bytes each.
+        # BPF instructions have eight bytes.
         self.assertEqual(0, len(program) % 8)
         self.assertGreater(len(program), 8 * len(syscall_filter.REFUSED))
 

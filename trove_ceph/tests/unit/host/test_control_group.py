@@ -23,7 +23,7 @@ class ControlGroupTestCase(base.BaseTestCase):
         return f'{control_group.PREFIX}.{os.getpid()}.one'
 
     def empty(self, *groups):
-        """Remove the files, as those of a real control group go with it."""
+        """Remove the files; those of a real control group are removed with it."""
         for group in groups:
             for file in group.iterdir():
                 file.unlink()
@@ -40,7 +40,7 @@ class Version1Test(ControlGroupTestCase):
             self.root / 'pids' / self.name(),
         )
 
-    def test_limits_below_its_own_place(self):
+    def test_limits_below_its_own_group(self):
         memory, pids = self.groups
         with self.group() as group:
             self.assertTrue(group.is_made)
@@ -54,16 +54,16 @@ class Version1Test(ControlGroupTestCase):
             program = subprocess.run(
                 [*group.prefix(), 'sh', '-c', 'echo $$'], capture_output=True, text=True, check=True
             )
-            for place in self.groups:
-                self.assertEqual(program.stdout, (place / 'cgroup.procs').read_text())
+            for path in self.groups:
+                self.assertEqual(program.stdout, (path / 'cgroup.procs').read_text())
             self.empty(*self.groups)
 
-    def test_a_place_that_cannot_be_seen(self):
+    def test_a_group_that_the_container_cannot_see(self):
         self.own.write_text('4:memory:/docker/1234\n')
         with self.group():
-            place = self.root / 'memory' / self.name()
-            self.assertTrue(place.is_dir())
-            self.empty(place, self.groups[1])
+            path = self.root / 'memory' / self.name()
+            self.assertTrue(path.is_dir())
+            self.empty(path, self.groups[1])
 
 
 class Version2Test(ControlGroupTestCase):
@@ -71,22 +71,22 @@ class Version2Test(ControlGroupTestCase):
         (self.root / 'cgroup.controllers').write_text('cpu memory pids')
         parent = self.root / control_group.PREFIX
         with self.group():
-            place = parent / self.name()
+            path = parent / self.name()
             self.assertEqual('+memory +pids', (parent / 'cgroup.subtree_control').read_text())
-            self.assertEqual(str(2**30), (place / 'memory.max').read_text())
-            self.assertEqual('0', (place / 'memory.swap.max').read_text())
-            self.assertEqual('512', (place / 'pids.max').read_text())
-            self.empty(place)
-        self.assertFalse(place.exists())
+            self.assertEqual(str(2**30), (path / 'memory.max').read_text())
+            self.assertEqual('0', (path / 'memory.swap.max').read_text())
+            self.assertEqual('512', (path / 'pids.max').read_text())
+            self.empty(path)
+        self.assertFalse(path.exists())
 
 
 class WithoutTest(ControlGroupTestCase):
-    def test_none_can_be_made(self):
+    def test_works_without_control_groups(self):
         with self.group() as group:
             self.assertFalse(group.is_made)
             self.assertEqual([], group.prefix())
 
-    def test_only_one_can_be_made(self):
+    def test_removes_the_first_group_if_the_second_fails(self):
         (self.root / 'memory').mkdir()
         remove = pathlib.Path.rmdir
 
@@ -101,10 +101,10 @@ class WithoutTest(ControlGroupTestCase):
 
 
 class ClearTest(ControlGroupTestCase):
-    def test_groups_of_the_dead(self):
+    def test_removes_groups_of_ended_processes(self):
         dead = self.root / 'memory' / f'{control_group.PREFIX}.999999999.inspect-a'
         alive = self.root / 'memory' / f'{control_group.PREFIX}.{os.getpid()}.inspect-b'
-        for place in (dead, alive):
-            place.mkdir(parents=True)
+        for path in (dead, alive):
+            path.mkdir(parents=True)
         control_group.clear_killed(self.root, self.own)
         self.assertEqual([alive], list((self.root / 'memory').iterdir()))

@@ -14,11 +14,11 @@ MOUNT_POINT = '/var/lib/mysql'
 
 
 class FakeStorage:
-    """A device and its file system as plain state; behaves like the real commands."""
+    """A fake device and file system that behave like the real commands."""
 
     def __init__(self, size_mib=1024):
         self.size_mib = size_mib
-        self.sizes_to_come = []
+        self.later_sizes = []
         self.present = True
         self.signature = None
         self.zeroed = True
@@ -32,8 +32,8 @@ class FakeStorage:
         self.done = []
 
     def size_bytes(self, device):
-        if self.sizes_to_come:
-            self.size_mib = self.sizes_to_come.pop(0)
+        if self.later_sizes:
+            self.size_mib = self.later_sizes.pop(0)
         if not self.present:
             raise exceptions.VolumeNotReadyError(f'{device} does not exist')
         return self.size_mib * MIB
@@ -167,7 +167,7 @@ class DataVolumeTestCase(base.BaseTestCase):
         self.assertEqual('trim 16 8 4', self.storage.done[-1])
         self.assertEqual(1024 * MIB, self.volume.filesystem_bytes())
 
-    def test_start_may_be_cut_off_anywhere(self):
+    def test_start_may_be_interrupted_anywhere(self):
         steps = ['make_xfs', 'mount', 'write_fstab', 'set_owner']
         for step in steps:
             self.storage = FakeStorage()
@@ -208,7 +208,7 @@ class DataVolumeTestCase(base.BaseTestCase):
         self.assertIn('crypto_LUKS', str(error))
         self.assertEqual([], self.storage.done)
 
-    def test_content_without_signature_is_refused(self):
+    def test_data_without_signature_is_refused(self):
         self.storage.zeroed = False
 
         self.assertRaises(exceptions.VolumeHasDataError, self.prepare)
@@ -231,7 +231,7 @@ class DataVolumeTestCase(base.BaseTestCase):
 
         self.assertNotIn('format', self.storage.done)
 
-    def test_volume_that_never_appears(self):
+    def test_a_volume_that_never_appears_is_an_error(self):
         self.storage.present = False
 
         error = self.assertRaises(exceptions.VolumeNotReadyError, self.prepare)
@@ -240,7 +240,7 @@ class DataVolumeTestCase(base.BaseTestCase):
         self.assertGreaterEqual(self.clock.now, 120)
 
     def test_restored_volume_is_grown_at_its_first_mount(self):
-        """Defect 10: a file system that is restored to a larger volume stays as small as it was."""
+        """Defect 10: a file system that was restored to a larger volume keeps its old size."""
         self.storage.signature, self.storage.fs_mib = 'xfs', 512
 
         self.prepare()
@@ -248,7 +248,7 @@ class DataVolumeTestCase(base.BaseTestCase):
         self.assertIn('grow xfs', self.storage.done)
         self.assertEqual(1024, self.storage.fs_mib)
 
-    def test_queue_attribute_that_cannot_be_set_does_not_stop_the_start(self):
+    def test_start_continues_if_a_queue_attribute_cannot_be_set(self):
         self.storage.broken_queue.add('scheduler')
 
         self.prepare()
@@ -267,10 +267,10 @@ class DataVolumeTestCase(base.BaseTestCase):
             self.read_fstab(),
         )
 
-    def test_mount_without_remembering(self):
+    def test_mount_without_fstab(self):
         self.storage.signature = 'xfs'
 
-        self.volume.ensure_mounted(remember=False)
+        self.volume.ensure_mounted(at_boot=False)
 
         self.assertEqual('', self.read_fstab())
 
@@ -287,10 +287,10 @@ class DataVolumeTestCase(base.BaseTestCase):
 
         self.assertEqual(1, self.storage.done.count('unmount'))
 
-    def test_growing_waits_for_the_new_size(self):
+    def test_grow_waits_for_the_new_size(self):
         """Defect 15: the file system may be grown before the guest knows of its larger disk."""
         self.prepare()
-        self.storage.sizes_to_come = [1024, 1024, 1024, 2048]
+        self.storage.later_sizes = [1024, 1024, 1024, 2048]
 
         gained = self.volume.grow(timeout_sec=60)
 
@@ -298,7 +298,7 @@ class DataVolumeTestCase(base.BaseTestCase):
         self.assertEqual(3, self.storage.done.count('rescan'))
         self.assertAlmostEqual(1.5, self.clock.now)
 
-    def test_growing_gives_up(self):
+    def test_grow_gives_up(self):
         self.prepare()
 
         error = self.assertRaises(exceptions.VolumeNotReadyError, self.volume.grow, 60)
@@ -306,21 +306,21 @@ class DataVolumeTestCase(base.BaseTestCase):
         self.assertIn('still has 1024 MiB after 60 s', str(error))
         self.assertNotIn('grow xfs', self.storage.done)
 
-    def test_growing_after_an_offline_resize_mounts_first(self):
+    def test_grow_after_an_offline_resize_mounts_first(self):
         self.storage.signature, self.storage.fs_mib, self.storage.size_mib = 'xfs', 1024, 2048
 
         self.assertEqual(1024, self.volume.grow(timeout_sec=60))
 
         self.assertIsNotNone(self.storage.find_mount(MOUNT_POINT))
 
-    def test_other_device_at_the_mount_point(self):
+    def test_another_device_at_the_mount_point_is_refused(self):
         self.storage.mounts[MOUNT_POINT] = ('/dev/other', 'xfs')
 
         error = self.assertRaises(exceptions.VolumeNotReadyError, self.prepare)
 
         self.assertIn('/dev/other is mounted', str(error))
 
-    def test_device_mounted_as_something_unknown(self):
+    def test_an_unknown_file_system_type_is_refused(self):
         self.storage.mounts[MOUNT_POINT] = (DEVICE, 'btrfs')
 
         self.assertRaises(exceptions.VolumeNotReadyError, self.prepare)

@@ -24,7 +24,7 @@ DUMPE2FS = 'Inode count: 65536\nBlock count:              262144\nBlock size:   
 
 
 class FakeExecute:
-    """Stands for the process boundary: answers by program name, remembers the commands."""
+    """A fake process boundary: answers by program name and records the commands."""
 
     def __init__(self, **answers):
         self.answers = answers
@@ -62,7 +62,7 @@ class HostStorageTestCase(base.BaseTestCase):
         options = ('--offset', '4096', '--length', '8192', '--minimum', '65536')
         self.assertEqual([('fstrim', '--verbose', *options, '/mnt')], self.execute.commands)
 
-    def test_device_that_cannot_discard(self):
+    def test_a_device_without_discard_is_an_error(self):
         message = 'fstrim: /mnt: the discard operation is not supported'
         storage = self.storage(fstrim=failed(1, message))
 
@@ -120,7 +120,7 @@ class HostStorageTestCase(base.BaseTestCase):
             exceptions.VolumeNotReadyError, self.storage().size_bytes, '/dev/does-not-exist'
         )
 
-    def test_xfs_is_made_with_the_time_it_is_given(self):
+    def test_xfs_is_made_with_the_given_timeout(self):
         self.storage().make_xfs('/dev/vdb', 'trove-data', timeout_sec=300)
 
         command = self.execute.commands[0]
@@ -128,19 +128,19 @@ class HostStorageTestCase(base.BaseTestCase):
         self.assertIn('-K', command)
         self.assertEqual(300, self.execute.options[0]['timeout'])
 
-    def test_command_that_does_not_end(self):
+    def test_a_command_that_does_not_end_is_an_error(self):
         storage = self.storage(umount=subprocess.TimeoutExpired('umount', 60))
 
         error = self.assertRaises(exceptions.StorageCommandError, storage.unmount, '/var/lib/mysql')
 
         self.assertIn('did not end within 60 s', str(error))
 
-    def test_program_that_is_not_installed(self):
+    def test_a_program_that_is_not_installed_is_an_error(self):
         storage = self.storage(mkfs_xfs=FileNotFoundError('mkfs.xfs'))
 
         self.assertRaises(exceptions.StorageCommandError, storage.make_xfs, '/dev/vdb', 'l', 60)
 
-    def test_rights_are_asked_for_only_when_missing(self):
+    def test_runs_as_root_only_when_needed(self):
         for euid, expected in ((0, False), (1000, True)):
             storage = self.storage()
             with mock.patch('os.geteuid', return_value=euid):
@@ -153,7 +153,7 @@ class HostStorageTestCase(base.BaseTestCase):
         for fstype in ('xfs', 'ext4'):
             self.assertEqual(1024**3, storage.filesystem_bytes('/dev/vdb', '/mnt', fstype))
 
-    def test_file_system_size_that_cannot_be_read(self):
+    def test_an_unreadable_file_system_size_is_an_error(self):
         storage = self.storage(xfs_info='something else')
 
         self.assertRaises(
@@ -180,7 +180,7 @@ class HostStorageTestCase(base.BaseTestCase):
             'btrfs',
         )
 
-    def test_queue_attribute_that_the_kernel_does_not_have(self):
+    def test_a_missing_queue_attribute(self):
         self.assertFalse(self.storage().set_queue('/dev/does-not-exist', 'scheduler', 'none'))
         self.assertEqual([], self.execute.commands)
 
@@ -201,7 +201,7 @@ class HostStorageTestCase(base.BaseTestCase):
 
         self.assertFalse(storage.thaw('/mnt'))
 
-    def test_thaw_that_fails(self):
+    def test_a_failed_thaw_is_an_error(self):
         storage = self.storage(
             fsfreeze=failed(1, 'fsfreeze: /mnt: unfreeze failed: Input/output error')
         )
@@ -209,7 +209,7 @@ class HostStorageTestCase(base.BaseTestCase):
         self.assertRaises(exceptions.StorageCommandError, storage.thaw, '/mnt')
 
     def mounts(self, text):
-        """Have psutil read another table of mounts."""
+        """Make psutil read a given table of mounts."""
         path = self.useFixture(fixtures.TempDir()).path
         os.mkdir(f'{path}/self')
         with open(f'{path}/self/mounts', 'w') as mounts:
@@ -239,7 +239,7 @@ class HostStorageTestCase(base.BaseTestCase):
         )
         self.assertEqual([], self.storage().find_links('/mnt/data', 2))
 
-    def holder_command(self, uid, systemd):
+    def freeze_command(self, uid, systemd):
         popen = self.useFixture(fixtures.MockPatch('subprocess.Popen')).mock
         self.useFixture(fixtures.MockPatch('os.geteuid', return_value=uid))
         self.useFixture(
@@ -252,29 +252,29 @@ class HostStorageTestCase(base.BaseTestCase):
         process, channel = self.storage().start_freeze_process('/mnt', 12.5)
 
         self.assertIs(popen.return_value, process)
-        # Nobody else has the other end: it ends with the holder.
+        # Only the freeze process has the other end of the socket.
         self.assertEqual(b'', channel.recv(1))
         channel.close()
         self.assertTrue(popen.call_args.kwargs['start_new_session'])
         return popen.call_args.args[0]
 
-    def test_holder_is_run_by_its_path(self):
+    def test_freeze_process_is_run_by_its_path(self):
         self.assertEqual(
             [sys.executable, '-I', '-S', freeze_process.__file__, '/mnt', '12.5'],
-            self.holder_command(uid=0, systemd=False),
+            self.freeze_command(uid=0, systemd=False),
         )
-        self.assertEqual('sudo', self.holder_command(uid=1000, systemd=False)[0])
+        self.assertEqual('sudo', self.freeze_command(uid=1000, systemd=False)[0])
 
-    def test_holder_is_not_part_of_the_agents_unit(self):
-        command = self.holder_command(uid=1000, systemd=True)
+    def test_freeze_process_has_its_own_unit(self):
+        command = self.freeze_command(uid=1000, systemd=True)
 
         self.assertEqual(['sudo', 'systemd-run'], command[:2])
         self.assertIn('--pipe', command)
         self.assertIn('--property=ExecStopPost=-/usr/sbin/fsfreeze --unfreeze /mnt', command)
         program = command[command.index('--') + 1 :]
-        self.assertEqual(self.holder_command(uid=0, systemd=False), program)
+        self.assertEqual(self.freeze_command(uid=0, systemd=False), program)
 
-    def test_holder_that_cannot_be_started(self):
+    def test_a_freeze_process_that_cannot_start_is_an_error(self):
         self.useFixture(fixtures.MockPatch('subprocess.Popen', side_effect=FileNotFoundError()))
 
         self.assertRaises(

@@ -13,12 +13,12 @@ from trove_ceph.host import freeze_process
 FAKE = os.path.join(os.path.dirname(__file__), 'fake_freeze.py')
 LONG_SEC = 60
 TIMEOUT_SEC = 60
-# Time enough to look, also on a busy machine.
+# Long enough to observe the freeze on a busy machine.
 SHORT_SEC = 2
 
 
-class FreezeHolderTestCase(base.BaseTestCase):
-    """The program as a process; only the kernel's two calls are replaced."""
+class FreezeProcessTestCase(base.BaseTestCase):
+    """Run the program as a process; only the two ioctls are fakes."""
 
     def setUp(self):
         super().setUp()
@@ -86,7 +86,7 @@ class FreezeHolderTestCase(base.BaseTestCase):
         except FileNotFoundError:
             return False
 
-    def test_held_until_it_is_thawed_on_demand(self):
+    def test_freezes_until_the_caller_thaws(self):
         holder = self.freeze()
         timer = self.timer_of(holder)
 
@@ -99,7 +99,7 @@ class FreezeHolderTestCase(base.BaseTestCase):
         # A late thaw would hit the next freeze.
         self.assertFalse(self.is_alive(timer))
 
-    def test_nothing_happens_to_a_caller_that_changes_its_mind(self):
+    def test_does_not_freeze_without_the_command(self):
         holder = self.start()
 
         holder.stdin.close()
@@ -107,15 +107,15 @@ class FreezeHolderTestCase(base.BaseTestCase):
         self.assertEqual(0, holder.wait(TIMEOUT_SEC))
         self.assertFalse(os.path.exists(f'{self.state}.log'))
 
-    def test_thaws_when_the_caller_is_gone(self):
+    def test_thaws_when_the_caller_has_ended(self):
         holder = self.freeze()
 
         holder.stdin.close()
 
-        self.assertEqual('thawed lost the caller is gone\n', holder.stdout.readline())
+        self.assertEqual('thawed lost the caller has ended\n', holder.stdout.readline())
         self.assertFalse(self.is_frozen())
 
-    def test_thaws_without_anybody_to_tell(self):
+    def test_thaws_when_the_answer_cannot_be_sent(self):
         holder = self.freeze()
 
         holder.stdout.close()
@@ -124,7 +124,7 @@ class FreezeHolderTestCase(base.BaseTestCase):
         self.assertEqual(0, holder.wait(TIMEOUT_SEC))
         self.assertFalse(self.is_frozen())
 
-    def test_thaws_at_the_limit_and_says_so_afterwards(self):
+    def test_thaws_at_the_limit_and_reports_it(self):
         holder = self.freeze(SHORT_SEC)
 
         self.wait_until_thawed()
@@ -133,7 +133,7 @@ class FreezeHolderTestCase(base.BaseTestCase):
         self.assertEqual('thawed lost the limit passed\n', holder.stdout.readline())
         self.assertEqual(1, len(self.done('thaw')))
 
-    def test_timer_thaws_at_once_after_the_holder_was_killed(self):
+    def test_timer_thaws_at_once_after_a_kill(self):
         holder = self.freeze()
         timer = self.timer_of(holder)
 
@@ -144,7 +144,7 @@ class FreezeHolderTestCase(base.BaseTestCase):
         self.assertEqual('', holder.stdout.readline())
         self.wait_for(lambda: not self.is_alive(timer))
 
-    def test_timer_thaws_at_the_limit_when_the_holder_hangs(self):
+    def test_timer_thaws_at_the_limit_when_the_process_hangs(self):
         holder = self.freeze(SHORT_SEC)
         timer = self.timer_of(holder)
 
@@ -153,7 +153,7 @@ class FreezeHolderTestCase(base.BaseTestCase):
         self.wait_until_thawed()
 
         self.assertEqual([timer], self.done('thaw'))
-        # It must not thaw what comes later.
+        # It must not thaw a later freeze.
         self.wait_for(lambda: not self.is_alive(timer))
         holder.stdin.write('thaw\n')
         holder.send_signal(signal.SIGCONT)
@@ -167,17 +167,19 @@ class FreezeHolderTestCase(base.BaseTestCase):
         self.assertEqual('thawed lost the timer was killed\n', holder.stdout.readline())
         self.assertFalse(self.is_frozen())
 
-    def test_thaws_when_both_are_asked_to_end(self):
+    def test_thaws_when_both_receive_sigterm(self):
         holder = self.freeze()
         timer = self.timer_of(holder)
 
         for pid in (timer, holder.pid):
             os.kill(pid, signal.SIGTERM)
 
-        self.assertEqual('thawed lost the holder was terminated\n', holder.stdout.readline())
+        self.assertEqual(
+            'thawed lost the freeze process was terminated\n', holder.stdout.readline()
+        )
         self.assertFalse(self.is_frozen())
 
-    def test_ended_while_freezing_thaws_as_soon_as_that_is_possible(self):
+    def test_a_sigterm_while_freezing_thaws_after_the_freeze(self):
         holder = self.start()
         slow = self.touch('.slow')
         holder.stdin.write('freeze\n')
@@ -196,7 +198,7 @@ class FreezeHolderTestCase(base.BaseTestCase):
         slow = self.touch('.slow')
         holder.stdin.write('freeze\n')
         self.wait_for(self.begun)
-        # The timer finds nothing to thaw, and must not leave it at that.
+        # The timer finds nothing to thaw yet, and must retry.
         time.sleep(0.6)
         os.unlink(slow)
 
@@ -204,25 +206,25 @@ class FreezeHolderTestCase(base.BaseTestCase):
         self.assertRegex(holder.stdout.readline(), '^thawed lost')
         self.assertFalse(self.is_frozen())
 
-    def test_somebody_elses_freeze_is_left_alone(self):
+    def test_a_freeze_of_another_process_is_left_alone(self):
         holder = self.start()
         self.touch('')
 
         holder.stdin.write('freeze\n')
 
-        self.assertEqual('failed somebody else has frozen it\n', holder.stdout.readline())
+        self.assertEqual('failed another process has frozen it\n', holder.stdout.readline())
         self.assertEqual(1, holder.wait(TIMEOUT_SEC))
         self.assertTrue(self.is_frozen())
 
-    def test_somebody_elses_thaw_is_found_out(self):
+    def test_a_thaw_by_another_process_is_reported(self):
         holder = self.freeze()
         os.unlink(self.state)
 
         holder.stdin.write('thaw\n')
 
-        self.assertEqual('thawed lost somebody else thawed it\n', holder.stdout.readline())
+        self.assertEqual('thawed lost another process thawed it\n', holder.stdout.readline())
 
-    def test_thaws_again_until_it_works(self):
+    def test_retries_a_failed_thaw(self):
         holder = self.freeze()
         broken = self.touch('.broken')
         holder.stdin.write('thaw\n')
@@ -234,10 +236,10 @@ class FreezeHolderTestCase(base.BaseTestCase):
         self.assertEqual('thawed held\n', holder.stdout.readline())
         self.assertFalse(self.is_frozen())
 
-    def test_refuses_what_is_no_volume_of_its_own(self):
-        for place in ('/', self.directory, '/nowhere'):
+    def test_refuses_a_path_that_is_not_a_separate_volume(self):
+        for path in ('/', self.directory, '/nowhere'):
             result = subprocess.run(
-                [sys.executable, '-I', '-S', freeze_process.__file__, place, '1'],
+                [sys.executable, '-I', '-S', freeze_process.__file__, path, '1'],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -246,4 +248,4 @@ class FreezeHolderTestCase(base.BaseTestCase):
             )
 
             self.assertEqual(1, result.returncode, result.stderr)
-            self.assertRegex(result.stdout, f'^failed {place} cannot be frozen: ')
+            self.assertRegex(result.stdout, f'^failed {path} cannot be frozen: ')

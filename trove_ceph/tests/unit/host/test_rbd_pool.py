@@ -8,7 +8,7 @@ from trove_ceph.host import rbd_pool
 
 
 class FakeRbd:
-    """Stands for the ``rbd`` command of a cluster with one pool.
+    """A fake ``rbd`` command of a cluster with one pool.
 
     :param watched: how many removals are refused because a killed client counts as a watcher
     """
@@ -51,24 +51,24 @@ class RbdPoolTest(base.BaseTestCase):
         self.slept = []
         return rbd_pool.RbdPool('/c', 'bench', name, run=rbd, sleep=self.slept.append)
 
-    def test_size_in_whole_mib(self):
+    def test_the_size_is_in_mib(self):
         rbd = FakeRbd()
 
         self.pool(rbd).create_image('one', 1.5)
 
         self.assertEqual([('create', '--size', '1536M', 'pool/one')], rbd.commands)
 
-    def test_removing_what_is_not_there_is_done(self):
+    def test_removing_a_missing_image_succeeds(self):
         rbd = FakeRbd('other')
 
         self.pool(rbd).ensure_no_image('one')
 
         self.assertEqual(['other'], rbd.images)
 
-    def test_without_its_pool_there_is_no_image(self):
+    def test_a_missing_pool_has_no_image(self):
         self.assertFalse(self.pool(FakeRbd(), 'nope').has_image('one'))
 
-    def test_waits_for_a_killed_client_to_be_forgotten(self):
+    def test_waits_until_the_watch_of_a_killed_client_expires(self):
         rbd = FakeRbd('one', watched=3)
 
         self.pool(rbd).ensure_no_image('one')
@@ -76,7 +76,7 @@ class RbdPoolTest(base.BaseTestCase):
         self.assertEqual([], rbd.images)
         self.assertEqual(3, len(self.slept))
 
-    def test_gives_up_on_a_client_that_lives(self):
+    def test_gives_up_on_a_live_client(self):
         rbd = FakeRbd('one', watched=1000)
         pool = self.pool(rbd)
 
@@ -94,5 +94,5 @@ class RbdPoolTest(base.BaseTestCase):
 
         self.assertEqual([], self.slept)
 
-    def test_options_that_were_set_for_the_image(self):
+    def test_options_of_the_image(self):
         self.assertEqual({'rbd_qos_iops_limit': '100'}, self.pool(FakeRbd()).image_options('one'))

@@ -22,7 +22,7 @@ class ChannelTest(base.BaseTestCase):
         self.now += 10
 
     def write(self, content):
-        """Write from a thread, since a pipe takes less than a line may have."""
+        """Write from a thread, since a long line does not fit into a pipe."""
 
         def run():
             os.write(self.write_end, content)
@@ -32,7 +32,7 @@ class ChannelTest(base.BaseTestCase):
         thread.start()
         self.addCleanup(thread.join)
 
-    def test_documents_one_by_one(self):
+    def test_documents_arrive_one_by_one(self):
         self.line.send({'call': 'check', 'with': {'number': 3}})
         self.line.send(['ü'])
         os.close(self.write_end)
@@ -40,12 +40,12 @@ class ChannelTest(base.BaseTestCase):
         self.assertEqual(['ü'], self.line.receive())
         self.assertRaises(EOFError, self.line.receive)
 
-    def test_nothing_comes_in_time(self):
+    def test_waiting_for_a_document_times_out(self):
         self.addCleanup(os.close, self.write_end)
         self.assertRaises(TimeoutError, self.line.receive, 15)
         self.assertEqual(2, self.watched)
 
-    def test_what_watches_ends_the_waiting(self):
+    def test_an_exception_of_the_watcher_ends_the_wait(self):
         self.addCleanup(os.close, self.write_end)
 
         def refuse():
@@ -54,19 +54,19 @@ class ChannelTest(base.BaseTestCase):
         line = channel.Channel(self.read_end, self.write_end, refuse)
         self.assertRaises(exceptions.CanceledError, line.receive)
 
-    def test_a_line_without_an_end(self):
+    def test_refuses_a_line_without_an_end(self):
         line = b'"' + b'x' * (channel.MAX_LINE_BYTES + 200_000)
         reader = threading.Thread(target=self.write, args=[line])
         reader.start()
         self.addCleanup(reader.join)
         error = self.assertRaises(exceptions.ServerFailedError, self.line.receive)
         self.assertIn('a line of more than', str(error))
-        # The writer has to come to its end.
+        # Drain the pipe so that the writer can finish.
         while os.read(self.read_end, 1 << 20):
             pass
 
-    def test_what_is_no_document(self):
+    def test_refuses_a_line_that_is_not_json(self):
         self.write(b'mysqld: ready\n' + b'[' * 100_000 + b'\n' + b'1' * 5000 + b'\n')
         for _ in range(3):
             error = self.assertRaises(exceptions.ServerFailedError, self.line.receive)
-            self.assertIn('something else than JSON', str(error))
+            self.assertIn('not JSON', str(error))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both sides of the line: what the program inside answers, and what is believed of it outside."""
+"""Both sides of the channel: the answers of the confined program, and their validation."""
 
 import os
 import pathlib
@@ -18,11 +18,11 @@ class FakeServer:
     recovery_sec = 0.5
 
     def __init__(self):
-        self.asked = []
+        self.calls = []
         self.error = None
 
     def start(self, timeout_sec):
-        self.asked.append(('start', timeout_sec))
+        self.calls.append(('start', timeout_sec))
         if self.error:
             raise self.error
 
@@ -39,12 +39,12 @@ class FakeServer:
         return TABLES
 
     def check(self, table):
-        self.asked.append(('check', table))
+        self.calls.append(('check', table))
         if self.error:
             raise self.error
 
     def read_ends(self, table, limit_bytes):
-        self.asked.append(('read_ends', table, limit_bytes))
+        self.calls.append(('read_ends', table, limit_bytes))
 
 
 class LineTestCase(base.BaseTestCase):
@@ -86,7 +86,7 @@ class AnswersTest(LineTestCase):
         end = self.ends.pop(0)
         self.addCleanup(os.close, end)
 
-    def test_all_that_is_asked_of_a_server(self):
+    def test_every_call_reaches_the_server(self):
         self.outside.start(30)
         self.assertEqual(0.5, self.outside.recovery_sec)
         self.assertEqual('9.7.4-2', self.outside.version())
@@ -97,16 +97,16 @@ class AnswersTest(LineTestCase):
         self.outside.read_ends(TABLES[1], 77)
         self.assertEqual(
             [('start', 30), ('check', TABLES[2400]), ('read_ends', TABLES[1], 77)],
-            self.server.asked,
+            self.server.calls,
         )
 
-    def test_what_is_wrong_with_the_data(self):
+    def test_a_finding_is_passed_on_without_control_characters(self):
         self.outside.tables()
         self.server.error = report.Finding(report.CORRUPT, 'table \x1b[2J is damaged')
         found = self.assertRaises(report.Finding, self.outside.check, TABLES[0])
         self.assertEqual((report.CORRUPT, 'table ?[2J is damaged'), (found.verdict, found.reason))
 
-    def test_errors(self):
+    def test_errors_keep_their_class(self):
         for error, expected in (
             (exceptions.NotInspectableError('no key'), exceptions.NotInspectableError),
             (exceptions.ServerFailedError('killed'), exceptions.ServerFailedError),
@@ -118,22 +118,22 @@ class AnswersTest(LineTestCase):
 
 
 class DataTest(base.BaseTestCase):
-    def test_a_directory_that_is_missing(self):
-        place = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        inspector = confined.Inspector(place, place / 'run')
+    def test_a_missing_directory_is_incomplete(self):
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        inspector = confined.Inspector(directory, directory / 'run')
         request = {'call': 'read', 'with': {'memory_bytes': 2**30}}
         self.assertEqual(
             {'finding': [report.INCOMPLETE, 'data is not there']},
             confined.answer(inspector, request),
         )
 
-    def test_what_is_no_call(self):
+    def test_an_invalid_call_gets_an_error(self):
         for request in ({'call': '__init__', 'with': {}}, {'call': 'check'}, 'version', None):
             self.assertIn('error', confined.answer(confined.Inspector(), request))
 
     def test_version_of_the_server(self):
-        told = '/usr/sbin/mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))'
-        self.assertEqual((9, 7, 4), confined.mysqld_version(lambda *_: told))
+        output = '/usr/sbin/mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))'
+        self.assertEqual((9, 7, 4), confined.mysqld_version(lambda *_: output))
 
         def refuse(*_):
             raise exceptions.StorageCommandError('mysqld cannot be run')
@@ -150,11 +150,11 @@ class HostileTest(LineTestCase):
 
         self.in_thread(run)
 
-    def assert_senseless(self, question, *arguments):
-        error = self.assertRaises(exceptions.ServerFailedError, question, *arguments)
-        self.assertIn('makes no sense', str(error))
+    def assert_refused(self, call, *arguments):
+        error = self.assertRaises(exceptions.ServerFailedError, call, *arguments)
+        self.assertIn('returned an invalid', str(error))
 
-    def test_answers_that_make_no_sense(self):
+    def test_refuses_invalid_answers(self):
         for document in (
             None,
             [],
@@ -166,14 +166,14 @@ class HostileTest(LineTestCase):
             {'result': 'x' * 65},
         ):
             self.answer(document)
-            self.assert_senseless(self.outside.version)
+            self.assert_refused(self.outside.version)
 
-    def test_a_position_of_any_length(self):
+    def test_refuses_an_invalid_or_overlong_position(self):
         for found in ('a' * (report.MAX_GTID_BYTES + 1), 'a\nb', 7):
             self.answer({'result': found})
-            self.assert_senseless(self.outside.gtid_executed)
+            self.assert_refused(self.outside.gtid_executed)
 
-    def test_tables_that_cannot_be(self):
+    def test_refuses_invalid_tables(self):
         for row in (
             ['shop', 'orders', -1, 5],
             ['shop', 'x' * 65, 1, 5],
@@ -183,16 +183,16 @@ class HostileTest(LineTestCase):
             'orders',
         ):
             self.answer({'result': [row]})
-            self.assert_senseless(self.outside.tables)
+            self.assert_refused(self.outside.tables)
         self.answer({'result': [['s', 't', 1, 1]] * (confined.PAGE_TABLES + 1)})
-        self.assert_senseless(self.outside.tables)
+        self.assert_refused(self.outside.tables)
 
-    def test_a_time_that_cannot_be(self):
+    def test_refuses_an_invalid_recovery_time(self):
         for found in (-1, 'soon', 1e300):
             self.answer({'result': found})
-            self.assert_senseless(self.outside.start, 5)
+            self.assert_refused(self.outside.start, 5)
 
-    def test_a_reason_of_any_length(self):
+    def test_an_overlong_reason_is_cut(self):
         self.answer({'finding': [report.CORRUPT, 'x' * 100_000]})
         found = self.assertRaises(report.Finding, self.outside.version)
         self.assertEqual(report.MAX_REASON_CHARACTERS, len(found.reason))

@@ -32,7 +32,7 @@ class DataDirectoryTest(base.BaseTestCase):
         found = self.assertRaises(report.Finding, data_directory.read, self.data)
         self.assertEqual((verdict, reason), (found.verdict, found.reason))
 
-    def test_what_a_server_must_be_told(self):
+    def test_reads_the_settings_of_a_server(self):
         found = data_directory.read(self.data)
 
         self.assertEqual((os.geteuid(), os.getegid()), (found.uid, found.gid))
@@ -64,22 +64,22 @@ class DataDirectoryTest(base.BaseTestCase):
         self.put('mysql-bin.index', b'/var/lib/mysql/data/mysql-bin.000007\n')
         self.assertEqual('mysql-bin', data_directory.read(self.data).binlog)
 
-    def test_the_last_log_was_just_begun(self):
+    def test_an_empty_last_log_is_skipped(self):
         self.put('binlog.000001', log(magic=b'\xfdbin'))
         self.put('binlog.000002', b'')
         self.put('binlog.index', b'./binlog.000001\n./binlog.000002\n')
         self.assertEqual('binlog', data_directory.read(self.data).binlog)
 
-    def test_a_log_that_is_missing(self):
+    def test_a_missing_log_is_incomplete(self):
         self.put('binlog.index', b'./binlog.000001\n')
         self.assert_found(report.INCOMPLETE, 'binlog.000001 is not there')
 
-    def test_logs_that_are_none(self):
+    def test_files_that_are_not_logs_are_incomplete(self):
         self.put('binlog.000001', b'secret')
         self.put('binlog.index', b'./binlog.000001\n')
-        self.assert_found(report.INCOMPLETE, 'binlog.index names logs that are not logs')
+        self.assert_found(report.INCOMPLETE, 'binlog.index names files that are not binary logs')
 
-    def test_files_that_are_missing(self):
+    def test_missing_files_are_incomplete(self):
         for name in ('ibdata1', 'mysql.ibd'):
             (self.data / name).rename(self.data / 'away')
             self.assert_found(report.INCOMPLETE, f'{name} is not there')
@@ -87,11 +87,11 @@ class DataDirectoryTest(base.BaseTestCase):
         self.data = self.data / 'data'
         self.assert_found(report.INCOMPLETE, 'data is not there')
 
-    def test_what_is_damaged(self):
+    def test_damaged_files_are_corrupt(self):
         self.put('mysql.ibd', bytes(16384))
         self.assert_found(report.CORRUPT, 'mysql.ibd, the data dictionary, has no header')
         self.put('mysql.ibd', b'')
-        self.assert_found(report.CORRUPT, 'mysql.ibd is empty or cut off')
+        self.assert_found(report.CORRUPT, 'mysql.ibd is empty or truncated')
 
     def test_links_are_not_followed(self):
         (self.data / 'mysql.ibd').unlink()
@@ -101,13 +101,13 @@ class DataDirectoryTest(base.BaseTestCase):
         link = self.data / 'link'
         link.symlink_to('/etc')
         self.data = link
-        self.assert_found(report.CORRUPT, 'link is no directory')
+        self.assert_found(report.CORRUPT, 'link is not a directory')
 
     def test_an_index_larger_than_memory(self):
         self.put('binlog.000001', log())
         self.put('binlog.index', b'')
         os.truncate(self.data / 'binlog.index', 600 * 1024**2)
-        self.assert_found(report.CORRUPT, 'binlog.index is no list of logs')
+        self.assert_found(report.CORRUPT, 'binlog.index is not a list of logs')
         with (self.data / 'binlog.index').open('ab') as index:
             index.write(b'\n./binlog.000001\n')
         self.assertEqual('binlog', data_directory.read(self.data).binlog)
@@ -118,15 +118,15 @@ class DataDirectoryTest(base.BaseTestCase):
         self.put('binlog.019999', log())
         self.assertEqual('binlog', data_directory.read(self.data).binlog)
 
-    def test_an_index_with_nothing_like_a_name(self):
+    def test_an_index_without_names_is_corrupt(self):
         self.put('binlog.index', b'./\n')
-        self.assert_found(report.CORRUPT, 'binlog.index is no list of logs')
+        self.assert_found(report.CORRUPT, 'binlog.index is not a list of logs')
         self.put('binlog.index', b'a' * 70_000)
         found = self.assertRaises(report.Finding, data_directory.read, self.data)
         self.assertEqual(report.CORRUPT, found.verdict)
         self.assertLess(len(found.reason), 200)
 
-    def test_more_files_than_a_server_makes(self):
+    def test_too_many_files_are_corrupt(self):
         for number in range(17):
             self.put(f'{number}.index', b'')
         self.assert_found(report.CORRUPT, 'there are more than 16 files named .index')
@@ -135,18 +135,18 @@ class DataDirectoryTest(base.BaseTestCase):
         found = self.assertRaises(report.Finding, data_directory.read, self.data)
         self.assertEqual(report.CORRUPT, found.verdict)
 
-    def test_pipes_and_directories_are_no_files(self):
+    def test_pipes_and_directories_are_refused(self):
         for name in ('mysql.ibd', 'ibdata1', 'binlog.index'):
             for make in (os.mkfifo, os.mkdir):
                 (self.data / name).exists() and (self.data / name).rename(self.data / 'away')
                 make(self.data / name)
-                self.assert_found(report.CORRUPT, f'{name} cannot be read: is no regular file')
+                self.assert_found(report.CORRUPT, f'{name} cannot be read: is not a regular file')
                 (os.rmdir if make is os.mkdir else os.unlink)(self.data / name)
                 (self.data / 'away').exists() and (self.data / 'away').rename(self.data / name)
 
-    def test_a_name_that_is_no_text(self):
+    def test_unprintable_names_are_replaced(self):
         strange = os.fsdecode(b'\x1b[2J\xff.index')
         self.put(strange, b'./none\n')
         self.assert_found(report.INCOMPLETE, 'none is not there')
         self.put('none', b'secret')
-        self.assert_found(report.INCOMPLETE, '??2J?.index names logs that are not logs')
+        self.assert_found(report.INCOMPLETE, '??2J?.index names files that are not binary logs')

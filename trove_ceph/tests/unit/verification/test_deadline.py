@@ -9,23 +9,23 @@ from trove_ceph.verification import deadline, report
 WAIT_SEC = 30
 
 
-class GuardTest(base.BaseTestCase):
+class DeadlineTest(base.BaseTestCase):
     def wait_for_the_end(self, watch):
-        """What waits for a server, and fails when that is ended."""
+        """Wait for a server until the deadline stops it, and then fail."""
         ended = threading.Event()
         with watch.watching(ended.set):
             if not ended.wait(WAIT_SEC):
-                self.fail('nobody ended it')
-            raise OSError('the server is gone')
+                self.fail('the deadline did not stop the server')
+            raise OSError('the server has ended')
 
-    def test_canceled_while_it_waits(self):
+    def test_cancel_stops_a_blocked_call(self):
         cancel = threading.Event()
         watch = deadline.Deadline(60, cancel)
         cancel.set()
         self.assertRaises(exceptions.CanceledError, self.wait_for_the_end, watch)
         self.assertRaises(exceptions.CanceledError, watch.check)
 
-    def test_not_allowed_any_more(self):
+    def test_lost_leases_stop_a_blocked_call(self):
         watch = deadline.Deadline(60, is_allowed=lambda: False)
         self.assertRaises(exceptions.CanceledError, self.wait_for_the_end, watch)
         self.assertRaises(exceptions.CanceledError, watch.check_allowed)
@@ -44,7 +44,7 @@ class GuardTest(base.BaseTestCase):
         )
 
     def fail_at_once(self, watch):
-        """What fails of the end before anybody who watches has seen it."""
+        """Fail because of the time limit before the watcher has polled."""
         with watch.watching(lambda: None):
             raise exceptions.ServerFailedError('mysqld does not answer after 60 s')
 
@@ -56,13 +56,13 @@ class GuardTest(base.BaseTestCase):
         self.assertEqual(report.UNFINISHED, found.verdict)
         self.assertIsInstance(found.__cause__, exceptions.ServerFailedError)
 
-    def test_the_server_ends_before_the_watcher_sees_that_it_was_canceled(self):
+    def test_the_server_ends_before_the_watcher_sees_the_cancellation(self):
         cancel = threading.Event()
         watch = deadline.Deadline(60, cancel)
         cancel.set()
         self.assertRaises(exceptions.CanceledError, self.fail_at_once, watch)
 
-    def test_the_first_reason_is_told(self):
+    def test_the_first_reason_is_raised(self):
         times = [0.0]
         cancel = threading.Event()
         watch = deadline.Deadline(60, cancel, clock=lambda: times[0])
@@ -73,11 +73,11 @@ class GuardTest(base.BaseTestCase):
             with watch.watching(ended.set):
                 ended.wait(WAIT_SEC)
                 cancel.set()
-                raise OSError('the server is gone')
+                raise OSError('the server has ended')
 
         self.assertRaises(report.Finding, wait_and_cancel)
 
-    def test_an_error_of_its_own_stays_so(self):
+    def test_an_unrelated_error_is_not_replaced(self):
         watch = deadline.Deadline(60)
         with self.assertRaisesRegex(OSError, 'disk'), watch.watching(self.fail):
             raise OSError('disk')
@@ -93,7 +93,7 @@ class GuardTest(base.BaseTestCase):
         raise OSError('disk')
 
     def hang(self, watch, **options):
-        """Call what waits until it is ended, and return what is raised."""
+        """Call a function that blocks until it is stopped, and return the error of the call."""
         ended = threading.Event()
         self.addCleanup(ended.set)
         kind = (exceptions.InspectionFaultError, exceptions.CanceledError)
@@ -102,9 +102,9 @@ class GuardTest(base.BaseTestCase):
             watch.call('mounting', lambda: ended.wait(WAIT_SEC), **options)
         except kind as error:
             return error, ended.is_set()
-        self.fail('nobody ended it')
+        self.fail('the call returned')
 
-    def test_a_call_whose_time_is_up_is_ended_and_is_no_verdict(self):
+    def test_a_call_that_times_out_is_stopped_and_is_no_verdict(self):
         times = [0.0]
         watch = deadline.Deadline(60, clock=lambda: times[0])
         times[0] = 61.0
@@ -113,8 +113,8 @@ class GuardTest(base.BaseTestCase):
         self.assertTrue(is_ended)
         self.assertIn('mounting: did not end', str(error))
 
-    def test_a_call_that_nothing_can_end_is_left_behind(self):
-        """As librbd, of which no OSD is there."""
+    def test_a_call_that_cannot_be_stopped_is_abandoned(self):
+        """Such as a call of librbd when no OSD answers."""
         times = [0.0]
         watch = deadline.Deadline(60, clock=lambda: times[0])
         times[0] = 61.0
@@ -129,8 +129,8 @@ class GuardTest(base.BaseTestCase):
         self.assertIsInstance(error, exceptions.CanceledError)
         self.assertTrue(is_ended)
 
-    def test_giving_back_has_a_limit_of_its_own(self):
-        """Whether the inspection was canceled, or its time is up."""
+    def test_cleanup_has_its_own_time_limit(self):
+        """Even after the inspection was canceled or its time is up."""
         times, cancel = [0.0], threading.Event()
         cancel.set()
         watch = deadline.Deadline(60, cancel, clock=lambda: times[0])
@@ -148,7 +148,7 @@ class GuardTest(base.BaseTestCase):
             *('closing', wait_until_late, begun.set, 10),
         )
 
-    def test_nothing_happens_when_it_goes_well(self):
+    def test_nothing_is_stopped_when_the_call_succeeds(self):
         with deadline.Deadline(60).watching(self.fail):
             pass
         self.assertEqual([], [one for one in threading.enumerate() if one.name == 'inspection'])

@@ -14,7 +14,7 @@ MIB = 1024**2
 
 
 class DeviceHealthTest(base.BaseTestCase):
-    """A file for the device, and a process that sleeps for the storage daemon."""
+    """With a file as the device and a sleeping process as the storage daemon."""
 
     def setUp(self):
         super().setUp()
@@ -35,8 +35,8 @@ class DeviceHealthTest(base.BaseTestCase):
 
     def run_command(self, command, timeout_sec):
         self.commands.append((list(command), timeout_sec))
-        told = (text for word, text in self.problem.items() if word in ' '.join(command))
-        return next(told, None)
+        errors = (text for word, text in self.problem.items() if word in ' '.join(command))
+        return next(errors, None)
 
     def assert_not_proved(self, reason):
         error = self.assertRaises(exceptions.InspectionFaultError, self.health.prove)
@@ -58,7 +58,7 @@ class DeviceHealthTest(base.BaseTestCase):
         self.assertEqual(f'of={remove[2]}', write[2])
         self.assertEqual(self.volume, pathlib.Path(remove[2]).parent)
 
-    def test_a_read_or_write_that_fails(self):
+    def test_a_failed_read_or_write_is_a_fault(self):
         self.health.volume = self.volume
         for word, text in (
             ('skip=64', 'dd: error reading: Input/output error'),
@@ -67,7 +67,7 @@ class DeviceHealthTest(base.BaseTestCase):
             self.problem = {word: text}
             self.assert_not_proved(text)
 
-    def test_all_together_have_one_limit(self):
+    def test_all_commands_share_one_time_limit(self):
         def run(command, timeout_sec):
             self.now += 3
             return self.run_command(command, timeout_sec)
@@ -77,31 +77,31 @@ class DeviceHealthTest(base.BaseTestCase):
         limits = [limit for _, limit in self.commands]
         self.assertEqual((30, 27, 0), (limits[0], limits[1], limits[-1]))
 
-    def test_a_daemon_that_died(self):
+    def test_a_dead_daemon_is_a_fault(self):
         self.daemon.kill()
         self.daemon.wait()
-        self.assert_not_proved(f'its storage daemon {self.daemon.pid} is gone')
+        self.assert_not_proved(f'its storage daemon, process {self.daemon.pid}, has ended')
         self.assertEqual([], self.commands)
 
-    def test_a_daemon_that_dies_while_the_disk_is_looked_at(self):
+    def test_a_daemon_that_dies_during_the_proof_is_a_fault(self):
         def run(command, timeout_sec):
             self.daemon.kill()
             self.daemon.wait()
 
         self.health._run = run
-        self.assert_not_proved('is gone')
+        self.assert_not_proved('has ended')
 
-    def test_a_device_that_is_gone_or_empty(self):
+    def test_a_missing_or_empty_device_is_a_fault(self):
         os.truncate(self.device, 0)
-        self.assert_not_proved('has no blocks')
+        self.assert_not_proved('the device is empty')
         self.device.unlink()
         self.assert_not_proved('No such file')
 
-    def test_abort_ends_the_daemon_also_where_it_stands_still(self):
+    def test_abort_kills_even_a_stopped_daemon(self):
         self.daemon.send_signal(signal.SIGSTOP)
         self.health.abort()
         self.assertEqual(-signal.SIGKILL, self.daemon.wait(30))
-        # Nothing else is hit that may have its number now.
+        # Another process with the same pid is not killed.
         self.health.abort()
 
 
@@ -113,5 +113,7 @@ class RunTest(base.BaseTestCase):
         self.assertIn('failed', device_health.run(['false'], 30))
         self.assertIn('cannot be run', device_health.run(['no-such-command-here'], 30))
 
-    def test_what_does_not_end_is_not_waited_for(self):
-        self.assertEqual('sleep 600 does not end', device_health.run(['sleep', '600'], 0.01))
+    def test_does_not_wait_for_a_command_after_its_timeout(self):
+        self.assertEqual(
+            'sleep 600 did not end within its time limit', device_health.run(['sleep', '600'], 0.01)
+        )

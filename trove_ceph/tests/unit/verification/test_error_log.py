@@ -31,7 +31,7 @@ class ErrorLogTest(base.BaseTestCase):
     def test_pages_and_statements_are_left_out(self):
         self.assertNotIn('secret', ' '.join(map(str, error_log.read(DAMAGED))))
 
-    def test_what_is_quoted_is_kept_when_it_is_a_name(self):
+    def test_quoted_text_is_kept_only_if_it_is_a_name(self):
         for text, expected in (
             ("Duplicate entry 'jo@example.org, 7' for key", "Duplicate entry '...' for key"),
             ("Cannot open './shop/orders.ibd'", "Cannot open './shop/orders.ibd'"),
@@ -40,7 +40,7 @@ class ErrorLogTest(base.BaseTestCase):
             self.assertEqual(expected, error_log.censor(text))
         self.assertEqual(300, len(error_log.censor('x' * 1000)))
 
-    def test_time_of_recovery(self):
+    def test_recovery_time(self):
         self.assertEqual(3.871, error_log.recovery_sec(error_log.read(DAMAGED)))
         first_line = DAMAGED.partition('\n')[0]
         self.assertIsNone(error_log.recovery_sec(error_log.read(first_line)))

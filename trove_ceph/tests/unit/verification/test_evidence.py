@@ -9,7 +9,7 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.verification import evidence, report
 
-#: What servers have said of damaged data.
+#: Messages of servers about damaged data.
 DAMAGED = (
     'MY-011906 Database page corruption on disk or a failed file read of page [page id: space=2, '
     'page number=4]. You may have to recover from a backup.',
@@ -25,7 +25,7 @@ MISSING = (
     "MY-010958 Could not open log file './binlog.000003' (errno 2 - No such file or directory)",
     "MY-012209 Multiple files found; the undo tablespace 'undo_001' is missing",
 )
-#: What hosts do to servers.
+#: Messages of servers about faults of their host.
 FAULTS = (
     'MY-012592 Operating system error number 5 in a file operation.',
     'MY-012592 Operating system error number 28 in a file operation.',
@@ -46,41 +46,41 @@ class EvidenceTest(base.BaseTestCase):
         self.assertIsInstance(found, report.Finding)
         self.assertEqual(verdict, found.verdict)
 
-    def of_server(self, told, log='', code=2):
-        return evidence.of_server('recovery failed', told, f'{told}\n{log}', code)
+    def of_server(self, message, log='', code=2):
+        return evidence.of_server('recovery failed', message, f'{message}\n{log}', code)
 
-    def test_a_server_that_says_what_is_wrong(self):
-        for told in DAMAGED:
-            self.assert_finding(report.CORRUPT, self.of_server(told))
-        for told in MISSING:
-            self.assert_finding(report.INCOMPLETE, self.of_server(told))
+    def test_a_server_that_reports_damage_is_evidence(self):
+        for message in DAMAGED:
+            self.assert_finding(report.CORRUPT, self.of_server(message))
+        for message in MISSING:
+            self.assert_finding(report.INCOMPLETE, self.of_server(message))
 
-    def test_a_fault_anywhere_in_the_log_outweighs_whatever_is_said(self):
-        for told in (*DAMAGED, *MISSING):
+    def test_a_fault_anywhere_in_the_log_outweighs_every_other_message(self):
+        for message in (*DAMAGED, *MISSING):
             for fault in FAULTS:
-                found = self.of_server(told, fault)
-                self.assertIsInstance(found, exceptions.InspectionFaultError, (told, fault))
+                found = self.of_server(message, fault)
+                self.assertIsInstance(found, exceptions.InspectionFaultError, (message, fault))
 
-    def test_ended_from_outside(self):
+    def test_a_server_killed_from_outside_is_a_fault(self):
         for code in (-9, -15, -2, -1, -7, -24, -25, 137, 143, 152, None):
-            for told in (*DAMAGED, *MISSING):
-                found = self.of_server(told, code=code)
+            for message in (*DAMAGED, *MISSING):
+                found = self.of_server(message, code=code)
                 self.assertIsInstance(found, exceptions.InspectionFaultError, code)
 
-    def test_what_another_server_could_open(self):
-        for told in (
+    def test_data_of_another_server_version_is_not_inspectable(self):
+        for message in (
             'Upgrade after a crash is not supported. This redo log was created with MySQL 8.0.11, '
             'and it appears corrupted.',
             'Redo log was encrypted, but keyring plugin is not loaded.',
             'Unknown redo log format (v7) in file ./#innodb_redo/#ib_redo5.',
         ):
-            self.assertIsInstance(self.of_server(told), exceptions.NotInspectableError)
+            self.assertIsInstance(self.of_server(message), exceptions.NotInspectableError)
 
-    def test_what_nobody_knows_is_no_evidence(self):
-        for told in ('its log has no error', 'Assertion failure: dict0dict.cc:99', 'Aborting'):
-            self.assertIsInstance(self.of_server(told), exceptions.ServerFailedError)
+    def test_unknown_messages_are_no_evidence(self):
+        for message in ('its log has no error', 'Assertion failure: dict0dict.cc:99', 'Aborting'):
+            self.assertIsInstance(self.of_server(message), exceptions.ServerFailedError)
 
-    def test_files(self):
+    def test_errors_of_files(self):
         for number, verdict in (
             (errno.ENOENT, report.INCOMPLETE),
             (errno.EUCLEAN, report.CORRUPT),
@@ -96,13 +96,13 @@ class EvidenceTest(base.BaseTestCase):
             found = evidence.of_file('ibdata1', OSError(number, os.strerror(number)))
             self.assertIsInstance(found, exceptions.InspectionFaultError)
 
-    def test_mounts(self):
-        said = 'mount failed with exit code 32: mount: /x: mount(2) system call failed: {}.'
+    def test_errors_of_mount(self):
+        output = 'mount failed with exit code 32: mount: /x: mount(2) system call failed: {}.'
         self.assert_finding(
-            report.CORRUPT, evidence.of_mount(said.format('Structure needs cleaning'))
+            report.CORRUPT, evidence.of_mount(output.format('Structure needs cleaning'))
         )
-        self.assert_finding(report.CORRUPT, evidence.of_mount(said.format('Bad message')))
-        for told in (
+        self.assert_finding(report.CORRUPT, evidence.of_mount(output.format('Bad message')))
+        for message in (
             'Input/output error',
             'Cannot allocate memory',
             'No space left on device',
@@ -110,7 +110,7 @@ class EvidenceTest(base.BaseTestCase):
             "mount: /x: can't read superblock on /dev/loop0",
             'unknown filesystem type',
         ):
-            found = evidence.of_mount(said.format(told))
-            self.assertIsInstance(found, exceptions.InspectionFaultError, told)
+            found = evidence.of_mount(output.format(message))
+            self.assertIsInstance(found, exceptions.InspectionFaultError, message)
         timed_out = 'mount did not end within 60 s'
         self.assertIsInstance(evidence.of_mount(timed_out), exceptions.InspectionFaultError)

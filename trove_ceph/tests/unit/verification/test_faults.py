@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever fails in whichever phase of an inspection: nothing is said against the backup."""
+"""No fault in any phase of an inspection leads to a verdict against the backup."""
 
 import errno
 import itertools
@@ -15,14 +15,14 @@ from trove_ceph.tests.unit.verification import world as worlds
 from trove_ceph.verification import inspection
 from trove_ceph.verification import report as verification
 
-#: What ends what waits, or has its own limit.
+#: Calls that stop others, or have their own time limit.
 NEVER_HANGS = ('kill', 'abort', 'prove_healthy', 'check_undisturbed')
 LATER_SEC = 10_000
 WAIT_SEC = 30
 
 
 class WatchedStorage:
-    """A cluster at each of whose requests something may happen."""
+    """A cluster that runs the hooks of the world before each request."""
 
     def __init__(self, world):
         self._world, self._inner = world, world.storage
@@ -36,7 +36,7 @@ class WatchedStorage:
 
 
 class Fault:
-    """Strikes at one request of one phase."""
+    """A fault at one request of one phase."""
 
     def __init__(self, world, phase, number, act):
         self._world, self._phase, self._act = world, phase, act
@@ -63,7 +63,7 @@ def raising(error):
 
 
 def looks_damaged(verdict, unproved):
-    """What a server reads of a disk that has failed looks as if the data were damaged."""
+    """Report damage that in fact comes from a failed disk."""
 
     def act(world, _name):
         world.raises[unproved] = worlds.fault()
@@ -73,7 +73,7 @@ def looks_damaged(verdict, unproved):
 
 
 def hang(world, name):
-    """No answer comes until what waits is made to fail, which requests to Ceph cannot be."""
+    """Block until the call is made to fail, which is impossible for requests to Ceph."""
     world.raises['prove_healthy'] = worlds.fault('does not end')
     world.now += LATER_SEC
     world.release.wait(WAIT_SEC)
@@ -116,7 +116,7 @@ class FaultsTest(base.BaseTestCase):
         return world
 
     def strike(self, phase, number, act):
-        """Inspect with a fault, and return it and what came of the inspection."""
+        """Inspect with a fault; return the fault and the result of the inspection."""
         world = self.make_world()
         fault = Fault(world, phase, number, act)
         inspector = inspection.Inspector(
@@ -134,12 +134,12 @@ class FaultsTest(base.BaseTestCase):
             for number in itertools.count():
                 fault, found = self.strike(phase, number, act)
                 if fault.struck is None:
-                    # Each phase asks for something, and can fail.
+                    # Each phase makes requests, so it can fail.
                     self.assertGreater(number, 0, phase)
                     break
                 self.assertIsNone(found, f'{name} at {fault.struck}, while {phase}: {found}')
 
-    def test_no_verdict_whatever_fails_in_whichever_phase(self):
+    def test_no_fault_in_any_phase_gives_a_verdict(self):
         context = mock.Mock(spec=inspection.Context)
         phases = [step.name for step in inspection.make_steps(context)]
         self.assert_no_verdict(phases, FAULTS)
@@ -147,8 +147,8 @@ class FaultsTest(base.BaseTestCase):
     def test_no_verdict_where_the_log_has_a_fault(self):
         self.assert_no_verdict(SERVED, LOGGED)
 
-    def test_what_the_data_itself_says_is_a_verdict(self):
-        """Otherwise the tests above would pass with an inspection that finds nothing ever."""
+    def test_damage_of_the_data_is_a_verdict(self):
+        """Otherwise the tests above would pass with an inspection that never finds anything."""
         for verdict in (verification.CORRUPT, verification.INCOMPLETE):
             act = raising(verification.Finding(verdict, 'page 4'))
             for phase in ('opening', 'recovering', *SERVED):
@@ -156,14 +156,14 @@ class FaultsTest(base.BaseTestCase):
                 self.assertIsNotNone(fault.struck)
                 self.assertEqual((verdict, True), (found.verdict, found.is_against), phase)
 
-    def test_time_that_is_up_with_a_disk_that_works_is_unfinished(self):
+    def test_a_timeout_with_a_working_disk_is_unfinished(self):
         def act(world, _name):
             world.now += LATER_SEC
 
         _, found = self.strike('checking', 0, act)
         self.assertEqual((verification.UNFINISHED, False), (found.verdict, found.is_against))
 
-    def test_what_waits_for_a_dead_disk_is_made_to_fail_before_it_is_given_back(self):
+    def test_calls_that_wait_for_a_dead_disk_are_aborted_before_cleanup(self):
         world = self.make_world()
         world.raises |= {'start': worlds.corrupt('redo'), 'prove_healthy': worlds.fault()}
         error = self.assertRaises(
@@ -172,6 +172,6 @@ class FaultsTest(base.BaseTestCase):
             world.work,
             image_types.ImageOptions(),
         )
-        self.assertIn('the storage daemon is gone; this may be why', str(error))
-        self.assertIn('found corrupt: redo', str(error))
-        self.assertEqual((1, []), (world.aborted, world.held()))
+        self.assertIn('the storage daemon has ended; this may be why', str(error))
+        self.assertIn('appeared corrupt: redo', str(error))
+        self.assertEqual((1, []), (world.aborted, world.open_clones()))

@@ -27,7 +27,7 @@ class InspectionTest(base.BaseTestCase):
 
     def assert_nothing_left(self):
         self.assertEqual([], self.world.clones())
-        self.assertEqual([], self.world.held())
+        self.assertEqual([], self.world.open_clones())
 
     def assert_found(self, verdict, reason, **changes):
         found = self.inspect(**changes)
@@ -51,7 +51,7 @@ class InspectionTest(base.BaseTestCase):
         self.assert_nothing_left()
 
     def test_the_server_is_prepared_in_the_thread_that_stays(self):
-        """The kernel ends a confined program with the thread that started it."""
+        """The kernel kills a confined program with the thread that started it."""
         threads = []
         self.world.raises = {'serve': lambda: threads.append(threading.current_thread())}
         self.assertTrue(self.inspect().ok)
@@ -81,7 +81,7 @@ class InspectionTest(base.BaseTestCase):
         self.assertEqual(2, self.inspect(sample_tables=1).tables_checked)
         self.assertEqual(6, self.inspect(sample_tables=50).tables_checked)
 
-    def test_a_sample_reads_so_much_of_all_tables_however_large(self):
+    def test_a_sample_has_a_byte_limit_however_large_the_tables(self):
         small, middle, large, huge = (
             server.Table('shop', name, size)
             for name, size in (('a', 40), ('b', 150), ('c', 700), ('d', 10**15))
@@ -90,7 +90,7 @@ class InspectionTest(base.BaseTestCase):
 
         found = self.inspect(sample_tables=4)
 
-        # A share of 125 each, and what smaller ones leave.
+        # A share of 125 each, plus what smaller tables leave.
         self.assertEqual([world.TABLES[0], small, middle], self.world.checked)
         self.assertEqual({'c': 155, 'd': 155}, self.world.read_in_part)
         self.assertEqual((3, 2, 5), (found.tables_checked, found.tables_in_part, found.tables))
@@ -102,7 +102,7 @@ class InspectionTest(base.BaseTestCase):
         found = self.inspect(deep=True)
         self.assertEqual((2, 0), (found.tables_checked, found.tables_in_part))
 
-    def test_damage_in_what_is_read_of_a_large_table(self):
+    def test_damage_in_the_sampled_part_of_a_large_table(self):
         self.world.tables = [server.Table('shop', 'd', 10**15)]
         self.world.raises = {'read_ends shop.d': world.corrupt('a page')}
         self.assert_found(verification.CORRUPT, 'a page')
@@ -123,7 +123,7 @@ class InspectionTest(base.BaseTestCase):
             exact=True,
         )
 
-    def test_what_is_wrong_ends_the_looking_and_is_the_result(self):
+    def test_a_finding_ends_the_inspection_and_is_its_result(self):
         for name, position in (
             ('open', None),
             ('serve', None),
@@ -135,7 +135,7 @@ class InspectionTest(base.BaseTestCase):
             self.assertEqual(position, found.gtid_executed)
         self.assertEqual([], self.world.checked)
 
-    def test_what_keeps_it_from_being_found_out_is_an_error(self):
+    def test_a_failure_to_inspect_is_an_error(self):
         for name in ('open', 'serve', 'start', 'check mysql.user'):
             self.world.raises = {name: world.refused()}
             self.assertRaises(exceptions.NotInspectableError, self.inspect)
@@ -153,14 +153,14 @@ class InspectionTest(base.BaseTestCase):
             self.assert_nothing_left()
 
     def test_progress_in_bytes_of_tables(self):
-        told = []
-        self.inspect(lambda *what: told.append(what), deep=True)
-        checking = [what[1:] for what in told if what[0] == 'checking']
+        notes = []
+        self.inspect(lambda *note: notes.append(note), deep=True)
+        checking = [note[1:] for note in notes if note[0] == 'checking']
         self.assertEqual([(0, 0), (0, 510), (10, 510)], checking[:3])
         self.assertEqual((410, 510), checking[-1])
 
-    def test_once_it_may_not_go_on_the_clone_is_left_to_whoever_may(self):
-        """Somebody else may have it open by then."""
+    def test_without_its_leases_it_leaves_the_clone_alone(self):
+        """Another process may have the clone open by then."""
         allowed = []
 
         def note(phase, *_):
@@ -173,11 +173,11 @@ class InspectionTest(base.BaseTestCase):
             is_allowed=lambda: 'recovering' not in allowed,
         )
         self.assertEqual([self.world.work.clone], self.world.clones())
-        self.assertEqual([], self.world.held())
+        self.assertEqual([], self.world.open_clones())
         self.assertTrue(self.inspect().ok)
         self.assert_nothing_left()
 
-    def test_a_clone_that_a_dead_host_has_open_is_taken_from_it(self):
+    def test_a_clone_that_a_dead_host_has_open_is_fenced_and_removed(self):
         sandbox = self.world.sandbox('other')
         self.world.storage.clone(self.world.work.snapshot, self.world.work.clone, OPTIONS)
         sandbox.open(self.world.work.clone)
@@ -212,11 +212,11 @@ class InspectionInterruptionTest(interruption.InterruptionTests, base.BaseTestCa
 
     def check_undone(self, made):
         self.assertEqual([], made.clones())
-        self.assertEqual([], made.held())
+        self.assertEqual([], made.open_clones())
 
 
 class KilledElsewhereTest(InspectionInterruptionTest):
-    """As before, on another host each time: nobody clears up where it was killed."""
+    """The same, on another host each time: the hosts of killed processes are not cleaned up."""
 
     def make_operation(self, made):
         made.host = f'host {len(made.hosts)}'

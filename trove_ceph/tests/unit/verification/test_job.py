@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inspections as jobs of the storage service, killed at each request that they make of Ceph."""
+"""Inspections as jobs of the storage service, killed at each request to Ceph."""
 
 from oslotest import base
 
@@ -45,7 +45,7 @@ class InspectJobTest(base.BaseTestCase):
         self.assertTrue(found.result.ok)
         self.assert_nothing_left()
 
-    def test_what_is_wrong_is_a_result_and_what_is_not_known_an_error(self):
+    def test_a_finding_is_a_result_and_a_failure_is_an_error(self):
         one = self.service('one')
         self.inspected.raises = {'start': world.corrupt('redo')}
         one.jobs.start('op', self.work)
@@ -59,7 +59,7 @@ class InspectJobTest(base.BaseTestCase):
         self.assertEqual(JobState.DONE, one.jobs.find('op2').state)
         self.assert_nothing_left()
 
-    def test_where_nothing_is_inspected(self):
+    def test_a_service_without_inspector_refuses(self):
         one = self.services.service('one')
         one.jobs.start('op', self.work)
         self.assertEqual('NotInspectableError', one.jobs.find('op').error)
@@ -72,14 +72,14 @@ class InspectJobTest(base.BaseTestCase):
         self.assertIn(tasks.image_lock(self.work.clone), self.work.locks)
         self.assertEqual(self.work.snapshot.of, self.work.source)
 
-    def test_what_cannot_be_asked_for(self):
+    def test_refuses_invalid_parameters(self):
         snapshot = self.work.snapshot
-        for wrong in (
+        for invalid in (
             {'check_id': 'x'},
             {'sample_tables': 0},
             {'time_limit_sec': -1},
         ):
-            given = {'check_id': world.CHECK_ID, 'version': '9.7.4'} | wrong
+            given = {'check_id': world.CHECK_ID, 'version': '9.7.4'} | invalid
             self.assertRaises(ValueError, tasks.InspectTask, snapshot, **given)
 
     def test_killed_at_each_request(self):
@@ -102,7 +102,7 @@ class InspectJobTest(base.BaseTestCase):
         self.assertGreater(requests, 8)
 
     def die_in_the_middle(self, name):
-        """Have a copy of the service die while it runs the inspection."""
+        """Kill a copy of the service while it runs the inspection."""
         life = service_world.Life(None)
         self.inspected.on_open = lambda: setattr(life, 'left', 0)
         try:
@@ -126,7 +126,7 @@ class InspectJobTest(base.BaseTestCase):
         )
         self.assertIn('3 copies of the service died', given_up.message)
         self.assertEqual([], self.services.held_locks())
-        # It stays so, for each caller and each copy, until it is asked for by another id.
+        # The result stays, for each caller and each copy; another id starts a new inspection.
         self.assertEqual(given_up, self.service('five').jobs.start('op', self.work))
         self.assertEqual(given_up, self.service('five').jobs.find('op'))
         again = self.service('five').jobs.start('op-2', self.work)

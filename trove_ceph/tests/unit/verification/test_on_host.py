@@ -16,17 +16,17 @@ class RootsTest(base.BaseTestCase):
         roots = {'9.7.4': pathlib.Path('/exact'), '9.7': pathlib.Path('/series')}
         self.settings = dataclasses.replace(world.SETTINGS, roots=roots)
 
-    def test_its_own_or_that_of_its_series(self):
+    def test_finds_the_root_of_the_version_or_of_its_series(self):
         self.assertEqual('/exact', str(self.settings.root_for('9.7.4')))
         self.assertEqual('/series', str(self.settings.root_for('9.7.5')))
         self.assertEqual('/series', str(self.settings.root_for('9.7')))
 
-    def test_none_for_another_series(self):
+    def test_refuses_another_series(self):
         for version in ('9.8.1', '9', '8.4.2', ''):
             error = self.assertRaises(
                 exceptions.NotInspectableError, self.settings.root_for, version
             )
-            self.assertIn('known are 9.7, 9.7.4', str(error))
+            self.assertIn('configured are 9.7, 9.7.4', str(error))
 
 
 class FileSystemTest(base.BaseTestCase):
@@ -38,13 +38,13 @@ class FileSystemTest(base.BaseTestCase):
     def test_xfs(self):
         self.check(b'XFSB')
 
-    def test_nothing_is_incomplete(self):
+    def test_a_blank_image_is_incomplete(self):
         found = self.assertRaises(report.Finding, self.check, b'')
         self.assertEqual(report.INCOMPLETE, found.verdict)
 
-    def test_another_file_system_is_no_fault_of_the_backup(self):
+    def test_another_file_system_is_not_inspectable(self):
         """Volumes of older instances may have ext4."""
-        for head, expected in ((bytes(1080) + b'\x53\xef', 'ext4'), (b'LUKS', 'something unknown')):
+        for head, expected in ((bytes(1080) + b'\x53\xef', 'ext4'), (b'LUKS', 'an unknown format')):
             error = self.assertRaises(exceptions.NotInspectableError, self.check, head)
             self.assertIn(expected, str(error))
 
@@ -58,26 +58,26 @@ class OwnerTest(base.BaseTestCase):
         found = self.assertRaises(report.Finding, volume_head.owner, self.data)
         self.assertEqual((verdict, reason), (found.verdict, found.reason))
 
-    def test_what_is_no_data_directory(self):
+    def test_refuses_a_path_that_is_not_a_data_directory(self):
         self.assert_found(report.INCOMPLETE, 'data is not there')
         self.data.symlink_to('/etc')
-        self.assert_found(report.CORRUPT, 'data is no directory')
+        self.assert_found(report.CORRUPT, 'data is not a directory')
         self.data.unlink()
         self.data.touch()
-        self.assert_found(report.CORRUPT, 'data is no directory')
+        self.assert_found(report.CORRUPT, 'data is not a directory')
 
 
 class WrittenTest(base.BaseTestCase):
-    def test_more_than_is_allowed(self):
-        place = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.host.workspace.SYSFS', place))
-        (place / 'loop3').mkdir()
+    def test_refuses_to_write_more_than_is_allowed(self):
+        sysfs = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.host.workspace.SYSFS', sysfs))
+        (sysfs / 'loop3').mkdir()
         settings = dataclasses.replace(world.SETTINGS, max_written_bytes=4096)
         sandbox = on_host.HostSandbox('/etc/ceph/ceph.conf', 'client.x', settings)
         sandbox._device = '/dev/loop3'
-        # A loop device counts what all its users wrote.
+        # A loop device counts the writes of all its users.
         sandbox._written_before = 100 * 512
-        (place / 'loop3' / 'stat').write_text('1 0 800 5 9 0 108 5 0 0 0\n')
+        (sysfs / 'loop3' / 'stat').write_text('1 0 800 5 9 0 108 5 0 0 0\n')
         sandbox._check_written()
-        (place / 'loop3' / 'stat').write_text('1 0 800 5 9 0 109 5 0 0 0\n')
+        (sysfs / 'loop3' / 'stat').write_text('1 0 800 5 9 0 109 5 0 0 0\n')
         self.assertRaises(exceptions.NotInspectableError, sandbox._check_written)

@@ -17,7 +17,7 @@ def line(text, part='InnoDB'):
 
 
 class FakeMysqld:
-    """Stands for the process: answers one statement, and has a log."""
+    """A fake process that answers each statement with ``answer`` and has a log."""
 
     def __init__(self, log):
         self.log = log
@@ -73,7 +73,7 @@ class ServerTest(base.BaseTestCase):
         self.assertNotIn('secret', str(error))
         return error
 
-    def test_why_it_does_not_start(self):
+    def test_a_start_that_fails_because_of_damage_is_a_finding(self):
         for text, part, verdict in (
             ('Checksum mismatch in redo', 'InnoDB', report.CORRUPT),
             ("Cannot open './undo_001' OS errno 2 - No such file", 'InnoDB', report.INCOMPLETE),
@@ -82,14 +82,14 @@ class ServerTest(base.BaseTestCase):
             found = self.assert_start_fails(report.Finding, line(text, part), 'recovery failed: ')
             self.assertEqual(verdict, found.verdict, text)
 
-    def test_it_is_not_made_for_this_data(self):
+    def test_a_server_that_does_not_support_the_data_is_not_inspectable(self):
         for text in (
             'Invalid MySQL server upgrade: Cannot upgrade from 50744 to 90704.',
             "Different lower_case_table_names settings for server ('0') and data dictionary ('1').",
         ):
             self.assert_start_fails(exceptions.NotInspectableError, line(text), text[:30])
 
-    def test_it_ends_for_a_reason_that_nobody_knows(self):
+    def test_a_start_that_fails_for_an_unknown_reason_is_an_error(self):
         self.assert_start_fails(exceptions.ServerFailedError, '', 'mysqld ended with 1: its log')
         self.assert_start_fails(
             exceptions.ServerFailedError, line('Aborting', 'Server'), 'Aborting'
@@ -99,7 +99,7 @@ class ServerTest(base.BaseTestCase):
         self.mysqld.answer = [('shop.odd`name', 'check', 'status', 'OK')]
         self.server.check(TABLE)
         self.assertEqual('CHECK TABLE `shop`.`odd``name`', self.mysqld.statements[-1])
-        # Engines without a check say so.
+        # Storage engines without a check report a note.
         self.mysqld.answer = [('t', 'check', 'note', "The storage engine doesn't support check")]
         self.server.check(TABLE)
         self.mysqld.answer = [
@@ -108,7 +108,7 @@ class ServerTest(base.BaseTestCase):
         ]
         self.server.check(TABLE)
 
-    def test_check_finds_something(self):
+    def test_check_reports_damage(self):
         for rows, expected in (
             (
                 [
@@ -124,21 +124,21 @@ class ServerTest(base.BaseTestCase):
             found = self.assertRaises(report.Finding, self.server.check, TABLE)
             self.assertEqual((report.CORRUPT, expected), (found.verdict, found.reason))
 
-    def test_check_that_fails_without_saying_that_the_table_is_damaged(self):
-        for told, kind in (
+    def test_a_check_that_fails_without_reporting_damage_is_an_error(self):
+        for message, kind in (
             ('Query execution was interrupted', exceptions.ServerFailedError),
             ("Got error 168 - 'Unknown' from storage engine", exceptions.ServerFailedError),
             ("Can't open file: 'orders.ibd' (errno: 5 - I/O error)", None),
             ('Out of memory; restart server and try again', None),
         ):
             self.mysqld.answer = [
-                ('t', 'check', 'error', told),
+                ('t', 'check', 'error', message),
                 ('t', 'check', 'status', 'Operation failed'),
             ]
             self.assertRaises(kind or exceptions.InspectionFaultError, self.server.check, TABLE)
 
     def test_both_ends_of_each_index_are_read(self):
-        # One after the other: what the indexes are of, and what is counted.
+        # The answer to the list of index columns, and to each count.
         self.mysqld.answer = [
             ('PRIMARY', 'id', 'A', 1),
             ('begins', 'note', 'A', 0),
@@ -164,7 +164,7 @@ class ServerTest(base.BaseTestCase):
             self.mysqld.statements[1:],
         )
 
-    def test_table_without_an_order_to_read_by(self):
+    def test_a_table_without_a_usable_index_is_read_in_physical_order(self):
         for parts in ([], [('words', 'note', None, 0)]):
             self.mysqld.answer = parts
             self.mysqld.statements.clear()
@@ -174,23 +174,23 @@ class ServerTest(base.BaseTestCase):
                 self.mysqld.statements[1:],
             )
 
-    def test_damage_at_an_end(self):
+    def test_damage_at_an_end_of_an_index_is_a_finding(self):
         self.mysqld.answer = pymysql.err.InternalError(1712, 'Index orders is corrupted')
         found = self.assertRaises(report.Finding, self.server.read_ends, TABLE, 100)
         self.assertEqual(report.CORRUPT, found.verdict)
 
-    def test_table_whose_key_is_elsewhere(self):
-        """That is no fault of the backup's."""
-        told = "Can't find master key from keyring, please check in the server log"
+    def test_a_table_without_its_encryption_key_is_not_inspectable(self):
+        """The backup itself may be sound."""
+        message = "Can't find master key from keyring, please check in the server log"
         for answer in (
-            [('t', 'check', 'error', told), ('t', 'check', 'status', 'Operation failed')],
-            pymysql.err.OperationalError(3185, told),
+            [('t', 'check', 'error', message), ('t', 'check', 'status', 'Operation failed')],
+            pymysql.err.OperationalError(3185, message),
         ):
             self.mysqld.answer = answer
             error = self.assertRaises(exceptions.NotInspectableError, self.server.check, TABLE)
             self.assertIn('master key', str(error))
 
-    def test_it_dies_of_what_it_is_asked(self):
+    def test_a_crash_of_a_query_with_damage_in_the_log_is_a_finding(self):
         self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection')
         self.mysqld.exit_code = 2
         self.mysqld.log.write_text(line('Database page corruption on disk'))
@@ -198,8 +198,8 @@ class ServerTest(base.BaseTestCase):
         self.assertEqual(report.CORRUPT, found.verdict)
         self.assertIn('table shop.odd`name: mysqld ended with 2', found.reason)
 
-    def test_it_is_killed_while_its_log_says_that_a_page_is_damaged(self):
-        """As where the kernel ends what takes too much memory, or somebody ends it."""
+    def test_a_kill_is_a_fault_even_with_damage_in_the_log(self):
+        """Such as a kill by the kernel's OOM killer, or by an operator."""
         self.mysqld.log.write_text(line('Database page corruption on disk'))
         self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection')
         for code in (-9, -15, -7, -24, 137, 143):
@@ -210,15 +210,15 @@ class ServerTest(base.BaseTestCase):
             self.mysqld.exit_code = code
             self.assertRaises(report.Finding, self.server.check, TABLE)
 
-    def test_it_dies_and_does_not_say_of_what(self):
+    def test_a_crash_without_a_known_reason_is_an_error(self):
         self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection')
         self.mysqld.exit_code = 2
         self.mysqld.log.write_text(line('Assertion failure: buf0buf.cc:1:false'))
         self.assertRaises(exceptions.ServerFailedError, self.server.check, TABLE)
 
-    def test_a_page_is_damaged_and_the_disk_has_failed(self):
+    def test_damage_with_a_fault_of_the_host_in_the_log_is_a_fault(self):
         corrupt = line('Database page corruption on disk or a failed file read of page')
-        for told in (
+        for message in (
             'Operating system error number 5 in a file operation.',
             "Cannot open './ibtmp1' OS errno 28 - No space left on device",
             'Cannot allocate 1048576 bytes of memory after 60 retries',
@@ -226,13 +226,13 @@ class ServerTest(base.BaseTestCase):
             'A long semaphore wait: thread 1 has waited',
             "Error writing file './binlog.000001' (errno: 30 - Read-only file system)",
         ):
-            for log in (line(told) + corrupt, corrupt + line(told, 'Server')):
+            for log in (line(message) + corrupt, corrupt + line(message, 'Server')):
                 error = self.assert_start_fails(
                     exceptions.InspectionFaultError, log, 'mysqld ended with 1'
                 )
                 self.assertIn('its log has', str(error))
 
-    def test_what_stands_at_the_end_of_a_long_log_counts(self):
+    def test_a_fault_at_the_end_of_a_long_log_counts(self):
         corrupt = line('Database page corruption on disk')
         page = ' len 16384; hex 00' + '0' * server._LOG_BYTES + '\n'
         log = corrupt + page + line('Operating system error number 5 in a file operation.')
@@ -253,8 +253,8 @@ class ServerTest(base.BaseTestCase):
         listed, count = self.server.prepared_transactions()
         self.assertEqual((100, 250), (len(listed), count))
 
-    def test_errors_that_say_nothing_of_the_table(self):
-        for code, told, kind in (
+    def test_errors_without_evidence_of_damage(self):
+        for code, message, kind in (
             (1026, "Error writing file 'x' (Errcode: 28 - No space left on device)", None),
             (1037, 'Out of memory; restart server', None),
             (1205, 'Lock wait timeout exceeded', exceptions.ServerFailedError),
@@ -263,13 +263,13 @@ class ServerTest(base.BaseTestCase):
             # The text alone is no evidence where the number has another meaning.
             (1105, 'corrupt, it seems', exceptions.ServerFailedError),
         ):
-            self.mysqld.answer = pymysql.err.OperationalError(code, told)
+            self.mysqld.answer = pymysql.err.OperationalError(code, message)
             self.assertRaises(kind or exceptions.InspectionFaultError, self.server.tables)
         self.mysqld.answer = pymysql.err.OperationalError(1932, "doesn't exist in engine")
         found = self.assertRaises(report.Finding, self.server.tables)
         self.assertEqual(report.INCOMPLETE, found.verdict)
 
-    def test_it_refuses_and_lives(self):
+    def test_an_error_of_a_running_server_is_classified_by_its_number(self):
         self.mysqld.answer = pymysql.err.OperationalError(1034, 'Incorrect key file')
         found = self.assertRaises(report.Finding, self.server.tables)
         self.assertEqual(
@@ -277,8 +277,8 @@ class ServerTest(base.BaseTestCase):
             (found.verdict, found.reason),
         )
 
-    def test_it_does_not_answer(self):
-        """As when Ceph does not, on which it has its disk."""
+    def test_a_server_that_does_not_answer_is_an_error(self):
+        """Such as when Ceph, which serves its disk, does not answer."""
         self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection (timed out)')
         self.assertRaises(exceptions.ServerFailedError, self.server.check, TABLE)
 
@@ -286,11 +286,11 @@ class ServerTest(base.BaseTestCase):
         self.mysqld.answer = [(10, 'a:1-5,\nb:1')]
         self.assertEqual('a:1-5,b:1', self.server.gtid_executed())
 
-    def test_no_set_of_gtids(self):
+    def test_refuses_a_malformed_gtid_set(self):
         self.mysqld.answer = pymysql.err.OperationalError(1772, 'Malformed GTID set')
         self.assertRaises(exceptions.InvalidRequestError, self.server.missing_and_extra, 'x', 'a:1')
 
-    def test_a_position_that_is_too_long(self):
+    def test_refuses_a_position_that_is_too_long(self):
         self.mysqld.answer = [(12, 'uuid:1-3,\nuuid:7')]
         self.assertEqual('uuid:1-3,uuid:7', self.server.gtid_executed())
         self.assertIn(f', {report.MAX_GTID_BYTES})', self.mysqld.statements[-1])
@@ -298,18 +298,18 @@ class ServerTest(base.BaseTestCase):
         error = self.assertRaises(exceptions.NotInspectableError, self.server.gtid_executed)
         self.assertIn(f'has {report.MAX_GTID_BYTES + 1} bytes', str(error))
 
-    def test_more_tables_than_are_looked_at(self):
+    def test_refuses_too_many_tables(self):
         self.mysqld.answer = [('s', 't', 1, 1)] * (server.MAX_TABLES + 1)
         error = self.assertRaises(exceptions.NotInspectableError, self.server.tables)
         self.assertIn(f'more than {server.MAX_TABLES} tables', str(error))
         self.assertIn(f'LIMIT {server.MAX_TABLES + 1}', self.mysqld.statements[-1])
 
-    def test_a_check_that_tells_too_much(self):
+    def test_the_result_of_a_check_is_cut(self):
         self.mysqld.answer = [('t', 'check', 'error', 'Corrupt ' * 40)] * 100_000
         found = self.assertRaises(report.Finding, self.server.check, TABLE)
         self.assertEqual(report.MAX_REASON_CHARACTERS, len(found.reason))
 
-    def test_a_log_that_is_no_file(self):
+    def test_a_log_that_is_a_link_is_not_read(self):
         self.mysqld.log.symlink_to('/etc/passwd')
         self.mysqld.exit_code = 1
         error = self.assertRaises(exceptions.ServerFailedError, self.server.start, 5)
@@ -317,7 +317,7 @@ class ServerTest(base.BaseTestCase):
 
 
 class OptionsTest(base.BaseTestCase):
-    def test_as_it_was_written(self):
+    def test_options_follow_the_data(self):
         found = server.options(FOUND, 2 * 1024**3)
         self.assertEqual(
             (8192, 'ibdata1:5M:autoextend', 'binlog', 512 * 1024**2),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster with a backup, and hosts on which it is inspected by a server that tests decide."""
+"""A fake cluster with a backup, and hosts that inspect it with a scripted server."""
 
 from oslo_utils import units
 
@@ -29,7 +29,7 @@ TABLES = [
 
 
 class World:
-    """What outlives a process: the cluster, and what a host holds."""
+    """The state that outlives a process: the cluster, and the clones that a host has open."""
 
     def __init__(self):
         self.storage = backend.FakeBackend(cluster.Cluster({'volumes': 1024 * units.Mi}))
@@ -38,23 +38,23 @@ class World:
         self.storage.create_snapshot(image.snapshot('s'))
         self.work = tasks.InspectTask(image.snapshot('s'), CHECK_ID, '9.7.4')
         self.hosts = {}
-        #: What a method of the sandbox or the server raises, by its name, or what is called there;
-        #: of a list, one after the other.
+        #: By name of a method of the sandbox or the server: the exception that it raises, or the
+        #: function that it calls; the items of a list are used one after the other.
         self.raises = {}
         self.checked = []
-        #: Bytes that were read, by table.
+        #: Bytes read, by table.
         self.read_in_part = {}
         self.tables = TABLES
         #: Called when a clone is opened.
         self.on_open = None
         self.prepared = []
-        #: How often everything that waits for the disk was made to fail.
+        #: Number of calls of ``abort``.
         self.aborted = 0
-        #: Called before anything that is asked of the cluster, the host or the server.
+        #: Called before every call of the cluster, the host or the server.
         self.before = lambda name: None
 
     def do(self, name):
-        """Raise what is to happen here, or call it."""
+        """Run the hook and raise or call what the test set for this method."""
         self.before(name)
         found = self.raises.get(name)
         if isinstance(found, list):
@@ -73,31 +73,31 @@ class World:
     def clones(self):
         return [one.ref for one in self.storage.cluster.images if one.parent]
 
-    def held(self):
-        return [held for host in self.hosts.values() for held in host]
+    def open_clones(self):
+        return [writer for host in self.hosts.values() for writer in host]
 
 
 class FakeSandbox:
-    """A host whose processes die with it, and whose storage daemons do not."""
+    """A sandbox on a host; a killed process leaves its storage daemons behind."""
 
     isolation = 'namespace'
     memory_limit = 'cgroup'
 
-    def __init__(self, world, held):
+    def __init__(self, world, writers):
         self._world = world
-        self._held = held
+        self._writers = writers
         self._writer = None
 
     def clear_killed(self):
         self._world.do('clear_killed')
-        while self._held:
-            self._held.pop().close()
+        while self._writers:
+            self._writers.pop().close()
 
     def open(self, clone):
         if self._world.on_open:
             self._world.on_open()
         self._writer = self._world.storage.open_writer(clone)
-        self._held.append(self._writer)
+        self._writers.append(self._writer)
         self._world.do('open')
 
     def serve(self, version):
@@ -114,7 +114,7 @@ class FakeSandbox:
     def close(self):
         self._world.do('close')
         if self._writer is not None:
-            self._held.remove(self._writer)
+            self._writers.remove(self._writer)
             self._writer.close()
             self._writer = None
 
@@ -174,7 +174,7 @@ def corrupt(reason):
     return verification.Finding(verification.CORRUPT, reason)
 
 
-def fault(reason='the storage daemon is gone'):
+def fault(reason='the storage daemon has ended'):
     return exceptions.InspectionFaultError(reason)
 
 

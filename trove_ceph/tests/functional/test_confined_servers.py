@@ -222,9 +222,10 @@ class Contract:
         told = self.start_hostile(
             """
             number=0
-            while [ $number -lt 5000 ] && sleep 600 & do
+            while [ $number -lt 5000 ]; do
+                sleep 600 2>/dev/null &
                 number=$((number + 1))
-            done 2>/dev/null
+            done
             say "started $number"
             """
         )

@@ -4,10 +4,13 @@
 What is most likely to look like damage; test_inspection_faults_long has every phase and fault.
 """
 
-from trove_ceph.tests.functional import inspection_faults
+from trove_ceph.tests.functional import base, inspection_faults
+from trove_ceph.verification import report
 
 
-class InspectionFaultsTest(inspection_faults.InspectionFaultsTestCase):
+class Contract:
+    """The storage daemon is the process that opens the clone: in a virtual machine, QEMU."""
+
     def test_the_storage_daemon_dies_while_the_server_reads(self):
         fault, found = self.assert_no_verdict('checking', 'storage daemon', 'dies')
         self.assertEqual((True, None), (fault.has_struck, found))
@@ -25,3 +28,15 @@ class InspectionFaultsTest(inspection_faults.InspectionFaultsTestCase):
         fault, found = self.assert_no_verdict('recovering', 'OSDs', 'stops')
         self.assertEqual((True, None), (fault.has_struck, found))
         self.assert_sound()
+
+
+class InspectionFaultsTest(Contract, inspection_faults.InspectionFaultsTestCase):
+    """With the server in namespaces of this host."""
+
+
+@base.long
+class VirtualMachineFaultsTest(Contract, inspection_faults.InspectionFaultsTestCase):
+    """With the server in a virtual machine, which takes a minute to come to the tables."""
+
+    mode = report.VM
+    limit_sec = 120

@@ -44,13 +44,19 @@ def overwrite_orders(data):
             table.write(os.urandom(500))
 
 
-class VerificationTest(test_mysql_on_rbd.WritersTestCase):
+class VerificationTestCase(test_mysql_on_rbd.WritersTestCase):
+    mode = verification.NAMESPACES
+
     def setUp(self):
         super().setUp()
         self.storage = storage.connect(self, self.cluster)
         self.check_id = str(uuid.uuid4())
         self.inspections = self.directory / 'i'
-        self.inspector = inspecting.inspector(self.cluster.conf, self.inspections)
+        self.inspector = self.make_inspector()
+
+    def make_inspector(self, directory=None, **options):
+        place = directory or self.inspections
+        return inspecting.inspector(self.cluster.conf, place, mode=self.mode, **options)
 
     def work(self, snapshot, **options):
         image = image_types.ImageRef(test_mysql_on_rbd.POOL, self.image)
@@ -106,32 +112,6 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         ):
             yield source
 
-    def test_transactions_that_are_missing_or_were_not_expected(self):
-        self.make_sound_backup()
-        found = self.inspect(self.work('backup'))
-        self.assertTrue(found.ok, found)
-        source, _, last = found.gtid_executed.partition(':1-')
-
-        equal = self.inspect(self.work('backup', expected_gtid=found.gtid_executed, exact=True))
-        more = f'{source}:1-{int(last) + 3}'
-        lacking = self.inspect(self.work('backup', expected_gtid=more))
-        less = f'{source}:1-{int(last) - 2}'
-        exceeding = self.inspect(self.work('backup', expected_gtid=less, exact=True))
-
-        self.assertTrue(equal.ok, equal)
-        self.assertEqual(verification.INCOMPLETE, lacking.verdict)
-        self.assertIn(f'{source}:{int(last) + 1}-{int(last) + 3}', lacking.reasons[0])
-        self.assertEqual(found.gtid_executed, lacking.gtid_executed)
-        self.assertEqual(verification.CORRUPT, exceeding.verdict)
-        self.assertIn(f'{source}:{int(last) - 1}-{last}', exceeding.reasons[0])
-        self.assertRaises(
-            exceptions.InvalidRequestError,
-            self.inspector.inspect,
-            self.work('backup', expected_gtid='yesterday'),
-            image_types.ImageOptions(),
-        )
-        self.assert_nothing_left(self.work('backup'))
-
     def damage(self, how, **options):
         """Change the volume of a stopped database, and inspect a snapshot of it."""
         place = self.directory / 'damage'
@@ -139,6 +119,41 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
             how(volume / 'data')
         self.snapshot('damaged')
         return self.inspect(self.work('damaged', **options))
+
+    def kill_at(self, phase, directory=None):
+        snapshot = self.work('backup').snapshot
+        process = subprocess.Popen(
+            [
+                *(sys.executable, '-W', 'ignore', inspect_process.__file__),
+                *(str(self.cluster.conf), str(directory or self.inspections), self.mode),
+                *(snapshot.pool, snapshot.image, snapshot.name, self.check_id),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            for line in process.stdout:
+                if line.strip() == phase:
+                    break
+            else:
+                self.fail(f'it ended with {process.wait()} before {phase}')
+            process.kill()
+
+
+class Contract:
+    """What inspections come to, in each way of keeping the server apart from the host."""
+
+    isolation = ''
+
+    def test_sound_backup(self):
+        self.make_sound_backup()
+
+        found = self.inspect(self.work('backup'))
+
+        self.assertTrue(found.ok, found)
+        self.assertEqual(self.isolation, found.isolation)
+        self.assertEqual(found.tables, found.tables_checked)
+        self.assertRegex(found.gtid_executed, '^[0-9a-f-]{36}:1-[0-9]+$')
 
     def test_overwritten_table(self):
         self.make_sound_backup()
@@ -151,21 +166,6 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertNotIn('xxxx', found.reasons[0])
         self.assertIsNotNone(found.gtid_executed)
         self.assertLess(found.tables_checked, found.tables)
-
-    def test_overwritten_table_that_is_too_large_for_a_sample(self):
-        self.make_sound_backup()
-        self.inspector = inspecting.inspector(
-            self.cluster.conf, self.inspections, sample_bytes=9000
-        )
-        sound = self.inspect(self.work('backup', deep=False))
-        self.assertTrue(sound.ok, sound)
-        self.assertGreater(sound.tables_in_part, 0)
-
-        found = self.damage(overwrite_orders, deep=False)
-
-        self.assertEqual(verification.CORRUPT, found.verdict, found)
-        self.assertIn('table shop.orders', found.reasons[0])
-        self.assertNotIn('xxxx', found.reasons[0])
 
     def test_overwritten_redo(self):
         with self.serving() as source:
@@ -182,28 +182,6 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertEqual(verification.CORRUPT, found.verdict, found)
         self.assertIn('recovery failed', found.reasons[0])
         self.assertIsNone(found.gtid_executed)
-
-    def test_prepared_xa_transactions(self):
-        """They outlive the crash, and are listed by the names that statements take."""
-        with self.serving() as source:
-            source.query('CREATE DATABASE shop')
-            source.query('CREATE TABLE shop.orders (id INT PRIMARY KEY)')
-            with source.connect() as connection, connection.cursor() as cursor:
-                for statement in (
-                    "XA START X'74782731',X'6272',7",
-                    'INSERT INTO shop.orders VALUES (1)',
-                    "XA END X'74782731',X'6272',7",
-                    "XA PREPARE X'74782731',X'6272',7",
-                ):
-                    cursor.execute(statement)
-                source.kill()
-        self.snapshot('prepared')
-
-        found = self.inspect(self.work('prepared'))
-
-        self.assertTrue(found.ok, found)
-        self.assertEqual(("X'74782731',X'6272',7",), found.prepared_xa)
-        self.assertEqual(1, found.prepared_xa_count)
 
     def test_missing_files(self):
         self.make_sound_backup()
@@ -227,17 +205,6 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.storage.remove(blank)
         self.assertEqual(verification.INCOMPLETE, found.verdict)
         self.assertIn('holds nothing, expected XFS', found.reasons[0])
-
-    def test_no_server_for_it(self):
-        self.make_sound_backup()
-        work = tasks.InspectTask(self.work('backup').snapshot, self.check_id, '8.0.36')
-
-        error = self.assertRaises(
-            exceptions.NotInspectableError, self.inspector.inspect, work, image_types.ImageOptions()
-        )
-
-        self.assertIn('MySQL 8.0.36', str(error))
-        self.assert_nothing_left(work)
 
     def test_canceled_and_out_of_time(self):
         self.make_sound_backup()
@@ -266,6 +233,91 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
 
         found = self.inspect(self.work('backup', time_limit_sec=limit_sec), note=linger)
         self.assertEqual(verification.UNFINISHED, found.verdict, found)
+
+    def test_killed_while_a_server_runs(self):
+        """Killed on this host, the same inspection is run again."""
+        self.make_sound_backup()
+        self.kill_at('checking')
+
+        found = self.inspect(self.work('backup'))
+
+        self.assertTrue(found.ok, found)
+
+
+class VerificationTest(Contract, VerificationTestCase):
+    isolation = 'namespace'
+
+    def test_transactions_that_are_missing_or_were_not_expected(self):
+        self.make_sound_backup()
+        found = self.inspect(self.work('backup'))
+        self.assertTrue(found.ok, found)
+        source, _, last = found.gtid_executed.partition(':1-')
+
+        equal = self.inspect(self.work('backup', expected_gtid=found.gtid_executed, exact=True))
+        more = f'{source}:1-{int(last) + 3}'
+        lacking = self.inspect(self.work('backup', expected_gtid=more))
+        less = f'{source}:1-{int(last) - 2}'
+        exceeding = self.inspect(self.work('backup', expected_gtid=less, exact=True))
+
+        self.assertTrue(equal.ok, equal)
+        self.assertEqual(verification.INCOMPLETE, lacking.verdict)
+        self.assertIn(f'{source}:{int(last) + 1}-{int(last) + 3}', lacking.reasons[0])
+        self.assertEqual(found.gtid_executed, lacking.gtid_executed)
+        self.assertEqual(verification.CORRUPT, exceeding.verdict)
+        self.assertIn(f'{source}:{int(last) - 1}-{last}', exceeding.reasons[0])
+        self.assertRaises(
+            exceptions.InvalidRequestError,
+            self.inspector.inspect,
+            self.work('backup', expected_gtid='yesterday'),
+            image_types.ImageOptions(),
+        )
+        self.assert_nothing_left(self.work('backup'))
+
+    def test_overwritten_table_that_is_too_large_for_a_sample(self):
+        self.make_sound_backup()
+        self.inspector = self.make_inspector(sample_bytes=9000)
+        sound = self.inspect(self.work('backup', deep=False))
+        self.assertTrue(sound.ok, sound)
+        self.assertGreater(sound.tables_in_part, 0)
+
+        found = self.damage(overwrite_orders, deep=False)
+
+        self.assertEqual(verification.CORRUPT, found.verdict, found)
+        self.assertIn('table shop.orders', found.reasons[0])
+        self.assertNotIn('xxxx', found.reasons[0])
+
+    def test_prepared_xa_transactions(self):
+        """They outlive the crash, and are listed by the names that statements take."""
+        with self.serving() as source:
+            source.query('CREATE DATABASE shop')
+            source.query('CREATE TABLE shop.orders (id INT PRIMARY KEY)')
+            with source.connect() as connection, connection.cursor() as cursor:
+                for statement in (
+                    "XA START X'74782731',X'6272',7",
+                    'INSERT INTO shop.orders VALUES (1)',
+                    "XA END X'74782731',X'6272',7",
+                    "XA PREPARE X'74782731',X'6272',7",
+                ):
+                    cursor.execute(statement)
+                source.kill()
+        self.snapshot('prepared')
+
+        found = self.inspect(self.work('prepared'))
+
+        self.assertTrue(found.ok, found)
+        self.assertEqual(("X'74782731',X'6272',7",), found.prepared_xa)
+        self.assertEqual(1, found.prepared_xa_count)
+
+    def test_no_server_for_it(self):
+        self.make_sound_backup()
+        work = tasks.InspectTask(self.work('backup').snapshot, self.check_id, '8.0.36')
+
+        error = self.assertRaises(
+            exceptions.NotInspectableError, self.inspector.inspect, work, image_types.ImageOptions()
+        )
+
+        self.assertIn('MySQL 8.0.36', str(error))
+        self.assert_nothing_left(work)
 
     def test_nobody_else_reaches_its_server(self):
         self.make_sound_backup()
@@ -318,7 +370,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         found = self.inspect(self.work('backup'))
 
         self.assertTrue(found.ok, found)
-        inspecting.inspector(self.cluster.conf, elsewhere).clear_killed()
+        self.make_inspector(elsewhere).clear_killed()
         self.assertEqual([], workspace.members(elsewhere))
         self.assertEqual([], list(elsewhere.iterdir()))
 
@@ -377,21 +429,16 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
             self.assertLess(time.monotonic(), deadline, found)
             time.sleep(0.1)
 
-    def kill_at(self, phase, directory=None):
-        snapshot = self.work('backup').snapshot
-        process = subprocess.Popen(
-            [
-                *(sys.executable, '-W', 'ignore', inspect_process.__file__),
-                *(str(self.cluster.conf), str(directory or self.inspections)),
-                *(snapshot.pool, snapshot.image, snapshot.name, self.check_id),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        with process:
-            for line in process.stdout:
-                if line.strip() == phase:
-                    break
-            else:
-                self.fail(f'it ended with {process.wait()} before {phase}')
-            process.kill()
+
+class VirtualMachineTest(VerificationTestCase):
+    """The part of the contract that each run of the tests has time for."""
+
+    mode = verification.VM
+    isolation = 'vm (tcg)'
+    test_sound_backup = Contract.test_sound_backup
+
+
+@base.long
+class VirtualMachineContractTest(Contract, VerificationTestCase):
+    mode = verification.VM
+    isolation = 'vm (tcg)'

@@ -22,7 +22,7 @@ class FakeMachine:
     def __init__(self):
         self.is_alive = True
         self.exit_code = None
-        self.counters = {name: 0 for name in virtual_machine._FAILURES} | {'wr_bytes': 0}
+        self.counters = dict.fromkeys(virtual_machine._FAILURES, 0) | {'wr_bytes': 0}
         self.monitor = types.SimpleNamespace(events=[])
         self.blocks = []
         self.error = None

@@ -91,7 +91,7 @@ class BuildTest(VmImageTestCase):
     def test_another_kernel(self):
         first, _ = self.build()
         self.sources.kernel.write_text('newer')
-        again, said = self.build()
+        again, _ = self.build()
         self.assertEqual('newer', again.kernel.read_text())
         self.assertFalse(first.kernel.exists())
         self.assertEqual(first.roots, again.roots)

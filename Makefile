@@ -54,6 +54,10 @@ scenario:  ## Tempest's scenarios on the lab that is up; ARGS='--smoke', --ours,
 bench:  ## A benchmark of five minutes on the lab that is up; ARGS='PLAN' for another
 	@lab/bin/lab bench $(ARGS)
 
+.PHONY: fault-injection
+fault-injection:  ## Kill services at random on the lab that is up; ARGS='--rounds 30 --seed 7'
+	@lab/bin/lab fault-injection $(ARGS)
+
 .PHONY: lab-down
 lab-down:  ## Stop everything; the data stays
 	@lab/bin/lab down

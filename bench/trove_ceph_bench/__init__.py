@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark: sysbench and fio runs, timed operations, and a report that can be believed."""
+"""The benchmark: sysbench and fio runs, timed operations, and a report with its caveats."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of ``trove-ceph-bench``, and its help."""
+"""The arguments of ``trove-ceph-bench`` and its help."""
 
 import argparse
 import textwrap
@@ -11,28 +11,28 @@ from trove_ceph_bench import mysql_operations, storage_operations, trove_operati
 
 _EXIT_CODES = """\
 exit status:
-  0    everything was measured and every threshold met
-  1    something failed; what was measured is kept, and the same command resumes
-  2    the command line, the plan or the results folder is wrong; nothing was done
+  0    every run was measured and every threshold met
+  1    a run failed; finished runs are stored, and the same command resumes
+  2    the command line, the plan or the results folder is invalid; nothing was done
   3    a threshold was missed
-  130  interrupted by Ctrl-C; what was measured is kept, and the same command resumes
+  130  interrupted by Ctrl-C; finished runs are stored, and the same command resumes
 """
 
 
-def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Return what a command line asks for; ``command`` names the command.
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line; ``command`` names the command.
 
-    :raises SystemExit: help was asked for, or the words are wrong
+    :raises SystemExit: help was requested, or the arguments are invalid
     """
-    return _parser().parse_args(words)
+    return _parser().parse_args(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog='trove-ceph-bench',
         description=textwrap.fill(
-            'Measure MySQL servers under sysbench, and operations such as backup, against their '
-            'rivals; report with plots and intervals.',
+            'Measure MySQL servers under sysbench, and operations such as backup, against '
+            'alternatives; report with plots and confidence intervals.',
             80,
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
             """)
         + _EXIT_CODES,
     )
-    parser.add_argument('-v', '--verbose', action='store_true', help='log what is done')
+    parser.add_argument('-v', '--verbose', action='store_true', help='log each action')
     commands = parser.add_subparsers(dest='command', required=True, metavar='COMMAND')
     _add_run(commands)
     _add_operations(commands)
@@ -57,8 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_trove(commands)
     _add_storage(commands)
     _add_mysql(commands)
-    _add_command(commands, 'plans', 'list the plans that come with the package')
-    _add_command(commands, 'workloads', 'list the workloads that plans name')
+    _add_command(commands, 'plans', 'list the plans that the package ships')
+    _add_command(commands, 'workloads', 'list the workloads that plans can name')
     return parser
 
 
@@ -78,7 +78,7 @@ def _add_run(commands: Any) -> None:
     parser = _add_command(
         commands,
         'run',
-        'carry out a plan of loads or operations; what is measured already is skipped',
+        'run a plan of loads or operations; skip runs that are already measured',
         """\
         A plan in a file:
 
@@ -111,8 +111,8 @@ def _add_run(commands: Any) -> None:
           trove-ceph-bench run flush.yaml --set repeats=2 --set 'threads=[8]'
           BENCH_INSTANCE=shop trove-ceph-bench run quick
 
-        Ctrl-C ends the present run and keeps what was measured of it, writes the report and gives
-        everything back on the servers. The same command then measures what is missing.
+        Ctrl-C stops the current run, stores the seconds measured so far, writes the report and
+        cleans up the servers. The same command then measures the missing runs.
 
         """,
     )
@@ -123,7 +123,7 @@ def _add_operations(commands: Any) -> None:
     parser = _add_command(
         commands,
         'operations',
-        'carry out a plan of operations: time commands against their rivals',
+        'run a plan of operations: time commands against alternatives',
         """\
         A plan in a file:
 
@@ -133,13 +133,13 @@ def _add_operations(commands: Any) -> None:
             contenders:
               - name: dump
                 role: baseline
-                operation: backup      # rivals share the operation's name
+                operation: backup      # contenders of one operation share its name
                 target: {instance: first-database}
                 run: mysqldump -h $BENCH_HOST -u $BENCH_USER $BENCH_DATABASE > /var/tmp/dump.sql
                 cost: {space_bytes: stat -c %s /var/tmp/dump.sql}
                 cleanup: rm -f /var/tmp/dump.sql
 
-        Lines "phase NAME" that the command prints become phases of the result.
+        Each line "phase NAME" that the command prints ends a phase of the result.
 
         example:
           trove-ceph-bench operations dumps.yaml -d results/dumps
@@ -150,7 +150,7 @@ def _add_operations(commands: Any) -> None:
 
 
 def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('plan', help='a YAML file, or the name of a plan of "plans"')
+    parser.add_argument('plan', help='a YAML file, or the name of a plan that "plans" lists')
     parser.add_argument(
         '-d',
         '--directory',
@@ -163,17 +163,17 @@ def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
         action='append',
         default=[],
         metavar='KEY=VALUE',
-        help='replace a value of the plan, such as repeats=2; may be repeated',
+        help='replace a value of the plan, such as repeats=2 (repeatable)',
     )
     parser.add_argument(
         '--only-variant',
         action='append',
         default=[],
         metavar='NAME',
-        help='measure this variant only; may be repeated',
+        help='measure this variant only (repeatable)',
     )
     parser.add_argument(
-        '--dry-run', action='store_true', help='show what would be measured, and how long it takes'
+        '--dry-run', action='store_true', help='show the runs of the plan and the estimated time'
     )
 
 
@@ -193,7 +193,7 @@ def _add_report(commands: Any) -> None:
         '--baseline', type=Path, metavar='DIR', help='another results folder to compare with'
     )
     parser.add_argument(
-        '--check', type=Path, metavar='FILE', help='thresholds, as of the command check'
+        '--check', type=Path, metavar='FILE', help='thresholds, as for the command check'
     )
 
 
@@ -201,7 +201,7 @@ def _add_compare(commands: Any) -> None:
     parser = _add_command(
         commands,
         'compare',
-        'compare two results folders, with ratios and their intervals',
+        'compare two results folders; print ratios with their intervals',
         """\
         example:
           trove-ceph-bench compare results/after results/before --format json
@@ -209,7 +209,7 @@ def _add_compare(commands: Any) -> None:
         """,
     )
     parser.add_argument('results', type=Path, help='a results folder')
-    parser.add_argument('baseline', type=Path, help='the results folder it is divided by')
+    parser.add_argument('baseline', type=Path, help='the results folder to compare it with')
     parser.add_argument('--format', choices=('table', 'json'), default='table')
 
 
@@ -217,7 +217,7 @@ def _add_check(commands: Any) -> None:
     parser = _add_command(
         commands,
         'check',
-        'hold a results folder against thresholds',
+        'check a results folder against thresholds',
         """\
         example:
           trove-ceph-bench check results/tuning thresholds.yaml
@@ -232,9 +232,9 @@ def _add_trove(commands: Any) -> None:
     parser = _add_command(
         commands,
         'trove',
-        "do one of Trove's long operations and wait for its end, as plans of operations do",
+        "run one of Trove's long operations and wait until it ends; plans of operations use it",
         """\
-        It acts for the identity in OS_* or clouds.yaml, and prints "phase NAME" after each part.
+        It uses the identity in OS_* or clouds.yaml, and prints "phase NAME" after each phase.
 
         example:
           trove-ceph-bench trove backup first-database before-upgrade
@@ -248,10 +248,10 @@ def _add_storage(commands: Any) -> None:
     parser = _add_command(
         commands,
         'storage',
-        'do an operation of storage, or make what one needs, as plans of operations do',
+        'run a storage operation or prepare images for one; plans of operations use it',
         """\
-        It acts on Ceph itself, by default as client.admin, and touches no image whose name does not
-        begin with "bench-".
+        It connects to Ceph directly, by default as client.admin, and changes only images whose
+        names begin with "bench-".
 
         example:
           trove-ceph-bench storage make volumes-nvme/bench-a --size-mib 1024 --data-mib 1024
@@ -267,13 +267,13 @@ def _add_mysql(commands: Any) -> None:
     parser = _add_command(
         commands,
         'mysql',
-        "copy a server by MySQL's own means, or see that nothing holds it, as plans do",
+        "copy a server by MySQL's own tools, or check that no lock is left on it",
         """\
         It reads the server that BENCH_HOST, BENCH_PORT, BENCH_USER, BENCH_PASSWORD and
         BENCH_DATABASE name, as in the commands of a plan of operations, and restores to a mysqld in
         a directory of this host. That needs root, and a MySQL root file system in the cache.
 
-        example of a plan's commands:
+        example commands of a plan:
           prepare: trove-ceph-bench mysql initialise /var/tmp/restored
           run: trove-ceph-bench mysql load /var/tmp/dump.sql /var/tmp/restored
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Ceph cluster tells of itself and of an image, for the disclosure of a measurement."""
+"""Facts about a Ceph cluster and one of its images, for the disclosure of a measurement."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ _CONNECT_TIMEOUT_SEC = 15
 
 
 class CephFacts:
-    """One cluster, asked with the ``ceph`` and ``rbd`` commands and never changed.
+    """Read facts of one cluster with the ``ceph`` and ``rbd`` commands; never change it.
 
     Every method raises StorageCommandError when Ceph refuses, does not answer or is not installed.
 
@@ -29,7 +29,7 @@ class CephFacts:
         self._run = run
 
     def find_pool_of(self, image: str) -> str | None:
-        """Return the pool that holds an image of this name, None when none does."""
+        """Return the pool that holds an image of this name; None if no pool does."""
         for pool in self._ceph('osd', 'pool', 'ls', 'detail'):
             if 'rbd' in pool.get('application_metadata', {}):
                 if self._pool(pool['pool_name']).has_image(image):
@@ -37,7 +37,7 @@ class CephFacts:
         return None
 
     def describe(self, image: model.Image) -> dict[str, Any]:
-        """Return versions, OSDs, and the image with its pools and rules."""
+        """Return versions, OSDs, and the image with its pools and CRUSH rules."""
         pool = self._pool(image.pool)
         facts = pool.image_facts(image.name)
         pools = [image.pool] + ([facts['data_pool']] if facts.get('data_pool') else [])
@@ -89,15 +89,15 @@ class CephFacts:
     def _pool(self, name: str) -> rbd_pool.RbdPool:
         return rbd_pool.RbdPool(self._conf, self._user, name, self._run)
 
-    def _ceph(self, *words: str) -> Any:
+    def _ceph(self, *arguments: str) -> Any:
         base = ('ceph', '--conf', self._conf, '--id', self._user)
         timeout = ('--connect-timeout', _CONNECT_TIMEOUT_SEC)
-        return json.loads(self._run(*base, *timeout, *words, '--format', 'json'))
+        return json.loads(self._run(*base, *timeout, *arguments, '--format', 'json'))
 
 
 def _describe_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
-    """Return where a CRUSH rule puts copies, as far as that is one simple choice."""
-    place = crush.read_placement(rule)
-    if place is None:
+    """Return where a CRUSH rule places copies; only its name if it takes several steps."""
+    placement = crush.read_placement(rule)
+    if placement is None:
         return {'name': rule['rule_name'], 'device_class': None}
-    return {'name': rule['rule_name'], **dataclasses.asdict(place)}
+    return {'name': rule['rule_name'], **dataclasses.asdict(placement)}

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thresholds for automatic checks: which results are good enough.
+"""Check results against thresholds.
 
-A file of thresholds is a YAML list. Each entry names a metric and a bound, and by further keys the
-cells that it holds for; what it does not name may be anything::
+A file of thresholds is a YAML list. Each entry names a metric and a bound; further keys select the
+cells that it applies to, and a key that is absent matches every cell::
 
     -{metric: tps, workload: write, variant: ours, to: stock, min_ratio: 1.0}
     -{metric: gap_max_ms, max: 500}
     -{metric: seconds, operation: backup, variant: ours, max: 30, conservative: true}
 
-A mean is held against the bound, or with ``conservative`` the less favourable end of its interval;
-of a metric with outliers, such as the largest commit gap, the worst repeat always is.
+The mean is compared with the bound, or with ``conservative`` the less favourable end of its
+interval. For a metric with outliers, such as the largest commit gap, it is always the worst repeat.
 """
 
 import dataclasses
@@ -63,14 +63,14 @@ class Failure:
     observed: str
 
     def __str__(self) -> str:
-        wanted = ', '.join(f'{key}: {value}' for key, value in self.threshold.items())
-        return f'{self.where}: {self.observed} (wanted {{{wanted}}})'
+        expected = ', '.join(f'{key}: {value}' for key, value in self.threshold.items())
+        return f'{self.where}: {self.observed} (threshold {{{expected}}})'
 
 
 def load(path: Path | str) -> list[dict[str, Any]]:
     """Read thresholds.
 
-    :raises InvalidPlanError: the file is missing or wrong; the message names the place
+    :raises InvalidPlanError: the file is missing or invalid; the message names the entry
     """
     try:
         content = yaml.safe_load(Path(path).read_text(encoding='utf-8'))
@@ -87,10 +87,10 @@ def load(path: Path | str) -> list[dict[str, Any]]:
 def check(
     store: results.Store, thresholds: Sequence[Mapping[str, Any]], conservative: bool = False
 ) -> list[Failure]:
-    """Return the thresholds that were not met; a threshold that no cell matches is one of them.
+    """Return the thresholds that were not met; a threshold that matches no cell is one of them.
 
-    :param conservative: hold the end of the interval against every bound, so that a result must be
-        good enough with 95 % confidence; one repeat has no interval and fails
+    :param conservative: compare the end of the interval with every bound, so that a result meets
+        it with 95 % confidence; a single repeat has no interval and fails
     :raises ResultsFormatError: the folder cannot be used
     """
     groups = result_groups.group(result_groups.gather(store.runs()))
@@ -116,7 +116,7 @@ def _failures(
     conservative = threshold.get('conservative', conservative)
     matched = False
     for group in groups:
-        if not _holds_for(threshold, group.conditions):
+        if not _matches(threshold, group.conditions):
             continue
         for cell in _cells(group, threshold):
             matched = True
@@ -127,7 +127,7 @@ def _failures(
         yield Failure(threshold, 'nothing', 'no result matches this threshold')
 
 
-def _holds_for(threshold: Mapping[str, Any], conditions: Mapping[str, Any]) -> bool:
+def _matches(threshold: Mapping[str, Any], conditions: Mapping[str, Any]) -> bool:
     actual = {
         **conditions,
         'workload': conditions.get('workload', {}).get('name'),
@@ -138,8 +138,8 @@ def _holds_for(threshold: Mapping[str, Any], conditions: Mapping[str, Any]) -> b
 
 
 def _cells(group: result_groups.Group, threshold: Mapping[str, Any]) -> list[result_groups.Cell]:
-    """Return the cells of a group that are to be looked at, measured or not."""
-    # A wall time says nothing of a load, and a throughput nothing of an operation.
+    """Return the cells of a group that a threshold applies to, measured or not."""
+    # A load has no wall time, and an operation no throughput.
     if result_groups.METRICS[threshold['metric']].kind not in (None, group.conditions['kind']):
         return []
     return [
@@ -155,7 +155,7 @@ def _observe(
     threshold: Mapping[str, Any],
     conservative: bool,
 ) -> Iterator[str]:
-    """Yield what is wrong with one cell."""
+    """Yield each bound that one cell misses."""
     metric = threshold['metric']
     values = cell.values(metric)
     if not values:
@@ -163,13 +163,13 @@ def _observe(
         return
     for bound, sign in (('min', 1), ('max', -1)):
         if bound in threshold:
-            yield from _against(
+            yield from _compare(
                 _absolute(cell, metric, conservative), threshold[bound], sign, metric
             )
         if f'{bound}_ratio' in threshold:
             other = group.cells.get(threshold['to'])
             ratio = stats.ratio(values, other.values(metric)) if other else None
-            yield from _against(
+            yield from _compare(
                 _range(ratio, conservative),
                 threshold[f'{bound}_ratio'],
                 sign,
@@ -189,7 +189,7 @@ def _absolute(
 def _range(
     estimate: stats.Estimate | None, conservative: bool
 ) -> tuple[float | None, float | None] | None:
-    """Return what is held against a lower and against an upper bound; None if nothing is known."""
+    """Return the values to compare with a lower and an upper bound; None if there is none."""
     if estimate is None:
         return None
     if conservative:
@@ -197,15 +197,15 @@ def _range(
     return estimate.value, estimate.value
 
 
-def _against(
+def _compare(
     ends: tuple[float | None, float | None] | None, bound: float, sign: int, what: str
 ) -> Iterator[str]:
     if ends is None:
-        yield f'{what} is not known'
+        yield f'{what} is unknown'
         return
     end = ends[0] if sign > 0 else ends[1]
     if end is None:
-        yield f'{what} has no interval, there being one repeat only'
+        yield f'{what} has no interval, because there is only one repeat'
     elif (end - bound) * sign < 0:
         relation = 'below' if sign > 0 else 'above'
         yield f'{what} is {numbers.number(end)}, {relation} {numbers.number(bound)}'

@@ -36,22 +36,22 @@ THRESHOLD_MISSED = 3
 INTERRUPTED = 130
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the command with its arguments; return the exit status."""
-    parsed = arguments.parse(words)
+def main(argv: Sequence[str]) -> int:
+    """Run a command; return the exit status."""
+    parsed = arguments.parse(argv)
     logging.basicConfig(
         level=logging.DEBUG if parsed.verbose else logging.WARNING,
         format='%(asctime)s %(name)s %(message)s' if parsed.verbose else _line('%(message)s'),
     )
-    # These tell every font file and request they see.
-    for chatty in ('matplotlib', 'PIL', 'urllib3', 'keystoneauth', 'openstack', 'stevedore'):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    # These log every font file and request.
+    for verbose in ('matplotlib', 'PIL', 'urllib3', 'keystoneauth', 'openstack', 'stevedore'):
+        logging.getLogger(verbose).setLevel(logging.WARNING)
     try:
         return _COMMANDS[parsed.command](parsed)
     except (exceptions.InvalidPlanError, exceptions.ResultsFormatError) as error:
-        return _complain(error, USAGE)
+        return _print_error(error, USAGE)
     except (exceptions.TroveCephError, OSError) as error:
-        return _complain(error, FAILED)
+        return _print_error(error, FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -60,7 +60,7 @@ def _line(text: object) -> str:
     return f'trove-ceph-bench: {text}'
 
 
-def _complain(error: object, status: int) -> int:
+def _print_error(error: object, status: int) -> int:
     print(_line(' '.join(str(error).split())), file=sys.stderr)
     return status
 
@@ -69,23 +69,23 @@ def _run(parsed: argparse.Namespace) -> int:
     loaded = plan_file.load(parsed.plan, os.environ, parsed.set)
     if parsed.command == 'operations' and isinstance(loaded, plan.LoadPlan):
         raise exceptions.InvalidPlanError(
-            f'{parsed.plan}: is a plan of loads; use "trove-ceph-bench run"'
+            f'{parsed.plan}: this is a plan of loads; use "trove-ceph-bench run"'
         )
     _check_variants(loaded, parsed.only_variant)
     if parsed.dry_run:
-        print(_matrix(loaded, parsed.only_variant))
+        print(_dry_run_text(loaded, parsed.only_variant))
         return OK
     directory = parsed.directory or Path('bench-results') / loaded.name
     store = results.Store(directory).create(loaded.text)
-    shown = progress.Progress(sys.stderr)
-    rest = (store, shown, targets.Settings(), parsed.only_variant)
+    display = progress.Progress(sys.stderr)
+    dependencies = (store, display, targets.Settings(), parsed.only_variant)
     if isinstance(loaded, plan.LoadPlan):
-        outcome = loads.LoadRunner(loaded, *rest).run()
+        outcome = loads.LoadRunner(loaded, *dependencies).run()
     else:
-        outcome = operations.OperationsRunner(loaded, *rest).run()
-    shown.say(f'{outcome.measured} runs measured, {outcome.present} were there before')
+        outcome = operations.OperationsRunner(loaded, *dependencies).run()
+    display.print_line(f'{outcome.measured} runs measured, {outcome.present} measured before')
     for failure in outcome.failures:
-        _complain(failure, FAILED)
+        _print_error(failure, FAILED)
     if outcome.report:
         print(f'report: {outcome.report}')
     if outcome.interrupted or outcome.failures:
@@ -101,12 +101,12 @@ def _check_variants(loaded: plan.LoadPlan | plan.OperationsPlan, only: Sequence[
     for name in only:
         if name not in known:
             raise exceptions.InvalidPlanError(
-                f'--only-variant {name}: the plan {loaded.name} has {", ".join(known)}'
+                f'--only-variant {name}: plan {loaded.name} has the variants {", ".join(known)}'
             )
 
 
-def _matrix(loaded: plan.LoadPlan | plan.OperationsPlan, only: Sequence[str]) -> str:
-    """Return what a plan would measure, and how long that takes."""
+def _dry_run_text(loaded: plan.LoadPlan | plan.OperationsPlan, only: Sequence[str]) -> str:
+    """Return the runs of a plan and the estimated time."""
     rows: dict[str, list[str]] = {}
     if isinstance(loaded, plan.OperationsPlan):
         for attempt in loaded.attempts(only):
@@ -115,22 +115,22 @@ def _matrix(loaded: plan.LoadPlan | plan.OperationsPlan, only: Sequence[str]) ->
             )
             contenders.append(attempt.contender.name)
         count = sum(map(len, rows.values()))
-        end = f'{count} operations; how long they take is known when the first are done'
+        end = f'{count} operations; the time is estimated once the first are done'
     else:
         for cell in loaded.cells(only):
-            several = f', {cell.instances} instances' if cell.instances > 1 else ''
+            instances = f', {cell.instances} instances' if cell.instances > 1 else ''
             variants = rows.setdefault(
-                f'{cell.workload.name}, {cell.dataset}, {cell.threads} threads{several}', []
+                f'{cell.workload.name}, {cell.dataset}, {cell.threads} threads{instances}', []
             )
             variants.append(cell.variant.name)
         count = sum(map(len, rows.values()))
         seconds = count * loads.run_sec(loaded) + _fill_sec(loaded, only)
-        unknown = '' if loaded.buffer_pool_mib else ', and filling the tables'
-        end = f'{count} runs, about {progress.duration_text(seconds)} of time{unknown}'
+        unknown = '' if loaded.buffer_pool_mib else ', plus the time to fill the tables'
+        end = f'{count} runs, about {progress.duration_text(seconds)}{unknown}'
     lines = [f'{loaded.name}: {loaded.description}', '']
     for conditions, names in rows.items():
-        once = list(dict.fromkeys(names))
-        lines.append(f'  {conditions}: {" ".join(once)}, {len(names) // len(once)} times')
+        unique = list(dict.fromkeys(names))
+        lines.append(f'  {conditions}: {" ".join(unique)}, {len(names) // len(unique)} times')
     return '\n'.join([*lines, '', end])
 
 
@@ -154,17 +154,17 @@ def _report(parsed: argparse.Namespace) -> int:
     store = results.Store(parsed.results).open()
     baseline = results.Store(parsed.baseline).open() if parsed.baseline else None
     print(f'report: {report.write(store, baseline)}')
-    return _checked(store, parsed.check) if parsed.check else OK
+    return _check_thresholds(store, parsed.check) if parsed.check else OK
 
 
 def _check(parsed: argparse.Namespace) -> int:
-    return _checked(results.Store(parsed.results).open(), parsed.thresholds)
+    return _check_thresholds(results.Store(parsed.results).open(), parsed.thresholds)
 
 
-def _checked(store: results.Store, thresholds: Path) -> int:
+def _check_thresholds(store: results.Store, thresholds: Path) -> int:
     failures = check.check(store, check.load(thresholds))
     for failure in failures:
-        _complain(failure, THRESHOLD_MISSED)
+        _print_error(failure, THRESHOLD_MISSED)
     return THRESHOLD_MISSED if failures else OK
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stall instrument: a client that commits one row after another and logs every acknowledgement.
+"""Measure commit stalls: a client commits one row after another and logs every acknowledgement.
 
-It runs in a process of its own, so that nothing else that Python does here delays it, on a
-connection of its own, each statement committed by itself. A *gap* is the time between two
-acknowledged commits, whatever filled it: a lock, a frozen volume, a dead server, a lost connection.
-A stall that has not ended when the committer is stopped is a gap like any other, so none is missed.
+It runs in its own process, so that other Python work does not delay it, on its own connection, and
+commits each statement separately. A *gap* is the time between two acknowledged commits, whatever
+its cause: a lock, a frozen volume, a dead server, a lost connection. A stall that has not ended
+when the committer stops counts as a gap too, so no stall is missed.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from trove_ceph import exceptions
 from trove_ceph_bench import commit_loop, model
 
 _START_TIMEOUT_SEC = 60
-#: For the statement on its way; a stalled server does not answer it anyway.
+#: For the statement in flight; a stalled server does not answer it anyway.
 _STOP_TIMEOUT_SEC = 2
 _POLL_SEC = 0.02
 _MS = 1000
@@ -32,10 +32,10 @@ _MS = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Log:
-    """What a committer did, in seconds of the monotonic clock.
+    """The log of a committer, in seconds of the monotonic clock.
 
-    :param commits: when each acknowledged statement was sent and acknowledged, in order
-    :param errors: when a statement or a connection failed
+    :param commits: times at which each acknowledged statement was sent and acknowledged, in order
+    :param errors: times at which a statement or a connection failed
     """
 
     commits: Sequence[tuple[float, float]]
@@ -43,7 +43,7 @@ class Log:
 
     @classmethod
     def read(cls, path: Path) -> 'Log':
-        """Read the log of :mod:`trove_ceph_bench.commit_loop`, but no line that was cut off."""
+        """Read the log of :mod:`trove_ceph_bench.commit_loop`; skip an incomplete last line."""
         commits: list[tuple[float, float]] = []
         errors: list[float] = []
         with path.open() as lines:
@@ -57,16 +57,16 @@ class Log:
         return cls(commits, errors)
 
     def rate(self, since: float, until: float) -> float | None:
-        """Return commits in a second; None for a time of no length."""
+        """Return commits per second; None for an empty period."""
         if until <= since:
             return None
         return sum(since < ack <= until for _, ack in self.commits) / (until - since)
 
     def gaps(self, since: float, until: float) -> list[tuple[float, float]]:
-        """Return the begin and end of each time without an acknowledgement in a phase.
+        """Return the begin and end of each period without an acknowledgement in a phase.
 
-        The first begins with the last acknowledgement before the phase where there was one, and the
-        last ends with the phase: a stall counts though the phase cuts it.
+        The first gap begins with the last acknowledgement before the phase, if there is one, and
+        the last gap ends with the phase: a stall that crosses the boundary counts.
         """
         acks = [ack for _, ack in self.commits]
         before = [ack for ack in acks if ack <= since]
@@ -76,49 +76,51 @@ class Log:
 
 
 def evaluate(logs: Sequence[Log], since: float, until: float) -> dict[str, Any]:
-    """Return the object ``committer`` of a run: what one or several committers saw in a phase.
+    """Return the object ``committer`` of a run: what one or more committers measured in a phase.
 
-    With several, commits add up and gaps are the largest that any of them saw. The gap of a second
-    is the time without acknowledgement as far as that second saw it: during a stall it grows from
+    With several, commits add up and each gap is the largest of any of them. The gap of a second is
+    the time without acknowledgement up to the end of that second: during a stall it grows from
     second to second, and its last value is the whole gap.
     """
     gaps = [gap for log in logs for gap in log.gaps(since, until)]
     begin, end = max(gaps, key=lambda gap: gap[1] - gap[0])
-    took = sorted(ack - sent for log in logs for sent, ack in log.commits if since < ack <= until)
+    durations = sorted(
+        ack - sent for log in logs for sent, ack in log.commits if since < ack <= until
+    )
     return {
-        'commits': len(took),
+        'commits': len(durations),
         'errors': sum(since < error <= until for log in logs for error in log.errors),
         'gap_max_ms': round((end - begin) * _MS, 3),
         'gap_max_at_sec': round(max(begin - since, 0.0), 3),
-        'commit_ms': _distribution(took),
+        'commit_ms': _distribution(durations),
         'seconds': _gaps_by_second(gaps, since, until),
     }
 
 
-def _distribution(took: Sequence[float]) -> dict[str, float | None]:
+def _distribution(durations: Sequence[float]) -> dict[str, float | None]:
     def figure(value: float | None) -> float | None:
         return None if value is None else round(value * _MS, 4)
 
-    count = len(took)
-    found = {'avg': figure(sum(took) / count if count else None)}
+    count = len(durations)
+    distribution = {'avg': figure(sum(durations) / count if count else None)}
     for percent in model.PERCENTILES:
         rank = max(0, -int(-count * percent // 100) - 1)
-        found[f'p{percent:g}'] = figure(took[rank] if count else None)
-    found['max'] = figure(took[-1] if count else None)
-    return found
+        distribution[f'p{percent:g}'] = figure(durations[rank] if count else None)
+    distribution['max'] = figure(durations[-1] if count else None)
+    return distribution
 
 
 def _gaps_by_second(
     gaps: Sequence[tuple[float, float]], since: float, until: float
 ) -> list[dict[str, float]]:
-    # Clocks are floats: a phase of 60.0000001 s has 60 seconds.
+    # Times are floats: a phase of 60.0000001 s has 60 seconds.
     worst = [0.0] * max(0, math.ceil(round(until - since, 3)))
     for begin, end in gaps:
         first = max(0, int(begin - since))
         last = min(len(worst) - 1, int(end - since))
         for index in range(first, last + 1):
-            seen = min(end, since + index + 1) - begin
-            worst[index] = max(worst[index], seen)
+            elapsed = min(end, since + index + 1) - begin
+            worst[index] = max(worst[index], elapsed)
     return [
         {'second': number, 'gap_max_ms': round(gap * _MS, 3)}
         for number, gap in enumerate(worst, start=1)
@@ -126,10 +128,11 @@ def _gaps_by_second(
 
 
 class Committer:
-    """Commits while entered, or between :meth:`start` and :meth:`stop`.
+    """Commit while entered, or between :meth:`start` and :meth:`stop`.
 
-    :param log: the file for its commits; without one they are forgotten in the end
-    :param interval_sec: from one statement's begin to the next's; 0 sends them back to back
+    :param log: the file for its commits; None uses a temporary file
+    :param interval_sec: seconds from the start of one statement to the next; 0 sends them back to
+        back
     """
 
     def __init__(
@@ -149,19 +152,19 @@ class Committer:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._end_process()
+        self._stop_process()
         if self._temporary:
             self._temporary.cleanup()
 
     @property
     def pid(self) -> int:
-        assert self._process, 'it was never started'
+        assert self._process, 'the committer was not started'
         return self._process.pid
 
     def start(self) -> None:
-        """Begin to commit; returns after the first acknowledgement. Does nothing when it runs.
+        """Start to commit and return after the first acknowledgement; do nothing if it runs.
 
-        :raises LoadFailedError: nothing was committed for a minute, or the server refused
+        :raises LoadFailedError: the server refused, or acknowledged no commit within a minute
         """
         if self._process:
             return
@@ -182,7 +185,7 @@ class Committer:
             self._send_task(self._log)
             self._wait_for_commit()
         except BaseException:
-            self._end_process()
+            self._stop_process()
             raise
 
     def _send_task(self, log: Path) -> None:
@@ -200,19 +203,21 @@ class Committer:
         deadline = time.monotonic() + _START_TIMEOUT_SEC
         while not self.read().commits:
             if self._process and self._process.poll() is not None:
-                raise exceptions.LoadFailedError(f'the committer did not start: {self._said()}')
+                raise exceptions.LoadFailedError(
+                    f'the committer did not start: {self._last_error()}'
+                )
             if time.monotonic() > deadline:
                 raise exceptions.LoadFailedError(
-                    f'the committer had no commit acknowledged in {_START_TIMEOUT_SEC} s'
+                    f'the server acknowledged no commit within {_START_TIMEOUT_SEC} s'
                 )
             time.sleep(_POLL_SEC)
         self._began = time.monotonic()
 
-    def _said(self) -> str:
+    def _last_error(self) -> str:
         assert self._errors
         self._errors.seek(0)
         lines = self._errors.read().decode(errors='replace').strip().splitlines()
-        return lines[-1] if lines else 'it said nothing'
+        return lines[-1] if lines else 'it printed no error'
 
     def read(self) -> Log:
         """Return everything logged so far."""
@@ -220,16 +225,16 @@ class Committer:
         return Log.read(self._log)
 
     def stop(self) -> dict[str, Any]:
-        """End and return the object ``committer`` for the time since :meth:`start`.
+        """Stop and return the object ``committer`` for the time since :meth:`start`.
 
-        A part of that time is evaluated by :func:`evaluate` on what :meth:`read` returns.
+        For a part of that time, pass the result of :meth:`read` to :func:`evaluate`.
         """
-        self._end_process()
-        assert self._ended, 'it was never started'
+        self._stop_process()
+        assert self._ended, 'the committer was not started'
         return evaluate([self.read()], self._began, self._ended)
 
-    def _end_process(self) -> None:
-        """Close its input, at which it ends; end it when it hangs in a statement."""
+    def _stop_process(self) -> None:
+        """Close its input, so that it exits; kill it if it hangs in a statement."""
         if self._process is None or self._ended is not None:
             return
         self._ended = time.monotonic()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two results folders against each other, cell by cell."""
+"""Compare two results folders cell by cell."""
 
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -14,7 +14,7 @@ METRICS = {
     'operation': ('seconds', 'gap_max_ms'),
 }
 
-#: What never tells apart what is compared: the name of a plan, and a role in a report.
+#: Ignored when cells are matched: the name of the plan, and the role in a report.
 _IGNORED = frozenset({'plan', 'role'})
 _TARGET = frozenset({'target', 'targets', 'commands'})
 
@@ -22,21 +22,21 @@ _TARGET = frozenset({'target', 'targets', 'commands'})
 def compare(store: results.Store, baseline: results.Store) -> dict[str, Any]:
     """Return every cell that both folders have, with ratios of the first to the second.
 
-    Cells are matched by their configuration: the whole of it first; then with another target, or
-    other commands, under the same variant's name; then the same target under another name. The
-    folders were not measured in turns, so the intervals are those of unpaired values.
+    Cells are matched by their configuration: first by all of it; then by the name of the variant,
+    with another target or other commands; then by the target, under another name. The folders were
+    not measured in turns, so the intervals are those of unpaired values.
 
     :raises ResultsFormatError: a folder cannot be used
     """
     ours, theirs = (result_groups.gather(each.runs()) for each in (store, baseline))
-    matched = _match(ours, theirs)
-    taken = {id(cell) for pair in matched for cell in pair}
+    pairs = _match(ours, theirs)
+    matched = {id(cell) for pair in pairs for cell in pair}
     return {
         'store': str(store.path),
         'baseline': str(baseline.path),
-        'rows': [row for of, to in matched for row in _rows(of, to)],
-        'only_store': [_name(cell) for cell in ours if id(cell) not in taken],
-        'only_baseline': [_name(cell) for cell in theirs if id(cell) not in taken],
+        'rows': [row for of, to in pairs for row in _rows(of, to)],
+        'only_store': [_name(cell) for cell in ours if id(cell) not in matched],
+        'only_baseline': [_name(cell) for cell in theirs if id(cell) not in matched],
     }
 
 
@@ -80,7 +80,7 @@ def _match(
     for key in keys:
         for cell in left:
             candidates = [other for other in right if key(other) == key(cell)]
-            # Two of the same key on either side are not to be told apart.
+            # Two cells with the same key on either side are ambiguous.
             if len(candidates) == 1 and sum(key(other) == key(cell) for other in left) == 1:
                 partners[id(cell)] = candidates[0]
         matched = {id(cell) for cell in partners.values()}
@@ -107,7 +107,7 @@ def _rows(of: result_groups.Cell, to: result_groups.Cell) -> list[dict[str, Any]
                 'metric': metric,
                 'of': of.figure(metric),
                 'to': to.figure(metric),
-                'ratio': stats.plain(ratio),
+                'ratio': stats.as_dict(ratio),
                 'verdict': result_groups.verdict(metric, ratio),
             }
         )

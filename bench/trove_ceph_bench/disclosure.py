@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine that the load generator runs on, and the versions of what takes part."""
+"""Describe the host of the load generator and the versions of the programs."""
 
 import importlib.metadata
 import os
@@ -22,7 +22,7 @@ _PROGRAMS = {
 
 
 def host(proc: Path = Path('/proc'), run: Callable[..., str] = commands.run) -> dict[str, Any]:
-    """Return the facts of this host as JSON data; what cannot be found out is None."""
+    """Return the facts of this host as JSON data; an unknown fact is None."""
     cpus = (proc / 'cpuinfo').read_text()
     memory = re.search(r'^MemTotal:\s+(\d+) kB', (proc / 'meminfo').read_text(), re.MULTILINE)
     return {
@@ -34,7 +34,7 @@ def host(proc: Path = Path('/proc'), run: Callable[..., str] = commands.run) -> 
         'virtualisation': _virtualisation(cpus, run),
         'load': list(os.getloadavg()),
         'versions': {
-            **{name: _version(words, run) for name, words in _PROGRAMS.items()},
+            **{name: _version(command, run) for name, command in _PROGRAMS.items()},
             'python': platform.python_version(),
             'trove_ceph': _own_version(),
         },
@@ -54,19 +54,19 @@ def _distribution() -> str | None:
 
 
 def _virtualisation(cpuinfo: str, run: Callable[..., str]) -> str | None:
-    """Return the kind of virtual machine this is, ``none`` for bare metal."""
+    """Return the type of this virtual machine; ``none`` for bare metal."""
     try:
-        # It says "none" with exit code 1.
+        # On bare metal it prints "none" and exits with 1.
         return run('systemd-detect-virt', '--vm')
     except exceptions.StorageCommandError:
         return 'unknown' if 'hypervisor' in (_field(cpuinfo, 'flags') or '').split() else 'none'
 
 
-def _version(words: tuple[str, ...], run: Callable[..., str]) -> str | None:
-    if shutil.which(words[0]) is None:
+def _version(command: tuple[str, ...], run: Callable[..., str]) -> str | None:
+    if shutil.which(command[0]) is None:
         return None
     try:
-        return run(*words).splitlines()[0]
+        return run(*command).splitlines()[0]
     except (exceptions.StorageCommandError, IndexError):
         return None
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that are run at given seconds of the measured phase: snapshot, resize, kill of an OSD …
+"""Run commands at given seconds of the measured phase: snapshot, resize, kill of an OSD …
 
-A command is run by the shell, in a process group of its own, and told where the load is:
+The shell runs each command in its own process group, with these variables in its environment:
 
 ``BENCH_TARGET``, ``BENCH_TARGETS``
-    name of the first target; names of all of them, separated by spaces
+    name of the first target; names of all targets, separated by spaces
 ``BENCH_HOST``, ``BENCH_PORT``, ``BENCH_SOCKET``, ``BENCH_USER``, ``BENCH_PASSWORD``,
 ``BENCH_DATABASE``
-    how the first target is reached; the socket is empty when it is reached by TCP
+    address of the first target; the socket is empty if the target is reached by TCP
 ``BENCH_POOL``, ``BENCH_IMAGE``, ``BENCH_CEPH_CONF``, ``BENCH_CEPH_USER``
-    the RBD image below it; empty when there is none to be asked
+    the RBD image below it; empty if none is known
 """
 
 import dataclasses
@@ -25,13 +25,13 @@ from typing import Any
 
 from trove_ceph_bench import model, sysbench_output
 
-#: Between asking a command to end and making it.
+#: Between SIGTERM and SIGKILL.
 _TERMINATE_SEC = 3
 _POLL_SEC = 0.05
 
 
 def environment(targets: Sequence[model.Target]) -> dict[str, str]:
-    """Return the variables that commands see besides those of this process."""
+    """Return the variables that commands get in addition to those of this process."""
     first = targets[0]
     address, image = first.address, first.image
     return {
@@ -61,9 +61,9 @@ class _Outcome:
 
 
 class Events:
-    """Runs events as a context manager; leaving it ends those that still run.
+    """Run events as a context manager; on leaving, stop those that still run.
 
-    :param directory: for their output, ``NAME.log``; made when there are events
+    :param directory: for their output, ``NAME.log``; created if there are events
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Events:
         ]
         self._environment = os.environ | variables
         self._directory = directory
-        self._over = threading.Event()
+        self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
         self._origin = 0.0
 
@@ -82,14 +82,14 @@ class Events:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._over.set()
+        self._stopping.set()
         for thread in self._threads:
             thread.join()
 
     def start(self, origin: float) -> None:
-        """Begin to wait for the events.
+        """Start to wait for the events.
 
-        :param origin: when the measured phase begins, by the monotonic clock
+        :param origin: start of the measured phase, in seconds of the monotonic clock
         """
         self._origin = origin
         if self._outcomes:
@@ -101,7 +101,7 @@ class Events:
 
     def _wait_and_run(self, outcome: _Outcome) -> None:
         due = self._origin + outcome.event.at_sec
-        if self._over.wait(max(0.0, due - time.monotonic())):
+        if self._stopping.wait(max(0.0, due - time.monotonic())):
             return
         outcome.began = time.monotonic()
         with outcome.log.open('ab') as log:
@@ -113,28 +113,28 @@ class Events:
                 env=self._environment,
                 start_new_session=True,
             )
-        while not _has_ended(process) and not self._over.wait(_POLL_SEC):
+        while not _has_exited(process) and not self._stopping.wait(_POLL_SEC):
             pass
-        outcome.stopped = not _has_ended(process)
+        outcome.stopped = not _has_exited(process)
         outcome.ended = time.monotonic()
-        self._over.wait()
-        _end_group(process)
+        self._stopping.wait()
+        _stop_group(process)
         outcome.exit_code = None if outcome.stopped else process.returncode
 
     def results(self) -> list[dict[str, Any]]:
-        """Return what became of each event, as the object ``events`` of a run.
+        """Return the result of each event, as the object ``events`` of a run.
 
-        An event without ``exit_code`` did not end by itself; without ``ended_sec`` it never began.
+        An event without ``exit_code`` was stopped; one without ``ended_sec`` never began.
         """
         return [self._result(outcome) for outcome in self._outcomes]
 
     def _result(self, outcome: _Outcome) -> dict[str, Any]:
         output = outcome.log.read_text(errors='replace') if outcome.log.exists() else ''
-        said = sysbench_output.last_lines(output)
+        text = sysbench_output.last_lines(output)
         if outcome.began is None:
-            said = 'the run was over before'
+            text = 'the run ended before the event'
         elif outcome.stopped:
-            said = f'still running at the end of the run, so it was ended; {said}'.rstrip('; ')
+            text = f'still running at the end of the run, so it was stopped; {text}'.rstrip('; ')
         began = outcome.event.at_sec if outcome.began is None else outcome.began - self._origin
         ended = None if outcome.ended is None else round(outcome.ended - self._origin, 3)
         return {
@@ -142,7 +142,7 @@ class Events:
             'at_sec': round(began, 3),
             'ended_sec': ended,
             'exit_code': outcome.exit_code,
-            'output': said,
+            'output': text,
         }
 
 
@@ -150,17 +150,17 @@ def _file_name(name: str) -> str:
     return re.sub(r'[^\w.-]+', '-', name)
 
 
-def _has_ended(process: subprocess.Popen) -> bool:
-    """Tell without collecting the process, so that the number of its group stays taken."""
+def _has_exited(process: subprocess.Popen) -> bool:
+    """Return whether a process has exited; do not reap it, so that its group id stays in use."""
     options = os.WEXITED | os.WNOHANG | os.WNOWAIT
     return os.waitid(os.P_PID, process.pid, options) is not None
 
 
-def _end_group(process: subprocess.Popen) -> None:
-    """End a command, and what it left running in its process group."""
+def _stop_group(process: subprocess.Popen) -> None:
+    """Stop a command and everything else in its process group."""
     os.killpg(process.pid, signal.SIGTERM)
     deadline = time.monotonic() + _TERMINATE_SEC
-    while not _has_ended(process) and time.monotonic() < deadline:
+    while not _has_exited(process) and time.monotonic() < deadline:
         time.sleep(_POLL_SEC)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fio against the volume below a server: what the storage gives to one request and to many.
+"""Run fio on the volume below a server: latency at queue depth 1, and throughput at depth 16.
 
-A job never touches data that it did not make: on a directory it works in files of its own, on a
-pool in an image of its own, written over before it is read, and both are gone afterwards.
+A job changes only data that it created: its own files in a directory, or its own image in a pool,
+which is filled before it is read. Both are removed afterwards.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from trove_ceph import exceptions
 from trove_ceph_bench import model
 
 PROGRAM = 'fio'
-#: 16 KiB is InnoDB's page; a flush after each write is what a commit waits for.
+#: 16 KiB is InnoDB's page size; a commit waits for a flush after each write.
 JOBS: dict[str, tuple[str, ...]] = {
     'randread-16k-qd1': ('--rw=randread', '--bs=16k', '--iodepth=1'),
     'randread-16k-qd16': ('--rw=randread', '--bs=16k', '--iodepth=16'),
@@ -34,15 +34,15 @@ _NS_PER_MS = 1e6
 
 
 def parse(output: str) -> dict[str, Any]:
-    """Return the figures of the one job in fio's JSON.
+    """Return the figures of the single job in fio's JSON.
 
     ``latency_ms`` is the time from submission to completion of a read or write (fio's ``clat``),
-    ``flush_ms`` that of the flush after each write, null without.
+    ``flush_ms`` the time of the flush after each write, null if the job does not flush.
 
-    :raises LoadFailedError: the output is not that of a job that ran
+    :raises LoadFailedError: the output holds no result
     """
     try:
-        # Warnings may stand before the JSON.
+        # Warnings may precede the JSON.
         (job,) = json.loads(output[output.index('{') :])['jobs']
         side = max((job['read'], job['write']), key=lambda figures: figures['total_ios'])
         flush = job['sync']['lat_ns']
@@ -57,13 +57,13 @@ def parse(output: str) -> dict[str, Any]:
 
 
 def _latency(figures: Mapping[str, Any]) -> dict[str, float]:
-    found = {'avg': figures['mean']}
+    nanoseconds = {'avg': figures['mean']}
     for percent in model.PERCENTILES:
-        # fio tells the upper end of a bucket, which may lie beyond the maximum.
+        # fio reports the upper end of a bucket, which may exceed the maximum.
         value = figures['percentile'][f'{percent:.6f}']
-        found[f'p{percent:g}'] = min(value, figures['max'])
-    found['max'] = figures['max']
-    return {name: round(value / _NS_PER_MS, 4) for name, value in found.items()}
+        nanoseconds[f'p{percent:g}'] = min(value, figures['max'])
+    nanoseconds['max'] = figures['max']
+    return {name: round(value / _NS_PER_MS, 4) for name, value in nanoseconds.items()}
 
 
 def on_directory(
@@ -72,48 +72,49 @@ def on_directory(
     """Run jobs one after another on the file system that holds a directory.
 
     :param jobs: names from JOBS
-    :param size_mib: of the file that they work in
-    :param raw: receives fio's JSON of each job
-    :returns: the figures by the job's name
+    :param seconds: duration of each job
+    :param size_mib: size of the test file in MiB
+    :param raw: directory for fio's JSON of each job
+    :returns: the figures by the name of the job
     :raises InvalidPlanError: a job is unknown
     :raises LoadFailedError: fio is missing or failed
     """
     _check(jobs)
-    with tempfile.TemporaryDirectory(prefix='bench-fio-', dir=directory) as place:
-        where = [f'--directory={place}', '--ioengine=libaio', '--direct=1']
-        return _run_all(where, jobs, seconds, size_mib, raw, {})
+    with tempfile.TemporaryDirectory(prefix='bench-fio-', dir=directory) as temporary:
+        location = [f'--directory={temporary}', '--ioengine=libaio', '--direct=1']
+        return _run_all(location, jobs, seconds, size_mib, raw, {})
 
 
 def on_pool(
     image: model.Image, jobs: Sequence[str], seconds: int, size_mib: int, raw: Path
 ) -> dict[str, dict[str, Any]]:
-    """Run jobs through librbd on an image of their own in the pool of a server's image.
+    """Run jobs through librbd on a scratch image in the pool of a server's image.
 
     The other parameters and errors are those of :func:`on_directory`.
     """
     _check(jobs)
     with _scratch_image(image, size_mib) as name:
-        where = [
+        location = [
             *('--ioengine=rbd', f'--clientname={image.user}'),
             *(f'--pool={image.pool}', f'--rbdname={name}'),
         ]
         environment = {'CEPH_CONF': image.conf}
-        _fio([*where, *_FILL, f'--size={size_mib}M'], _FILL_TIMEOUT_SEC, environment)
-        return _run_all(where, jobs, seconds, size_mib, raw, environment)
+        _fio([*location, *_FILL, f'--size={size_mib}M'], _FILL_TIMEOUT_SEC, environment)
+        return _run_all(location, jobs, seconds, size_mib, raw, environment)
 
 
 def _check(jobs: Sequence[str]) -> None:
     unknown = [job for job in jobs if job not in JOBS]
     if unknown:
         raise exceptions.InvalidPlanError(
-            f'fio job {unknown[0]!r} is unknown; known are {", ".join(JOBS)}'
+            f'fio job {unknown[0]!r} is unknown; choose one of {", ".join(JOBS)}'
         )
     if shutil.which(PROGRAM) is None:
         raise exceptions.LoadFailedError('fio is not installed: install the package fio')
 
 
 def _run_all(
-    where: Sequence[str],
+    location: Sequence[str],
     jobs: Sequence[str],
     seconds: int,
     size_mib: int,
@@ -124,7 +125,7 @@ def _run_all(
     figures = {}
     for job in jobs:
         limits = [f'--size={size_mib}M', f'--runtime={seconds}', '--time_based']
-        output = _fio([*where, *JOBS[job], *limits], seconds + _GRACE_SEC, environment)
+        output = _fio([*location, *JOBS[job], *limits], seconds + _GRACE_SEC, environment)
         (raw / f'{job}.json').write_text(output)
         figures[job] = parse(output)
     return figures
@@ -147,11 +148,11 @@ def _scratch_image(image: model.Image, size_mib: int) -> Iterator[str]:
         _run([*rbd, 'rm', '--no-progress', f'{image.pool}/{name}'], _FILL_TIMEOUT_SEC, {})
 
 
-def _run(words: Sequence[str], timeout_sec: int, environment: Mapping[str, str]) -> str:
-    """Run a program away from the terminal's Ctrl-C, which this process handles."""
+def _run(command: Sequence[str], timeout_sec: int, environment: Mapping[str, str]) -> str:
+    """Run a program in its own session, so that this process alone handles Ctrl-C."""
     try:
         result = subprocess.run(
-            words,
+            command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -161,12 +162,12 @@ def _run(words: Sequence[str], timeout_sec: int, environment: Mapping[str, str])
             start_new_session=True,
         )
     except subprocess.TimeoutExpired as error:
-        raise exceptions.LoadFailedError(f'{words[0]} took more than {timeout_sec} s') from error
+        raise exceptions.LoadFailedError(f'{command[0]} took more than {timeout_sec} s') from error
     if result.returncode != 0:
         lines = [*result.stdout.splitlines(), *result.stderr.splitlines()]
-        # Both programs say what went wrong in lines that bear their name, fio amid its JSON.
-        said = [line for line in lines if line.startswith(f'{words[0]}:')] or lines[-3:]
+        # Both programs prefix error lines with their name; fio prints them amid its JSON.
+        messages = [line for line in lines if line.startswith(f'{command[0]}:')] or lines[-3:]
         raise exceptions.LoadFailedError(
-            f'{words[0]} ended with {result.returncode}: {" | ".join(said)}'
+            f'{command[0]} exited with {result.returncode}: {" | ".join(messages)}'
         )
     return result.stdout

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How busy the host of the load generator is, and whether that host sets the result.
+"""Measure how busy the host of the load generator is, and whether the client is saturated.
 
-*Saturation.* The client (sysbench and the committers) could have used the cores that it used and
-those that were idle, and in any case half of the host, which the scheduler would have granted it
-against other load; but no more than it may run on, and no more than it has threads. When it used
-90 % or more of that, averaged over the measured phase, it is saturated: the figures may be the
-client's and not the server's.
+*Saturation.* The cores available to the client (sysbench and the committers) are those that it
+used plus the idle ones, and at least half of the host, which the scheduler would grant it against
+other load; but no more than its CPU affinity allows, and no more than it has threads. A client that
+used 90 % or more of them, averaged over the measured phase, is saturated: the figures may show the
+limit of the client and not of the server.
 """
 
 import dataclasses
@@ -22,9 +22,9 @@ SATURATED_SHARE = 0.9
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """Processor seconds used so far, at a moment of the monotonic clock.
+    """CPU seconds used so far, at a time of the monotonic clock.
 
-    :param server: None when out of reach
+    :param server: None if unknown
     """
 
     at: float
@@ -35,11 +35,11 @@ class Reading:
 
 
 class HostLoad:
-    """Reads processor times of a load while it runs.
+    """Sample the CPU times of a load while it runs.
 
-    :param pids: the client's processes; one that ends counts with what it had used
-    :param client_threads: how many threads they have, each of which can fill one core
-    :param server_cpu_sec: returns the seconds used by the servers, None when out of reach
+    :param pids: the client's processes; one that exits counts with the CPU time it had used
+    :param client_threads: number of their threads, each of which can use one core
+    :param server_cpu_sec: returns the CPU seconds used by the servers; None if unknown
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class HostLoad:
         self._readings: list[Reading] = []
 
     def read(self) -> None:
-        """Take a reading; to be called at the begin and end of every second."""
+        """Take a reading; the caller does so at the start and end of every second."""
         for pid in self._pids:
             try:
                 times = psutil.Process(pid).cpu_times()
@@ -63,7 +63,7 @@ class HostLoad:
                 continue
             self._used[pid] = max(self._used[pid], times.user + times.system)
         times = psutil.cpu_times()
-        # guest times are part of user times already
+        # user times already include guest times
         total = sum(times) - getattr(times, 'guest', 0.0) - getattr(times, 'guest_nice', 0.0)
         idle = times.idle + getattr(times, 'iowait', 0.0)
         self._readings.append(
@@ -81,35 +81,35 @@ class HostLoad:
         pairs = itertools.pairwise(self._readings)
         return {
             'host_cores': psutil.cpu_count(),
-            **self._whole(),
+            **self._average(),
             'seconds': [
-                {'second': number, **_use(before, after)}
+                {'second': number, **_usage(before, after)}
                 for number, (before, after) in enumerate(pairs, start=1)
             ],
         }
 
-    def _whole(self) -> dict[str, float | None]:
+    def _average(self) -> dict[str, float | None]:
         if len(self._readings) < 2:
             return {'client_cores': None, 'server_cores': None, 'host_busy': None}
-        return _use(self._readings[0], self._readings[-1])
+        return _usage(self._readings[0], self._readings[-1])
 
     def client_saturated(self) -> bool:
-        """Whether the client used SATURATED_SHARE or more of the cores it could have."""
-        whole = self._whole()
-        used, busy = whole['client_cores'], whole['host_busy']
+        """Return whether the client used SATURATED_SHARE or more of the cores available to it."""
+        average = self._average()
+        used, busy = average['client_cores'], average['host_busy']
         if used is None or busy is None:
             return False
         host_cores = psutil.cpu_count() or 1
         idle_cores = (1 - busy) * host_cores
-        could_have = min(self._usable_cores, max(used + idle_cores, host_cores / 2))
-        return used >= SATURATED_SHARE * could_have
+        available = min(self._usable_cores, max(used + idle_cores, host_cores / 2))
+        return used >= SATURATED_SHARE * available
 
 
-def _use(before: Reading, after: Reading) -> dict[str, float | None]:
+def _usage(before: Reading, after: Reading) -> dict[str, float | None]:
     elapsed = max(after.at - before.at, 1e-9)
     server = None
     if before.server is not None and after.server is not None:
-        # A restart begins to count anew.
+        # A restart resets the counter.
         server = round(max(0.0, after.server - before.server) / elapsed, 3)
     host_seconds = after.total - before.total
     return {

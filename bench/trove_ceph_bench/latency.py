@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Latency distributions, read from the files that ``lua/timed.lua`` writes.
 
-Buckets are log-spaced and 2 % wide. A percentile is the geometric middle of its bucket, so it is
-within 1 % of the truth; number, sum (hence average) and maximum are exact.
+Buckets are log-spaced and 2 % wide. A percentile is the geometric middle of its bucket, so its
+error is at most 1 %; count, sum (hence average) and maximum are exact.
 """
 
 import collections
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trove_ceph_bench import model
 
-#: As in lua/timed.lua: bucket b holds what took from WIDTH**b up to WIDTH**(b + 1) microseconds.
+#: As in lua/timed.lua: bucket b counts latencies from WIDTH**b up to WIDTH**(b + 1) microseconds.
 WIDTH = 1.02
 _NS_PER_MS = 1e6
 _US_PER_MS = 1e3
@@ -21,7 +21,7 @@ _US_PER_MS = 1e3
 
 @dataclasses.dataclass
 class Histogram:
-    """How long transactions took."""
+    """A distribution of transaction latencies."""
 
     count: int = 0
     sum_ns: int = 0
@@ -35,37 +35,37 @@ class Histogram:
         self.buckets.update(other.buckets)
 
     def percentile_ms(self, percent: float) -> float | None:
-        """Return the latency that `percent` of the transactions did not exceed; None without any.
+        """Return the latency that ``percent`` of the transactions did not exceed.
 
-        It is never more than the longest one.
+        It is at most the maximum; None if there are no transactions.
         """
-        wanted = math.ceil(self.count * percent / 100)
-        seen = 0
+        rank = math.ceil(self.count * percent / 100)
+        counted = 0
         for bucket in sorted(self.buckets):
-            seen += self.buckets[bucket]
-            if seen >= wanted:
+            counted += self.buckets[bucket]
+            if counted >= rank:
                 middle = WIDTH ** (bucket + 0.5) / _US_PER_MS
                 return min(middle, self.max_ns / _NS_PER_MS)
         return None
 
     def latency_ms(self) -> dict[str, float | None]:
-        """Return average, percentiles and maximum as results state them."""
-        found: dict[str, float | None] = {
+        """Return average, percentiles and maximum in the format of results."""
+        figures: dict[str, float | None] = {
             'avg': round(self.sum_ns / self.count / _NS_PER_MS, 4) if self.count else None
         }
         for percent in model.PERCENTILES:
             value = self.percentile_ms(percent)
-            found[f'p{percent:g}'] = None if value is None else round(value, 4)
-        found['max'] = round(self.max_ns / _NS_PER_MS, 4) if self.count else None
-        return found
+            figures[f'p{percent:g}'] = None if value is None else round(value, 4)
+        figures['max'] = round(self.max_ns / _NS_PER_MS, 4) if self.count else None
+        return figures
 
 
-#: Histograms by the second of the monotonic clock in which their transactions ended.
+#: Histograms by the second of the monotonic clock in which the transactions ended.
 Seconds = dict[int, Histogram]
 
 
 def parse(lines: Iterable[str]) -> Seconds:
-    """Read seconds; a last line that was cut off while being written is left out."""
+    """Parse seconds; skip an incomplete last line."""
     seconds: Seconds = {}
     for line in lines:
         if line.endswith('\n'):
@@ -79,7 +79,7 @@ def parse(lines: Iterable[str]) -> Seconds:
 
 
 def merge(parts: Iterable[Mapping[int, Histogram]]) -> Seconds:
-    """Add up what several threads or instances did, second by second."""
+    """Add up the histograms of several threads or instances, second by second."""
     merged: Seconds = {}
     for part in parts:
         for second, histogram in part.items():
@@ -99,7 +99,7 @@ def read(paths: Iterable[Path]) -> Seconds:
 
 
 def write(path: Path, seconds: Mapping[int, Histogram]) -> None:
-    """Write seconds in the form in which they are read."""
+    """Write seconds in the format that :func:`read` reads."""
     with path.open('w') as lines:
         for second, one in sorted(seconds.items()):
             pairs = ' '.join(f'{bucket}:{count}' for bucket, count in sorted(one.buckets.items()))

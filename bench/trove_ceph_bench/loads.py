@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans of loads, carried out: fill, warm up and measure, variants in turn."""
+"""Run a plan of loads: fill the tables, warm up and measure, variants in turn."""
 
 import contextlib
 import dataclasses
@@ -11,15 +11,15 @@ from trove_ceph import exceptions
 from trove_ceph_bench import dataset, measure, model, plan, runner
 from trove_ceph_bench.targets import database
 
-#: For estimates until the first table is filled.
+#: Estimate until the first table is filled.
 FILL_BYTES_PER_SEC = 8 * 1024 * 1024
-#: For estimates until the first run is done: connecting, evaluating and writing.
+#: Estimate until the first run is done: connecting, evaluating and writing.
 RUN_OVERHEAD_SEC = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class _Missing:
-    """A run that has not been measured."""
+    """A run that is not measured yet."""
 
     number: int
     cell: plan.Cell
@@ -28,7 +28,7 @@ class _Missing:
 
 
 class LoadRunner(runner.Runner):
-    """Carries out a plan of loads."""
+    """Run a plan of loads."""
 
     def __init__(self, loads: plan.LoadPlan, *arguments: Any, **more: Any):
         super().__init__(*arguments, **more)
@@ -42,23 +42,23 @@ class LoadRunner(runner.Runner):
             return
         if self._plan.prepare:
             with self.progress.step('prepare', 'preparing', 1):
-                self.call('prepare', self._plan.prepare)
+                self.run_command('prepare', self._plan.prepare)
         by_variant = self._enter_all(stack, missing)
         filled: set[tuple[str, str]] = set()
         iteration: tuple[str, int] | None = None
         for each in missing:
             used = by_variant[each.cell.variant.name]
-            place = (each.dataset.name, each.cell.variant.name)
-            if place not in filled:
+            key = (each.dataset.name, each.cell.variant.name)
+            if key not in filled:
                 self._fill(each, used)
-                filled.add(place)
+                filled.add(key)
             if iteration not in (None, (each.dataset.name, each.cell.iteration)):
                 self._restart(by_variant)
             iteration = (each.dataset.name, each.cell.iteration)
             self._measure(each, used[: each.cell.instances])
 
     def _datasets(self, stack: contextlib.ExitStack) -> dict[str, model.Dataset]:
-        """Return the datasets by name; the reference's server is asked where the plan leaves it."""
+        """Return the datasets by name; query the reference server for an unset buffer pool size."""
         loads = self._plan
         if loads.buffer_pool_mib is not None:
             size_bytes = loads.buffer_pool_mib * 1024 * 1024
@@ -82,7 +82,9 @@ class LoadRunner(runner.Runner):
             estimate.plan('fill', fill_sec(datasets[name], len(self._targets_of(variant))))
         self.outcome.present = self._total - len(missing)
         if self.outcome.present:
-            self.progress.say(f'{self.outcome.present} of {self._total} runs are there already')
+            self.progress.print_line(
+                f'{self.outcome.present} of {self._total} runs are measured already'
+            )
         return missing
 
     def _targets_of(self, name: str) -> Sequence[Mapping[str, Any]]:
@@ -92,10 +94,10 @@ class LoadRunner(runner.Runner):
     def _enter_all(
         self, stack: contextlib.ExitStack, missing: Sequence[_Missing]
     ) -> dict[str, list[model.Target]]:
-        wanted = {each.cell.variant.name for each in missing}
+        required = {each.cell.variant.name for each in missing}
         entered = {}
         for variant in self._plan.variants:
-            if variant.name in wanted:
+            if variant.name in required:
                 specs = self._targets_of(variant.name)
                 entered[variant.name] = [
                     self.enter(
@@ -124,12 +126,12 @@ class LoadRunner(runner.Runner):
             disclosed = self.disclose(used)
             load = self._plan.load(cell, each.dataset)
             run = measure.measure(used, load, directory, self.progress.note, self._fio_jobs(cell))
-        self.keep(cell.iteration, each.config, disclosed, run, f'{text}: {_figures(run)}')
+        self.save_run(cell.iteration, each.config, disclosed, run, f'{text}: {_figures(run)}')
         if not run['complete']:
             raise exceptions.LoadFailedError(f'{_text(cell)}: {run["reason"]}')
 
     def _fio_jobs(self, cell: plan.Cell) -> Sequence[str]:
-        """Return the jobs for a variant's first run in a repeat, and none for the others."""
+        """Return the fio jobs for a variant's first run in a repeat; none for later runs."""
         key = (cell.iteration, cell.variant.name)
         if key in self._volumes_measured:
             return ()
@@ -138,25 +140,25 @@ class LoadRunner(runner.Runner):
 
 
 def run_sec(loads: plan.LoadPlan) -> float:
-    """Return how long one run is expected to take."""
+    """Return the expected duration of one run in seconds."""
     return loads.warmup_sec + loads.measure_sec + RUN_OVERHEAD_SEC
 
 
 def fill_sec(data: model.Dataset, instances: int) -> float:
-    """Return how long filling the tables is expected to take."""
+    """Return the expected time to fill the tables in seconds."""
     return data.total_rows * dataset.BYTES_PER_ROW * instances / FILL_BYTES_PER_SEC
 
 
 def _text(cell: plan.Cell) -> str:
-    several = f' on {cell.instances} instances' if cell.instances > 1 else ''
+    instances = f' on {cell.instances} instances' if cell.instances > 1 else ''
     return (
-        f'{cell.workload.name} {cell.dataset} {cell.threads} threads{several}, '
+        f'{cell.workload.name} {cell.dataset} {cell.threads} threads{instances}, '
         f'{cell.variant.name}, repeat {cell.iteration + 1}'
     )
 
 
 def _figures(run: Mapping[str, Any]) -> str:
-    """Return a run's outcome in a few words."""
+    """Return a one-line summary of a run."""
     totals = run['totals']
     parts = [f'{totals["tps"]:.1f} TPS']
     if totals['latency_ms']['p99'] is not None:

@@ -7,15 +7,14 @@ import warnings
 
 def main() -> int:
     """Run the command; return its exit status."""
-    # Trove's client imports eventlet, which tells every user that it is deprecated.
+    # Trove's client imports eventlet, which warns every user that it is deprecated.
     warnings.filterwarnings('ignore', message=r'\s*Eventlet is deprecated')
     try:
         from trove_ceph_bench import cli
 
         return cli.main(sys.argv[1:])
     except ModuleNotFoundError as error:
-        # The package is installed without the extra where nothing is measured, as in guests; the
-        # larger modules are imported when they are needed.
+        # Hosts that run no benchmarks, such as guests, install the package without the extra.
         print(
             f"trove-ceph-bench: the Python package {error.name} is missing; "
             f"install 'trove-ceph[bench]'",

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run: a load on one or several servers at once, and everything that is watched meanwhile.
+"""Measure one run: a load on one or several servers at once, with all instruments.
 
-sysbench runs *once* for warm-up and measured phase, so that neither connections nor caches start
-anew between them; what is measured is cut out by the seconds of the monotonic clock, in which every
-part notes its times. All threads of all instances begin together, at the begin of such a second. A
-transaction belongs to the second in which it ends. The load is closed: each thread waits for its
-transaction before it sends the next, so during a stall few transactions are slow and many are
-missing; the committer's largest gap says how long it lasted.
+sysbench runs *once* for warm-up and measured phase, so that connections and caches persist between
+them; the measured phase is selected by seconds of the monotonic clock, which every instrument uses.
+All threads of all instances start together, at the start of such a second. A transaction belongs to
+the second in which it ends. The load is closed: each thread waits for its transaction before it
+sends the next, so during a stall few transactions are slow and many are missing; the committer's
+largest gap shows how long the stall lasted.
 """
 
 import contextlib
@@ -31,11 +31,11 @@ from trove_ceph_bench import (
     tables,
 )
 
-#: sysbench's last report may be missing when it ends at the same moment.
+#: sysbench may omit its last report if it ends at the same moment.
 _MARGIN_SEC = 1
-#: For transactions that are under way at the end.
+#: For transactions in flight at the end.
 _GRACE_SEC = 30
-#: How long a commit may wait before a reader is told.
+#: Commit gaps of this length or more give a warning.
 _STALL_MS = 1000
 _BUSY_SHARE = 0.95
 _FIO_SEC = 20
@@ -43,10 +43,10 @@ _FIO_SIZE_MIB = 1024
 
 
 def prefill(targets: Sequence[model.Target], dataset: model.Dataset, note: model.Note) -> None:
-    """Fill the targets' tables as a dataset wants them, where they are not so already.
+    """Ensure that the tables of all targets hold a dataset.
 
     :raises TargetUnavailableError: a server cannot be used, or its schema has foreign tables
-    :raises LoadFailedError: filling failed
+    :raises LoadFailedError: sysbench failed to fill a table
     """
     sysbench.version()
     for number, target in enumerate(targets):
@@ -62,31 +62,31 @@ def measure(
     note: model.Note,
     fio_jobs: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Put a load on prefilled targets and return the run's outcome, as in ``run.json``.
+    """Run a load on prefilled targets and return the result, as in ``run.json``.
 
-    A run that is cut off after at least one measured second is returned as not complete, with the
-    reason; Ctrl-C is such a reason too. Nothing that was started is left running.
+    A run that fails or is interrupted by Ctrl-C after at least one measured second is returned as
+    not complete, with the reason. All processes are stopped on return.
 
-    :param directory: raw results go to ``raw`` in it
-    :param fio_jobs: names from ``fio.JOBS``, to be run on the volume below before
-    :raises InvalidPlanError: it makes no load
-    :raises LoadFailedError: not one second was measured
-    :raises KeyboardInterrupt: not one second was measured
+    :param directory: raw results go to its subdirectory ``raw``
+    :param fio_jobs: names from ``fio.JOBS``, to run on the RBD pool before the load
+    :raises InvalidPlanError: the load has no measured second or no target
+    :raises LoadFailedError: the load failed before one second was measured
+    :raises KeyboardInterrupt: the run was interrupted before one second was measured
     """
     if load.measure_sec < 1 or load.warmup_sec < 0 or not targets:
         raise exceptions.InvalidPlanError(
             f'{load.warmup_sec} s of warm-up and {load.measure_sec} s of measured phase on '
-            f'{len(targets)} targets are no measurement; at least 0, 1 and 1 are needed'
+            f'{len(targets)} targets; expected at least 0 s, 1 s and 1 target'
         )
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
     raw = directory / 'raw'
     raw.mkdir(parents=True, exist_ok=True)
     warnings: list[str] = []
-    below = _run_fio(targets[0], fio_jobs, raw / 'fio', note, warnings)
+    fio_results = _run_fio(targets[0], fio_jobs, raw / 'fio', note, warnings)
     phase = _Phase(targets, load, raw, note, warnings)
     with contextlib.ExitStack() as stack:
         phase.begin(stack)
-        phase.follow()
+        phase.watch()
     return {
         'format': model.FORMAT,
         'kind': 'load',
@@ -96,7 +96,7 @@ def measure(
         'warmup_sec': load.warmup_sec,
         'measured_sec': float(phase.seconds),
         **phase.results(),
-        'fio': below,
+        'fio': fio_results,
         'warnings': warnings,
     }
 
@@ -107,7 +107,7 @@ def _run_fio(
     if not jobs:
         return None
     if target.image is None:
-        warnings.append(f'{target.name}: no RBD image is known below it, so fio was not run')
+        warnings.append(f'{target.name}: its RBD image is unknown, so fio did not run')
         return None
     note(f'{target.name}: fio on pool {target.image.pool}', None)
     return fio.on_pool(target.image, jobs, _FIO_SEC, _FIO_SIZE_MIB, raw)
@@ -131,7 +131,7 @@ class _Phase:
         self._note = note
         self._warnings = warnings
         self._raw = raw
-        self._places = [
+        self._directories = [
             raw / f'{number}-{re.sub(r"[^A-Za-z0-9_.-]", "-", target.name)}'
             for number, target in enumerate(targets, start=1)
         ]
@@ -144,22 +144,22 @@ class _Phase:
         self._since = 0
 
     def begin(self, stack: contextlib.ExitStack) -> None:
-        """Connect everything, let the load begin, and put on the stack what ends it."""
+        """Connect the clients and start the load; put its cleanup on the stack."""
         load = self._load
         self._note('connecting', None)
         self._rbd = self._watch_images(stack)
         if load.committer:
-            for target, place in zip(self._targets, self._places, strict=True):
-                client = commit_probe.Committer(target.address, place / 'committer.csv')
+            for target, directory in zip(self._targets, self._directories, strict=True):
+                client = commit_probe.Committer(target.address, directory / 'committer.csv')
                 self._committers.append(stack.enter_context(client))
         length = load.warmup_sec + load.measure_sec + _MARGIN_SEC
-        for target, place in zip(self._targets, self._places, strict=True):
+        for target, directory in zip(self._targets, self._directories, strict=True):
             generator = sysbench.Sysbench(target.address, load.workload, load.dataset)
-            run = generator.start(load.threads, length, place)
-            stack.callback(run.end)
+            run = generator.start(load.threads, length, directory)
+            stack.callback(run.stop)
             self._runs.append(run)
         stack.enter_context(self._events)
-        self._since = sysbench.begin_together(self._runs) + load.warmup_sec
+        self._since = sysbench.start_together(self._runs) + load.warmup_sec
         self._events.start(self._since)
         self._host = self._watch_host()
 
@@ -182,28 +182,28 @@ class _Phase:
         used = [target.cpu_sec() for target in self._targets]
         return None if None in used else sum(filter(None, used))
 
-    def follow(self) -> None:
-        """Return when the measured phase is over, or was cut off.
+    def watch(self) -> None:
+        """Return when the measured phase has ended or was cut off.
 
-        :raises LoadFailedError: sysbench failed before anything was measured
-        :raises KeyboardInterrupt: it came before anything was measured
+        :raises LoadFailedError: sysbench failed before one second was measured
+        :raises KeyboardInterrupt: it arrived before one second was measured
         """
         try:
             for second in range(-self._load.warmup_sec, self._load.measure_sec + 1):
                 _sleep_until(self._since + second)
                 failed = [run for run in self._runs if run.failed]
                 if failed:
-                    # It ended some time within the second before.
+                    # It exited at some time within the previous second.
                     self._cut_off(second - 1, str(failed[0].failure()), failed[0].failure())
                     return
                 if second >= 0:
                     self._host.read()
-                self._tell(second)
+                self._report_progress(second)
             self.seconds = self._load.measure_sec
             self._wait_for_last_transactions()
         except KeyboardInterrupt as interrupt:
             if not self.seconds:
-                # What threads have not handed over yet is lost: see sysbench.Run.pack.
+                # Seconds that threads have not written yet are lost: see merge_latencies().
                 self._cut_off(int(time.monotonic() - self._since) - 1, 'interrupted', interrupt)
             self.reason = self.reason or 'interrupted'
 
@@ -213,30 +213,30 @@ class _Phase:
         self.seconds = seconds
         self.reason = reason
 
-    def _tell(self, second: int) -> None:
+    def _report_progress(self, second: int) -> None:
         load = self._load
         done = (second + load.warmup_sec) / (load.warmup_sec + load.measure_sec)
         tps = sum(sample.tps for run in self._runs for sample in run.samples()[-1:])
-        what = 'warming up' if second < 0 else 'measuring'
-        self._note(f'{what}, {tps:.0f} TPS', done)
+        activity = 'warming up' if second < 0 else 'measuring'
+        self._note(f'{activity}, {tps:.0f} TPS', done)
 
     def _wait_for_last_transactions(self) -> None:
         deadline = time.monotonic() + _MARGIN_SEC + _GRACE_SEC
         for run, target in zip(self._runs, self._targets, strict=True):
             if not run.wait(max(0.0, deadline - time.monotonic())):
                 self.reason = (
-                    f'{target.name}: transactions were still under way {_GRACE_SEC} s after the '
+                    f'{target.name}: transactions were still in flight {_GRACE_SEC} s after the '
                     f'end of the load: {sysbench_output.last_lines(run.output())}'
                 )
 
     def results(self) -> dict[str, Any]:
-        """Return what was measured; to be asked when everything has ended.
+        """Return the measured figures; call it after all processes have ended.
 
         :raises LoadFailedError: no transaction ended in the measured phase
         """
-        found = [self._pack(run) for run in self._runs]
+        latencies = [self._latencies(run) for run in self._runs]
         samples = [self._samples(run) for run in self._runs]
-        merged = latency.merge(found)
+        merged = latency.merge(latencies)
         totals = self._totals(merged, samples)
         if not totals['transactions']:
             raise exceptions.LoadFailedError(
@@ -249,7 +249,7 @@ class _Phase:
             'seconds': [self._second(number, merged, samples) for number in self._numbers()],
             'instances': [
                 {'name': target.name, 'totals': self._totals(one, [its])}
-                for target, one, its in zip(self._targets, found, samples, strict=True)
+                for target, one, its in zip(self._targets, latencies, samples, strict=True)
             ],
             'committer': commit_probe.evaluate(logs, self._since, until) if logs else None,
             'rbd': self._rbd.result(self._since, until) if self._rbd else None,
@@ -263,10 +263,10 @@ class _Phase:
     def _numbers(self) -> range:
         return range(1, self.seconds + 1)
 
-    def _pack(self, run: sysbench.Run) -> latency.Seconds:
-        """Return latencies by seconds of the measured phase; 1 is its first."""
+    def _latencies(self, run: sysbench.Run) -> latency.Seconds:
+        """Return latencies by seconds of the measured phase, counted from 1."""
         first = self._since - 1
-        return {second - first: one for second, one in run.pack().items()}
+        return {second - first: one for second, one in run.merge_latencies().items()}
 
     def _samples(self, run: sysbench.Run) -> dict[int, sysbench_output.Sample]:
         return {sample.second - self._load.warmup_sec: sample for sample in run.samples()}
@@ -279,8 +279,8 @@ class _Phase:
         whole = latency.total(seconds[n] for n in self._numbers() if n in seconds)
         reported = [each[n] for each in samples for n in self._numbers() if n in each]
         tps = whole.count / self.seconds
-        # sysbench's seconds are some milliseconds off ours, but within each of them its figures
-        # agree, and so do ours: statements in a transaction are its, transactions are ours.
+        # sysbench's seconds differ from ours by some milliseconds, so the two must not be mixed:
+        # statements per transaction come from sysbench alone, transactions from our histograms.
         reported_tps = sum(one.tps for one in reported)
         qps = tps * sum(one.qps for one in reported) / reported_tps if reported_tps else None
         return {
@@ -310,54 +310,56 @@ class _Phase:
         }
 
     def _warn(self, outcome: Mapping[str, Any], merged: latency.Seconds) -> None:
-        self._warnings += warnings_of(self._load, outcome)
+        self._warnings += find_warnings(self._load, outcome)
         if self._rbd and outcome['rbd'] is None:
-            self._warnings.append('no figures of the RBD image: its cluster gave none in time')
+            self._warnings.append('no figures of the RBD image: its cluster sent none in time')
         for second in sorted(number for number in merged if number > self.seconds):
             took_sec = merged[second].max_ns / 1e9
             if took_sec > second - self.seconds + 1:
                 self._warnings.append(
-                    f'a transaction that was under way when the measured phase ended took '
-                    f'{took_sec:.1f} s; it is not in the figures'
+                    f'a transaction in flight at the end of the measured phase took '
+                    f'{took_sec:.1f} s; the figures do not include it'
                 )
                 break
 
 
-def warnings_of(load: model.Load, outcome: Mapping[str, Any]) -> list[str]:
-    """Return what a reader must know before believing the figures."""
+def find_warnings(load: model.Load, outcome: Mapping[str, Any]) -> list[str]:
+    """Return the warnings about the figures of a run."""
     found = []
-    totals, seen = outcome['totals'], outcome['committer']
+    totals, committer = outcome['totals'], outcome['committer']
     if not load.warmup_sec:
-        found.append('no warm-up: caches were filled within the measured phase')
+        found.append('no warm-up: caches were filling during the measured phase')
     cpu = outcome['cpu']
     use = f'client {cpu["client_cores"]} of {cpu["host_cores"]} cores'
     if outcome['client_saturated']:
         found.append(
-            f'the client could hardly have used more processor time ({use}): the figures may be '
-            f'those of its host'
+            f'the client used nearly all CPU time available to it ({use}): the figures may show '
+            f'the limit of its host'
         )
     if (cpu['host_busy'] or 0) >= _BUSY_SHARE:
         found.append(
-            f'the host of the client was {cpu["host_busy"]:.0%} busy ({use}): all that ran on it '
-            f'competed for processor time'
+            f'the host of the client was {cpu["host_busy"]:.0%} busy ({use}): its processes '
+            f'competed for CPU time'
         )
     if totals['errors']:
-        found.append(f'{totals["errors"]} transactions were begun again after deadlocks and such')
+        found.append(
+            f'{totals["errors"]} transactions were retried after deadlocks or similar errors'
+        )
     if totals['reconnects']:
-        found.append(f'connections were lost and made again {totals["reconnects"]} times')
+        found.append(f'connections were lost and reopened {totals["reconnects"]} times')
     idle = sum(not second['tps'] for second in outcome['seconds'])
     if idle:
         found.append(f'no transaction ended in {idle} of {len(outcome["seconds"])} seconds')
-    if seen and seen['gap_max_ms'] >= _STALL_MS:
+    if committer and committer['gap_max_ms'] >= _STALL_MS:
         found.append(
-            f'no commit was acknowledged for {seen["gap_max_ms"] / 1000:.1f} s from second '
-            f'{seen["gap_max_at_sec"]:.1f} on'
+            f'no commit was acknowledged for {committer["gap_max_ms"] / 1000:.1f} s, starting at '
+            f'second {committer["gap_max_at_sec"]:.1f}'
         )
-    if seen and seen['errors']:
-        found.append(f'the committer met {seen["errors"]} errors')
+    if committer and committer['errors']:
+        found.append(f'the committer met {committer["errors"]} errors')
     for event in outcome['events']:
         if event['exit_code'] != 0:
-            found.append(f'event {event["name"]} did not succeed: {event["output"]}')
+            found.append(f'event {event["name"]} failed: {event["output"]}')
     return found
 
 

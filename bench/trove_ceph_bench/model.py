@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of the benchmark hand to each other.
+"""Types that the modules of the benchmark share.
 
-A *plan* names variants, workloads and the axes of a sweep. It expands to *configurations*; each of
-them is measured once in every *iteration* (repeat). One measurement is one *run*. A run's outcome
-is plain JSON data, described in ``doc/source/reference/bench-results.rst`` and written only by
+A *plan* names variants, workloads and the axes of a sweep. It expands to *configurations*; each is
+measured once in every *iteration* (repeat). One measurement is one *run*. The result of a run is
+JSON data, described in ``doc/source/reference/bench-results.rst`` and written only by
 :mod:`trove_ceph_bench.measure` and :mod:`trove_ceph_bench.operations`.
 """
 
@@ -11,16 +11,16 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-#: Of the results' layout and of everything in them. A folder of another version is refused.
+#: Version of the layout and content of results. The store refuses a folder of another version.
 FORMAT = 1
 
-#: The percentiles that every latency distribution is reported by.
+#: The percentiles reported for every latency distribution.
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-    """How a MySQL server is reached: by TCP, or by a socket on this host when one is named."""
+    """The address of a MySQL server: TCP, or a socket on this host if one is named."""
 
     user: str
     password: str = dataclasses.field(repr=False)
@@ -32,7 +32,7 @@ class Address:
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """An RBD image below a server, and how to ask its cluster about it."""
+    """An RBD image below a server, and how to connect to its cluster."""
 
     pool: str
     name: str
@@ -43,8 +43,8 @@ class Image:
 class Target(Protocol):
     """A MySQL server under test, as a context manager.
 
-    Entering makes it ready: it is reachable, and its own empty schema exists. Leaving removes that
-    schema and everything else the target made, whatever happened in between.
+    On entering, the server becomes reachable and the target creates its own empty schema. On
+    leaving, also after an error, the target removes that schema and all else that it created.
     """
 
     name: str
@@ -55,20 +55,20 @@ class Target(Protocol):
 
     @property
     def address(self) -> Address:
-        """Where the schema is; valid while entered."""
+        """The address of the schema; valid while entered."""
 
     @property
     def image(self) -> Image | None:
-        """The RBD image that holds the data, when there is one and Ceph may be asked."""
+        """The RBD image that holds the data; None if there is none or Ceph is not accessible."""
 
     def disclose(self) -> dict[str, Any]:
-        """Return all that a reader must know to repeat the measurement, as JSON data."""
+        """Return all facts needed to repeat the measurement, as JSON data."""
 
     def cpu_sec(self) -> float | None:
-        """Return the processor seconds the server has used so far; None when out of reach."""
+        """Return the CPU seconds the server has used so far; None if unknown."""
 
     def restart(self) -> bool:
-        """Restart the server where that is this target's to do; return whether it did."""
+        """Restart the server if this target runs it; return whether it did."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Workload:
 
     :param script: name of one of sysbench's own Lua scripts, such as ``oltp_read_write``
     :param options: further options of the script, without dashes
-    :param threads: used when the plan names none
+    :param threads: number of threads if the plan names none
     """
 
     name: str
@@ -105,11 +105,11 @@ class Dataset:
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """A command that is run at a given second of the measured phase.
+    """A command to run at a given second of the measured phase.
 
-    The command sees ``BENCH_*`` variables, listed in the documentation.
+    The command gets ``BENCH_*`` variables, listed in the documentation.
 
-    :param variants: those in whose runs it happens; empty means all
+    :param variants: names of the variants in whose runs it is run; empty means all
     """
 
     at_sec: float
@@ -120,7 +120,7 @@ class Event:
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """One run's load: what :func:`trove_ceph_bench.measure.measure` is asked for.
+    """The load of one run, for :func:`trove_ceph_bench.measure.measure`.
 
     :param committer: run the single-row committer beside the load
     """
@@ -134,5 +134,5 @@ class Load:
     committer: bool = True
 
 
-#: Called with a short text on what is being done now and, where known, the share done from 0 to 1.
+#: Called with a short text about the current activity and, if known, the share done from 0 to 1.
 Note = Callable[[str, float | None], None]

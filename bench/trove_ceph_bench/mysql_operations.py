@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MySQL's own ways of copying a server as commands: what backups by snapshots are held against.
+"""Commands that copy a server by MySQL's own tools, to compare snapshot backups with.
 
-They read the server of an attempt (``BENCH_HOST`` …) over TCP. What they restore to is a mysqld of
-the newest root file system on this host, in a directory that the commands of one contender share:
-nobody has to wait for a virtual machine, so restoring is timed in their favour.
+They read the server of an attempt (``BENCH_HOST`` …) over TCP. They restore to a mysqld of the
+newest root file system on this host, in a directory that the commands of one contender share. A
+restore does not wait for a virtual machine to boot, so its time favours these tools.
 """
 
 import argparse
@@ -29,15 +29,15 @@ from trove_ceph.mysql import installation, mysqld
 from trove_ceph_bench import model, tables
 from trove_ceph_bench.targets import cloud, specification
 
-#: A lock that was left behind is told after this.
+#: A statement that waits longer than this for a lock fails.
 LOCK_WAIT_SEC = 5
-#: Who MySQL's physical copy logs in as; the password is that of the attempt.
+#: The user of MySQL's physical copy; its password is that of the attempt.
 DONOR = 'tcbench_donor'
-_PROBE = 'bench_probe'
-_ROWS_AT_ONCE = 100
-_OPTIONS = 'options.json'
-_END_SEC = 60
-#: The copy is complete, and the server ended, since nobody is there to start it again.
+_PROBE_TABLE = 'bench_probe'
+_ROWS_PER_TRANSACTION = 100
+_OPTIONS_FILE = 'options.json'
+_STOP_TIMEOUT_SEC = 60
+#: The copy is complete, and the server stopped, because no service manager restarts it.
 _ER_RESTART_SERVER_FAILED = 3707
 _DUMP = (
     *('--single-transaction', '--set-gtid-purged=OFF', '--no-tablespaces'),
@@ -46,12 +46,12 @@ _DUMP = (
 
 
 class Operations:
-    """The verbs.
+    """The verbs of ``trove-ceph-bench mysql``.
 
-    :param address: of the server of the attempt
-    :param rootfs: with mysqld and MySQL's client programs
-    :param phase: called with the name of each part when it is done
-    :param enable_root: gives name and password of an administrator of an instance, by its name
+    :param address: address of the server of the attempt
+    :param rootfs: root file system with mysqld and MySQL's client programs
+    :param phase: called with the name of each phase when it ends
+    :param enable_root: returns name and password of an administrator of the named instance
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class Operations:
         self._connect = connect
 
     def probe(self) -> None:
-        """See that rows and definitions can be changed at once: no lock was left behind."""
-        table = f'`{self._address.database}`.{_PROBE}'
+        """Check that no lock is left: change rows and definitions without waiting for one."""
+        table = f'`{self._address.database}`.{_PROBE_TABLE}'
         with self._cursor(self._address.user, self._address.password) as cursor:
             cursor.execute(f'SET SESSION lock_wait_timeout = {LOCK_WAIT_SEC}')
             cursor.execute(f'DROP TABLE IF EXISTS {table}')
@@ -79,50 +79,50 @@ class Operations:
             cursor.execute(f'DROP TABLE {table}')
 
     def change(self, rows: int) -> None:
-        """Change so many rows of the load's tables, at places that are the same each time."""
-        places = random.Random(rows)
+        """Change a number of rows of the load's tables; the same rows each time."""
+        generator = random.Random(rows)
         with self._cursor(self._address.user, self._address.password) as cursor:
             cursor.execute(f'USE `{self._address.database}`')
             cursor.execute(f'SELECT name, row_count FROM {tables.REGISTER} ORDER BY name')
             sizes = cursor.fetchall()
-            for begin in range(0, rows, _ROWS_AT_ONCE):
+            for begin in range(0, rows, _ROWS_PER_TRANSACTION):
                 cursor.execute('START TRANSACTION')
-                for _ in range(min(_ROWS_AT_ONCE, rows - begin)):
-                    table, size = places.choice(sizes)
-                    row = places.randint(1, size)
+                for _ in range(min(_ROWS_PER_TRANSACTION, rows - begin)):
+                    table, size = generator.choice(sizes)
+                    row = generator.randint(1, size)
                     cursor.execute(f'UPDATE {table} SET c = REVERSE(c) WHERE id = {row}')
                 cursor.execute('COMMIT')
 
     # A logical copy.
 
     def dump(self, file: Path) -> None:
-        """Write the schema into a file, by mysqldump."""
+        """Write the schema to a file with mysqldump."""
         with file.open('wb') as output:
             self._run('mysqldump', *_DUMP, self._address.database, stdout=output)
 
     def load(self, file: Path, directory: Path) -> None:
-        """Start a server that ``initialise`` has made, and load a file into it."""
+        """Start a server that ``initialise`` created, and load a file into it."""
         port = _free_port()
         network = {'skip_networking': False, 'bind_address': '127.0.0.1', 'port': port}
         with self._serving(directory, network) as server:
             self._phase('answers')
             server.query('CREATE DATABASE dumped')
-            here = model.Address('root', '', 'dumped', port=port)
+            address = model.Address('root', '', 'dumped', port=port)
             with file.open('rb') as statements:
-                self._run('mysql', 'dumped', address=here, stdin=statements)
+                self._run('mysql', 'dumped', address=address, stdin=statements)
             self._phase('loaded')
 
     # A physical copy.
 
     def initialise(self, directory: Path) -> None:
-        """Make an empty server in a directory, in place of all that it holds."""
+        """Create an empty server in a directory; delete its previous content."""
         self._initialise(directory, {})
 
     def prepare_clone(self, instance: str, directory: Path) -> None:
-        """Make an instance a donor, and an empty server that may receive its data."""
+        """Prepare an instance as donor, and create an empty server that can receive its data."""
         root, password = self._enable_root(instance)
         with self._cursor(root, password) as cursor:
-            if not _has_plugin(cursor):
+            if not _has_clone_plugin(cursor):
                 cursor.execute("INSTALL PLUGIN clone SONAME 'mysql_clone.so'")
             cursor.execute(f"DROP USER IF EXISTS '{DONOR}'@'%'")
             cursor.execute(
@@ -131,22 +131,24 @@ class Operations:
             cursor.execute(f"GRANT BACKUP_ADMIN ON *.* TO '{DONOR}'@'%'")
             cursor.execute('SELECT @@innodb_data_file_path, @@innodb_page_size')
             ((system_files, page_bytes),) = cursor.fetchall()
-        same = {'innodb_data_file_path': system_files, 'innodb_page_size': page_bytes}
-        self._initialise(directory, same)
+        options = {'innodb_data_file_path': system_files, 'innodb_page_size': page_bytes}
+        self._initialise(directory, options)
 
     def clone(self, directory: Path) -> None:
-        """Have the server in a directory take over all that the attempt's holds."""
+        """Clone all data of the attempt's server into the server in a directory."""
         with self._serving(directory) as server:
             self._phase('answers')
             server.query("INSTALL PLUGIN clone SONAME 'mysql_clone.so'")
             donor = f'{self._address.host}:{self._address.port}'
             server.query('SET GLOBAL clone_valid_donor_list = %s', donor)
-            self._take_over(server)
-            if not server.has_ended(_END_SEC):
-                raise exceptions.LoadFailedError('the server did not end after it was cloned')
+            self._clone_from_donor(server)
+            if not server.has_ended(_STOP_TIMEOUT_SEC):
+                raise exceptions.LoadFailedError(
+                    f'the cloned server did not stop within {_STOP_TIMEOUT_SEC} s after the copy'
+                )
             self._phase('copied')
 
-    def _take_over(self, server: mysqld.Mysqld) -> None:
+    def _clone_from_donor(self, server: mysqld.Mysqld) -> None:
         address = self._address
         try:
             server.query(
@@ -158,100 +160,101 @@ class Operations:
                 raise
 
     def start(self, directory: Path) -> None:
-        """Start the server in a directory, and end it as soon as it answers."""
+        """Start the server in a directory, and stop it as soon as it answers."""
         with self._serving(directory):
             self._phase('answers')
 
     def end_clone(self, instance: str, directory: Path) -> None:
-        """Undo what ``prepare_clone`` did, however far it came."""
+        """Undo ``prepare_clone``, also if it failed midway."""
         root, password = self._enable_root(instance)
         with self._cursor(root, password) as cursor:
             cursor.execute(f"DROP USER IF EXISTS '{DONOR}'@'%'")
-            if _has_plugin(cursor):
+            if _has_clone_plugin(cursor):
                 cursor.execute('UNINSTALL PLUGIN clone')
         shutil.rmtree(directory, ignore_errors=True)
-
-    # Inside.
 
     @contextlib.contextmanager
     def _cursor(self, user: str, password: str) -> Iterator[Any]:
         address = self._address
-        place: dict[str, Any] = (
+        endpoint: dict[str, Any] = (
             {'unix_socket': address.unix_socket}
             if address.unix_socket
             else {'host': address.host, 'port': address.port}
         )
         with (
-            self._connect(user=user, password=password, autocommit=True, **place) as connection,
+            self._connect(user=user, password=password, autocommit=True, **endpoint) as connection,
             connection.cursor() as cursor,
         ):
             yield cursor
 
     def _run(
-        self, program: str, *words: str, address: model.Address | None = None, **streams: Any
+        self, program: str, *arguments: str, address: model.Address | None = None, **streams: Any
     ) -> None:
         """Run one of MySQL's programs.
 
-        :raises LoadFailedError: it failed
+        :raises LoadFailedError: the program failed
         """
         address = address or self._address
         if address.unix_socket:
-            raise exceptions.LoadFailedError(f'{program} needs a server that is reached by TCP')
-        place = (f'--host={address.host}', f'--port={address.port}', f'--user={address.user}')
-        done = subprocess.run(
-            ['chroot', str(self._root), program, '--no-defaults', *place, *words],
+            raise exceptions.LoadFailedError(
+                f'{program} needs TCP, but the target is reached by the socket '
+                f'{address.unix_socket}'
+            )
+        login = (f'--host={address.host}', f'--port={address.port}', f'--user={address.user}')
+        result = subprocess.run(
+            ['chroot', str(self._root), program, '--no-defaults', *login, *arguments],
             env=os.environ | {'MYSQL_PWD': address.password},
             stderr=subprocess.PIPE,
             **{'stdin': subprocess.DEVNULL, **streams},
             check=False,
         )
-        if done.returncode:
-            said = done.stderr.decode(errors='replace').strip()[-500:]
-            raise exceptions.LoadFailedError(f'{program} ended with {done.returncode}: {said}')
+        if result.returncode:
+            text = result.stderr.decode(errors='replace').strip()[-500:]
+            raise exceptions.LoadFailedError(f'{program} exited with {result.returncode}: {text}')
 
     @property
     def _root(self) -> Path:
         if self._rootfs is None:
             raise exceptions.LoadFailedError(
-                'there is no MySQL root file system in the cache: build one with '
+                'the cache has no MySQL root file system; build one with '
                 'lab/images/build mysql-rootfs'
             )
         return self._rootfs
 
     def _initialise(self, directory: Path, options: Mapping[str, Any]) -> None:
-        """Make an empty server, which is told the same options ever after."""
+        """Create an empty server, and record the options for its later starts."""
         shutil.rmtree(directory, ignore_errors=True)
         (directory / 'volume').mkdir(parents=True)
-        (directory / _OPTIONS).write_text(json.dumps(options))
-        with workspace.Workspace() as place:
-            self._server(directory, place, {}).ensure_initialised()
+        (directory / _OPTIONS_FILE).write_text(json.dumps(options))
+        with workspace.Workspace() as scratch:
+            self._server(directory, scratch, {}).ensure_initialised()
 
     @contextlib.contextmanager
     def _serving(
         self, directory: Path, options: Mapping[str, Any] | None = None
     ) -> Iterator[mysqld.Mysqld]:
-        # What a killed command leaves is cleared by the next.
-        with workspace.Workspace() as place:
-            with self._server(directory, place, options or {}) as server:
+        # The next command cleans up after a killed one.
+        with workspace.Workspace() as scratch:
+            with self._server(directory, scratch, options or {}) as server:
                 try:
                     yield server
                 finally:
                     server.kill()
 
     def _server(
-        self, directory: Path, place: workspace.Workspace, options: Mapping[str, Any]
+        self, directory: Path, scratch: workspace.Workspace, options: Mapping[str, Any]
     ) -> mysqld.Mysqld:
-        kept = json.loads((directory / _OPTIONS).read_text())
+        recorded = json.loads((directory / _OPTIONS_FILE).read_text())
         return mysqld.Mysqld(
             installation.Rootfs(self._root),
             directory / 'volume',
-            place.path / 'run',
-            {'skip_replica_start': True, **kept, **options},
-            environment=place.environment,
+            scratch.path / 'run',
+            {'skip_replica_start': True, **recorded, **options},
+            environment=scratch.environment,
         )
 
 
-def _has_plugin(cursor: Any) -> bool:
+def _has_clone_plugin(cursor: Any) -> bool:
     cursor.execute("SELECT PLUGIN_NAME FROM information_schema.PLUGINS WHERE PLUGIN_NAME = 'clone'")
     return bool(cursor.fetchall())
 
@@ -262,38 +265,41 @@ def _free_port() -> int:
 
 
 _VERBS = {
-    'probe': ((), 'see that rows and definitions can be changed at once: no lock was left behind'),
-    'change': (('rows',), "change rows of the load's tables, the same each time"),
-    'dump': (('file',), 'write the schema into a file, by mysqldump'),
-    'initialise': (('directory',), 'make an empty server on this host'),
+    'probe': ((), 'check that no lock is left: change rows and definitions'),
+    'change': (('rows',), "change rows of the load's tables, the same rows each time"),
+    'dump': (('file',), 'write the schema to a file with mysqldump'),
+    'initialise': (('directory',), 'create an empty server on this host'),
     'load': (('file', 'directory'), 'start an empty server, and load a file into it'),
-    'prepare-clone': (('instance', 'directory'), 'make an instance a donor, and a server empty'),
-    'clone': (('directory',), "take over all of the server's data, by MySQL's CLONE plugin"),
-    'start': (('directory',), 'start a server on this host, until it answers'),
-    'end-clone': (('instance', 'directory'), 'undo what prepare-clone did'),
+    'prepare-clone': (
+        ('instance', 'directory'),
+        'prepare an instance as donor, and create an empty server',
+    ),
+    'clone': (('directory',), "copy all data of the server with MySQL's CLONE plugin"),
+    'start': (('directory',), 'start a server on this host and wait until it answers'),
+    'end-clone': (('instance', 'directory'), 'undo prepare-clone'),
 }
 
 
-_KINDS: dict[str, Callable[[str], Any]] = {'instance': str, 'rows': int}
+_TYPES: dict[str, Callable[[str], Any]] = {'instance': str, 'rows': int}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the verbs and their arguments."""
+    """Add the verbs and their arguments to a parser."""
     verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
     for verb, (names, text) in _VERBS.items():
         command = verbs.add_parser(verb, help=text, description=text)
         for name in names:
-            command.add_argument(name, type=_KINDS.get(name, Path), metavar=name.upper())
+            command.add_argument(name, type=_TYPES.get(name, Path), metavar=name.upper())
         command.set_defaults(parameters=names)
 
 
 def main(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> None:
-    """Carry out the verb that was parsed.
+    """Run the parsed verb.
 
     :raises LoadFailedError: the operation failed
     :raises ServerFailedError: a server on this host does not start
     """
-    # Ended by its time limit, it gives back what it holds.
+    # The time limit of a plan sends SIGTERM; exit through the cleanup handlers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     cache = specification.Settings(environ).cache
     operations = Operations(
@@ -321,17 +327,17 @@ def _address(environ: Mapping[str, str]) -> model.Address:
         )
     except KeyError as error:
         raise exceptions.LoadFailedError(
-            f'{error.args[0]} is not set: it tells, in plans of operations, where the server is'
+            f'{error.args[0]} is not set; plans of operations set it to the address of the server'
         ) from error
 
 
 def _enable_root(instance: str) -> tuple[str, str]:
-    """Give an instance an administrator, whose password is known to nobody afterwards."""
+    """Enable an instance's root user with a new random password, and return both."""
     _, trove = cloud.clients()
     password = secrets.token_urlsafe(24)
     found = [one for one in trove.instances.list() if instance in (one.name, one.id)]
     if len(found) != 1:
         raise exceptions.TargetUnavailableError(
-            f'{instance}: Trove lists {len(found)} of this name'
+            f'{instance}: Trove lists {len(found)} instances of this name, expected 1'
         )
     return trove.root.create_instance_root(found[0].id, password)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as people read them: three significant digits, thin spaces, a dash for "not known"."""
+"""Format numbers for readers: three significant digits, thin spaces, a dash for "unknown"."""
 
 import math
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def percent(share: float | None) -> str:
 
 
 def in_unit(value: float | None, unit: str) -> str:
-    """Return a number for its unit, which stands in the heading unless it varies or is a share."""
+    """Return a number without its unit, which the heading names; bytes and shares carry theirs."""
     if unit == 'bytes':
         return size(value)
     if unit == 'share':

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans of operations, carried out: each contender's commands are timed beside one writer.
+"""Run a plan of operations: time each contender's commands while one writer commits.
 
-The writer is the committer: alone for a while, then beside the operation, then alone until it
-commits again, so that an operation which leaves the server stalled is charged for all of the stall.
+The writer is the committer. It runs alone before the operation, during it, and afterwards until it
+commits again, so that a stall that outlasts the operation counts in full.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ from trove_ceph_bench import (
 )
 from trove_ceph_bench.targets import database
 
-#: How long a writer that is stalled at the operation's end is waited for.
+#: How long to wait for a writer that is stalled at the end of the operation.
 STALL_LIMIT_SEC = 300
-#: Before and after the operation proper; cleaning up may take long.
+#: Cleaning up may take long.
 CLEANUP_TIMEOUT_SEC = 1800
 COST_TIMEOUT_SEC = 300
 
@@ -36,10 +36,10 @@ _POLL_SEC = 0.2
 
 
 class OperationsRunner(runner.Runner):
-    """Carries out a plan of operations.
+    """Run a plan of operations.
 
-    An operation that fails is kept as failed, and the plan goes on; the next run of the plan tries
-    it again.
+    A failed operation is stored as failed, and the plan continues; the next run of the plan
+    retries it.
     """
 
     def __init__(self, operations: plan.OperationsPlan, *arguments: Any, **more: Any):
@@ -51,8 +51,8 @@ class OperationsRunner(runner.Runner):
     def measure_all(self, stack: contextlib.ExitStack) -> None:
         missing = self._missing()
         if missing and self._plan.cleanup:
-            stack.callback(self.call, 'cleanup', self._plan.cleanup)
-        # All of them first: a server that cannot be used is told before hours of work.
+            stack.callback(self.run_command, 'cleanup', self._plan.cleanup)
+        # Enter all targets first, so that an unusable server fails the plan before hours of work.
         used = [
             self.enter(stack, each.contender.name, each.contender.target)
             if each.contender.target
@@ -79,14 +79,16 @@ class OperationsRunner(runner.Runner):
                 self.progress.estimate.plan(_kind(attempt), attempt.size_mib, known=False)
         self.outcome.present = self._total - len(missing)
         if self.outcome.present:
-            self.progress.say(f'{self.outcome.present} of {self._total} runs are there already')
+            self.progress.print_line(
+                f'{self.outcome.present} of {self._total} runs are measured already'
+            )
         return missing
 
     def _fill(self, target: model.Target, size_mib: int) -> None:
-        """Give the target's schema data of a size, unless it has it."""
+        """Fill the target's schema to a size, unless it has that size."""
         if self._filled.get(target) == size_mib:
             return
-        data = rows_of(size_mib)
+        data = dataset_of_size(size_mib)
         with self.progress.step('fill', f'{target.name}: filling {size_mib} MiB', 0):
             measure.prefill([target], data, self.progress.note)
         self._filled[target] = size_mib
@@ -106,14 +108,14 @@ class OperationsRunner(runner.Runner):
             run = operation.measure()
         if run['complete'] and run['exit_code'] != 0:
             self.outcome.failures.append(f'{_text(attempt)}: {run["reason"]}')
-        self.keep(attempt.iteration, config, disclosed, run, f'{text}: {_figures(run)}')
+        self.save_run(attempt.iteration, config, disclosed, run, f'{text}: {_figures(run)}')
 
 
 class Operation:
     """One attempt at one operation.
 
-    :param target: the server that it is done to, if any
-    :param directory: for what its commands print
+    :param target: the server that it acts on, if any
+    :param directory: for the output of its commands
     """
 
     def __init__(
@@ -160,11 +162,11 @@ class Operation:
         }
 
     def measure(self) -> dict[str, Any]:
-        """Prepare, time the operation, ask what it cost and clean up; return the run's outcome.
+        """Prepare, time the operation, measure its costs and clean up; return the result.
 
-        A command that fails is told in the outcome, and so is an interruption; cleanup runs always.
+        The result records a failed command or an interruption; cleanup always runs.
 
-        :raises TargetUnavailableError: the server cannot be asked for the size of its data
+        :raises TargetUnavailableError: the server does not report the size of its data
         :raises LoadFailedError: the committer cannot commit
         """
         try:
@@ -205,19 +207,19 @@ class Operation:
             'output': result.output,
         }
         if result.succeeded:
-            self._ask_costs()
+            self._measure_costs()
             self._check()
         else:
             self._fail('run', result)
 
     def _evaluate_writer(self, writer: commit_probe.Committer, began: float, ended: float) -> None:
-        """Count the writer's commits and find its largest gap, waiting for the end of a stall."""
+        """Wait for the end of a stall; count the writer's commits and find its largest gap."""
         deadline = ended + STALL_LIMIT_SEC
         while not (after := [ack for _, ack in writer.read().commits if ack > ended]):
             if time.monotonic() > deadline:
                 self._run['warnings'].append(
                     f'the writer was still stalled {STALL_LIMIT_SEC} s after the end of the '
-                    f'operation; its largest gap is longer than shown'
+                    f'operation; its largest gap is longer than reported'
                 )
                 break
             self._note('waiting for the stalled writer', None)
@@ -232,7 +234,7 @@ class Operation:
             'during': log.rate(began, ended),
         }
 
-    def _ask_costs(self) -> None:
+    def _measure_costs(self) -> None:
         for name, command in self._contender.cost.items():
             result = self._shell(name, command, COST_TIMEOUT_SEC)
             try:
@@ -240,7 +242,7 @@ class Operation:
                     raise ValueError(result.failure())
                 self._run['cost'][name] = int(float(result.first_line))
             except ValueError as error:
-                self._run['warnings'].append(f'{name} is not known: {error}')
+                self._run['warnings'].append(f'{name} is unknown: {error}')
 
     def _check(self) -> None:
         if self._contender.check:
@@ -266,14 +268,14 @@ class Operation:
     def _shell(self, name: str, command: str, timeout_sec: float) -> shell.Result:
         return shell.run(command, self._environment, self._directory / f'{name}.log', timeout_sec)
 
-    def _wait(self, what: str, seconds: float) -> None:
+    def _wait(self, text: str, seconds: float) -> None:
         if seconds:
-            self._note(what, None)
+            self._note(text, None)
             time.sleep(seconds)
 
 
-def rows_of(size_mib: int) -> model.Dataset:
-    """Return the tables that take up a size."""
+def dataset_of_size(size_mib: int) -> model.Dataset:
+    """Return the dataset of a size in MiB."""
     rows = size_mib * 1024 * 1024 // dataset.BYTES_PER_ROW // _TABLES
     return model.Dataset(f'{size_mib} MiB', _TABLES, max(rows, 1))
 
@@ -287,7 +289,7 @@ def _text(attempt: plan.Attempt) -> str:
 
 
 def _figures(run: Mapping[str, Any]) -> str:
-    """Return an operation's outcome in a few words."""
+    """Return a one-line summary of an operation's result."""
     if run['reason']:
         return run['reason']
     parts = [f'{run["seconds"]:.1f} s']

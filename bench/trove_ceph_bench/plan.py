@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: what is measured, and in which order.
+"""Plans: which runs to measure, and in which order.
 
-There are two kinds, loads and operations; :mod:`trove_ceph_bench.plan_file` reads either.
+There are two kinds, plans of loads and plans of operations; :mod:`trove_ceph_bench.plan_file` reads
+both.
 """
 
 import dataclasses
@@ -10,16 +11,16 @@ from typing import Any
 
 from trove_ceph_bench import model
 
-#: When neither the plan nor the workload names a number.
+#: If neither the plan nor the workload names a number.
 DEFAULT_THREADS = 16
-#: What an operation may cost besides its time: kept for good, transferred, and how much of the data
-#: was changed that it was about.
+#: Costs of an operation besides its time: space occupied, bytes transferred, and the bytes that had
+#: changed in the data it copied.
 COSTS = ('space_bytes', 'moved_bytes', 'changed_bytes')
 
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """What is compared: one way of running MySQL, on as many targets as it has."""
+    """One way of running MySQL, to compare with others, on one or more targets."""
 
     name: str
     role: str
@@ -42,12 +43,12 @@ class Cell:
 class LoadPlan:
     """Variants under loads.
 
-    :param reference: name of the variant whose buffer pool sizes the data
-    :param buffer_pool_mib: that buffer pool; None means that the server is asked
-    :param fio: jobs that are run on the volume below before a variant's first run in each repeat
-    :param threads: empty means that each workload's own number is used
-    :param text: the plan to be kept with the results
-    :param prepare: is run once before everything, unless nothing is to be measured
+    :param reference: name of the variant whose buffer pool determines the size of the data
+    :param buffer_pool_mib: size of that buffer pool; None means that the server is queried
+    :param fio: jobs to run on the volume below before a variant's first run in each repeat
+    :param threads: empty means each workload's own number
+    :param text: the plan as it is stored with the results
+    :param prepare: command to run once before the first run, unless no run is missing
     """
 
     name: str
@@ -71,9 +72,9 @@ class LoadPlan:
     prepare: str | None = None
 
     def cells(self, only: Sequence[str] = ()) -> Iterator[Cell]:
-        """Yield all measurements in their order: variants alternate innermost (ABAB).
+        """Yield all measurements in order: variants alternate innermost (ABAB).
 
-        A variant with fewer targets than instances are asked for is left out there.
+        A variant with fewer targets than the number of instances is skipped there.
 
         :param only: names of variants; empty means all
         """
@@ -125,7 +126,7 @@ class LoadPlan:
             'instances': cell.instances,
             'warmup_sec': self.warmup_sec,
             'measure_sec': self.measure_sec,
-            # All of them: variants are compared that had them with those that had not.
+            # All events: variants with an event are compared with variants without it.
             'events': [_event(event) for event in self.events],
             'committer': self.committer,
         }
@@ -143,11 +144,11 @@ def _event(event: model.Event) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """A way of doing an operation, as commands; rivals share the operation's name.
+    """One way to do an operation, as commands; contenders of one operation share its name.
 
-    :param target: the server that it is done to; None for what needs none
-    :param check: is run when the writer has ended, and decides whether the operation succeeded
-    :param repeats: fewer than the plan's, for what takes long; None means the plan's
+    :param target: the server to act on; None if the operation needs none
+    :param check: command to run after the writer stops; it decides whether the operation succeeded
+    :param repeats: fewer than the plan's, for slow operations; None means the plan's
     """
 
     name: str
@@ -163,7 +164,7 @@ class Contender:
     repeats: int | None = None
 
     def commands(self) -> dict[str, Any]:
-        """Return the commands as the results name them."""
+        """Return the commands under the keys that results use."""
         return {
             'prepare': self.prepare,
             'run': self.run,
@@ -184,10 +185,10 @@ class Attempt:
 
 @dataclasses.dataclass(frozen=True)
 class OperationsPlan:
-    """Operations against their rivals, at several sizes of data.
+    """Operations by several contenders, at several sizes of data.
 
     :param settle_sec: how long the committer runs alone before and after each operation
-    :param cleanup: is run once when all is done or has failed, for what contenders share
+    :param cleanup: command to run once at the end, also after a failure, for shared resources
     """
 
     name: str
@@ -201,7 +202,7 @@ class OperationsPlan:
     cleanup: str | None = None
 
     def attempts(self, only: Sequence[str] = ()) -> Iterator[Attempt]:
-        """Yield all measurements in their order: small data first, contenders alternating."""
+        """Yield all measurements in order: small data first, contenders alternating."""
         for size_mib in sorted(self.sizes_mib):
             for iteration in range(self.repeats):
                 for contender in self.contenders:

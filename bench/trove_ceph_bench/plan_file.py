@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading plans from YAML: variables, changes from the command line, and checks.
+"""Read plans from YAML: replace variables, apply ``--set``, and check them.
 
-Plans are read by YAML 1.2's rules, by which ``on`` is a text and no switch, and ``1:4`` no number.
+Plans follow the rules of YAML 1.2: ``on`` is a string, not a boolean, and ``1:4`` is not a number.
 """
 
 import dataclasses
@@ -20,12 +20,12 @@ from trove_ceph_bench import model, plan, plan_schema, workloads
 
 _SHIPPED = importlib.resources.files('trove_ceph_bench') / 'plans'
 _VARIABLE = re.compile(r'\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}')
-#: The shell replaces the variables in these.
+#: The shell replaces the variables in the values of these keys.
 _COMMANDS = frozenset(('command', 'prepare', 'run', 'check', 'cleanup', *plan.COSTS))
 
 
 def shipped() -> dict[str, str]:
-    """Return names and descriptions of the plans that come with the package."""
+    """Return names and descriptions of the plans that the package ships."""
     found = {}
     for entry in sorted(_SHIPPED.iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith('.yaml'):
@@ -39,19 +39,19 @@ def load(
 ) -> plan.LoadPlan | plan.OperationsPlan:
     """Read a plan and check it.
 
-    :param source: path of a file, or name of a plan that comes with the package
-    :param environment: values of ``${NAME}``; the shell sees to those in commands
-    :param settings: ``key=value``, each replacing a value of the plan; the key may be a path such
+    :param source: path of a file, or name of a plan that the package ships
+    :param environment: values of ``${NAME}``; the shell replaces those in commands
+    :param settings: ``key=value``, each replaces a value of the plan; the key may be a path such
         as ``variants.0.name``, the value is YAML
-    :raises InvalidPlanError: the plan does not exist, cannot be read or is wrong
+    :raises InvalidPlanError: the plan does not exist, cannot be read or is invalid
     """
     text = _read(source)
     try:
         root: Any = yaml_file.compose(text)
         if root is None:
             raise exceptions.InvalidPlanError(
-                f'{source}: is not a plan, which has keys such as name and variants; '
-                f'"trove-ceph-bench run --help" shows one'
+                f'{source}: not a plan: expected keys such as name and variants; '
+                f'"trove-ceph-bench run --help" shows an example'
             )
         content = yaml_file.construct(root)
         for setting in settings:
@@ -62,7 +62,7 @@ def load(
         return _checked(_with_variables(content, environment), text)
     except yaml.YAMLError as error:
         raise exceptions.InvalidPlanError(
-            f'{source}: is not YAML: {" ".join(str(error).split())}'
+            f'{source}: invalid YAML: {" ".join(str(error).split())}'
         ) from error
     except Problem as problem:
         raise exceptions.InvalidPlanError(
@@ -74,24 +74,24 @@ def _read(source: str) -> str:
     path = Path(source)
     entry = _SHIPPED / f'{source}.yaml'
     try:
-        # Results lie in folders that are called like their plans.
+        # A results folder may have the same name as its plan.
         if not path.is_file() and '/' not in source and entry.is_file():
             return entry.read_text(encoding='utf-8')
         return path.read_text(encoding='utf-8')
     except FileNotFoundError as error:
         raise exceptions.InvalidPlanError(
-            f'{source}: no such file, and no plan of this name comes with the package; '
-            f'those are {", ".join(shipped())}'
+            f'{source}: no such file, and the package ships no plan of this name; '
+            f'it ships {", ".join(shipped())}'
         ) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise exceptions.InvalidPlanError(f'{source}: cannot be read: {error}') from error
+        raise exceptions.InvalidPlanError(f'{source}: cannot read the plan: {error}') from error
 
 
 def _apply(content: dict[str, Any], setting: str) -> None:
-    """Replace one value of a plan as ``key=value`` says."""
+    """Replace one value of a plan, given as ``key=value``."""
     key, separator, value = setting.partition('=')
     if not separator or not key:
-        raise exceptions.InvalidPlanError(f'--set {setting}: must read key=value')
+        raise exceptions.InvalidPlanError(f'--set {setting}: expected key=value')
     *parents, last = key.split('.')
     try:
         holder: Any = content
@@ -102,14 +102,14 @@ def _apply(content: dict[str, Any], setting: str) -> None:
         ).get_single_data()
     except (KeyError, IndexError, ValueError, TypeError) as error:
         raise exceptions.InvalidPlanError(
-            f'--set {setting}: the plan has nothing at {key}; write a path such as variants.0.name'
+            f'--set {setting}: the plan has no {key}; use a path such as variants.0.name'
         ) from error
     except yaml.YAMLError as error:
-        raise exceptions.InvalidPlanError(f'--set {setting}: the value is not YAML') from error
+        raise exceptions.InvalidPlanError(f'--set {setting}: the value is invalid YAML') from error
 
 
 def _with_variables(value: Any, environment: Mapping[str, str], path: ValuePath = ()) -> Any:
-    """Return a plan whose ``${NAME}`` and ``${NAME:-default}`` are replaced, commands left out."""
+    """Replace ``${NAME}`` and ``${NAME:-default}`` in a plan, except in commands."""
     if isinstance(value, dict):
         return {
             key: each if key in _COMMANDS else _with_variables(each, environment, (*path, key))
@@ -125,7 +125,7 @@ def _with_variables(value: Any, environment: Mapping[str, str], path: ValuePath 
         if environment.get(name) or (name in environment and default is None):
             return environment[name]
         if default is None:
-            raise Problem(path, f'the environment has no variable {name}; export {name}=…')
+            raise Problem(path, f'the environment variable {name} is not set; export {name}=…')
         return default
 
     return _VARIABLE.sub(replacement, value)
@@ -159,7 +159,7 @@ def _load_plan(content: dict[str, Any], text: str) -> plan.LoadPlan:
         for key in (field.name for field in dataclasses.fields(plan.LoadPlan))
         if key in content
     }
-    made = plan.LoadPlan(
+    loaded = plan.LoadPlan(
         **fields
         | {
             'variants': variants,
@@ -172,12 +172,12 @@ def _load_plan(content: dict[str, Any], text: str) -> plan.LoadPlan:
     for number, event in enumerate(events):
         for index, name in enumerate(event.variants):
             _check_known(name, names, ('events', number, 'variants', index))
-        if event.at_sec >= made.measure_sec:
+        if event.at_sec >= loaded.measure_sec:
             raise Problem(
                 ('events', number, 'at_sec'),
-                f'{event.at_sec} is after the measured phase, which lasts {made.measure_sec} s',
+                f'{event.at_sec} is after the measured phase, which lasts {loaded.measure_sec} s',
             )
-    return made
+    return loaded
 
 
 def _variant(content: Mapping[str, Any], path: ValuePath) -> plan.Variant:
@@ -193,7 +193,7 @@ def _operations_plan(content: dict[str, Any], text: str) -> plan.OperationsPlan:
     _check_names(
         [f'{each.name} of {each.operation}' for each in contenders], ('operations', 'contenders')
     )
-    made = plan.OperationsPlan(
+    loaded = plan.OperationsPlan(
         name=content['name'],
         description=content.get('description', content['name']),
         contenders=contenders,
@@ -201,18 +201,18 @@ def _operations_plan(content: dict[str, Any], text: str) -> plan.OperationsPlan:
         **{key: value for key, value in operations.items() if key != 'contenders'},
     )
     for number, contender in enumerate(contenders):
-        if made.committer and contender.target is None:
+        if loaded.committer and contender.target is None:
             raise Problem(
                 ('operations', 'contenders', number),
-                "nobody can commit without a 'target'; give one, or 'committer: false'",
+                "the committer needs a 'target'; give one, or set 'committer: false'",
             )
-    return made
+    return loaded
 
 
 def _check_names(names: Sequence[str], path: ValuePath) -> None:
     for number, name in enumerate(names):
         if name in names[:number]:
-            raise Problem((*path, number), f'the name {name!r} is taken')
+            raise Problem((*path, number), f'the name {name!r} is used twice')
 
 
 def _check_known(name: str, names: Sequence[str], path: ValuePath) -> None:

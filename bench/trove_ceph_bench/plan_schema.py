@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan may hold."""
+"""The JSON schema of plans."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,8 +38,8 @@ def _list_of(items: Mapping[str, Any], unique: bool = True) -> dict[str, Any]:
     return {'type': 'array', 'items': items, 'minItems': 1, 'uniqueItems': unique}
 
 
-def _count(least: int, unit: str) -> dict[str, Any]:
-    return {'type': 'integer', 'minimum': least, 'description': f'a whole number of {unit}'}
+def _count(minimum: int, unit: str) -> dict[str, Any]:
+    return {'type': 'integer', 'minimum': minimum, 'description': f'a whole number of {unit}'}
 
 
 def load_plan() -> dict[str, Any]:

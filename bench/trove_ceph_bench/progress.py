@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a plan has come, and how long it will still take."""
+"""Show the progress of a plan and estimate the remaining time."""
 
 import collections
 import contextlib
@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-#: Where the output is no terminal, a long step shows this often that it is alive.
+#: If the output is not a terminal, a long step prints a line this often.
 HEARTBEAT_SEC = 30
 
 
 class Estimate:
-    """Time left, from what was expected of each step and what steps of its kind really took.
+    """Estimate the remaining time from planned durations and those of finished steps of a kind.
 
     :param clock: returns seconds
     """
@@ -27,30 +27,30 @@ class Estimate:
         self._unknown: set[str] = set()
 
     def plan(self, kind: str, expected_sec: float, known: bool = True) -> None:
-        """Count a step that is to come.
+        """Add a planned step.
 
-        :param known: False means that instead of seconds it is a size, by which steps of a kind may
-            differ; then nothing is estimated until the first of them is done
+        :param known: False means that ``expected_sec`` is not a duration but a size, by which
+            steps of a kind may differ; there is no estimate until the first of them is done
         """
         self._left[kind].append(expected_sec)
         if not known:
             self._unknown.add(kind)
 
     def start(self, kind: str, expected_sec: float) -> None:
-        """Begin a step, which may have been planned."""
+        """Begin a step, planned or not."""
         if expected_sec in self._left[kind]:
             self._left[kind].remove(expected_sec)
         self._running = (kind, expected_sec, self._clock())
 
     def finish(self) -> None:
-        """End the present step."""
+        """End the current step."""
         if self._running:
             kind, expected_sec, began = self._running
             self._done[kind].append((expected_sec, self._clock() - began))
             self._running = None
 
     def left_sec(self) -> float | None:
-        """Return the seconds until everything planned is done; None while there is no telling."""
+        """Return the seconds until all planned steps are done; None if unknown."""
         left = 0.0
         for kind, steps in self._left.items():
             for expected_sec in steps:
@@ -77,7 +77,10 @@ class Estimate:
 
 
 def _fit(done: list[tuple[float, float]], size: float) -> float:
-    """Return what a step of a size takes: as long as any other, unless larger ones took longer."""
+    """Return the duration of a step: linear in its size if larger ones took longer, else the mean.
+
+    The mean covers all finished steps of the kind.
+    """
     sizes, seconds = zip(*done, strict=True)
     mean = statistics.fmean(seconds)
     if len(set(sizes)) < 2:
@@ -87,10 +90,10 @@ def _fit(done: list[tuple[float, float]], size: float) -> float:
 
 
 class Progress:
-    """Shows steps in single lines: live on a terminal, one for each finished step elsewhere.
+    """Print the progress: a live line on a terminal, else one line for each finished step.
 
-    :param stream: where to
-    :param estimate: told of every step
+    :param stream: output stream
+    :param estimate: records every step
     """
 
     def __init__(
@@ -109,7 +112,7 @@ class Progress:
 
     @contextlib.contextmanager
     def step(self, kind: str, text: str, expected_sec: float) -> Iterator[None]:
-        """Do a planned step; :meth:`note` and :meth:`done` speak of it meanwhile."""
+        """Enter a planned step; until it is left, :meth:`note` reports about it."""
         self.estimate.start(kind, expected_sec)
         self._text = text
         self._shown = self._clock()
@@ -120,9 +123,9 @@ class Progress:
             self.estimate.finish()
             self._text = ''
 
-    def note(self, what: str, share: float | None = None) -> None:
-        """Say what is being done now in the present step, and the share of it that is done."""
-        line = ': '.join(part for part in (self._text, what) if part)
+    def note(self, activity: str, share: float | None = None) -> None:
+        """Report the current activity in the step, and the share of the step that is done."""
+        line = ': '.join(part for part in (self._text, activity) if part)
         if share is not None:
             line += f' {share:.0%}'
         if self._live:
@@ -130,10 +133,10 @@ class Progress:
             self._stream.write(f'\r\x1b[K{f"{self._clock_text()} {line}"[:width]}')
             self._stream.flush()
         elif self._clock() - self._shown >= HEARTBEAT_SEC:
-            self.say(line)
+            self.print_line(line)
 
-    def say(self, text: str) -> None:
-        """Print a line that stays."""
+    def print_line(self, text: str) -> None:
+        """Print a permanent line."""
         erase = '\r\x1b[K' if self._live else ''
         self._stream.write(f'{erase}{self._clock_text()} {text}\n')
         self._stream.flush()

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the RBD image below a server does, as its cluster's manager counts it.
+"""Read the I/O counters of RBD images from the cluster's manager.
 
 The manager module ``rbd_support`` (always on, Ceph 14 and later) adds up operations on the objects
-of each image. Two things follow for a reader. An operation of an image counts once for each object
-that it touches, and its latency is that inside the OSDs, replication included, without the network
-to the client and without the client. And new sums arrive only once per ``mgr_stats_period`` (5 s by
-default), so within such a period all seconds show the same mean; the period is in the results.
+of each image. Two consequences: an operation on an image counts once for each object that it
+touches, and its latency is that inside the OSDs, including replication but excluding the client and
+its network. And new sums arrive only once per ``mgr_stats_period`` (5 s by default), so all seconds
+within such a period show the same mean; the results record the period.
 
-One ``ceph`` client stays for the whole run and reads commands from its standard input: starting one
+One ``ceph`` client runs for the whole run and reads commands from its standard input: starting one
 each second would cost a third of a core.
 """
 
@@ -38,7 +38,7 @@ _NS_PER_MS = 1e6
 
 @dataclasses.dataclass(frozen=True)
 class Counters:
-    """Sums since the manager began to count; latencies in ns."""
+    """Sums since the manager started to count; latencies in ns."""
 
     write_ops: int = 0
     read_ops: int = 0
@@ -57,30 +57,30 @@ class Counters:
         return Counters(*map(how, dataclasses.astuple(self), dataclasses.astuple(other)))
 
 
-def find_counters(answer: str, image: model.Image) -> Counters | None:
-    """Return an image's counters from the answer to ``rbd perf image counters``.
+def find_counters(reply: str, image: model.Image) -> Counters | None:
+    """Return an image's counters from the reply to ``rbd perf image counters``.
 
-    An image is not listed that has had no operation yet, or fewer than 64 others of its pool.
+    The reply omits an image without operations, or with fewer than 64 other images of its pool.
 
-    :raises ValueError: the answer is none
+    :raises ValueError: the reply is invalid
     """
-    data = json.loads(answer)
+    data = json.loads(reply)
     pools = {name: number for number, name in data['pool_descriptors'].items()}
-    wanted = f'{pools.get(image.pool)}/{image.name}'
+    key = f'{pools.get(image.pool)}/{image.name}'
     for entry in data['counters']:
-        if wanted in entry:
-            named = zip(data['counter_descriptors'], entry[wanted], strict=True)
+        if key in entry:
+            named = zip(data['counter_descriptors'], entry[key], strict=True)
             return Counters(**dict(named))
     return None
 
 
-#: A moment of the monotonic clock, and the counters read then.
+#: A time of the monotonic clock, and the counters read then.
 Point = tuple[float, Counters]
 
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """What was counted from one moment to another."""
+    """The operations counted between two times."""
 
     since: float
     until: float
@@ -88,12 +88,11 @@ class Span:
 
 
 def spans(points: Sequence[Point], since: float, until: float) -> list[Span]:
-    """Return what was counted between one set of sums and the next, for all spans within a phase.
+    """Return the operations counted between one set of sums and the next, for a phase.
 
-    The first begins with the sums that were the newest when the phase began, and the last ends with
-    the first ones after it, where there are any. Readings between two sets of sums tell the old
-    ones and are left out, and so is a span over which the sums went back: the manager had begun
-    anew.
+    The first span begins with the newest sums at the start of the phase, and the last one ends with
+    the first sums after it, if there are any. Readings between two sets of sums repeat the old sums
+    and are skipped, and so is a span in which the sums decreased, because the manager restarted.
     """
     steps = [points[0]] if points else []
     for point in points:
@@ -108,7 +107,7 @@ def spans(points: Sequence[Point], since: float, until: float) -> list[Span]:
 
 
 def figures(elapsed_sec: float, counted: Counters) -> dict[str, float | None]:
-    """Return rates and latencies as results state them."""
+    """Return rates and latencies in the format of results."""
 
     def latency_ms(total_ns: int, operations: int) -> float | None:
         return round(total_ns / operations / _NS_PER_MS, 3) if operations else None
@@ -126,7 +125,7 @@ def figures(elapsed_sec: float, counted: Counters) -> dict[str, float | None]:
 def evaluate(
     points: Sequence[Point], since: float, until: float, size_gib: float, period_sec: float | None
 ) -> dict[str, Any] | None:
-    """Return the object ``rbd`` of a run for a phase; None when the sums did not move in it."""
+    """Return the object ``rbd`` of a run for a phase; None if the sums did not change in it."""
     found = spans(points, since, until)
     if not found:
         return None
@@ -151,23 +150,23 @@ def evaluate(
 
 
 class UnavailableError(exceptions.LoadFailedError):
-    """The image's statistics cannot be had; the measurement goes on without."""
+    """The statistics of the image are unavailable; the measurement continues without them."""
 
 
 class RbdStats:
-    """Reads the counters of images every second, as a context manager; several are added up.
+    """Read the counters of images every second and add them up, as a context manager.
 
-    :param log: receives the readings as they came
-    :raises UnavailableError: (on entering) there is no such image, its cluster does not tell, or
-        the images are of different clusters
+    :param log: file for the raw readings
+    :raises UnavailableError: (on entering) there is no such image, its cluster returns no
+        statistics, or the images are in different clusters
     """
 
     def __init__(self, images: Sequence[model.Image], log: Path):
         self._images = images
         self._pools = sorted({image.pool for image in images})
         self._log = log
-        self._over = threading.Event()
-        self._answers: queue.Queue[str] = queue.Queue()
+        self._stopping = threading.Event()
+        self._replies: queue.Queue[str] = queue.Queue()
         self._newest = dict.fromkeys(images, Counters())
         self._points: list[Point] = []
         self._process: subprocess.Popen | None = None
@@ -177,16 +176,16 @@ class RbdStats:
 
     def __enter__(self) -> 'RbdStats':
         if len({(image.conf, image.user) for image in self._images}) > 1:
-            raise UnavailableError('the images are not of one cluster and user')
+            raise UnavailableError('the images are in different clusters or have different users')
         for image in self._images:
-            info = self._ask('rbd', 'info', f'{image.pool}/{image.name}')
+            info = self._query('rbd', 'info', f'{image.pool}/{image.name}')
             self._size_gib += round(info['size'] / _GIB, 3)
         with contextlib.suppress(UnavailableError):
-            period = self._ask('ceph', 'tell', 'mgr', 'config', 'get', 'mgr_stats_period')
+            period = self._query('ceph', 'tell', 'mgr', 'config', 'get', 'mgr_stats_period')
             self._period_sec = float(period['mgr_stats_period'])
         for pool in self._pools:
-            # The first question makes the manager begin to count.
-            self._ask('ceph', *_question(pool))
+            # The first query makes the manager start to count.
+            self._query('ceph', *_counters_command(pool))
         self._process = subprocess.Popen(
             ['ceph', *self._access()],
             stdin=subprocess.PIPE,
@@ -196,14 +195,14 @@ class RbdStats:
             bufsize=1,
             start_new_session=True,
         )
-        for work in (self._take_answers, self._poll):
-            thread = threading.Thread(target=work, args=(self._process,))
+        for target in (self._read_replies, self._poll):
+            thread = threading.Thread(target=target, args=(self._process,))
             thread.start()
             self._threads.append(thread)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._over.set()
+        self._stopping.set()
         if self._process:
             self._process.kill()
             self._process.wait()
@@ -214,8 +213,8 @@ class RbdStats:
         first = self._images[0]
         return ['--conf', first.conf, '--id', first.user, '--format', 'json']
 
-    def _ask(self, program: str, *words: str) -> dict[str, Any]:
-        command = [program, *self._access(), *words]
+    def _query(self, program: str, *arguments: str) -> dict[str, Any]:
+        command = [program, *self._access(), *arguments]
         try:
             result = subprocess.run(
                 command,
@@ -228,40 +227,40 @@ class RbdStats:
             )
             return json.loads(result.stdout)
         except subprocess.CalledProcessError as error:
-            said = error.stderr.strip().splitlines()[-1:] or [f'exit status {error.returncode}']
-            raise UnavailableError(f'{" ".join(command)}: {said[0]}') from error
+            last = error.stderr.strip().splitlines()[-1:] or [f'exit status {error.returncode}']
+            raise UnavailableError(f'{" ".join(command)}: {last[0]}') from error
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             raise UnavailableError(f'{" ".join(command)}: {error}') from error
 
-    def _take_answers(self, process: subprocess.Popen) -> None:
+    def _read_replies(self, process: subprocess.Popen) -> None:
         assert process.stdout
         for line in process.stdout:
             if line.strip():
-                self._answers.put(line)
-        # Nobody waits for an answer that cannot come.
-        self._answers.put('')
+                self._replies.put(line)
+        # Unblock _poll(): no further reply can arrive.
+        self._replies.put('')
 
     def _poll(self, process: subprocess.Popen) -> None:
-        """Ask once a second, until told to end or until an answer stays away."""
+        """Query once a second, until stopped or until a reply is missing."""
         assert process.stdin
         with self._log.open('w') as log:
-            while not self._over.wait(_INTERVAL_SEC):
+            while not self._stopping.wait(_INTERVAL_SEC):
                 try:
                     for pool in self._pools:
-                        process.stdin.write(' '.join(_question(pool)) + '\n')
-                        answer = self._answers.get(timeout=_TIMEOUT_SEC)
-                        self._take(pool, answer)
-                        log.write(f'{time.monotonic():.3f} {answer}')
+                        process.stdin.write(' '.join(_counters_command(pool)) + '\n')
+                        reply = self._replies.get(timeout=_TIMEOUT_SEC)
+                        self._update(pool, reply)
+                        log.write(f'{time.monotonic():.3f} {reply}')
                         log.flush()
                 except (OSError, ValueError, queue.Empty):
                     return
                 total = functools.reduce(operator.add, self._newest.values())
                 self._points.append((time.monotonic(), total))
 
-    def _take(self, pool: str, answer: str) -> None:
+    def _update(self, pool: str, reply: str) -> None:
         for image in self._images:
             if image.pool == pool:
-                found = find_counters(answer, image)
+                found = find_counters(reply, image)
                 self._newest[image] = found or self._newest[image]
 
     def result(self, since: float, until: float) -> dict[str, Any] | None:
@@ -269,5 +268,5 @@ class RbdStats:
         return evaluate(self._points, since, until, self._size_gib, self._period_sec)
 
 
-def _question(pool: str) -> list[str]:
+def _counters_command(pool: str) -> list[str]:
     return ['rbd', 'perf', 'image', 'counters', pool]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs gathered into cells, and what can be read off them.
+"""Group runs into cells and groups, and compute their figures.
 
-A *cell* is one configuration with its repeats. A *group* is what was measured under the same
-conditions: the cells that differ in nothing but the variant. Report, comparison and check all look
-at results through these.
+A *cell* is one configuration with its repeats. A *group* holds the cells measured under the same
+conditions, which differ only in the variant. Report, comparison and check are built on these.
 """
 
 import dataclasses
@@ -12,13 +11,13 @@ from typing import Any
 
 from trove_ceph_bench import results, stats
 
-#: Roles in the order in which variants are shown.
+#: Roles in display order.
 ROLES = ('baseline', 'subject', 'control')
 
-#: Names a configuration or conditions for a reader.
+#: Returns a readable name for a configuration or for conditions.
 Label = Callable[[Mapping[str, Any]], str]
 
-#: What tells variants of one group apart; all else in a configuration is the conditions.
+#: Keys that distinguish the variants of one group; all other keys are the conditions.
 IDENTITY = frozenset({'variant', 'role', 'target', 'targets', 'commands'})
 
 
@@ -26,10 +25,10 @@ IDENTITY = frozenset({'variant', 'role', 'target', 'targets', 'commands'})
 class Metric:
     """A figure of a run.
 
-    :param path: keys that lead to it in ``run.json``
-    :param higher_is_better: None where that depends on the reader
-    :param center: ``mean``, or ``median`` for what has outliers by its nature
-    :param kind: of the runs that have it: ``load`` or ``operation``, None when both do
+    :param path: path of keys in ``run.json``
+    :param higher_is_better: None if neither direction is better
+    :param center: ``mean``, or ``median`` for metrics with outliers
+    :param kind: kind of the runs that have it: ``load`` or ``operation``; None means both
     """
 
     name: str
@@ -41,7 +40,7 @@ class Metric:
     kind: str | None = 'load'
 
     def value(self, run: Mapping[str, Any]) -> float | None:
-        """Return the figure of one run; None when it was not measured."""
+        """Return the figure of one run; None if it was not measured."""
         found: Any = run
         for key in self.path:
             found = found.get(key) if isinstance(found, Mapping) else None
@@ -131,10 +130,10 @@ class Cell:
 
     @property
     def counted(self) -> Mapping[int, results.Run]:
-        """The repeats that figures are made of.
+        """The repeats that figures include.
 
-        Those that ran to their end and, of operations, succeeded. Of a load that was never run to
-        its end the interrupted repeats count, for the seconds that they lasted.
+        These are the complete ones; for operations, those that also succeeded. If no repeat of a
+        load is complete, the interrupted ones count with the seconds that they measured.
         """
         complete = {key: run for key, run in self.runs.items() if run.run['complete'] is True}
         if self.is_load:
@@ -147,36 +146,38 @@ class Cell:
         return {key: value for key, value in found if value is not None}
 
     def estimate(self, metric: str) -> stats.Estimate | None:
-        """Return the mean of a metric with its interval; None when it was not measured."""
+        """Return the mean of a metric with its interval; None if it was not measured."""
         values = list(self.values(metric).values())
         return stats.mean(values) if values else None
 
     def spread(self, metric: str) -> stats.Spread | None:
-        """Return median and extremes of a metric; None when it was not measured."""
+        """Return median and extremes of a metric; None if it was not measured."""
         values = list(self.values(metric).values())
         return stats.spread(values) if values else None
 
     def figure(self, metric: str) -> dict[str, Any] | None:
-        """Return a metric as JSON data: its spread where it has outliers, else its mean."""
+        """Return a metric as JSON data: its spread if it has outliers, else its mean."""
         is_median = METRICS[metric].center == 'median'
-        return stats.plain(self.spread(metric) if is_median else self.estimate(metric))
+        return stats.as_dict(self.spread(metric) if is_median else self.estimate(metric))
 
     def phases(self) -> dict[str, dict[str, Any] | None]:
-        """Return the seconds of each part of an operation, in order, as JSON data.
+        """Return the seconds of each phase of an operation, in order, as JSON data.
 
-        Parts of one name within a repeat are added up; repeats that lack one do not count.
+        Phases with the same name within a repeat are added up; repeats without it do not count.
         """
         found: dict[str, dict[int, float]] = {}
         for key, run in self.counted.items():
             for each in run.run.get('phases') or ():
                 repeats = found.setdefault(each['name'], {})
                 repeats[key] = repeats.get(key, 0.0) + each['seconds']
-        return {name: stats.plain(stats.mean(list(each.values()))) for name, each in found.items()}
+        return {
+            name: stats.as_dict(stats.mean(list(each.values()))) for name, each in found.items()
+        }
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Cells of the same conditions, by the name of the variant."""
+    """Cells with the same conditions, by the name of the variant."""
 
     conditions: Mapping[str, Any]
     cells: Mapping[str, Cell]
@@ -188,14 +189,14 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """A name that is compared, and what for."""
+    """The name of a variant and its role in the comparison."""
 
     name: str
     role: str
 
 
 def gather(runs: Iterable[results.Run]) -> list[Cell]:
-    """Return the cells of a store's runs, in a reader's order; alike ones as they were measured."""
+    """Return the cells of runs, sorted for display; equal ones in the order of measurement."""
     configs: dict[str, Mapping[str, Any]] = {}
     repeats: dict[str, dict[int, results.Run]] = {}
     for run in runs:
@@ -207,23 +208,23 @@ def gather(runs: Iterable[results.Run]) -> list[Cell]:
 
 
 def group(cells: Iterable[Cell]) -> list[Group]:
-    """Return the cells by their conditions, in a reader's order.
+    """Group cells by their conditions, sorted for display.
 
-    Of two cells of one variant, whose target was changed in the middle, the later one is kept.
+    If a variant has two cells, because its target was changed midway, the later one is used.
     """
     conditions: dict[str, Mapping[str, Any]] = {}
     members: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        kept = without(cell.config, IDENTITY)
-        key = results.config_hash(kept)
-        conditions.setdefault(key, kept)
+        shared = without(cell.config, IDENTITY)
+        key = results.config_hash(shared)
+        conditions.setdefault(key, shared)
         members.setdefault(key, {})[cell.variant] = cell
     found = [Group(conditions[key], members[key]) for key in conditions]
     return sorted(found, key=lambda group: _order(group.conditions))
 
 
 def variants(cells: Iterable[Cell], plan: Mapping[str, Any]) -> list[Variant]:
-    """Return the variants as the plan orders them; the rest by role and name."""
+    """Return the variants in the order of the plan; others by role and name."""
     found = {cell.variant: Variant(cell.variant, cell.role) for cell in cells}
     named = plan.get('variants') or plan.get('operations', {}).get('contenders', ())
     position = {entry['name']: number for number, entry in enumerate(named)}
@@ -236,14 +237,14 @@ def variants(cells: Iterable[Cell], plan: Mapping[str, Any]) -> list[Variant]:
 
 
 def find_baseline(found: Sequence[Variant]) -> str | None:
-    """Return the name of what the others are compared with; None when there is nothing to."""
+    """Return the name of the variant to compare the others with; None if there is only one."""
     if len(found) < 2:
         return None
     return next((variant.name for variant in found if variant.role == 'baseline'), found[0].name)
 
 
 def verdict(metric: str, ratio: stats.Estimate | None) -> str:
-    """Return what a ratio says in a word or two."""
+    """Return the verdict of a ratio in a few words."""
     if ratio is None:
         return 'not comparable'
     if ratio.significant is None:
@@ -259,10 +260,10 @@ def without(config: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 
 def label(conditions: Mapping[str, Any], hidden: Collection[str] | None = None) -> str:
-    """Return the conditions in a few words, as ``write · 1:4 · 16 threads``.
+    """Return a short text for the conditions, such as ``write · 1:4 · 16 threads``.
 
-    :param hidden: keys of :func:`parts` to be left out, because they go without saying; by default
-        the lengths of phases, and a single instance
+    :param hidden: keys of :func:`parts` to omit; by default the durations of the phases, and a
+        single instance
     """
     if hidden is None:
         hidden = ('phases', 'instances') if conditions.get('instances') == 1 else ('phases',)
@@ -270,7 +271,7 @@ def label(conditions: Mapping[str, Any], hidden: Collection[str] | None = None) 
 
 
 def common(found: Sequence[Group]) -> dict[str, str]:
-    """Return the parts of the conditions that all groups of loads share, save the workload."""
+    """Return the parts of the conditions that all groups of loads share, except the workload."""
     described = [parts(group.conditions) for group in found if group.conditions['kind'] == 'load']
     if not described:
         return {}
@@ -282,7 +283,7 @@ def common(found: Sequence[Group]) -> dict[str, str]:
 
 
 def parts(conditions: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a reader is told of the conditions, piece by piece."""
+    """Return the parts of a text that describes the conditions, by key."""
     if conditions['kind'] == 'operation':
         size = {'data_mib': f'{conditions["data_mib"]} MiB'} if 'data_mib' in conditions else {}
         return {'operation': conditions['operation'], **size}

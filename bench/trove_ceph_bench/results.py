@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results folder: one directory for each repeat, in it one for each configuration.
+"""The results folder: one directory for each repeat, and in it one for each configuration.
 
-The layout is described in ``doc/source/reference/bench-results.rst``. A run counts as there when
-its ``run.json`` is, which is written last and in one piece; everything else may be left over from
-a run that was cut off. Results are plain data and the store adds nothing to them, but it refuses
-to keep a password.
+``doc/source/reference/bench-results.rst`` describes the layout. A run exists if its ``run.json``
+does, which is written last and atomically; other files may be left from an interrupted run. The
+store writes results unchanged, but refuses to write a password.
 """
 
 import contextlib
@@ -34,8 +33,8 @@ REPORT_DIRECTORY = 'report'
 _FORMAT_LINE = re.compile(r'trove-ceph-bench (\d+)\s*')
 _ITERATION = re.compile(r'\d{8}')
 
-#: Server variables such as ``default_password_lifetime`` and ``disconnect_on_expired_password`` are
-#: no secrets: what a password's key *ends* in counts, and switches and numbers are let through.
+#: A key is secret if it *ends* in one of these words, unless its value is a switch or a number:
+#: ``default_password_lifetime`` and ``disconnect_on_expired_password`` are not secret.
 _SECRET_KEY = re.compile(r'(password|passwd|passphrase|secret)$', re.IGNORECASE)
 _HARMLESS = re.compile(r'(on|off|yes|no|true|false|null|none|\d*|\*+)', re.IGNORECASE)
 _SECRET_IN_URL = re.compile(r'://[^/\s:@]*:[^/\s@]+@')
@@ -43,7 +42,7 @@ _SECRET_IN_URL = re.compile(r'://[^/\s:@]*:[^/\s@]+@')
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One measurement as it is stored; ``path`` is its directory."""
+    """One stored measurement; ``path`` is its directory."""
 
     iteration: int
     config: Mapping[str, Any]
@@ -53,32 +52,32 @@ class Run:
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
-    """Return the twelve digits that name a configuration, the same for any order of its keys."""
+    """Return the 12 hex digits that name a configuration, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:12]
 
 
 class Store:
-    """A results folder. Writing is atomic file by file; reading never changes anything.
+    """A results folder. Each file is written atomically; reading changes nothing.
 
-    Every method may raise ResultsFormatError for content that it cannot use, and OSError when the
-    file system refuses (disk full, permissions).
+    Every method may raise ResultsFormatError for unusable content, and OSError for a file system
+    error (disk full, permissions).
     """
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
 
     def create(self, plan_text: str) -> 'Store':
-        """Make the folder, or continue one that holds results of the same plan's name.
+        """Create the folder, or continue one that holds results of a plan of the same name.
 
-        :param plan_text: kept as ``plan.yaml``; of a folder that is continued it is replaced, so
-            that a plan may grow between two runs
+        :param plan_text: stored as ``plan.yaml``; it replaces that of a continued folder, so that
+            a plan may grow between two runs
         :raises InvalidPlanError: the plan holds a password
         """
         plan = yaml.safe_load(plan_text)
         secret = next(_secrets(plan), None)
         if secret:
             raise exceptions.InvalidPlanError(
-                f'the plan holds a password at {secret}, and plans are kept with the results; '
+                f'the plan holds a password at {secret}, and plans are stored with the results; '
                 f'name a file or an environment variable instead'
             )
         if self.path.exists() and not self._is_empty():
@@ -90,7 +89,7 @@ class Store:
         return self
 
     def open(self) -> 'Store':
-        """Check that the folder is there, is one of results, and of this version."""
+        """Check that the folder exists and holds results of this format version."""
         if not self.path.is_dir():
             raise exceptions.ResultsFormatError(
                 f'{self.path}: no such results folder; check the path, or measure first'
@@ -100,12 +99,12 @@ class Store:
         except (FileNotFoundError, IsADirectoryError) as error:
             raise exceptions.ResultsFormatError(
                 f'{self.path}: not a results folder of trove-ceph-bench (it has no file '
-                f'"{FORMAT_FILE}"); name another folder, nothing was changed in this one'
+                f'"{FORMAT_FILE}"); nothing was changed, name another folder'
             ) from error
         match = _FORMAT_LINE.fullmatch(line)
         if not match:
             raise exceptions.ResultsFormatError(
-                f'{self.path / FORMAT_FILE}: "{line[:40].strip()}" is no format of '
+                f'{self.path / FORMAT_FILE}: "{line[:40].strip()}" is not a format of '
                 f'trove-ceph-bench; name another folder'
             )
         if int(match[1]) != model.FORMAT:
@@ -116,18 +115,18 @@ class Store:
         return self
 
     def plan(self) -> Mapping[str, Any]:
-        """Return the plan as it was given."""
+        """Return the stored plan."""
         return _read_yaml(self.path / PLAN_FILE)
 
     def run_directory(self, iteration: int, config: Mapping[str, Any]) -> Path:
-        """Return the directory of a run; it exists then, with the configuration and ``raw/``."""
+        """Create the directory of a run, with its configuration and ``raw/``, and return it."""
         directory = self._directory(iteration, config)
         (directory / RAW_DIRECTORY).mkdir(parents=True, exist_ok=True)
         self._write_config(directory, config)
         return directory
 
     def is_complete(self, iteration: int, config: Mapping[str, Any]) -> bool:
-        """Whether the run was measured to its end, so that it need not be measured again."""
+        """Return whether the run is complete, so that it need not be measured again."""
         path = self._directory(iteration, config) / RUN_FILE
         return path.exists() and _read_run(path)['complete'] is True
 
@@ -138,9 +137,9 @@ class Store:
         disclosure: Mapping[str, Any],
         run: Mapping[str, Any],
     ) -> Path:
-        """Keep a run's outcome and return its directory; ``run.json`` is written last.
+        """Store the result of a run and return its directory; ``run.json`` is written last.
 
-        :raises ResultsFormatError: something in it looks like a password; nothing was written
+        :raises ResultsFormatError: the result seems to hold a password; nothing was written
         """
         for name, content in (
             (CONFIG_FILE, config),
@@ -154,7 +153,7 @@ class Store:
         return directory
 
     def runs(self) -> list[Run]:
-        """Return all runs that have an outcome, by repeat and then by time; incomplete ones too."""
+        """Return all runs with a result, also incomplete ones, by repeat and then by time."""
         self.open()
         found = [
             _read(iteration, directory)
@@ -173,7 +172,7 @@ class Store:
 
     def _write_config(self, directory: Path, config: Mapping[str, Any]) -> None:
         _refuse_secrets(CONFIG_FILE, config)
-        # By way of JSON, as the hash is: no tuples and no tags of Python in the file.
+        # Convert to JSON types, as the hash does: no tuples and no Python tags in the file.
         text = yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=False, allow_unicode=True)
         write_text(directory / CONFIG_FILE, text)
 
@@ -183,20 +182,20 @@ class Store:
         ours, theirs = (each.get('name') for each in (plan, self.plan()))
         if ours != theirs:
             raise exceptions.ResultsFormatError(
-                f'{self.path}: holds results of the plan "{theirs}", not of "{ours}"; '
+                f'{self.path}: the folder holds results of the plan "{theirs}", not of "{ours}"; '
                 f'name another folder'
             )
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file in one piece: after a crash it is either the old one or the new one."""
+    """Replace a file atomically: after a crash it is either the old one or the new one."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
     try:
         with os.fdopen(descriptor, 'w', encoding='utf-8') as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        # mkstemp() makes files for the owner alone; results are for reading.
+        # mkstemp() creates files that only the owner can read.
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
@@ -218,7 +217,7 @@ def _read(iteration: Path, directory: Path) -> Run:
     config = _read_yaml(directory / CONFIG_FILE)
     if config_hash(config) != directory.name.removeprefix('id-'):
         raise exceptions.ResultsFormatError(
-            f'{directory / CONFIG_FILE}: was changed after the measurement (its hash is '
+            f'{directory / CONFIG_FILE}: the file was changed after the measurement (its hash is '
             f'{config_hash(config)}); restore it, or remove the folder to measure again'
         )
     disclosure = directory / DISCLOSURE_FILE
@@ -240,7 +239,7 @@ def _read_run(path: Path) -> Mapping[str, Any]:
         )
     missing = {'kind', 'complete'} - run.keys()
     if missing:
-        raise _damaged(path, f'it lacks {", ".join(sorted(missing))}')
+        raise _damaged(path, f'keys are missing: {", ".join(sorted(missing))}')
     return run
 
 
@@ -256,7 +255,7 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
     try:
         content = yaml.safe_load(path.read_text())
     except FileNotFoundError as error:
-        raise _damaged(path, 'it is missing') from error
+        raise _damaged(path, 'the file is missing') from error
     except (ValueError, yaml.YAMLError) as error:
         raise _damaged(path, ' '.join(str(error).split())) from error
     return _mapping(path, content)
@@ -264,7 +263,7 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
 
 def _mapping(path: Path, content: Any) -> Mapping[str, Any]:
     if not isinstance(content, dict):
-        raise _damaged(path, f'a mapping was expected, not {type(content).__name__}')
+        raise _damaged(path, f'expected a mapping, found {type(content).__name__}')
     return content
 
 
@@ -284,12 +283,12 @@ def _refuse_secrets(name: str, content: Any) -> None:
     secret = next(_secrets(content), None)
     if secret:
         raise exceptions.ResultsFormatError(
-            f'{name}: would keep a password at {secret}; nothing was written'
+            f'{name}: the result holds a password at {secret}; nothing was written'
         )
 
 
 def _secrets(content: Any, at: str = '') -> Iterator[str]:
-    """Yield where passwords are: under keys that end in a word for one, or within a URL."""
+    """Yield the paths of passwords: values of secret keys, and URLs with a password."""
     if isinstance(content, Mapping):
         for key, value in content.items():
             here = f'{at}.{key}' if at else str(key)
@@ -302,4 +301,4 @@ def _secrets(content: Any, at: str = '') -> Iterator[str]:
         for number, value in enumerate(content):
             yield from _secrets(value, f'{at}[{number}]')
     elif isinstance(content, str) and _SECRET_IN_URL.search(content):
-        yield at or 'its text'
+        yield at or 'the top level'

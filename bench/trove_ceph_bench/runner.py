@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carrying out a plan: targets are entered, measured in turn and left, whatever happens.
+"""Run a plan: enter the targets, measure them in turn and leave them, also after an error.
 
-What is stored already is not measured again, so the same command resumes a plan that was cut off.
+Stored runs are not measured again, so the same command resumes an interrupted plan.
 """
 
 import abc
@@ -22,20 +22,20 @@ from trove_ceph_bench import disclosure, model, progress, report, results, shell
 
 LOG = logging.getLogger(__name__)
 
-#: Why a run is not complete when the user ended it.
+#: The reason of a run that the user interrupted.
 INTERRUPTED = 'interrupted'
-#: Of what a plan does once, before everything or after it.
+#: For the commands that a plan runs once, at its start or its end.
 COMMAND_TIMEOUT_SEC = 1800
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of a plan.
+    """The result of a plan.
 
-    :param measured: number of runs that were completed this time
-    :param present: number of runs that were there before
-    :param failures: what went wrong, in order
-    :param report: the page, when there is anything to report
+    :param measured: number of runs completed by this command
+    :param present: number of runs completed before
+    :param failures: error messages, in order
+    :param report: path of the page; None if there are no runs
     """
 
     measured: int = 0
@@ -46,83 +46,84 @@ class Outcome:
 
 
 class Runner(abc.ABC):
-    """Carries out one plan into one results folder.
+    """Run one plan and store its results in one folder.
 
-    :param store: of the results, already created
-    :param settings: what targets take from outside the plan
+    :param store: the results folder, already created
+    :param display: shows the progress
+    :param settings: settings of targets from outside the plan
     :param only: names of the variants to measure; empty means all
     """
 
     def __init__(
         self,
         store: results.Store,
-        shown: progress.Progress,
+        display: progress.Progress,
         settings: targets.Settings,
         only: Sequence[str] = (),
     ):
         self.store = store
-        self.progress = shown
+        self.progress = display
         self.only = only
         self.outcome = Outcome()
         self._settings = settings
         self._entered: dict[str, model.Target] = {}
         self._host: dict[str, Any] | None = None
         self._interruptions = _Interruptions()
-        self._told: set[str] = set()
+        self._reported_warnings: set[str] = set()
 
     def run(self) -> Outcome:
-        """Measure what is missing and write the report; errors are in the outcome.
+        """Measure the missing runs and write the report; errors are in the outcome.
 
-        The first Ctrl-C (or SIGTERM) ends the present run, whose part is kept. What follows,
-        leaving the targets and the report, is then no longer interrupted.
+        The first Ctrl-C (or SIGTERM) stops the current run and stores the seconds measured so far.
+        Cleaning up the targets and writing the report cannot be interrupted.
 
-        :raises ModuleNotFoundError: something is not installed; nothing was begun
+        :raises ModuleNotFoundError: a package is not installed; no run was started
         """
         report.prepare()
         with self._interruptions as interruptions:
-            with self._keeping_failures(), contextlib.ExitStack() as stack:
-                with self._keeping_failures():
+            with self._collecting_failures(), contextlib.ExitStack() as stack:
+                with self._collecting_failures():
                     self.measure_all(stack)
-                interruptions.hold(self.progress)
-                self.progress.note('removing what was made on the targets', None)
-            with self._keeping_failures():
+                interruptions.ignore(self.progress)
+                self.progress.note('cleaning up the targets', None)
+            with self._collecting_failures():
                 self._write_report()
         return self.outcome
 
     @abc.abstractmethod
     def measure_all(self, stack: contextlib.ExitStack) -> None:
-        """Measure what is missing; targets are entered on the stack."""
+        """Measure the missing runs; enter their targets on the stack."""
 
     @contextlib.contextmanager
-    def _keeping_failures(self) -> Iterator[None]:
+    def _collecting_failures(self) -> Iterator[None]:
         try:
             yield
         except KeyboardInterrupt:
             self.outcome.interrupted = True
         except (exceptions.TroveCephError, OSError) as error:
-            LOG.debug('The plan ends here', exc_info=True)
+            LOG.debug('The plan failed', exc_info=True)
             self.outcome.failures.append(str(error))
 
     def enter(
         self, stack: contextlib.ExitStack, name: str, spec: Mapping[str, Any]
     ) -> model.Target:
-        """Return a target that is ready; one that is described alike is shared.
+        """Enter a target and return it; equal specifications share a target.
 
-        :param name: for a server that has none of its own
-        :raises TargetUnavailableError: it cannot be measured
+        :param name: name of a server without its own name
+        :raises TargetUnavailableError: the target cannot be used
         """
         name = spec.get('instance', name)
         key = json.dumps(spec, sort_keys=True)
         if key not in self._entered:
-            with self.progress.step('enter', f'{name}: making the server ready', 1):
-                target = targets.make(name, spec, self._settings)
+            with self.progress.step('enter', f'{name}: preparing the server', 1):
+                target = targets.create(name, spec, self._settings)
                 self._entered[key] = stack.enter_context(target)
         return self._entered[key]
 
     def disclose(self, used: Sequence[model.Target]) -> dict[str, Any]:
-        """Return what a reader must know of the host and of targets.
+        """Return the facts of the host and of targets.
 
-        :raises TargetUnavailableError: a target is gone
+        :raises TargetUnavailableError: a target does not exist any more
         """
         if self._host is None:
             self._host = disclosure.host()
@@ -131,11 +132,11 @@ class Runner(abc.ABC):
         return {'host': self._host, 'targets': {each.name: each.disclose() for each in used}}
 
     def new_directory(self, iteration: int, config: Mapping[str, Any]) -> Path:
-        """Return the directory of a run, without what an earlier attempt left in it."""
+        """Return the directory of a run, without the files of an earlier attempt."""
         shutil.rmtree(self.store.run_directory(iteration, config))
         return self.store.run_directory(iteration, config)
 
-    def keep(
+    def save_run(
         self,
         iteration: int,
         config: Mapping[str, Any],
@@ -143,31 +144,31 @@ class Runner(abc.ABC):
         run: Mapping[str, Any],
         text: str,
     ) -> None:
-        """Store a run and then tell of it, of each warning once; Ctrl-C waits until both is done.
+        """Store a run, then report it and each new warning; Ctrl-C is deferred until then.
 
-        :raises KeyboardInterrupt: it was interrupted
+        :raises KeyboardInterrupt: the user interrupted the run
         """
-        with self._interruptions.put_off():
+        with self._interruptions.deferred():
             self.store.write(iteration, config, disclosed, run)
             self.outcome.measured += run['complete']
-            self.progress.say(text)
+            self.progress.print_line(text)
             for warning in run['warnings']:
-                if warning not in self._told:
-                    self.progress.say(f'  {warning}')
-                    self._told.add(warning)
+                if warning not in self._reported_warnings:
+                    self.progress.print_line(f'  {warning}')
+                    self._reported_warnings.add(warning)
         if run['reason'] == INTERRUPTED:
             raise KeyboardInterrupt
 
-    def call(self, name: str, command: str) -> None:
-        """Run a command that belongs to the plan as a whole; NAME.log has its output.
+    def run_command(self, name: str, command: str) -> None:
+        """Run a command of the plan as a whole; its output goes to NAME.log.
 
-        :raises LoadFailedError: it failed
+        :raises LoadFailedError: the command failed
         """
         log = self.store.path / f'{name}.log'
         result = shell.run(command, {}, log, COMMAND_TIMEOUT_SEC)
         if not result.succeeded:
             raise exceptions.LoadFailedError(
-                f'{name} of the plan failed: {result.failure()}; {log} has its output'
+                f'{name} of the plan failed: {result.failure()}; see its output in {log}'
             )
 
     def _write_report(self) -> None:
@@ -176,12 +177,12 @@ class Runner(abc.ABC):
 
 
 class _Interruptions:
-    """Makes SIGTERM the same as Ctrl-C, and says when neither may disturb."""
+    """Handle SIGTERM like Ctrl-C; defer or ignore both on request."""
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
         self._progress: progress.Progress | None = None
-        self._putting_off = False
+        self._deferring = False
         self._pending = False
 
     def __enter__(self) -> '_Interruptions':
@@ -194,24 +195,24 @@ class _Interruptions:
             signal.signal(number, handler)
 
     @contextlib.contextmanager
-    def put_off(self) -> Iterator[None]:
-        """Let an interruption within come after it."""
-        self._putting_off = True
+    def deferred(self) -> Iterator[None]:
+        """Defer an interruption to the end of the context."""
+        self._deferring = True
         try:
             yield
         finally:
-            self._putting_off = False
+            self._deferring = False
         if self._pending:
             raise KeyboardInterrupt
 
-    def hold(self, shown: progress.Progress) -> None:
-        """From now on only say what is being done."""
-        self._progress = shown
+    def ignore(self, display: progress.Progress) -> None:
+        """From now on, answer an interruption only with a message."""
+        self._progress = display
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._progress is not None:
-            self._progress.say('giving back what was made; this takes a moment')
-        elif self._putting_off:
+            self._progress.print_line('cleaning up; this takes a moment')
+        elif self._deferring:
             self._pending = True
         else:
             raise KeyboardInterrupt

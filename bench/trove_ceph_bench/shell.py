@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shell commands of an operation, timed, with a limit, and with nothing of them left."""
+"""Run the shell commands of an operation, time them and stop all their processes."""
 
 import contextlib
 import dataclasses
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-#: Kept of a command's output in the results; all of it is in the raw file.
+#: Number of output lines in the results; the raw file has all of them.
 TAIL_LINES = 20
 
 _PHASE = 'phase '
@@ -26,14 +26,14 @@ _CHUNKS = 32
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """How a command ended.
+    """The result of a command.
 
-    :param began: by the monotonic clock
-    :param exit_code: None when it was ended because its time was over
-    :param phases: parts that the command told by lines ``phase NAME``, with the seconds from the
-        line before (or from the start) to each, or by lines ``took NAME SECONDS``
-    :param output: the last lines of both its streams
-    :param first_line: the first line that tells neither
+    :param began: start, in seconds of the monotonic clock
+    :param exit_code: None if the command was stopped by its time limit
+    :param phases: phases that the command printed as ``phase NAME``, with the seconds since the
+        previous such line (or the start), or as ``took NAME SECONDS``
+    :param output: the last lines of both streams
+    :param first_line: the first line that is not a phase
     """
 
     began: float
@@ -48,19 +48,19 @@ class Result:
         return self.exit_code == 0
 
     def failure(self) -> str:
-        """Say how it failed, with its last line."""
-        how = 'ran out of time' if self.exit_code is None else f'exit code {self.exit_code}'
+        """Return why the command failed, with its last line of output."""
+        reason = 'timed out' if self.exit_code is None else f'exit code {self.exit_code}'
         last = self.output.splitlines()[-1:]
-        return f'{how} after {self.seconds:.1f} s{": " if last else ""}{"".join(last)}'
+        return f'{reason} after {self.seconds:.1f} s{": " if last else ""}{"".join(last)}'
 
 
 def run(
     command: str, environment: Mapping[str, str], log: Path, timeout_sec: float | None = None
 ) -> Result:
-    """Run a command by ``sh -e`` and wait for its end; whatever it started ends with it.
+    """Run a command with ``sh -e``, wait until it ends, and stop the processes it started.
 
-    :param environment: added to that of this process
-    :param log: gets all output
+    :param environment: variables to add to those of this process
+    :param log: file for all output
     """
     with open(log, 'wb') as raw:
         process = subprocess.Popen(
@@ -69,7 +69,7 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # Ctrl-C is ours to answer; and a group of its own can be ended as a whole.
+            # This process handles Ctrl-C, and can stop the group as a whole.
             start_new_session=True,
         )
         began = time.monotonic()
@@ -78,7 +78,7 @@ def run(
             in_time = _read(process, raw, lines, timeout_sec and began + timeout_sec)
         finally:
             seconds = time.monotonic() - began
-            _end_group(process)
+            _stop_group(process)
     return Result(
         began=began,
         seconds=seconds,
@@ -90,7 +90,7 @@ def run(
 
 
 class _Lines:
-    """Takes output apart as it comes, because the time of a phase is that of its line."""
+    """Parse output as it arrives, because a phase ends when its line is read."""
 
     def __init__(self, began: float):
         self.plain: list[str] = []
@@ -101,20 +101,20 @@ class _Lines:
     def feed(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b'\n')
         for line in lines:
-            self._take(line.decode(errors='replace').rstrip('\r'))
+            self._parse(line.decode(errors='replace').rstrip('\r'))
 
     def end(self) -> None:
         if self._rest:
-            self._take(self._rest.decode(errors='replace'))
+            self._parse(self._rest.decode(errors='replace'))
             self._rest = b''
 
-    def _take(self, line: str) -> None:
+    def _parse(self, line: str) -> None:
         if line.startswith(_PHASE):
             now = time.monotonic()
             self.phases.append({'name': line.removeprefix(_PHASE), 'seconds': now - self._since})
             self._since = now
-        elif told := _TOOK.fullmatch(line):
-            self.phases.append({'name': told[1], 'seconds': float(told[2])})
+        elif match := _TOOK.fullmatch(line):
+            self.phases.append({'name': match[1], 'seconds': float(match[2])})
         else:
             self.plain.append(line)
 
@@ -122,7 +122,7 @@ class _Lines:
 def _read(
     process: subprocess.Popen[bytes], raw: BinaryIO, lines: _Lines, deadline: float | None
 ) -> bool:
-    """Take in a process's output until it ends; return False when its time was over before."""
+    """Read the output of a process until it exits; return False if it timed out before."""
     assert process.stdout is not None
     output, end = process.stdout.fileno(), os.pidfd_open(process.pid)
     os.set_blocking(output, False)
@@ -135,8 +135,8 @@ def _read(
                 if output in ready and not _drain(output, raw, lines):
                     selector.unregister(output)
                 if end in ready:
-                    # What it wrote last is taken too, but not its end: a child in the background
-                    # may hold the pipe open for ever.
+                    # Read its last output, but do not wait for EOF: a background child may hold
+                    # the pipe open forever.
                     _drain(output, raw, lines)
                     process.wait()
                     return True
@@ -147,8 +147,8 @@ def _read(
 
 
 def _drain(output: int, raw: BinaryIO, lines: _Lines) -> bool:
-    """Take in what a pipe holds now; return whether there may be more later."""
-    # Bounded, for a child in the background may write without end; a pipe holds less by far.
+    """Read the data that a pipe holds now; return False at EOF."""
+    # Bounded, because a background child may write endlessly; a pipe holds far less.
     for _ in range(_CHUNKS):
         try:
             data = os.read(output, _CHUNK_BYTES)
@@ -161,8 +161,8 @@ def _drain(output: int, raw: BinaryIO, lines: _Lines) -> bool:
     return True
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End what the command left running."""
+def _stop_group(process: subprocess.Popen[bytes]) -> None:
+    """Stop all processes of the command's group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The statistics of repeats. Pure functions; a single repeat has no interval, and that is said.
+"""The statistics of repeats, as pure functions. A single repeat has no interval.
 
 Throughput and latency are positive and vary in proportion to their size, so two variants are
 compared by the ratio of their geometric means, with an interval that is computed on logarithms
@@ -19,9 +19,9 @@ CONFIDENCE = 0.95
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """A value with its confidence interval; ``low`` and ``high`` are None when there is none.
+    """A value with its confidence interval; ``low`` and ``high`` are None if there is none.
 
-    :param n: repeats that went into it; of an unpaired ratio the smaller number of the two
+    :param n: number of repeats; for an unpaired ratio the smaller number of the two
     :param method: ``mean``, ``paired`` or ``unpaired``
     """
 
@@ -40,7 +40,7 @@ class Estimate:
 
     @property
     def significant(self) -> bool | None:
-        """Of a ratio: whether its interval leaves 1 out; None without an interval."""
+        """For a ratio: whether its interval excludes 1; None without an interval."""
         if self.low is None or self.high is None:
             return None
         return not self.low <= 1.0 <= self.high
@@ -48,7 +48,7 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """The middle and the ends of a few values, for what is far from normally distributed."""
+    """Median and extremes of a few values, for metrics that are far from normally distributed."""
 
     median: float
     low: float
@@ -56,9 +56,9 @@ class Spread:
     n: int
 
 
-def plain(found: Estimate | Spread | None) -> dict[str, Any] | None:
+def as_dict(statistic: Estimate | Spread | None) -> dict[str, Any] | None:
     """Return an estimate or a spread as JSON data."""
-    return None if found is None else dataclasses.asdict(found)
+    return None if statistic is None else dataclasses.asdict(statistic)
 
 
 def mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
@@ -67,7 +67,7 @@ def mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
     Source: NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.2 "Confidence limits for the
     mean".
 
-    :param values: at least one; of one value there is no interval
+    :param values: at least one; a single value has no interval
     """
     center = statistics.fmean(values)
     low, high = _t_interval(center, values, confidence)
@@ -84,12 +84,12 @@ def ratio(
 ) -> Estimate | None:
     """Return the ratio ``of / to`` of two variants that were measured in turns.
 
-    Each repeat measured both, shortly after one another, so its two values make a pair. Where the
-    repeats are not the same the pairs do not exist and :func:`unpaired_ratio` answers.
+    Each repeat measured both shortly after one another, so its two values are a pair. If the
+    variants have different repeats, the values are not paired: see :func:`unpaired_ratio`.
 
     :param of: values by the number of the repeat
-    :param to: the same for what it is compared with
-    :returns: None when there is no value, or one that is not positive: it has no logarithm
+    :param to: values of the variant to compare with, by the number of the repeat
+    :returns: None if there is no value, or one that is not positive and so has no logarithm
     """
     if of.keys() == to.keys():
         return paired_ratio([(of[key], to[key]) for key in of], confidence)
@@ -153,7 +153,7 @@ def _t_interval(
 
 
 def _t_quantile(freedom: float, confidence: float) -> float:
-    # scipy takes half a second to import, which commands that do without should not wait for.
+    # Importing scipy takes half a second, and not all commands need it.
     from scipy import special
 
     return float(special.stdtrit(freedom, (1 + confidence) / 2))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations of storage as commands, for plans of operations: what is timed, and what it needs.
+"""Storage operations as commands for plans of operations, and commands that prepare for them.
 
-They do on a cluster, with an operator's key, what the storage service does, and nothing to images
-whose names do not begin with ``bench-``. Figures that a plan keeps beside the time are written into
-files of its directory, one for each.
+With an operator's key they do on a cluster what the storage service does, and change only images
+whose names begin with ``bench-``. Figures that a plan records beside the time are written to its
+directory, one file for each.
 """
 
 import argparse
@@ -33,55 +33,56 @@ from trove_ceph.verification import inspection, on_host, report
 from trove_ceph_bench.targets import specification
 
 PREFIX = 'bench-'
-#: How much a change writes at once: a page of InnoDB.
+#: Size of one write of a change: a page of InnoDB.
 PAGE_BYTES = 16 * 1024
-# Changes overlap by multiples of this; what lies within a sector of it counts once.
+# Overlapping changes are aligned to this size; a step that is written twice counts once.
 _STEP_BYTES = 4096
-# What stands for data that lies here and there, one to each object or fewer.
-_CRUMB_BYTES = 64 * 1024
-_WRITES_AT_ONCE = 16
-#: Of a datastore that has one server, whatever its version is.
+# Size of one extent of scattered data, at most one per object.
+_EXTENT_BYTES = 64 * 1024
+_CONCURRENT_WRITES = 16
+#: Version of the only server of the datastore, whatever its real version is.
 VERSION = '0.0.0'
-#: A client that was killed counts as one for 30 s.
+#: Ceph lists a killed client as a watcher for 30 s.
 BUSY_TIMEOUT_SEC = 45
 _POLL_SEC = 1
 
 _ANY_SNAPSHOT = re.compile(r'([^/@]+)/([^/@]+)@([^/@]+)')
-_PLACE = re.compile(rf'(?P<pool>[^/@]+)/(?P<image>{PREFIX}[^/@]*)(@(?P<snapshot>[^/@]+))?')
+_BENCH_IMAGE = re.compile(rf'(?P<pool>[^/@]+)/(?P<image>{PREFIX}[^/@]*)(@(?P<snapshot>[^/@]+))?')
 
 
 class Operations:
-    """The verbs; each prints what it did.
+    """The verbs of ``trove-ceph-bench storage``.
 
-    :param phase: called with the name of each part when it is done
-    :param keep: called with the name of a figure and the figure
-    :param inspector: given a root file system with a mysqld, and whether to check all tables
+    :param phase: called with the name of each phase when it ends
+    :param record: called with the name of a figure and the figure
+    :param inspector: returns an inspector for a root file system with a mysqld; its second argument
+        is whether to check all tables
     """
 
     def __init__(
         self,
         storage: backend.Backend,
         phase: Callable[[str], None],
-        keep: Callable[[str, int], None],
+        record: Callable[[str, int], None],
         inspector: Callable[[Path | None, bool], inspection.Inspector],
     ):
         self._storage = storage
         self._phase = phase
-        self._keep = keep
+        self._record = record
         self._inspector = inspector
 
     def make(
         self, image: image_types.ImageRef, size_mib: int, data_mib: int, snapshot: str
     ) -> None:
-        """Make an image with data that is always the same, and a snapshot of it.
+        """Create an image with data that is the same each time, and a snapshot of it.
 
-        :param data_mib: as much as the size is data without a hole; less lies scattered evenly
+        :param data_mib: equal to the size for an image without holes; less is scattered evenly
         """
         size_bytes = size_mib * units.Mi
         if data_mib >= size_mib:
             offsets, length = range(0, size_bytes, units.Mi), units.Mi
         else:
-            count, length = data_mib * units.Mi // _CRUMB_BYTES, _CRUMB_BYTES
+            count, length = data_mib * units.Mi // _EXTENT_BYTES, _EXTENT_BYTES
             step = size_bytes // max(count, 1) // length * length
             offsets = range(0, size_bytes, step)[:count]
         self._storage.create_image(image, size_bytes, image_types.ImageOptions())
@@ -92,19 +93,24 @@ class Operations:
     def change(
         self, image: image_types.ImageRef, writes: int, overlapping: bool, snapshot: str
     ) -> None:
-        """Write pages into an image, always at the same random places, and make a snapshot.
+        """Write pages to an image, at the same random offsets each time, and create a snapshot.
 
-        :param overlapping: within an eighth of the image, each part of a page aside of others
+        :param overlapping: write within the first eighth of the image, at offsets where pages
+            overlap in part
         """
         with self._storage.open_writer(image) as writer:
             size_bytes = writer.facts().size_bytes
             step, end = (_STEP_BYTES, size_bytes // 8) if overlapping else (PAGE_BYTES, size_bytes)
-            places = random.Random(writes)
-            offsets = [places.randrange((end - PAGE_BYTES) // step) * step for _ in range(writes)]
+            generator = random.Random(writes)
+            offsets = [
+                generator.randrange((end - PAGE_BYTES) // step) * step for _ in range(writes)
+            ]
             _write(writer, offsets, PAGE_BYTES)
             writer.create_snapshot(snapshot)
-        steps = {at + number for at in offsets for number in range(0, PAGE_BYTES, _STEP_BYTES)}
-        self._keep('changed_bytes', len(steps) * _STEP_BYTES)
+        steps = {
+            offset + number for offset in offsets for number in range(0, PAGE_BYTES, _STEP_BYTES)
+        }
+        self._record('changed_bytes', len(steps) * _STEP_BYTES)
 
     def copy(
         self,
@@ -112,8 +118,8 @@ class Operations:
         image: image_types.ImageRef,
         since: str | None = None,
     ) -> None:
-        """Copy a snapshot as the storage service does; its parts are moving and verifying."""
-        # The service runs already, and is connected.
+        """Copy a snapshot as the storage service does; the phases are those of the copy."""
+        # The service is already connected when it copies.
         self._storage.describe(snapshot.of, with_usage=False)
         self._phase('connected')
         before_bytes = _peak_bytes()
@@ -123,14 +129,14 @@ class Operations:
             self._storage, snapshot, self._storage, image, since=since, limits=limits
         )
         phases.end()
-        self._keep('moved_bytes', report.copied_bytes)
-        self._keep('compared_bytes', report.compared_bytes)
-        self._keep('memory_bytes', _peak_bytes() - before_bytes)
+        self._record('moved_bytes', report.copied_bytes)
+        self._record('compared_bytes', report.compared_bytes)
+        self._record('memory_bytes', _peak_bytes() - before_bytes)
 
     def verify(self, snapshot: image_types.SnapshotRef, root: Path | None, deep: bool) -> None:
-        """Verify a backup as the storage service does; its parts are those of an inspection.
+        """Verify a backup as the storage service does; the phases are those of an inspection.
 
-        :raises LoadFailedError: it is not sound
+        :raises LoadFailedError: the backup does not pass
         """
         phases = _Phases(self._phase, inspection.FIRST_PHASE)
         found = self._inspector(root, deep).inspect(
@@ -139,13 +145,13 @@ class Operations:
             note=lambda phase, *_: phases.begin(phase),
         )
         phases.end()
-        self._keep('tables_checked', found.tables_checked)
-        self._keep('tables_in_part', found.tables_in_part)
+        self._record('tables_checked', found.tables_checked)
+        self._record('tables_in_part', found.tables_in_part)
         if not found.ok:
             raise exceptions.LoadFailedError(f'{snapshot} is {found}: {"; ".join(found.reasons)}')
 
     def snapshot(self, image: image_types.ImageRef, count: int) -> None:
-        """Make so many snapshots of an image, one after another."""
+        """Create ``count`` snapshots of an image, one after another."""
         for number in range(count):
             self._storage.create_snapshot(image.snapshot(f'{PREFIX}{number}'))
         self._phase('snapshots')
@@ -153,7 +159,7 @@ class Operations:
     def clone(
         self, snapshot: image_types.SnapshotRef, image: image_types.ImageRef, count: int
     ) -> None:
-        """Make so many clones of a snapshot, one after another; their names are numbered."""
+        """Create ``count`` clones of a snapshot, one after another; their names are numbered."""
         for number in range(count):
             clone = image_types.ImageRef(image.pool, f'{image.name}-{number}')
             self._storage.clone(snapshot, clone, image_types.ImageOptions())
@@ -162,61 +168,62 @@ class Operations:
     def populate(
         self, image: image_types.ImageRef, images: int, snapshots: int, size_mib: int, at_once: int
     ) -> None:
-        """Have exactly so many empty images with so many snapshots; their names are numbered.
+        """Ensure that exactly ``images`` empty images exist, each with ``snapshots`` snapshots.
 
-        Those that are there stay, so that a larger number costs its difference alone.
+        Their names are numbered. Matching images stay, so that a larger number creates only the
+        difference.
+
+        :param at_once: number of images to create or remove in parallel
         """
         names = [f'{image.name}-{number:05}' for number in range(images)]
-        wanted = {image_types.ImageRef(image.pool, name) for name in names}
-        kept, surplus = set(), []
-        for facts in self._found([image_types.ImageRef(image.pool, f'{image.name}-')]):
-            as_wanted = (
-                facts.size_bytes == size_mib * units.Mi and len(facts.snapshots) == snapshots
-            )
-            if facts.image in wanted and as_wanted:
-                kept.add(facts.image)
+        desired = {image_types.ImageRef(image.pool, name) for name in names}
+        existing, surplus = set(), []
+        for facts in self._list_images([image_types.ImageRef(image.pool, f'{image.name}-')]):
+            matches = facts.size_bytes == size_mib * units.Mi and len(facts.snapshots) == snapshots
+            if facts.image in desired and matches:
+                existing.add(facts.image)
             else:
                 surplus.append(facts)
 
-        def make(made: image_types.ImageRef) -> None:
-            self._storage.create_image(made, size_mib * units.Mi, image_types.ImageOptions())
-            with self._storage.open_writer(made) as writer:
+        def create(missing: image_types.ImageRef) -> None:
+            self._storage.create_image(missing, size_mib * units.Mi, image_types.ImageOptions())
+            with self._storage.open_writer(missing) as writer:
                 for number in range(snapshots):
                     writer.create_snapshot(f's{number}')
 
-        _at_once(self._remove, surplus, at_once)
-        _at_once(make, sorted(wanted - kept), at_once)
+        _run_parallel(self._remove, surplus, at_once)
+        _run_parallel(create, sorted(desired - existing), at_once)
 
     def describe_pool(self, pool: str) -> None:
-        """Describe all images of a pool in one sweep, and keep what was found until its end."""
-        # What the first image costs is not the sweep's: connecting, threads, buffers.
+        """Describe all images of a pool in one sweep, and hold all results in memory."""
+        # The first image pays for the connection, threads and buffers; exclude it.
         next(self._storage.describe_pool(pool), None)
         self._phase('connected')
         before_bytes = _peak_bytes()
         found = list(self._storage.describe_pool(pool))
         self._phase('described')
-        self._keep('images', len(found))
-        self._keep('snapshots', sum(len(facts.snapshots) for facts in found))
-        self._keep('memory_bytes', _peak_bytes() - before_bytes)
+        self._record('images', len(found))
+        self._record('snapshots', sum(len(facts.snapshots) for facts in found))
+        self._record('memory_bytes', _peak_bytes() - before_bytes)
 
     def limit(self, image: image_types.ImageRef, iops: int) -> None:
-        """Limit an image as a tier does whose limits are the image's."""
+        """Limit the IOPS of an image, as a tier with ``qos: image`` does."""
         self._storage.set_qos(image, image_types.Qos(iops=iops))
 
     def used(self, image: image_types.ImageRef) -> None:
-        """Print how many bytes an image occupies with its snapshots."""
+        """Print the number of bytes that an image and its snapshots occupy."""
         print(self._storage.describe(image).used_bytes)
 
     def remove(self, images: Iterable[image_types.ImageRef], at_once: int) -> None:
-        """Remove all images whose names begin with those given, clones first; none is fine."""
-        found = self._found(images)
+        """Ensure that no image exists whose name begins with one of these; clones go first."""
+        found = self._list_images(images)
         for is_clone in (True, False):
             chosen = [facts for facts in found if bool(facts.parent) == is_clone]
-            _at_once(self._remove, chosen, at_once)
+            _run_parallel(self._remove, chosen, at_once)
 
-    def _found(self, images: Iterable[image_types.ImageRef]) -> list[image_types.ImageFacts]:
-        """Return all images whose names begin with those given."""
-        # The places may be the same, or overlap.
+    def _list_images(self, images: Iterable[image_types.ImageRef]) -> list[image_types.ImageFacts]:
+        """Return all images whose names begin with one of these."""
+        # The prefixes may be equal or overlap.
         found = {
             facts.image: facts
             for image in images
@@ -241,10 +248,10 @@ class Operations:
 
 
 class _Phases:
-    """Tells of parts at their ends, by those who tell when they begin."""
+    """Report a phase when the next one begins."""
 
-    def __init__(self, tell: Callable[[str], None], first: str):
-        self._tell = tell
+    def __init__(self, report: Callable[[str], None], first: str):
+        self._report = report
         self._current = first
 
     def begin(self, name: str) -> None:
@@ -253,24 +260,24 @@ class _Phases:
             self._current = name
 
     def end(self) -> None:
-        self._tell(self._current)
+        self._report(self._current)
 
 
 def _write(writer: backend.ImageWriter, offsets: Iterable[int], length: int) -> None:
-    """Write data that cannot be compressed, the same at the same place."""
-    begun: collections.deque[futures.Future[None]] = collections.deque()
+    """Write data that does not compress, the same data at the same offset."""
+    pending: collections.deque[futures.Future[None]] = collections.deque()
     for offset in offsets:
-        if len(begun) == _WRITES_AT_ONCE:
-            begun.popleft().result()
-        begun.append(writer.write(offset, random.Random(offset).randbytes(length)))
-    for write in begun:
+        if len(pending) == _CONCURRENT_WRITES:
+            pending.popleft().result()
+        pending.append(writer.write(offset, random.Random(offset).randbytes(length)))
+    for write in pending:
         write.result()
 
 
-def _at_once(work: Callable[[Any], None], items: Iterable[Any], count: int) -> None:
+def _run_parallel(function: Callable[[Any], None], items: Iterable[Any], count: int) -> None:
     with futures.ThreadPoolExecutor(count) as pool:
-        for done in [pool.submit(work, item) for item in items]:
-            done.result()
+        for future in [pool.submit(function, item) for item in items]:
+            future.result()
 
 
 def _peak_bytes() -> int:
@@ -278,14 +285,14 @@ def _peak_bytes() -> int:
 
 
 def _image(text: str) -> image_types.ImageRef:
-    found = _PLACE.fullmatch(text)
+    found = _BENCH_IMAGE.fullmatch(text)
     if not found or found['snapshot']:
         raise argparse.ArgumentTypeError(f'{text!r} is not POOL/{PREFIX}NAME')
     return image_types.ImageRef(found['pool'], found['image'])
 
 
 def _snapshot(text: str) -> image_types.SnapshotRef:
-    found = _PLACE.fullmatch(text)
+    found = _BENCH_IMAGE.fullmatch(text)
     if not found or not found['snapshot']:
         raise argparse.ArgumentTypeError(f'{text!r} is not POOL/{PREFIX}NAME@SNAPSHOT')
     return image_types.SnapshotRef(found['pool'], found['image'], found['snapshot'])
@@ -300,53 +307,53 @@ def _any_snapshot(text: str) -> image_types.SnapshotRef:
 
 _COUNT = {'type': int, 'required': True, 'metavar': 'N'}
 _AT_ONCE = {'type': int, 'default': 16, 'metavar': 'N', 'help': 'in parallel (%(default)s)'}
-_SNAPSHOT_NAME = {'default': 's', 'help': 'its name (%(default)s)'}
-#: What each verb is for, and its arguments.
+_SNAPSHOT_NAME = {'default': 's', 'help': 'name of the snapshot (%(default)s)'}
+#: The help text of each verb, and its arguments.
 _VERBS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     'make': (
-        'make an image with data that is always the same, and a snapshot of it',
+        'create an image with data that is the same each time, and a snapshot of it',
         {
             'image': {'type': _image},
             '--size-mib': _COUNT,
-            '--data-mib': {**_COUNT, 'help': 'less than its size lies scattered evenly'},
+            '--data-mib': {**_COUNT, 'help': 'amount of data; less than the size is scattered'},
             '--snapshot': _SNAPSHOT_NAME,
         },
     ),
     'change': (
-        'write 16 KiB at so many random places, always the same, and make a snapshot',
+        'write 16 KiB at each of N random offsets, the same each time, and create a snapshot',
         {
             'image': {'type': _image},
             '--writes': _COUNT,
-            '--overlapping': {'action': 'store_true', 'help': 'with each other'},
+            '--overlapping': {'action': 'store_true', 'help': 'let the writes overlap in part'},
             '--snapshot': _SNAPSHOT_NAME,
         },
     ),
     'copy': (
-        'copy a snapshot, or what changed after another, and verify the copy',
+        'copy a snapshot, or the changes since another one, and verify the copy',
         {'snapshot': {'type': _snapshot}, 'image': {'type': _image}, '--since': {}},
     ),
     'verify': (
-        'have a mysqld start on a clone of a snapshot, and check its tables',
+        'start a mysqld on a clone of a snapshot, and check its tables',
         {
             'snapshot': {'type': _any_snapshot},
             '--root': {
                 'type': Path,
                 'metavar': 'DIR',
-                'help': 'with a mysqld (the newest one in TROVE_CEPH_CACHE)',
+                'help': 'root file system with a mysqld (the newest in TROVE_CEPH_CACHE)',
             },
-            '--deep': {'action': 'store_true', 'help': 'all tables, not a sample'},
+            '--deep': {'action': 'store_true', 'help': 'check all tables, not a sample'},
         },
     ),
     'snapshot': (
-        'make snapshots one after another',
+        'create snapshots one after another',
         {'image': {'type': _image}, '--count': _COUNT},
     ),
     'clone': (
-        'make clones one after another',
+        'create clones one after another',
         {'snapshot': {'type': _snapshot}, 'image': {'type': _image}, '--count': _COUNT},
     ),
     'populate': (
-        'have exactly so many empty images with snapshots: make what lacks, remove the others',
+        'create or remove empty images until exactly this many exist, each with snapshots',
         {
             'image': {'type': _image},
             '--images': _COUNT,
@@ -357,10 +364,10 @@ _VERBS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     ),
     'describe-pool': ('describe all images of a pool in one sweep', {'pool': {}}),
     'limit': (
-        'limit how many requests a second an image takes, as a tier of "qos: image" does',
+        'limit the requests per second of an image, as a tier with "qos: image" does',
         {'image': {'type': _image}, '--iops': _COUNT},
     ),
-    'used': ('print how many bytes an image occupies', {'image': {'type': _image}}),
+    'used': ('print the number of bytes that an image occupies', {'image': {'type': _image}}),
     'remove': (
         'remove all images whose names begin with these',
         {'images': {'type': _image, 'nargs': '+'}, '--at-once': _AT_ONCE},
@@ -369,12 +376,12 @@ _VERBS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the verbs and their arguments."""
+    """Add the verbs and their arguments to a parser."""
     environment = os.environ.get
     parser.add_argument(
         '--conf',
         default=environment('BENCH_CEPH_CONF') or specification.DEFAULT_CEPH_CONF,
-        help="the cluster's configuration (%(default)s)",
+        help='path of the ceph.conf (%(default)s)',
     )
     parser.add_argument(
         '--user',
@@ -386,21 +393,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=environment('BENCH_DIRECTORY'),
         metavar='DIR',
-        help='where figures such as moved_bytes are written, a file for each (%(default)s)',
+        help='directory for figures such as moved_bytes, one file for each (%(default)s)',
     )
     verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
-    for verb, (text, given) in _VERBS.items():
+    for verb, (text, accepted) in _VERBS.items():
         command = verbs.add_parser(verb, help=text, description=text)
-        actions = [command.add_argument(name, **options) for name, options in given.items()]
+        actions = [command.add_argument(name, **options) for name, options in accepted.items()]
         command.set_defaults(parameters=[action.dest for action in actions])
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Carry out the verb that was parsed.
+    """Run the parsed verb.
 
-    :raises StorageError: Ceph refused, or did not answer
+    :raises StorageError: Ceph refused or did not answer
     """
-    # The other commands do without Ceph's libraries.
+    # The other commands need no Ceph libraries.
     from trove_ceph.storage.ceph import backend as ceph_backend
     from trove_ceph.storage.ceph import connection
 
@@ -410,7 +417,7 @@ def main(arguments: argparse.Namespace) -> None:
     operations = Operations(
         storage,
         _print_phase,
-        functools.partial(keep, arguments.figures),
+        functools.partial(record_figure, arguments.figures),
         functools.partial(_inspector, storage, arguments.conf, arguments.user),
     )
     verb = getattr(operations, arguments.verb.replace('-', '_'))
@@ -423,13 +430,16 @@ def main(arguments: argparse.Namespace) -> None:
 def _inspector(
     storage: backend.Backend, ceph_conf: str, ceph_user: str, root: Path | None, deep: bool
 ) -> inspection.Inspector:
-    """Return an inspector with the service's own defaults.
+    """Return an inspector with the service's defaults.
 
-    :raises NotInspectableError: there is no mysqld
+    :raises NotInspectableError: the cache has no root file system with a mysqld
     """
     root = root or installation.find_newest_rootfs(specification.Settings().cache)
     if root is None:
-        raise exceptions.NotInspectableError('TROVE_CEPH_CACHE has no MySQL root file system')
+        raise exceptions.NotInspectableError(
+            'TROVE_CEPH_CACHE has no MySQL root file system; build one with '
+            'lab/images/build mysql-rootfs, or name one with --root'
+        )
     options = cfg.ConfigOpts()
     verification.register(options)
     options([])
@@ -448,8 +458,8 @@ def _print_phase(name: str) -> None:
     print(f'phase {name}', flush=True)
 
 
-def keep(directory: Path | None, name: str, figure: int) -> None:
-    """Print a figure, and write it into a file of its own where a plan finds it."""
+def record_figure(directory: Path | None, name: str, figure: int) -> None:
+    """Print a figure, and write it to a file of its name in the plan's directory."""
     print(f'{name} {figure}')
     if directory:
         (directory / name).write_text(f'{figure}\n')

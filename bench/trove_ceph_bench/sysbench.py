@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sysbench 1.0 as load generator; needs nothing but the standard library and the program itself.
+"""Run sysbench 1.0 as load generator.
 
-*Errors.* Deadlocks (1213), lock wait time-outs (1205) and rows that changed meanwhile (1020) belong
-to concurrent load: sysbench begins the transaction again, counts the error, and its latency goes
-on. Any other error ends the run, a lost connection too, so that a dying server cannot be taken for
-a slow one. Nor can sysbench outlive a restart of the server: built with MariaDB's client library,
-as distributions do, it crashes when it connects again (its issue 527). What clients see of a
-restart is the committer's to measure.
+*Errors.* Deadlocks (1213), lock wait timeouts (1205) and rows that changed meanwhile (1020) are
+normal under concurrent load: sysbench retries the transaction and counts the error, and the latency
+includes the retries. Any other error ends the run, also a lost connection, so that a dying server
+does not look like a slow one. sysbench does not survive a restart of the server: built with
+MariaDB's client library, as in distributions, it crashes when it reconnects (its issue 527). The
+committer measures how clients see a restart.
 
-*Passwords* are in none of the commands, which every user of the host can see, but in an option
-file of mode 0600, that is gone as soon as sysbench has connected.
+*Passwords* are not on the command line, which every user of the host can see, but in an option file
+of mode 0600, which is removed as soon as sysbench has connected.
 
-*Latencies* are recorded by ``lua/timed.lua`` around sysbench's own script; see there.
+*Latencies* are recorded by ``lua/timed.lua`` around sysbench's own script.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ PROGRAM = 'sysbench'
 TIMED_SCRIPT = Path(__file__).parent / 'lua' / 'timed.lua'
 IGNORED_ERRORS = '1213,1205,1020'
 _PERCENTILE = 99
-#: Between the decision to start and the start: time for every thread to see it.
+#: Delay of the start, so that every thread reads its time before.
 _NOTICE_SEC = 0.25
 _POLL_SEC = 0.02
 
@@ -42,24 +42,24 @@ Summary = sysbench_output.Summary
 def version() -> str:
     """Return the version, such as ``1.0.20``.
 
-    :raises LoadFailedError: sysbench is not installed, or is not of the versions 1.0
+    :raises LoadFailedError: sysbench is not installed, or its version is not 1.0
     """
     if shutil.which(PROGRAM) is None:
         raise exceptions.LoadFailedError(
             'sysbench is not installed: install the package sysbench (1.0) on this host'
         )
-    said = subprocess.run(
+    output = subprocess.run(
         [PROGRAM, '--version'], capture_output=True, text=True, check=False
     ).stdout.split()
-    if len(said) < 2 or not said[1].startswith('1.'):
-        raise exceptions.LoadFailedError(f'sysbench 1.0 is needed; found {" ".join(said)!r}')
-    return said[1]
+    if len(output) < 2 or not output[1].startswith('1.'):
+        raise exceptions.LoadFailedError(f'expected sysbench 1.0, found {" ".join(output)!r}')
+    return output[1]
 
 
 class Run:
-    """sysbench while it runs; its directory holds ``sysbench.log`` and its latencies.
+    """A running sysbench; its directory holds ``sysbench.log`` and its latencies.
 
-    :param connection: the option file with the password; it goes once that has been read
+    :param connection: the option file with the password; removed once sysbench has read it
     """
 
     def __init__(self, process: subprocess.Popen, threads: int, directory: Path, connection: Path):
@@ -71,14 +71,14 @@ class Run:
 
     @property
     def ready(self) -> bool:
-        """Whether every thread is connected and waits for the start."""
+        """Return whether every thread is connected and waits for the start."""
         return len(self._thread_files()) == self._threads
 
     def _thread_files(self) -> list[Path]:
         return sorted((self._directory / 'latency').glob('thread-*'))
 
     def release(self, second: int) -> None:
-        """Let the threads begin at a second of the monotonic clock."""
+        """Let the threads start at a second of the monotonic clock."""
         start = self._directory / 'latency' / 'start'
         start.with_suffix('.new').write_text(f'{second}\n')
         start.with_suffix('.new').rename(start)
@@ -90,23 +90,23 @@ class Run:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended by itself before it was done."""
+        """Return whether sysbench exited with an error."""
         return self._process.poll() not in (None, 0)
 
     def failure(self) -> exceptions.LoadFailedError:
-        """Return the error that says why it failed."""
+        """Return the error with the reason of the failure."""
         return exceptions.LoadFailedError(
-            f'sysbench ended with {self._process.poll()}: {sysbench_output.explain(self.output())}'
+            f'sysbench exited with {self._process.poll()}: {sysbench_output.explain(self.output())}'
         )
 
     def wait(self, timeout_sec: float) -> bool:
-        """Wait for the end; return whether it came in time."""
+        """Wait until sysbench exits; return False on timeout."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_sec)
         return self.ended
 
-    def end(self) -> None:
-        """Make sure that it runs no more and that the password is off the disk."""
+    def stop(self) -> None:
+        """Ensure that sysbench does not run and that the password is not on the disk."""
         if not self.ended:
             self._process.kill()
             self._process.wait()
@@ -119,11 +119,11 @@ class Run:
         """Return the seconds that sysbench has reported so far, warm-up included."""
         return sysbench_output.parse_samples(self.output())
 
-    def pack(self) -> latency.Seconds:
-        """Put the threads' files together into one, ``latency.txt``, and return what is in it.
+    def merge_latencies(self) -> latency.Seconds:
+        """Merge the threads' files into ``latency.txt`` and return its content.
 
-        The seconds are those of the monotonic clock. A thread hands a second over when a later one
-        has seen the end of a transaction, so the last one is incomplete after :meth:`end`.
+        The seconds are those of the monotonic clock. A thread writes a second when its first
+        transaction of a later second ends, so the last second is incomplete after :meth:`stop`.
         """
         seconds = latency.read(self._thread_files())
         latency.write(self._directory / 'latency.txt', seconds)
@@ -142,29 +142,29 @@ class Sysbench:
     def prepare(self, threads: int = 4, timeout_sec: float | None = None) -> None:
         """Create and fill the tables; none of them may exist.
 
-        :param threads: each fills a table of its own, so no more are used than there are tables
-        :raises LoadFailedError: it failed or took longer; some tables may be there
+        :param threads: each fills one table, so at most one thread per table is used
+        :raises LoadFailedError: sysbench failed or timed out; some tables may exist
         """
         self._command('prepare', min(threads, self._dataset.tables), timeout_sec)
 
     def cleanup(self, timeout_sec: float | None = None) -> None:
-        """Drop the tables that are there.
+        """Drop the tables that exist.
 
-        :raises LoadFailedError: it failed or took longer
+        :raises LoadFailedError: sysbench failed or timed out
         """
         self._command('cleanup', 1, timeout_sec)
 
     def start(self, threads: int, seconds: int, directory: Path) -> Run:
-        """Connect the threads; they wait until :func:`begin_together` lets them begin.
+        """Connect the threads; they wait for :func:`start_together`.
 
-        :param seconds: the run ends by itself after these
-        :param directory: for the raw results; made when missing, must hold none
-        :raises LoadFailedError: sysbench is missing
-        :raises InvalidPlanError: no thread or no second is asked for
+        :param seconds: duration of the run
+        :param directory: for the raw results; created if missing, must hold none
+        :raises LoadFailedError: sysbench is not installed
+        :raises InvalidPlanError: the number of threads or seconds is less than 1
         """
         if threads < 1 or seconds < 1:
             raise exceptions.InvalidPlanError(
-                f'{threads} threads for {seconds} seconds are no load; at least 1 of each is needed'
+                f'{threads} threads for {seconds} seconds; expected at least 1 of each'
             )
         version()
         latencies = directory.absolute() / 'latency'
@@ -177,12 +177,12 @@ class Sysbench:
         environment = {'BENCH_SCRIPT': self._workload.script, 'BENCH_LATENCY': str(latencies)}
         with (directory / 'sysbench.log').open('wb') as log:
             process = subprocess.Popen(
-                self._words(connection, str(TIMED_SCRIPT), options, 'run'),
+                self._command_line(connection, str(TIMED_SCRIPT), options, 'run'),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=os.environ | environment,
-                # Ctrl-C is the caller's to handle: what was measured is to be kept.
+                # The caller handles Ctrl-C, to store the seconds measured so far.
                 start_new_session=True,
             )
         return Run(process, threads, directory, connection)
@@ -190,12 +190,12 @@ class Sysbench:
     def run(self, threads: int, seconds: int, directory: Path, grace_sec: float = 60) -> Summary:
         """Run to the end and return sysbench's totals.
 
-        :param grace_sec: how long the last transactions may take after the time is up
-        :raises LoadFailedError: it failed; what it printed is kept in the directory
+        :param grace_sec: how long the last transactions may take after the end of the run
+        :raises LoadFailedError: sysbench failed; its output is in the directory
         """
         run = self.start(threads, seconds, directory)
         try:
-            begin_together([run])
+            start_together([run])
             if not run.wait(seconds + grace_sec):
                 raise exceptions.LoadFailedError(
                     f'sysbench was still busy {grace_sec} s after its {seconds} s: '
@@ -205,18 +205,18 @@ class Sysbench:
                 raise run.failure()
             return parse_summary(run.output())
         finally:
-            run.end()
-            run.pack()
+            run.stop()
+            run.merge_latencies()
 
     def _command(self, command: str, threads: int, timeout_sec: float | None) -> None:
         version()
         with self._temporary_connection_file() as connection:
-            words = self._words(
+            command_line = self._command_line(
                 connection, self._workload.script, [f'--threads={threads}'], command
             )
             try:
                 result = subprocess.run(
-                    words,
+                    command_line,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -232,11 +232,11 @@ class Sysbench:
         # A failed thread does not always make the whole command fail.
         if result.returncode != 0 or 'FATAL:' in result.stdout:
             raise exceptions.LoadFailedError(
-                f'sysbench {command} ended with {result.returncode}: '
+                f'sysbench {command} exited with {result.returncode}: '
                 f'{sysbench_output.explain(result.stdout)}'
             )
 
-    def _words(
+    def _command_line(
         self, connection: Path, script: str, options: Sequence[str], command: str
     ) -> list[str]:
         settings = {
@@ -258,7 +258,7 @@ class Sysbench:
             yield self._connection_file(Path(directory))
 
     def _connection_file(self, directory: Path) -> Path:
-        """Write the option file that names the server; mkstemp gives it mode 0600."""
+        """Write the option file with the server's address; mkstemp gives it mode 0600."""
         address = self._address
         settings = {
             'db-driver': 'mysql',
@@ -278,22 +278,22 @@ class Sysbench:
 
 
 def _quoted(name: str, value: str) -> str:
-    """Write a value so that sysbench reads it back: it knows quotes, but no escapes in them."""
+    """Quote a value for sysbench's option file, which has quotes but no escapes."""
     for quote in ('"', "'"):
         if quote not in value and '\n' not in value:
             return f'{quote}{value}{quote}'
     raise exceptions.TargetUnavailableError(
-        f'sysbench cannot read a {name} with both kinds of quotes or a line break in it'
+        f'sysbench cannot read a {name} that contains both kinds of quotes or a line break'
     )
 
 
-def begin_together(runs: Sequence[Run]) -> int:
-    """Wait until every thread of every run is connected, then let all begin at one second.
+def start_together(runs: Sequence[Run]) -> int:
+    """Wait until every thread of every run is connected, then start all at the same second.
 
     sysbench itself gives its threads 30 s to connect.
 
     :returns: that second of the monotonic clock
-    :raises LoadFailedError: one of them ended before
+    :raises LoadFailedError: a sysbench exited before the start
     """
     while not all(run.ready for run in runs):
         for run in runs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sysbench 1.0 prints: a line for each second, a summary, and reasons why it gave up."""
+"""Parse the output of sysbench 1.0: a line for each second, a summary, and errors."""
 
 import dataclasses
 import re
@@ -23,15 +23,15 @@ _FIGURES = {
     'latency_percentile_ms': r'percentile:\s+([\d.]+)',
 }
 
-#: What an operator can do about errors, by MySQL's numbers.
+#: Explanations of errors for the operator, by MySQL's error numbers.
 _REASONS = {
     1021: 'the disk of the server is full',
     1028: 'the disk of the server is full',
-    1040: 'the server takes no more connections: raise max_connections or use fewer threads',
+    1040: 'the server has no free connection: raise max_connections or use fewer threads',
     1044: 'access to the database is denied',
     1045: 'access is denied: wrong user or password',
-    1114: 'a table is full: the disk of the server, or a limit of its table space',
-    1146: 'a table is missing: the tables were dropped while they were in use',
+    1114: 'a table is full: the disk of the server is full, or a tablespace reached its limit',
+    1146: 'a table is missing: it was dropped while it was in use',
     1290: 'the server is read only',
     1461: 'too many prepared statements: raise max_prepared_stmt_count or use fewer threads',
     1836: 'the server is read only',
@@ -41,16 +41,16 @@ _REASONS = {
     2013: 'the connection to the server was lost',
     3675: 'the disk of the server is full',
 }
-#: Ways in which sysbench and the client library write an error's number.
+#: The formats in which sysbench and the client library print an error number.
 _NUMBER = re.compile(r'err(?:or|no)[ :=]+(\d{4})\b')
 _LAST_LINES = 6
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One second: rates, and the one percentile of latency that sysbench was asked for.
+    """One second: rates, and the single latency percentile that sysbench reports.
 
-    :param second: counted from 1 by sysbench, from the moment its threads began
+    :param second: counted from 1 by sysbench, since its threads started
     """
 
     second: int
@@ -66,7 +66,7 @@ class Sample:
 class Summary:
     """sysbench's totals over its whole run, warm-up included.
 
-    :param errors: those of the list of errors to ignore; the transaction was begun again
+    :param errors: number of ignored errors; the transaction was retried
     """
 
     transactions: int
@@ -100,7 +100,7 @@ def parse_samples(text: str) -> list[Sample]:
 def parse_summary(text: str) -> Summary:
     """Return the totals at the end of the output of a run.
 
-    :raises ValueError: there are none, because the run was cut off
+    :raises ValueError: there is no complete summary, because the run was cut off
     """
     _, marker, end = text.partition('SQL statistics:')
     if not marker:
@@ -115,18 +115,18 @@ def parse_summary(text: str) -> Summary:
 def _search(pattern: str, text: str) -> str:
     match = re.search(pattern, text)
     if match is None:
-        raise ValueError(f'the summary of sysbench is cut off: no {pattern!r}')
+        raise ValueError(f'the summary of sysbench is incomplete: no {pattern!r}')
     return match[1]
 
 
 def last_lines(text: str, count: int = _LAST_LINES) -> str:
-    """Return the end of an output on one line, without what is empty."""
+    """Return the last non-empty lines of an output, joined to one line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return ' | '.join(lines[-count:])
 
 
 def explain(text: str) -> str:
-    """Say why sysbench gave up: the reason where its number is known, and its last lines."""
+    """Return why sysbench failed: the reason if its error number is known, and the last lines."""
     numbers = [int(number) for number in _NUMBER.findall(text)]
     reasons = [_REASONS[number] for number in dict.fromkeys(numbers) if number in _REASONS]
     return ': '.join([*reasons[:1], last_lines(text)])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sysbench's tables in a target's schema: filled as a dataset wants them, and by us only.
+"""Fill sysbench's tables in a target's schema to match a dataset.
 
-A table of the benchmark's own names the tables that it made and how many rows each has; a number is
-missing as long as a table is being filled, so that one whose filling was cut off is not measured.
+A register table lists the tables that the benchmark created, with their row counts. The row count
+is NULL until a table is filled, so that an incompletely filled table is never measured.
 """
 
 import contextlib
@@ -32,30 +32,30 @@ class Tables:
         self._address = address
 
     def ensure(self, dataset: model.Dataset) -> bool:
-        """Make the tables hold a dataset; tables of the same columns and row count are kept.
+        """Ensure that the tables hold a dataset; reuse tables with the same columns and row count.
 
-        :returns: whether they were filled now
-        :raises TargetUnavailableError: the server cannot be used, or a table of sysbench's names is
-            there that the benchmark did not make
-        :raises LoadFailedError: filling failed
+        :returns: whether the tables were filled by this call
+        :raises TargetUnavailableError: the server cannot be used, or the schema has a table of
+            sysbench's names that the benchmark did not create
+        :raises LoadFailedError: sysbench failed to fill a table
         """
-        wanted = [f'sbtest{number}' for number in range(1, dataset.tables + 1)]
+        names = [f'sbtest{number}' for number in range(1, dataset.tables + 1)]
         with self._connection() as cursor:
             cursor.execute(_CREATE_REGISTER)
             ours = self._ours(cursor)
             self._refuse_foreign(cursor, ours)
-            if sorted(ours) == sorted(wanted) and all(
-                _holds(cursor, name, dataset.rows) for name in wanted
+            if sorted(ours) == sorted(names) and all(
+                _holds(cursor, name, dataset.rows) for name in names
             ):
                 return False
             for name in ours:
                 cursor.execute(f'DROP TABLE IF EXISTS {name}')
             cursor.execute(f'DELETE FROM {REGISTER}')
-            cursor.executemany(f'INSERT INTO {REGISTER} (name) VALUES (%s)', wanted)
+            cursor.executemany(f'INSERT INTO {REGISTER} (name) VALUES (%s)', names)
         sysbench.Sysbench(self._address, _LAYOUT, dataset).prepare(_FILL_THREADS)
         with self._connection() as cursor:
-            # The server's statistics, its plans and the sizes it tells lag behind otherwise.
-            cursor.execute(f'ANALYZE TABLE {", ".join(wanted)}')
+            # Otherwise the statistics lag behind, and with them query plans and reported sizes.
+            cursor.execute(f'ANALYZE TABLE {", ".join(names)}')
             cursor.execute(f'UPDATE {REGISTER} SET row_count = %s', (dataset.rows,))
         return True
 
@@ -69,7 +69,7 @@ class Tables:
         if foreign:
             raise exceptions.TargetUnavailableError(
                 f'schema {self._address.database} has a table {foreign[0]} that this benchmark did '
-                f'not make; remove it, or name another schema'
+                f'not create; remove it, or name another schema'
             )
 
     @contextlib.contextmanager
@@ -96,7 +96,7 @@ class Tables:
 
 
 def _holds(cursor: pymysql.cursors.Cursor, name: str, rows: int) -> bool:
-    """Tell whether a table has sysbench's columns and index, and that many rows."""
+    """Return whether a table has sysbench's columns and index, and this number of rows."""
     cursor.execute('SHOW TABLES LIKE %s', (name,))
     if not cursor.fetchall():
         return False

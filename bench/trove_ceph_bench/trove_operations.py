@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trove's long operations as commands that end when the operation has ended.
+"""Trove's long operations as commands that wait until the operation ends.
 
-A plan of operations times commands, and the stock client returns as soon as its request is
-accepted. Each verb here asks for one operation through Trove's ordinary API, waits for its end and
-prints a line ``phase NAME`` when a part of it is done.
+A plan of operations times commands, but the stock client returns as soon as Trove accepts the
+request. Each verb here requests one operation through Trove's public API, waits until it ends and
+prints a line ``phase NAME`` at the end of each phase.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from trove_ceph_bench import storage_operations
 from trove_ceph_bench.targets import cloud
 
 POLL_SEC = 0.5
-# An instance's answer may wait for its guest agent; it is asked less often.
+# Showing an instance may wait for its guest agent, so poll it less often.
 INSTANCE_POLL_SEC = 2
 
 #: A backup that is not timed.
@@ -33,14 +33,14 @@ FIRST_BACKUP = 'bench-first'
 
 
 class Operations:
-    """Verbs on instances and backups, each of which waits for its end.
+    """Operations on instances and backups; each waits until the operation ends.
 
     :param trove: a client of Trove's API
-    :param phase: called with the name of each part when it is done
-    :param timeout_sec: of every wait
-    :param took: called with the name of a part and the seconds that the cloud says it took
-    :param keep: called with the name of a figure and the figure
-    :param choose: has the cloud take backups as a word says
+    :param phase: called with the name of each phase when it ends
+    :param timeout_sec: limit of every wait
+    :param took: called with the name of a phase and the seconds that the cloud reports for it
+    :param record: called with the name of a figure and the figure
+    :param choose: configures the cloud's backup method: ``stock`` or a quiesce level
     """
 
     def __init__(
@@ -49,51 +49,56 @@ class Operations:
         phase: Callable[[str], None],
         timeout_sec: float = 1800,
         took: Callable[[str, float], None] = lambda name, seconds: None,
-        keep: Callable[[str, int], None] = lambda name, figure: None,
-        choose: Callable[[str], None] = lambda who: None,
+        record: Callable[[str, int], None] = lambda name, figure: None,
+        choose: Callable[[str], None] = lambda method: None,
     ):
         self._trove = trove
         self._phase = phase
         self._timeout_sec = timeout_sec
         self._took = took
-        self._keep = keep
+        self._record = record
         self._choose = choose
 
     def backup(self, instance: str, name: str, parent: str | None = None) -> str:
-        """Back an instance up and return the backup's id once it is COMPLETED.
+        """Back up an instance and return the id of the backup once it is COMPLETED.
 
-        :raises LoadFailedError: the backup failed or did not end in time
+        :raises LoadFailedError: the backup failed or timed out
         """
         source = self._find(self._trove.instances, instance)
-        made = self._trove.backups.create(
+        backup = self._trove.backups.create(
             name, source.id, parent_id=parent and self._find(self._trove.backups, parent).id
         )
         self._phase('request')
-        self._wait(f'backup {name}', lambda: self._backup_state(made.id), POLL_SEC)
+        self._wait(f'backup {name}', lambda: self._backup_state(backup.id), POLL_SEC)
         self._phase('completed')
-        self._tell_parts(made.id)
-        return made.id
+        self._report_phases(backup.id)
+        return backup.id
 
-    def _tell_parts(self, backup_id: str) -> None:
-        """Tell what the cloud knows of a backup's parts, which is nothing of those of stock."""
+    def _report_phases(self, backup_id: str) -> None:
+        """Report the phases of a backup that the cloud recorded; stock Trove records none."""
         try:
-            shown = self._trove.client.get(f'/backup_details/{backup_id}')[1]['backup_detail']
+            details = self._trove.client.get(f'/backup_details/{backup_id}')[1]['backup_detail']
         except troveclient.exceptions.NotFound:
             return
-        for name, key in (('taking', 'take_sec'), ('quiesced', 'quiesced_sec')):
-            if shown[key] is not None:
-                self._took(name, shown[key])
+        for name, key in (
+            ('snapshot', 'snapshot_sec'),
+            ('taking', 'take_sec'),
+            ('quiesced', 'quiesced_sec'),
+        ):
+            if details[key] is not None:
+                self._took(name, details[key])
 
-    def choose_backups(self, instance: str, who: str, keep: str | None = None) -> None:
-        """Have backups taken as a word says, and take the first one, so that all is up and running.
+    def choose_backups(self, instance: str, method: str, keep: str | None = None) -> None:
+        """Choose the cloud's backup method, and create a first backup so that all services are up.
 
-        Stock's backup leaves the server locked where its agent holds several connections to it.
-        Who chooses it sees to it that agents are new (``BENCH_BACKUPS``).
+        Stock's backup leaves the server locked if the agent holds several connections to it, so the
+        command in ``BENCH_BACKUPS`` restarts the agents when it chooses stock.
 
-        :param keep: the name of that backup; without one it is deleted
-        :raises LoadFailedError: nobody can choose, or the backup failed
+        :param method: ``stock`` or a quiesce level
+        :param keep: name of the first backup; None deletes it
+        :raises LoadFailedError: ``BENCH_BACKUPS`` is unset or fails, or the backup failed
         """
-        self._choose(who)
+        self._choose(method)
         name = keep or FIRST_BACKUP
         self.delete_backup(name)
         self.backup(instance, name)
@@ -101,51 +106,51 @@ class Operations:
             self.delete_backup(name)
 
     def copy(self, backup: str) -> None:
-        """Have a backup copied to the vault, and wait until it is.
+        """Request the copy of a backup to the vault, and wait until it ends.
 
-        :raises LoadFailedError: it is not copied
+        :raises LoadFailedError: the copy failed or timed out
         """
-        shown = self._have_done(backup, 'copy')
-        if shown['copied_at'] is None:
+        details = self._request(backup, 'copy')
+        if details['copied_at'] is None:
             raise exceptions.LoadFailedError(f'backup {backup} is not copied')
-        self._took('copying', shown['copy_sec'])
-        self._keep('moved_bytes', shown['moved_bytes'])
+        self._took('copying', details['copy_sec'])
+        self._record('moved_bytes', details['moved_bytes'])
 
     def verify(self, backup: str) -> None:
-        """Have a backup verified, and wait for the outcome.
+        """Request the verification of a backup, and wait for its result.
 
-        :raises LoadFailedError: something is wrong with it
+        :raises LoadFailedError: the backup is not verified
         """
-        shown = self._have_done(backup, 'verify')
-        if shown['state'] != 'verified':
+        details = self._request(backup, 'verify')
+        if details['state'] != 'verified':
             raise exceptions.LoadFailedError(
-                f'backup {backup} is {shown["state"]}: {shown["verify_error"]}'
+                f'backup {backup} is {details["state"]}: {details["verify_error"]}'
             )
-        self._took('verifying', shown['verify_sec'])
+        self._took('verifying', details['verify_sec'])
 
-    def _have_done(self, backup: str, verb: str) -> dict[str, Any]:
-        """Ask for what is done soon, wait until it is wanted no more, and return the details."""
+    def _request(self, backup: str, verb: str) -> dict[str, Any]:
+        """Request an action on a backup, wait until it ends, and return the backup's details."""
         path = f'/backup_details/{self._find(self._trove.backups, backup).id}'
-        shown: dict[str, Any] = {}
+        details: dict[str, Any] = {}
 
         def is_done() -> tuple[bool, str]:
-            shown.update(self._trove.client.get(path)[1]['backup_detail'])
-            return shown[f'{verb}_wanted_at'] is None, shown[f'{verb}_error'] or 'under way'
+            details.update(self._trove.client.get(path)[1]['backup_detail'])
+            return details[f'{verb}_wanted_at'] is None, details[f'{verb}_error'] or 'in progress'
 
         self._trove.client.post(f'{path}/{verb}', body={})
         self._phase('request')
-        self._wait(f'to {verb} backup {backup}', is_done, POLL_SEC)
+        self._wait(f'{verb} of backup {backup}', is_done, POLL_SEC)
         self._phase('done')
-        return shown
+        return details
 
     def restore(self, backup: str, name: str) -> str:
-        """Make an instance like the backup's source of it; return its id once it is HEALTHY."""
-        point = self._find(self._trove.backups, backup)
-        source = self._trove.instances.get(point.instance_id)
+        """Restore a backup to an instance like its source; return the id once it is HEALTHY."""
+        found = self._find(self._trove.backups, backup)
+        source = self._trove.instances.get(found.instance_id)
         return self._create(
             name,
             source,
-            restorePoint={'backupRef': point.id},
+            restorePoint={'backupRef': found.id},
             flavor_id=source.flavor['id'],
             volume={'size': source.volume['size'], 'type': source.volume.get('type')},
             datastore=source.datastore['type'],
@@ -153,17 +158,19 @@ class Operations:
         )
 
     def replica(self, instance: str, name: str) -> str:
-        """Make a replica of an instance and return its id once it is HEALTHY."""
+        """Create a replica of an instance and return its id once it is HEALTHY."""
         source = self._find(self._trove.instances, instance)
         return self._create(name, source, replica_of=source.id)
 
     def list_databases(self, instance: str, at_once: int) -> None:
-        """Ask for the databases of an instance several times at once, as busy clients do."""
+        """List the databases of an instance several times in parallel, as busy clients do."""
         source = self._find(self._trove.instances, instance)
         with futures.ThreadPoolExecutor(at_once) as pool:
-            asked = [pool.submit(self._trove.databases.list, source.id) for _ in range(2 * at_once)]
-            for one in asked:
-                one.result()
+            requests = [
+                pool.submit(self._trove.databases.list, source.id) for _ in range(2 * at_once)
+            ]
+            for request in requests:
+                request.result()
 
     def restart(self, instance: str) -> None:
         """Restart the MySQL of an instance, which ends all sessions; wait until it is HEALTHY."""
@@ -172,19 +179,19 @@ class Operations:
         self._wait(f'instance {instance}', lambda: self._instance_state(source.id), POLL_SEC)
 
     def delete_backup(self, backup: str) -> None:
-        """Delete a backup and wait until it is gone; do nothing when there is none."""
+        """Delete a backup and wait until it is gone; do nothing if there is none."""
         self._delete(self._trove.backups, backup)
 
     def delete_instance(self, instance: str) -> None:
-        """Delete an instance and wait until it is gone; do nothing when there is none."""
+        """Delete an instance and wait until it is gone; do nothing if there is none."""
         self._delete(self._trove.instances, instance)
 
     def _create(self, name: str, source: Any, **parameters: Any) -> str:
-        made = self._trove.instances.create(name, nics=_nics(source), **parameters)
+        instance = self._trove.instances.create(name, nics=_nics(source), **parameters)
         self._phase('request')
-        self._wait(f'instance {name}', lambda: self._instance_state(made.id), INSTANCE_POLL_SEC)
+        self._wait(f'instance {name}', lambda: self._instance_state(instance.id), INSTANCE_POLL_SEC)
         self._phase('healthy')
-        return made.id
+        return instance.id
 
     def _backup_state(self, backup_id: str) -> tuple[bool, str]:
         status = self._trove.backups.get(backup_id).status
@@ -193,7 +200,7 @@ class Operations:
         return status == 'COMPLETED', status
 
     def _instance_state(self, instance_id: str) -> tuple[bool, str]:
-        # The list does not ask the guest agent, an instance by itself does.
+        # Listing does not call the guest agent; showing an instance does.
         for one in self._trove.instances.list():
             if one.id == instance_id:
                 state = f'{one.status} {one.operating_status}'
@@ -212,7 +219,7 @@ class Operations:
         for found in [one for one in manager.list() if name in (one.name, one.id)]:
             manager.delete(found.id)
             self._wait(
-                f'the end of {name}', functools.partial(self._is_gone, manager, found.id), POLL_SEC
+                f'deletion of {name}', functools.partial(self._is_gone, manager, found.id), POLL_SEC
             )
 
     def _is_gone(self, manager: Any, identity: str) -> tuple[bool, str]:
@@ -223,13 +230,14 @@ class Operations:
         found = [one for one in manager.list() if name in (one.name, one.id)]
         if len(found) == 1:
             return found[0]
-        how_many = 'none' if not found else f'{len(found)}: use an id'
-        raise exceptions.TargetUnavailableError(f'{name}: Trove lists {how_many} of this name')
+        count = 'none' if not found else len(found)
+        remedy = '; use an id' if found else ''
+        raise exceptions.TargetUnavailableError(f'{name}: Trove lists {count} of this name{remedy}')
 
-    def _wait(self, what: str, ask: Callable[[], tuple[bool, str]], poll_sec: float) -> None:
+    def _wait(self, what: str, poll: Callable[[], tuple[bool, str]], poll_sec: float) -> None:
         deadline = time.monotonic() + self._timeout_sec
         while True:
-            done, state = ask()
+            done, state = poll()
             if done:
                 return
             if time.monotonic() > deadline:
@@ -240,57 +248,67 @@ class Operations:
 
 
 def _nics(source: Any) -> list[dict[str, str]]:
-    """Return the networks of an instance, for another one beside it."""
+    """Return the networks of an instance, to attach another instance to them."""
     networks = [one['network'] for one in source.addresses if one.get('network')]
     return [{'net-id': network} for network in dict.fromkeys(networks)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the verbs and their arguments."""
+    """Add the verbs and their arguments to a parser."""
     parser.add_argument(
-        '--timeout', type=float, default=1800, metavar='SECONDS', help='of each wait (%(default)s)'
+        '--timeout',
+        type=float,
+        default=1800,
+        metavar='SECONDS',
+        help='limit of each wait (%(default)s)',
     )
     verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
     for verb, names, text in (
-        ('backup', ('instance', 'name'), 'back an instance up, until COMPLETED'),
-        ('choose-backups', ('instance', 'who'), 'choose who takes backups, and take a first one'),
-        ('copy', ('backup',), 'have a backup copied to the vault, until it is'),
-        ('verify', ('backup',), 'have a backup verified, until it is'),
-        ('restore', ('backup', 'name'), 'make an instance of a backup, until HEALTHY'),
-        ('replica', ('instance', 'name'), 'make a replica of an instance, until HEALTHY'),
-        ('list-databases', ('instance',), 'ask for the databases, several times at once'),
+        ('backup', ('instance', 'name'), 'back up an instance; wait until COMPLETED'),
+        (
+            'choose-backups',
+            ('instance', 'method'),
+            'choose the backup method (stock, none, ddl, freeze), and create a first backup',
+        ),
+        ('copy', ('backup',), 'copy a backup to the vault; wait until it is copied'),
+        ('verify', ('backup',), 'verify a backup; wait for the result'),
+        ('restore', ('backup', 'name'), 'restore a backup to an instance; wait until HEALTHY'),
+        ('replica', ('instance', 'name'), 'create a replica of an instance; wait until HEALTHY'),
+        ('list-databases', ('instance',), 'list the databases, several times in parallel'),
         ('restart', ('instance',), 'restart MySQL, which ends all sessions'),
-        ('delete-backup', ('backup',), 'delete a backup, if there is one, until it is gone'),
-        ('delete-instance', ('instance',), 'delete an instance, if there is one, until gone'),
+        ('delete-backup', ('backup',), 'delete a backup if it exists; wait until it is gone'),
+        ('delete-instance', ('instance',), 'delete an instance if it exists; wait until gone'),
     ):
         command = verbs.add_parser(verb, help=text, description=text)
         for name in names:
             command.add_argument(name, metavar=name.upper())
         if verb == 'backup':
-            command.add_argument('--parent', help='the backup that this one is an increment to')
+            command.add_argument('--parent', help='the backup that this increment is based on')
         if verb == 'choose-backups':
             command.add_argument('--keep', metavar='NAME', help='keep the first backup as NAME')
         if verb == 'list-databases':
-            command.add_argument('--at-once', type=int, default=8, help='(default: %(default)s)')
+            command.add_argument(
+                '--at-once', type=int, default=8, help='number of parallel requests (%(default)s)'
+            )
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Carry out the verb that was parsed.
+    """Run the parsed verb.
 
     :raises LoadFailedError: the operation failed, or the cloud refused it
     :raises TargetUnavailableError: there is no such instance or backup
     """
-    given = vars(arguments)
-    verb = given['verb'].replace('-', '_')
-    accepted = ('instance', 'backup', 'name', 'parent', 'at_once', 'who', 'keep')
-    parameters = {key: given[key] for key in accepted if given.get(key) is not None}
+    parsed = vars(arguments)
+    verb = parsed['verb'].replace('-', '_')
+    accepted = ('instance', 'backup', 'name', 'parent', 'at_once', 'method', 'keep')
+    parameters = {key: parsed[key] for key in accepted if parsed.get(key) is not None}
     _, trove = cloud.clients()
     operations = Operations(
         trove,
         _print_phase,
         arguments.timeout,
         lambda name, seconds: print(f'took {name} {seconds}', flush=True),
-        functools.partial(storage_operations.keep, _directory()),
+        functools.partial(storage_operations.record_figure, _directory()),
         _choose,
     )
     try:
@@ -304,14 +322,14 @@ def _directory() -> Path | None:
     return Path(found) if found else None
 
 
-def _choose(who: str) -> None:
+def _choose(method: str) -> None:
     command = shlex.split(os.environ.get('BENCH_BACKUPS', ''))
     if not command:
         raise exceptions.LoadFailedError(
-            'BENCH_BACKUPS names no command that chooses who takes backups'
+            'BENCH_BACKUPS is not set; set it to a command that chooses the backup method'
         )
-    if status := subprocess.run([*command, who], stdin=subprocess.DEVNULL).returncode:
-        raise exceptions.LoadFailedError(f'{shlex.join(command)} {who}: exit status {status}')
+    if status := subprocess.run([*command, method], stdin=subprocess.DEVNULL).returncode:
+        raise exceptions.LoadFailedError(f'{shlex.join(command)} {method}: exit status {status}')
 
 
 def _print_phase(name: str) -> None:

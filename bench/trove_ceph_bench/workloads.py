@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workloads that plans name.
+"""The workloads that plans can name.
 
-The mixed ones state reads to writes in *statements that touch rows*; BEGIN and COMMIT are neither.
-In ``oltp_read_write`` with range selects off, one transaction holds
+The mixed ones give the ratio of reads to writes in *statements that touch rows*; BEGIN and COMMIT
+are neither. In ``oltp_read_write`` with range selects off, one transaction has
 
     reads  = point_selects
     writes = index_updates + non_index_updates + 2 * delete_inserts    (a DELETE and an INSERT)
 
-so with 1 index update, no other update and 1 delete and insert there are 3 writes, and 7 point
-selects make 70:30, 9 make 75:25 exactly. QPS counts BEGIN and COMMIT too, as sysbench does: 12 and
-14 statements in a transaction.
+so with 1 index update, no other update and 1 delete and insert there are 3 writes; 7 point selects
+give exactly 70:30, and 9 give 75:25. QPS includes BEGIN and COMMIT, as in sysbench: 12 and 14
+statements per transaction.
 
-Rows are chosen uniformly, which is what a ratio of dataset to buffer pool is stated for; sysbench's
-own default sends three quarters of all accesses to one percent of the rows, which any buffer pool
-holds. ``seagate`` keeps that default, because the published figures were measured with it.
+Rows are chosen uniformly, as a ratio of dataset to buffer pool implies; sysbench's own default
+sends three quarters of all accesses to one percent of the rows, which any buffer pool holds.
+``seagate`` keeps that default, because the published figures were measured with it.
 """
 
 from trove_ceph import exceptions
@@ -36,13 +36,13 @@ def _mixed(point_selects: int) -> dict[str, str | int]:
 WORKLOADS = (
     model.Workload(
         name='read',
-        description='point selects by primary key, one in a transaction of its own',
+        description='point selects by primary key, each in its own transaction',
         script='oltp_point_select',
         options=_UNIFORM,
     ),
     model.Workload(
         name='write',
-        description='updates of an indexed column, each committed by itself',
+        description='updates of an indexed column, each committed separately',
         script='oltp_update_index',
         options=_UNIFORM,
     ),
@@ -60,7 +60,7 @@ WORKLOADS = (
     ),
     model.Workload(
         name='seagate',
-        description="sysbench's complex OLTP transaction as it is, with 100 threads",
+        description="sysbench's complex OLTP transaction unchanged, with 100 threads",
         script='oltp_read_write',
         options={'rand-type': 'special'},
         threads=100,
@@ -75,11 +75,11 @@ def names() -> list[str]:
 def get(name: str) -> model.Workload:
     """Return a workload by its name.
 
-    :raises InvalidPlanError: there is none of that name
+    :raises InvalidPlanError: no workload has that name
     """
     for workload in WORKLOADS:
         if workload.name == name:
             return workload
     raise exceptions.InvalidPlanError(
-        f'workload {name!r} is unknown; known are {", ".join(names())}'
+        f'workload {name!r} is unknown; choose one of {", ".join(names())}'
     )

@@ -27,7 +27,7 @@ openstackdocs_bug_project = ''
 openstackdocs_use_storyboard = False
 html_theme_options = {'show_other_versions': False}
 
-# Pictures are made from text, and sharp at any size.
+# SVG stays sharp at any size.
 graphviz_output_format = 'svg'
 
 pygments_style = 'native'
@@ -35,7 +35,7 @@ autodoc_member_order = 'bysource'
 
 
 def _unpack_results(app, error):
-    """Put results of benchmarks beside the pages, each under its name."""
+    """Unpack the raw results of benchmarks beside the pages."""
     if error or app.builder.format != 'html':
         return
     for archive in sorted((Path(app.srcdir).parent / 'results').glob('*.tar.xz')):

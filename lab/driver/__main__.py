@@ -4,7 +4,17 @@
 import argparse
 import sys
 
-from driver import backups, bench, environment, scenario, settings, status, stop, up
+from driver import (
+    backups,
+    bench,
+    environment,
+    fault_injection,
+    scenario,
+    settings,
+    status,
+    stop,
+    up,
+)
 from driver.errors import LabError
 
 _EPILOG = """\
@@ -61,6 +71,13 @@ def _parser():
     )
     scenario.add_arguments(add('scenario', scenario.run, 'run the scenarios on the lab that is up'))
     bench.add_arguments(add('bench', bench.run, 'run a benchmark on the lab that is up'))
+    fault_injection.add_arguments(
+        add(
+            'fault-injection',
+            fault_injection.run,
+            'kill services at random instants of backups and restores, on the lab that is up',
+        )
+    )
     backups.add_arguments(
         add('backups', backups.run, 'choose who takes backups, until the next "lab up"')
     )

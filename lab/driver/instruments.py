@@ -6,8 +6,16 @@ import time
 
 from driver import processes, up
 from driver.errors import LabError
+from driver.settings import LAB_DIR
 
 PLAYBOOK = 'instruments.yml'
+#: For the lab's own programs that run with the instruments' interpreter.
+ENVIRONMENT = {
+    'PYTHONPATH': str(LAB_DIR),
+    'PYTHONDONTWRITEBYTECODE': '1',
+    # Libraries warn of their own future on the terminal.
+    'PYTHONWARNINGS': 'ignore',
+}
 
 
 def install(settings) -> pathlib.Path:

@@ -4,7 +4,6 @@
 import os
 
 from driver import instruments, up
-from driver.settings import LAB_DIR
 
 
 def add_arguments(parser) -> None:
@@ -31,10 +30,4 @@ def run(settings, args) -> int:
         *([f'--{args.whose}'] if args.whose else []),
         *([f'--regex={args.regex}'] if args.regex else []),
     ]
-    environ = os.environ | {
-        'PYTHONPATH': str(LAB_DIR),
-        'PYTHONDONTWRITEBYTECODE': '1',
-        # Libraries tell of their own future on the terminal.
-        'PYTHONWARNINGS': 'ignore',
-    }
-    return up.call(command, environ)
+    return up.call(command, os.environ | instruments.ENVIRONMENT)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Trove's API has no word for, as an extension of it.
+"""An extension of Trove's API with the requests and details that Trove lacks.
 
-:mod:`extension` is what Trove loads, :mod:`rules` has who may do what, :mod:`details` and
-:mod:`policies` are its resources. :mod:`cinder_client` lets Trove's own API restore what is in the
-vault alone.
+Trove loads :mod:`extension`. :mod:`rules` declares the default policies; :mod:`details` and
+:mod:`policies` are the resources.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all resources do with a request: whose it is, what it asks for, and how it fails."""
+"""The parts of a request that all resources share: context, validation, policy and errors."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ _STATUS: list[tuple[type[exceptions.TroveCephError], type[webob.exc.HTTPError]]]
 
 
 class Controller(wsgi.Controller):
-    """A resource whose errors say what to do about them."""
+    """The base of the resources, with validation of the request's body."""
 
     @staticmethod
     def context_of(request: Any) -> Any:
@@ -29,9 +29,9 @@ class Controller(wsgi.Controller):
 
     @staticmethod
     def content_of(body: Any, key: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what a request has below its only key.
+        """Return the value of the only key of a request's body.
 
-        :raises BadRequest: it is not as the schema has it; the message says where, and what to do
+        :raises BadRequest: it violates the schema; the message says where, and what is expected
         """
         outer = {
             'type': 'object',
@@ -43,8 +43,8 @@ class Controller(wsgi.Controller):
         if found := schema_problems.problems({} if body is None else body, outer):
             raise trove_exceptions.BadRequest(
                 message='; '.join(
-                    f'{schema_problems.path_text(path) or "the body"}: {what}'
-                    for path, what in found
+                    f'{schema_problems.path_text(path) or "the body"}: {problem}'
+                    for path, problem in found
                 )
             )
         return body[key]
@@ -52,7 +52,7 @@ class Controller(wsgi.Controller):
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Give our errors the status that tells clients whether to ask again."""
+    """Raise errors of this package as HTTP errors, with the status that fits."""
     try:
         yield
     except exceptions.TroveCephError as error:
@@ -60,22 +60,22 @@ def translated() -> Iterator[None]:
         raise status(str(error)) from error
 
 
-def authorize(context: Any, rule: str, what: str, project_id: str | None) -> None:
-    """Let nobody but those whom a rule allows it do something about a thing.
+def authorize(context: Any, rule: str, subject: str, project_id: str | None) -> None:
+    """Check that a rule allows the caller an operation on an object.
 
-    Of what is another project's it is not even told that it is there.
+    The existence of another project's object is not revealed.
 
-    :param what: the thing, with its id
-    :raises HTTPNotFound: it is another project's
+    :param subject: the object, with its id
+    :raises HTTPNotFound: it belongs to another project
     :raises PolicyNotAuthorized: the rule does not allow it
     """
     if project_id != context.project_id and not context.is_admin:
-        raise absent(what)
+        raise absent(subject)
     policy.authorize_on_target(context, rule, {'tenant': project_id or 'none'})
 
 
 def is_allowed(context: Any, rule: str) -> bool:
-    """Tell whether a rule allows something that belongs to nobody."""
+    """Return whether a rule allows the caller an operation on an object without a project."""
     try:
         policy.authorize_on_tenant(context, rule)
     except trove_exceptions.PolicyNotAuthorized:
@@ -83,6 +83,6 @@ def is_allowed(context: Any, rule: str) -> bool:
     return True
 
 
-def absent(what: str) -> webob.exc.HTTPNotFound:
-    """Return the answer for what is not there, or not for whoever asks."""
-    return webob.exc.HTTPNotFound(f'{what} cannot be found')
+def absent(subject: str) -> webob.exc.HTTPNotFound:
+    """Return the error for an object that does not exist, or that the caller must not see."""
+    return webob.exc.HTTPNotFound(f'{subject} cannot be found')

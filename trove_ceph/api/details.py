@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``backup_details``: what Trove does not show of backups, and what it cannot be asked for."""
+"""``backup_details``: the details of backups and the requests that Trove's API lacks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,23 +22,24 @@ _KEY = 'backup_detail'
 
 
 class DetailsController(controller.Controller):
-    """Backups as Trove lists them, with what is known of them besides.
+    """Backups as Trove lists them, with the details in our records.
 
-    :param kept: what is known of backups
+    :param records: the records of backups
+    :param policy_store: the policies, which know the backups they took
     """
 
-    def __init__(self, kept: backups.BackupStore, known: policies.PolicyStore):
-        self._records = kept
-        self._policies = known
+    def __init__(self, records: backups.BackupStore, policy_store: policies.PolicyStore):
+        self._records = records
+        self._policies = policy_store
 
     def index(self, req: Any, tenant_id: str) -> wsgi.Result:
         """List backups, the latest first."""
         context = self.context_of(req)
         policy.authorize_on_tenant(context, 'backup_detail:index')
-        everybody = strutils.bool_from_string(req.GET.get('all_projects'))
-        if everybody:
+        all_projects = strutils.bool_from_string(req.GET.get('all_projects'))
+        if all_projects:
             policy.authorize_on_tenant(context, 'backup_detail:index:all_projects')
-        filters = {'deleted': False} | ({} if everybody else {'tenant_id': context.project_id})
+        filters = {'deleted': False} | ({} if all_projects else {'tenant_id': context.project_id})
         if req.GET.get('instance_id'):
             filters['instance_id'] = req.GET['instance_id']
         rows: Sequence[Any] = sorted(
@@ -47,14 +48,14 @@ class DetailsController(controller.Controller):
             reverse=True,
         )
         with controller.translated():
-            found = self._records.all() if everybody else self._of(context, filters)
-            known = {one.backup_id: one for one in found}
+            found = self._records.all() if all_projects else self._of(context, filters)
+            by_id = {one.backup_id: one for one in found}
             if state := req.GET.get('state'):
-                rows = [row for row in rows if row.id in known and known[row.id].state == state]
+                rows = [row for row in rows if row.id in by_id and by_id[row.id].state == state]
             rows, marker = _page(rows, context)
-            taken_by = self._policies.policies_of(row.id for row in rows)
+            policy_ids = self._policies.policies_of(row.id for row in rows)
         shown = [
-            views.detail(row, known.get(row.id), taken_by.get(row.id), with_places=False)
+            views.detail(row, by_id.get(row.id), policy_ids.get(row.id), with_locations=False)
             for row in rows
         ]
         listed = _View({f'{_KEY}s': shown})
@@ -68,31 +69,31 @@ class DetailsController(controller.Controller):
         return wsgi.Result({_KEY: self._shown(context, row)}, 200)
 
     def create(self, req: Any, tenant_id: str, body: Any = None) -> wsgi.Result:
-        """Take a backup as Trove does, in a way that it cannot be asked for."""
+        """Take a backup as Trove does, with options that Trove's API lacks."""
         context = self.context_of(req)
         policy.authorize_on_tenant(context, 'backup_detail:create')
-        wanted = self.content_of(body, _KEY, schemas.BACKUP)
-        quiesce = wanted.get('quiesce')
-        asked = BackupOptions(
+        content = self.content_of(body, _KEY, schemas.BACKUP)
+        quiesce = content.get('quiesce')
+        options = BackupOptions(
             QuiesceLevel(quiesce) if quiesce else None,
-            copy=wanted.get('copy', False),
-            verify=wanted.get('verify', False),
+            copy=content.get('copy', False),
+            verify=content.get('verify', False),
         )
         row = backup_api.create(
             context,
-            wanted['instance'],
-            wanted['name'],
-            wanted.get('description'),
-            asked,
+            content['instance'],
+            content['name'],
+            content.get('description'),
+            options,
             request=req,
         )
-        return wsgi.Result({_KEY: views.detail(row, None, None, with_places=False)}, 202)
+        return wsgi.Result({_KEY: views.detail(row, None, None, with_locations=False)}, 202)
 
     def copy(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
-        """Have a backup be copied to the vault, soon."""
+        """Request a copy of a backup in the vault."""
         context = self.context_of(req)
         row = _find(context, 'backup_detail:copy', id)
-        # Of one that is suspected or damaged, a copy is made once it is found sound.
+        # A suspected or damaged backup is copied once a verification finds it sound.
         self._check(
             id, {state for state in backup_record.RecordState if state.can_be_restored}, 'copied'
         )
@@ -102,11 +103,11 @@ class DetailsController(controller.Controller):
         return wsgi.Result({_KEY: self._shown(context, row)}, 202)
 
     def verify(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
-        """Have a backup be verified, soon, whether it was before or not."""
+        """Request a verification of a backup, even if it was verified before."""
         context = self.context_of(req)
         row = _find(context, 'backup_detail:verify', id)
-        able = {state for state in backup_record.RecordState if state.can_be_verified}
-        self._check(id, able, 'verified')
+        allowed = {state for state in backup_record.RecordState if state.can_be_verified}
+        self._check(id, allowed, 'verified')
         with controller.translated():
             self._records.queue.request_verification(id)
         notify.backup_work(context)
@@ -117,29 +118,31 @@ class DetailsController(controller.Controller):
             return self._records.of_instance(filters['instance_id'])
         return self._records.of_project(context.project_id)
 
-    def _check(self, backup_id: str, able: set[backup_record.RecordState], what: str) -> None:
+    def _check(
+        self, backup_id: str, allowed: set[backup_record.RecordState], participle: str
+    ) -> None:
         with controller.translated():
             record = self._records.find(backup_id)
         if record is None:
             raise webob.exc.HTTPConflict(
-                f'backup {backup_id} cannot be {what}: it is not begun, or not on Ceph'
+                f'backup {backup_id} cannot be {participle}: it has not begun, or is not on Ceph'
             )
-        if record.state not in able:
+        if record.state not in allowed:
             reason = f': {record.error}' if record.error else ''
             raise webob.exc.HTTPConflict(
-                f'backup {backup_id} cannot be {what}: it is {record.state}{reason}'
+                f'backup {backup_id} cannot be {participle}: it is {record.state}{reason}'
             )
 
     def _shown(self, context: Any, row: Any) -> dict[str, Any]:
         with controller.translated():
             record = self._records.find(row.id)
             policy_id = self._policies.policies_of([row.id]).get(row.id)
-        with_places = controller.is_allowed(context, 'backup_detail:show:places')
-        return views.detail(row, record, policy_id, with_places)
+        with_locations = controller.is_allowed(context, 'backup_detail:show:places')
+        return views.detail(row, record, policy_id, with_locations)
 
 
 class _View:
-    """A list as Trove's pagination takes it."""
+    """A list in the form that Trove's pagination expects."""
 
     def __init__(self, content: dict[str, Any]):
         self._content = content
@@ -149,23 +152,23 @@ class _View:
 
 
 def _find(context: Any, rule: str, backup_id: str) -> Any:
-    what = f'backup {backup_id}'
+    subject = f'backup {backup_id}'
     found = backup_models.DBBackup.find_all(id=backup_id, deleted=False)
     row = next(iter(found), None)
     if row is None:
-        raise controller.absent(what)
-    controller.authorize(context, rule, what, row.tenant_id)
+        raise controller.absent(subject)
+    controller.authorize(context, rule, subject, row.tenant_id)
     return row
 
 
 def _page(rows: Sequence[Any], context: Any) -> tuple[Sequence[Any], str | None]:
-    """Return one page, and what the next one is asked for with."""
+    """Return one page, and the marker for the next one."""
     try:
         limit = min(int(context.limit or CONF.backups_page_size), CONF.backups_page_size)
     except ValueError:
         limit = 0
     if limit < 1:
-        raise trove_exceptions.BadRequest(message='limit: must be a number from 1 on')
+        raise trove_exceptions.BadRequest(message='limit: must be a positive number')
     begin = 0
     if context.marker:
         numbers = [number for number, row in enumerate(rows) if row.id == context.marker]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What trove-api loads, by the entry point group ``trove.api.extensions``."""
+"""The extension that trove-api loads by the entry point group ``trove.api.extensions``."""
 
 from trove.common import cfg, extensions
 
@@ -30,21 +30,21 @@ class BackupsOnCeph(extensions.ExtensionDescriptor):
         return '2026-11-21T00:00:00-00:00'
 
     def get_resources(self) -> list[extensions.ResourceExtension]:
-        # Here and not on import, since Trove's configuration is read by now.
+        # Not at import, when Trove has not read its configuration yet.
         rules.register()
         taskmanager_conf.register(CONF)
         options = CONF.trove_ceph_backup
-        kept, known = backups.BackupStore(), db_policies.PolicyStore()
+        records, policy_store = backups.BackupStore(), db_policies.PolicyStore()
         return [
             extensions.ResourceExtension(
                 '{tenant_id}/backup_details',
-                details.DetailsController(kept, known),
+                details.DetailsController(records, policy_store),
                 member_actions={'copy': 'POST', 'verify': 'POST'},
             ),
             extensions.ResourceExtension(
                 '{tenant_id}/backup_policies',
                 policies.PoliciesController(
-                    known, options.tiers_file, options.policy_least_interval_min
+                    policy_store, options.tiers_file, options.policy_least_interval_min
                 ),
                 member_actions={'run': 'POST'},
             ),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``backup_policies``: schedules and retention, of instances for their owners, and of tiers and
-datastores for operators.
+"""``backup_policies``: schedules and retention of backups.
+
+Owners set the policies of their instances, operators those of tiers and datastores.
 """
 
 import dataclasses
@@ -32,37 +33,37 @@ _OPERATE = 'backup_policy:operate'
 class PoliciesController(controller.Controller):
     """Backup policies.
 
-    :param tiers_file: the path of the file that has the names of tiers, where there is one
-    :param least_interval_min: minutes; shorter intervals are refused
+    :param tiers_file: the path of the file with the names of the tiers; it may be missing
+    :param least_interval_min: in minutes; shorter intervals are refused
     """
 
-    def __init__(self, known: policies.PolicyStore, tiers_file: str, least_interval_min: int):
-        self._policies = known
+    def __init__(self, store: policies.PolicyStore, tiers_file: str, least_interval_min: int):
+        self._policies = store
         self._tiers_file = tiers_file
         self._least_interval_min = least_interval_min
 
     def index(self, req: Any, tenant_id: str) -> wsgi.Result:
-        """List a project's policies, for operators also those of tiers and datastores.
+        """List the policies of a project, and for operators those of tiers and datastores.
 
-        Of an instance it is those that have to do with it, whosever they are.
+        With ``instance_id`` list those that concern the instance, including an operator's.
         """
         context = self.context_of(req)
         policy.authorize_on_tenant(context, 'backup_policy:index')
         if instance_id := req.GET.get('instance_id'):
             return wsgi.Result({'backup_policies': self._of_instance(context, instance_id)}, 200)
-        everybody = strutils.bool_from_string(req.GET.get('all_projects'))
-        if everybody:
+        all_projects = strutils.bool_from_string(req.GET.get('all_projects'))
+        if all_projects:
             policy.authorize_on_tenant(context, 'backup_policy:index:all_projects')
         projects = {context.project_id}
         if controller.is_allowed(context, _OPERATE):
             projects.add(None)
         with controller.translated():
             found = self._policies.all()
-        shown = [views.policy(one) for one in found if everybody or one.project_id in projects]
+        shown = [views.policy(one) for one in found if all_projects or one.project_id in projects]
         return wsgi.Result({'backup_policies': shown}, 200)
 
     def show(self, req: Any, tenant_id: str, id: str) -> wsgi.Result:
-        """Show a policy, and what it last did."""
+        """Show a policy and its last runs."""
         found = self._find(self.context_of(req), 'show', id)
         with controller.translated():
             runs = self._policies.runs_of(id)
@@ -72,8 +73,8 @@ class PoliciesController(controller.Controller):
     def create(self, req: Any, tenant_id: str, body: Any = None) -> wsgi.Result:
         """Create a policy."""
         context = self.context_of(req)
-        wanted = dict(self.content_of(body, _KEY, schemas.POLICY))
-        scope, target = Scope(wanted.pop('scope')), wanted.pop('target')
+        content = dict(self.content_of(body, _KEY, schemas.POLICY))
+        scope, target = Scope(content.pop('scope')), content.pop('target')
         if scope is Scope.INSTANCE:
             target, project_id = _own_instance(context, target, 'backup_policy:create')
         else:
@@ -83,17 +84,17 @@ class PoliciesController(controller.Controller):
             _check_datastore(target)
         if scope is Scope.TIER:
             _check_tier(self._tiers_file, target)
-        self._check_interval(wanted)
-        name, keep = wanted.pop('name'), Retention(**wanted.pop('keep'))
-        _check(wanted, keep)
+        self._check_interval(content)
+        name, keep = content.pop('name'), Retention(**content.pop('keep'))
+        _check(content, keep)
         with controller.translated():
-            made = self._policies.add(
-                name, scope, target, project_id=project_id, keep=keep, **wanted
+            created = self._policies.add(
+                name, scope, target, project_id=project_id, keep=keep, **content
             )
-        return wsgi.Result({_KEY: views.policy(made)}, 201)
+        return wsgi.Result({_KEY: views.policy(created)}, 201)
 
     def edit(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
-        """Change a policy: what is not named stays. The extensions' router calls PATCH so."""
+        """Change the given settings of a policy. The extensions' router maps PATCH to edit."""
         context = self.context_of(req)
         before = self._find(context, 'update', id)
         changes = dict(self.content_of(body, _KEY, schemas.POLICY_CHANGES))
@@ -110,14 +111,14 @@ class PoliciesController(controller.Controller):
         return wsgi.Result({_KEY: views.policy(found)}, 200)
 
     def delete(self, req: Any, tenant_id: str, id: str) -> wsgi.Result:
-        """Delete a policy; the backups that it had taken stay."""
+        """Delete a policy; its backups stay."""
         self._find(self.context_of(req), 'delete', id)
         with controller.translated():
             self._policies.remove(id)
         return wsgi.Result(None, 202)
 
     def run(self, req: Any, tenant_id: str, id: str, body: Any = None) -> wsgi.Result:
-        """Have backups be taken soon of all that a policy is for."""
+        """Request a backup of each instance that a policy applies to."""
         context = self.context_of(req)
         found = self._find(context, 'run', id)
         if not found.enabled:
@@ -129,7 +130,7 @@ class PoliciesController(controller.Controller):
         return wsgi.Result({_KEY: views.policy(shown)}, 202)
 
     def _check_interval(self, values: Mapping[str, Any]) -> None:
-        """Refuse an interval that is shorter than the least one of this cloud."""
+        """Refuse an interval below this cloud's least one."""
         interval = values.get('interval_min', self._least_interval_min)
         if interval < self._least_interval_min:
             raise _bad(
@@ -139,7 +140,7 @@ class PoliciesController(controller.Controller):
             )
 
     def _of_instance(self, context: Any, instance_id: str) -> list[dict[str, Any]]:
-        """Return an instance's own policy and the one that last ran, with what that did."""
+        """Return an instance's own policy and the one that ran last, with its last run."""
         _own_instance(context, instance_id, 'backup_policy:index')
         with controller.translated():
             run, found = self._policies.find_run(instance_id), self._policies.all()
@@ -151,45 +152,45 @@ class PoliciesController(controller.Controller):
         ]
 
     def _find(self, context: Any, verb: str, policy_id: str) -> BackupPolicy:
-        """Return a policy about which somebody may do something.
+        """Return a policy, if the caller may do something with it.
 
-        :raises HTTPNotFound: there is none, or none that they may know of
+        :raises HTTPNotFound: the policy does not exist, or the caller must not see it
         """
-        what = f'backup policy {policy_id}'
+        subject = f'backup policy {policy_id}'
         with controller.translated():
             found = self._policies.find(policy_id)
         if found is None:
-            raise controller.absent(what)
+            raise controller.absent(subject)
         if found.project_id is not None:
-            controller.authorize(context, f'{_KEY}:{verb}', what, found.project_id)
+            controller.authorize(context, f'{_KEY}:{verb}', subject, found.project_id)
         elif not controller.is_allowed(context, _OPERATE):
-            raise controller.absent(what)
+            raise controller.absent(subject)
         return found
 
 
 def _own_instance(context: Any, instance_id: str, rule: str) -> tuple[str, str]:
     """Return an instance's id and project, if a rule allows it."""
-    what = f'instance {instance_id}'
+    subject = f'instance {instance_id}'
     found = instance_models.DBInstance.find_all(id=instance_id, deleted=False)
     row = next(iter(found), None)
     if row is None:
-        raise controller.absent(what)
-    controller.authorize(context, rule, what, row.tenant_id)
+        raise controller.absent(subject)
+    controller.authorize(context, rule, subject, row.tenant_id)
     return row.id, row.tenant_id
 
 
 def _check_datastore(target: str) -> None:
-    """Refuse what is no datastore or version of one by its name."""
+    """Refuse a target that is not the name of a datastore or of a datastore version."""
     name, _, version = target.partition('/')
     try:
         datastore = datastore_models.Datastore.load(name)
         if version:
             found = datastore_models.DatastoreVersion.load(datastore, version)
     except trove_exceptions.NotFound as error:
-        raise _bad('target', f'{target!r} is no datastore: {error}') from error
+        raise _bad('target', f'{target!r} is not a datastore: {error}') from error
     except trove_exceptions.DatastoreVersionsNoUniqueMatch as error:
-        raise _bad('target', f'{target!r} is several versions: {error}') from error
-    # Instances are found by names.
+        raise _bad('target', f'{target!r} matches several versions: {error}') from error
+    # Policies are matched to instances by these names.
     if datastore.name != name:
         raise _bad('target', f'must be the name {datastore.name} instead of an id')
     if version and found.name != version:
@@ -197,21 +198,21 @@ def _check_datastore(target: str) -> None:
 
 
 def _check_tier(path: str, target: str) -> None:
-    """Refuse what is no tier that instances are on, where it is known which there are."""
+    """Refuse a target that is not a tier of volumes, if the tiers file can be read."""
     try:
         tiers = tiers_file.load(path).tiers.values()
     except exceptions.InvalidTiersError as error:
-        LOG.warning('Whether there is a tier %s is not known here: %s', target, error)
+        LOG.warning('A policy for tier %s is accepted without a check: %s', target, error)
         return
     names = [one.name for one in tiers if one.volume_type]
     if target not in names:
-        raise _bad('target', f'{target!r} is no tier of volumes; there are {", ".join(names)}')
+        raise _bad('target', f'{target!r} is not a tier of volumes; those are {", ".join(names)}')
 
 
 def _check(values: Mapping[str, Any], keep: Retention) -> None:
-    """Refuse values that do not fit each other."""
+    """Refuse settings that contradict each other."""
     if not any(dataclasses.astuple(keep)):
-        raise _bad('keep', 'nothing would stay; say how many, for example {"last": 7}')
+        raise _bad('keep', 'no backup would be kept; set a number, for example {"last": 7}')
     try:
         schedule.zone(values.get('timezone', 'UTC'))
     except ValueError as error:
@@ -221,9 +222,9 @@ def _check(values: Mapping[str, Any], keep: Retention) -> None:
         if interval % schedule.MINUTES_OF_DAY:
             raise _bad(
                 'interval_min',
-                f'{interval} is no number of whole days, so it cannot be at a time of day',
+                f'{interval} minutes are not a number of whole days, which a time of day requires',
             )
 
 
-def _bad(key: str, what: str) -> trove_exceptions.BadRequest:
-    return trove_exceptions.BadRequest(message=f'{_KEY}.{key}: {what}')
+def _bad(key: str, problem: str) -> trove_exceptions.BadRequest:
+    return trove_exceptions.BadRequest(message=f'{_KEY}.{key}: {problem}')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what: defaults, which operators change in Trove's policy file."""
+"""The default policies of the API, which operators override in Trove's policy file."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def _rule(
 
 
 def list_rules() -> list[oslo_policy.DocumentedRuleDefault]:
-    """Return the rules; those that they refer to are Trove's."""
+    """Return the rules; the rules that they refer to are Trove's."""
     detail, policy = f'{PATH_DETAILS}/{{backup}}', f'{PATH_POLICIES}/{{policy}}'
     return [
         _rule('backup_detail:index', _OWNER, 'List details of backups.', 'GET', PATH_DETAILS),
@@ -35,27 +35,25 @@ def list_rules() -> list[oslo_policy.DocumentedRuleDefault]:
         _rule(
             'backup_detail:show:places',
             _ADMIN,
-            'Show in which pools and images of Ceph a backup is.',
+            'Show the Ceph pools and images of a backup.',
             'GET',
             detail,
         ),
         _rule(
             'backup_detail:create',
             _OWNER,
-            'Take a backup, and choose how the server is held.',
+            'Take a backup, and choose how the server is quiesced.',
             'POST',
             PATH_DETAILS,
         ),
         _rule(
             'backup_detail:copy',
             _OWNER,
-            'Have a backup copied to the vault.',
+            'Copy a backup to the vault.',
             'POST',
             f'{detail}/copy',
         ),
-        _rule(
-            'backup_detail:verify', _OWNER, 'Have a backup verified.', 'POST', f'{detail}/verify'
-        ),
+        _rule('backup_detail:verify', _OWNER, 'Verify a backup.', 'POST', f'{detail}/verify'),
         _rule('backup_policy:index', _OWNER, 'List backup policies.', 'GET', PATH_POLICIES),
         _rule(
             'backup_policy:index:all_projects',
@@ -89,7 +87,7 @@ def list_rules() -> list[oslo_policy.DocumentedRuleDefault]:
         _rule(
             'backup_policy:run',
             _OWNER,
-            'Have a backup taken by the policy of an instance now.',
+            'Take a backup by the policy of an instance now.',
             'POST',
             f'{policy}/run',
         ),
@@ -104,7 +102,7 @@ def list_rules() -> list[oslo_policy.DocumentedRuleDefault]:
 
 
 def register() -> None:
-    """Have Trove know the rules; harmless when repeated."""
+    """Register the rules with Trove; harmless when repeated."""
     from trove.common import policy as trove_policy
 
     enforcer = trove_policy.get_enforcer()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What requests may have; each ``description`` completes the sentence "must be …"."""
+"""The schemas of requests; each ``description`` completes the sentence "must be …"."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from trove_ceph.db.policy_record import Scope
 from trove_ceph.enums import QuiesceLevel
 
 _ID = '^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}$'
-_MOST_KEPT = 1000
+_MAX_COUNT = 1000
 _YEAR_MIN = 366 * 24 * 60
 
 
-def _count(most: int, least: int = 0) -> dict[str, Any]:
+def _count(maximum: int, minimum: int = 0) -> dict[str, Any]:
     return {
         'type': 'integer',
-        'minimum': least,
-        'maximum': most,
-        'description': f'a number from {least} to {most}',
+        'minimum': minimum,
+        'maximum': maximum,
+        'description': f'a number from {minimum} to {maximum}',
     }
 
 
@@ -69,11 +69,11 @@ _CHANGEABLE: dict[str, Any] = {
     'keep': {
         'type': 'object',
         'additionalProperties': False,
-        'properties': {period: _count(_MOST_KEPT) for period in _PERIODS},
+        'properties': {period: _count(_MAX_COUNT) for period in _PERIODS},
         'description': f'an object with some of the keys {", ".join(_PERIODS)}',
     },
-    'copy_every': _count(_MOST_KEPT),
-    'verify_every': _count(_MOST_KEPT),
+    'copy_every': _count(_MAX_COUNT),
+    'verify_every': _count(_MAX_COUNT),
     'quiesce': _LEVEL,
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What answers have."""
+"""The contents of answers."""
 
 import dataclasses
 import datetime
@@ -9,8 +9,8 @@ from typing import Any
 from trove_ceph.db import backup_record
 from trove_ceph.db.policy_record import BackupPolicy, PolicyRun
 
-#: Of our own record; what Trove shows already is left out.
-_PLAIN = (
+#: Fields of our record that are shown unchanged, without those that Trove shows.
+_UNCHANGED = (
     'error',
     'quiesce',
     'quiesce_wanted',
@@ -26,13 +26,14 @@ _PLAIN = (
     'copy_error',
     'verify_error',
     'take_sec',
+    'snapshot_sec',
     'quiesced_sec',
     'copy_sec',
     'verify_sec',
 )
-#: Of a verification.
-_OF_THE_HOST = ('inspected_by', 'clone_id')
-_MOMENTS = (
+#: Fields of a verification that only those see who may see locations.
+_INTERNAL = ('inspected_by', 'clone_id')
+_TIMES = (
     'snapshot_at',
     'copied_at',
     'verified_at',
@@ -43,14 +44,14 @@ _MOMENTS = (
 
 
 def detail(
-    row: Any, record: backup_record.BackupRecord | None, policy_id: str | None, with_places: bool
+    row: Any, record: backup_record.BackupRecord | None, policy_id: str | None, with_locations: bool
 ) -> dict[str, Any]:
     """Return a backup.
 
-    :param row: Trove's
-    :param record: ours; None of a backup that is none of ours, or that is not begun yet
-    :param policy_id: of the policy that had it taken
-    :param with_places: where in Ceph it is, too
+    :param row: Trove's row
+    :param record: our record; None if the backup is not ours or has not begun
+    :param policy_id: the policy that took it
+    :param with_locations: show its Ceph images too
     """
     shown: dict[str, Any] = {
         'id': row.id,
@@ -58,32 +59,32 @@ def detail(
         'description': row.description,
         'instance_id': row.instance_id,
         'project_id': row.tenant_id,
-        'created': _moment(row.created),
+        'created': _timestamp(row.created),
         'status': row.state,
         'policy_id': policy_id,
         'state': str(record.state) if record else None,
         'parent_id': record.parent_id if record else row.parent_id,
-        'verification': _verification(record.verification, with_places) if record else None,
+        'verification': _verification(record.verification, with_locations) if record else None,
     }
-    shown |= {name: getattr(record, name, None) for name in _PLAIN}
-    shown |= {name: _moment(getattr(record, name, None)) for name in _MOMENTS}
-    source = record.place if record and record.snapshot_at else None
+    shown |= {name: getattr(record, name, None) for name in _UNCHANGED}
+    shown |= {name: _timestamp(getattr(record, name, None)) for name in _TIMES}
+    source = record.location if record and record.snapshot_at else None
     vault = record.copy if record and record.copied_at else None
-    places = {'source': source, 'vault': vault}
-    shown['places'] = [name for name, place in places.items() if place is not None]
-    if with_places:
-        shown |= {f'{name}_place': place and str(place) for name, place in places.items()}
+    locations = {'source': source, 'vault': vault}
+    shown['places'] = [name for name, location in locations.items() if location is not None]
+    if with_locations:
+        shown |= {f'{name}_place': found and str(found) for name, found in locations.items()}
     return shown
 
 
-def _verification(found: Mapping[str, Any] | None, with_places: bool) -> dict[str, Any] | None:
-    """Return what verifications found: which host did so is for those who know the places."""
+def _verification(found: Mapping[str, Any] | None, with_locations: bool) -> dict[str, Any] | None:
+    """Return the result of verifications, without internal fields unless locations are shown."""
     if not found:
         return None
     return {
-        name: _verification(value, with_places) if isinstance(value, Mapping) else value
+        name: _verification(value, with_locations) if isinstance(value, Mapping) else value
         for name, value in found.items()
-        if with_places or name not in _OF_THE_HOST
+        if with_locations or name not in _INTERNAL
     }
 
 
@@ -91,24 +92,24 @@ def policy(policy: BackupPolicy) -> dict[str, Any]:
     """Return a policy."""
     shown = dataclasses.asdict(policy) | {'id': policy.policy_id, 'scope': str(policy.scope)}
     del shown['policy_id']
-    moments = {name: _moment(shown[name]) for name in ('run_wanted_at', 'created_at', 'updated_at')}
-    return shown | moments
+    keys = ('run_wanted_at', 'created_at', 'updated_at')
+    return shown | {name: _timestamp(shown[name]) for name in keys}
 
 
 def run(run: PolicyRun) -> Mapping[str, Any]:
-    """Return what a policy last did about an instance."""
+    """Return the last run of a policy for an instance."""
     return {
         'instance_id': run.instance_id,
         'state': str(run.state),
-        'due_at': _moment(run.due_at),
+        'due_at': _timestamp(run.due_at),
         'backup_id': run.backup_id,
         'backup_name': run.backup_name,
         'attempts': run.attempts,
-        'retry_at': _moment(run.retry_at),
+        'retry_at': _timestamp(run.retry_at),
         'error': run.error,
         'count': run.count,
     }
 
 
-def _moment(moment: datetime.datetime | None) -> str | None:
-    return None if moment is None else f'{moment.replace(tzinfo=None).isoformat()}Z'
+def _timestamp(time: datetime.datetime | None) -> str | None:
+    return None if time is None else f'{time.replace(tzinfo=None).isoformat()}Z'

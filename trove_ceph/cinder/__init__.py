@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots and clones that trove_ceph makes with librbd become Cinder's.
+"""Adoption: Cinder manages the snapshots and clones that trove_ceph creates with librbd.
 
-:mod:`snapshots` and :mod:`volumes` have the steps by which they are made and adopted,
-:mod:`deletion` those by which a volume goes so that nothing is left, :mod:`checks` what is refused
-beforehand. :mod:`client` is the one place that speaks to Cinder; nothing here knows Ceph but by the
-verbs of :mod:`trove_ceph.storage`.
+:mod:`snapshots` and :mod:`volumes` have the steps that create and adopt them, :mod:`deletion` the
+steps that delete a volume without leftovers, and :mod:`checks` the checks before them. Only
+:mod:`client` sends requests to Cinder. Ceph is reached by the verbs of :mod:`trove_ceph.storage`.
 """

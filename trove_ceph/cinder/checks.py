@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Cinder would refuse, fail at or do harm with, found out before anything is done.
+"""Checks before an adoption, because Cinder reports most failures in its log only.
 
-What Cinder fails at leaves a volume in ``error`` behind and says why in its log only.
+A failed request leaves a volume in status ``error`` behind.
 """
 
 import dataclasses
@@ -16,120 +16,122 @@ _SNAPSHOT_STATUSES = ('available', 'in-use')
 
 
 def check_volume(
-    project_id: str, wanted: resources.SnapshotToAdopt, volume: resources.Volume | None
+    project_id: str, request: resources.SnapshotToAdopt, volume: resources.Volume | None
 ) -> resources.Volume:
-    """Tell by a volume's state whether Cinder will take a snapshot of it over.
+    """Check that the state of a volume allows Cinder to manage a snapshot of it.
 
-    :param project_id: of the token that the snapshot is managed with
-    :param volume: as Cinder shows it now; None: there is none
-    :raises NotAdoptableError: it will not
+    :param project_id: project of the token that manages the snapshot
+    :param volume: the volume as Cinder shows it now; None: it does not exist
+    :returns: the volume
+    :raises NotAdoptableError: Cinder would refuse the snapshot or give it to another project
     """
     if volume is None:
-        raise exceptions.NotAdoptableError(f'{wanted.snapshot}: no volume {wanted.volume_id}')
+        raise exceptions.NotAdoptableError(f'{request.snapshot}: no volume {request.volume_id}')
     if volume.status not in _SNAPSHOT_STATUSES:
         raise exceptions.NotAdoptableError(
-            f'{wanted.snapshot}: {volume} must be {" or ".join(_SNAPSHOT_STATUSES)}'
+            f'{request.snapshot}: {volume} must be {" or ".join(_SNAPSHOT_STATUSES)}'
         )
     if volume.project_id != project_id:
         raise exceptions.NotAdoptableError(
-            f'{wanted.snapshot}: volume {volume.id} is of project {volume.project_id}, and Cinder '
-            f'would give its snapshot to project {project_id}, whose token is used'
+            f'{request.snapshot}: volume {volume.id} belongs to project {volume.project_id}, but '
+            f'Cinder would create its snapshot in project {project_id}, whose token is used'
         )
-    if volume.image_name != wanted.snapshot.image:
+    if volume.image_name != request.snapshot.image:
         raise exceptions.NotAdoptableError(
-            f'{wanted.snapshot}: the image of volume {volume.id} is {volume.image_name}'
+            f'{request.snapshot}: the image of volume {volume.id} is {volume.image_name}'
         )
     return volume
 
 
 def check_backend(
-    cinder: client.Cinder, wanted: resources.SnapshotToAdopt, volume: resources.Volume
+    cinder: client.Cinder, request: resources.SnapshotToAdopt, volume: resources.Volume
 ) -> None:
-    """Tell whether the back end of a volume is up and has the snapshot's pool.
+    """Check that the back end of a volume is up and uses the snapshot's pool.
 
-    :raises NotAdoptableError: it is not, or has not
+    :raises NotAdoptableError: the back end is down or uses another pool
     """
-    _check_place(cinder, volume.backend, wanted.snapshot.of)
+    _check_pool(cinder, volume.backend, request.snapshot.of)
 
 
-def check_target(cinder: client.Cinder, wanted: resources.ImageToAdopt) -> None:
-    """Tell whether a volume type and a back end fit an image.
+def check_target(cinder: client.Cinder, request: resources.ImageToAdopt) -> None:
+    """Check that a volume type and a back end fit an image.
 
-    :raises NotAdoptableError: they do not
+    :raises NotAdoptableError: one of them does not fit
     """
-    volume_type = cinder.find_type(wanted.volume_type)
+    volume_type = cinder.find_type(request.volume_type)
     if volume_type is None:
-        raise exceptions.NotAdoptableError(f'{wanted.image}: no volume type {wanted.volume_type}')
+        raise exceptions.NotAdoptableError(f'{request.image}: no volume type {request.volume_type}')
     if volume_type.encrypted:
         raise exceptions.NotAdoptableError(
-            f'{wanted.image}: volume type {volume_type.name} encrypts, and Cinder adopts into such '
-            'a type no image'
+            f'{request.image}: volume type {volume_type.name} is encrypted, and Cinder does not '
+            'manage images with an encrypted type'
         )
     if volume_type.multiattach:
         raise exceptions.NotAdoptableError(
-            f'{wanted.image}: volume type {volume_type.name} is for several servers at once, and '
-            'Cinder would take the exclusive lock from the image: nobody could be fenced off'
+            f'{request.image}: volume type {volume_type.name} allows multiattach, and Cinder would '
+            'disable the exclusive lock of the image, without which it cannot be fenced'
         )
-    found = _check_place(cinder, wanted.backend, wanted.image)
+    found = _check_pool(cinder, request.backend, request.image)
     if volume_type.backend_name not in (None, found.backend_name):
         raise exceptions.NotAdoptableError(
-            f'{wanted.image}: volume type {volume_type.name} is of back end '
-            f'{volume_type.backend_name}, and {wanted.backend} is {found.backend_name}'
+            f'{request.image}: volume type {volume_type.name} requires back end '
+            f'{volume_type.backend_name}, but {request.backend} is {found.backend_name}'
         )
 
 
-def check_image(ceph: storage.Storage, wanted: resources.ImageToAdopt) -> int:
-    """Tell whether an image can be a volume, and return its size in GiB.
+def check_image(ceph: storage.Storage, request: resources.ImageToAdopt) -> int:
+    """Check that an image can become a volume, and return its size in GiB.
 
-    :raises NotAdoptableError: it cannot
+    :raises NotAdoptableError: its size, features, snapshots or children do not allow it
     """
-    facts = ceph.describe(wanted.image, with_usage=False)
+    facts = ceph.describe(request.image, with_usage=False)
     size_gib, rest = divmod(facts.size_bytes, units.Gi)
     if rest or not size_gib:
         raise exceptions.NotAdoptableError(
-            f'{wanted.image}: {facts.size_bytes} bytes are no whole GiB, in which Cinder counts'
+            f'{request.image}: its size of {facts.size_bytes} bytes is not a multiple of 1 GiB, as '
+            'Cinder requires'
         )
     if 'exclusive-lock' not in facts.features:
         raise exceptions.NotAdoptableError(
-            f'{wanted.image}: has no exclusive lock: nobody could be fenced off'
+            f'{request.image}: lacks the feature exclusive-lock, without which it cannot be fenced'
         )
-    # A client that died while it made the image is listed for another half minute.
+    # A client that died while it created the image is listed for another 30 s.
     if obstacles := dataclasses.replace(facts, clients=()).obstacles():
         raise exceptions.NotAdoptableError(
-            f'{wanted.image}: has {obstacles}, of which Cinder would not know'
+            f'{request.image}: has {obstacles}, which Cinder does not know about'
         )
     return size_gib
 
 
 def check_quota(
-    cinder: client.Cinder, projects: list[str], wanted: resources.ImageToAdopt, size_gib: int
+    cinder: client.Cinder, projects: list[str], request: resources.ImageToAdopt, size_gib: int
 ) -> None:
-    """Tell whether the projects through which a volume goes have quota for it.
+    """Check that all projects to which a volume will belong have quota for it.
 
-    Cinder itself counts the gigabytes after it has answered.
+    Cinder itself checks the gigabytes only after it has answered.
 
-    :raises QuotaExceededError: one has not
+    :raises QuotaExceededError: a project lacks quota
     """
     for project_id in dict.fromkeys(projects):
-        if shortage := cinder.find_shortage(project_id, wanted.volume_type, size_gib):
-            raise exceptions.QuotaExceededError(f'{wanted.image}: {shortage}')
+        if shortage := cinder.find_shortage(project_id, request.volume_type, size_gib):
+            raise exceptions.QuotaExceededError(f'{request.image}: {shortage}')
 
 
 def image_of(cinder: client.Cinder, volume: resources.Volume) -> image_types.ImageRef:
     """Return the image of a volume.
 
-    :raises NotAdoptableError: its back end is none of Ceph, or is down
+    :raises NotAdoptableError: its back end is down or does not use RBD
     """
     found = _find_backend(cinder, volume.backend, f'volume {volume.id}')
     return image_types.ImageRef(found.pool, volume.image_name)
 
 
-def _check_place(
+def _check_pool(
     cinder: client.Cinder, name: str | None, image: image_types.ImageRef
 ) -> resources.StorageBackend:
     found = _find_backend(cinder, name, str(image))
     if found.pool != image.pool:
-        raise exceptions.NotAdoptableError(f'{image}: {name} has its volumes in pool {found.pool}')
+        raise exceptions.NotAdoptableError(f'{image}: back end {name} uses pool {found.pool}')
     return found
 
 
@@ -139,7 +141,7 @@ def _find_backend(
     backends = {each.name: each for each in cinder.list_backends()}
     if name not in backends:
         raise exceptions.NotAdoptableError(
-            f'{subject}: Cinder has no RBD back end {name} that is up, but '
+            f'{subject}: Cinder has no RBD back end {name} that is up; up are: '
             f'{", ".join(sorted(backends)) or "none"}'
         )
     return backends[name]

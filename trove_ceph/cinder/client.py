@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place where adoption speaks to Cinder, as an administrator or as a project's member."""
+"""The adapter to Cinder's API, with the rights of an administrator or of a project member."""
 
 import contextlib
 import datetime
@@ -15,11 +15,11 @@ _translated = connection.translated
 class Cinder:
     """Cinder of one region, with the rights of one token.
 
-    Every method raises ServiceUnavailableError when it refuses or does not answer, and
-    QuotaExceededError where the project has no quota left.
+    Every method raises ServiceUnavailableError when Cinder refuses or does not answer, and
+    QuotaExceededError when the project has no quota left.
 
-    :param client: of cinderclient, connection.API_VERSION or later
-    :param project_id: of its token: what is managed with it belongs to this project
+    :param client: a client of cinderclient with connection.API_VERSION or later
+    :param project_id: project of its token, to which managed volumes and snapshots belong
     """
 
     def __init__(self, client: Any, project_id: str):
@@ -28,20 +28,20 @@ class Cinder:
 
     @classmethod
     def of_session(cls, session: Any, **options: Any) -> 'Cinder':
-        """Return the one that a session of keystoneauth1 reaches.
+        """Return an adapter that uses a session of keystoneauth1.
 
-        :param options: of cinderclient.client.Client, such as ``region_name``
+        :param options: options of cinderclient.client.Client, such as ``region_name``
         """
         client = connection.connect(session, **options)
-        with _translated('asking Keystone for a token'):
+        with _translated('requesting a token from Keystone'):
             return cls(client, session.get_project_id())
 
     def find_volumes(self, operation_id: str) -> list[resources.Volume]:
-        """List the volumes that an operation made, in all projects, whatever became of them."""
+        """Return the volumes that an operation created, in all projects and in any status."""
         return self._find_volumes({resources.OPERATION_KEY: operation_id})
 
     def find_dependent_volumes(self) -> list[resources.Volume]:
-        """List the volumes that read from an image in another pool, in all projects."""
+        """Return the volumes, in all projects, that are clones of an image in another pool."""
         return self._find_volumes({resources.DEPENDENT_KEY: resources.DEPENDENT})
 
     def _find_volumes(self, metadata: Mapping[str, str]) -> list[resources.Volume]:
@@ -52,7 +52,7 @@ class Cinder:
         return [each for each in map(_volume, found) if metadata.items() <= each.metadata.items()]
 
     def list_own_volumes(self) -> list[resources.Volume]:
-        """List the volumes of our own project."""
+        """Return the volumes of the token's project."""
         with _translated(f'listing the volumes of project {self.project_id}'):
             return list(map(_volume, self._client.volumes.list()))
 
@@ -63,56 +63,57 @@ class Cinder:
             except _NOT_FOUND:
                 return None
 
-    def manage_volume(self, wanted: resources.ImageToAdopt) -> str:
-        """Ask to take an image over as a volume of our own project, and return its id.
+    def manage_volume(self, request: resources.ImageToAdopt) -> str:
+        """Request that an image becomes a volume of the token's project; return the volume's id.
 
-        Cinder renames the image; ``creating`` ends in ``available`` or ``error``.
+        Cinder renames the image; the status changes from ``creating`` to ``available`` or
+        ``error``.
         """
-        with _translated(f'managing {wanted.image}'):
-            # Cinder takes exactly one of the two, and of a cluster any service that is up.
-            is_cluster = self._is_cluster(wanted.backend)
-            made = self._client.volumes.manage(
-                None if is_cluster else wanted.backend,
-                {'source-name': wanted.image.name},
-                name=wanted.name,
-                description=wanted.description,
-                volume_type=wanted.volume_type,
-                metadata=_marked(wanted.metadata, wanted.operation_id),
-                bootable=wanted.bootable,
-                cluster=wanted.backend if is_cluster else None,
+        with _translated(f'managing {request.image}'):
+            # Cinder requires exactly one of host and cluster.
+            is_cluster = self._is_cluster(request.backend)
+            volume = self._client.volumes.manage(
+                None if is_cluster else request.backend,
+                {'source-name': request.image.name},
+                name=request.name,
+                description=request.description,
+                volume_type=request.volume_type,
+                metadata=_with_operation(request.metadata, request.operation_id),
+                bootable=request.bootable,
+                cluster=request.backend if is_cluster else None,
             )
-        return made.id
+        return volume.id
 
     def _is_cluster(self, backend: str) -> bool:
-        """Tell whether a back end's name is that of a cluster of cinder-volume, or of a host."""
+        """Return whether a back end belongs to a cluster of cinder-volume, not to a host."""
         name, _, _ = backend.partition('#')
         found = self._client.clusters.list(name=name, binary='cinder-volume')
         return any(one.name == name for one in found)
 
     def extend_volume(self, volume_id: str, size_gib: int) -> None:
-        """Ask to make a volume larger; ``extending`` ends in the status before or in an error."""
+        """Request to extend a volume; from ``extending`` it returns to its status or fails."""
         with _translated(f'extending volume {volume_id} to {size_gib} GiB'):
             self._client.volumes.extend(volume_id, size_gib)
 
     def note_independent(self, volume_id: str) -> None:
-        """Write down that a volume reads from no other image any more; nothing if it is gone."""
+        """Record that a volume is flattened; do nothing if it does not exist."""
         with _translated(f'marking volume {volume_id}'), contextlib.suppress(*_NOT_FOUND):
             self._client.volumes.set_metadata(
                 volume_id, {resources.DEPENDENT_KEY: resources.INDEPENDENT}
             )
 
     def delete_volume(self, volume_id: str) -> None:
-        """Ask to delete a volume with its image; nothing if there is none."""
+        """Request to delete a volume with its image; do nothing if it does not exist."""
         with _translated(f'deleting volume {volume_id}'), contextlib.suppress(*_NOT_FOUND):
             self._client.volumes.delete(volume_id)
 
     def set_volume_status(self, volume_id: str, status: str) -> None:
-        """Have Cinder believe that a volume has a status."""
+        """Reset the status of a volume in Cinder's database."""
         with _translated(f'setting volume {volume_id} to {status}'):
             self._client.volumes.reset_state(volume_id, status)
 
     def list_snapshots(self, volume_id: str) -> list[resources.Snapshot]:
-        """List the snapshots of a volume, in all projects."""
+        """Return the snapshots of a volume, in all projects."""
         with _translated(f'listing the snapshots of volume {volume_id}'):
             return [
                 _snapshot(each)
@@ -122,7 +123,7 @@ class Cinder:
             ]
 
     def list_own_snapshots(self) -> list[resources.Snapshot]:
-        """List the snapshots of our own project."""
+        """Return the snapshots of the token's project."""
         with _translated(f'listing the snapshots of project {self.project_id}'):
             return list(map(_snapshot, self._client.volume_snapshots.list()))
 
@@ -133,44 +134,45 @@ class Cinder:
             except _NOT_FOUND:
                 return None
 
-    def manage_snapshot(self, wanted: resources.SnapshotToAdopt) -> str:
-        """Ask to take a snapshot over into our own project, and return its id.
+    def manage_snapshot(self, request: resources.SnapshotToAdopt) -> str:
+        """Request that Cinder manages a snapshot in the token's project; return Cinder's id.
 
-        Cinder renames and protects it; ``creating`` ends in ``available`` or ``error``.
+        Cinder renames and protects the snapshot; the status changes from ``creating`` to
+        ``available`` or ``error``.
         """
-        with _translated(f'managing {wanted.snapshot}'):
-            made = self._client.volume_snapshots.manage(
-                wanted.volume_id,
-                {'source-name': wanted.snapshot.name},
-                name=wanted.name,
-                description=wanted.description,
-                metadata=_marked(wanted.metadata, wanted.operation_id),
+        with _translated(f'managing {request.snapshot}'):
+            snapshot = self._client.volume_snapshots.manage(
+                request.volume_id,
+                {'source-name': request.snapshot.name},
+                name=request.name,
+                description=request.description,
+                metadata=_with_operation(request.metadata, request.operation_id),
             )
-        return made.id
+        return snapshot.id
 
     def delete_snapshot(self, snapshot_id: str) -> None:
-        """Ask to delete a snapshot, in Ceph too; nothing if there is none."""
+        """Request to delete a snapshot, also in Ceph; do nothing if it does not exist."""
         with _translated(f'deleting snapshot {snapshot_id}'), contextlib.suppress(*_NOT_FOUND):
             self._client.volume_snapshots.delete(snapshot_id)
 
     def set_snapshot_status(self, snapshot_id: str, status: str) -> None:
-        """Have Cinder believe that a snapshot has a status."""
+        """Reset the status of a snapshot in Cinder's database."""
         with _translated(f'setting snapshot {snapshot_id} to {status}'):
             self._client.volume_snapshots.reset_state(snapshot_id, status)
 
     def offer_volume(self, volume_id: str, name: str) -> resources.Transfer:
-        """Offer a volume of our own project, with its snapshots; it can do nothing else then."""
+        """Offer a volume of the token's project with its snapshots; this blocks other requests."""
         with _translated(f'offering volume {volume_id}'):
-            made = self._client.transfers.create(volume_id, name=name)
-        return resources.Transfer(made.id, made.auth_key)
+            transfer = self._client.transfers.create(volume_id, name=name)
+        return resources.Transfer(transfer.id, transfer.auth_key)
 
     def accept_volume(self, transfer: resources.Transfer) -> None:
-        """Take what another project offers into our own, and return when it is there."""
+        """Accept a volume into the token's project; return when the transfer is complete."""
         with _translated(f'accepting transfer {transfer.id}'):
             self._client.transfers.accept(transfer.id, transfer.auth_key)
 
     def withdraw_volume(self, volume_id: str) -> None:
-        """Withdraw what is still on offer of a volume of our own project."""
+        """Delete the open transfers of a volume of the token's project."""
         with _translated(f'withdrawing the transfer of volume {volume_id}'):
             for transfer in self._client.transfers.list():
                 if transfer.volume_id == volume_id:
@@ -195,14 +197,14 @@ class Cinder:
         )
 
     def list_backends(self) -> list[resources.StorageBackend]:
-        """List the back ends of the RBD driver that are up, as the scheduler knows them.
+        """Return the back ends of the RBD driver that the scheduler reports as up.
 
-        Of the services of a cluster there is one entry, which has the cluster's name.
+        The services of a cluster have one entry, with the cluster's name.
         """
         with _translated('listing the back ends'):
             pools = self._client.pools.list(detailed=True)
         return [
-            # location_info: the cluster's name, path of its ceph.conf, fsid, user and pool
+            # location_info: cluster name, path of ceph.conf, fsid, user and pool
             resources.StorageBackend(
                 pool.name, pool.volume_backend_name, pool.location_info.rpartition(':')[2]
             )
@@ -211,7 +213,7 @@ class Cinder:
         ]
 
     def find_shortage(self, project_id: str, volume_type: str, size_gib: int) -> str | None:
-        """Say for which quota of a project one more volume is too much; None when for none."""
+        """Return which quota of a project one more volume would exceed; None: none."""
         with _translated(f'showing the quota of project {project_id}'):
             quota = self._client.quotas.get(project_id, usage=True).to_dict()
         needed = {
@@ -223,7 +225,7 @@ class Cinder:
         }
         for name, amount in needed.items():
             entry = quota.get(name) or {'limit': -1, 'in_use': 0, 'reserved': 0}
-            # That of one volume says nothing of the others.
+            # The limit of a single volume does not depend on the usage.
             used = 0 if name.startswith('per_') else entry['in_use'] + entry['reserved']
             if 0 <= entry['limit'] < used + amount:
                 return (
@@ -233,7 +235,7 @@ class Cinder:
         return None
 
 
-def _marked(metadata: Mapping[str, str], operation_id: str) -> dict[str, str]:
+def _with_operation(metadata: Mapping[str, str], operation_id: str) -> dict[str, str]:
     return {**metadata, resources.OPERATION_KEY: operation_id}
 
 
@@ -244,7 +246,7 @@ def _volume(found: Any) -> resources.Volume:
         name=facts['name'] or '',
         status=facts['status'],
         size_gib=facts['size'],
-        # The host of a clustered volume is whichever service last worked on it.
+        # The host of a clustered volume is the service that last worked on it.
         backend=facts.get('cluster_name') or facts.get('os-vol-host-attr:host'),
         project_id=facts['os-vol-tenant-attr:tenant_id'],
         volume_type=facts['volume_type'],
@@ -270,5 +272,5 @@ def _snapshot(found: Any) -> resources.Snapshot:
 
 
 def _time(text: str) -> datetime.datetime:
-    """Read a time of Cinder's, which is in UTC and does not say so."""
+    """Parse a time of Cinder, which is in UTC without a time zone."""
     return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)

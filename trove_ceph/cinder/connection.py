@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connects to Cinder by python-cinderclient, and translates its errors; shared by all adapters."""
+"""Connection to Cinder through python-cinderclient, and translation of its errors."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import keystoneauth1.exceptions
 
 from trove_ceph import exceptions
 
-#: Of Ussuri: the first microversion that shows the cluster of a volume.
+#: The first microversion that shows the cluster of a volume (Ussuri).
 API_VERSION = '3.61'
 
 NOT_FOUND = (cinderclient.exceptions.NotFound, keystoneauth1.exceptions.NotFound)
@@ -29,8 +29,8 @@ _ERRORS = (
 def connect(session: Any, **options: Any) -> Any:
     """Return a client of python-cinderclient that uses a session of keystoneauth1.
 
-    :param options: of cinderclient.client.Client, such as ``region_name``
-    :raises ServiceUnavailableError: the options cannot be used
+    :param options: options of cinderclient.client.Client, such as ``region_name``
+    :raises ServiceUnavailableError: cinderclient refuses the options
     """
     with translated('connecting'):
         return cinderclient.client.Client(API_VERSION, session=session, **options)
@@ -42,13 +42,13 @@ def connect_like(adapter: Any) -> Any:
 
 
 def list_volume_types(client: Any) -> list[Any]:
-    """Return all volume types, private ones included.
+    """Return all volume types, including private ones.
 
-    Cinder names the link to the next page ``volume_type_links``, where python-cinderclient looks
-    for ``volume_types_links`` and stops after the first page. So the marker is passed on here.
+    Cinder names the link to the next page ``volume_type_links``, but python-cinderclient looks for
+    ``volume_types_links`` and stops after the first page. So this function pages by marker.
     """
     found: list[Any] = []
-    # Without the filter Cinder shows an administrator public types only.
+    # Without this filter Cinder shows an administrator public types only.
     options: dict[str, Any] = {'is_public': None}
     while page := client.volume_types.list(search_opts=dict(options)):
         found += page
@@ -60,9 +60,9 @@ def list_volume_types(client: Any) -> list[Any]:
 def translated(request: str) -> Iterator[None]:
     """Translate the errors of a request.
 
-    :param request: what Cinder is asked to do, such as ``deleting volume X``
+    :param request: the request for messages, such as ``deleting volume X``
     :raises QuotaExceededError: the project has no quota left
-    :raises ServiceUnavailableError: Cinder refused, or did not answer
+    :raises ServiceUnavailableError: Cinder refused the request or did not answer
     """
     try:
         yield

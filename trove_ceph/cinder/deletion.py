@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A volume is deleted through Cinder so that nothing of it is left in Ceph."""
+"""Deletion of a volume through Cinder without leftovers in Ceph."""
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import checks, client, wait
@@ -8,11 +8,11 @@ from trove_ceph.storage import image_types
 
 
 class VolumeDeletion:
-    """Deletes a volume that nothing needs any more, and refuses where something does.
+    """Delete a volume, unless something still needs it.
 
-    What Cinder does of itself where it does not know what is in the way: it copies the image into
-    each of its clones, wherever they lie, before it answers the next request; and it moves an image
-    with snapshots that are not its own to the trash, where nobody ever looks.
+    Cinder alone does harm if an image has clones or snapshots that Cinder does not know: it
+    flattens each clone before it answers the next request, and it moves an image with foreign
+    snapshots to the trash, where it stays.
     """
 
     def __init__(
@@ -25,56 +25,57 @@ class VolumeDeletion:
         self._storage = storage
         self._cinder = cinder
         self._volume_id = volume_id
-        # Cinder tries three times, five seconds apart, where something is in the way.
+        # Cinder tries to delete a busy image three times, five seconds apart.
         self._patience = patience or wait.WaitLimits(timeout_sec=300)
 
     def steps(self) -> list[steps.Step]:
-        """Return the whole deletion as steps."""
+        """Return the steps of the deletion."""
         return [
             steps.Step('check that nothing needs the volume', self.check_unneeded),
             steps.Step('delete the volume', self.ensure_deleted, commits=True),
         ]
 
     def check_unneeded(self) -> None:
-        """Check that nothing needs the volume; one that is gone is not needed.
+        """Check that nothing needs the volume; a volume that is gone passes.
 
-        :raises BusyError: something does
+        :raises BusyError: the volume has snapshots, or its image has children or clients
         """
         image = self._find_image()
         if image is None:
             return
-        if known := self._cinder.list_snapshots(self._volume_id):
+        if snapshots := self._cinder.list_snapshots(self._volume_id):
             raise exceptions.BusyError(
-                f'volume {self._volume_id}: has {", ".join(map(str, known))}'
+                f'volume {self._volume_id}: has {", ".join(map(str, snapshots))}'
             )
         if obstacles := self._storage.describe(image, with_usage=False).obstacles():
             raise exceptions.BusyError(
-                f'volume {self._volume_id}: {image} has {obstacles}, of which Cinder does not know'
+                f'volume {self._volume_id}: {image} has {obstacles}, which Cinder does not know '
+                'about'
             )
 
     def ensure_deleted(self) -> None:
-        """Have Cinder delete the volume, and check that nothing of it is left in Ceph.
+        """Delete the volume through Cinder, and check that nothing of it is left in Ceph.
 
-        :raises BusyError: something is left
-        :raises ServiceUnavailableError: Cinder did not delete it
+        :raises BusyError: the image is left, possibly in the trash
+        :raises ServiceUnavailableError: Cinder did not delete the volume
         """
         image = self._find_image()
         self._cinder.delete_volume(self._volume_id)
         self._patience.until_gone(self._cinder.find_volume, self._volume_id)
         if image is not None and (left := self._find_left(image)):
             raise exceptions.BusyError(
-                f'volume {self._volume_id}: Cinder deleted it and left {left}'
+                f'volume {self._volume_id}: Cinder deleted it but left {left} in Ceph'
             )
 
     def _find_left(self, image: image_types.ImageRef) -> str | None:
         for trashed in self._storage.list_trash(image.pool):
             if trashed.name == image.name:
                 return str(trashed)
-        # Cinder keeps under this name what volumes were made from with Cinder itself.
+        # Cinder renames an image with clones to "<name>.deleted".
         for name in (image.name, f'{image.name}.deleted'):
             try:
-                there = image_types.ImageRef(image.pool, name)
-                return str(self._storage.describe(there, with_usage=False).image)
+                candidate = image_types.ImageRef(image.pool, name)
+                return str(self._storage.describe(candidate, with_usage=False).image)
             except exceptions.NotFoundError:
                 continue
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Cinder's verbs take and return."""
+"""Values that the adapter to Cinder takes and returns."""
 
 import dataclasses
 import datetime
@@ -7,10 +7,9 @@ from collections.abc import Mapping
 
 from trove_ceph.storage import image_types, names
 
-#: The metadata by which an operation that is run again finds what it made.
+#: Metadata key by which a repeated operation finds the volume or snapshot that it created.
 OPERATION_KEY = 'trove_ceph.operation'
-#: The metadata of a volume whose image was cloned into another pool: whether it still reads from
-#: where it was cloned.
+#: Metadata key of a volume that was cloned into another pool: whether it still has its parent.
 DEPENDENT_KEY = 'trove_ceph.dependent'
 DEPENDENT, INDEPENDENT = 'yes', 'no'
 
@@ -19,7 +18,7 @@ _FAILED = frozenset({'error', 'error_deleting', 'error_extending'})
 
 
 class _Resource:
-    """What Cinder works on until its status says how that ended."""
+    """A resource on which Cinder works asynchronously, as its status shows."""
 
     status: str
 
@@ -36,10 +35,11 @@ class _Resource:
 class Volume(_Resource):
     """A volume as Cinder lists it.
 
-    :param size_gib: 0 until Cinder has taken the image over
-    :param backend: ``host@backend#pool``, or ``cluster@backend#pool`` where cinder-volume is
+    :param size_gib: 0 until Cinder manages the image
+    :param backend: ``host@backend#pool``, or ``cluster@backend#pool`` if cinder-volume is
         clustered; None before it is scheduled
-    :param name_id: by which its image is named where that is not the id: after a migration in use
+    :param name_id: id in the name of the image if it differs from the volume's id, as after a live
+        migration
     """
 
     id: str
@@ -63,12 +63,12 @@ class Volume(_Resource):
 
     @property
     def has_image(self) -> bool:
-        """Cinder has taken an image over, which may lie elsewhere by now."""
+        """Whether Cinder has managed an image for the volume; it may have moved since."""
         return self.size_gib > 0 and not self.under_way and not self.failed
 
 
 def rbd_name(snapshot_id: str) -> str:
-    """Return the name in Ceph of a snapshot of Cinder's."""
+    """Return the name in Ceph of a snapshot of Cinder."""
     return f'snapshot-{snapshot_id}'
 
 
@@ -97,7 +97,7 @@ class Snapshot(_Resource):
 class VolumeType:
     """A volume type.
 
-    :param backend_name: what it asks of a back end, if it does
+    :param backend_name: the required ``volume_backend_name``; None: any
     """
 
     id: str
@@ -111,9 +111,8 @@ class VolumeType:
 class StorageBackend:
     """A back end of Cinder's RBD driver.
 
-    :param name: as volumes name it: ``host@backend#pool``, or ``cluster@backend#pool``, where the
-        pool is Cinder's
-    :param pool: Ceph's
+    :param name: ``host@backend#pool`` or ``cluster@backend#pool``, with Cinder's name of the pool
+    :param pool: the pool in Ceph
     """
 
     name: str
@@ -123,7 +122,7 @@ class StorageBackend:
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-    """A volume on offer to whoever has the key; the key is told once."""
+    """An offered volume; the project that presents the key can accept it."""
 
     id: str
     auth_key: str = dataclasses.field(repr=False)
@@ -131,10 +130,10 @@ class Transfer:
 
 @dataclasses.dataclass(frozen=True)
 class SnapshotToAdopt:
-    """What Cinder shall know of a snapshot.
+    """A request to adopt a snapshot.
 
-    :param snapshot: by the name that storage.names gives it, which has the operation's id
-    :param volume_id: the volume of whose image it is one
+    :param snapshot: the librbd snapshot, named by storage.names after the operation
+    :param volume_id: the volume whose image has the snapshot
     """
 
     operation_id: str
@@ -150,10 +149,10 @@ class SnapshotToAdopt:
 
 @dataclasses.dataclass(frozen=True)
 class ImageToAdopt:
-    """What Cinder shall know of an image, as a volume.
+    """A request to adopt an image as a volume.
 
-    :param image: by the name that storage.names gives it, which has the operation's id
-    :param backend: the name of the back end whose pool the image lies in
+    :param image: the image, named by storage.names after the operation
+    :param backend: name of the back end that uses the image's pool
     """
 
     operation_id: str
@@ -170,7 +169,7 @@ class ImageToAdopt:
 
 
 def _require_own(name: str, operation_id: str) -> None:
-    """Refuse what the operation did not make: undoing it would delete something of others."""
+    """Refuse a name of another operation, because an undo would delete a foreign resource."""
     found = names.parse(name)
     if found is None or found.id != operation_id:
-        raise ValueError(f'{name} is not the name of what operation {operation_id} makes')
+        raise ValueError(f'{name} is not a name that operation {operation_id} gives')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What adoption asks of storage: of the storage service, or of a back end in the same process."""
+"""The verbs of storage that adoption uses, of the storage service or of a local back end."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from trove_ceph.storage import image_types
 
 
 class Storage(Protocol):
-    """The verbs of trove_ceph.storage.backend that both have, with the same promises."""
+    """A subset of trove_ceph.storage.backend.Backend, with the same promises."""
 
     def describe(
         self, image: image_types.ImageRef, with_usage: bool = ...

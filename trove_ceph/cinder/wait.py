@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for Cinder, which answers first and works afterwards."""
+"""Waiting for the asynchronous operations of Cinder."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from trove_ceph import exceptions, waiting
 
-# Managing a snapshot takes half a second to a second, of which a tenant waits for each.
+# A tenant waits while Cinder manages a snapshot, which takes 0.5 to 1 s; so poll often at first.
 _POLL_SEC = (0.1, 0.1, 0.2, 0.2, 0.2, 0.3, 0.3, 0.5, 0.5, 1.0, 2.0)
 
 
@@ -22,9 +22,9 @@ Found = TypeVar('Found', bound=Resource)
 
 
 class WaitLimits:
-    """How long to wait for one change.
+    """The limits of waiting for one change.
 
-    :param timeout_sec: Cinder does what is asked of it here in about a second, one after another
+    :param timeout_sec: Cinder needs about 1 s for each of these requests and serializes them
     """
 
     def __init__(
@@ -38,29 +38,29 @@ class WaitLimits:
         self._sleep = sleep
 
     def until_settled(self, find: Callable[[str], Found | None], found_id: str) -> Found | None:
-        """Look until nothing is under way with it; None when it is gone.
+        """Poll until the resource is not in progress; return it, or None if it is gone.
 
-        :param find: looks for a volume or a snapshot by its id
-        :raises ServiceUnavailableError: that took too long; nobody knows how it will end
+        :param find: finds a volume or a snapshot by its id
+        :raises ServiceUnavailableError: the time limit passed; the outcome is unknown
         """
         deadline = waiting.Deadline(self._timeout_sec, self._clock, self._sleep)
-        looks = 0
+        polls = 0
         while (found := find(found_id)) is not None and found.under_way:
-            if not deadline.pause(_POLL_SEC[min(looks, len(_POLL_SEC) - 1)]):
+            if not deadline.pause(_POLL_SEC[min(polls, len(_POLL_SEC) - 1)]):
                 raise exceptions.ServiceUnavailableError(
-                    f'{found} for {self._timeout_sec:.0f} s: see whether cinder-volume is up; if '
-                    'it was restarted meanwhile and will not go on, set the status to error'
+                    f'{found}: unchanged for {self._timeout_sec:.0f} s; check that cinder-volume '
+                    'is up; if it was restarted and does not continue, set the status to error'
                 )
-            looks += 1
+            polls += 1
         return found
 
     def until_gone(self, find: Callable[[str], Found | None], found_id: str) -> None:
-        """Look until it is gone.
+        """Poll until the resource is gone.
 
         :raises ServiceUnavailableError: Cinder did not delete it
         """
         left = self.until_settled(find, found_id)
         if left is not None:
             raise exceptions.ServiceUnavailableError(
-                f'{left} was not deleted: cinder-volume\'s log tells why'
+                f'{left}: was not deleted; see the log of cinder-volume'
             )

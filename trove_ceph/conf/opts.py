@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entry points ``oslo.config.opts``: what the sample configurations are generated from."""
+"""Entry points ``oslo.config.opts``, from which the sample configurations are generated."""
 
 import copy
 
@@ -9,12 +9,12 @@ from trove_ceph.conf import guest, qos, storage, taskmanager, verification
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
-    """Return what the guest agent reads."""
+    """Return the options of the guest agent."""
     return [(guest.GROUP, copy.deepcopy(guest.OPTS))]
 
 
 def list_storage_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
-    """Return what the storage service reads."""
+    """Return the options of the storage service."""
     return [
         (storage.GROUP, copy.deepcopy(storage.OPTS)),
         (qos.GROUP, copy.deepcopy(qos.list_opts())),
@@ -23,7 +23,7 @@ def list_storage_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
 
 
 def list_taskmanager_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
-    """Return what trove-taskmanager reads besides Trove's own."""
+    """Return the options that trove-taskmanager reads in addition to Trove's own."""
     return [
         (taskmanager.GROUP, copy.deepcopy(taskmanager.OPTS)),
         (storage.GROUP, copy.deepcopy(storage.TRANSPORT_OPTS)),

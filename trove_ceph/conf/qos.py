@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the process that holds volumes to the limits of their tiers."""
+"""Options of the process that applies the limits of tiers to volumes."""
 
 import copy
 
@@ -9,18 +9,18 @@ from oslo_config import cfg
 GROUP = cfg.OptGroup(
     'trove_ceph_qos',
     title='Limits of volumes',
-    help='How trove-ceph-storage keeps the limits of tiers with "qos: image". It asks Cinder as '
-    'the user that the options auth_type and following name, who must see the volumes of all '
-    'projects and where they lie: an administrator. The tiers are those of [trove_ceph_storage] '
-    'tiers_file, which is read anew for each sweep.',
+    help='How trove-ceph-storage applies the limits of tiers with "qos: image". It lists volumes '
+    'in Cinder as the user of the options from auth_type on, who must be an administrator, to see '
+    'the volumes of all projects and their back ends. The tiers are those of [trove_ceph_storage] '
+    'tiers_file, which is read again for each sweep.',
 )
 
 OPTS = [
     cfg.BoolOpt(
         'enabled',
         default=False,
-        help='Keep limits. Without it, volumes of such tiers have no limits, or those that '
-        '"trove-ceph-manage qos apply" gave them. Several processes may do it at once.',
+        help='Apply limits. Without it, volumes of such tiers have no limits, or those that '
+        '"trove-ceph-manage qos apply" has set. Several processes may do it at once.',
     ),
     cfg.IntOpt(
         'sweep_interval_sec',
@@ -28,22 +28,22 @@ OPTS = [
         min=10,
         max=86400,
         help='Seconds between two sweeps over all volumes. A sweep makes about ten small requests '
-        'to Ceph for each volume. Where notifications are not used it is also how long a resized '
-        'volume keeps its old limit.',
+        'to Ceph for each volume. Without notifications, a resized volume keeps its old limit for '
+        'up to this time.',
     ),
     cfg.ListOpt(
         'notification_topics',
         default=['trove-ceph-qos'],
         help='Topics to which Cinder sends notifications for this service alone: one of those in '
         '[oslo_messaging_notifications] topics of its configuration, where driver must be '
-        'messagingv2. A volume that is made, resized, retyped or attached then gets its limit at '
-        'once. A topic that others read, too, would reach each of them in part. Empty: do not '
-        'listen.',
+        'messagingv2. A volume that is created, resized, retyped or attached then gets its limit '
+        'at once. If others consume the same topic, each gets only some of the notifications. '
+        'Empty: do not listen.',
     ),
     cfg.StrOpt(
         'notification_exchange',
         default='openstack',
-        help='Exchange of Cinder\'s notifications: the option control_exchange of its '
+        help='Exchange of Cinder\'s notifications, as set by control_exchange in its '
         'configuration.',
     ),
 ]
@@ -51,7 +51,7 @@ OPTS = [
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Make the options readable on ``conf``, those of keystoneauth too; harmless when repeated."""
-    # What keystoneauth adds to the group later must not reach other configurations of the process.
+    # A copy: keystoneauth adds options to the group, which other configurations must not get.
     conf.register_group(copy.deepcopy(GROUP))
     conf.register_opts(OPTS, group=GROUP.name)
     loading.register_auth_conf_options(conf, GROUP.name)
@@ -60,7 +60,7 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def list_opts() -> list[cfg.Opt]:
-    """Return all options of the group for the sample configuration, with those of a password."""
+    """Return all options of the group for the sample, with those of auth_type password."""
     return [
         *OPTS,
         *loading.get_auth_common_conf_options(),

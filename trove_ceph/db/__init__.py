@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the services of trove_ceph remember, in tables of their own in Trove's database.
+"""The records of trove_ceph, in tables of its own in Trove's database.
 
-:mod:`tables` has the tables, :mod:`migration` makes them, and :mod:`records`, with what belongs to
-it, is how everybody else reads and writes those of backups.
+:mod:`tables` defines the tables and :mod:`migration` creates them. Other packages read and write
+them through :mod:`backups` and :mod:`policies`.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tables hold, for those who know no database."""
+"""The rows of the tables as plain dataclasses, for callers outside of the database package."""
 
 import dataclasses
 import datetime
@@ -11,12 +11,12 @@ from trove_ceph.storage import image_types
 
 
 class RecordState(enum.StrEnum):
-    """How far a backup is.
+    """The state of a backup.
 
-    Taken, it is in the pool of its volume; copied, in the vault as well; verified, a server was
-    started from it; suspected, one inspection found something against it that no second one has
-    confirmed; damaged, two inspections found that it does not restore, or not all of it. The others
-    are under way, or ended badly.
+    A taken backup has its snapshot in the pool of its volume; a copied one is in the vault as well.
+    From a verified one a server was started. A suspected one failed one inspection, which no second
+    one has confirmed; a damaged one failed two: it does not restore completely. The other states
+    are in progress or failed.
     """
 
     TAKING = 'taking'
@@ -30,65 +30,64 @@ class RecordState(enum.StrEnum):
 
     @property
     def is_complete(self) -> bool:
-        """Whether it can be restored, as far as is known."""
+        """Whether the snapshot is complete, and no inspection speaks against it."""
         return self in (RecordState.TAKEN, RecordState.COPIED, RecordState.VERIFIED)
 
     @property
     def can_be_restored(self) -> bool:
-        """Whether a tenant may restore it: a suspicion takes a backup from nobody."""
+        """Whether a tenant may restore it; a suspected backup may be restored."""
         return self.is_complete or self is RecordState.SUSPECTED
 
     @property
     def can_be_verified(self) -> bool:
-        """Whether there is something to inspect."""
+        """Whether there is a snapshot to inspect."""
         return self.can_be_restored or self is RecordState.DAMAGED
 
 
-#: What somebody must be carrying on with.
+#: The states in which a worker must continue.
 UNDER_WAY = (RecordState.TAKING, RecordState.DELETING)
 
 
 @dataclasses.dataclass(frozen=True)
 class BackupRecord:
-    """What is known of a backup besides what Trove has.
+    """The record of a backup, beside Trove's own. Times are in UTC, without a time zone.
 
-    :param parent_id: the backup of the same instance upon which a copy of it may build
-    :param error: why it failed, or could not be deleted
-    :param quiesce: how the server was held when the snapshot was made
-    :param quiesce_wanted: the level that was asked for with it; None: as it is configured
-    :param raised_from: the level that was to be, where the settings made it unsafe
-    :param raised_because: what was unsafe
-    :param gtid_executed: exactly what it holds, read from a clone; None until one was looked at
-    :param size_bytes: of the volume
-    :param used_bytes: what the snapshot really holds; None until it was counted
-    :param filesystem_used_bytes: what the file system held before the snapshot was made, by the
-        guest's own account
-    :param snapshot: its name in Ceph
-    :param snapshot_at: when a snapshot was made that is known to be good, in UTC
-    :param vault_snapshot: its copy's name; with ``vault_pool`` and ``vault_image``
-    :param copied_at: when the copy was complete; None as long as it is not
-    :param moved_bytes: what the copy moved
-    :param verified_at: when a verification last found it sound
-    :param verification: what the last verification found
-    :param take_sec: how long taking it took
-    :param quiesced_sec: how long the server was held
-    :param claim_role: what the worker does that holds the claim; None when no worker does
-    :param claimed_by: the worker
-    :param claim_token: drawn for each claim; whoever writes without the present one writes nothing
-    :param heartbeat_at: when a worker last showed life, by the clock of the database; it stays
-        when the claim is released
-    :param copy_wanted_at: since when a copy is requested; None when it is not, or is there
-    :param verify_wanted_at: since when a verification is requested; None when it is not
-    :param copy_failures: attempts to copy that failed since the last one that succeeded
-    :param copy_retry_at: before which no copy is tried
-    :param verify_failures: the same of verifications, with ``verify_retry_at``
-    :param copy_error: why there is no copy, as far as one was tried to make
-    :param verify_error: what a verification found to be wrong, or why it could not be done
-    :param copy_base_id: the backup on whose copy this one's was built; None where it was built on
-        none
-    :param copy_base_because: why it was not built on the one that was asked for, or on none
-    :param gtid_before: what the server had executed before the snapshot was made, which a
-        verification must find
+    :param parent_id: the backup of the same instance on which the copy may build
+    :param error: why taking or deleting it failed
+    :param quiesce: the quiesce level at which the snapshot was created
+    :param quiesce_wanted: the level that was requested; None: the configured one
+    :param raised_from: the level that was replaced by a stricter one because of unsafe settings
+    :param raised_because: the unsafe settings
+    :param gtid_executed: read from a clone by a verification; None before the first one
+    :param size_bytes: size of the volume
+    :param used_bytes: used bytes of the snapshot; None until they are counted
+    :param filesystem_used_bytes: used bytes of the file system before the snapshot, as the guest
+        reports them
+    :param snapshot: name of the snapshot in Ceph
+    :param snapshot_at: when the snapshot was created; None until it is proved to be consistent
+    :param vault_snapshot: name of the copy, in ``vault_pool`` and ``vault_image``
+    :param copied_at: when the copy was complete; None before that
+    :param moved_bytes: bytes that the copy transferred
+    :param verified_at: when a verification last succeeded
+    :param verification: the result of the last verification
+    :param take_sec: duration of taking the backup
+    :param snapshot_sec: from the start of taking the backup to the end of the snapshot's creation
+    :param quiesced_sec: how long the server was quiesced
+    :param claim_role: what the worker with the claim does; None when no worker has one
+    :param claimed_by: name of that worker
+    :param claim_token: random, new for each claim; a write with another token changes nothing
+    :param heartbeat_at: the last heartbeat, by the clock of the database; it stays when the claim
+        is released
+    :param copy_wanted_at: since when a copy is requested; None: not requested, or complete
+    :param verify_wanted_at: since when a verification is requested; None: not requested
+    :param copy_failures: failed attempts to copy since the last success
+    :param copy_retry_at: earliest time of the next attempt to copy
+    :param verify_failures: failed attempts to verify, with ``verify_retry_at``
+    :param copy_error: why the last attempt to copy failed
+    :param verify_error: what a verification found wrong, or why it failed
+    :param copy_base_id: the backup whose copy is the base of this one; None: a full copy
+    :param copy_base_because: why the requested base was not used
+    :param gtid_before: gtid_executed of the server before the snapshot; a verification must find it
     """
 
     backup_id: str
@@ -120,6 +119,7 @@ class BackupRecord:
     verified_at: datetime.datetime | None = None
     verification: Mapping[str, Any] | None = None
     take_sec: float | None = None
+    snapshot_sec: float | None = None
     quiesced_sec: float | None = None
     copy_sec: float | None = None
     verify_sec: float | None = None
@@ -141,21 +141,21 @@ class BackupRecord:
     filesystem_used_bytes: int | None = None
 
     @property
-    def place(self) -> image_types.SnapshotRef | None:
-        """The snapshot in the pool of its volume, if it was made."""
+    def location(self) -> image_types.SnapshotRef | None:
+        """The snapshot in the pool of its volume; None: not created yet."""
         if self.pool and self.image and self.snapshot:
             return image_types.SnapshotRef(self.pool, self.image, self.snapshot)
         return None
 
     @property
     def retry_at(self) -> datetime.datetime | None:
-        """When the next attempt to copy or to verify is possible, whichever comes first."""
-        moments = [one for one in (self.copy_retry_at, self.verify_retry_at) if one is not None]
-        return min(moments, default=None)
+        """The earliest time of the next attempt to copy or to verify."""
+        times = [one for one in (self.copy_retry_at, self.verify_retry_at) if one is not None]
+        return min(times, default=None)
 
     @property
     def copy(self) -> image_types.SnapshotRef | None:
-        """The copy in the vault, if there is one, or was to be one."""
+        """The copy in the vault, complete or begun; None: there is none."""
         if self.vault_pool and self.vault_image and self.vault_snapshot:
             return image_types.SnapshotRef(self.vault_pool, self.vault_image, self.vault_snapshot)
         return None
@@ -163,7 +163,7 @@ class BackupRecord:
 
 @dataclasses.dataclass(frozen=True)
 class KeptVolume:
-    """A volume that outlives its instance as long as something needs it."""
+    """A volume whose instance is deleted and that a backup or clone still needs."""
 
     volume_id: str
     instance_id: str
@@ -173,7 +173,7 @@ class KeptVolume:
 
 @dataclasses.dataclass(frozen=True)
 class TrashedImage:
-    """An image that lies in the trash until its last clone is gone."""
+    """An image that stays in the trash until its last clone is gone."""
 
     pool: str
     image_id: str

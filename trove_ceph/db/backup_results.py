@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of copies in the vault, and of verifications."""
+"""Results of copies to the vault and of verifications."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,10 +11,10 @@ from trove_ceph.db import backup_rows, claims, tables
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.backup_states import Event
 from trove_ceph.db.claims import Claim
-from trove_ceph.db.transactions import retried
+from trove_ceph.db.transactions import retry_on_deadlock
 
 _Row = tables.BackupRow
-#: What is known of a backup that is in its pool alone.
+#: The columns of a backup without a copy in the vault.
 _NO_COPY = {
     'vault_pool': None,
     'vault_image': None,
@@ -25,9 +25,9 @@ _NO_COPY = {
 
 
 class BackupResults(backup_rows.BackupRows):
-    """What is known of them; each verb is one transaction, as those of Records, and needs a claim.
+    """The results of copies and verifications; each verb is one transaction and needs a claim.
 
-    Each raises ClaimLostError, and writes nothing, when the claim is lost or the deletion of the
+    A verb raises ClaimLostError, and writes nothing, when the claim is lost or the deletion of the
     backup has begun.
     """
 
@@ -38,14 +38,12 @@ class BackupResults(backup_rows.BackupRows):
         base_id: str | None = None,
         because: str | None = None,
     ) -> None:
-        """Write down where a copy will be, before anything is made there.
+        """Record where a copy will be, before it is created, so that a deletion finds it.
 
-        From then on the worker that deletes the backup knows of it.
-
-        :param copy: the snapshot that it will be
-        :param base_id: the backup on whose copy it is built; None where it is built on none
-        :param because: why that is not the one that it was to be built on
-        :raises ClaimLostError: the backup is being deleted, or is none that is complete
+        :param copy: the future snapshot in the vault
+        :param base_id: the backup whose copy is the base; None: a full copy
+        :param because: why another base than the requested one is used
+        :raises ClaimLostError: the claim is lost, or the backup is not complete
         """
         try:
             self._write(
@@ -59,11 +57,11 @@ class BackupResults(backup_rows.BackupRows):
             )
         except exceptions.ClaimLostError as error:
             raise exceptions.ClaimLostError(
-                f'backup {claim.resource_id}: is not copied to {copy}, since it is being deleted '
-                f'or damaged, or another worker has it; the {claim} is lost'
+                f'backup {claim.resource_id}: is not copied to {copy}: the {claim} is lost; the '
+                'backup is being deleted or damaged, or another worker has claimed it'
             ) from error
 
-    @retried
+    @retry_on_deadlock
     def note_copied(
         self,
         claim: Claim,
@@ -72,10 +70,12 @@ class BackupResults(backup_rows.BackupRows):
         used_bytes: int | None = None,
         verify: bool = False,
     ) -> None:
-        """Write down that the copy is complete; one that is verified stays so.
+        """Record that the copy is complete; a verified backup stays verified.
 
-        :param used_bytes: what the snapshot really holds; None where it was not counted
-        :param verify: it is to be verified, too
+        :param moved_bytes: bytes that the copy transferred
+        :param copy_sec: duration of the copy
+        :param used_bytes: used bytes of the snapshot; None: not counted
+        :param verify: whether to request a verification
         """
         now = self._transactions.clock()
         values: dict[str, Any] = {'moved_bytes': moved_bytes, 'copy_sec': copy_sec}
@@ -84,21 +84,21 @@ class BackupResults(backup_rows.BackupRows):
         if used_bytes is not None:
             values['used_bytes'] = used_bytes
         with self._transactions.writing() as session:
-            ours = claims.held(claim)
+            ours = claims.write_conditions(claim)
             if not self._move_in(session, claim.resource_id, Event.COPY, *ours, **values):
-                raise backup_rows.lost(claim)
+                raise backup_rows.claim_lost(claim)
             if verify:
                 wanted_at = sa.func.coalesce(_Row.verify_wanted_at, now)
                 session.execute(sa.update(_Row).where(*ours).values(verify_wanted_at=wanted_at))
 
-    def forget_copy(self, claim: Claim) -> None:
-        """Write down that there is no copy any more."""
+    def clear_copy(self, claim: Claim) -> None:
+        """Record that the backup has no copy."""
         self._write(claim, **_NO_COPY, copy_base_because=None)
 
     def replace_copy(self, claim: Claim, because: str) -> None:
-        """Write down that a copy is no more, and request another one that is built on no other.
+        """Record that a copy is removed, and request a new full copy.
 
-        :param because: what was wrong
+        :param because: what was wrong with the copy
         """
         self._move(
             claim,
@@ -116,8 +116,14 @@ class BackupResults(backup_rows.BackupRows):
         verify_sec: float,
         used_bytes: int | None = None,
     ) -> None:
-        """Write down that a server was started from it, and what it held."""
-        known = {} if used_bytes is None else {'used_bytes': used_bytes}
+        """Record a successful verification.
+
+        :param gtid_executed: read from the server that was started on a clone
+        :param verification: the report
+        :param verify_sec: duration of the verification
+        :param used_bytes: used bytes of the snapshot; None: not counted
+        """
+        usage = {} if used_bytes is None else {'used_bytes': used_bytes}
         self._note_verification(
             claim,
             Event.PASS_VERIFICATION,
@@ -126,19 +132,19 @@ class BackupResults(backup_rows.BackupRows):
             gtid_executed=gtid_executed,
             verified_at=self._transactions.clock(),
             verify_error=None,
-            **known,
+            **usage,
         )
 
     def note_suspected(
         self, claim: Claim, verification: Mapping[str, Any], verify_sec: float, error: str
     ) -> None:
-        """Write down what one inspection found against it; its verification is still requested.
+        """Record a first failed inspection; the verification stays requested.
 
-        What two inspections have found damaged stays so, and nothing is written about it.
+        A backup that is damaged stays so, and nothing is written.
         """
         now = self._transactions.clock()
         damaged = _Row.state == str(RecordState.DAMAGED)
-        if self._update(claim.resource_id, *claims.held(claim), damaged):
+        if self._update(claim.resource_id, *claims.write_conditions(claim), damaged):
             return
         self._move(
             claim,
@@ -151,9 +157,9 @@ class BackupResults(backup_rows.BackupRows):
     def note_damaged(
         self, claim: Claim, verification: Mapping[str, Any], verify_sec: float, error: str
     ) -> None:
-        """Write down that two inspections found that it does not restore, and why.
+        """Record that two inspections found that the backup does not restore, and why.
 
-        A copy that is wanted stays so: it is made once the backup is found sound after all.
+        A requested copy stays requested; it is made if a later verification succeeds.
         """
         self._note_verification(
             claim,
@@ -166,7 +172,7 @@ class BackupResults(backup_rows.BackupRows):
     def note_unfinished(
         self, claim: Claim, verification: Mapping[str, Any], verify_sec: float, error: str
     ) -> None:
-        """Write down that a verification came to no end; the state stays."""
+        """Record that a verification ended without a verdict; the state stays."""
         self._note_verification(claim, None, verification, verify_sec, verify_error=error)
 
     def _note_verification(
@@ -177,12 +183,12 @@ class BackupResults(backup_rows.BackupRows):
         verify_sec: float,
         **values: Any,
     ) -> None:
-        """Write down what one came to, and when.
+        """Record the result of a verification and its time.
 
-        :param event: what it means for the backup; None: nothing
+        :param event: the event for the state of the backup; None: the state stays
         """
         now = self._transactions.clock()
-        found: dict[str, Any] = {
+        columns: dict[str, Any] = {
             'verification': {'at': f'{now.isoformat()}Z', **verification},
             'verify_sec': verify_sec,
             'verify_wanted_at': None,
@@ -190,6 +196,6 @@ class BackupResults(backup_rows.BackupRows):
             'verify_retry_at': None,
         }
         if event is None:
-            self._write(claim, **found | values)
+            self._write(claim, **columns | values)
         else:
-            self._move(claim, event, **found | values)
+            self._move(claim, event, **columns | values)

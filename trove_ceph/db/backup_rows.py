@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all verbs on the table of backups stand on."""
+"""Conditional updates of the table of backups, the base of all its verbs."""
 
 from typing import Any
 
@@ -13,19 +13,19 @@ from trove_ceph.db.claims import Claim
 
 
 class BackupRows:
-    """Verbs on that table, each of them one transaction.
+    """Verbs on the table of backups; each is one transaction.
 
-    :param database: where it is
+    :param database: the database with the table
     """
 
     def __init__(self, database: transactions.Transactions):
         self._transactions = database
 
-    @transactions.retried
+    @transactions.retry_on_deadlock
     def _update(self, backup_id: str, *conditions: Any, **values: Any) -> bool:
-        """Set columns of a backup, and when that was, unless it is given. Never the state.
+        """Set columns of a backup other than its state; ``updated_at`` defaults to now.
 
-        :returns: whether there is a row that meets the conditions
+        :returns: whether a row meets the conditions
         """
         now = self._transactions.clock()
         with self._transactions.writing() as session:
@@ -39,50 +39,52 @@ class BackupRows:
     def _write(self, claim: Claim, *conditions: Any, **values: Any) -> None:
         """Set columns of the backup that a worker has claimed.
 
-        :raises ClaimLostError: the claim is lost, or the backup is in another state; nothing was
+        :raises ClaimLostError: the claim is lost, or the backup is in another state; nothing is
             written
         """
-        if not self._update(claim.resource_id, *claims.held(claim), *conditions, **values):
-            raise lost(claim)
+        if not self._update(
+            claim.resource_id, *claims.write_conditions(claim), *conditions, **values
+        ):
+            raise claim_lost(claim)
 
-    @transactions.retried
+    @transactions.retry_on_deadlock
     def _move(self, claim: Claim, event: Event, *conditions: Any, **values: Any) -> None:
-        """Have something happen to the backup that a worker has claimed, and set columns.
+        """Apply an event to the backup that a worker has claimed, and set columns.
 
-        :raises InvalidTransitionError: it cannot happen in this state; nothing was written
+        :raises InvalidTransitionError: the state does not allow the event; nothing is written
         :raises ClaimLostError: as :meth:`_write`
         """
-        ours = (*claims.held(claim), *conditions)
+        ours = (*claims.write_conditions(claim), *conditions)
         with self._transactions.writing() as session:
             if not self._move_in(session, claim.resource_id, event, *ours, **values):
-                raise lost(claim)
+                raise claim_lost(claim)
 
     def _move_in(
         self, session: orm.Session, backup_id: str, event: Event, *conditions: Any, **values: Any
     ) -> bool:
-        """Have something happen to a backup within a transaction, and set columns.
+        """Apply an event to a backup within a transaction, and set columns.
 
-        :returns: whether there is a row that meets the conditions
-        :raises InvalidTransitionError: it cannot happen in this state; nothing was written
+        :returns: whether a row meets the conditions
+        :raises InvalidTransitionError: the state does not allow the event; nothing is written
         """
         row = tables.BackupRow
-        this = (row.backup_id == backup_id, *conditions)
-        # Locked where the database can: the state that is read is the one that is replaced.
-        state = session.scalar(sa.select(row.state).where(*this).with_for_update())
+        match = (row.backup_id == backup_id, *conditions)
+        # Lock the row where the database supports it, so that the state cannot change meanwhile.
+        state = session.scalar(sa.select(row.state).where(*match).with_for_update())
         if state is None:
             return False
         after = backup_states.next_state(state, event)
         done = session.connection().execute(
             sa.update(row)
-            .where(*this, row.state == state)
+            .where(*match, row.state == state)
             .values(**{'updated_at': self._transactions.clock()} | values | {'state': str(after)})
         )
         return bool(done.rowcount)
 
 
-def lost(claim: Claim) -> exceptions.ClaimLostError:
-    """Return the error of a worker that may not carry on."""
+def claim_lost(claim: Claim) -> exceptions.ClaimLostError:
+    """Return the error that stops a worker whose claim is lost."""
     return exceptions.ClaimLostError(
-        f'backup {claim.resource_id}: is being deleted, or another worker has it; the {claim} is '
-        'lost'
+        f'backup {claim.resource_id}: the {claim} is lost; the backup is being deleted, or another '
+        'worker has claimed it'
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The states of a backup: one table says which event leads from which state to which.
+"""The state machine of a backup, as one table of transitions.
 
-Every write of a state goes through :func:`next_state`. The diagram in the documents is generated
-from the same table, see :func:`as_dot`.
+Every write of a state goes through :func:`next_state`. The diagram in the documentation is
+generated from the same table, see :func:`as_dot`.
 """
 
 import enum
@@ -14,12 +14,12 @@ from automaton import machines
 from trove_ceph import exceptions
 from trove_ceph.db.backup_record import RecordState
 
-#: The pseudo-state of a backup that has no row: not begun yet, or forgotten.
+#: The pseudo-state of a backup that has no row: not begun yet, or deleted.
 ABSENT = 'absent'
 
 
 class Event(enum.StrEnum):
-    """What happens to a backup."""
+    """Events that change the state of a backup."""
 
     BEGIN = 'begin'
     COMPLETE = 'complete'
@@ -30,47 +30,47 @@ class Event(enum.StrEnum):
     PASS_VERIFICATION = 'pass verification'
     FAIL_VERIFICATION = 'fail verification'
     DELETE = 'delete'
-    FORGET = 'forget'
+    FINISH_DELETION = 'finish deletion'
 
 
 TRANSITIONS = (
-    # A worker begins to take the backup, or carries on where another worker was interrupted.
+    # A worker begins to take the backup, or continues after an interruption.
     (ABSENT, Event.BEGIN, RecordState.TAKING),
     (RecordState.TAKING, Event.BEGIN, RecordState.TAKING),
-    # The snapshot exists, holds what it promises, and Cinder and Trove know of it.
+    # The snapshot exists, is proved to be consistent, and is recorded in Cinder and Trove.
     (RecordState.TAKING, Event.COMPLETE, RecordState.TAKEN),
-    # It could not be taken. Or no taskmanager ever heard of the request (then it has no row).
+    # Taking the backup failed. Or no taskmanager received the request; then there is no row.
     (RecordState.TAKING, Event.FAIL, RecordState.FAILED),
     (ABSENT, Event.FAIL, RecordState.FAILED),
-    # The vault holds a complete copy. A copy proves nothing about the content, nor unproves it.
+    # The vault holds a complete copy. A copy does not change what is known of the content.
     (RecordState.TAKEN, Event.COPY, RecordState.COPIED),
     (RecordState.COPIED, Event.COPY, RecordState.COPIED),
     (RecordState.VERIFIED, Event.COPY, RecordState.VERIFIED),
-    # The copy in the vault is damaged or gone, and the snapshot is sound: only the copy is lost.
+    # The copy in the vault is damaged or gone, and the snapshot is intact.
     (RecordState.TAKEN, Event.LOSE_COPY, RecordState.TAKEN),
     (RecordState.COPIED, Event.LOSE_COPY, RecordState.TAKEN),
     (RecordState.VERIFIED, Event.LOSE_COPY, RecordState.VERIFIED),
     (RecordState.SUSPECTED, Event.LOSE_COPY, RecordState.SUSPECTED),
     (RecordState.DAMAGED, Event.LOSE_COPY, RecordState.DAMAGED),
-    # One inspection found something against it, which no second one has confirmed.
+    # One inspection failed, and no second one has confirmed it.
     (RecordState.TAKEN, Event.SUSPECT, RecordState.SUSPECTED),
     (RecordState.COPIED, Event.SUSPECT, RecordState.SUSPECTED),
     (RecordState.VERIFIED, Event.SUSPECT, RecordState.SUSPECTED),
     (RecordState.SUSPECTED, Event.SUSPECT, RecordState.SUSPECTED),
     (RecordState.DAMAGED, Event.SUSPECT, RecordState.DAMAGED),
-    # A server was started from a clone of the backup, and everything it checked was sound.
+    # A server was started on a clone of the backup, and all checks passed.
     (RecordState.TAKEN, Event.PASS_VERIFICATION, RecordState.VERIFIED),
     (RecordState.COPIED, Event.PASS_VERIFICATION, RecordState.VERIFIED),
     (RecordState.VERIFIED, Event.PASS_VERIFICATION, RecordState.VERIFIED),
     (RecordState.SUSPECTED, Event.PASS_VERIFICATION, RecordState.VERIFIED),
     (RecordState.DAMAGED, Event.PASS_VERIFICATION, RecordState.VERIFIED),
-    # Two inspections found that the backup does not restore, or not all of it.
+    # Two inspections found that the backup does not restore completely.
     (RecordState.TAKEN, Event.FAIL_VERIFICATION, RecordState.DAMAGED),
     (RecordState.COPIED, Event.FAIL_VERIFICATION, RecordState.DAMAGED),
     (RecordState.VERIFIED, Event.FAIL_VERIFICATION, RecordState.DAMAGED),
     (RecordState.SUSPECTED, Event.FAIL_VERIFICATION, RecordState.DAMAGED),
     (RecordState.DAMAGED, Event.FAIL_VERIFICATION, RecordState.DAMAGED),
-    # Anybody may ask for the deletion of any backup at any time; from then on it only goes.
+    # A backup can be deleted in any state. A deletion that has begun cannot be undone.
     (RecordState.TAKING, Event.DELETE, RecordState.DELETING),
     (RecordState.TAKEN, Event.DELETE, RecordState.DELETING),
     (RecordState.COPIED, Event.DELETE, RecordState.DELETING),
@@ -79,13 +79,13 @@ TRANSITIONS = (
     (RecordState.DAMAGED, Event.DELETE, RecordState.DELETING),
     (RecordState.FAILED, Event.DELETE, RecordState.DELETING),
     (RecordState.DELETING, Event.DELETE, RecordState.DELETING),
-    # Nothing of it is left, in Ceph, Cinder and Trove: the row goes last.
-    (RecordState.DELETING, Event.FORGET, ABSENT),
+    # Nothing is left in Ceph, Cinder and Trove; the row is deleted last.
+    (RecordState.DELETING, Event.FINISH_DELETION, ABSENT),
 )
 
 
 def make_machine() -> machines.FiniteMachine:
-    """Return a new machine of the table, not yet initialized."""
+    """Return a new machine with these transitions, not yet initialized."""
     machine = machines.FiniteMachine()
     for state in (ABSENT, *RecordState):
         machine.add_state(str(state))
@@ -100,10 +100,11 @@ _MACHINE = make_machine()
 
 
 def next_state(state: RecordState | str, event: Event) -> RecordState | str:
-    """Return the state that an event leads to; :data:`ABSENT` where there is no backup then.
+    """Return the state that an event leads to.
 
-    :param state: the present one; :data:`ABSENT` where there is no row
-    :raises InvalidTransitionError: the event is not possible in this state
+    :param state: the present state; :data:`ABSENT`: there is no row
+    :returns: the next state; :data:`ABSENT`: the row is to be deleted
+    :raises InvalidTransitionError: the state does not allow the event
     """
     machine = _MACHINE.copy(shallow=True)
     machine.initialize(start_state=str(state))
@@ -111,15 +112,15 @@ def next_state(state: RecordState | str, event: Event) -> RecordState | str:
         machine.process_event(str(event))
     except automaton_exceptions.NotFound as error:
         raise exceptions.InvalidTransitionError(
-            f'a backup that is {state}: the event "{event}" is not possible; '
-            f'possible are {", ".join(sorted(_events_of(str(state)))) or "none"}'
+            f'a backup in state "{state}": does not allow the event "{event}"; '
+            f'allowed: {", ".join(sorted(_events_of(str(state)))) or "none"}'
         ) from error
     found = str(machine.current_state)
     return found if found == ABSENT else RecordState(found)
 
 
 def as_dot() -> str:
-    """Return the machine as a directed graph in the language of graphviz."""
+    """Return the machine as a graph in the DOT language of Graphviz."""
     lines = ['digraph backup_states {', '  node [shape=box, style=rounded, fontsize=11];']
     lines += ['  edge [fontsize=9];', '  rankdir=LR;', f'  {ABSENT} [shape=circle];']
     events: dict[tuple[str, str], list[str]] = {}

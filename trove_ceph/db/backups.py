@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing the tables, in verbs of what they are about."""
+"""The store of backup records: the verbs that take, delete and list backups."""
 
 import datetime
 from collections.abc import Callable
@@ -23,20 +23,21 @@ from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.backup_states import ABSENT, Event
 from trove_ceph.db.claims import Claim, Claimant
 from trove_ceph.db.roles import Role
-from trove_ceph.db.transactions import retried
+from trove_ceph.db.transactions import retry_on_deadlock
 
 
 class BackupStore(backup_rows.BackupRows):
-    """What is known of backups; for several threads and processes.
+    """The records of backups; safe for use by several threads and processes.
 
-    Each verb is one transaction, and raises ServiceUnavailableError when the database does not
+    Each verb is one transaction. It raises ServiceUnavailableError when the database does not
     answer or lacks the tables.
 
-    A worker writes under a claim. Each such verb raises ClaimLostError, and writes nothing, when
-    the claim is lost or the backup is not in a state in which the worker's role may write.
+    A worker writes under a claim. Such a verb raises ClaimLostError, and writes nothing, when the
+    claim is lost or the worker's role may not write in the present state of the backup.
 
-    :param facade: of oslo.db's enginefacade; by default the database of Trove's configuration
-    :param clock: as :class:`.transactions.Transactions` has it, with ``database_clock``
+    :param facade: an enginefacade of oslo.db; by default the database of Trove's configuration
+    :param clock: see :class:`.transactions.Transactions`
+    :param database_clock: see :class:`.transactions.Transactions`
     """
 
     def __init__(
@@ -47,14 +48,14 @@ class BackupStore(backup_rows.BackupRows):
     ):
         super().__init__(db_transactions.Transactions(facade, clock, database_clock))
         self._clock = self._transactions.clock
-        #: Which worker works on what.
+        #: The claims of workers on backups and policy runs.
         self.claims = claims.Claims(self._transactions)
-        #: Copies in the vault, and what verifications found.
+        #: The results of copies and verifications.
         self.results = backup_results.BackupResults(self._transactions)
-        #: Copies and verifications that are requested.
+        #: Requested copies and verifications.
         self.queue = work_queue.WorkQueue(self._transactions)
 
-    # Looking.
+    # Queries.
 
     def find(self, backup_id: str) -> backup_record.BackupRecord | None:
         with self._transactions.reading() as session:
@@ -64,59 +65,58 @@ class BackupStore(backup_rows.BackupRows):
     def get(self, backup_id: str) -> backup_record.BackupRecord:
         """Return a backup.
 
-        :raises NotFoundError: it is none of ours
+        :raises NotFoundError: the backup has no record
         """
         found = self.find(backup_id)
         if found is None:
-            raise exceptions.NotFoundError(f'backup {backup_id}: is not recorded')
+            raise exceptions.NotFoundError(f'backup {backup_id}: has no record')
         return found
 
     def all(self) -> list[backup_record.BackupRecord]:
-        """List all backups, the latest first."""
+        """Return all backups, the latest first."""
         return self._list()
 
     def of_instance(self, instance_id: str) -> list[backup_record.BackupRecord]:
-        """List the backups of an instance, the latest first."""
+        """Return the backups of an instance, the latest first."""
         return self._list(tables.BackupRow.instance_id == instance_id)
 
     def of_project(self, project_id: str) -> list[backup_record.BackupRecord]:
-        """List the backups of a project, the latest first."""
+        """Return the backups of a project, the latest first."""
         return self._list(tables.BackupRow.project_id == project_id)
 
     def of_volume(self, volume_id: str) -> list[backup_record.BackupRecord]:
-        """List the backups of a volume, the latest first."""
+        """Return the backups of a volume, the latest first."""
         return self._list(tables.BackupRow.volume_id == volume_id)
 
     def with_snapshot(self, cinder_snapshot_id: str) -> list[backup_record.BackupRecord]:
-        """List the backups that a snapshot of Cinder's is, or was: one at most."""
+        """Return the backup that has, or had, a snapshot of Cinder: one at most."""
         return self._list(tables.BackupRow.cinder_snapshot_id == cinder_snapshot_id)
 
     def in_vault(self, pool: str, image: str) -> list[backup_record.BackupRecord]:
-        """List the backups with a copy in one image of a vault, the latest first."""
+        """Return the backups with a copy in one image of a vault, the latest first."""
         return self._list(
             tables.BackupRow.vault_pool == pool, tables.BackupRow.vault_image == image
         )
 
     def list_interrupted(self, claimant: Claimant) -> list[backup_record.BackupRecord]:
-        """List the backups that are to be taken or deleted, and on which no worker works.
+        """Return the backups whose creation or deletion has no worker.
 
-        One whose worker gave it back, because something failed, is among them after the expiry
-        time of claims.
+        A backup that its worker released after a failure is included once claims have expired.
         """
         under_way = [str(state) for state in backup_record.UNDER_WAY]
         return self.claims.list_claimable(claimant, tables.BackupRow.state.in_(under_way))
 
-    def list_with_remains(self, claimant: Claimant) -> list[backup_record.BackupRecord]:
-        """List the backups that failed and left a snapshot behind; otherwise as the interrupted."""
+    def list_failed_with_snapshot(self, claimant: Claimant) -> list[backup_record.BackupRecord]:
+        """Return the failed backups without a worker that have left a snapshot behind."""
         return self.claims.list_claimable(
             claimant,
             tables.BackupRow.state == str(RecordState.FAILED),
             tables.BackupRow.snapshot.isnot(None),
         )
 
-    # Taking.
+    # Creation.
 
-    @retried
+    @retry_on_deadlock
     def begin_taking(
         self,
         backup_id: str,
@@ -129,16 +129,16 @@ class BackupStore(backup_rows.BackupRows):
         verify: bool = False,
         claim: Claim | None = None,
     ) -> Claim:
-        """Begin to take a backup, or carry on with it: then what is known of it stays.
+        """Begin to take a backup, or continue; then recorded values stay.
 
-        :param parent_id: None where Trove does not say, or not any more
-        :param quiesce: how the server is to be held, unlike what is configured
-        :param copy: a copy of it in the vault is requested
-        :param verify: its verification is requested
-        :param claim: of who carries on with it; None: it is claimed now
+        :param parent_id: None: Trove gives none, or the parent is deleted
+        :param quiesce: the level to use in place of the configured one
+        :param copy: whether a copy in the vault is requested
+        :param verify: whether a verification is requested
+        :param claim: the claim of the worker that continues; None: claim the backup now
         :returns: the claim
-        :raises ClaimLostError: another worker takes it
-        :raises InvalidTransitionError: it was taken, has failed or is being deleted
+        :raises ClaimLostError: another worker takes the backup
+        :raises InvalidTransitionError: the backup is taken, failed or being deleted
         """
         values: dict[str, Any] = {'instance_id': instance_id, 'project_id': project_id}
         values |= {'error': None} | ({'parent_id': parent_id} if parent_id else {})
@@ -149,23 +149,26 @@ class BackupStore(backup_rows.BackupRows):
             if row is None:
                 self._insert(session, backup_id, Event.BEGIN, **values)
             else:
-                # Of a backup that cannot be begun it is told even while another worker has it.
+                # Report an invalid state even while another worker has the claim.
                 backup_states.next_state(row.state, Event.BEGIN)
             claim = claim or self.claims.claim_in(session, Role.TAKE, backup_id, claimant)
             if claim is None:
-                raise exceptions.ClaimLostError(f'backup {backup_id}: another worker takes it')
-            if not self._move_in(session, backup_id, Event.BEGIN, *claims.held(claim), **values):
-                raise backup_rows.lost(claim)
+                raise exceptions.ClaimLostError(f'backup {backup_id}: another worker is taking it')
+            if not self._move_in(
+                session, backup_id, Event.BEGIN, *claims.write_conditions(claim), **values
+            ):
+                raise backup_rows.claim_lost(claim)
             self.queue.request_in(session, backup_id, copy=copy, verify=verify)
         return claim
 
-    @retried
+    @retry_on_deadlock
     def note_never_begun(
         self, backup_id: str, instance_id: str, project_id: str, error: str
     ) -> bool:
-        """Write down why there is no backup of which nothing was recorded so far.
+        """Record a backup as failed that was requested and never begun.
 
-        :returns: whether that is so; nothing is written about one that was begun
+        :param error: the reason
+        :returns: False: the backup has a record; nothing is written
         """
         values = {'instance_id': instance_id, 'project_id': project_id, 'error': error}
         with self._transactions.writing() as session:
@@ -176,48 +179,19 @@ class BackupStore(backup_rows.BackupRows):
                 return False
         return True
 
-    def note_place(self, claim: Claim, place: Any, volume_id: str, size_bytes: int) -> None:
-        """Write down where the snapshot of a backup will be, before it is made.
+    def note_location(self, claim: Claim, location: Any, volume_id: str, size_bytes: int) -> None:
+        """Record where the snapshot of a backup will be, before it is created.
 
-        :param place: the snapshot
+        :param location: the snapshot
         """
         self._write(
             claim,
-            pool=place.pool,
-            image=place.image,
-            snapshot=place.name,
+            pool=location.pool,
+            image=location.image,
+            snapshot=location.name,
             volume_id=volume_id,
             size_bytes=size_bytes,
             cinder_snapshot_id=None,
-        )
-
-    def note_level(
-        self,
-        claim: Claim,
-        level: str,
-        raised_from: str | None,
-        because: str | None,
-        gtid_before: str | None = None,
-        filesystem_used_bytes: int | None = None,
-    ) -> None:
-        """Write down how the server is held while the snapshot is made.
-
-        :param gtid_before: what it has executed now, all of which the backup must have
-        :param filesystem_used_bytes: what its file system holds now
-        """
-        self._write(
-            claim,
-            quiesce=str(level),
-            raised_from=None if raised_from is None else str(raised_from),
-            raised_because=because,
-            gtid_before=gtid_before,
-            filesystem_used_bytes=filesystem_used_bytes,
-        )
-
-    def note_snapshot(self, claim: Claim, size_bytes: int, quiesced_sec: float | None) -> None:
-        """Write down that a snapshot was made, and holds what it promises."""
-        self._write(
-            claim, size_bytes=size_bytes, quiesced_sec=quiesced_sec, snapshot_at=self._clock()
         )
 
     def note_checked_snapshot(
@@ -230,14 +204,22 @@ class BackupStore(backup_rows.BackupRows):
         gtid_before: str | None,
         size_bytes: int,
         quiesced_sec: float | None,
+        snapshot_sec: float,
         age_sec: float,
         filesystem_used_bytes: int | None = None,
     ) -> None:
-        """Write down that a snapshot was made, how the server was held, and that it is good.
+        """Record that the snapshot was created and is proved to be consistent.
 
-        :param gtid_before: what it had executed before, all of which the backup must have
-        :param age_sec: how long ago the snapshot was made
-        :param filesystem_used_bytes: what its file system held when the settings were checked
+        :param level: the quiesce level that was used
+        :param raised_from: the lower level that the settings made unsafe; None: it was not raised
+        :param because: the unsafe settings
+        :param gtid_before: gtid_executed of the server before the snapshot
+        :param size_bytes: size of the volume
+        :param quiesced_sec: how long the server was quiesced; None: it was not
+        :param snapshot_sec: from the start of taking the backup to the end of the snapshot's
+            creation
+        :param age_sec: seconds since the snapshot was created
+        :param filesystem_used_bytes: used bytes of the file system when the settings were checked
         """
         taken_at = self._clock() - datetime.timedelta(seconds=age_sec)
         self._write(
@@ -248,15 +230,16 @@ class BackupStore(backup_rows.BackupRows):
             gtid_before=gtid_before,
             size_bytes=size_bytes,
             quiesced_sec=quiesced_sec,
+            snapshot_sec=snapshot_sec,
             snapshot_at=taken_at.replace(microsecond=0),
             filesystem_used_bytes=filesystem_used_bytes,
         )
 
-    def forget_snapshot(self, claim: Claim) -> None:
-        """Write down that whatever snapshot there is proves nothing."""
-        self._write(claim, snapshot_at=None, quiesced_sec=None)
+    def invalidate_snapshot(self, claim: Claim) -> None:
+        """Record that a snapshot, if one exists, is not proved to be consistent."""
+        self._write(claim, snapshot_at=None, snapshot_sec=None, quiesced_sec=None)
 
-    @retried
+    @retry_on_deadlock
     def note_taken(
         self,
         claim: Claim,
@@ -267,37 +250,37 @@ class BackupStore(backup_rows.BackupRows):
         copy: bool = False,
         verify: bool = False,
     ) -> None:
-        """Write down that a backup is there, release it, and request what is configured.
+        """Record that a backup is complete, release it, and request what is configured.
 
-        :param snapshot: its name in Ceph, which is Cinder's now
-        :param copy: a copy of it in the vault
-        :param verify: its verification
+        :param snapshot: the name that Cinder gave the snapshot in Ceph
+        :param copy: whether to request a copy in the vault
+        :param verify: whether to request a verification
         """
         values = {'snapshot': snapshot, 'cinder_snapshot_id': cinder_id, 'take_sec': take_sec}
-        values |= claims.released()
+        values |= claims.cleared_claim()
         with self._transactions.writing() as session:
-            ours = claims.held(claim)
+            ours = claims.write_conditions(claim)
             if not self._move_in(session, claim.resource_id, Event.COMPLETE, *ours, **values):
-                raise backup_rows.lost(claim)
+                raise backup_rows.claim_lost(claim)
             self.queue.request_in(session, claim.resource_id, copy=copy, verify=verify)
 
     def note_failed(self, claim: Claim, error: str) -> None:
-        """Write down why there is no backup, and release it."""
-        self._move(claim, Event.FAIL, error=error, **claims.released())
+        """Record that a backup failed, with the reason, and release it."""
+        self._move(claim, Event.FAIL, error=error, **claims.cleared_claim())
 
-    def forget_place(self, claim: Claim) -> None:
-        """Write down that nothing is left of a backup that could not be taken."""
+    def clear_location(self, claim: Claim) -> None:
+        """Record that a failed backup has no snapshot any more."""
         self._write(claim, snapshot=None, cinder_snapshot_id=None)
 
-    # Deleting.
+    # Deletion.
 
-    @retried
+    @retry_on_deadlock
     def begin_deleting(self, backup_id: str, claimant: Claimant) -> Claim | None:
-        """Begin to delete a backup: from now on nobody else begins anything with it.
+        """Begin to delete a backup; no other operation on it can begin from now on.
 
-        :returns: the claim; None as long as a worker takes, copies or verifies it, which must let
-            go first, and where there is no such backup
-        :raises ClaimLostError: another worker deletes it
+        :returns: the claim; None: a worker still takes, copies or verifies the backup and must
+            release it first, or the backup does not exist
+        :raises ClaimLostError: another worker deletes the backup
         """
         with self._transactions.writing() as session:
             if not self._move_in(session, backup_id, Event.DELETE):
@@ -314,40 +297,40 @@ class BackupStore(backup_rows.BackupRows):
         return None
 
     def note_not_deleted(self, backup_id: str, claim: Claim | None, error: str) -> None:
-        """Write down why a backup could not be deleted, and release it; it is tried again.
+        """Record why the deletion of a backup failed, and release it for the next attempt.
 
-        :param claim: None where a worker had not let go; its own claim stays
+        :param claim: None: another worker has not released the backup; its claim stays
         """
         if claim is not None:
-            self._write(claim, error=error, **claims.released())
+            self._write(claim, error=error, **claims.cleared_claim())
         else:
             self._update(
                 backup_id, tables.BackupRow.state == str(RecordState.DELETING), error=error
             )
 
-    @retried
-    def forget(self, claim: Claim) -> None:
-        """Forget a backup that is deleted; those that build upon it are complete without it."""
+    @retry_on_deadlock
+    def delete(self, claim: Claim) -> None:
+        """Delete the record of a deleted backup, and the references of its children to it."""
         row = tables.BackupRow
         with self._transactions.writing() as session:
-            state = session.scalar(sa.select(row.state).where(*claims.held(claim)))
+            state = session.scalar(sa.select(row.state).where(*claims.write_conditions(claim)))
             if state is None:
-                raise backup_rows.lost(claim)
-            assert backup_states.next_state(state, Event.FORGET) == ABSENT
+                raise backup_rows.claim_lost(claim)
+            assert backup_states.next_state(state, Event.FINISH_DELETION) == ABSENT
             done = session.connection().execute(
-                sa.delete(row).where(*claims.held(claim), row.state == state)
+                sa.delete(row).where(*claims.write_conditions(claim), row.state == state)
             )
             if not done.rowcount:
-                raise backup_rows.lost(claim)
+                raise backup_rows.claim_lost(claim)
             session.execute(
                 sa.update(row).where(row.parent_id == claim.resource_id).values(parent_id=None)
             )
 
-    # What is left of instances.
+    # Volumes and images that outlive their instance.
 
-    @retried
+    @retry_on_deadlock
     def keep_volume(self, volume_id: str, instance_id: str, project_id: str) -> None:
-        """Remember a volume until it is gone; harmless when repeated."""
+        """Record a volume that outlives its instance; idempotent."""
         with self._transactions.writing() as session:
             session.merge(
                 tables.KeptVolumeRow(
@@ -370,15 +353,15 @@ class BackupStore(backup_rows.BackupRows):
     def find_kept_volume(self, volume_id: str) -> backup_record.KeptVolume | None:
         return next((one for one in self.kept_volumes() if one.volume_id == volume_id), None)
 
-    @retried
-    def forget_volume(self, volume_id: str) -> None:
+    @retry_on_deadlock
+    def delete_kept_volume(self, volume_id: str) -> None:
         with self._transactions.writing() as session:
             row = tables.KeptVolumeRow
             session.execute(sa.delete(row).where(row.volume_id == volume_id))
 
-    @retried
+    @retry_on_deadlock
     def note_trashed(self, pool: str, image_id: str, name: str) -> None:
-        """Remember an image that is about to be moved to the trash; harmless when repeated."""
+        """Record an image that is about to be moved to the trash; idempotent."""
         with self._transactions.writing() as session:
             session.merge(
                 tables.TrashedImageRow(
@@ -393,16 +376,16 @@ class BackupStore(backup_rows.BackupRows):
                 for row in session.scalars(sa.select(tables.TrashedImageRow))
             ]
 
-    @retried
-    def forget_trashed(self, pool: str, image_id: str) -> None:
+    @retry_on_deadlock
+    def delete_trashed_image(self, pool: str, image_id: str) -> None:
         with self._transactions.writing() as session:
             row = tables.TrashedImageRow
             session.execute(sa.delete(row).where(row.pool == pool, row.image_id == image_id))
 
-    # Inside.
+    # Internals.
 
     def _insert(self, session: Any, backup_id: str, event: Event, **values: Any) -> None:
-        """Add the row of a backup to which something happens for the first time."""
+        """Add the row of a backup at its first event."""
         state = str(backup_states.next_state(ABSENT, event))
         now = self._clock()
         times = {'created_at': now, 'updated_at': now}
@@ -411,7 +394,9 @@ class BackupStore(backup_rows.BackupRows):
 
     @staticmethod
     def _clear_error(session: Any, claim: Claim) -> None:
-        session.execute(sa.update(tables.BackupRow).where(*claims.held(claim)).values(error=None))
+        session.execute(
+            sa.update(tables.BackupRow).where(*claims.write_conditions(claim)).values(error=None)
+        )
 
     def _list(self, *conditions: Any) -> list[backup_record.BackupRecord]:
         with self._transactions.reading() as session:

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims: which worker works on what, and whether it is still alive.
+"""Claims: which worker has which backup or policy run, and whether that worker is alive.
 
-One mechanism for all roles. A claim is taken by one conditional UPDATE, carries a token that is
-drawn for each attempt, and is kept by heartbeats; it is free again when it is released, when its
-worker is known to be dead, or when it showed no life for the expiry time. Every write of a worker
-names the token, so a worker that lost its claim, however it was paused, writes nothing any more.
+All roles share one mechanism. A worker takes a claim by one conditional UPDATE and renews it by
+heartbeats. The claim carries a random token, new for each attempt. It is free again when it is
+released, when its worker is known to be dead, or when it had no heartbeat for the expiry time.
+Every write of a worker names the token, so a worker that lost its claim, however long it was
+paused, cannot write any more.
 
-Heartbeats are written and judged by the clock of the database, which all workers share: their own
-clocks may be hours apart. A heartbeat that lies further ahead than the expiry time was written
-before that clock was set back, and counts as none.
+Heartbeats are written and compared by the clock of the database, which all workers share; their own
+clocks may be hours apart. A heartbeat that lies further in the future than the expiry time was
+written before that clock was set back, and is ignored.
 """
 
 import dataclasses
 import datetime
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,12 +25,18 @@ from trove_ceph.db import tables, transactions
 from trove_ceph.db.roles import STATES, Role
 
 DEFAULT_EXPIRY = datetime.timedelta(seconds=45)
+#: All other roles claim backups.
+_ROW_OF_ROLE: Mapping[Role, Any] = {
+    Role.RUN_POLICY: tables.PolicyRunRow,
+    Role.CREATE_INSTANCE: tables.InstanceCreationRow,
+}
+_ROWS = (tables.BackupRow, *_ROW_OF_ROLE.values())
 _NO_CLAIM = {'claim_role': None, 'claimed_by': None, 'claim_token': None}
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """The right of one worker to work on one backup, or one policy's run, in one role."""
+    """The right of one worker to work on one backup or policy run in one role."""
 
     role: Role
     resource_id: str
@@ -44,9 +51,9 @@ class Claim:
 class Claimant:
     """A worker that takes claims.
 
-    :param name: unique among all processes that ever run
-    :param expiry: how long a worker must have shown no life before its claims are taken over
-    :param is_dead: tells of another worker by its name whether it has certainly ended
+    :param name: unique among all processes, past ones included
+    :param expiry: time without a heartbeat after which another worker's claim may be taken over
+    :param is_dead: returns whether the worker of a name is certainly dead
     """
 
     name: str
@@ -57,10 +64,10 @@ class Claimant:
         return self.name
 
     def may_claim(self, row: Any, now: datetime.datetime) -> bool:
-        """Tell whether nobody else who is alive has claimed something.
+        """Return whether no other live worker has a claim on a row.
 
-        :param row: with the four columns, such as :class:`.model.Backup`
-        :param now: by the clock of the database
+        :param row: a row with the columns of a claim, such as :class:`.backup_record.BackupRecord`
+        :param now: the time by the clock of the database
         """
         if row.claimed_by is None or row.heartbeat_at is None:
             return True
@@ -70,17 +77,17 @@ class Claimant:
 class Claims:
     """The claims in the tables; each verb is one transaction.
 
-    :param database: where they are
+    :param database: the database with the tables
     """
 
     def __init__(self, database: transactions.Transactions):
         self._transactions = database
 
-    @transactions.retried
+    @transactions.retry_on_deadlock
     def claim(self, role: Role, resource_id: str, claimant: Claimant) -> Claim | None:
-        """Claim something that nobody else who is alive has claimed; None where that is not so.
+        """Claim a backup or a policy run; of several concurrent workers, exactly one succeeds.
 
-        Of several workers that try at once, one alone gets it.
+        :returns: None: another live worker has a claim, or the state does not allow the role
         """
         with self._transactions.writing() as session:
             return self.claim_in(session, role, resource_id, claimant)
@@ -93,7 +100,7 @@ class Claims:
         claimant: Claimant,
         *conditions: Any,
     ) -> Claim | None:
-        """Claim something within a transaction."""
+        """Claim a backup or a policy run within a transaction, as :meth:`claim`."""
         row, key = _row_of(role)
         columns = (row.claimed_by, row.claim_token, row.heartbeat_at)
         found = session.execute(sa.select(*columns).where(key == resource_id)).one_or_none()
@@ -105,7 +112,7 @@ class Claims:
             sa.update(row)
             .where(
                 key == resource_id,
-                # As it was found: neither taken by another worker meanwhile, nor shown alive.
+                # Unchanged since it was read: neither claimed nor renewed meanwhile.
                 is_value(row.claim_token, found.claim_token),
                 is_value(row.heartbeat_at, found.heartbeat_at),
                 *_states(role),
@@ -117,45 +124,45 @@ class Claims:
         )
         return claim if done.rowcount else None
 
-    @transactions.retried
+    @transactions.retry_on_deadlock
     def heartbeat(self, claim: Claim) -> bool:
-        """Show that the worker of a claim is alive.
+        """Renew a claim.
 
-        :returns: whether it may carry on: the claim is still its own, and what it works on is in a
-            state in which it may
+        :returns: whether the worker may continue: the claim is still its own, and the state allows
+            its role
         """
         row, _key = _row_of(claim.role)
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
             done = session.connection().execute(
-                sa.update(row).where(*held(claim)).values(heartbeat_at=now)
+                sa.update(row).where(*write_conditions(claim)).values(heartbeat_at=now)
             )
             return bool(done.rowcount)
 
-    @transactions.retried
+    @transactions.retry_on_deadlock
     def heartbeat_all(self, claims: Collection[Claim]) -> set[Claim]:
-        """Show that the worker of several claims is alive; return those that it still has."""
-        kept = set()
+        """Renew several claims of one worker; return those that it still has."""
+        renewed = set()
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
-            for row in (tables.BackupRow, tables.PolicyRunRow):
+            for row in _ROWS:
                 of_row = {one.token: one for one in claims if _row_of(one.role)[0] is row}
                 if not of_row:
                     continue
-                ours = sa.or_(
+                valid = sa.or_(
                     *(
                         sa.and_(row.claim_token == token, *_states(one.role))
                         for token, one in of_row.items()
                     )
                 )
-                session.execute(sa.update(row).where(ours).values(heartbeat_at=now))
-                tokens = session.scalars(sa.select(row.claim_token).where(ours))
-                kept |= {of_row[token] for token in tokens if token is not None}
-        return kept
+                session.execute(sa.update(row).where(valid).values(heartbeat_at=now))
+                tokens = session.scalars(sa.select(row.claim_token).where(valid))
+                renewed |= {of_row[token] for token in tokens if token is not None}
+        return renewed
 
-    @transactions.retried
+    @transactions.retry_on_deadlock
     def release(self, claim: Claim) -> None:
-        """Let the next worker that asks carry on; nothing if the claim is another worker's."""
+        """Release a claim; do nothing if another worker has it by now."""
         row, key = _row_of(claim.role)
         with self._transactions.writing() as session:
             session.execute(
@@ -165,7 +172,7 @@ class Claims:
             )
 
     def is_claimed(self, backup_id: str, claimant: Claimant) -> bool:
-        """Tell whether a worker that is alive works on a backup."""
+        """Return whether a live worker has a claim on a backup."""
         row = tables.BackupRow
         with self._transactions.reading() as session:
             found = session.scalar(sa.select(row).where(row.backup_id == backup_id))
@@ -173,10 +180,10 @@ class Claims:
             return found is not None and not claimant.may_claim(found, now)
 
     def list_claimable(self, claimant: Claimant, *conditions: Any) -> list[Any]:
-        """List the backups that nobody else who is alive has claimed, the latest first.
+        """Return the backups that no live worker has claimed, the latest first.
 
-        Those that were released less than the expiry time ago are left out: what failed is not
-        tried again at once.
+        Backups that were released less than the expiry time ago are left out, so that a failed
+        operation is not retried at once.
         """
         with self._transactions.reading() as session:
             now = self._transactions.database_time(session)
@@ -193,35 +200,34 @@ class Claims:
             ]
 
 
-def held(claim: Claim) -> list[Any]:
+def write_conditions(claim: Claim) -> list[Any]:
     """Return the conditions under which a worker may write under its claim."""
     row, key = _row_of(claim.role)
     return [key == claim.resource_id, row.claim_token == claim.token, *_states(claim.role)]
 
 
-def released() -> dict[str, None]:
-    """Return the columns of what nobody works on any more."""
+def cleared_claim() -> dict[str, None]:
+    """Return the columns of a row without a claim."""
     return dict(_NO_CLAIM)
 
 
 def _row_of(role: Role) -> tuple[Any, Any]:
-    if role is Role.RUN_POLICY:
-        return tables.PolicyRunRow, tables.PolicyRunRow.instance_id
-    return tables.BackupRow, tables.BackupRow.backup_id
+    row = _ROW_OF_ROLE.get(role, tables.BackupRow)
+    return row, sa.inspect(row).primary_key[0]
 
 
 def _states(role: Role) -> list[Any]:
-    if role is Role.RUN_POLICY:
+    if role in _ROW_OF_ROLE:
         return []
     return [tables.BackupRow.state.in_([str(state) for state in STATES[role]])]
 
 
 def is_value(column: Any, value: Any) -> Any:
-    """Return the condition that a column has a value, or none."""
+    """Return the condition that a column has a value, which may be NULL."""
     return column.is_(None) if value is None else column == value
 
 
 def _is_old(
-    moment: datetime.datetime | None, now: datetime.datetime, age: datetime.timedelta
+    time: datetime.datetime | None, now: datetime.datetime, age: datetime.timedelta
 ) -> bool:
-    return moment is None or abs(now - moment) > age
+    return time is None or abs(now - time) > age

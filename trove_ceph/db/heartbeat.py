@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heartbeats: a process shows every few seconds that it is alive, for all claims that it holds.
+"""Heartbeats: a process renews all its claims every few seconds.
 
-A worker asks its claim before each step whether it is still good. It is not when another worker has
-it, when the deletion of the backup has begun, or when no heartbeat could be written for so long
-that another worker may have taken over: then the work ends. The time is that of a clock that counts
-while the machine is suspended.
+A worker checks its claim before each step, and stops when the claim is no longer valid: another
+worker has it, the deletion of the backup has begun, or no heartbeat could be written for so long
+that another worker may have taken over. The clock also counts while the host is suspended.
 """
 
 import contextlib
@@ -19,55 +18,56 @@ from trove_ceph.db.claims import Claim, Claims
 
 LOG = logging.getLogger(__name__)
 
-#: Of the expiry time, after which a claim that could not be renewed is no good.
-_SAFE_PART = 0.8
+#: The part of the expiry time for which a claim is valid after its last renewal.
+_VALID_PART = 0.8
 
 
 def boottime() -> float:
-    """Return the seconds since the boot, suspends included."""
+    """Return the seconds since the boot, including suspended time."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class HeldClaim:
-    """A claim of this process, as long as it is good."""
+    """A claim of this process and the time until which it is valid."""
 
     def __init__(
-        self, claim: Claim, clock: Callable[[], float], good_for_sec: float, asked_at: float
+        self, claim: Claim, clock: Callable[[], float], valid_sec: float, requested_at: float
     ):
         self.claim = claim
         self._clock = clock
-        self._good_for_sec = good_for_sec
+        self._valid_sec = valid_sec
         self._is_lost = False
-        self.renewed(asked_at)
+        self.renew(requested_at)
 
-    def renewed(self, asked_at: float) -> None:
-        """Note that a heartbeat was written.
+    def renew(self, requested_at: float) -> None:
+        """Extend the claim after a heartbeat.
 
-        :param asked_at: when the request was sent
+        :param requested_at: when the heartbeat was sent
         """
-        self._good_until = asked_at + self._good_for_sec
+        self._valid_until = requested_at + self._valid_sec
 
-    def lose(self) -> None:
-        """Note that it is another worker's, or that its work is to end."""
+    def mark_lost(self) -> None:
+        """Mark the claim as lost for good."""
         self._is_lost = True
 
     def check(self) -> None:
-        """Return if the worker may carry on.
+        """Return if the worker may continue.
 
-        :raises ClaimLostError: it may not, and must leave everything as it is
+        :raises ClaimLostError: the claim is lost; the worker must change nothing any more
         """
-        if self._clock() >= self._good_until:
+        if self._clock() >= self._valid_until:
             self._is_lost = True
         if self._is_lost:
-            raise exceptions.ClaimLostError(f'the {self.claim} is lost, so the work ends')
+            raise exceptions.ClaimLostError(f'the {self.claim} is lost; the worker stops')
 
 
 class Heartbeat:
     """The claims that this process holds.
 
-    :param claims: where they are written down
-    :param interval_sec: between heartbeats
-    :param expiry_sec: after which others take over what shows no life
+    :param claims: the claims in the database
+    :param interval_sec: pause between heartbeats
+    :param expiry_sec: time without a heartbeat after which other workers may take over
+    :param clock: seconds on a clock that counts suspended time
     """
 
     def __init__(
@@ -79,45 +79,46 @@ class Heartbeat:
     ):
         self._claims = claims
         self._interval_sec = interval_sec
-        self._good_for_sec = expiry_sec * _SAFE_PART
+        self._valid_sec = expiry_sec * _VALID_PART
         self._clock = clock
         self._held: dict[Claim, HeldClaim] = {}
         self._mutex = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._ended = threading.Event()
+        self._stopped = threading.Event()
 
     def acquire(self, take: Callable[[], Claim | None]) -> Claim | None:
-        """Take a claim, and write heartbeats for it from now on.
+        """Take a claim and renew it from now on.
 
-        A worker that is suspended before it has the answer counts as silent since it asked.
+        The claim is valid from the time of the request, not from that of the answer, because the
+        process may be suspended between them.
 
-        :param take: asks for the claim; returns None where there is none to be had
+        :param take: requests the claim; returns None if it is refused
         """
-        asked_at = self._clock()
+        requested_at = self._clock()
         claim = take()
         if claim is not None:
-            self.add(claim, asked_at)
+            self.add(claim, requested_at)
         return claim
 
-    def add(self, claim: Claim, asked_at: float | None = None) -> None:
-        """Write heartbeats for a claim from now on; nothing where they are written already.
+    def add(self, claim: Claim, requested_at: float | None = None) -> None:
+        """Renew a claim from now on; idempotent.
 
-        :param asked_at: when it was asked for; None: just now
+        :param requested_at: when the claim was requested; None: now
         """
-        asked_at = self._clock() if asked_at is None else asked_at
-        held = HeldClaim(claim, self._clock, self._good_for_sec, asked_at)
+        requested_at = self._clock() if requested_at is None else requested_at
+        held = HeldClaim(claim, self._clock, self._valid_sec, requested_at)
         with self._mutex:
             self._held.setdefault(claim, held)
 
     def drop(self, claim: Claim | None) -> None:
-        """Write no more heartbeats for a claim; harmless when repeated. It is not released."""
+        """Renew a claim no more; idempotent. The claim is not released."""
         with self._mutex:
             if claim is not None:
                 self._held.pop(claim, None)
 
     @contextlib.contextmanager
     def hold(self, claim: Claim) -> Iterator[None]:
-        """Write heartbeats for a claim while the block runs."""
+        """Renew a claim while the block runs."""
         self.add(claim)
         try:
             yield
@@ -125,9 +126,9 @@ class Heartbeat:
             self.drop(claim)
 
     def check(self, claim: Claim) -> None:
-        """Return if the worker of a claim may carry on; asks nobody.
+        """Return if the worker of a claim may continue; does not access the database.
 
-        :raises ClaimLostError: it may not, and must leave everything as it is
+        :raises ClaimLostError: the claim is lost; the worker must change nothing any more
         """
         with self._mutex:
             held = self._held.get(claim)
@@ -135,25 +136,25 @@ class Heartbeat:
             held.check()
 
     def beat(self) -> None:
-        """Write one heartbeat for all claims; nothing where there are none."""
+        """Renew all claims once."""
         with self._mutex:
             held = dict(self._held)
         if not held:
             return
-        asked_at = self._clock()
-        kept = self._claims.heartbeat_all(list(held))
+        requested_at = self._clock()
+        renewed = self._claims.heartbeat_all(list(held))
         for claim, one in held.items():
-            if claim in kept:
-                one.renewed(asked_at)
+            if claim in renewed:
+                one.renew(requested_at)
                 continue
             with self._mutex:
                 is_held = claim in self._held
             if is_held:
-                LOG.info('The %s is lost: its work ends', claim)
-                one.lose()
+                LOG.info('The %s is lost; the worker stops', claim)
+                one.mark_lost()
 
     def start(self) -> None:
-        """Write heartbeats in a thread of its own from now on; harmless when repeated."""
+        """Start the heartbeat thread; idempotent."""
         with self._mutex:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(
@@ -162,15 +163,15 @@ class Heartbeat:
                 self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
-        self._ended.set()
+        """Stop the heartbeat thread."""
+        self._stopped.set()
         if self._thread is not None:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.wait(self._interval_sec):
+        while not self._stopped.wait(self._interval_sec):
             try:
                 self.beat()
             except Exception as error:
-                # Claims stay good for a while, and the next heartbeat may be written.
-                LOG.warning('The heartbeat of this process could not be written: %s', error)
+                # Claims stay valid for a while, and the next heartbeat may succeed.
+                LOG.warning('Writing the heartbeat of this process failed: %s', error)

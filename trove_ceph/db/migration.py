@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making the tables, and bringing them to the version that this code needs."""
+"""Creation of the tables and their upgrade to the version that this release requires."""
 
 import alembic.command
 import alembic.config
@@ -11,9 +11,9 @@ from trove_ceph.db import tables
 
 
 def upgrade(engine: sa.Engine, version: str = 'head') -> None:
-    """Make what is missing; harmless when nothing is. Trove's own tables are left alone.
+    """Create and upgrade the tables; idempotent. Trove's own tables are not touched.
 
-    :param version: to which the tables are brought; by default the one that this code needs
+    :param version: the target version; by default the one that this release requires
     """
     config = _config()
     with engine.begin() as connection:
@@ -22,7 +22,7 @@ def upgrade(engine: sa.Engine, version: str = 'head') -> None:
 
 
 def find_version(engine: sa.Engine) -> str | None:
-    """Return the version of the tables that are there; None when there are none."""
+    """Return the version of the existing tables; None: there are none."""
     with engine.connect() as connection:
         context = alembic.migration.MigrationContext.configure(
             connection, opts={'version_table': tables.VERSION_TABLE}
@@ -30,8 +30,8 @@ def find_version(engine: sa.Engine) -> str | None:
         return context.get_current_revision()
 
 
-def wanted_version() -> str:
-    """Return the version that this code needs."""
+def required_version() -> str:
+    """Return the version that this release requires."""
     version = alembic.script.ScriptDirectory.from_config(_config()).get_current_head()
     assert version is not None
     return version

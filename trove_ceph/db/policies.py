@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing the tables of backup policies, in verbs of what they are about."""
+"""The store of backup policies, their runs and the backups that they requested."""
 
 import dataclasses
 import datetime
@@ -23,23 +23,23 @@ from trove_ceph.db.policy_record import (
     Scope,
 )
 from trove_ceph.db.roles import Role
-from trove_ceph.db.transactions import Transactions, retried
+from trove_ceph.db.transactions import Transactions, retry_on_deadlock
 
-_KEEP = [field.name for field in dataclasses.fields(Retention)]
-_PLAIN = [
+_RETENTION_FIELDS = [field.name for field in dataclasses.fields(Retention)]
+_POLICY_FIELDS = [
     field.name for field in dataclasses.fields(BackupPolicy) if field.name not in ('scope', 'keep')
 ]
-_RUN = [field.name for field in dataclasses.fields(PolicyRun)]
-_BACKUP = [field.name for field in dataclasses.fields(PolicyBackup)]
+_RUN_FIELDS = [field.name for field in dataclasses.fields(PolicyRun)]
+_BACKUP_FIELDS = [field.name for field in dataclasses.fields(PolicyBackup)]
 
 
 class PolicyStore:
-    """Policies, their runs and their backups; for several threads and processes.
+    """Policies, their runs and their backups; safe for use by several threads and processes.
 
-    Each verb is one transaction, and raises ServiceUnavailableError when the database does not
+    Each verb is one transaction. It raises ServiceUnavailableError when the database does not
     answer or lacks the tables.
 
-    :param transactions: of the database; by default that of Trove's configuration
+    :param transactions: access to the database; by default the one of Trove's configuration
     """
 
     def __init__(self, transactions: Transactions | None = None):
@@ -50,11 +50,11 @@ class PolicyStore:
     # Policies.
 
     def all(self) -> list[BackupPolicy]:
-        """List all policies, the oldest first."""
+        """Return all policies, the oldest first."""
         return self._list()
 
     def of_project(self, project_id: str) -> list[BackupPolicy]:
-        """List the policies of a project's instances, the oldest first."""
+        """Return the policies of a project's instances, the oldest first."""
         return self._list(tables.BackupPolicyRow.project_id == project_id)
 
     def find(self, policy_id: str) -> BackupPolicy | None:
@@ -62,30 +62,30 @@ class PolicyStore:
             row = session.get(tables.BackupPolicyRow, policy_id)
             return None if row is None else _policy(row)
 
-    @retried
+    @retry_on_deadlock
     def add(self, name: str, scope: Scope, target: str, **values: Any) -> BackupPolicy:
         """Add a policy.
 
-        :param values: of :class:`.policy_model.Policy`
-        :raises AlreadyExistsError: there is one for this target
+        :param values: further fields of :class:`.policy_record.BackupPolicy`
+        :raises AlreadyExistsError: the target has a policy
         """
         now = self.clock()
-        made = BackupPolicy(
+        policy = BackupPolicy(
             str(uuid.uuid4()), name, scope, target, created_at=now, updated_at=now, **values
         )
         with self._transactions.writing() as session:
-            session.add(tables.BackupPolicyRow(**_columns(dataclasses.asdict(made))))
+            session.add(tables.BackupPolicyRow(**_columns(dataclasses.asdict(policy))))
             try:
                 session.flush()
             except oslo_db.exception.DBDuplicateEntry as error:
                 raise exceptions.AlreadyExistsError(
                     f'{scope} {target}: has a backup policy'
                 ) from error
-        return made
+        return policy
 
-    @retried
+    @retry_on_deadlock
     def change(self, policy_id: str, **values: Any) -> None:
-        """Give a policy other values; nothing if it is gone."""
+        """Change fields of a policy; do nothing if it does not exist."""
         row = tables.BackupPolicyRow
         with self._transactions.writing() as session:
             session.execute(
@@ -95,12 +95,12 @@ class PolicyStore:
             )
 
     def request_run(self, policy_id: str) -> None:
-        """Request backups besides the schedule; once, however often it is asked for."""
+        """Request one run of a policy outside of its schedule; idempotent until it runs."""
         self.change(policy_id, run_wanted_at=self.clock())
 
-    @retried
+    @retry_on_deadlock
     def remove(self, policy_id: str) -> None:
-        """Forget a policy; the backups that it had taken stay."""
+        """Delete a policy; its backups stay."""
         with self._transactions.writing() as session:
             row = tables.BackupPolicyRow
             session.execute(sa.delete(row).where(row.policy_id == policy_id))
@@ -108,7 +108,7 @@ class PolicyStore:
     # Runs.
 
     def runs(self) -> Mapping[str, PolicyRun]:
-        """Return the last run of each instance, by its id."""
+        """Return the last run of each instance, by instance id."""
         with self._transactions.reading() as session:
             rows = session.scalars(sa.select(tables.PolicyRunRow))
             return {row.instance_id: _run(row) for row in rows}
@@ -119,7 +119,7 @@ class PolicyStore:
             row = session.get(tables.PolicyRunRow, instance_id)
             return None if row is None else _run(row)
 
-    @retried
+    @retry_on_deadlock
     def begin(
         self,
         policy: BackupPolicy,
@@ -129,12 +129,13 @@ class PolicyStore:
         before: PolicyRun | None,
         claimant: Claimant,
     ) -> PolicyRun | None:
-        """Begin a run and claim it; return it, or None when another worker has begun one.
+        """Begin and claim a run.
 
-        :param backup_name: unlike that of any other
-        :param before: the run before it, as it was when this one was found to be due
+        :param backup_name: a unique name
+        :param before: the previous run, as read when the new one was found due; None: there is none
+        :returns: the run; None: another worker has begun one
         """
-        begun = PolicyRun(
+        run = PolicyRun(
             instance_id,
             policy.policy_id,
             PolicyRunState.BEGUN,
@@ -146,23 +147,24 @@ class PolicyStore:
         )
         claim = Claim(Role.RUN_POLICY, instance_id, claimant.name, secrets.token_hex(16))
         with self._transactions.writing() as session:
-            begun = _with_claim(begun, claim, self._transactions.database_time(session))
-            values = dataclasses.asdict(begun) | {'state': str(begun.state)}
+            run = _with_claim(run, claim, self._transactions.database_time(session))
+            values = dataclasses.asdict(run) | {'state': str(run.state)}
             if before is not None:
-                return begun if self._change(session, before, **values) else None
+                return run if self._change(session, before, **values) else None
             session.add(tables.PolicyRunRow(**values))
             try:
                 session.flush()
             except oslo_db.exception.DBDuplicateEntry:
                 session.rollback()
                 return None
-        return begun
+        return run
 
-    @retried
+    @retry_on_deadlock
     def take_over(self, run: PolicyRun, claimant: Claimant) -> PolicyRun | None:
-        """Claim a run that was begun, and whose worker has died; return it as it is then.
+        """Claim a run whose worker has died.
 
-        :returns: None where the worker is alive, or another one was faster
+        :returns: the run with its new claim; None: its worker is alive, or another one has claimed
+            it
         """
         row = tables.PolicyRunRow
         with self._transactions.writing() as session:
@@ -178,16 +180,16 @@ class PolicyStore:
                 return None
             return _with_claim(run, claim, self._transactions.database_time(session))
 
-    @retried
-    def note_asked(self, run: PolicyRun, backup_id: str) -> PolicyRun | None:
-        """Write down that Trove knows of a run's backup, and that it is a policy's; release it.
+    @retry_on_deadlock
+    def note_requested(self, run: PolicyRun, backup_id: str) -> PolicyRun | None:
+        """Record that Trove has accepted the backup of a run, and release the run.
 
-        :returns: the run as it is then; None when the claim is lost, and nothing was written
+        :returns: the changed run; None: the claim is lost, and nothing is written
         """
-        asked = {'state': str(PolicyRunState.ASKED), 'backup_id': backup_id}
+        requested = {'state': str(PolicyRunState.REQUESTED), 'backup_id': backup_id}
         with self._transactions.writing() as session:
-            is_ours = self._change(session, run, **asked, **claims.released())
-            if is_ours:
+            changed = self._change(session, run, **requested, **claims.cleared_claim())
+            if changed:
                 session.add(
                     tables.PolicyBackupRow(
                         backup_id=backup_id,
@@ -196,20 +198,22 @@ class PolicyStore:
                         taken_at=self.clock(),
                     )
                 )
-        if not is_ours:
+        if not changed:
             return None
-        released: dict[str, Any] = claims.released()
-        return dataclasses.replace(run, state=PolicyRunState.ASKED, backup_id=backup_id, **released)
+        released: dict[str, Any] = claims.cleared_claim()
+        return dataclasses.replace(
+            run, state=PolicyRunState.REQUESTED, backup_id=backup_id, **released
+        )
 
     def note_done(self, run: PolicyRun) -> bool:
-        """Write down that a run's backup is there.
+        """Record that the backup of a run is complete.
 
-        :returns: whether no other worker has done so before, or has taken the run over
+        :returns: False: the run has ended or another worker has it; nothing is written
         """
         return self._change_run(
             run,
             state=str(PolicyRunState.DONE),
-            **claims.released(),
+            **claims.cleared_claim(),
             attempts=0,
             retry_at=None,
             error=None,
@@ -217,25 +221,30 @@ class PolicyStore:
         )
 
     def note_failed(self, run: PolicyRun, error: str, retry_at: datetime.datetime) -> bool:
-        """Write down why there is no backup, and when it is tried again; as :meth:`note_done`."""
+        """Record that the backup of a run failed.
+
+        :param error: the reason
+        :param retry_at: earliest time of the next attempt
+        :returns: as :meth:`note_done`
+        """
         return self._change_run(
             run,
             state=str(PolicyRunState.FAILED),
-            **claims.released(),
+            **claims.cleared_claim(),
             attempts=run.attempts + 1,
             retry_at=retry_at,
             error=error,
         )
 
-    @retried
-    def forget_run(self, instance_id: str) -> None:
-        """Forget what was done about an instance; harmless when repeated."""
+    @retry_on_deadlock
+    def delete_run(self, instance_id: str) -> None:
+        """Delete the run of an instance; idempotent."""
         with self._transactions.writing() as session:
             row = tables.PolicyRunRow
             session.execute(sa.delete(row).where(row.instance_id == instance_id))
 
     def runs_of(self, policy_id: str) -> list[PolicyRun]:
-        """List the last runs of a policy, by their instances."""
+        """Return the last runs of a policy, ordered by instance."""
         row = tables.PolicyRunRow
         with self._transactions.reading() as session:
             found = session.scalars(
@@ -243,20 +252,20 @@ class PolicyStore:
             )
             return [_run(one) for one in found]
 
-    # What policies had taken.
+    # Backups that policies requested.
 
     def backups_of(self, instance_id: str) -> list[PolicyBackup]:
-        """List what policies had taken of an instance, the oldest first."""
+        """Return the backups of an instance that policies requested, the oldest first."""
         return self._backups(tables.PolicyBackupRow.instance_id == instance_id)
 
     def policies_of(self, backup_ids: Iterable[str]) -> Mapping[str, str]:
-        """Return the ids of the policies that had these backups taken; of others there is none."""
+        """Return the ids of the policies that requested these backups; others are left out."""
         found = self._backups(tables.PolicyBackupRow.backup_id.in_(list(backup_ids)))
         return {one.backup_id: one.policy_id for one in found}
 
-    @retried
+    @retry_on_deadlock
     def request_removal(self, backup_id: str) -> None:
-        """Write down that a backup's deletion is asked for."""
+        """Record that the deletion of a backup is requested."""
         row = tables.PolicyBackupRow
         with self._transactions.writing() as session:
             session.execute(
@@ -265,16 +274,16 @@ class PolicyStore:
                 .values(removal_wanted_at=self.clock())
             )
 
-    @retried
-    def forget_backup(self, backup_id: str) -> None:
-        """Forget a backup that is gone; harmless when repeated."""
+    @retry_on_deadlock
+    def delete_backup_row(self, backup_id: str) -> None:
+        """Delete the row of a backup that is deleted; idempotent."""
         with self._transactions.writing() as session:
             row = tables.PolicyBackupRow
             session.execute(sa.delete(row).where(row.backup_id == backup_id))
 
-    @retried
-    def forget_gone(self, before: datetime.datetime) -> None:
-        """Forget what was taken before a time and is recorded as a backup no more."""
+    @retry_on_deadlock
+    def prune_backups(self, before: datetime.datetime) -> None:
+        """Delete the rows of backups taken before a time that have no record any more."""
         row = tables.PolicyBackupRow
         with self._transactions.writing() as session:
             session.execute(
@@ -284,7 +293,7 @@ class PolicyStore:
                 )
             )
 
-    # Inside.
+    # Internals.
 
     def _list(self, *conditions: Any) -> list[BackupPolicy]:
         row = tables.BackupPolicyRow
@@ -298,15 +307,18 @@ class PolicyStore:
         row = tables.PolicyBackupRow
         with self._transactions.reading() as session:
             found = session.scalars(sa.select(row).where(*conditions).order_by(row.number))
-            return [PolicyBackup(**{name: getattr(one, name) for name in _BACKUP}) for one in found]
+            return [
+                PolicyBackup(**{name: getattr(one, name) for name in _BACKUP_FIELDS})
+                for one in found
+            ]
 
-    @retried
+    @retry_on_deadlock
     def _change_run(self, run: PolicyRun, **values: Any) -> bool:
         with self._transactions.writing() as session:
             return self._change(session, run, **values)
 
     def _change(self, session: Any, run: PolicyRun, *conditions: Any, **values: Any) -> bool:
-        """Change a run, unless it is another, further or another worker's by now."""
+        """Change a run, unless it has been replaced, continued or claimed meanwhile."""
         row = tables.PolicyRunRow
         done = session.connection().execute(
             sa.update(row)
@@ -323,20 +335,20 @@ class PolicyStore:
 
 
 def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of some fields of a policy."""
-    found = {name: value for name, value in values.items() if name != 'keep'}
-    if 'scope' in found:
-        found['scope'] = str(found['scope'])
+    """Return the columns for some fields of a policy."""
+    columns = {name: value for name, value in values.items() if name != 'keep'}
+    if 'scope' in columns:
+        columns['scope'] = str(columns['scope'])
     if 'keep' in values:
         keep = values['keep']
         counts = keep if isinstance(keep, Mapping) else dataclasses.asdict(keep)
-        found |= {f'keep_{name}': count for name, count in counts.items()}
-    return found
+        columns |= {f'keep_{name}': count for name, count in counts.items()}
+    return columns
 
 
 def _policy(row: tables.BackupPolicyRow) -> BackupPolicy:
-    keep = Retention(*(getattr(row, f'keep_{name}') for name in _KEEP))
-    values = {name: getattr(row, name) for name in _PLAIN}
+    keep = Retention(*(getattr(row, f'keep_{name}') for name in _RETENTION_FIELDS))
+    values = {name: getattr(row, name) for name in _POLICY_FIELDS}
     return BackupPolicy(scope=Scope(row.scope), keep=keep, **values)
 
 
@@ -351,5 +363,5 @@ def _with_claim(run: PolicyRun, claim: Claim, now: datetime.datetime) -> PolicyR
 
 
 def _run(row: tables.PolicyRunRow) -> PolicyRun:
-    values = {name: getattr(row, name) for name in _RUN}
+    values = {name: getattr(row, name) for name in _RUN_FIELDS}
     return PolicyRun(**values | {'state': PolicyRunState(row.state)})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tables of backup policies hold, for those who know no database.
+"""The rows of the tables of backup policies as plain dataclasses.
 
-All times are in UTC, and of no zone.
+All times are in UTC, without a time zone.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import enum
 
 
 class Scope(enum.StrEnum):
-    """What a policy is for."""
+    """The kind of target of a policy."""
 
     INSTANCE = 'instance'
     DATASTORE = 'datastore'
@@ -19,7 +19,7 @@ class Scope(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Retention:
-    """How many backups stay: the last ones, and the last one of each of the last periods."""
+    """How many backups to retain: the last ones, and the last one of each of the last periods."""
 
     last: int = 0
     hourly: int = 0
@@ -30,18 +30,18 @@ class Retention:
 
 @dataclasses.dataclass(frozen=True)
 class BackupPolicy:
-    """When backups are taken of what, and which of them stay.
+    """A backup policy: schedule, target and retention.
 
-    :param target: an instance's id, the name of a datastore or ``datastore/version``, or the name
-        of a tier
-    :param project_id: whose instance it is; None for what operators have
+    :param target: id of an instance, name of a datastore or ``datastore/version``, or name of a
+        tier
+    :param project_id: project of the instance; None: the policy belongs to the operator
     :param interval_min: minutes from one backup to the next
-    :param at: the time of day, as ``HH:MM`` in ``timezone``, from which they are counted; None: it
-        differs from instance to instance, so that not all are taken at once
-    :param copy_every: every so manieth backup is copied to the vault; 0: none
-    :param verify_every: every so manieth backup is verified; 0: none
-    :param quiesce: how the server is held; None: as it is configured for its datastore
-    :param run_wanted_at: when somebody last asked for backups besides the schedule
+    :param at: wall-clock time, as ``HH:MM`` in ``timezone``, from which the intervals are counted;
+        None: a time that differs between instances, which spreads the load
+    :param copy_every: copy every n-th backup to the vault; 0: none
+    :param verify_every: verify every n-th backup; 0: none
+    :param quiesce: the quiesce level; None: the configured level of the datastore
+    :param run_wanted_at: when a run outside of the schedule was last requested
     """
 
     policy_id: str
@@ -70,32 +70,34 @@ class BackupPolicy:
 
 
 class PolicyRunState(enum.StrEnum):
-    """How far a run is.
+    """The state of a run.
 
-    Begun, Trove may know of its backup or not; asked, it does; done and failed, it has ended.
+    The backup of a begun run may be requested from Trove or not; the backup of a requested run is.
+    Done and failed runs have ended.
     """
 
     BEGUN = 'begun'
-    ASKED = 'asked'
+    #: Databases contain this value, so it stays.
+    REQUESTED = 'asked'
     DONE = 'done'
     FAILED = 'failed'
 
     @property
     def is_under_way(self) -> bool:
-        return self in (PolicyRunState.BEGUN, PolicyRunState.ASKED)
+        return self in (PolicyRunState.BEGUN, PolicyRunState.REQUESTED)
 
 
 @dataclasses.dataclass(frozen=True)
 class PolicyRun:
-    """The last time that a policy had a backup of an instance taken, or tried.
+    """The last run of a policy for an instance.
 
-    :param due_at: what it was due for
-    :param backup_name: by which its backup is found, given before it is asked for
-    :param attempts: that have failed since the last success
-    :param retry_at: no sooner is it tried again
-    :param count: of the backups that policies have taken of the instance so far
-    :param claimed_by: the worker that asks Trove for the backup, while it does; its claim has
-        ``claim_role``, ``claim_token`` and ``heartbeat_at`` as those on backups
+    :param due_at: the scheduled time
+    :param backup_name: unique name of the backup, recorded before the backup is requested
+    :param attempts: failed attempts since the last success
+    :param retry_at: earliest time of the next attempt
+    :param count: number of backups of the instance that policies have taken
+    :param claimed_by: the worker that requests the backup from Trove; its claim has
+        ``claim_role``, ``claim_token`` and ``heartbeat_at`` like a claim on a backup
     """
 
     instance_id: str
@@ -116,11 +118,11 @@ class PolicyRun:
 
 @dataclasses.dataclass(frozen=True)
 class PolicyBackup:
-    """A backup that a policy had taken, and may therefore have deleted.
+    """A backup that a policy requested, and that retention may therefore delete.
 
-    :param number: grows from backup to backup, whatever clocks do
-    :param taken_at: when it was asked for
-    :param removal_wanted_at: when its deletion was asked for
+    :param number: grows from backup to backup, independent of clocks
+    :param taken_at: when it was requested
+    :param removal_wanted_at: when its deletion was requested
     """
 
     number: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker that holds a claim does, and in which states of a backup it may."""
+"""Roles of workers that hold a claim, and the states of a backup in which each may write."""
 
 import enum
 from collections.abc import Mapping
@@ -8,26 +8,28 @@ from trove_ceph.db.backup_record import RecordState
 
 
 class Role(enum.StrEnum):
-    """What a worker does with what it has claimed."""
+    """The operation for which a worker holds a claim."""
 
     TAKE = 'take'
     DELETE = 'delete'
-    #: Removes what is left of a backup that could not be taken.
+    #: Removes the snapshot that a failed backup has left behind.
     CLEAN_UP = 'clean-up'
     COPY = 'copy'
     VERIFY = 'verify'
-    #: Asks Trove for the backup that a policy has due; the claim is on the run, not on a backup.
+    #: Requests the backup of a policy from Trove; the claim is on the run, not on a backup.
     RUN_POLICY = 'run-policy'
+    #: Creates an instance; the claim is on the instance, not on a backup.
+    CREATE_INSTANCE = 'create-instance'
 
 
-_THERE = frozenset(state for state in RecordState if state.can_be_verified)
+_INSPECTABLE = frozenset(state for state in RecordState if state.can_be_verified)
 
-#: A worker writes nothing in any other state, whatever its claim says.
+#: In any other state a write of the worker is refused, even if its claim is valid.
 STATES: Mapping[Role, frozenset[RecordState]] = {
     Role.TAKE: frozenset({RecordState.TAKING}),
     Role.DELETE: frozenset({RecordState.DELETING}),
     Role.CLEAN_UP: frozenset({RecordState.FAILED}),
-    # Of a damaged backup an unfinished copy is still removed.
-    Role.COPY: _THERE,
-    Role.VERIFY: _THERE,
+    # An unfinished copy of a damaged backup still has to be removed.
+    Role.COPY: _INSPECTABLE,
+    Role.VERIFY: _INSPECTABLE,
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables, as SQLAlchemy knows them; :mod:`migration` makes them."""
+"""The tables as SQLAlchemy models; :mod:`migration` creates them."""
 
 import dataclasses
 import datetime
@@ -13,7 +13,7 @@ from sqlalchemy.dialects import mysql
 from trove_ceph.db import backup_record
 from trove_ceph.db.roles import Role
 
-#: Beside the version of Trove's own tables in the same database.
+#: Unlike the version table of Trove, which is in the same database.
 VERSION_TABLE = 'trove_ceph_alembic_version'
 
 _FIELDS = dataclasses.fields(backup_record.BackupRecord)
@@ -30,11 +30,11 @@ _Role = sa.Enum(
 
 
 class Base(orm.DeclarativeBase):
-    """All that ``trove-ceph-manage db sync`` makes."""
+    """The tables that ``trove-ceph-manage db sync`` creates."""
 
 
 class Claimable:
-    """Columns of what one worker at a time works on, see :mod:`claims`."""
+    """Columns of a row that one worker at a time can claim, see :mod:`claims`."""
 
     claim_role: orm.Mapped[Any] = orm.mapped_column(_Role, nullable=True)
     claimed_by: orm.Mapped[Any] = orm.mapped_column(sa.String(255), nullable=True)
@@ -43,7 +43,7 @@ class Claimable:
 
 
 class BackupRow(Claimable, Base):
-    """One backup of ours, beside Trove's own row of the same id; it survives its instance."""
+    """The record of a backup, beside Trove's row with the same id; it outlives the instance."""
 
     __tablename__ = 'trove_ceph_backups'
     __table_args__ = (
@@ -84,6 +84,7 @@ class BackupRow(Claimable, Base):
     verified_at = orm.mapped_column(sa.DateTime)
     verification = orm.mapped_column(sa.JSON)
     take_sec = orm.mapped_column(sa.Float)
+    snapshot_sec = orm.mapped_column(sa.Float)
     quiesced_sec = orm.mapped_column(sa.Float)
     copy_sec = orm.mapped_column(sa.Float)
     verify_sec = orm.mapped_column(sa.Float)
@@ -102,7 +103,7 @@ class BackupRow(Claimable, Base):
     updated_at = orm.mapped_column(sa.DateTime, nullable=False)
 
     def set(self, values: Mapping[str, Any]) -> None:
-        """Write several columns."""
+        """Set several columns."""
         for name, value in values.items():
             setattr(self, name, value)
 
@@ -114,7 +115,7 @@ class BackupRow(Claimable, Base):
             self.verify_wanted_at = self.verify_wanted_at or now
 
     def as_model(self) -> backup_record.BackupRecord:
-        """Return what it says, for those who know no database."""
+        """Return the row as a record."""
         values = {field.name: getattr(self, field.name) for field in _FIELDS}
         return backup_record.BackupRecord(
             **values | {'state': backup_record.RecordState(self.state)}
@@ -122,7 +123,7 @@ class BackupRow(Claimable, Base):
 
 
 class KeptVolumeRow(Base):
-    """A volume whose instance goes or is gone: it is deleted when nothing needs it any more."""
+    """A volume whose instance is deleted; it is deleted when no backup needs it any more."""
 
     __tablename__ = 'trove_ceph_kept_volumes'
 
@@ -144,7 +145,7 @@ class TrashedImageRow(Base):
 
 
 class BackupPolicyRow(Base):
-    """When backups are taken of what, and which of them stay."""
+    """A backup policy: schedule, target and retention."""
 
     __tablename__ = 'trove_ceph_backup_policies'
     __table_args__ = (
@@ -174,7 +175,7 @@ class BackupPolicyRow(Base):
 
 
 class JobStart(Base):
-    """The start of a copy or a verification: what fair queues and rate limits are counted from."""
+    """The start of a copy or a verification, from which turns and rates are computed."""
 
     __tablename__ = 'trove_ceph_job_starts'
     __table_args__ = (
@@ -190,7 +191,7 @@ class JobStart(Base):
 
 
 class PolicyRunRow(Claimable, Base):
-    """What a policy last did about one instance; who changes it must know its backup's name."""
+    """The last run of a policy for one instance; a change must name its backup."""
 
     __tablename__ = 'trove_ceph_policy_runs'
 
@@ -206,8 +207,17 @@ class PolicyRunRow(Claimable, Base):
     count = orm.mapped_column(sa.Integer, nullable=False)
 
 
+class InstanceCreationRow(Claimable, Base):
+    """An instance that is being created, see :mod:`instance_creations`."""
+
+    __tablename__ = 'trove_ceph_instance_creations'
+
+    instance_id = orm.mapped_column(sa.String(36), primary_key=True)
+    created_at = orm.mapped_column(sa.DateTime, nullable=False)
+
+
 class PolicyBackupRow(Base):
-    """A backup that a policy had taken; those of which there is no row are left alone."""
+    """A backup that a policy requested; retention ignores backups without such a row."""
 
     __tablename__ = 'trove_ceph_policy_backups'
     __table_args__ = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transactions of the database, in whose errors callers need not know SQLAlchemy."""
+"""Transactions of the database, which translate the errors of SQLAlchemy and oslo.db."""
 
 import contextlib
 import datetime
@@ -14,7 +14,7 @@ from sqlalchemy import orm
 
 from trove_ceph import exceptions
 
-#: CURRENT_TIMESTAMP of MySQL is in the time zone of the session.
+#: MySQL's CURRENT_TIMESTAMP is in the time zone of the session.
 _UTC_NOW = {
     'sqlite': 'CURRENT_TIMESTAMP',
     'mysql': 'UTC_TIMESTAMP()',
@@ -22,27 +22,27 @@ _UTC_NOW = {
     'postgresql': "timezone('utc', now())",
 }
 
-#: Tries a verb again that was in another's way. What it does must be one transaction.
-retried = oslo_db.api.wrap_db_retry(max_retries=5, retry_on_deadlock=True)
+#: Repeats a verb after a deadlock. The verb must be one transaction.
+retry_on_deadlock = oslo_db.api.wrap_db_retry(max_retries=5, retry_on_deadlock=True)
 
 
 def utcnow() -> datetime.datetime:
-    """The time as the tables have it: in UTC, and of no zone."""
+    """Return the time as the tables store it: in UTC, without a time zone."""
     return datetime.datetime.now(datetime.UTC).replace(tzinfo=None, microsecond=0)
 
 
 @enginefacade.transaction_context_provider
 class _Context:
-    """What the transactions of one call belong to."""
+    """The context of one call, which enginefacade requires."""
 
 
 class Transactions:
-    """Reads and writes; for several threads and processes.
+    """Read and write transactions; safe for use by several threads and processes.
 
-    :param facade: of oslo.db's enginefacade; by default the database of Trove's configuration
-    :param clock: tells the time that is written down; by default this machine's
-    :param database_clock: tells the time by which claims expire, which all workers must share; by
-        default ``clock`` where that is given, and otherwise the clock of the database
+    :param facade: an enginefacade of oslo.db; by default the database of Trove's configuration
+    :param clock: returns the time that is recorded; by default the clock of this host
+    :param database_clock: returns the time by which claims expire, which all workers must share; by
+        default ``clock`` if given, otherwise the clock of the database
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Transactions:
         self._database_clock = database_clock or clock
 
     def database_time(self, session: orm.Session) -> datetime.datetime:
-        """Return the time of the one clock that all workers share, in UTC, and of no zone."""
+        """Return the time of the clock that all workers share, in UTC, without a time zone."""
         if self._database_clock is not None:
             return self._database_clock()
         dialect = session.connection().dialect.name
@@ -66,7 +66,7 @@ class Transactions:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[orm.Session]:
-        """Give a session for one transaction.
+        """Open a session for one read transaction.
 
         :raises ServiceUnavailableError: the database does not answer, or lacks the tables
         """
@@ -75,7 +75,7 @@ class Transactions:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[orm.Session]:
-        """Give a session for one transaction, which is written at its end.
+        """Open a session for one transaction, which is committed at the end of the block.
 
         :raises ServiceUnavailableError: the database does not answer, or lacks the tables
         """
@@ -88,11 +88,11 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except oslo_db.exception.DBDeadlock:
-        # Tried again by the verb.
+        # The decorator of the verb retries.
         raise
     except oslo_db.exception.DBNonExistentTable as error:
         raise exceptions.ServiceUnavailableError(
-            f'table {error.table}: is not there; run "trove-ceph-manage db sync"'
+            f'table {error.table}: does not exist; run "trove-ceph-manage db sync"'
         ) from error
     except (oslo_db.exception.DBError, oslo_db.exception.CantStartEngineError) as error:
         raise exceptions.ServiceUnavailableError(f'the database failed: {error}') from error

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queues of copies and of verifications: what is requested, what is due, and in which order.
+"""The queues of copies and of verifications: requests, what is due, and the order of work.
 
-A request writes its time; the worker that has done it takes that away. The two queues are separate:
-each has its own order, its own back-off after failures, and its own limits. A verification of a
-backup whose copy is requested waits for the copy.
+A request sets a time on the backup; the worker that completes it clears that time. The two queues
+are separate: each has its own order, its own back-off after failures and its own limits. A
+verification of a backup whose copy is requested waits for the copy.
 
-The queues are fair by project. A project that was served last waits until all others that have
-something due were served; within a project the oldest request is first. The order is that of the
-starts that all workers write down, so it holds across processes and whatever clocks do.
+The queues are fair by project. The project that was served last waits until all other projects with
+due work were served; within a project the oldest request is first. The order follows the recorded
+starts of all workers, so it holds across processes and does not depend on clocks.
 """
 
 import dataclasses
@@ -22,15 +22,15 @@ from trove_ceph.db import backup_record, backup_rows, claims, tables
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.claims import Claim, Claimant
 from trove_ceph.db.roles import Role
-from trove_ceph.db.transactions import retried
+from trove_ceph.db.transactions import retry_on_deadlock
 
-#: Before the attempt that follows a failed one, doubled with each failure that follows.
+#: The pause after the first failure; it doubles with each further failure.
 _FIRST_RETRY = datetime.timedelta(minutes=1)
 _LONGEST_RETRY = datetime.timedelta(hours=6)
-#: How far back starts are counted for the rate of a project.
+#: The period over which the starts of a project are counted for its rate.
 RATE_PERIOD = datetime.timedelta(hours=1)
-#: A project that had no turn for so long counts as one that had none.
-_STARTS_KEPT = datetime.timedelta(days=1)
+#: Starts that are older are deleted; a project without a start is served first.
+_START_RETENTION = datetime.timedelta(days=1)
 
 _Row = tables.BackupRow
 _COMPLETE = [str(state) for state in RecordState if state.is_complete]
@@ -39,33 +39,33 @@ _INSPECTABLE = [str(state) for state in RecordState if state.can_be_verified]
 
 @dataclasses.dataclass(frozen=True)
 class QueueLimits:
-    """What one project may have of a queue.
+    """The limits of one project in a queue.
 
-    :param per_hour: starts within an hour; 0: any number
+    :param per_hour: starts within an hour; 0: unlimited
     """
 
     per_hour: int = 0
 
 
 class WorkQueue(backup_rows.BackupRows):
-    """Requests of copies and verifications; each verb is one transaction, as those of Records."""
+    """Requests for copies and verifications; each verb is one transaction."""
 
     def __init__(self, database: Any):
         super().__init__(database)
         self._claims = claims.Claims(database)
 
-    # Requests. Asking again does not bring the next attempt after a failure forward.
+    # Requests. A repeated request does not bring the next attempt after a failure forward.
 
     def request_copy(self, backup_id: str) -> None:
-        """Request a copy in the vault; nothing if there is one. Harmless when repeated."""
+        """Request a copy in the vault, unless there is one; idempotent."""
         self._request('copy_wanted_at', backup_id, _Row.copied_at.is_(None))
 
     def request_verification(self, backup_id: str) -> None:
-        """Request a verification, also of what was verified before; harmless when repeated."""
+        """Request a verification, even if the backup is verified; idempotent."""
         self._request('verify_wanted_at', backup_id)
 
     def cancel_copy(self, backup_id: str) -> None:
-        """Take back the request; a copy that is complete stays, an unfinished one is removed."""
+        """Cancel the request; a complete copy stays, an unfinished one is removed by a worker."""
         self._update(backup_id, copy_wanted_at=None, copy_error=None)
 
     def request_in(self, session: orm.Session, backup_id: str, *, copy: bool, verify: bool) -> None:
@@ -79,34 +79,34 @@ class WorkQueue(backup_rows.BackupRows):
     def list_due(
         self, role: Role, claimant: Claimant, limits: QueueLimits | None = None
     ) -> list[backup_record.BackupRecord]:
-        """List what is to be copied, or to be verified, now; fair by project.
+        """Return the backups to copy, or to verify, now; fair by project.
 
-        For the role COPY also the backups with an unfinished copy that is not requested any more.
+        For the role COPY this includes backups with an unfinished copy whose request was canceled.
         A project that has used up its rate is left out.
         """
         per_hour = limits.per_hour if limits else 0
-        wanted_at, due, retry_at = _DUE[role]
+        requested_at, due, retry_at = _DUE[role]
         with self._transactions.reading() as session:
             now = self._transactions.database_time(session)
             rows = session.scalars(
                 sa.select(_Row)
                 .where(due, sa.or_(retry_at.is_(None), retry_at <= now))
-                .order_by(sa.func.coalesce(wanted_at, _Row.created_at), _Row.created_at)
+                .order_by(sa.func.coalesce(requested_at, _Row.created_at), _Row.created_at)
                 .order_by(_Row.backup_id)
             ).all()
             free = [row.as_model() for row in rows if claimant.may_claim(row, now)]
-            served = self._last_starts(session, role)
+            last_starts = self._last_starts(session, role)
             used = self._count_starts(session, role, now) if per_hour else {}
         allowed = [one for one in free if not per_hour or used.get(one.project_id, 0) < per_hour]
-        return fair_order(allowed, served)
+        return fair_order(allowed, last_starts)
 
-    @retried
+    @retry_on_deadlock
     def begin(
         self, role: Role, record: backup_record.BackupRecord, claimant: Claimant
     ) -> Claim | None:
-        """Claim a backup to copy or to verify it, and write down the start.
+        """Claim a backup to copy or to verify it, and record the start.
 
-        :returns: None where another worker was faster, or where the backup is in another state
+        :returns: None: another worker has a claim, or the backup is in another state
         """
         with self._transactions.writing() as session:
             claim = self._claims.claim_in(session, role, record.backup_id, claimant)
@@ -124,7 +124,7 @@ class WorkQueue(backup_rows.BackupRows):
         return claim
 
     def is_copying(self, instance_id: str, claimant: Claimant) -> bool:
-        """Tell whether a worker makes a copy of any backup of an instance just now."""
+        """Return whether a live worker copies a backup of an instance now."""
         with self._transactions.reading() as session:
             rows = session.scalars(
                 sa.select(_Row).where(_Row.instance_id == instance_id, _Row.claim_role == Role.COPY)
@@ -132,35 +132,35 @@ class WorkQueue(backup_rows.BackupRows):
             now = self._transactions.database_time(session)
             return any(not claimant.may_claim(row, now) for row in rows)
 
-    @retried
+    @retry_on_deadlock
     def note_failure(self, claim: Claim, error: str, verify_error: str | None = None) -> None:
-        """Write down why a backup could not be copied or verified, and when it is tried again.
+        """Record why a copy or a verification failed, and schedule the next attempt.
 
-        :param verify_error: told of a verification that waits for the copy
+        :param verify_error: the error for a verification that waits for the copy
         :raises ClaimLostError: the claim is lost
         """
         kind = 'copy' if claim.role is Role.COPY else 'verify'
         failures = getattr(_Row, f'{kind}_failures')
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
-            ours = claims.held(claim)
+            ours = claims.write_conditions(claim)
             before = session.scalar(sa.select(sa.func.coalesce(failures, 0)).where(*ours))
             if before is None:
-                raise backup_rows.lost(claim)
+                raise backup_rows.claim_lost(claim)
             values: dict[str, Any] = {f'{kind}_failures': before + 1, f'{kind}_error': error}
-            values[f'{kind}_retry_at'] = now + _delay(before + 1)
+            values[f'{kind}_retry_at'] = now + _backoff(before + 1)
             if verify_error is not None:
                 values['verify_error'] = verify_error
             done = session.connection().execute(
                 sa.update(_Row).where(*ours).values(updated_at=self._transactions.clock(), **values)
             )
             if not done.rowcount:
-                raise backup_rows.lost(claim)
+                raise backup_rows.claim_lost(claim)
 
     def vault_bytes_of(self, project_id: str) -> int:
-        """Return how much of the vault the complete copies of a project occupy at most.
+        """Return the upper bound of what a project's complete copies occupy in the vault.
 
-        In whole objects, before replication. See :func:`vault_bytes`.
+        The unit is whole objects, before replication. See :func:`vault_bytes`.
         """
         with self._transactions.reading() as session:
             rows = session.scalars(
@@ -168,9 +168,9 @@ class WorkQueue(backup_rows.BackupRows):
             )
             return vault_bytes(row.as_model() for row in rows)
 
-    # Inside.
+    # Internals.
 
-    @retried
+    @retry_on_deadlock
     def _request(self, column: str, backup_id: str, *conditions: Any) -> None:
         now = self._transactions.clock()
         earlier = getattr(_Row, column)
@@ -205,32 +205,32 @@ class WorkQueue(backup_rows.BackupRows):
     @staticmethod
     def _drop_old_starts(session: orm.Session, now: datetime.datetime) -> None:
         start = tables.JobStart
-        session.execute(sa.delete(start).where(start.started_at < now - _STARTS_KEPT))
+        session.execute(sa.delete(start).where(start.started_at < now - _START_RETENTION))
 
 
 def fair_order(
-    records: Iterable[backup_record.BackupRecord], served: Mapping[str, int]
+    records: Iterable[backup_record.BackupRecord], last_starts: Mapping[str, int]
 ) -> list[backup_record.BackupRecord]:
     """Return backups in the order in which projects take turns: a pure function.
 
     :param records: the oldest request first
-    :param served: by project, a number that grows with each start; a project that is not in it has
-        had no turn yet
+    :param last_starts: number of each project's last start, growing with each start; a project
+        without one had no turn yet
     """
     turns: dict[str, int] = {}
     keyed = []
     for position, one in enumerate(records):
         turn = turns.get(one.project_id, 0)
         turns[one.project_id] = turn + 1
-        keyed.append(((turn, served.get(one.project_id, 0), position), one))
+        keyed.append(((turn, last_starts.get(one.project_id, 0), position), one))
     return [one for _key, one in sorted(keyed, key=lambda pair: pair[0])]
 
 
 def vault_bytes(copied: Iterable[backup_record.BackupRecord]) -> int:
-    """Return how much copies occupy at most: a pure function.
+    """Return the upper bound of what copies occupy: a pure function.
 
-    The copies in one image share what did not change between them. So the image holds at most what
-    the latest copy holds, and for each copy that has an earlier one beside it what it moved.
+    The copies in one image share unchanged objects. The image holds at most the content of the
+    latest copy plus the moved bytes of every copy except the first.
     """
     images: dict[tuple[str | None, str | None], list[backup_record.BackupRecord]] = {}
     for one in copied:
@@ -244,20 +244,20 @@ def vault_bytes(copied: Iterable[backup_record.BackupRecord]) -> int:
 
 
 def content_bytes(record: backup_record.BackupRecord) -> int:
-    """Return how much a backup holds at most, as far as that was counted."""
+    """Return the used bytes of a backup if they were counted, otherwise the size of its volume."""
     if record.used_bytes is not None:
         return record.used_bytes
     return record.size_bytes or 0
 
 
-def _delay(failures: int) -> datetime.timedelta:
-    # No power of two beyond what a timedelta holds.
+def _backoff(failures: int) -> datetime.timedelta:
+    # A larger exponent would overflow a timedelta.
     return min(_FIRST_RETRY * 2 ** min(failures - 1, 16), _LONGEST_RETRY)
 
 
 _COPY_DUE = sa.or_(
     sa.and_(_Row.copy_wanted_at.isnot(None), _Row.state.in_(_COMPLETE)),
-    # Begun, and not requested any more.
+    # An unfinished copy whose request was canceled.
     sa.and_(
         _Row.copy_wanted_at.is_(None),
         _Row.copied_at.is_(None),
@@ -269,11 +269,11 @@ _VERIFY_DUE = sa.and_(
     _Row.verify_wanted_at.isnot(None),
     sa.or_(
         sa.and_(_Row.copy_wanted_at.is_(None), _Row.state.in_(_COMPLETE)),
-        # None of these is copied.
+        # These are not copied, so there is no copy to wait for.
         _Row.state.in_([str(RecordState.SUSPECTED), str(RecordState.DAMAGED)]),
     ),
 )
-#: When it was requested, whether it is due, and when it is tried again after a failure.
+#: By role: the time of the request, the condition for being due, and the time of the next attempt.
 _DUE: Mapping[Role, tuple[Any, Any, Any]] = {
     Role.COPY: (_Row.copy_wanted_at, _COPY_DUE, _Row.copy_retry_at),
     Role.VERIFY: (_Row.verify_wanted_at, _VERIFY_DUE, _Row.verify_retry_at),

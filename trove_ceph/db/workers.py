@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker process is called, so that another one can tell that it has ended.
+"""Names of worker processes, by which another process detects that a worker has died.
 
-The name has the host, the boot of its kernel, the PID namespace, the process id and the time at
-which the process started. A process on the same host that sees the same PID namespace can therefore
-tell at once that a predecessor is gone: the host was booted since, or no process has this id and
-this start. Of workers on other hosts, and in other containers, nothing is known but their
-heartbeats.
+The name consists of the host, the boot id of its kernel, the PID namespace, the process id and the
+start time of the process. A process on the same host and in the same PID namespace detects at once
+that a predecessor is dead: the host has booted since, or no process has this id and start time.
+Workers on other hosts or in other containers are known by their heartbeats only.
 """
 
 import dataclasses
@@ -17,12 +16,12 @@ _SEPARATOR = '/'
 
 @dataclasses.dataclass(frozen=True)
 class Worker:
-    """One process.
+    """One worker process.
 
-    :param host: as the service is configured, without a slash
-    :param boot: of the kernel; another one after each boot
-    :param namespace: of process ids
-    :param started: in ticks of the kernel since the boot
+    :param host: the configured host name of the service, without a slash
+    :param boot: boot id of the kernel, new at each boot
+    :param namespace: id of the PID namespace
+    :param started: start time, in clock ticks since the boot
     """
 
     host: str
@@ -37,7 +36,7 @@ class Worker:
 
     @classmethod
     def parse(cls, name: str) -> 'Worker | None':
-        """Return the worker of a name; None where it is none, such as that of an older release."""
+        """Return the worker of a name; None: the name has another format, as of older releases."""
         host, *rest = name.rsplit(_SEPARATOR, 4)
         if len(rest) != 4 or not (rest[2].isdigit() and rest[3].isdigit()):
             return None
@@ -45,28 +44,28 @@ class Worker:
 
 
 class Processes:
-    """The processes of this machine, as the kernel shows them.
+    """The processes of this host, read from procfs.
 
-    psutil computes the start of a process from the wall clock, which can be set; the kernel's own
-    figure, in ticks since the boot, stays.
+    psutil computes the start time of a process from the wall clock, which can be set; the kernel's
+    own figure, in clock ticks since the boot, does not change.
 
-    :param proc: where the kernel shows them
+    :param proc: mount point of procfs
     """
 
     def __init__(self, proc: str = '/proc'):
         self._proc = pathlib.Path(proc)
 
     def describe_self(self, host: str) -> Worker:
-        """Return this process as a worker."""
+        """Return the worker that this process is."""
         pid = os.getpid()
         started = self.find_start(pid)
         assert started is not None
         return Worker(host, self._boot(), self._namespace(), pid, started)
 
     def is_dead(self, name: str, own: Worker) -> bool:
-        """Tell whether another worker has certainly ended; False where that cannot be told.
+        """Return whether another worker is certainly dead; False when that is unknown.
 
-        :param name: of the other worker
+        :param name: name of the other worker
         :param own: this process
         """
         other = Worker.parse(name)
@@ -79,12 +78,12 @@ class Processes:
         return self.find_start(other.pid) != other.started
 
     def find_start(self, pid: int) -> int | None:
-        """Return when a process started, in ticks since the boot; None where there is none."""
+        """Return the start time of a process, in clock ticks since the boot; None: it is dead."""
         try:
             stat = (self._proc / str(pid) / 'stat').read_text()
         except (FileNotFoundError, ProcessLookupError):
             return None
-        # The name of the program, in parentheses, may have spaces and parentheses in it.
+        # The program name, in parentheses, may contain spaces and parentheses.
         state, *fields = stat.rpartition(')')[2].split()
         return None if state in 'ZX' else int(fields[18])
 

@@ -20,7 +20,7 @@ class Collector:
 
     :param pools: the pools whose images are examined
     :param min_age: younger objects are ignored
-    :param now: the time of day
+    :param now: the current time, with its time zone
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class Collector:
         self._deps = deps
         self._pools = pools
         self._before = now - min_age
-        self._there: inventory.Inventory
+        self._inventory: inventory.Inventory
 
     def find(self) -> list[Orphan]:
         """List the orphans."""
-        self._there = inventory.take_inventory(self._deps, self._pools)
+        self._inventory = inventory.take_inventory(self._deps, self._pools)
         return list(self._judge().find())
 
     def remove(self, orphan: Orphan, include_unknown: bool = False) -> None:
@@ -54,12 +54,12 @@ class Collector:
         steps.run(f'removal of {orphan}', removal(self._deps, orphan))
 
     def finish(self) -> None:
-        """Purge images from the trash that no clone reads."""
+        """Start to purge the trashed images that have no clones."""
         volume_cleanup.purge_trashed(self._deps)
 
     def _judge(self) -> orphan_rules.OrphanRules:
         return orphan_rules.OrphanRules(
-            self._deps, self._there, References(self._deps), self._before
+            self._deps, self._inventory, References(self._deps), self._before
         )
 
 
@@ -67,9 +67,9 @@ def removal(deps: BackupDependencies, orphan: Orphan) -> list[steps.Step]:
     """Return the steps that remove an orphan."""
     if orphan.kind is Kind.VOLUME:
         return deletion.VolumeDeletion(
-            deps.storage, deps.cinder, orphan.target.id, deps.patience
+            deps.storage, deps.cinder, orphan.target.id, deps.wait_limits
         ).steps()
-    return [steps.Step('remove it', lambda: _remove(deps, orphan), commits=True)]
+    return [steps.Step('remove the orphan', lambda: _remove(deps, orphan), commits=True)]
 
 
 def _remove(deps: BackupDependencies, orphan: Orphan) -> None:
@@ -81,28 +81,28 @@ def _remove(deps: BackupDependencies, orphan: Orphan) -> None:
             case Kind.TRASHED_IMAGE:
                 _note_trashed(deps, target)
             case Kind.SNAPSHOT:
-                deps.storage.remove_snapshot(target.place)
+                deps.storage.remove_snapshot(target.location)
             case Kind.VOLUME_SNAPSHOT:
                 deps.cinder.delete_snapshot(target.id)
-                deps.patience.until_gone(deps.cinder.find_snapshot, target.id)
+                deps.wait_limits.until_gone(deps.cinder.find_snapshot, target.id)
             case Kind.JOB:
                 deps.storage.cancel(target.operation_id)
             case Kind.BACKUP_RECORD:
-                _forget_backup(deps, target.backup_id)
+                _delete_backup_record(deps, target.backup_id)
             case Kind.VOLUME_RECORD:
-                records.forget_volume(target.volume_id)
+                records.delete_kept_volume(target.volume_id)
             case Kind.TRASH_RECORD:
-                records.forget_trashed(target.pool, target.image_id)
+                records.delete_trashed_image(target.pool, target.image_id)
 
 
-def _forget_backup(deps: BackupDependencies, backup_id: str) -> None:
+def _delete_backup_record(deps: BackupDependencies, backup_id: str) -> None:
     claim = deps.records.begin_deleting(backup_id, deps.worker)
     if claim is not None:
-        deps.records.forget(claim)
+        deps.records.delete(claim)
     elif (record := deps.records.find(backup_id)) is not None:
-        raise exceptions.BusyError(f'backup {backup_id}: {record.claimed_by} works on it')
+        raise exceptions.BusyError(f'backup {backup_id}: is in use by {record.claimed_by}')
 
 
 def _note_trashed(deps: BackupDependencies, trashed: image_types.TrashedImage) -> None:
-    """Have the taskmanager purge an image once no clone reads it."""
+    """Record an image in the trash, so that the taskmanager purges it once it has no clones."""
     deps.records.note_trashed(trashed.pool, trashed.image_id, trashed.name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make a collector from the configuration of trove-taskmanager."""
+"""Create a collector from the configuration of trove-taskmanager."""
 
 import datetime
 from collections.abc import Sequence
@@ -30,6 +30,6 @@ def make_collector(config_files: Sequence[str], min_age: datetime.timedelta) -> 
     get_db_api().configure_db()
     tiers = tiers_file.load(conf.trove_ceph_backup.tiers_file).tiers.values()
     pools = [one.pool for one in tiers if one.purpose is not tier_types.Purpose.IMAGES]
-    # No guest agent is asked.
+    # No context, since the collector calls no guest agent.
     deps = factory.make_dependencies(conf, context=None)
     return collector.Collector(deps, pools, min_age, datetime.datetime.now(datetime.UTC))

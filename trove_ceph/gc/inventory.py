@@ -13,11 +13,11 @@ from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 @dataclasses.dataclass(frozen=True)
 class Inventory:
-    """What exists.
+    """The objects that exist in Ceph and in Cinder.
 
     :param pools: the pools that were listed
-    :param volumes: those of the service project in Cinder, as are the snapshots: metadata that
-        another project wrote proves nothing
+    :param volumes: those of the service project, like ``volume_snapshots``: metadata that another
+        project wrote prove nothing
     """
 
     pools: tuple[str, ...]
@@ -28,7 +28,7 @@ class Inventory:
 
 
 def take_inventory(deps: BackupDependencies, pools: Sequence[str]) -> Inventory:
-    """List images, trash, volumes and snapshots; each image is opened once."""
+    """List images, trash, volumes and snapshots; open each image once."""
     return Inventory(
         pools=tuple(pools),
         images=tuple(facts for pool in pools for facts in _describe(deps, pool)),

@@ -25,13 +25,13 @@ class Kind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class PlacedSnapshot:
-    """A snapshot, with the image that it is one of."""
+    """A snapshot, with its image."""
 
     image: image_types.ImageFacts
     snapshot: image_types.SnapshotFacts
 
     @property
-    def place(self) -> image_types.SnapshotRef:
+    def location(self) -> image_types.SnapshotRef:
         return self.image.image.snapshot(self.snapshot.name)
 
 
@@ -40,7 +40,7 @@ class Orphan:
     """An object of trove_ceph that nothing refers to.
 
     :param target: the object as it was listed
-    :param since: when it was made or last changed; None if that is not recorded
+    :param since: when it was created or last changed; None if that is not recorded
     :param reason: why it is an orphan
     :param obstacles: why it cannot be removed now
     :param unknown_id: an instance or backup that this Trove never had, so that the object may
@@ -59,9 +59,9 @@ class Orphan:
         return f'{self.kind} {self.name}'
 
     def stays_because(self, include_unknown: bool = False) -> str | None:
-        """Return why it is not removed; None if it may be.
+        """Return why it must not be removed; None if it may be.
 
-        :param include_unknown: it may be removed even if this Trove never had its owner
+        :param include_unknown: allow the removal even if this Trove never had its owner
         """
         reasons = list(self.obstacles)
         if self.unknown_id and not include_unknown:

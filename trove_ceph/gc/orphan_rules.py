@@ -20,7 +20,7 @@ from trove_ceph.gc.references import References
 from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
-#: What Cinder names a snapshot, and so its copy is named.
+#: The name that Cinder gives to a snapshot, and that its copy in the vault has too.
 _OF_CINDER = re.compile('snapshot-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 _NO_INSPECTION = 'no inspection is under way'
 
@@ -28,19 +28,21 @@ _NO_INSPECTION = 'no inspection is under way'
 class OrphanRules:
     """Compares what exists with what is referred to.
 
-    :param before: objects that were made or changed later are ignored
+    :param found: what exists
+    :param references: what refers to it, read after ``found``
+    :param before: objects that were created or changed later are ignored
     """
 
     def __init__(
         self,
         deps: BackupDependencies,
-        there: inventory.Inventory,
-        claims: References,
+        found: inventory.Inventory,
+        references: References,
         before: datetime.datetime,
     ):
         self._deps = deps
-        self._there = there
-        self._claims = claims
+        self._inventory = found
+        self._references = references
         self._before = before
         self._rules: Mapping[Kind, Callable[[Any], Orphan | None]] = {
             Kind.IMAGE: self._image,
@@ -56,43 +58,45 @@ class OrphanRules:
 
     def find(self) -> Iterator[Orphan]:
         """List the orphans."""
-        there, claims = self._there, self._claims
-        seen: Mapping[Kind, Iterable[Any]] = {
-            Kind.IMAGE: there.images,
+        found, references = self._inventory, self._references
+        targets_of: Mapping[Kind, Iterable[Any]] = {
+            Kind.IMAGE: found.images,
             Kind.SNAPSHOT: (
                 PlacedSnapshot(facts, one)
-                for facts in there.images
+                for facts in found.images
                 for one in facts.snapshots
                 if not one.removed
             ),
-            Kind.TRASHED_IMAGE: there.trashed,
-            Kind.VOLUME: there.volumes,
-            Kind.VOLUME_SNAPSHOT: there.volume_snapshots,
-            Kind.JOB: claims.jobs,
-            Kind.BACKUP_RECORD: claims.backups.values(),
-            Kind.VOLUME_RECORD: claims.kept_volumes,
-            Kind.TRASH_RECORD: claims.trash_records,
+            Kind.TRASHED_IMAGE: found.trashed,
+            Kind.VOLUME: found.volumes,
+            Kind.VOLUME_SNAPSHOT: found.volume_snapshots,
+            Kind.JOB: references.jobs,
+            Kind.BACKUP_RECORD: references.backups.values(),
+            Kind.VOLUME_RECORD: references.kept_volumes,
+            Kind.TRASH_RECORD: references.trash_records,
         }
-        for kind, targets in seen.items():
+        for kind, targets in targets_of.items():
             for target in targets:
                 if orphan := self.judge(kind, target):
                     yield orphan
 
     def judge(self, kind: Kind, target: Any) -> Orphan | None:
-        """Return the orphan that an object is; None if it is, or may be, in use."""
-        found = self._rules[kind](target)
-        if found is None or (found.since is not None and found.since > self._before):
+        """Return an object as an orphan; None if it is, or may be, in use."""
+        orphan = self._rules[kind](target)
+        if orphan is None or (orphan.since is not None and orphan.since > self._before):
             return None
-        return found
+        return orphan
 
     # In Ceph.
 
     def _image(self, facts: image_types.ImageFacts) -> Orphan | None:
         name = names.parse(facts.image.name)
-        if name is None or self._claims.is_worked_on(facts.image):
+        if name is None or self._references.is_in_use(facts.image):
             return None
         if name.kind == 'vault':
-            reason = None if self._claims.has_copies(facts.image) else 'no backup has a copy in it'
+            reason = (
+                None if self._references.has_copies(facts.image) else 'no backup has a copy in it'
+            )
         else:
             reason = self._reason(name)
         if reason is None:
@@ -103,9 +107,9 @@ class OrphanRules:
             if not one.removed and not names.parse(one.name) and not _is_copy(facts, one)
         ]
         obstacles = {
-            'it is read by': facts.children,
-            'it is open at': facts.clients,
-            'it has snapshots of others:': others,
+            'it has clones:': facts.children,
+            'clients have it open:': facts.clients,
+            'it has snapshots that are not ours:': others,
         }
         return self._orphan(
             Kind.IMAGE, facts, facts.image, facts.created_at, reason, obstacles, name.id
@@ -113,49 +117,53 @@ class OrphanRules:
 
     def _snapshot(self, placed: PlacedSnapshot) -> Orphan | None:
         is_copy = _is_copy(placed.image, placed.snapshot)
-        # A copy that Cinder named is known by the instance, or the backup, that the vault is of.
+        # A copy with Cinder's name belongs to the instance or backup in the name of its image.
         name = names.parse(placed.snapshot.name) or (
             names.parse(placed.image.image.name) if is_copy else None
         )
-        if name is None or self._claims.is_worked_on(placed.place):
+        if name is None or self._references.is_in_use(placed.location):
             return None
         if self._image(placed.image):
-            # It goes with its image.
+            # It is removed with its image.
             return None
         if is_copy:
-            reason = None if self._claims.has_copy_at(placed.place) else 'no backup has this copy'
+            reason = (
+                None if self._references.has_copy_at(placed.location) else 'no backup has this copy'
+            )
         elif name.kind == 'backup':
-            reason = self._claims.find_backup_at(name.id, placed.place)
+            reason = self._references.find_backup_at(name.id, placed.location)
         else:
             reason = self._reason(name)
         if reason is None:
             return None
         clones = [one for one in placed.image.children if one.snapshot == placed.snapshot.name]
         since = placed.snapshot.created_at
-        obstacles = {'it is read by': clones}
-        return self._orphan(Kind.SNAPSHOT, placed, placed.place, since, reason, obstacles, name.id)
+        obstacles = {'it has clones:': clones}
+        return self._orphan(
+            Kind.SNAPSHOT, placed, placed.location, since, reason, obstacles, name.id
+        )
 
     def _reason(self, name: names.Name) -> str | None:
         if name.kind == 'check':
             return _NO_INSPECTION
-        if name.kind == 'restore' and self._claims.has_volume(name.id):
-            # It would be Cinder's by now, by another name.
+        if name.kind == 'restore' and self._references.has_volume(name.id):
+            # Otherwise Cinder would manage it by now, under another name.
             return f'instance {name.id} has another volume'
-        if self._claims.is_alive(name.id):
+        if self._references.is_alive(name.id):
             return None
         return f'there is no instance and no backup {name.id}'
 
     def _trashed(self, trashed: image_types.TrashedImage) -> Orphan | None:
         name = names.parse(trashed.name)
-        if name is None or self._claims.is_waiting_in_trash(trashed):
+        if name is None or self._references.is_waiting_in_trash(trashed):
             return None
         return self._orphan(
             Kind.TRASHED_IMAGE,
             trashed,
             trashed,
             trashed.trashed_at,
-            'nobody remembers to delete it',
-            {'it is read by': trashed.children},
+            'no record or job will purge it',
+            {'it has clones:': trashed.children},
             name.id,
         )
 
@@ -163,20 +171,20 @@ class OrphanRules:
 
     def _volume(self, volume: cinder_resources.Volume) -> Orphan | None:
         instance_id = _operation_of(volume, 'trove-{}')
-        if instance_id is None or self._claims.is_alive(instance_id):
+        if instance_id is None or self._references.is_alive(instance_id):
             return None
-        is_kept = any(one.volume_id == volume.id for one in self._claims.kept_volumes)
-        if is_kept or any(one.volume_id == volume.id for one in self._claims.backups.values()):
+        is_kept = any(one.volume_id == volume.id for one in self._references.kept_volumes)
+        if is_kept or any(one.volume_id == volume.id for one in self._references.backups.values()):
             return None
         facts = self._find_image(volume.image_name)
-        if facts is not None and self._claims.is_worked_on(facts.image):
+        if facts is not None and self._references.is_in_use(facts.image):
             return None
-        snapshots = [one for one in self._there.volume_snapshots if one.volume_id == volume.id]
+        snapshots = [one for one in self._inventory.volume_snapshots if one.volume_id == volume.id]
         status = [] if volume.status in ('available', 'error') else [volume.status]
         obstacles: dict[str, Iterable[object]] = {
-            'it is': status,
-            'it has': snapshots,
-            'it is read by': facts.children if facts else (),
+            'its status is': status,
+            'it has snapshots:': snapshots,
+            'it has clones:': facts.children if facts else (),
         }
         reason = f'there is no instance {instance_id}'
         return self._orphan(
@@ -187,9 +195,9 @@ class OrphanRules:
         backup_id = _operation_of(snapshot, 'trove-{}-backup')
         if backup_id is None:
             return None
-        record = self._claims.backups.get(backup_id)
+        record = self._references.backups.get(backup_id)
         if record is None:
-            if self._claims.is_alive(backup_id):
+            if self._references.is_alive(backup_id):
                 return None
             reason = f'no backup {backup_id} is recorded'
         elif record.state in backup_record.UNDER_WAY or record.cinder_snapshot_id == snapshot.id:
@@ -200,12 +208,12 @@ class OrphanRules:
             reason = f'backup {backup_id} has another snapshot'
         clones = [
             child
-            for facts in self._there.images
+            for facts in self._inventory.images
             for child in facts.children
             if child.snapshot == snapshot.rbd_name
         ]
         status = [snapshot.status] if snapshot.under_way else []
-        obstacles: dict[str, Iterable[object]] = {'it is': status, 'it is read by': clones}
+        obstacles: dict[str, Iterable[object]] = {'its status is': status, 'it has clones:': clones}
         return self._orphan(
             Kind.VOLUME_SNAPSHOT,
             snapshot,
@@ -216,29 +224,31 @@ class OrphanRules:
             backup_id,
         )
 
-    # What is written down.
+    # Jobs and records.
 
-    def _job(self, found: tasks.Job) -> Orphan | None:
-        if found.state is not tasks.JobState.INTERRUPTED:
+    def _job(self, job: tasks.Job) -> Orphan | None:
+        if job.state is not tasks.JobState.INTERRUPTED:
             return None
-        reason = 'nobody carries on with it'
-        return self._orphan(Kind.JOB, found, found, found.updated_at, reason)
+        reason = 'no caller continues it'
+        return self._orphan(Kind.JOB, job, job, job.updated_at, reason)
 
     def _backup_record(self, record: backup_record.BackupRecord) -> Orphan | None:
-        places = [place for place in (record.place, record.copy) if place is not None]
+        locations = [
+            location for location in (record.location, record.copy) if location is not None
+        ]
         if record.state in backup_record.UNDER_WAY or any(
-            place.pool not in self._there.pools for place in places
+            location.pool not in self._inventory.pools for location in locations
         ):
             return None
-        is_there: list[object] = [place for place in places if self._has(place)]
-        is_there += [
-            one for one in self._there.volume_snapshots if one.id == record.cinder_snapshot_id
+        present: list[object] = [location for location in locations if self._has(location)]
+        present += [
+            one for one in self._inventory.volume_snapshots if one.id == record.cinder_snapshot_id
         ]
-        if not self._claims.shows_backup(record.backup_id):
+        if not self._references.shows_backup(record.backup_id):
             reason = 'Trove does not show the backup'
-            obstacles: dict[str, list[object]] = {'there is': is_there}
-        elif record.state is not backup_record.RecordState.FAILED and not is_there:
-            reason = f'nothing of the backup is there, which is {record.state}'
+            obstacles: dict[str, list[object]] = {'these exist:': present}
+        elif record.state is not backup_record.RecordState.FAILED and not present:
+            reason = f'the backup is {record.state}, but neither its snapshot nor a copy exists'
             obstacles = {'Trove shows it to': [f'project {record.project_id}']}
         else:
             return None
@@ -252,22 +262,25 @@ class OrphanRules:
         return self._orphan(Kind.VOLUME_RECORD, kept, kept.volume_id, kept.created_at, reason)
 
     def _trash_record(self, trashed: backup_record.TrashedImage) -> Orphan | None:
-        seen = {(one.pool, one.image_id) for one in self._there.trashed}
-        seen |= {(facts.image.pool, facts.image_id) for facts in self._there.images}
-        if trashed.pool not in self._there.pools or (trashed.pool, trashed.image_id) in seen:
+        existing = {(one.pool, one.image_id) for one in self._inventory.trashed}
+        existing |= {(facts.image.pool, facts.image_id) for facts in self._inventory.images}
+        if (
+            trashed.pool not in self._inventory.pools
+            or (trashed.pool, trashed.image_id) in existing
+        ):
             return None
         reason = 'the image is gone'
         return self._orphan(Kind.TRASH_RECORD, trashed, trashed, trashed.created_at, reason)
 
-    # Inside.
+    # What the rules share.
 
     def _find_image(self, name: str) -> image_types.ImageFacts | None:
-        return next((one for one in self._there.images if one.image.name == name), None)
+        return next((one for one in self._inventory.images if one.image.name == name), None)
 
-    def _has(self, place: image_types.SnapshotRef) -> bool:
+    def _has(self, location: image_types.SnapshotRef) -> bool:
         return any(
-            facts.image == place.of and facts.find_snapshot(place.name)
-            for facts in self._there.images
+            facts.image == location.of and facts.find_snapshot(location.name)
+            for facts in self._inventory.images
         )
 
     def _orphan(
@@ -281,22 +294,22 @@ class OrphanRules:
         owner_id: str | None = None,
     ) -> Orphan:
         texts = [
-            f'{what} {", ".join(map(str, these))}'
-            for what, these in (obstacles or {}).items()
-            if these
+            f'{text} {", ".join(map(str, objects))}'
+            for text, objects in (obstacles or {}).items()
+            if objects
         ]
         if since is None:
-            texts.append('nobody knows how old it is')
+            texts.append('its age is not known')
         elif since.tzinfo is None:
-            # The database has times of no zone, which are UTC.
+            # The database stores times in UTC, without time zone.
             since = since.replace(tzinfo=datetime.UTC)
-        is_known = owner_id is None or self._claims.is_known(owner_id)
+        is_known = owner_id is None or self._references.is_known(owner_id)
         unknown_id = None if is_known else owner_id
         return Orphan(kind, target, str(name), since, reason, tuple(texts), unknown_id)
 
 
 def _is_copy(image: image_types.ImageFacts, snapshot: image_types.SnapshotFacts) -> bool:
-    """Tell whether a snapshot is one of a vault, which has copies of backups and nothing else."""
+    """Return whether a snapshot is a copy of a backup, by its name and that of its image."""
     vault, own = names.parse(image.image.name), names.parse(snapshot.name)
     if vault is None or vault.kind != 'vault':
         return False
@@ -306,9 +319,9 @@ def _is_copy(image: image_types.ImageFacts, snapshot: image_types.SnapshotFacts)
 def _operation_of(
     resource: cinder_resources.Volume | cinder_resources.Snapshot, pattern: str
 ) -> str | None:
-    """Return the id of the operation that made something; None when it is none of ours.
+    """Return the id of the operation that created a resource; None if it is not ours.
 
-    :param pattern: what an operation of ours names it
+    :param pattern: the name that our operations give it
     """
     operation_id = resource.metadata.get(cinder_resources.OPERATION_KEY, '')
     try:

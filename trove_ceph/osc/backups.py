@@ -51,8 +51,8 @@ _LONG = _SHORT | {
 _Shown = tuple[Sequence[str], Iterable[Any]]
 
 
-class Teaching(command.Command):
-    """A command whose help is its docstring, line by line."""
+class DocstringHelp(command.Command):
+    """A command whose help keeps the lines of its docstring."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -65,15 +65,18 @@ def api_of(command: Any) -> client.Api:
     return client.Api(command.app.client_manager.database)
 
 
-def one(shown: dict[str, Any]) -> _Shown:
+def one(resource: dict[str, Any]) -> _Shown:
     """Return one resource in the form that cliff shows."""
-    return tuple(shown), tuple(columns.of(name, value) for name, value in shown.items())
+    return tuple(resource), tuple(columns.of(name, value) for name, value in resource.items())
 
 
-def listed(things: Iterable[dict[str, Any]], shown: dict[str, str]) -> _Shown:
-    """Return several resources in the form that cliff lists."""
-    rows = (tuple(columns.of(key, each[key]) for key in shown.values()) for each in things)
-    return tuple(shown), rows
+def listed(resources: Iterable[dict[str, Any]], keys: dict[str, str]) -> _Shown:
+    """Return several resources in the form that cliff lists.
+
+    :param keys: of the resources, by the titles of the columns
+    """
+    rows = (tuple(columns.of(key, each[key]) for key in keys.values()) for each in resources)
+    return tuple(keys), rows
 
 
 def add_wait(parser: Any) -> None:
@@ -81,19 +84,19 @@ def add_wait(parser: Any) -> None:
     parser.add_argument(
         '--wait',
         action='store_true',
-        help='Wait until it is done; fail if it fails, even if the service tries again later',
+        help='Wait until it is done; fail if it fails, even if the service retries it later',
     )
     parser.add_argument(
         '--timeout',
         type=int,
         default=_WAIT_SEC,
         metavar='<seconds>',
-        help='Longest wait in seconds, with --wait (default: %(default)s). The operation goes on '
+        help='Longest wait in seconds, with --wait (default: %(default)s). The operation continues '
         'afterwards',
     )
 
 
-class _Backup(Teaching, command.ShowOne):
+class _Backup(DocstringHelp, command.ShowOne):
     """A command about one backup."""
 
     def get_parser(self, prog_name: str) -> Any:
@@ -102,7 +105,7 @@ class _Backup(Teaching, command.ShowOne):
         return parser
 
 
-class ListDetails(Teaching, command.Lister):
+class ListDetails(DocstringHelp, command.Lister):
     """List the state of backups: taken, copied to the vault, verified
 
     A backup that is not on Ceph has no state.
@@ -144,20 +147,20 @@ class ListDetails(Teaching, command.Lister):
 
 
 class ShowDetail(_Backup):
-    """Show all that is known of a backup
+    """Show all details of a backup
 
     The state is one of:
       taking    it is being taken
       taken     its snapshot exists, in the pool of the instance's volume
-      copied    it is in the vault as well
+      copied    the vault has a copy too
       verified  a MySQL server was started from it, recovered and checked
-      suspected an inspection found something against it, and a second one is to confirm that
+      suspected an inspection found damage, which a second one has not confirmed yet
       damaged   two inspections found that it does not restore: see verify_error
       failed    it could not be taken: see error
       deleting  it is being deleted
 
     gtid_executed is the exact position of its data. used_bytes is the space it occupies,
-    filesystem_used_bytes what files took on the volume shortly before.
+    filesystem_used_bytes the space of the files on the volume when it was taken.
     """
 
     def take_action(self, parsed_args: Any) -> _Shown:
@@ -165,7 +168,7 @@ class ShowDetail(_Backup):
         return one(api.show_detail(api.backup_id(parsed_args.backup)))
 
 
-class TakeBackup(Teaching, command.ShowOne):
+class TakeBackup(DocstringHelp, command.ShowOne):
     """Take a backup, and choose how the server is quiesced
 
     Like "database backup create", with options that the stock command lacks.
@@ -183,7 +186,7 @@ class TakeBackup(Teaching, command.ShowOne):
         parser.add_argument('--description', metavar='<text>', help='Purpose of the backup')
         parser.add_argument('--quiesce', choices=LEVELS, help=LEVELS_HELP)
         parser.add_argument('--copy', action='store_true', help='Also copy it to the vault')
-        # The client itself has a --verify, of certificates, and takes it wherever it stands.
+        # Not --verify: the client has this option, for certificates, and takes it at any position.
         parser.add_argument(
             '--with-verification', dest='verify', action='store_true', help='Also verify it'
         )
@@ -192,7 +195,7 @@ class TakeBackup(Teaching, command.ShowOne):
 
     def take_action(self, parsed_args: Any) -> _Shown:
         api = api_of(self)
-        wanted = {
+        request = {
             'instance': api.instance_id(parsed_args.instance),
             'name': parsed_args.name,
             'description': parsed_args.description,
@@ -200,7 +203,7 @@ class TakeBackup(Teaching, command.ShowOne):
             'copy': parsed_args.copy,
             'verify': parsed_args.verify,
         }
-        shown = api.take(**{name: value for name, value in wanted.items() if value is not None})
+        shown = api.take(**{name: value for name, value in request.items() if value is not None})
         if parsed_args.wait:
             deadline = time.monotonic() + parsed_args.timeout
             shown = api.wait_until_taken(shown['id'], parsed_args.timeout)
@@ -211,11 +214,11 @@ class TakeBackup(Teaching, command.ShowOne):
         return one(shown)
 
 
-class _Work(_Backup):
+class _LongOperation(_Backup):
     """A command that starts a long operation."""
 
     @abc.abstractmethod
-    def ask(self, api: client.Api, backup_id: str) -> dict[str, Any]:
+    def request(self, api: client.Api, backup_id: str) -> dict[str, Any]:
         """Request the operation."""
 
     @abc.abstractmethod
@@ -229,33 +232,33 @@ class _Work(_Backup):
 
     def take_action(self, parsed_args: Any) -> _Shown:
         api = api_of(self)
-        shown = self.ask(api, api.backup_id(parsed_args.backup))
+        shown = self.request(api, api.backup_id(parsed_args.backup))
         if parsed_args.wait:
             shown = self.wait(api, shown['id'], parsed_args.timeout)
         return one(shown)
 
 
-class CopyBackup(_Work):
+class CopyBackup(_LongOperation):
     """Copy a backup to the vault
 
-    The vault is separate storage, from which a backup restores as well. After the first copy of an
-    instance, a copy moves only what changed. A backup that has a copy is left as it is.
+    The vault is separate storage, from which a backup can be restored too. After the first copy of
+    an instance, a copy moves only what changed. Nothing is done for a backup that has a copy.
     """
 
-    def ask(self, api: client.Api, backup_id: str) -> dict[str, Any]:
+    def request(self, api: client.Api, backup_id: str) -> dict[str, Any]:
         return api.copy(backup_id)
 
     def wait(self, api: client.Api, backup_id: str, timeout_sec: float) -> dict[str, Any]:
         return api.wait_until_copied(backup_id, timeout_sec)
 
 
-class VerifyBackup(_Work):
+class VerifyBackup(_LongOperation):
     """Verify a backup: start a MySQL server from a clone of it, recover and check it
 
     The backup is not changed. If the vault has a copy, the copy is verified.
     """
 
-    def ask(self, api: client.Api, backup_id: str) -> dict[str, Any]:
+    def request(self, api: client.Api, backup_id: str) -> dict[str, Any]:
         return api.verify(backup_id)
 
     def wait(self, api: client.Api, backup_id: str, timeout_sec: float) -> dict[str, Any]:

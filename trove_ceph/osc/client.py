@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place that speaks to the API extension, through python-troveclient."""
+"""The client of the API extension, on top of python-troveclient."""
 
 import time
 import urllib.parse
@@ -10,7 +10,7 @@ from osc_lib import exceptions, utils
 from oslo_utils import uuidutils
 
 _POLL_SEC = 5.0
-_ENDED_BADLY = ('failed', 'damaged', 'deleting')
+_UNUSABLE = ('failed', 'damaged', 'deleting')
 _PARTICIPLES = {'copy': 'copied', 'verify': 'verified'}
 
 
@@ -24,7 +24,7 @@ class Api:
         self._database = database
         self._http = database.client
 
-    # Finding what has a name.
+    # Ids of names.
 
     def instance_id(self, name_or_id: str) -> str:
         """Return the id of an instance."""
@@ -37,7 +37,7 @@ class Api:
     def policy_id(self, name_or_id: str) -> str:
         """Return the id of a policy.
 
-        :raises CommandError: there is none, or several of this name
+        :raises CommandError: no policy has this name, or several have it
         """
         if uuidutils.is_uuid_like(name_or_id):
             return name_or_id
@@ -55,7 +55,7 @@ class Api:
     # Details.
 
     def list_details(self, limit: int | None = None, **filters: Any) -> list[dict[str, Any]]:
-        """List details of backups, the latest first, of all pages up to the limit."""
+        """List details of backups, the latest first, from all pages up to the limit."""
         found: list[dict[str, Any]] = []
         marker = None
         while limit is None or len(found) < limit:
@@ -70,23 +70,23 @@ class Api:
     def show_detail(self, backup_id: str) -> dict[str, Any]:
         return self._get(f'/backup_details/{backup_id}')['backup_detail']
 
-    def take(self, **wanted: Any) -> dict[str, Any]:
-        """Ask for a backup."""
-        return self._post('/backup_details', {'backup_detail': wanted})['backup_detail']
+    def take(self, **request: Any) -> dict[str, Any]:
+        """Request a backup."""
+        return self._post('/backup_details', {'backup_detail': request})['backup_detail']
 
     def copy(self, backup_id: str) -> dict[str, Any]:
-        """Ask for a copy in the vault."""
+        """Request a copy in the vault."""
         return self._post(f'/backup_details/{backup_id}/copy')['backup_detail']
 
     def verify(self, backup_id: str) -> dict[str, Any]:
-        """Ask for a verification."""
+        """Request a verification."""
         return self._post(f'/backup_details/{backup_id}/verify')['backup_detail']
 
     def wait_until_taken(self, backup_id: str, timeout_sec: float) -> dict[str, Any]:
-        """Wait for a backup that was asked for; the other two waits are alike.
+        """Wait for a requested backup; the other two waits work alike.
 
-        :raises CommandError: it failed, also where it is tried again later, or did not end in time;
-            all with the reason
+        :raises CommandError: it failed, even if it is retried later, or did not end in time; the
+            message has the reason
         """
 
         def is_done(shown: Mapping[str, Any]) -> bool:
@@ -101,11 +101,11 @@ class Api:
             if shown['copied_at'] is None and shown['copy_wanted_at'] is None:
                 error = shown['copy_error'] or shown['verify_error'] or shown['error']
                 raise _failure(backup_id, 'was not copied', error)
-            if shown['copied_at'] is None and shown['state'] in _ENDED_BADLY:
-                # A wish for a copy outlives it, until it is found sound after all.
+            if shown['copied_at'] is None and shown['state'] in _UNUSABLE:
+                # The request for a copy stays until the backup is found sound or is deleted.
                 error = shown['verify_error'] or shown['error']
-                raise _failure(backup_id, f'is not copied: it is {shown["state"]}', error)
-            _check_not_put_off(shown, 'copy')
+                raise _failure(backup_id, f'is {shown["state"]} and cannot be copied', error)
+            _check_no_retry(shown, 'copy')
             return shown['copied_at'] is not None
 
         return self._wait(backup_id, is_done, 'copy_error', timeout_sec)
@@ -113,12 +113,12 @@ class Api:
     def wait_until_verified(self, backup_id: str, timeout_sec: float) -> dict[str, Any]:
         def is_done(shown: Mapping[str, Any]) -> bool:
             if shown['verify_wanted_at'] is not None:
-                _check_not_put_off(shown, 'verify')
+                _check_no_retry(shown, 'verify')
                 return False
             error = shown['verify_error'] or shown['error']
-            if shown['state'] in _ENDED_BADLY:
+            if shown['state'] in _UNUSABLE:
                 raise _failure(backup_id, f'is {shown["state"]}', error)
-            # One that was verified before stays so, whatever became of this verification.
+            # The state stays verified from an earlier verification even if this one failed.
             if shown['state'] != 'verified' or error:
                 raise _failure(backup_id, 'was not verified', error)
             return True
@@ -128,14 +128,14 @@ class Api:
     # Policies.
 
     def list_policies(self, **filters: Any) -> list[dict[str, Any]]:
-        """List policies; those of one instance have ``runs``."""
+        """List policies; with ``instance_id`` they have ``runs``."""
         return self._get('/backup_policies', **filters)['backup_policies']
 
     def show_policy(self, policy_id: str) -> dict[str, Any]:
         return self._get(f'/backup_policies/{policy_id}')['backup_policy']
 
-    def create_policy(self, **wanted: Any) -> dict[str, Any]:
-        return self._post('/backup_policies', {'backup_policy': wanted})['backup_policy']
+    def create_policy(self, **request: Any) -> dict[str, Any]:
+        return self._post('/backup_policies', {'backup_policy': request})['backup_policy']
 
     def change_policy(self, policy_id: str, **changes: Any) -> dict[str, Any]:
         _response, body = self._http.patch(
@@ -147,14 +147,14 @@ class Api:
         self._http.delete(f'/backup_policies/{policy_id}')
 
     def run_policy(self, policy_id: str) -> dict[str, Any]:
-        """Ask for a backup now of all that a policy is for."""
+        """Request a backup now of each instance that a policy applies to."""
         return self._post(f'/backup_policies/{policy_id}/run')['backup_policy']
 
-    # Inside.
+    # Requests.
 
     def _get(self, path: str, **query: Any) -> dict[str, Any]:
-        given = {name: value for name, value in query.items() if value not in (None, False)}
-        suffix = f'?{urllib.parse.urlencode(given)}' if given else ''
+        parameters = {name: value for name, value in query.items() if value not in (None, False)}
+        suffix = f'?{urllib.parse.urlencode(parameters)}' if parameters else ''
         _response, body = self._http.get(path + suffix)
         return body
 
@@ -166,15 +166,14 @@ class Api:
         self,
         backup_id: str,
         is_done: Callable[[Mapping[str, Any]], bool],
-        reason: str,
+        error_key: str,
         timeout_sec: float,
     ) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_sec
         while not is_done(shown := self.show_detail(backup_id)):
             if time.monotonic() >= deadline:
-                raise _failure(
-                    backup_id, f'is still {shown["state"]} after {timeout_sec:g} s', shown[reason]
-                )
+                problem = f'is still {shown["state"]} after {timeout_sec:g} s'
+                raise _failure(backup_id, problem, shown[error_key])
             time.sleep(_POLL_SEC)
         return shown
 
@@ -185,14 +184,14 @@ def _id_of(manager: Any, name_or_id: str) -> str:
     return utils.find_resource(manager, name_or_id).id
 
 
-def _check_not_put_off(shown: Mapping[str, Any], verb: str) -> None:
-    """Refuse to wait for another attempt, which may be hours away."""
+def _check_no_retry(shown: Mapping[str, Any], verb: str) -> None:
+    """Refuse to wait for a retry, which may be hours away."""
     error = shown[f'{verb}_error']
     if shown[f'{verb}_wanted_at'] and shown['retry_at'] and error:
-        what = f'could not be {_PARTICIPLES[verb]}; the next attempt is at {shown["retry_at"]}'
-        raise _failure(shown['id'], what, error)
+        problem = f'could not be {_PARTICIPLES[verb]}; the next attempt is at {shown["retry_at"]}'
+        raise _failure(shown['id'], problem, error)
 
 
-def _failure(backup_id: str, what: str, reason: str | None) -> exceptions.CommandError:
+def _failure(backup_id: str, problem: str, reason: str | None) -> exceptions.CommandError:
     because = f': {reason}' if reason else ''
-    return exceptions.CommandError(f'backup {backup_id} {what}{because}')
+    return exceptions.CommandError(f'backup {backup_id} {problem}{because}')

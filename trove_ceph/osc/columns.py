@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns that show people another form of a value than programs."""
+"""Columns whose values people read in another form than programs do."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ class Seconds(columns.FormattableColumn):
 
 
 class Pairs(columns.FormattableColumn):
-    """A dictionary, of which what is 0 or missing says nothing."""
+    """A dictionary, shown without the values that are 0 or missing."""
 
     def human_readable(self) -> str:
         shown = (f'{name}={value}' for name, value in (self._value or {}).items() if value)
@@ -36,7 +36,7 @@ class Pairs(columns.FormattableColumn):
 
 
 class Findings(columns.FormattableColumn):
-    """What a verification found, a line for each."""
+    """The findings of a verification, one line each."""
 
     def human_readable(self) -> str:
         lines = []
@@ -74,7 +74,7 @@ class Runs(columns.FormattableColumn):
 
 
 class Minutes(columns.FormattableColumn):
-    """A number of minutes, in the largest unit that has it whole."""
+    """A number of minutes, in the largest unit that divides it."""
 
     def human_readable(self) -> str:
         for length, unit in ((10080, 'w'), (1440, 'd'), (60, 'h')):
@@ -84,7 +84,7 @@ class Minutes(columns.FormattableColumn):
 
 
 def of(name: str, value: Any) -> Any:
-    """Return a value of an answer as a command shows it."""
+    """Return a value of a resource as a command shows it."""
     if name.endswith('_bytes'):
         return Bytes(value)
     if name.endswith('_sec'):

@@ -8,7 +8,7 @@ from osc_lib import exceptions
 from osc_lib.command import command
 
 from trove_ceph.osc import client
-from trove_ceph.osc.backups import LEVELS, LEVELS_HELP, Teaching, api_of, listed, one
+from trove_ceph.osc.backups import LEVELS, LEVELS_HELP, DocstringHelp, api_of, listed, one
 
 _PERIODS = ('last', 'hourly', 'daily', 'weekly', 'monthly')
 _MINUTES = {'m': 1, 'h': 60, 'd': 1440, 'w': 10080}
@@ -27,9 +27,9 @@ _COLUMNS = {
 
 
 def interval(text: str) -> int:
-    """Return minutes from a number with a unit.
+    """Return the minutes of a number with an optional unit.
 
-    :raises ValueError: it is neither that nor a number
+    :raises ValueError: the text has another form
     """
     found = re.fullmatch(r'([0-9]+)([mhdw]?)', text)
     if found is None:
@@ -38,56 +38,56 @@ def interval(text: str) -> int:
 
 
 def _add_settings(parser: Any, is_new: bool) -> None:
-    """Add what can be set of a new policy and of one that is there."""
+    """Add the options that a new policy and an existing one share."""
     parser.add_argument(
         '--every',
         type=interval,
         required=is_new,
         metavar='<interval>',
-        help='From one backup to the next: minutes, or a number with m, h, d or w, such as 6h',
+        help='Interval between backups: minutes, or a number with m, h, d or w, such as 6h',
     )
     at = parser.add_mutually_exclusive_group()
     at.add_argument(
         '--at',
         metavar='<HH:MM>',
-        help='The time of day from which the interval counts; by default one that differs from '
-        'instance to instance. What is done every week is done on Sundays then',
+        help='Time of day at which the interval starts (default: a time that differs between '
+        'instances). With an interval of a week, backups are taken on Sundays',
     )
     parser.add_argument(
         '--timezone',
         metavar='<zone>',
-        help='The time zone of --at, and of days, weeks and months, such as Europe/Berlin '
+        help='Time zone of --at, and of days, weeks and months, such as Europe/Berlin '
         '(default: UTC)',
     )
     for period in _PERIODS:
-        what = 'backups' if period == 'last' else f'backups, the last one of each {_of(period)}'
+        kept = 'last backups' if period == 'last' else f'backups: the last of each {_of(period)}'
         parser.add_argument(
-            f'--keep-{period}', type=int, metavar='<number>', help=f'Keep so many {what}'
+            f'--keep-{period}', type=int, metavar='<number>', help=f'Keep this number of {kept}'
         )
     parser.add_argument(
         '--copy-every',
         type=int,
         metavar='<number>',
-        help='Copy each so manieth backup to the vault: 1 is all of them, 0 is none (default)',
+        help='Copy every n-th backup to the vault: 1 copies all, 0 copies none (default)',
     )
     parser.add_argument(
         '--verify-every',
         type=int,
         metavar='<number>',
-        help='Verify each so manieth backup: 1 is all of them, 0 is none (default)',
+        help='Verify every n-th backup: 1 verifies all, 0 verifies none (default)',
     )
     quiesce = parser.add_mutually_exclusive_group()
     quiesce.add_argument('--quiesce', choices=LEVELS, help=LEVELS_HELP)
     if not is_new:
-        at.add_argument('--no-at', action='store_true', help='At no certain time of day')
+        at.add_argument('--no-at', action='store_true', help='Remove the time of day')
         quiesce.add_argument(
-            '--no-quiesce', action='store_true', help='Held as the operator has it'
+            '--no-quiesce', action='store_true', help="Use the operator's quiesce level"
         )
 
 
 def _settings(parsed_args: Any) -> dict[str, Any]:
-    """Return what was given."""
-    given: dict[str, Any] = {
+    """Return the settings that were given."""
+    settings: dict[str, Any] = {
         'interval_min': parsed_args.every,
         'at': parsed_args.at,
         'timezone': parsed_args.timezone,
@@ -98,15 +98,15 @@ def _settings(parsed_args: Any) -> dict[str, Any]:
     counts = {period: getattr(parsed_args, f'keep_{period}') for period in _PERIODS}
     keep = {period: count for period, count in counts.items() if count is not None}
     if keep:
-        given['keep'] = keep
-    return {name: value for name, value in given.items() if value is not None}
+        settings['keep'] = keep
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _of(period: str) -> str:
     return {'hourly': 'hour', 'daily': 'day', 'weekly': 'week', 'monthly': 'month'}[period]
 
 
-class _Policy(Teaching, command.ShowOne):
+class _Policy(DocstringHelp, command.ShowOne):
     """A command about one policy."""
 
     def get_parser(self, prog_name: str) -> Any:
@@ -115,21 +115,21 @@ class _Policy(Teaching, command.ShowOne):
         return parser
 
 
-class CreatePolicy(Teaching, command.ShowOne):
-    """Create a policy: when backups are taken, and how many of them stay
+class CreatePolicy(DocstringHelp, command.ShowOne):
+    """Create a policy: when to take backups, and how many to keep
 
-    A policy deletes those backups that a policy had taken and none of its rules keeps, and no
-    others. The last good backup, the last copied and the last verified one always stay.
+    A policy deletes the backups that a policy took and that none of its rules keeps, and no others.
+    The last good backup, the last copied and the last verified one always stay.
 
-    An instance has one policy: its own, or else that of its version of the datastore, of its
-    datastore, or of its tier. Policies for those three are for administrators.
+    An instance has one policy: its own, or else that of its datastore version, of its datastore, or
+    of its tier. Only administrators set policies for those three.
 
     Examples:
-      Every hour; the last 24, one for each of 7 days and of 4 weeks; all of them in the vault, and
-      one a day verified
+      Every hour; keep the last 24, one for each of 7 days and of 4 weeks; copy all to the vault,
+      and verify one a day
         openstack database backup policy create shop-hourly --instance shop --every 1h \\
           --keep-last 24 --keep-daily 7 --keep-weekly 4 --copy-every 1 --verify-every 24
-      Every night, local time, for each MySQL instance that has no policy of its own
+      Every night, in local time, for each MySQL instance that has no policy of its own
         openstack database backup policy create nightly --datastore mysql --every 1d \\
           --at 02:30 --timezone Europe/Berlin --keep-daily 14
     """
@@ -137,7 +137,9 @@ class CreatePolicy(Teaching, command.ShowOne):
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            'name', metavar='<name>', help="Name of the policy, with which its backups' names begin"
+            'name',
+            metavar='<name>',
+            help='Name of the policy; the names of its backups begin with it',
         )
         target = parser.add_mutually_exclusive_group(required=True)
         target.add_argument('--instance', metavar='<instance>', help='For an instance (name or ID)')
@@ -153,19 +155,19 @@ class CreatePolicy(Teaching, command.ShowOne):
         parser.add_argument(
             '--disable',
             action='store_true',
-            help='Create it so that it does nothing. What it is for then has no policy at all',
+            help='Create it disabled. The instances that it applies to then have no policy',
         )
         return parser
 
     def take_action(self, parsed_args: Any) -> Any:
         api = api_of(self)
         scope, target = self._target(api, parsed_args)
-        made = api.create_policy(
+        created = api.create_policy(
             **{'name': parsed_args.name, 'scope': scope, 'target': target, 'keep': {}}
             | ({'enabled': False} if parsed_args.disable else {})
             | _settings(parsed_args)
         )
-        return one(made)
+        return one(created)
 
     @staticmethod
     def _target(api: client.Api, parsed_args: Any) -> tuple[str, str]:
@@ -176,21 +178,24 @@ class CreatePolicy(Teaching, command.ShowOne):
         return 'tier', parsed_args.tier
 
 
-class ListPolicies(Teaching, command.Lister):
+class ListPolicies(DocstringHelp, command.Lister):
     """List backup policies
 
-    Of one's project, and for administrators those of datastores and tiers as well. With --instance
-    it is those that have to do with an instance, an operator's too, and what the last run did.
+    Lists the policies of the project, and for administrators those of datastores and tiers too.
+    With --instance, lists those that concern the instance, including an operator's, with the last
+    run.
     """
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
         which = parser.add_mutually_exclusive_group()
         which.add_argument(
-            '--instance', metavar='<instance>', help='Those of an instance (name or ID)'
+            '--instance', metavar='<instance>', help='List only those of an instance (name or ID)'
         )
         which.add_argument(
-            '--all-projects', action='store_true', help='Those of all projects (administrators)'
+            '--all-projects',
+            action='store_true',
+            help='List those of all projects (administrators)',
         )
         return parser
 
@@ -203,10 +208,10 @@ class ListPolicies(Teaching, command.Lister):
 
 
 class ShowPolicy(_Policy):
-    """Show a backup policy and what it last did
+    """Show a backup policy and its last runs
 
-    runs has an entry for each instance: what its last backup was due for, how that ended, and when
-    a failed one is tried again. Times are in UTC.
+    runs has an entry for each instance: when its last backup was due, its result, and when a failed
+    one is retried. Times are in UTC.
     """
 
     def take_action(self, parsed_args: Any) -> Any:
@@ -215,19 +220,21 @@ class ShowPolicy(_Policy):
 
 
 class SetPolicy(_Policy):
-    """Change a backup policy; what is not named stays
+    """Change the given settings of a backup policy
 
-    When fewer backups are kept, those that are too many are deleted after the next one was taken.
+    If it keeps fewer backups, the surplus is deleted after the next backup.
     """
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
-        parser.add_argument('--name', metavar='<name>', help='Another name')
+        parser.add_argument('--name', metavar='<name>', help='New name of the policy')
         _add_settings(parser, is_new=False)
         enabled = parser.add_mutually_exclusive_group()
-        enabled.add_argument('--enable', action='store_true', help='Go on')
+        enabled.add_argument('--enable', action='store_true', help='Enable the policy')
         enabled.add_argument(
-            '--disable', action='store_true', help='Take and delete nothing until it is enabled'
+            '--disable',
+            action='store_true',
+            help='Disable the policy: take and delete no backup until it is enabled',
         )
         return parser
 
@@ -247,10 +254,10 @@ class SetPolicy(_Policy):
         return one(api.change_policy(api.policy_id(parsed_args.policy), **changes))
 
 
-class DeletePolicy(Teaching, command.Command):
-    """Delete backup policies; the backups that they had taken stay
+class DeletePolicy(DocstringHelp, command.Command):
+    """Delete backup policies, but not their backups
 
-    They are deleted by hand from then on, or by another policy that the instance gets.
+    The backups stay until they are deleted by hand, or by another policy of the instance.
     """
 
     def get_parser(self, prog_name: str) -> Any:
@@ -273,9 +280,9 @@ class DeletePolicy(Teaching, command.Command):
 
 
 class RunPolicy(_Policy):
-    """Take a backup now of all that a policy is for
+    """Take a backup now of each instance that a policy applies to
 
-    Within a minute or two; "policy show" tells what became of it. The schedule stays as it is.
+    Backups begin within two minutes; "policy show" shows the results. The schedule stays the same.
     """
 
     def take_action(self, parsed_args: Any) -> Any:

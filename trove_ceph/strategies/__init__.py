@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to databases, each operation as a list of steps."""
+"""The operations on databases, each a list of steps."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thread that does the same every few seconds, beside Trove's own periodic tasks."""
+"""A thread that calls functions every few seconds, beside Trove's own periodic tasks."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -10,9 +10,9 @@ LOG = logging.getLogger(__name__)
 
 
 class Background:
-    """Calls functions one after the other, again and again; what one raises is logged.
+    """Calls functions in turn, in rounds, and logs the errors that they raise.
 
-    :param spacing_sec: between two rounds
+    :param spacing_sec: the pause between two rounds
     """
 
     def __init__(self, spacing_sec: float, functions: Sequence[Callable[[], None]]):
@@ -20,10 +20,10 @@ class Background:
         self._functions = functions
         self._mutex = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._ended = threading.Event()
+        self._stopping = threading.Event()
 
     def start(self) -> None:
-        """Begin with the first round at once, in a thread; harmless when repeated."""
+        """Start the thread, with the first round at once; harmless when repeated."""
         with self._mutex:
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -32,8 +32,8 @@ class Background:
                 self._thread.start()
 
     def stop(self) -> None:
-        """End after the present round, and wait for that."""
-        self._ended.set()
+        """Stop after the current round, and wait for its end."""
+        self._stopping.set()
         if self._thread is not None:
             self._thread.join()
 
@@ -43,6 +43,6 @@ class Background:
                 try:
                     function()
                 except Exception:
-                    LOG.exception('%s failed; it is tried again', function.__name__)
-            if self._ended.wait(self._spacing_sec):
+                    LOG.exception('%s failed; the next round retries it', function.__name__)
+            if self._stopping.wait(self._spacing_sec):
                 return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operations ask, made from Trove's configuration."""
+"""Create the dependencies of the operations from Trove's configuration."""
 
 import datetime
 import functools
@@ -13,18 +13,24 @@ from trove.common.clients import normalize_url
 from trove_ceph import enums
 from trove_ceph.cinder import client
 from trove_ceph.db import backups, claims, heartbeat, policies, workers
+from trove_ceph.db import instance_creations as creation_store
 from trove_ceph.storage_service import rpcapi
 from trove_ceph.strategies.backup import backup_types, dependencies
 from trove_ceph.strategies.policies import dependencies as policy_dependencies
-from trove_ceph.taskmanager import instance_tiers, tier_settings, volume_location
+from trove_ceph.taskmanager import (
+    instance_creations,
+    instance_tiers,
+    tier_settings,
+    volume_location,
+)
 from trove_ceph.trove_adapter import backup_api, guest_rpcapi, nova, trove_db
 
-# Longer than the scheduler of policies goes on asking.
+# Longer than the scheduler of policies keeps requesting a trim.
 _TRIM_MAX_AGE_SEC = 900
 
 
 def make_dependencies(conf: cfg.ConfigOpts, context: Any) -> dependencies.BackupDependencies:
-    """Return what works as the user of ``[service_credentials]``, who is an administrator.
+    """Return dependencies that act as the user of ``[service_credentials]``, an administrator.
 
     :param context: of that user, for calls of guest agents
     """
@@ -32,18 +38,18 @@ def make_dependencies(conf: cfg.ConfigOpts, context: Any) -> dependencies.Backup
     options = conf.trove_ceph_backup
     tiers = volume_location.VolumeLocations(options.tiers_file, options.vault_tier)
     region = conf.service_credentials.region_name
-    kept = backups.BackupStore()
+    records = backups.BackupStore()
     return dependencies.BackupDependencies(
         storage=rpcapi.StorageAPI(rpcapi.connect(conf)),
         cinder=client.Cinder.of_session(session, region_name=region, **_cinder_options(conf)),
-        records=kept,
+        records=records,
         trove=trove_db.TroveDatabase(),
         servers=nova.Nova.of_session(session, region_name=region, **_nova_options(conf)),
         guest=lambda instance_id: guest_rpcapi.GuestAPI(context, instance_id),
-        place=tiers.find,
+        find_image=tiers.find,
         worker=claimant_of(conf),
         heartbeat=heartbeat.Heartbeat(
-            kept.claims, options.heartbeat_interval_sec, options.claim_expiry_sec
+            records.claims, options.heartbeat_interval_sec, options.claim_expiry_sec
         ),
         vault=tiers.vault,
         policy=backup_settings(conf),
@@ -51,26 +57,38 @@ def make_dependencies(conf: cfg.ConfigOpts, context: Any) -> dependencies.Backup
 
 
 def make_policy_dependencies(
-    conf: cfg.ConfigOpts, asked: dependencies.BackupDependencies
+    conf: cfg.ConfigOpts, deps: dependencies.BackupDependencies
 ) -> policy_dependencies.PolicyDependencies:
-    """Return what policies ask.
+    """Return the dependencies of policies.
 
-    :param asked: what backups ask
+    :param deps: those of backups
     """
     return policy_dependencies.PolicyDependencies(
         policies=policies.PolicyStore(),
-        records=asked.records,
+        records=deps.records,
         trove=backup_api.BackupApi(),
-        tiers=instance_tiers.InstanceTiers(asked.cinder, conf.trove_ceph_backup.tiers_file).find,
-        trim=lambda instance_id: asked.guest(instance_id).trim_volume(_TRIM_MAX_AGE_SEC),
-        worker=asked.worker,
-        heartbeat=asked.heartbeat,
+        tiers=instance_tiers.InstanceTiers(deps.cinder, conf.trove_ceph_backup.tiers_file).find,
+        trim=lambda instance_id: deps.guest(instance_id).trim_volume(_TRIM_MAX_AGE_SEC),
+        worker=deps.worker,
+        heartbeat=deps.heartbeat,
         least_interval_min=conf.trove_ceph_backup.policy_least_interval_min,
     )
 
 
+def make_instance_creations(
+    deps: dependencies.BackupDependencies,
+) -> instance_creations.InstanceCreations:
+    """Return the claims on instances that are being created."""
+    return instance_creations.InstanceCreations(
+        creation_store.InstanceCreationStore(),
+        trove_db.TroveDatabase(),
+        deps.worker,
+        deps.heartbeat,
+    )
+
+
 def claimant_of(conf: cfg.ConfigOpts) -> claims.Claimant:
-    """Return what this process is called in claims, and when it takes over those of others."""
+    """Return the name of this process in claims, and when it takes over claims of others."""
     processes = workers.Processes()
     own = processes.describe_self(conf.host)
     return claims.Claimant(
@@ -81,20 +99,20 @@ def claimant_of(conf: cfg.ConfigOpts) -> claims.Claimant:
 
 
 def make_tier_settings(
-    conf: cfg.ConfigOpts, asked: Callable[[], dependencies.BackupDependencies]
+    conf: cfg.ConfigOpts, get_deps: Callable[[], dependencies.BackupDependencies]
 ) -> tier_settings.TierSettings:
-    """Return what tells guests the rates of their tiers.
+    """Return the object that sends guests the I/O rates of their tiers.
 
-    :param asked: returns what backups ask
+    :param get_deps: returns the dependencies of backups
     """
-    found = asked()
-    return tier_settings.TierSettings(found.cinder, conf.trove_ceph_backup.tiers_file, found.guest)
+    deps = get_deps()
+    return tier_settings.TierSettings(deps.cinder, conf.trove_ceph_backup.tiers_file, deps.guest)
 
 
 def backup_settings(conf: cfg.ConfigOpts) -> backup_types.BackupSettings:
-    """Return how backups are taken.
+    """Return the operator's settings of backups.
 
-    :raises ValueError: a datastore has a level that there is not
+    :raises ValueError: a datastore has an unknown quiesce level
     """
     options = conf.trove_ceph_backup
     levels = {

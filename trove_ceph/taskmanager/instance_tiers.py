@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On which tiers instances are."""
+"""Find the tiers of instances."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -8,14 +8,14 @@ from trove_ceph.cinder import client
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.tiers import tiers_file
 
-#: Volumes go to another tier seldom.
-_REMEMBERED_SEC = 3600.0
+#: How long a volume's type is cached; a volume seldom moves to another tier.
+_CACHE_SEC = 3600.0
 
 
 class InstanceTiers:
-    """Remembers for a while what Cinder said of a volume, and reads the tiers file anew.
+    """Finds tiers by volume type; caches the types of volumes for an hour.
 
-    :param path: of the tiers file
+    :param path: of the tiers file, which is read again at each call
     """
 
     def __init__(
@@ -24,10 +24,10 @@ class InstanceTiers:
         self._cinder = cinder
         self._path = path
         self._clock = clock
-        self._known: dict[str, tuple[float, str | None]] = {}
+        self._cache: dict[str, tuple[float, str | None]] = {}
 
     def find(self, instances: Iterable[backup_types.Instance]) -> dict[str, str]:
-        """Return the names of the tiers, by the ids of the instances that are on one.
+        """Return the names of the tiers, by the ids of the instances that are on a tier.
 
         :raises ServiceUnavailableError: Cinder does not answer
         :raises InvalidTiersError: the file cannot be used
@@ -42,9 +42,9 @@ class InstanceTiers:
 
     def _type_of(self, volume_id: str) -> str | None:
         now = self._clock()
-        at, volume_type = self._known.get(volume_id, (now - _REMEMBERED_SEC, None))
-        if now - at >= _REMEMBERED_SEC:
+        at, volume_type = self._cache.get(volume_id, (now - _CACHE_SEC, None))
+        if now - at >= _CACHE_SEC:
             volume = self._cinder.find_volume(volume_id)
             volume_type = volume.volume_type if volume else None
-            self._known[volume_id] = now, volume_type
+            self._cache[volume_id] = now, volume_type
         return volume_type

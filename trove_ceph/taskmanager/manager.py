@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trove's task manager on Ceph, named by ``[DEFAULT] taskmanager_manager``.
+"""Trove's taskmanager on Ceph, for ``[DEFAULT] taskmanager_manager``.
 
-Delegation only: what is done is in :mod:`trove_ceph.strategies`, and what is not ours, such as a
-backup in Swift or a volume elsewhere, is Trove's.
+It only delegates: to :mod:`trove_ceph.strategies`, and to Trove's own manager for what is not ours,
+such as a backup in Swift or a volume on no tier.
 """
 
+import contextlib
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -42,34 +43,34 @@ CONF = cfg.CONF
 
 _SPACING_SEC = 300
 _POLICIES_SPACING_SEC = 60
-#: Of the thread that carries on with what was interrupted, and begins what is due.
+#: The interval of the thread that continues interrupted operations and starts due jobs.
 _WORK_SPACING_SEC = 10
-#: Apart from those of the queues: recovery must not wait for a copy of hours.
+#: Recovery has its own threads, since it must not wait for a copy that takes hours.
 _RECOVERIES_AT_ONCE = 4
 
 
 class Manager(manager.Manager):
-    """Trove's manager, whose backups cost the same at any size and survive their instances."""
+    """Trove's manager; its backups outlive instances, at a cost independent of their size."""
 
     def __init__(self):
         taskmanager_conf.register(CONF)
-        # Wrong levels are to be seen at the start.
+        # Fail at the start if a quiesce level is unknown, or guests can reach the storage service.
         factory.backup_settings(CONF)
-        # So is a storage service that guests can reach.
         storage_transport.check(CONF)
         super().__init__()
-        # At first use, since none of those who are asked need be up when this starts; and no
-        # property, since Trove's profiler reads all of those at the start.
+        # Created at first use, since the services need not be up when this process starts. Not
+        # properties, since Trove's profiler reads all properties at the start.
         self._deps = functools.cache(
             functools.partial(factory.make_dependencies, CONF, self.admin_context)
         )
         self._tier_settings = functools.cache(
             functools.partial(factory.make_tier_settings, CONF, self._deps)
         )
+        self._creations = functools.cache(lambda: factory.make_instance_creations(self._deps()))
         self._policy_deps = functools.cache(
             lambda: factory.make_policy_dependencies(CONF, self._deps())
         )
-        # Nothing that takes long may keep policies waiting, which are next in the same loop.
+        # Long jobs have threads of their own, so that they do not delay the policies.
         options = CONF.trove_ceph_backup
         self._recovery_threads = queue_worker.WorkerThreads(_RECOVERIES_AT_ONCE)
         self._queue_threads = {
@@ -80,31 +81,34 @@ class Manager(manager.Manager):
             Role.COPY: work_queue.QueueLimits(options.copies_per_hour),
             Role.VERIFY: work_queue.QueueLimits(options.verifications_per_hour),
         }
-        # Trove's own loop runs every report_interval seconds (30), and waits for what takes long.
+        # Trove's own loop runs every report_interval seconds (30), and waits for long tasks.
         self._background = background.Background(
-            _WORK_SPACING_SEC, (self._recover, self._work_off_queues)
+            _WORK_SPACING_SEC, (self._recover, self._fail_creations, self._start_due_jobs)
         )
-        self._telling = queue_worker.WorkerThreads(1)
+        self._tier_thread = queue_worker.WorkerThreads(1)
 
-    def create_instance(self, context, instance_id, **asked):
-        """Make an instance; from a backup of ours in a time that does not depend on its size."""
-        if not asked['backup_id'] or asked['slave_of_id']:
-            super().create_instance(context, instance_id, **asked)
-            self._tell_tiers(instance_id)
+    def create_instance(self, context, instance_id, **arguments):
+        """Create an instance; a restore of our backup takes a time independent of its size."""
+        with self._claim_creations(instance_id):
+            self._create(context, instance_id, arguments)
+        self._send_rates(instance_id)
+
+    def _create(self, context, instance_id, arguments):
+        if not arguments['backup_id'] or arguments['slave_of_id']:
+            super().create_instance(context, instance_id, **arguments)
             return
         with notification.EndNotification(context, instance_id=instance_id):
             try:
                 with tenant_errors.translated_errors(f'instance {instance_id}'):
-                    is_ours = self._restore_volume(instance_id, asked)
+                    is_ours = self._restore_volume(instance_id, arguments)
             except Exception:
                 trove_db.TroveDatabase().fail_volume(instance_id)
                 raise
             if is_ours:
-                instance_restore.create(context, instance_id, asked)
+                instance_restore.create(context, instance_id, arguments)
                 flatten.flatten_dependents(self._deps())
             else:
-                super()._create_instance(context, instance_id, **asked)
-        self._tell_tiers(instance_id)
+                super()._create_instance(context, instance_id, **arguments)
 
     def create_backup(self, context, backup_info, instance_id):
         """Take a backup."""
@@ -117,14 +121,14 @@ class Manager(manager.Manager):
             tenant_errors.translated_errors(f'backup {backup_id}'),
         ):
             try:
-                asked = self._deps()
+                deps = self._deps()
             except exceptions.TroveCephError:
                 trove_db.TroveDatabase().fail_backup(backup_id)
                 raise
-            create.create_backup(asked, backup_id, backup_api.request_of(context))
+            create.create_backup(deps, backup_id, backup_api.request_of(context))
 
     def delete_backup(self, context, backup_id):
-        """Delete a backup, and nothing that is complete without it."""
+        """Delete a backup, but not its children, which are complete without it."""
         record = self._deps().records.find(backup_id)
         if record is None:
             super().delete_backup(context, backup_id)
@@ -134,26 +138,26 @@ class Manager(manager.Manager):
             tenant_errors.translated_errors(f'backup {backup_id}'),
         ):
             if record.state is RecordState.DELETING:
-                # It was counted as gone when it was first asked for.
+                # The first request has already taken the backup off the used quota.
                 self._deps().trove.count_backup(record.project_id)
             delete.delete_backup(self._deps(), backup_id)
 
     def delete_instance(self, context, instance_id):
-        """Delete an instance; its backups stay, and its volume as long as they need it."""
-        found = trove_db.TroveDatabase().find_instance(instance_id)
-        if found is None or found.volume_id is None or not self._is_ours(instance_id):
-            if found is not None and found.volume_id is None:
-                self._clean_up_restore(found)
+        """Delete an instance; keep its backups, and its volume as long as they need it."""
+        instance = trove_db.TroveDatabase().find_instance(instance_id)
+        if instance is None or instance.volume_id is None or not self._is_ours(instance_id):
+            if instance is not None and instance.volume_id is None:
+                self._clean_up_restore(instance)
             super().delete_instance(context, instance_id)
             return
         with (
             notification.EndNotification(context),
             tenant_errors.translated_errors(f'instance {instance_id}'),
         ):
-            flatten.stop_flattening(self._deps(), found.volume_id)
+            flatten.stop_flattening(self._deps(), instance.volume_id)
             deletion = instance_deletion.InstanceDeletion(
                 self._deps(),
-                found,
+                instance,
                 functools.partial(
                     trove_adapter_instance_deletion.delete_but_volume, context, instance_id
                 ),
@@ -166,34 +170,34 @@ class Manager(manager.Manager):
         return super().run_periodic_tasks(context, raise_on_error)
 
     @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
-    def carry_on_with_backups(self, context):
-        """Show as failed the backups that no taskmanager was ever told of."""
+    def expire_unstarted_backups(self, context):
+        """Show as failed the backups whose request was lost."""
         expire_unstarted.expire_unstarted(self._deps(), expire_unstarted.START_TIMEOUT)
 
-    # The API asks for this one and for the policies' as well (nudging).
+    # The API calls this and run_backup_policies when it has recorded a request (notify.py).
     def copy_and_verify_backups(self, context):
-        """Begin to copy and verify the backups for which that is due."""
+        """Start the copies and verifications that are due."""
         self._start_threads()
-        self._work_off_queues()
+        self._start_due_jobs()
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
-    def make_volumes_independent(self, context):
-        """Have volumes not read from other pools any more, such as from the vault."""
+    def flatten_volumes(self, context):
+        """Flatten the volumes whose parent is in another pool, such as the vault."""
         flatten.flatten_dependents(self._deps())
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
     def reclaim_space(self, context):
-        """Give back what deleted instances and backups have left."""
+        """Delete the volumes and images of deleted instances and backups."""
         volume_cleanup.reclaim(self._deps())
 
     @periodic_task.periodic_task(spacing=_SPACING_SEC)
-    def tell_tiers(self, context):
-        """Tell guests the I/O rates of their tiers: a retype or the tiers file may change them."""
-        self._telling.start(self._sweep_tiers)
+    def send_tier_rates(self, context):
+        """Send guests the I/O rates of their tiers, which a retype or the tiers file may change."""
+        self._tier_thread.start(self._send_due_rates)
 
     @periodic_task.periodic_task(spacing=_POLICIES_SPACING_SEC)
     def run_backup_policies(self, context):
-        """Take the backups that policies have due, and delete those that they keep no longer."""
+        """Take the backups that are due by policy, and delete those that have expired."""
         scheduler.run_due(self._policy_deps())
 
     def _start_threads(self) -> None:
@@ -203,68 +207,92 @@ class Manager(manager.Manager):
     def _recover(self) -> None:
         recovery.recover(self._deps(), self._recovery_threads)
 
-    def _work_off_queues(self) -> None:
-        for role, threads in self._queue_threads.items():
-            queue_worker.work_off(self._deps(), role, threads, self._limits[role])
+    def _claim_creations(self, created: str | list[str]) -> contextlib.AbstractContextManager[None]:
+        """Hold the claims of instances while they are created.
 
-    def _restore_volume(self, instance_id: str, asked: Mapping[str, Any]) -> bool:
-        """Make a volume of a backup, where Cinder cannot when Trove asks it to.
+        :param created: the ids of several replicas, or one id
+        """
+        try:
+            return self._creations().claimed([created] if isinstance(created, str) else created)
+        except exceptions.TroveCephError as error:
+            LOG.warning('Instance %s stays in BUILD if this process dies now: %s', created, error)
+            return contextlib.nullcontext()
+
+    def _fail_creations(self) -> None:
+        self._creations().fail_interrupted()
+
+    def _start_due_jobs(self) -> None:
+        for role, threads in self._queue_threads.items():
+            queue_worker.start_due_jobs(self._deps(), role, threads, self._limits[role])
+
+    def _restore_volume(self, instance_id: str, arguments: Mapping[str, Any]) -> bool:
+        """Create a volume from a backup of ours, if Cinder cannot do so at Trove's request.
 
         :returns: whether the backup is ours
         """
-        backup_id = asked['backup_id']
+        backup_id = arguments['backup_id']
         if self._deps().records.find(backup_id) is None:
             return False
-        volume_type = asked['volume_type'] or CONF.cinder_volume_type
-        wanted = restore_types.RestoreRequest(
-            instance_id, backup_id, volume_type, asked['volume_size']
+        volume_type = arguments['volume_type'] or CONF.cinder_volume_type
+        request = restore_types.RestoreRequest(
+            instance_id, backup_id, volume_type, arguments['volume_size']
         )
         prefer_copy = CONF.trove_ceph_backup.restore_from == 'vault'
-        plan = planning.plan(self._deps(), wanted, prefer_copy)
+        plan = planning.plan(self._deps(), request, prefer_copy)
         if not plan.by_cinder:
-            clone_volume.clone_volume(self._deps(), wanted, plan)
+            clone_volume.clone_volume(self._deps(), request, plan)
         return True
 
-    def _sweep_tiers(self) -> None:
+    def _send_due_rates(self) -> None:
         try:
-            self._tier_settings().sweep(trove_db.TroveDatabase().list_instances())
+            self._tier_settings().send_due(trove_db.TroveDatabase().list_instances())
         except exceptions.TroveCephError as error:
-            LOG.warning('Guests wait for the rates of their tiers: %s', error)
+            LOG.warning('The rates of tiers were not sent to guests, which is retried: %s', error)
 
-    def _tell_tiers(self, created: str | list[str]) -> None:
-        """Tell guests that were just created, of which replicas come several at once."""
+    def _send_rates(self, created: str | list[str]) -> None:
+        """Send the rates of their tiers to guests that were just created.
+
+        :param created: the ids of several replicas, or one id
+        """
         for instance_id in [created] if isinstance(created, str) else created:
             try:
-                found = trove_db.TroveDatabase().find_instance(instance_id)
-                if found is not None:
-                    self._tier_settings().tell(found)
+                instance = trove_db.TroveDatabase().find_instance(instance_id)
+                if instance is not None:
+                    self._tier_settings().send(instance)
             except exceptions.TroveCephError as error:
-                LOG.warning('Instance %s waits for the rate of its tier: %s', instance_id, error)
+                LOG.warning(
+                    'Instance %s: the rate of its tier was not sent, which is retried: %s',
+                    *(instance_id, error),
+                )
 
     def _clean_up_restore(self, instance: backup_types.Instance) -> None:
         try:
             clone_volume.remove_clone(self._deps(), instance)
         except exceptions.TroveCephError as error:
-            LOG.warning('What may be left of instance %s in Ceph: %s', instance.id, error)
+            LOG.warning(
+                'Instance %s: the leftovers of its restore could not be removed now; '
+                'trove-ceph-manage gc lists those that stay: %s',
+                *(instance.id, error),
+            )
 
     def _backs_up(self, instance_id: str) -> bool:
-        """Tell whether backups of an instance are taken here: by its agent, and by its volume."""
-        found = trove_db.TroveDatabase().find_instance(instance_id)
-        has_our_agent = found is None or found.has_our_guest_agent
+        """Return whether backups of an instance are ours: by its guest agent, and by its volume."""
+        instance = trove_db.TroveDatabase().find_instance(instance_id)
+        has_our_agent = instance is None or instance.has_our_guest_agent
         return has_our_agent and self._is_ours(instance_id)
 
     def _is_ours(self, instance_id: str) -> bool:
-        """Tell whether an instance's volume is one of the tiers'.
+        """Return whether an instance's volume is on one of the tiers.
 
-        Of what cannot be told the answer is yes: it then fails with the reason, instead of being
-        done in another way.
+        True also if that cannot be determined: the operation then fails with the reason, instead
+        of falling back to Trove's own.
         """
-        found = trove_db.TroveDatabase().find_instance(instance_id)
-        if found is None or found.volume_id is None:
+        instance = trove_db.TroveDatabase().find_instance(instance_id)
+        if instance is None or instance.volume_id is None:
             return True
         try:
-            volume = self._deps().cinder.find_volume(found.volume_id)
-            return volume is None or self._deps().place(volume) is not None
+            volume = self._deps().cinder.find_volume(instance.volume_id)
+            return volume is None or self._deps().find_image(volume) is not None
         except exceptions.TroveCephError as error:
-            LOG.warning('Where the volume of instance %s lies: %s', instance_id, error)
+            LOG.warning('The tier of instance %s cannot be determined: %s', instance_id, error)
             return True

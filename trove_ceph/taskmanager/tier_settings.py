@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handing guests the I/O rates of their storage tiers, which they cannot see from inside.
+"""Send guests the I/O rates of their storage tiers, which they cannot see from inside.
 
-Each guest is told when its instance was created, and again when the volume type of its volume or
-the tiers file has changed. A guest keeps what it was told; telling it the same again does nothing.
+A guest gets its rate when its instance is created, and again when its volume's type or the tiers
+file changes. It stores the rate; sending the same rate again has no effect.
 """
 
 import time
@@ -19,14 +19,14 @@ from trove_ceph.tiers import tiers_file
 
 LOG = logging.getLogger(__name__)
 
-#: A guest that was rebuilt has lost what it was told, and nobody says so.
-_TELL_AGAIN_SEC = 3600.0
-#: A guest that did not answer is asleep, is being built, or has an agent of an earlier release.
+#: A rebuilt guest has lost its rate without notice, so the rate is sent again after this time.
+_REFRESH_SEC = 3600.0
+#: A guest that did not answer is shut off, is being built, or runs an agent of an earlier release.
 _RETRY_SEC = 600.0
 
 
 class Cinder(Protocol):
-    """Where the volumes are listed."""
+    """The client of Cinder."""
 
     def list_own_volumes(self) -> list[cinder_resources.Volume]: ...
 
@@ -37,17 +37,17 @@ class Guest(Protocol):
     """The guest agent of one instance."""
 
     def apply_tier(self, tier: tuning.Tier | None) -> bool:
-        """Give it the rate of its tier, None for a tier that promises none.
+        """Set the rate of its tier; None: the tier promises no rate.
 
-        :returns: whether it is another one than before
-        :raises GuestUnavailableError: it did not take it
+        :returns: whether it differs from before
+        :raises GuestUnavailableError: the guest agent did not accept it
         """
 
 
 class TierSettings:
-    """Remembers which guest was told what, and when.
+    """Sends rates, and remembers when it sent which rate to which guest.
 
-    :param path: of the tiers file, which is read anew each time
+    :param path: of the tiers file, which is read again at each call
     :param guest: returns the guest agent of an instance
     :param clock: returns seconds
     """
@@ -63,20 +63,23 @@ class TierSettings:
         self._path = path
         self._guest = guest
         self._clock = clock
-        self._told: dict[str, tuple[tuning.Tier | None, float]] = {}
+        self._sent: dict[str, tuple[tuning.Tier | None, float]] = {}
 
-    def tell(self, instance: backup_types.Instance) -> None:
-        """Tell the guest of one instance now; what fails is logged, and done by a later sweep."""
+    def send(self, instance: backup_types.Instance) -> None:
+        """Send the rate to the guest of one instance now; log a failure, for a later retry."""
         try:
             rates = self._rates()
             volume = self._cinder.find_volume(instance.volume_id) if instance.volume_id else None
             if volume and volume.volume_type in rates and instance.has_our_guest_agent:
-                self._tell(instance.id, rates[volume.volume_type])
+                self._send(instance.id, rates[volume.volume_type])
         except exceptions.TroveCephError as error:
-            LOG.warning('Instance %s waits for the rate of its tier: %s', instance.id, error)
+            LOG.warning(
+                'Instance %s: the rate of its tier was not sent, which is retried: %s',
+                *(instance.id, error),
+            )
 
-    def sweep(self, instances: Iterable[backup_types.Instance]) -> None:
-        """Tell each guest that was not told the rate of its tier yet, or not for an hour.
+    def send_due(self, instances: Iterable[backup_types.Instance]) -> None:
+        """Send the rate to each guest that has not got it yet, or not within the last hour.
 
         :raises ServiceUnavailableError: Cinder does not answer
         :raises InvalidTiersError: the tiers file cannot be used
@@ -91,9 +94,9 @@ class TierSettings:
                 continue
             rate = rates[volume.volume_type]
             if instance.has_our_guest_agent and self._is_due(instance.id, rate):
-                self._tell(instance.id, rate)
-        for gone in self._told.keys() - present:
-            del self._told[gone]
+                self._send(instance.id, rate)
+        for gone in self._sent.keys() - present:
+            del self._sent[gone]
 
     def _volume_of(
         self, instance: backup_types.Instance, listed: Mapping[str, cinder_resources.Volume]
@@ -103,20 +106,23 @@ class TierSettings:
         return listed.get(instance.volume_id) or self._cinder.find_volume(instance.volume_id)
 
     def _is_due(self, instance_id: str, rate: tuning.Tier | None) -> bool:
-        told, until = self._told.get(instance_id, (None, float('-inf')))
-        return told != rate or self._clock() >= until
+        sent, until = self._sent.get(instance_id, (None, float('-inf')))
+        return sent != rate or self._clock() >= until
 
-    def _tell(self, instance_id: str, rate: tuning.Tier | None) -> None:
+    def _send(self, instance_id: str, rate: tuning.Tier | None) -> None:
         try:
             if self._guest(instance_id).apply_tier(rate):
-                LOG.info('Instance %s has the rate of its tier: %s', instance_id, rate)
-            patience = _TELL_AGAIN_SEC
+                LOG.info('Instance %s has a new rate of its tier: %s', instance_id, rate)
+            next_sec = _REFRESH_SEC
         except exceptions.GuestUnavailableError as error:
-            LOG.info('Instance %s waits for the rate of its tier: %s', instance_id, error)
-            patience = _RETRY_SEC
-        self._told[instance_id] = rate, self._clock() + patience
+            LOG.info(
+                'Instance %s: the rate of its tier was not sent, which is retried: %s',
+                *(instance_id, error),
+            )
+            next_sec = _RETRY_SEC
+        self._sent[instance_id] = rate, self._clock() + next_sec
 
     def _rates(self) -> dict[str, tuning.Tier | None]:
-        """Return what the tiers promise, by the names of their volume types."""
+        """Return the promised rates of the tiers, by the names of their volume types."""
         tiers = tiers_file.load(self._path).tiers.values()
         return {tier.volume_type.name: tier.iops for tier in tiers if tier.volume_type}

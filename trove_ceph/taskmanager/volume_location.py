@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where in Ceph the volumes of the tiers lie."""
+"""Find the Ceph images of volumes, and the pool of the vault, by the tiers file."""
 
 from trove_ceph import exceptions
 from trove_ceph.cinder import resources as cinder_resources
@@ -9,10 +9,10 @@ from trove_ceph.tiers.qos import planning
 
 
 class VolumeLocations:
-    """The tiers file's back ends and their pools.
+    """The pools of the tiers and of the vault.
 
-    :param path: of the tiers file, which is read anew each time
-    :param vault_tier: the tier that copies of backups go to; None: the only one for that
+    :param path: of the tiers file, which is read again at each call
+    :param vault_tier: the tier for copies of backups; None: the only tier with purpose vault
     """
 
     def __init__(self, path: str, vault_tier: str | None = None):
@@ -20,7 +20,7 @@ class VolumeLocations:
         self._vault_tier = vault_tier
 
     def find(self, volume: cinder_resources.Volume) -> image_types.ImageRef | None:
-        """Return where the image of a volume lies; None outside of the tiers.
+        """Return the image of a volume; None if the volume is on no tier.
 
         :raises InvalidTiersError: the file cannot be used
         """
@@ -37,9 +37,9 @@ class VolumeLocations:
         return planning.image_of(tiers_file.load(self._path), listed)
 
     def vault(self) -> str:
-        """Return the pool that copies of backups go to.
+        """Return the pool for copies of backups.
 
-        :raises InvalidTiersError: the file cannot be used, or does not say which
+        :raises InvalidTiersError: the file cannot be used, or does not determine the pool
         """
         tiers = tiers_file.load(self._path).tiers.values()
         vaults = {one.name: one.pool for one in tiers if one.purpose is tier_types.Purpose.VAULT}
@@ -47,8 +47,8 @@ class VolumeLocations:
             return vaults[self._vault_tier]
         if self._vault_tier is None and len(vaults) == 1:
             return next(iter(vaults.values()))
-        asked = 'vault_tier is not set' if self._vault_tier is None else self._vault_tier
+        option = 'is not set' if self._vault_tier is None else f'is {self._vault_tier}'
         raise exceptions.InvalidTiersError(
-            f'{self._path}: which tier copies of backups go to is not clear: {asked}, tiers with '
-            f'the purpose vault are {", ".join(vaults) or "none"}'
+            f'{self._path}: no tier for copies of backups is determined: vault_tier {option}, '
+            f'tiers with purpose vault: {", ".join(vaults) or "none"}'
         )

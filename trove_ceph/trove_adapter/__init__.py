@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that touches the private parts of Trove: tables, messages, overridden methods.
+"""Everything that uses private parts of Trove: its tables, messages and overridden methods.
 
-A new version of Trove is met here and nowhere else; each private thing that is used has a test.
+An upgrade of Trove changes this package only. Each private part that is used has a test.
 """

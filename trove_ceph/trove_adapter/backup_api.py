@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking Trove for backups in tenants' names, as its API does.
+"""Request backups from Trove in tenants' names, as Trove's API does.
 
-What Trove has no word for travels with the notification that its API has of every request, which
-the taskmanager that does it is given.
+Trove's messages have no field for our options. They travel in the notification that belongs to each
+request of the API, and that the taskmanager receives with it.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from trove.common import notification
 from trove_ceph import exceptions
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.backup.options import BackupOptions
-from trove_ceph.strategies.policies.dependencies import Seen
+from trove_ceph.strategies.policies.dependencies import ShownBackup
 from trove_ceph.trove_adapter import trove_db
 
 _KEY = 'trove_ceph'
@@ -30,13 +30,13 @@ def create(
     instance_id: str,
     name: str,
     description: str | None,
-    asked: BackupOptions,
+    requested: BackupOptions,
     **facts: Any,
 ) -> Any:
-    """Ask for a backup with what belongs to a context, and return Trove's row of it.
+    """Request a backup with the rights of a context, and return Trove's row of the backup.
 
-    :param facts: for the notification: ``request`` of the API, or who asks instead of one
-    :raises TroveError: it is refused
+    :param facts: for the notification: the API's ``request``, or the fields that replace it
+    :raises TroveError: Trove refuses it
     """
     context.notification = notification.DBaaSBackupCreate(context, **facts)
     with notification.StartNotification(
@@ -45,7 +45,7 @@ def create(
         instance_id=instance_id,
         description=description,
         parent_id=None,
-        **{_KEY: asked.as_document()},
+        **{_KEY: requested.as_document()},
     ):
         return backup_models.Backup.create(
             context, instance_id, name, description, storage_driver='cinder'
@@ -53,12 +53,12 @@ def create(
 
 
 def request_of(context: Any) -> BackupOptions:
-    """Return what was asked for with the backup that a call of the taskmanager is about."""
+    """Return the options of the backup request that a call of the taskmanager carries."""
     return BackupOptions.of_document(context.notification.payload.get(_KEY) or {})
 
 
 class BackupApi:
-    """Trove's API as its tenants have it, without the HTTP."""
+    """Trove's API as tenants use it, without HTTP."""
 
     def __init__(self) -> None:
         self._tables = trove_db.TroveDatabase()
@@ -67,52 +67,52 @@ class BackupApi:
         """List the instances that are not deleted."""
         return self._tables.list_instances()
 
-    def ask_for_backup(
-        self, instance: backup_types.Instance, name: str, description: str, asked: BackupOptions
+    def request_backup(
+        self, instance: backup_types.Instance, name: str, description: str, requested: BackupOptions
     ) -> str:
-        """Ask for a backup of an instance and return its id.
+        """Request a backup of an instance and return its id.
 
-        :raises QuotaExceededError: its project may have no more
-        :raises ServiceUnavailableError: it is refused, for example because the instance is not
+        :raises QuotaExceededError: the quota of its project is used up
+        :raises ServiceUnavailableError: Trove refuses it, for example because the instance is not
             running or is being backed up
         """
-        context, facts = _in_the_name_of(instance.project_id)
+        context, facts = _context_of(instance.project_id)
         with _translated(f'a backup of instance {instance.id}'):
-            return create(context, instance.id, name, description, asked, **facts).id
+            return create(context, instance.id, name, description, requested, **facts).id
 
-    def ask_for_deletion(self, backup_id: str, project_id: str, again: bool = False) -> None:
-        """Ask for the deletion of a backup; nothing if it is gone.
+    def request_deletion(self, backup_id: str, project_id: str, again: bool = False) -> None:
+        """Request the deletion of a backup; do nothing if it is gone.
 
-        :param again: it was asked for before, and nothing came of it
-        :raises ServiceUnavailableError: it is refused
+        :param again: it was requested before, without effect
+        :raises ServiceUnavailableError: Trove refuses it
         """
-        context, facts = _in_the_name_of(project_id)
+        context, facts = _context_of(project_id)
         context.notification = notification.DBaaSBackupDelete(context, **facts)
         with _translated(f'the deletion of backup {backup_id}'):
             if again and self.find(backup_id) is not None:
-                # It was counted as gone then.
+                # The earlier request has already taken the backup off the used quota.
                 self._tables.count_backup(project_id)
             with contextlib.suppress(trove_exceptions.NotFound):
                 with notification.StartNotification(context, backup_id=backup_id):
                     backup_models.Backup.delete(context, backup_id)
 
-    def find_named(self, instance_id: str, name: str) -> Seen | None:
-        """Return the backup of an instance that has a name."""
-        found = backup_models.DBBackup.find_all(instance_id=instance_id, name=name, deleted=False)
-        return next((_seen(row) for row in found), None)
+    def find_named(self, instance_id: str, name: str) -> ShownBackup | None:
+        """Return the backup of an instance that has this name."""
+        rows = backup_models.DBBackup.find_all(instance_id=instance_id, name=name, deleted=False)
+        return next((_shown(row) for row in rows), None)
 
-    def find(self, backup_id: str) -> Seen | None:
+    def find(self, backup_id: str) -> ShownBackup | None:
         """Return a backup; None if it is gone."""
-        found = backup_models.DBBackup.find_all(id=backup_id, deleted=False)
-        return next((_seen(row) for row in found), None)
+        rows = backup_models.DBBackup.find_all(id=backup_id, deleted=False)
+        return next((_shown(row) for row in rows), None)
 
-    def give_up(self, backup_id: str) -> None:
-        """Show that a backup could not be taken; nothing if it is gone."""
+    def fail_backup(self, backup_id: str) -> None:
+        """Show a backup as failed; do nothing if it is gone."""
         self._tables.fail_backup(backup_id)
 
 
-def _in_the_name_of(project_id: str) -> tuple[Any, dict[str, Any]]:
-    """Return a context of a project, and what notifications say of who asks."""
+def _context_of(project_id: str) -> tuple[Any, dict[str, Any]]:
+    """Return a context of a project, and the fields of notifications that identify the caller."""
     context = trove_context.TroveContext(project_id=project_id, is_admin=False)
     facts = {
         'request_id': context.request_id,
@@ -124,8 +124,8 @@ def _in_the_name_of(project_id: str) -> tuple[Any, dict[str, Any]]:
     return context, facts
 
 
-def _seen(row: Any) -> Seen:
-    return Seen(
+def _shown(row: Any) -> ShownBackup:
+    return ShownBackup(
         row.id,
         row.created.replace(tzinfo=None),
         row.is_running,
@@ -134,13 +134,13 @@ def _seen(row: Any) -> Seen:
 
 
 @contextlib.contextmanager
-def _translated(what: str) -> Iterator[None]:
+def _translated(subject: str) -> Iterator[None]:
     try:
         yield
     except trove_exceptions.QuotaExceeded as error:
-        raise exceptions.QuotaExceededError(f'{what}: {error}') from error
+        raise exceptions.QuotaExceededError(f'{subject}: {error}') from error
     except exceptions.TroveCephError:
         raise
     except Exception as error:
-        # Trove's own, those of its clients of Nova and Neutron, and those of the bus.
-        raise exceptions.ServiceUnavailableError(f'{what}: {error}') from error
+        # An error of Trove, of its clients of Nova and Neutron, or of the message bus.
+        raise exceptions.ServiceUnavailableError(f'{subject}: {error}') from error

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trove's own client of Cinder, named by ``[DEFAULT] remote_cinder_client``, with one exception.
+"""Trove's own Cinder client, for ``[DEFAULT] remote_cinder_client``, with one difference.
 
-Trove's API lets a backup be restored only when Cinder shows its snapshot. Here a copy in the vault
-will do.
+Trove's API lets a tenant restore a backup only if Cinder finds its snapshot. With this client a
+copy in the vault suffices.
 """
 
 import types
@@ -33,7 +33,7 @@ class _Snapshots:
         self._stock = stock
 
     def get(self, snapshot_id: str) -> Any:
-        """Return a snapshot, or what stands for one of which there is a copy."""
+        """Return a snapshot, or a substitute if it is gone and its copy is in the vault."""
         try:
             return self._stock.get(snapshot_id)
         except cinderclient.exceptions.NotFound:

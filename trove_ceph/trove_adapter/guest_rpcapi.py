@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of our guest manager besides what Trove asks; in the taskmanager."""
+"""The taskmanager's calls to our guest manager, beyond those of Trove."""
 
 import dataclasses
 import json
@@ -11,29 +11,29 @@ from trove.guestagent import api
 from trove_ceph import exceptions
 from trove_ceph.mysql import tuning
 
-#: Of a guest's answer, written as JSON.
+#: The largest answer that is accepted from a guest, as JSON.
 MAX_ANSWER_BYTES = 4 * 1024**2
 
 
 class GuestAPI(api.API):
     """The guest agent of one instance, with the calls of :mod:`trove_ceph.guestagent.manager`.
 
-    Those raise GuestUnavailableError with the agent's reason, or when it does not answer. All are
-    safe to be repeated; what they do belongs to a backup, by its id.
+    Each raises GuestUnavailableError, with the agent's reason, if the agent refuses, fails or does
+    not answer. All are safe to repeat.
     """
 
     def check_backup_settings(self) -> dict[str, Any]:
-        """Tell what about the server makes which level of backups unsafe."""
-        return self._ask_for_mapping('check_backup_settings')
+        """Return what makes a backup of the server unsafe, and at which quiesce levels."""
+        return self._call_for_mapping('check_backup_settings')
 
     def quiesce_for_backup(
         self, backup_id: str, token: str, level: str, limit_sec: int
     ) -> dict[str, Any]:
-        """Hold the server for one attempt; it goes on by itself after ``limit_sec``.
+        """Quiesce the server for one attempt; it resumes by itself after ``limit_sec``.
 
-        :param token: random, of this attempt alone; once released it holds nothing any more
+        :param token: random, for this attempt alone; after its release it can hold nothing
         """
-        return self._ask_for_mapping(
+        return self._call_for_mapping(
             'quiesce_for_backup',
             backup_id=backup_id,
             token=token,
@@ -42,15 +42,15 @@ class GuestAPI(api.API):
         )
 
     def release_after_backup(self, backup_id: str, token: str) -> dict[str, Any]:
-        """Let the server go, and tell under ``held`` whether this attempt held it until now."""
-        return self._ask_for_mapping('release_after_backup', backup_id=backup_id, token=token)
+        """Release the server; ``held`` tells whether this attempt held it until now."""
+        return self._call_for_mapping('release_after_backup', backup_id=backup_id, token=token)
 
     def trim_volume(self, max_age_sec: int) -> None:
-        """Have the data volume trimmed unless that was done lately; does not wait for it.
+        """Request a trim of the data volume; do not wait for it.
 
         An agent that does not know this request ignores it.
 
-        :param max_age_sec: what counts as lately
+        :param max_age_sec: the agent skips the trim if the last one is no older than this
         """
         try:
             self._cast('trim_volume', version=self.API_BASE_VERSION, max_age_sec=max_age_sec)
@@ -60,15 +60,15 @@ class GuestAPI(api.API):
             ) from error
 
     def apply_tier(self, tier: tuning.Tier | None) -> bool:
-        """Give the guest the I/O rate of its tier; return whether it is another one than before.
+        """Send the guest the I/O rate of its tier; return whether it differs from before.
 
-        :param tier: None for a tier that promises none
+        :param tier: None for a tier that promises no rate
         """
         rate = None if tier is None else dataclasses.asdict(tier)
-        # A guest that is not there must not hold up those that are.
-        return bool(self._ask('apply_tier', timeout_sec=self.agent_low_timeout, tier=rate))
+        # The short timeout keeps an absent guest from delaying the others.
+        return bool(self._call_checked('apply_tier', timeout_sec=self.agent_low_timeout, tier=rate))
 
-    def _ask(self, method: str, timeout_sec: int | None = None, **arguments: Any) -> Any:
+    def _call_checked(self, method: str, timeout_sec: int | None = None, **arguments: Any) -> Any:
         timeout_sec = timeout_sec or self.agent_high_timeout
         try:
             answer = self._call(method, timeout_sec, version=self.API_BASE_VERSION, **arguments)
@@ -76,7 +76,7 @@ class GuestAPI(api.API):
             raise exceptions.GuestUnavailableError(
                 f'guest agent of instance {self.id}: {method}: {error}'
             ) from error
-        # Whoever rules the guest may send anything.
+        # The guest is not trusted: its answer may be of any size and type.
         size = len(json.dumps(answer, default=str))
         if size > MAX_ANSWER_BYTES:
             raise exceptions.GuestUnavailableError(
@@ -85,8 +85,8 @@ class GuestAPI(api.API):
             )
         return answer
 
-    def _ask_for_mapping(self, method: str, **arguments: Any) -> dict[str, Any]:
-        answer = self._ask(method, **arguments)
+    def _call_for_mapping(self, method: str, **arguments: Any) -> dict[str, Any]:
+        answer = self._call_checked(method, **arguments)
         if not isinstance(answer, dict):
             raise exceptions.GuestUnavailableError(
                 f'guest agent of instance {self.id}: {method}: answered with '

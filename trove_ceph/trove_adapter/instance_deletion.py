@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deleting an instance as Trove does, except for its volume."""
+"""Delete an instance as Trove does, except for its volume."""
 
 from typing import Any
 
@@ -8,8 +8,9 @@ from trove.taskmanager import models
 
 
 class _NoVolumes:
-    """Cinder as Trove's deletion shall see it: it looks there for a volume by the instance's name
-    and asks for its deletion, whatever reads from it.
+    """A Cinder client without volumes.
+
+    Trove's deletion would find the volume by its name and delete it in spite of its clones.
     """
 
     @property
@@ -29,7 +30,7 @@ class _Fresh(models.FreshInstanceTasks):
 
 
 def delete_but_volume(context: Any, instance_id: str) -> None:
-    """Delete an instance with its server, ports and groups, and leave its volume where it is."""
+    """Delete an instance with its server, ports and groups, but not its volume."""
     try:
         instance = _Built.load(context, instance_id)
     except trove_exceptions.UnprocessableEntity:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making an instance from a backup as Trove does, but for a volume that is there already."""
+"""Create an instance from a backup as Trove does, but with a volume that exists already."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from trove.taskmanager import models
 
 CONF = cfg.CONF
 
-_ASKED = (
+_ARGUMENTS = (
     *('flavor', 'image_id', 'databases', 'users', 'datastore_manager', 'packages', 'volume_size'),
     *('backup_id', 'availability_zone', 'root_password', 'nics', 'overrides', 'cluster_config'),
     *('volume_type', 'modules', 'access', 'ds_version'),
@@ -25,18 +25,18 @@ class _Restored(models.FreshInstanceTasks):
         return self._build_volume(self.volume_client.volumes.get(self.volume_id), datastore_manager)
 
 
-def create(context: Any, instance_id: str, asked: Mapping[str, Any]) -> None:
-    """Make an instance with the volume that Trove's tables give it, and wait until it is usable.
+def create(context: Any, instance_id: str, arguments: Mapping[str, Any]) -> None:
+    """Create an instance with the volume that Trove's tables name, and wait until it is usable.
 
-    Where they give it none, Cinder makes one of the backup's snapshot, as Trove asks it to.
+    If they name none, Cinder creates the volume from the backup's snapshot, as in Trove.
 
-    :param asked: what Trove's manager is asked for by these names
+    :param arguments: of the call to Trove's manager, by their names
     """
     hints = server_group.ServerGroup.build_scheduler_hint(
-        context, asked.get('locality'), instance_id
+        context, arguments.get('locality'), instance_id
     )
     instance = _Restored.load(context, instance_id)
     instance.create_instance(
-        **{name: asked.get(name) for name in _ASKED}, snapshot=None, scheduler_hints=hints
+        **{name: arguments.get(name) for name in _ARGUMENTS}, snapshot=None, scheduler_hints=hints
     )
-    instance.wait_for_instance(CONF.restore_usage_timeout, asked['flavor'])
+    instance.wait_for_instance(CONF.restore_usage_timeout, arguments['flavor'])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling a taskmanager that there is something to do, so that it looks at once.
+"""Notify a taskmanager of recorded requests, so that it starts them at once.
 
-What is to be done is written down before. A message that is lost costs time and nothing else: each
-taskmanager looks by itself every minute.
+The requests are recorded before. A lost message costs time only, since each taskmanager looks for
+recorded requests every minute.
 """
 
 from typing import Any
@@ -14,20 +14,22 @@ LOG = logging.getLogger(__name__)
 
 
 def backup_work(context: Any) -> None:
-    """Have what is wanted of backups be begun with."""
-    _nudge(context, 'copy_and_verify_backups')
+    """Notify a taskmanager of requested copies and verifications."""
+    _notify(context, 'copy_and_verify_backups')
 
 
 def policies(context: Any) -> None:
-    """Have the backups be taken that policies have due."""
-    _nudge(context, 'run_backup_policies')
+    """Notify a taskmanager of backups that are due by policy."""
+    _notify(context, 'run_backup_policies')
 
 
-def _nudge(context: Any, task: str) -> None:
-    """Ask for one of the periodic tasks of :class:`.manager.Manager`."""
+def _notify(context: Any, task: str) -> None:
+    """Have a taskmanager run one of the periodic tasks of :class:`.manager.Manager` now."""
     try:
-        asked = api.API(context)
-        # Without a limit it would wait for a bus that is down.
-        asked.client.prepare(version=asked.API_BASE_VERSION, retry=1).cast(context, task)
+        taskmanager = api.API(context)
+        # Without this limit it would wait until the message bus is up.
+        taskmanager.client.prepare(version=taskmanager.API_BASE_VERSION, retry=1).cast(
+            context, task
+        )
     except Exception as error:
-        LOG.warning('No taskmanager was asked to %s at once; one does in time: %s', task, error)
+        LOG.warning('No taskmanager could be notified; %s runs within a minute: %s', task, error)

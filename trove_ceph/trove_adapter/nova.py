@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place where the taskmanager speaks to Nova besides Trove."""
+"""The taskmanager's own calls to Nova, beyond those of Trove."""
 
 import contextlib
 from typing import Any
@@ -10,14 +10,14 @@ import novaclient.exceptions
 
 from trove_ceph import exceptions
 
-# Ussuri's: the first that changes what becomes of an attached volume.
+# Of Ussuri: the first version that can change delete_on_termination of an attached volume.
 API_VERSION = '2.85'
 
 
 class Nova:
-    """Nova of one region, with the rights of one token.
+    """A client of Nova in one region, with the rights of one token.
 
-    :param client: of novaclient, API_VERSION or later
+    :param client: a novaclient, API_VERSION or later
     """
 
     def __init__(self, client: Any):
@@ -25,16 +25,16 @@ class Nova:
 
     @classmethod
     def of_session(cls, session: Any, **options: Any) -> 'Nova':
-        """Return the one that a session of keystoneauth1 reaches.
+        """Return a client that uses a session of keystoneauth1.
 
         :param options: of novaclient.client.Client, such as ``region_name``
         """
         return cls(novaclient.client.Client(API_VERSION, session=session, **options))
 
     def keep_volume(self, server_id: str, volume_id: str) -> None:
-        """Have a volume not be deleted with its server; nothing if it is not attached to it.
+        """Keep a volume when its server is deleted; do nothing if it is not attached to it.
 
-        :raises ServiceUnavailableError: Nova refused, such as for a server that is being resized
+        :raises ServiceUnavailableError: Nova refused, for example because of a running resize
         """
         try:
             with contextlib.suppress(novaclient.exceptions.NotFound):
@@ -46,5 +46,6 @@ class Nova:
             keystoneauth1.exceptions.ClientException,
         ) as error:
             raise exceptions.ServiceUnavailableError(
-                f'Nova failed at keeping volume {volume_id} of server {server_id}: {error}'
+                f'server {server_id}: Nova did not set delete_on_termination=False for volume '
+                f'{volume_id}: {error}'
             ) from error

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trove's own tables of instances and backups, of which tenants see the rows.
+"""Trove's own tables of instances and backups, whose rows tenants see.
 
-They are written here and not through trove-conductor, which drops what has an older time than the
-guest agent's last word: two clocks.
+This module writes them directly. trove-conductor would drop an update with a timestamp before the
+guest agent's last one, and thereby compare two clocks.
 """
 
 import dataclasses
@@ -21,17 +21,17 @@ from trove.quota import quota
 from trove_ceph import exceptions
 from trove_ceph.strategies.backup import backup_types
 
-#: What the ``registry_ext`` of datastore versions begins with that our guest manager serves.
+#: The prefix of ``registry_ext`` in datastore versions that use our guest manager.
 _GUEST_MANAGERS = 'trove_ceph.'
-#: Before the id of Cinder's snapshot.
+#: The prefix of a backup's location, before the id of the Cinder snapshot.
 _LOCATION = 'cinder://'
 
 
 class TroveDatabase:
-    """The tables of the database that Trove is configured with."""
+    """The tables in the database of Trove's configuration."""
 
     def find_instance(self, instance_id: str) -> backup_types.Instance | None:
-        """Return an instance, a deleted one too."""
+        """Return an instance, even a deleted one."""
         row = _find(instance_models.DBInstance, instance_id)
         if row is None:
             return None
@@ -47,24 +47,37 @@ class TroveDatabase:
         return [_instance(row, versions[row.datastore_version_id]) for row in rows]
 
     def set_volume(self, instance_id: str, volume_id: str | None) -> None:
-        """Say which volume an instance has; nothing if it is deleted."""
+        """Set the volume of an instance; do nothing if the instance is deleted."""
         row = _find(instance_models.DBInstance, instance_id)
         if row is not None and not row.deleted:
             row.update(volume_id=volume_id)
 
     def fail_volume(self, instance_id: str) -> None:
-        """Show that an instance is not built, for want of a volume; nothing if it is deleted."""
+        """Show that building an instance failed at its volume; do nothing if it is deleted."""
         row = _find(instance_models.DBInstance, instance_id)
         if row is not None and not row.deleted:
             row.update(task_status=InstanceTasks.BUILDING_ERROR_VOLUME)
 
+    def fail_creation(self, instance_id: str, fault: str) -> bool:
+        """Show that an instance in BUILD failed, so that its tenant can delete it.
+
+        :param fault: what the tenant reads
+        :returns: False when the instance is gone or no longer in BUILD
+        """
+        row = _find(instance_models.DBInstance, instance_id)
+        if row is None or row.deleted or row.task_status != InstanceTasks.BUILDING:
+            return False
+        row.update(task_status=InstanceTasks.BUILDING_ERROR_SERVER)
+        instance_models.save_instance_fault(instance_id, fault, '')
+        return True
+
     def find_backup(self, backup_id: str) -> backup_types.TroveBackup | None:
-        """Return a backup, a deleted one too."""
+        """Return a backup, even a deleted one."""
         row = _find(backup_models.DBBackup, backup_id)
         return None if row is None else _backup(row)
 
     def list_new_backups(self, since: datetime.timedelta) -> list[backup_types.TroveBackup]:
-        """List what was asked for so long ago, and is not shown as being taken."""
+        """List backups that were requested at least this long ago and have not begun."""
         before = timeutils.utcnow() - since
         rows = backup_models.DBBackup.find_all(
             state=BackupState.NEW, storage_driver='cinder', deleted=False
@@ -72,20 +85,20 @@ class TroveDatabase:
         return [_backup(row) for row in rows if row.created.replace(tzinfo=None) < before]
 
     def begin_backup(self, backup_id: str) -> None:
-        """Show it as being taken, complete by itself.
+        """Show a backup as being taken, and without a parent.
 
-        Trove's API deletes with a backup all that name it as their parent. While this one is being
-        taken that is refused, and afterwards it names none.
+        Trove's API deletes the children of a backup with it. It refuses to do so while a child is
+        being taken, and afterwards this backup has no parent.
 
-        :raises NotFoundError: it is deleted
+        :raises NotFoundError: the backup is deleted
         """
         self._update(backup_id, state=BackupState.BUILDING, size=0.0, location=None, parent_id=None)
 
     def complete_backup(self, backup_id: str, snapshot_id: str, size_gib: int) -> None:
-        """Show it as complete, and where it is.
+        """Show a backup as complete, with the location of its snapshot.
 
-        :param size_gib: of the volume: Trove restores to none that is smaller
-        :raises NotFoundError: it is deleted
+        :param size_gib: of the volume; Trove refuses to restore to a smaller one
+        :raises NotFoundError: the backup is deleted
         """
         self._update(
             backup_id,
@@ -96,23 +109,23 @@ class TroveDatabase:
         )
 
     def fail_backup(self, backup_id: str) -> None:
-        """Show that it could not be taken; nothing if it is deleted."""
-        self._update_if_there(backup_id, state=BackupState.FAILED)
+        """Show a backup as failed; do nothing if it is deleted."""
+        self._update_if_present(backup_id, state=BackupState.FAILED)
 
     def fail_deletion(self, backup_id: str) -> None:
-        """Show that it could not be deleted; nothing if it is."""
-        self._update_if_there(backup_id, state=BackupState.DELETE_FAILED)
+        """Show that the deletion of a backup failed; do nothing if it is deleted."""
+        self._update_if_present(backup_id, state=BackupState.DELETE_FAILED)
 
     def delete_backup(self, backup_id: str) -> None:
-        """Show it no more, and let its version of the datastore go; harmless when repeated."""
-        self._update_if_there(
+        """Mark a backup as deleted and release its datastore version; harmless when repeated."""
+        self._update_if_present(
             backup_id, deleted=True, deleted_at=timeutils.utcnow(), datastore_version_id=None
         )
 
     def count_backup(self, project_id: str) -> None:
-        """Count one more backup against a project's quota, also where that is used up.
+        """Add one backup to the used quota of a project, even beyond the limit.
 
-        Trove's API counts one less each time it is asked to delete one, though it is still there.
+        Trove's API subtracts one at each request to delete a backup, even if that still exists.
         """
         limit = quota.QUOTAS.get_quota_by_tenant(project_id, 'backups')
         usage = quota.QUOTAS.get_quota_usage(limit)
@@ -125,7 +138,7 @@ class TroveDatabase:
             raise exceptions.NotFoundError(f'backup {backup_id}: was deleted')
         row.update(**values)
 
-    def _update_if_there(self, backup_id: str, **values: Any) -> None:
+    def _update_if_present(self, backup_id: str, **values: Any) -> None:
         row = _find(backup_models.DBBackup, backup_id)
         if row is not None and not row.deleted:
             row.update(**values)
@@ -176,7 +189,7 @@ def _snapshot_of(row: Any) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class _Version:
-    """A datastore version; that of a deleted instance is gone and tells nothing."""
+    """A datastore version; the defaults stand for that of a deleted instance, which is gone."""
 
     datastore: str = ''
     name: str = ''

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a results folder: a page, the same as Markdown, and its data as JSON."""
+"""Write the report of a results folder as HTML page, as Markdown, and as JSON data."""
 
 import json
 from pathlib import Path
@@ -8,23 +8,23 @@ from trove_ceph_bench import results
 
 
 def prepare() -> None:
-    """Load what drawing takes, so that hours of work do not end without a report.
+    """Import the plotting packages, so that a missing one fails before hours of measurements.
 
-    :raises ModuleNotFoundError: something is not installed
+    :raises ModuleNotFoundError: a package is not installed
     """
-    # Takes long, which no other command should wait for.
+    # The import is slow, and other commands do not need it.
     from trove_ceph_bench.report import page  # noqa: F401
 
 
 def write(store: results.Store, baseline: results.Store | None = None) -> Path:
-    """Write the report into the folder and return the path of its page.
+    """Write the report to the folder and return the path of its page.
 
-    Takes some seconds, which go into the plots. Files that are there already are replaced.
+    Drawing the plots takes some seconds. Existing files are replaced.
 
     :param baseline: another folder to compare with
     :raises ResultsFormatError: a folder cannot be used
     """
-    # As above.
+    # Slow, as in prepare().
     from trove_ceph_bench.report import model, page
 
     found = model.build(store, baseline)

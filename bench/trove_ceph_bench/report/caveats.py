@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a reader must know before believing the figures.
+"""Find the caveats of a report.
 
-Each caveat names the condition, why it matters and where it holds. Those of level ``warning``
-weaken the conclusions; those of level ``note`` only bound them.
+Each caveat names a condition, why it matters and where it applies. Caveats of level ``warning``
+weaken the conclusions; those of level ``note`` only limit them.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from typing import Any
 
 from trove_ceph_bench import result_groups
 
-#: The practice of the reference architectures, in seconds and repeats.
+#: Duration of a phase and number of repeats in the reference architectures.
 FULL_PHASE_SEC = 300
 FULL_REPEATS = 5
 
@@ -21,7 +21,7 @@ _FIGURE = re.compile(r'\d+(\.\d+)?')
 
 @dataclasses.dataclass(frozen=True)
 class Caveat:
-    """One caveat, and the cells that it holds for; none when it is about the whole."""
+    """One caveat and the cells that it applies to; no cells if it applies to the whole report."""
 
     level: str
     text: str
@@ -34,9 +34,9 @@ def find(
     baseline: str | None,
     label: result_groups.Label,
 ) -> list[dict[str, Any]]:
-    """Return the caveats of a store as plain data, warnings first.
+    """Return the caveats of a store as JSON data, warnings first.
 
-    ``where`` names the cells, and is empty when a caveat holds for all of them.
+    ``where`` names the cells, and is empty if a caveat applies to all of them.
     """
     loads = [cell for cell in found if cell.is_load]
     operations = [cell for cell in found if not cell.is_load]
@@ -62,28 +62,28 @@ def find(
 
 def _of_both(found: Sequence[result_groups.Cell], baseline: str | None) -> Iterator[Caveat]:
     if not found:
-        yield Caveat('warning', 'Nothing was measured: this folder holds no outcome yet.')
+        yield Caveat('warning', 'No measurements: this folder holds no results yet.')
         return
-    yield from _where(
-        'Interrupted: not measured to its end; seconds that were measured count only where no '
-        'complete repeat exists.',
+    yield from _warning(
+        'Interrupted: the run is not complete; its measured seconds count only if there is no '
+        'complete repeat.',
         [cell for cell in found if _any(cell, lambda run: run['complete'] is not True)],
     )
-    yield from _where(
-        'One repeat: no interval, so nothing can be said about significance.',
+    yield from _warning(
+        'One repeat: there is no interval, so the significance is unknown.',
         [cell for cell in found if len(cell.counted) == 1],
     )
-    yield from _where(
-        'Repeats are missing: the variants of this comparison have different numbers of them, so '
-        'they are not paired.',
+    yield from _warning(
+        'Repeats are missing: the variants of this comparison have different repeats, so they are '
+        'not paired.',
         list(_unbalanced(found)),
     )
-    yield from _where(
-        'The target was changed between runs: only the later of the two is shown.',
+    yield from _warning(
+        'The target was changed between runs: the report shows only the later one.',
         list(_hidden(found)),
     )
     if baseline is None:
-        yield Caveat('note', 'One variant only: nothing to compare with.')
+        yield Caveat('note', 'One variant only: there is no comparison.')
 
 
 def _of_loads(
@@ -92,56 +92,56 @@ def _of_loads(
     if loads and not any(variant.role == 'control' for variant in variants):
         yield Caveat(
             'warning',
-            'No control: without a local disk in the same run, a limit of the host cannot be told '
-            'from one of the storage.',
+            'No control: without a local disk in the same run, a limit of the host cannot be '
+            'distinguished from a limit of the storage.',
         )
-    yield from _where(
-        'No warm-up: the first seconds, with cold caches, are part of the figures.',
+    yield from _warning(
+        'No warm-up: the figures include the first seconds with cold caches.',
         [cell for cell in loads if _any(cell, lambda run: not run.get('warmup_sec'))],
     )
-    yield from _where(
-        'Client saturated: the load generator used nearly all of the processor it could have, so '
-        'the server may be faster than shown.',
+    yield from _warning(
+        'Client saturated: the load generator used nearly all CPU time available to it, so the '
+        'server may be faster than shown.',
         [cell for cell in loads if _any(cell, lambda run: run.get('client_saturated') is True)],
     )
-    yield from _where(
+    yield from _warning(
         'Statements failed during the measured phase.',
         [cell for cell in loads if any(cell.values('errors').values())],
     )
-    yield from _where(
+    yield from _warning(
         'An event failed.',
         [cell for cell in loads if _any(cell, _has_failed_event)],
     )
 
 
 def _of_operations(operations: Sequence[result_groups.Cell]) -> Iterator[Caveat]:
-    yield from _where(
-        'The operation failed in some repeats, which do not count.',
+    yield from _warning(
+        'The operation failed in some repeats; they do not count.',
         [cell for cell in operations if _any(cell, lambda run: run.get('exit_code') != 0)],
     )
 
 
 def _of_runs(found: Sequence[result_groups.Cell]) -> Iterator[Caveat]:
-    """Yield what the runs themselves warn of and why they failed.
+    """Yield the warnings and failure reasons of the runs themselves.
 
-    Texts that differ only in their figures are told once, by the first of them.
+    Texts that differ only in their figures give one caveat with the first of them.
     """
-    alike: dict[str, list[str]] = {}
-    places: dict[str, list[result_groups.Cell]] = {}
+    similar: dict[str, list[str]] = {}
+    cells: dict[str, list[result_groups.Cell]] = {}
     for cell in found:
         for run in cell.runs.values():
-            said = [*(run.run.get('warnings') or ()), run.run.get('reason')]
-            # That a run was interrupted has a caveat of its own.
-            for text in (each for each in said if each not in (None, 'interrupted')):
+            messages = [*(run.run.get('warnings') or ()), run.run.get('reason')]
+            # An interrupted run has its own caveat.
+            for text in (each for each in messages if each not in (None, 'interrupted')):
                 kind = _FIGURE.sub('#', text)
-                alike.setdefault(kind, []).append(text)
-                members = places.setdefault(kind, [])
+                similar.setdefault(kind, []).append(text)
+                members = cells.setdefault(kind, [])
                 if cell not in members:
                     members.append(cell)
-    for kind, texts in alike.items():
+    for kind, texts in similar.items():
         others = len(texts) - 1 if len(set(texts)) > 1 else 0
         more = f' (and {others} more with other figures)' if others else ''
-        yield from _where(f'{texts[0]}{more}', places[kind])
+        yield from _warning(f'{texts[0]}{more}', cells[kind])
 
 
 def _notes(
@@ -153,7 +153,7 @@ def _notes(
         listed = ', '.join(f'{warmup} s + {measure} s' for warmup, measure in short)
         yield Caveat(
             'note',
-            f'Short phases: {listed} of warm-up and measurement; the reference architectures take '
+            f'Short phases: {listed} of warm-up and measurement; the reference architectures use '
             f'{FULL_PHASE_SEC} s + {FULL_PHASE_SEC} s.',
         )
     counts = [len(cell.counted) for cell in found]
@@ -162,7 +162,7 @@ def _notes(
             'note', f'{min(counts)} repeats; {FULL_REPEATS} or more give narrower intervals.'
         )
     if any(cell.estimate('gap_max_ms') is None for cell in found):
-        yield Caveat('note', 'Some runs had no committer beside them: their stalls are not known.')
+        yield Caveat('note', 'Some runs had no committer: their stalls are unknown.')
 
 
 def _any(cell: result_groups.Cell, condition: Callable[[Mapping[str, Any]], bool]) -> bool:
@@ -173,7 +173,7 @@ def _has_failed_event(run: Mapping[str, Any]) -> bool:
     return any(event.get('exit_code') != 0 for event in run.get('events') or ())
 
 
-def _where(text: str, members: Sequence[result_groups.Cell]) -> Iterator[Caveat]:
+def _warning(text: str, members: Sequence[result_groups.Cell]) -> Iterator[Caveat]:
     if members:
         yield Caveat('warning', text, members)
 

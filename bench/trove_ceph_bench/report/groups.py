@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of every group as plain data: means, spreads, and ratios to the baseline."""
+"""The figures of every group as JSON data: means, spreads, and ratios to the baseline."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trove_ceph_bench import plan, result_groups, stats
 
-#: Figures that are set in proportion to the baseline's.
+#: Metrics whose ratio to the baseline is reported.
 _COMPARED = {
     'load': ('tps', 'p95_ms', 'p99_ms', 'gap_max_ms'),
     'operation': ('seconds', 'gap_max_ms', 'space_bytes', 'moved_bytes'),
 }
-#: What the RBD image below did.
+#: Metrics of the RBD image below a server.
 IMAGE_METRICS = (
     'read_iops',
     'write_iops',
@@ -104,7 +104,7 @@ def _variant(cell: result_groups.Cell, base: result_groups.Cell | None) -> dict[
         'counted': len(cell.counted),
         'figures': {metric: cell.figure(metric) for metric in _SHOWN[kind]},
         'phases': cell.phases(),
-        'ratios': {metric: stats.plain(ratio) for metric, ratio in ratios.items()},
+        'ratios': {metric: stats.as_dict(ratio) for metric, ratio in ratios.items()},
         'verdicts': {
             metric: result_groups.verdict(metric, ratio) for metric, ratio in ratios.items()
         },
@@ -112,19 +112,19 @@ def _variant(cell: result_groups.Cell, base: result_groups.Cell | None) -> dict[
 
 
 def summary(groups: Sequence[Mapping[str, Any]], baseline: str | None) -> list[str]:
-    """Return one sentence for each kind and variant: how often it beat the baseline."""
+    """Return one sentence for each kind and variant: how often it was faster than the baseline."""
     tally: dict[tuple[str, str], dict[str, int]] = {}
     for group in groups:
         metric = result_groups.DECISIVE[group['kind']]
         for variant in group['variants']:
             if metric in variant['verdicts']:
-                words = tally.setdefault((group['kind'], variant['variant']), {})
-                word = variant['verdicts'][metric]
-                words[word] = words.get(word, 0) + 1
-    return [_sentence(kind, name, baseline, words) for (kind, name), words in tally.items()]
+                verdicts = tally.setdefault((group['kind'], variant['variant']), {})
+                verdict = variant['verdicts'][metric]
+                verdicts[verdict] = verdicts.get(verdict, 0) + 1
+    return [_sentence(kind, name, baseline, verdicts) for (kind, name), verdicts in tally.items()]
 
 
-def _sentence(kind: str, name: str, baseline: str | None, words: Mapping[str, int]) -> str:
+def _sentence(kind: str, name: str, baseline: str | None, verdicts: Mapping[str, int]) -> str:
     phrases = {
         'better': f'faster than {baseline}',
         'worse': f'slower than {baseline}',
@@ -132,7 +132,7 @@ def _sentence(kind: str, name: str, baseline: str | None, words: Mapping[str, in
         'one repeat': 'undecided with one repeat',
         'not comparable': 'not comparable',
     }
-    total = sum(words.values())
-    parts = [f'{phrases[word]} in {words[word]}' for word in phrases if word in words]
+    total = sum(verdicts.values())
+    parts = [f'{phrases[each]} in {verdicts[each]}' for each in phrases if each in verdicts]
     unit = 'comparison' if kind == 'load' else 'operation'
     return f'{name}: {", ".join(parts)} of {total} {unit}{"s" if total != 1 else ""}'

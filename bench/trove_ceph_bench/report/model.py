@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as plain data, from which every form of it is rendered.
+"""Build the report as JSON data, from which every format of it is rendered.
 
-What :func:`build` returns is ``report.json``; its keys are described in
-``doc/source/reference/bench-results.rst``. Nothing in it depends on the clock or the host, so the
-same results give the same report.
+:func:`build` returns the content of ``report.json``; ``doc/source/reference/bench-results.rst``
+describes its keys. It does not depend on the clock or the host, so the same results give the same
+report.
 """
 
 import functools
@@ -81,10 +81,10 @@ def _measured(runs: Sequence[results.Run]) -> dict[str, Any]:
 def _volumes(
     loads: Sequence[result_groups.Cell], variants: Sequence[result_groups.Variant]
 ) -> list[dict[str, Any]]:
-    """Return what fio showed of the volume below each variant, from the first run that has it."""
+    """Return the fio figures of the volume below each variant, from the first run with them."""
     rows = []
     for variant in variants:
-        shown: Mapping[str, Any] = next(
+        jobs: Mapping[str, Any] = next(
             (
                 run.run['fio']
                 for cell in loads
@@ -94,7 +94,7 @@ def _volumes(
             ),
             {},
         )
-        rows += [{'variant': variant.name, 'job': job, **figures} for job, figures in shown.items()]
+        rows += [{'variant': variant.name, 'job': job, **figures} for job, figures in jobs.items()]
     return rows
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as one HTML page that needs nothing else, and as Markdown."""
+"""Render the report as one self-contained HTML page, and as Markdown."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _ENVIRONMENT = jinja2.Environment(
 
 @dataclasses.dataclass(frozen=True)
 class Plot:
-    """A plot as SVG, with the shape for phones where that is another."""
+    """A plot as SVG, with a separate layout for phones if it differs."""
 
     svg: str
     narrow: str | None = None
@@ -38,7 +38,7 @@ class Plot:
 class Section:
     """A part of the page under a heading.
 
-    :param folded: plots that are shown on request
+    :param folded: plots that are collapsed at first
     """
 
     name: str
@@ -76,7 +76,7 @@ def html(model: Data) -> str:
 
 
 def markdown(model: Data) -> str:
-    """Return the same tables as Markdown, to be pasted where there is no room for a page."""
+    """Return the same tables as Markdown, for issues and mails."""
     found = [*tables.verdict(model)]
     for section in _sections(model, None):
         found += [table for table in section.tables if table.blocks]
@@ -100,13 +100,13 @@ def _ratio_plots(model: Data, palette: svg.Palette) -> list[Plot]:
 
 
 def _sections(model: Data, palette: svg.Palette | None) -> list[Section]:
-    """Return all sections in their order; without a palette there are no plots in them."""
+    """Return all sections in order; without a palette they have no plots."""
     return [
         Section(
             'threads',
             'Sweep over threads',
-            'More threads give more throughput until something is saturated; from there on they '
-            'only wait longer. Bars are 95 % intervals.',
+            'More threads give more throughput until a resource is saturated; beyond that point '
+            'only the latency grows. Bars are 95 % intervals.',
             plots=_thread_plots(model, palette) if palette else (),
         ),
         Section(
@@ -120,33 +120,34 @@ def _sections(model: Data, palette: svg.Palette | None) -> list[Section]:
         Section(
             'latency',
             'Latency',
-            'As sysbench saw it, over the measured phase.',
+            'Measured by sysbench, over the measured phase.',
             [tables.percentiles(model)],
         ),
         Section(
             'gaps',
             'Commit gaps',
-            'A separate client commits single rows without a pause. The largest time between two '
+            'A separate client commits single rows without a pause. The longest time between two '
             'acknowledged commits is the stall that a user would notice.',
             [tables.gaps(model)],
         ),
         Section(
             'operations',
-            'Operations against data size',
-            'What copies by reference costs the same at every size; what copies bytes does not.',
+            'Operations by data size',
+            'An operation that copies by reference costs the same at every size; one that copies '
+            'bytes does not.',
             [tables.operations(model), tables.phases(model)],
             _size_plots(model, palette) if palette else (),
         ),
         Section(
             'storage',
             'The storage below',
-            'Means over the measured phase, counted by Ceph.',
+            'Means over the measured phase, measured by Ceph.',
             [tables.images(model), tables.volumes(model)],
         ),
         Section(
             'processors',
             'Processors',
-            'A client that has no processor left measures itself.',
+            'A client without spare CPU time measures its own limit.',
             [tables.processors(model)],
         ),
         Section(
@@ -158,8 +159,7 @@ def _sections(model: Data, palette: svg.Palette | None) -> list[Section]:
         Section(
             'references',
             'Reference architectures',
-            'Absolute figures belong to their hardware. Ratios within one system can be held '
-            'against each other.',
+            'Absolute figures depend on the hardware. Ratios within one system are comparable.',
             [
                 reference_tables.measured(model),
                 reference_tables.published_ratios(model),
@@ -171,11 +171,11 @@ def _sections(model: Data, palette: svg.Palette | None) -> list[Section]:
 
 def _timeline_section(model: Data, palette: svg.Palette | None) -> Section:
     text = (
-        'The measured phase of one repeat of each variant, the one whose throughput is the median; '
-        'the warm-up is not part of it. Shaded: events, each in the colour of its variant.'
+        'The measured phase of one repeat of each variant, the one with the median throughput; '
+        'without the warm-up. Shaded: events, each in the colour of its variant.'
     )
     if palette is None:
-        return Section('timeline', 'By the second', text)
+        return Section('timeline', 'Timeline', text)
     shown = [line for line in model['timelines'] if any(each['tps'] for each in line['lines'])]
     found = [
         Plot(
@@ -185,13 +185,13 @@ def _timeline_section(model: Data, palette: svg.Palette | None) -> Section:
         )
         for number, each in enumerate(shown)
     ]
-    return Section('timeline', 'By the second', text, plots=found[:1], folded=found[1:])
+    return Section('timeline', 'Timeline', text, plots=found[:1], folded=found[1:])
 
 
 def _thread_plots(model: Data, palette: svg.Palette) -> list[Plot]:
     found = []
     for number, sweep in enumerate(model['thread_sweeps']):
-        for kind, draw in (('tps', plots.throughput), ('stick', plots.hockey_stick)):
+        for kind, draw in (('tps', plots.throughput), ('stick', plots.latency_over_throughput)):
             found.append(
                 Plot(draw(sweep, palette, f'threads{number}-{kind}'), title=sweep['label'])
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of the reference architectures and of settings."""
+"""The tables of the reference architectures and of the settings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,14 +11,14 @@ Data = Mapping[str, Any]
 
 
 def measured(model: Data) -> Table:
-    """Return the ratios that the plan declares, beside the published ones."""
+    """Return the ratios that the plan declares, with the published ones."""
     found = model['references']['measured']
     blocks = []
     for name in dict.fromkeys(row['name'] for row in found):
         rows = [_measured(row, model['references']) for row in found if row['name'] == name]
         blocks.append(Block(Text(name), rows))
     columns = ['Ratio', 'Of / to', 'Conditions', 'Figure', 'Measured', 'Published', 'Source']
-    caption = 'Ratios of this plan beside published ones'
+    caption = 'Ratios of this plan and published ratios'
     return Table('measured-ratios', caption, columns, blocks, frozenset((4, 5)))
 
 
@@ -73,7 +73,7 @@ def published_figures(model: Data) -> Table:
         for figure in references['figures']
     ]
     columns = ['Set-up', 'Figure', 'Latency, ms', 'Source']
-    caption = 'Published figures, which belong to their hardware'
+    caption = 'Published figures, which depend on their hardware'
     return Table('published-figures', caption, columns, blocks, frozenset((1, 2)))
 
 

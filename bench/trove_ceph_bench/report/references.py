@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Published figures of the reference architectures, beside our own ratios.
+"""Published figures of the reference architectures, and our ratios to compare with them.
 
-Absolute figures belong to their hardware; ratios within one system can be held against each other.
+Absolute figures depend on the hardware; ratios within one system are comparable.
 """
 
 import importlib.resources
@@ -14,7 +14,7 @@ from trove_ceph_bench import result_groups, stats
 
 
 def published() -> dict[str, Any]:
-    """Return sources, figures and ratios as they come with the package."""
+    """Return the sources, figures and ratios that the package ships."""
     text = (importlib.resources.files(__package__) / 'references.yaml').read_text(encoding='utf-8')
     return yaml.safe_load(text)
 
@@ -57,6 +57,6 @@ def _row(
         'of': declared['of'],
         'to': declared['to'],
         'metric': metric,
-        'ratio': stats.plain(stats.ratio(of, to)),
+        'ratio': stats.as_dict(stats.ratio(of, to)),
         'reference': dict(reference) if reference else None,
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plots show, as plain data: sweeps, timelines and operations against data size."""
+"""The data of the plots as JSON data: sweeps, timelines and operations by data size."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ def sweeps(
     metrics: Sequence[str],
     label: result_groups.Label,
 ) -> list[dict[str, Any]]:
-    """Return a sweep for all conditions that were measured at two or more values of an axis.
+    """Return a sweep for all conditions measured at two or more values of an axis.
 
     :param axis: ``threads``, ``instances`` or ``data_mib``
     """
@@ -29,7 +29,7 @@ def sweeps(
 def _sweep_groups(
     found: Sequence[result_groups.Cell], axis: str
 ) -> list[list[result_groups.Group]]:
-    """Return lists of groups that differ in nothing but the axis, each in its order."""
+    """Return lists of groups that differ only in the axis, each sorted by it."""
     gathered: dict[str, list[result_groups.Group]] = {}
     for group in result_groups.group(cell for cell in found if axis in cell.config):
         rest = result_groups.without(group.conditions, [axis])
@@ -72,7 +72,7 @@ def timelines(
     variants: Sequence[result_groups.Variant],
     label: result_groups.Label,
 ) -> list[dict[str, Any]]:
-    """Return for each group the seconds of one repeat of each variant: the one of median TPS."""
+    """Return for each group the seconds of the repeat with the median TPS of each variant."""
     return [
         {
             'label': label(group.conditions),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Full disclosure: everything that was recorded about the variants, side by side."""
+"""Full disclosure: all recorded facts about the variants, side by side."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,8 +15,8 @@ def build(
 ) -> list[dict[str, Any]]:
     """Return sections of rows; a row holds one setting with its value for each variant.
 
-    The first run of each variant that disclosed anything speaks for it. A section is a key of the
-    first and one of the second level; the server's variables, which are many, are one of their own.
+    Each variant is represented by its first run with a disclosure. A section is a key of the first
+    level with one of the second; the server's many variables have their own section.
     """
     columns = {variant.name: _first_disclosure(found, variant.name) for variant in variants}
     names: dict[str, None] = {}
@@ -25,7 +25,7 @@ def build(
         flat[name] = {(section, key): text for section, key, text in _flatten(disclosure)}
         names.update(dict.fromkeys(section for section, _ in flat[name]))
     sections = [_section(section, flat) for section in names]
-    # The server's variables are what readers look for first.
+    # Readers look for the server's variables first.
     return sorted(sections, key=lambda section: section['name'] != VARIABLES)
 
 
@@ -40,7 +40,7 @@ def _section(
             rows.append({'key': key, 'values': values, 'differs': len(set(values.values())) > 1})
     return {
         'name': section,
-        # Stable, so that the order of the disclosure is kept among those that differ.
+        # A stable sort keeps the order of the disclosure among those that differ.
         'rows': sorted(rows, key=lambda row: not row['differs']),
         'differing': sum(row['differs'] for row in rows),
     }
@@ -57,10 +57,10 @@ def _first_disclosure(found: Sequence[result_groups.Cell], variant: str) -> Mapp
 
 
 def _flatten(disclosure: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
-    """Yield section, setting and text of everything."""
+    """Yield section, setting and text of each value."""
     contents = {key: value for key, value in disclosure.items() if key != 'targets'}
     if 'targets' in disclosure:
-        # Several instances of one variant are made alike: the first speaks for all.
+        # The instances of one variant are configured alike, so show the first.
         contents['target'] = next(iter(disclosure['targets'].values()), {})
     for name, content in contents.items():
         for path, text in _leaves(content):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of matplotlib as SVG that is part of a page.
+"""Render matplotlib figures as SVG elements for an HTML page.
 
-The text stays text, in the page's font; colours are the page's variables, so that a plot follows
-the light and the dark mode; identifiers are made unique, as several plots share one document.
+Text stays text, in the page's font; colours are the page's CSS variables, so that a plot follows
+light and dark mode; identifiers are unique, because several plots share one document.
 """
 
 import html
@@ -17,14 +17,14 @@ from matplotlib import figure, lines
 
 _UNITS_PER_INCH = 72
 
-#: Colours that stand for the page's variables until the SVG is written.
+#: Placeholder colours, replaced by the page's CSS variables when the SVG is written.
 TEXT = '#010101'
 MUTED = '#020202'
 GRID = '#030303'
 SURFACE = '#040404'
 _VARIABLES = {TEXT: 'text', MUTED: 'muted', GRID: 'grid', SURFACE: 'surface'}
 
-#: One for each colour of the page's palette, ``--v0`` and so on; further variants begin anew.
+#: One for each colour of the page's palette, ``--v0`` and so on; further variants reuse them.
 MARKERS = ('o', 's', '^', 'D', 'v', 'P')
 
 _STYLE: Any = {
@@ -66,24 +66,24 @@ _STYLE: Any = {
 class Palette:
     """Colour and marker of each variant, the same in every plot and table of a page.
 
-    :param variants: names in their order
+    :param variants: names, in order
     """
 
     def __init__(self, variants: Sequence[str]):
         self._number = {name: number for number, name in enumerate(variants)}
 
     def number(self, variant: str) -> int:
-        """Return which of the page's colours a variant has."""
+        """Return the number of a variant's colour in the page's palette."""
         return self._number[variant] % len(MARKERS)
 
     def style(self, variant: str, has_marker: bool = True) -> dict[str, Any]:
-        """Return how matplotlib draws a variant's line."""
+        """Return matplotlib's style of a variant's line."""
         number = self.number(variant)
         marker = MARKERS[number] if has_marker else ''
         return {'color': _color(number), 'marker': marker, 'label': variant}
 
     def legend(self, drawn: figure.Figure, names: Sequence[str], has_marker: bool = True) -> None:
-        """Name the variants above the plot."""
+        """Draw a legend with the variants above the plot."""
         handles = [lines.Line2D([], [], **self.style(name, has_marker)) for name in names]
         columns = 3 if max(map(len, names), default=0) < 16 else 1
         drawn.legend(handles=handles, loc='outside upper left', ncols=columns, labelcolor=TEXT)
@@ -97,7 +97,7 @@ def style() -> Iterator[None]:
 
 
 def new_figure(width: int, height: int) -> figure.Figure:
-    """Return an empty figure; sizes in user units, of which text is 11.5 high."""
+    """Return an empty figure; sizes in user units, with text 11.5 units high."""
     size = (width / _UNITS_PER_INCH, height / _UNITS_PER_INCH)
     return figure.Figure(figsize=size, layout='constrained')
 
@@ -116,7 +116,7 @@ def render(drawn: figure.Figure, name: str, title: str, description: str) -> str
     text = re.sub(r'(\bid="|xlink:href="#|url\(#)', rf'\g<1>{name}-', text)
     text = text.replace('xlink:href', 'href')
     text = _use_page_colors(text)
-    # The measurements were taken in a wide font, so nothing grows when the page's own is used.
+    # The layout was computed with a wide font, so the page's own font fits.
     text = re.sub(r"'DejaVu Sans'[^;\"]*", 'var(--sans)', text)
     view_box = re.search(r'viewBox="([^"]+)"', text)
     assert view_box is not None
@@ -130,13 +130,13 @@ def render(drawn: figure.Figure, name: str, title: str, description: str) -> str
 
 
 def _color(number: int) -> str:
-    """Return the colour that stands for one of the palette."""
+    """Return the placeholder of a colour of the palette."""
     return f'#0a0a{number:02x}'
 
 
 def _use_page_colors(text: str) -> str:
-    for stand_in, variable in _VARIABLES.items():
-        text = text.replace(stand_in, f'var(--{variable})')
+    for placeholder, variable in _VARIABLES.items():
+        text = text.replace(placeholder, f'var(--{variable})')
     for number in range(len(MARKERS)):
         text = text.replace(_color(number), f'var(--v{number})')
     return text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of the report as text in rows, for whatever renders them."""
+"""The tables of the report as rows of text, for all output formats."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,10 +9,10 @@ from trove_ceph_bench import numbers, result_groups
 from trove_ceph_bench.report.groups import IMAGE_METRICS
 
 Data = Mapping[str, Any]
-#: Makes the cells of one variant.
+#: Returns the cells of one variant.
 Row = Callable[[Data], list['Text']]
 
-#: What a verdict is called where it is about speed.
+#: Verdicts on speed.
 _SPEED = {'better': 'faster', 'worse': 'slower'}
 
 
@@ -20,9 +20,9 @@ _SPEED = {'better': 'faster', 'worse': 'slower'}
 class Text:
     """One cell of a table.
 
-    :param note: what stands smaller beside the text
-    :param tone: of a ratio: ``better``, ``worse`` or ``open``, and ``up`` or ``down`` with it
-    :param variant: the variant whose colour goes with the text
+    :param note: smaller text after the text
+    :param tone: for a ratio ``better``, ``worse`` or ``open``, with ``up`` or ``down``
+    :param variant: the variant whose colour marks the text
     """
 
     text: str
@@ -33,7 +33,7 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Rows that share their heading."""
+    """Rows that share a heading."""
 
     head: Text
     rows: Sequence[Sequence[Text]]
@@ -41,7 +41,7 @@ class Block:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table; the first column is that of the blocks' headings.
+    """A table; the first column holds the headings of the blocks.
 
     :param numeric: positions of the columns that hold numbers
     """
@@ -54,7 +54,7 @@ class Table:
 
 
 def verdict(model: Data) -> list[Table]:
-    """Return the tables that say what is better: of loads, and of operations."""
+    """Return the tables with the verdicts on loads and on operations."""
     found = (
         _verdict(model, 'loads', 'tps', 'Transactions per second, mean ± 95 % interval'),
         _verdict(model, 'operations', 'seconds', 'Wall time in seconds, mean ± 95 % interval'),
@@ -94,7 +94,7 @@ def percentiles(model: Data) -> Table:
     metrics = ('avg_ms', 'p50_ms', 'p95_ms', 'p99_ms', 'p99.9_ms')
     return _by_variant(
         'percentiles',
-        'Latency of transactions in ms: means over the repeats, and the largest of all',
+        'Latency of transactions in ms: means over the repeats, and the maximum of all',
         model['loads'],
         ['Average', 'p50', 'p95', 'p99', 'p99.9', 'Maximum', 'p99 ratio'],
         lambda each: [
@@ -106,7 +106,7 @@ def percentiles(model: Data) -> Table:
 
 
 def gaps(model: Data) -> Table:
-    """Return the largest times between two acknowledged commits."""
+    """Return the largest gaps between two acknowledged commits."""
     return _by_variant(
         'gaps',
         'Time between two acknowledged commits of a single-row committer, in ms',
@@ -122,10 +122,10 @@ def gaps(model: Data) -> Table:
 
 
 def operations(model: Data) -> Table:
-    """Return what operations took, by size of the data."""
+    """Return the time and costs of operations, by size of the data."""
     return _by_variant(
         'operations',
-        'Operations: wall time, stall of commits, and what they cost',
+        'Operations: wall time, stall of commits, and costs',
         model['operations'],
         [
             'Wall time, s',
@@ -153,7 +153,7 @@ def operations(model: Data) -> Table:
 
 
 def phases(model: Data) -> Table:
-    """Return what part of an operation took how long."""
+    """Return the time of each phase of the operations."""
     blocks = []
     for group in model['operations']:
         rows = [
@@ -168,7 +168,7 @@ def phases(model: Data) -> Table:
 
 
 def instances(model: Data) -> Table:
-    """Return throughput over the number of instances, in total and for each."""
+    """Return throughput by the number of instances, in total and per instance."""
     sweeps = model['instance_sweeps']
     counts = sorted({value for sweep in sweeps for value in sweep['values']})
     blocks = []
@@ -185,7 +185,7 @@ def instances(model: Data) -> Table:
         blocks.append(Block(_head(sweep['label']), rows))
     return Table(
         'instances',
-        'TPS by the number of instances: all together, and for each',
+        'TPS by the number of instances: total and per instance',
         ['Load', 'Variant', *map(str, counts)],
         blocks,
         frozenset(range(2, 2 + len(counts))),
@@ -193,7 +193,7 @@ def instances(model: Data) -> Table:
 
 
 def images(model: Data) -> Table:
-    """Return what the RBD image below did."""
+    """Return the figures of the RBD image below."""
     return _by_variant(
         'images',
         'The RBD image below, during the measured phase',
@@ -212,7 +212,7 @@ def images(model: Data) -> Table:
 
 
 def volumes(model: Data) -> Table:
-    """Return what fio showed of the volumes alone."""
+    """Return the fio figures of the volumes without MySQL."""
     blocks = []
     for job in dict.fromkeys(row['job'] for row in model['volumes']):
         rows = [
@@ -231,15 +231,15 @@ def volumes(model: Data) -> Table:
         ]
         blocks.append(Block(Text(job), rows))
     columns = ['Job', 'Variant', 'IOPS', 'MiB/s', 'Average, ms', 'p99, ms', 'p99.9, ms']
-    caption = 'The volume alone, by fio'
+    caption = 'The volume without MySQL, by fio'
     return Table('volumes', caption, [*columns, 'Flush p99, ms'], blocks, frozenset(range(2, 8)))
 
 
 def processors(model: Data) -> Table:
-    """Return what processors the client and the server used."""
+    """Return the CPU use of client, server and host."""
     return _by_variant(
         'processors',
-        'Processor use: cores of client and server, and how busy the whole host was',
+        'CPU use: cores of client and server, and share of the whole host',
         [group for group in model['loads'] if _any_known([group], 'host_busy')],
         ['Client cores', 'Server cores', 'Host busy'],
         lambda each: [
@@ -249,7 +249,7 @@ def processors(model: Data) -> Table:
 
 
 def comparison(model: Data) -> Table:
-    """Return how these results compare with another folder's."""
+    """Return the comparison of these results with another folder's."""
     found = model['comparison'] or {'rows': []}
     blocks = []
     for label in dict.fromkeys(row['label'] for row in found['rows']):
@@ -269,7 +269,7 @@ def comparison(model: Data) -> Table:
         ]
         blocks.append(Block(_head(label), rows))
     columns = ['Cell', 'Variant', 'Figure', 'Now', 'Baseline', 'Ratio']
-    caption = 'These results against the baseline folder, unpaired'
+    caption = 'These results compared with the baseline folder, unpaired'
     return Table('comparison', caption, columns, blocks, frozenset((3, 4)))
 
 
@@ -284,7 +284,7 @@ def _by_variant(
         )
         for group in groups
     ]
-    # A ratio has its interval beside it and is read from the left.
+    # A ratio is followed by its interval, so it is aligned left.
     numeric = frozenset(
         number for number, column in enumerate(columns, 2) if 'ratio' not in column.lower()
     )
@@ -305,20 +305,20 @@ def _figure(each: Data | None, metric: str) -> Text:
     return Text(numbers.figure(figure, result_groups.METRICS[metric].unit))
 
 
-def _ratio(each: Data | None, metric: str, words: Mapping[str, str] | None = None) -> Text:
+def _ratio(each: Data | None, metric: str, phrases: Mapping[str, str] | None = None) -> Text:
     if each is None or metric not in each['ratios']:
         return Text('')
-    return _ratio_text(each['ratios'][metric], each['verdicts'][metric], words)
+    return _ratio_text(each['ratios'][metric], each['verdicts'][metric], phrases)
 
 
-def _ratio_text(ratio: Data | None, verdict: str, words: Mapping[str, str] | None = None) -> Text:
+def _ratio_text(ratio: Data | None, verdict: str, phrases: Mapping[str, str] | None = None) -> Text:
     if ratio is None:
         return Text(numbers.UNKNOWN)
     tone = 'open'
     if verdict in ('better', 'worse'):
         tone = f'{verdict} {"up" if ratio["value"] > 1 else "down"}'
-    said = (words or {}).get(verdict, verdict)
-    note = ', '.join(part for part in (numbers.interval(ratio), said) if part)
+    phrase = (phrases or {}).get(verdict, verdict)
+    note = ', '.join(part for part in (numbers.interval(ratio), phrase) if part)
     return Text(numbers.number(ratio['value']), note, tone)
 
 

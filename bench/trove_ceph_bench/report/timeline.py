@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plot of a measurement by the second, with the events that happened in it."""
+"""Plot a measurement second by second, with its events."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,20 +10,20 @@ from matplotlib import axes, ticker
 from trove_ceph_bench import numbers
 from trove_ceph_bench.report import plots, svg
 
-#: Shapes of the plot: for desktops and for phones.
+#: Sizes of the plot for desktops and for phones.
 WIDE = (960, 480)
 NARROW = (plots.WIDTH, 520)
 
 _PANELS = {'tps': 'TPS', 'p99_ms': 'p99 latency, ms', 'gap_max_ms': 'Largest commit gap, ms'}
 
-#: Events of several variants within this time carry one name.
+#: Events of the same name within this time share one label.
 _SAME_EVENT_SEC = 2
 
 
 def plot(
     timeline: Mapping[str, Any], shape: tuple[int, int], palette: svg.Palette, name: str
 ) -> str:
-    """Return throughput, latency and gaps above one another, with the events shaded and named."""
+    """Plot throughput, latency and gaps in stacked panels, with events shaded and labelled."""
     lines = timeline['lines']
     shown = [key for key in _PANELS if any(line[key] for line in lines)]
     with svg.style():
@@ -33,11 +33,11 @@ def plot(
             _draw(panel, lines, key, palette)
         for line in lines:
             _shade_events(panels, line, palette)
-        _name_events(panels[0], lines)
+        _label_events(panels[0], lines)
         panels[-1].set_xlabel('second of the measured phase')
         panels[-1].xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
         palette.legend(drawn, [line['variant'] for line in lines], has_marker=False)
-        return svg.render(drawn, name, f'By the second: {timeline["label"]}', _said(lines))
+        return svg.render(drawn, name, f'Timeline: {timeline["label"]}', _description(lines))
 
 
 def _draw(
@@ -45,7 +45,7 @@ def _draw(
 ) -> None:
     known = []
     for line in lines:
-        # A second without a transaction has no latency; the line is broken there.
+        # A second without a transaction has no latency, and the line has a gap there.
         points = [(second, math.nan if value is None else value) for second, value in line[key]]
         known += [value for _, value in points if not math.isnan(value)]
         style = palette.style(line['variant'], has_marker=False) | {'linewidth': 1.4}
@@ -66,14 +66,14 @@ def _shade_events(
                 panel.axvspan(event['at_sec'], event['ended_sec'], color=color, alpha=0.13, lw=0)
 
 
-def _name_events(panel: axes.Axes, lines: Sequence[Mapping[str, Any]]) -> None:
+def _label_events(panel: axes.Axes, lines: Sequence[Mapping[str, Any]]) -> None:
     named: list[tuple[float, str]] = []
     for at, name in sorted(
         (each['at_sec'], each['name']) for line in lines for each in line['events']
     ):
         if not any(name == known and at - since < _SAME_EVENT_SEC for since, known in named):
             named.append((at, name))
-    # Above the panel's own title line there is room for names at two heights.
+    # Alternate between two heights, so that labels of close events do not overlap.
     for number, (at, name) in enumerate(named):
         height = 1.02 if number % 2 == 0 else 1.14
         panel.annotate(
@@ -81,7 +81,7 @@ def _name_events(panel: axes.Axes, lines: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-def _said(lines: Sequence[Mapping[str, Any]]) -> str:
+def _description(lines: Sequence[Mapping[str, Any]]) -> str:
     parts = []
     for line in lines:
         gaps = [value for _, value in line['gap_max_ms'] if value is not None]

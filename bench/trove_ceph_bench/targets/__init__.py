@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MySQL servers that a plan can name."""
+"""Targets: the MySQL servers that a plan can name."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from trove_ceph_bench import model
 from trove_ceph_bench.targets import dsn, instance, server
 from trove_ceph_bench.targets.specification import SCHEMA, Settings
 
-__all__ = ('SCHEMA', 'Settings', 'make')
+__all__ = ('SCHEMA', 'Settings', 'create')
 
 _KINDS: Mapping[str, Callable[[str, Mapping[str, Any], Settings], model.Target]] = {
     'instance': instance.from_spec,
@@ -21,24 +21,24 @@ _KINDS: Mapping[str, Callable[[str, Mapping[str, Any], Settings], model.Target]]
 }
 
 
-def make(name: str, spec: Mapping[str, Any], settings: Settings) -> model.Target:
-    """Return the target that a part of a plan describes; nothing is asked or changed yet.
+def create(name: str, spec: Mapping[str, Any], settings: Settings) -> model.Target:
+    """Return the target of a specification, without contacting the server yet.
 
-    :param name: what the results call it
-    :raises InvalidPlanError: the description is wrong, or a password it names is not there
+    :param name: its name in the results
+    :raises InvalidPlanError: the specification is invalid, or the password it names is missing
     """
     kinds = [kind for kind in _KINDS if kind in spec]
     if len(kinds) != 1:
         raise exceptions.InvalidPlanError(
-            f'target {name}: exactly one of {", ".join(_KINDS)} must be given, not '
+            f'target {name}: expected exactly one of {", ".join(_KINDS)}, found '
             f'{" and ".join(kinds) or "none"}'
         )
     error = jsonschema.exceptions.best_match(
         jsonschema.Draft202012Validator(SCHEMA).iter_errors(spec)
     )
     if error:
-        place = error.json_path.removeprefix('$').removeprefix('.')
+        path = error.json_path.removeprefix('$').removeprefix('.')
         raise exceptions.InvalidPlanError(
-            f'target {name}: {f"{place}: " if place else ""}{error.message}'
+            f'target {name}: {f"{path}: " if path else ""}{error.message}'
         )
     return _KINDS[kinds[0]](name, spec, settings)

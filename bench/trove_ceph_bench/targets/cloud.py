@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trove instances through the cloud's APIs, under the identity of OS_* or clouds.yaml.
+"""Access Trove instances through the cloud's APIs, with the identity of OS_* or clouds.yaml.
 
-What only an administrator may see is asked for and left out where the cloud refuses.
+Facts that only an administrator may read are None if the cloud refuses them.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ _POLL_SEC = 1.0
 class Instance:
     """A Trove instance.
 
-    :param addresses: of the server, public ones first
-    :param server_id: of Nova, None for those who are not administrators
-    :param volume_id: of Cinder, None for those who are not administrators
+    :param addresses: addresses of the server, public ones first
+    :param server_id: id of the Nova server; None without administrator rights
+    :param volume_id: id of the Cinder volume; None without administrator rights
     """
 
     id: str
@@ -50,14 +50,14 @@ class Instance:
 
 
 def clients() -> tuple[Any, Any]:
-    """Return an SDK connection and Trove's client for what OS_* variables or clouds.yaml name.
+    """Return an SDK connection and a Trove client, from OS_* variables or clouds.yaml.
 
-    :raises TargetUnavailableError: they name no cloud
+    :raises TargetUnavailableError: the variables name no cloud, or it cannot be reached
     """
-    # Takes more than a second, which the commands that plans time should not.
+    # Importing it takes more than a second, which must not count for the commands that plans time.
     import troveclient.v1.client
 
-    with _translated('the cloud cannot be reached'):
+    with _translated('cannot connect to the cloud'):
         connection = openstack.connect()
         trove = troveclient.v1.client.Client(
             session=connection.session,
@@ -90,24 +90,24 @@ class Cloud:
         self._sleep = sleep
 
     @classmethod
-    def of_environment(cls) -> 'Cloud':
-        """Return the cloud that OS_* variables or clouds.yaml name."""
+    def from_environment(cls) -> 'Cloud':
+        """Connect to the cloud that OS_* variables or clouds.yaml name."""
         return cls(*clients())
 
     def get_instance(self, name_or_id: str) -> Instance:
         """Return an instance; an administrator finds those of all projects.
 
-        :raises TargetUnavailableError: there is none, or several have the name
+        :raises TargetUnavailableError: no instance or several instances have the name
         """
-        with _translated(f'instance {name_or_id} cannot be looked up'):
+        with _translated(f'cannot look up instance {name_or_id}'):
             found = self._find(name_or_id)
         if found is None:
             raise exceptions.TargetUnavailableError(f'there is no instance {name_or_id}')
         return _instance(found)
 
     def has_instance(self, instance_id: str) -> bool:
-        """Return whether the instance is still there."""
-        with _translated(f'instance {instance_id} cannot be looked up'):
+        """Return whether the instance still exists."""
+        with _translated(f'cannot look up instance {instance_id}'):
             try:
                 self._trove.instances.get(instance_id)
             except _NOT_FOUND:
@@ -115,20 +115,20 @@ class Cloud:
         return True
 
     def create_schema(self, instance_id: str, schema: str, password: str) -> None:
-        """Make an empty database, and its user, who may use no other."""
-        with _translated(f'database {schema} cannot be made in instance {instance_id}'):
+        """Create an empty database, and a user with access to this database only."""
+        with _translated(f'cannot create database {schema} in instance {instance_id}'):
             self._trove.databases.create(instance_id, [{'name': schema}])
             user = {'name': database.user_of(schema), 'password': password}
             self._trove.users.create(instance_id, [user | {'databases': [{'name': schema}]}])
 
     def list_schemas(self, instance_id: str) -> set[str]:
-        """Return the databases that the benchmark has made, also where only the user is left."""
-        with _translated(f'instance {instance_id} does not list its databases'):
+        """Return the databases that the benchmark created, also if only the user is left."""
+        with _translated(f'cannot list the databases of instance {instance_id}'):
             return self._schemas(instance_id)
 
     def ensure_no_schema(self, instance_id: str, schema: str) -> None:
         """Remove a database and its user, and wait until they are gone."""
-        with _translated(f'database {schema} cannot be removed from instance {instance_id}'):
+        with _translated(f'cannot remove database {schema} from instance {instance_id}'):
             with contextlib.suppress(*_NOT_FOUND):
                 self._trove.users.delete(instance_id, database.user_of(schema))
             with contextlib.suppress(*_NOT_FOUND):
@@ -138,13 +138,13 @@ class Cloud:
                 if self._clock() > deadline:
                     raise exceptions.TargetUnavailableError(
                         f'database {schema} is still in instance {instance_id} '
-                        f'{_REMOVE_TIMEOUT_SEC} s after it was asked to remove it'
+                        f'{_REMOVE_TIMEOUT_SEC} s after the request to remove it'
                     )
                 self._sleep(_POLL_SEC)
 
     def describe(self, instance: Instance) -> dict[str, Any]:
-        """Return what a reader must know of an instance; what is not to be seen is None."""
-        flavor = self._asked(lambda: self._trove.flavors.get(instance.flavor_id))
+        """Return the facts of an instance; an inaccessible fact is None."""
+        flavor = self._optional(lambda: self._trove.flavors.get(instance.flavor_id))
         return {
             'id': instance.id,
             'name': instance.name,
@@ -153,22 +153,24 @@ class Cloud:
             'flavor': flavor
             and {'name': flavor.name, 'ram_mib': flavor.ram, 'vcpus': flavor.vcpus},
             'volume_gib': instance.volume_gib,
-            'volume': self._asked(lambda: self._describe_volume(instance.volume_id)),
+            'volume': self._optional(lambda: self._describe_volume(instance.volume_id)),
         }
 
     def image_id(self, instance: Instance) -> str | None:
-        """Return the part of the RBD image's name that follows ``volume-``, None if not seen."""
+        """Return the part of the RBD image's name after ``volume-``; None if inaccessible."""
         if instance.volume_id is None:
             return None
-        volume = self._asked(lambda: self._connection.block_storage.get_volume(instance.volume_id))
-        # A migrated volume keeps its id, and its data keep the name they were migrated to.
+        volume = self._optional(
+            lambda: self._connection.block_storage.get_volume(instance.volume_id)
+        )
+        # A migrated volume keeps its id, but its image has the name of the migration target.
         return volume and (volume.migration_id or volume.id)
 
     def cpu_sec(self, instance: Instance) -> float | None:
-        """Return the processor seconds of the instance's server, None if Nova does not tell."""
+        """Return the CPU seconds of the instance's server; None if inaccessible."""
         if instance.server_id is None:
             return None
-        found = self._asked(
+        found = self._optional(
             lambda: self._connection.compute.get_server_diagnostics(instance.server_id)
         )
         times = [cpu.get('time') for cpu in (found and found.cpu_details) or ()]
@@ -181,7 +183,7 @@ class Cloud:
             return self._trove.instances.get(name_or_id)
         named = [one for one in self._trove.instances.list() if one.name == name_or_id]
         if not named:
-            everywhere = self._asked(self._trove.mgmt_instances.list) or ()
+            everywhere = self._optional(self._trove.mgmt_instances.list) or ()
             named = [one for one in everywhere if one.name == name_or_id]
         if len(named) > 1:
             ids = ', '.join(one.id for one in named)
@@ -216,10 +218,10 @@ class Cloud:
                 found['qos'] = {'consumer': specs['consumer'], **specs['specs']}
         return found
 
-    def _asked(self, question: Callable[[], Any]) -> Any:
-        """Return an answer, or None when this identity gets none."""
+    def _optional(self, query: Callable[[], Any]) -> Any:
+        """Return the result of a query; None if the cloud refuses it."""
         try:
-            return question()
+            return query()
         except _ERRORS:
             return None
 

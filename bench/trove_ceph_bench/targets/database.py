@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A MySQL server seen by SQL: reaching it, a schema of one's own in it, and its settings."""
+"""Access a MySQL server by SQL: connect, create and remove schemas, read its settings."""
 
 import contextlib
 import itertools
@@ -13,15 +13,15 @@ import pymysql
 from trove_ceph import exceptions
 from trove_ceph_bench import model
 
-#: Of every schema the benchmark makes; what carries it is the benchmark's to remove.
+#: Prefix of every schema that the benchmark creates; it removes any schema with this prefix.
 PREFIX = 'trove_ceph_bench_'
-#: The same for users: Trove allows 16 characters.
+#: The same for users; Trove allows 16 characters.
 USER_PREFIX = 'tcbench_'
-# Tells the schemas of this process, which are in use, from those that earlier ones left.
+# Distinguishes the schemas of this process, which are in use, from those that earlier ones left.
 _PROCESS = f'{secrets.randbits(20):05x}'
 _NUMBERS = itertools.count()
 
-#: What decides whether an acknowledged commit survives a power cut, and what that costs.
+#: Variables that determine whether an acknowledged commit survives a power cut, and its cost.
 DURABILITY = (
     'innodb_flush_log_at_trx_commit',
     'sync_binlog',
@@ -42,29 +42,29 @@ Connect = Callable[..., pymysql.connections.Connection]
 
 
 def new_name() -> str:
-    """Return a name for a schema that nobody else has."""
+    """Return a unique name for a schema."""
     return f'{PREFIX}{_PROCESS}{next(_NUMBERS):03x}'
 
 
 def is_leftover(schema: str) -> bool:
-    """Return whether a schema is the benchmark's, but not of this process."""
+    """Return whether an earlier process of the benchmark left a schema."""
     return schema.startswith(PREFIX) and not schema.startswith(PREFIX + _PROCESS)
 
 
 def user_of(schema: str) -> str:
-    """Return the name of the user that belongs to a schema of the benchmark's."""
+    """Return the name of the user of a schema."""
     return USER_PREFIX + schema.removeprefix(PREFIX)
 
 
 def schema_of(user: str) -> str:
-    """Return the name of the schema that belongs to a user of the benchmark's."""
+    """Return the name of the schema of a user."""
     return PREFIX + user.removeprefix(USER_PREFIX)
 
 
 class Server:
-    """A server as one user.
+    """A server, accessed as one user.
 
-    :param address: the database in it is not used to connect
+    :param address: its database is not used to connect
     """
 
     def __init__(self, address: model.Address, connect: Connect = pymysql.connect):
@@ -72,10 +72,10 @@ class Server:
         self._connect = connect
 
     def __str__(self) -> str:
-        return where(self._address)
+        return address_text(self._address)
 
     def create_schema(self, name: str) -> None:
-        """Make an empty schema.
+        """Create an empty schema.
 
         :raises TargetUnavailableError: the server cannot be reached or refuses
         """
@@ -105,7 +105,7 @@ class Server:
         return dict(self._rows('SHOW GLOBAL VARIABLES'))
 
     def schema_bytes(self, name: str) -> int:
-        """Return the bytes of the pages that data and indexes of a schema take up now.
+        """Return the current size in bytes of the data and index pages of a schema.
 
         :raises TargetUnavailableError: the server cannot be reached or refuses
         """
@@ -120,9 +120,9 @@ class Server:
             return int(size_bytes)
 
     def check(self) -> None:
-        """Return when the server answers.
+        """Check that the server answers a query.
 
-        :raises TargetUnavailableError: it does not
+        :raises TargetUnavailableError: the server cannot be reached or refuses
         """
         self._rows('SELECT 1')
 
@@ -152,8 +152,8 @@ class Server:
             raise exceptions.TargetUnavailableError(_explain(self, address.user, error)) from error
 
 
-def where(address: model.Address) -> str:
-    """Return how a reader names a server."""
+def address_text(address: model.Address) -> str:
+    """Return the socket or ``host:port`` of a server."""
     return address.unix_socket or f'{address.host}:{address.port}'
 
 
@@ -173,21 +173,21 @@ def disclose(server: Server) -> dict[str, Any]:
 
 
 def is_durable(variables: dict[str, str]) -> bool:
-    """Return whether every acknowledged commit is on the disk, binary log included."""
+    """Return whether every acknowledged commit is on disk, including the binary log."""
     binlog = variables.get('log_bin') != 'ON' or variables.get('sync_binlog') == '1'
     return variables.get('innodb_flush_log_at_trx_commit') == '1' and binlog
 
 
-def find_answering(
+def find_reachable_address(
     addresses: Sequence[model.Address],
     timeout_sec: float,
     connect: Connect = pymysql.connect,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> model.Address:
-    """Return the first of several addresses of one server that answers, waiting for it.
+    """Wait until one of several addresses of a server answers, and return it.
 
-    :raises TargetUnavailableError: none does in time
+    :raises TargetUnavailableError: no address answers in time
     """
     deadline = clock() + timeout_sec
     while True:
@@ -200,7 +200,8 @@ def find_answering(
                 failures.append(str(error))
         if clock() > deadline:
             raise exceptions.TargetUnavailableError(
-                f'no SQL within {timeout_sec:g} s: {"; ".join(failures) or "there is no address"}'
+                f'no SQL connection within {timeout_sec:g} s: '
+                f'{"; ".join(failures) or "the server has no address"}'
             )
         sleep(_POLL_SEC)
 
@@ -208,11 +209,11 @@ def find_answering(
 def _explain(server: Server, user: str, error: Exception) -> str:
     code = error.args[0] if error.args else None
     if code == _ER_ACCESS_DENIED:
-        return f'{server} refuses the user {user}: is the password right? ({error})'
+        return f'{server} refuses the user {user}; check the password ({error})'
     if code in _DENIED:
         escaped = PREFIX.replace('_', r'\_')
         return (
             f'{server} refuses the user {user}; it needs '
             f"GRANT ALL ON `{escaped}%`.* TO '{user}'@'…' ({error})"
         )
-    return f'{server} cannot be used: {error}'
+    return f'cannot use {server}: {error}'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any MySQL server that can be reached, named by a DSN."""
+"""Target: any reachable MySQL server, named by a DSN."""
 
 import urllib.parse
 from collections.abc import Callable, Mapping
@@ -19,9 +19,9 @@ DEFAULT_PORT = 3306
 
 
 def from_spec(name: str, spec: Mapping[str, Any], settings: specification.Settings) -> 'DsnTarget':
-    """Make a target of a valid specification.
+    """Return the target of a valid specification.
 
-    :raises InvalidPlanError: the DSN cannot be read, or the password is not where it should be
+    :raises InvalidPlanError: the DSN is invalid, or the password is missing
     """
     try:
         address = _address(spec['dsn'], _password(spec, settings.environment))
@@ -31,9 +31,9 @@ def from_spec(name: str, spec: Mapping[str, Any], settings: specification.Settin
 
 
 class DsnTarget:
-    """A server that somebody else runs; only a schema of the benchmark's own is made in it.
+    """A server that the benchmark does not manage; it only creates its own schema in it.
 
-    :param address: with the name of the schema to be made
+    :param address: address with the name of the schema to create
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DsnTarget:
     def __enter__(self) -> 'DsnTarget':
         try:
             for stale in self._server.list_leftovers():
-                LOG.warning('Removing the schema %s, left by an earlier run', stale)
+                LOG.warning('Removing schema %s, left by an earlier run', stale)
                 self._server.ensure_no_schema(stale)
             self._server.create_schema(self.address.database)
         except exceptions.TargetUnavailableError as error:
@@ -63,7 +63,7 @@ class DsnTarget:
             self._server.ensure_no_schema(self.address.database)
         except exceptions.TargetUnavailableError as error:
             message = (
-                f'target {self.name}: the schema {self.address.database} stays, '
+                f'target {self.name}: cannot remove schema {self.address.database}; '
                 f'the next run removes it: {error}'
             )
             if not exception or exception[0] is None:
@@ -89,18 +89,18 @@ def _address(dsn: str, password: str) -> model.Address:
     parts = urllib.parse.urlsplit(dsn)
     if parts.password is not None:
         raise ValueError(
-            'a DSN must not hold a password: name it with password_env or password_file'
+            'the DSN must not hold a password; name it with password_env or password_file'
         )
     if parts.path not in ('', '/'):
         raise ValueError(
-            f'the DSN names the database {parts.path[1:]}, but the benchmark makes its own'
+            f'the DSN names database {parts.path[1:]}, but the benchmark creates its own; remove it'
         )
     query = urllib.parse.parse_qs(parts.query)
     socket = query.pop('unix_socket', [None])[0]
     if query:
         raise ValueError(f'the DSN has unknown parameters: {", ".join(sorted(query))}')
     if not parts.username or not (parts.hostname or socket):
-        raise ValueError('a DSN looks like mysql://user@host:port')
+        raise ValueError('the DSN must have the form mysql://user@host:port')
     return model.Address(
         user=urllib.parse.unquote(parts.username),
         password=password,
@@ -113,16 +113,16 @@ def _address(dsn: str, password: str) -> model.Address:
 
 def _password(spec: Mapping[str, Any], environment: Mapping[str, str]) -> str:
     if 'password_env' in spec and 'password_file' in spec:
-        raise ValueError('password_env and password_file exclude each other')
+        raise ValueError('password_env and password_file are mutually exclusive')
     if 'password_env' in spec:
         name = spec['password_env']
         if name not in environment:
-            raise ValueError(f'the environment variable {name} with the password is not set')
+            raise ValueError(f'the environment variable {name} is not set; it holds the password')
         return environment[name]
     if 'password_file' in spec:
         path = Path(spec['password_file'])
         try:
             return path.read_text().rstrip('\n')
         except OSError as error:
-            raise ValueError(f'the password cannot be read: {error}') from error
+            raise ValueError(f'cannot read the password: {error}') from error
     return ''

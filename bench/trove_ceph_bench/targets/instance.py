@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Trove instance: a schema and a user of the benchmark's own, through Trove's API."""
+"""Target: a Trove instance, with a schema and a user created through Trove's API."""
 
 import dataclasses
 import secrets
@@ -15,24 +15,24 @@ from trove_ceph_bench.targets import cloud, database, rbd_image, specification
 LOG = logging.getLogger(__name__)
 
 DEFAULT_PORT = 3306
-#: Trove makes databases and users asynchronously, and an emulated guest is slow.
+#: Trove creates databases and users asynchronously, and an emulated guest is slow.
 SQL_TIMEOUT_SEC = 180
 
-FindAnswering = Callable[[Sequence[model.Address], float], model.Address]
+FindReachableAddress = Callable[[Sequence[model.Address], float], model.Address]
 
 
 def from_spec(
     name: str, spec: Mapping[str, Any], settings: specification.Settings
 ) -> 'InstanceTarget':
-    """Make a target of a valid specification."""
-    return InstanceTarget(name, spec, cloud.Cloud.of_environment)
+    """Return the target of a valid specification."""
+    return InstanceTarget(name, spec, cloud.Cloud.from_environment)
 
 
 class InstanceTarget:
-    """An instance of the identity in the environment.
+    """An instance that the identity in the environment can access.
 
-    :param open_cloud: gives the cloud; called when the target is entered
-    :param find_answering: waits for SQL and returns the address that gave it
+    :param open_cloud: returns the cloud; called when the target is entered
+    :param find_reachable_address: waits until an address accepts SQL, and returns it
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class InstanceTarget:
         name: str,
         spec: Mapping[str, Any],
         open_cloud: Callable[[], cloud.Cloud],
-        find_answering: FindAnswering = database.find_answering,
+        find_reachable_address: FindReachableAddress = database.find_reachable_address,
     ):
         self.name = name
         self._spec = spec
         self._open_cloud = open_cloud
-        self._find_answering = find_answering
+        self._find_reachable_address = find_reachable_address
         self._schema = database.new_name()
         self._cloud: cloud.Cloud | None = None
         self._instance: cloud.Instance | None = None
@@ -65,7 +65,7 @@ class InstanceTarget:
         password = secrets.token_urlsafe(18)
         try:
             self._cloud.create_schema(self._instance.id, self._schema, password)
-            self._address = self._find_answering(self._addresses(password), SQL_TIMEOUT_SEC)
+            self._address = self._find_reachable_address(self._addresses(password), SQL_TIMEOUT_SEC)
         except BaseException as error:
             self.__exit__(type(error), error, error.__traceback__)
             raise
@@ -75,20 +75,20 @@ class InstanceTarget:
     def __exit__(self, *exception: object) -> None:
         """Remove schema and user.
 
-        :raises TargetUnavailableError: the instance is gone, whatever else went wrong; or the
-            schema could not be removed and nothing else went wrong
+        :raises TargetUnavailableError: the instance was deleted, unless Ctrl-C is being handled; or
+            the schema cannot be removed and no other error is being handled
         """
         failure = exception[1] if exception else None
         try:
             self._entered_cloud.ensure_no_schema(self._entered_instance.id, self._schema)
         except exceptions.TargetUnavailableError as error:
             if self._is_gone():
-                message = f'{self} is gone: it was deleted while it was measured'
-                ends = not isinstance(failure, KeyboardInterrupt)
+                message = f'{self} was deleted during the measurement'
+                fails = not isinstance(failure, KeyboardInterrupt)
             else:
-                message = f'{self} keeps {self._schema}, which the next run removes: {error}'
-                ends = failure is None
-            if ends:
+                message = f'{self} still has {self._schema}; the next run removes it: {error}'
+                fails = failure is None
+            if fails:
                 raise exceptions.TargetUnavailableError(message) from None
             LOG.error('%s', message)
 
@@ -98,7 +98,7 @@ class InstanceTarget:
     @property
     def address(self) -> model.Address:
         if self._address is None:
-            raise exceptions.TargetUnavailableError(f'target {self.name} is not entered')
+            raise exceptions.TargetUnavailableError(f'target {self.name} is not running')
         return self._address
 
     @property
@@ -136,11 +136,11 @@ class InstanceTarget:
             return False
 
     def _addresses(self, password: str) -> list[model.Address]:
-        """Return where the server may be reached, in the order of trying."""
-        given = self._spec.get('address')
+        """Return the candidate addresses of the server, in the order to try them."""
+        configured = self._spec.get('address')
         base = model.Address(database.user_of(self._schema), password, self._schema)
         found = []
-        for place in [given] if given else self._entered_instance.addresses:
-            host, _, port = place.partition(':') if place.count(':') == 1 else (place, '', '')
+        for text in [configured] if configured else self._entered_instance.addresses:
+            host, _, port = text.partition(':') if text.count(':') == 1 else (text, '', '')
             found.append(dataclasses.replace(base, host=host, port=int(port or DEFAULT_PORT)))
         return found

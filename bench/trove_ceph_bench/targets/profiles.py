@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings that an instance would have, for a server of the benchmark's own.
+"""Settings of a Trove instance, for a server that the benchmark runs itself.
 
-``trove-ceph`` is what our guest manager writes, ``stock`` what Trove's own template says for the
-same flavor.
+``trove-ceph`` are the settings of our guest manager, ``stock`` those of Trove's own template for
+the same flavor.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ from trove_ceph.mysql import my_cnf, tuning
 TEMPLATE = 'config.template'
 _OURS = Path('trove', 'templates', 'mysql', '9', TEMPLATE)
 #: A checkout has its templates beside the package, an installation below its prefix.
-_PLACES = (
+_DIRECTORIES = (
     Path(trove_ceph.__file__).resolve().parents[1] / 'etc',
     Path(sys.prefix) / 'share' / 'trove-ceph',
     Path('/usr/share/trove-ceph'),
@@ -33,10 +33,10 @@ _SERVER_ID = 1
 
 
 def machine(server: Mapping[str, Any]) -> tuning.Machine:
-    """Return what the settings are computed for, from a plan's description of a server.
+    """Return the machine to compute settings for, from a plan's specification of a server.
 
-    A volume that is not described is as large as the RBD image, else 10 GiB, and gets the I/O rate
-    of the guest agent's defaults.
+    The default volume has the size of the RBD image, or 10 GiB without one, and the I/O rate of the
+    guest agent's defaults.
     """
     volume = server.get('volume', {})
     size_gib = volume.get('size_gib') or server['on'].get('rbd', {}).get('size_gib')
@@ -53,29 +53,29 @@ def machine(server: Mapping[str, Any]) -> tuning.Machine:
     )
 
 
-def trove_ceph_options(wanted: tuning.Machine) -> dict[str, Any]:
+def trove_ceph_options(target: tuning.Machine) -> dict[str, Any]:
     """Return our guest manager's settings for a machine.
 
     :raises InvalidPlanError: MySQL does not fit into the machine
     """
-    for place in _PLACES:
-        if (place / _OURS).is_file():
-            base = my_cnf.server_options((place / _OURS).read_text())
+    for directory in _DIRECTORIES:
+        if (directory / _OURS).is_file():
+            base = my_cnf.server_options((directory / _OURS).read_text())
             break
     else:
-        places = ', '.join(map(str, _PLACES))
-        raise exceptions.InvalidPlanError(f'profile trove-ceph: no {_OURS} in {places}')
+        directories = ', '.join(map(str, _DIRECTORIES))
+        raise exceptions.InvalidPlanError(f'profile trove-ceph: no {_OURS} in {directories}')
     try:
-        computed = tuning.tune(wanted).mysqld_options()
+        computed = tuning.tune(target).mysqld_options()
     except (exceptions.FlavorTooSmallError, exceptions.VolumeTooSmallError) as error:
         raise exceptions.InvalidPlanError(f'profile trove-ceph: {error}') from error
     return {**base, **computed, 'server_id': _SERVER_ID}
 
 
-def stock_options(wanted: tuning.Machine, mysql_version: str) -> dict[str, str]:
-    """Return stock Trove's settings for a machine, of which MySQL may refuse some.
+def stock_options(target: tuning.Machine, mysql_version: str) -> dict[str, str]:
+    """Return stock Trove's settings for a machine; MySQL may refuse some of them.
 
-    :param mysql_version: text that holds the version, such as ``mysqld --version`` prints
+    :param mysql_version: text that contains the version, such as the output of ``mysqld --version``
     :raises InvalidPlanError: Trove is not installed
     """
     trove = importlib.util.find_spec('trove')
@@ -88,7 +88,7 @@ def stock_options(wanted: tuning.Machine, mysql_version: str) -> dict[str, str]:
     major, minor, patch = map(int, version.groups())
     semantic = types.SimpleNamespace(major=major, minor=minor, patch=patch)
     rendered = jinja2.Template(template.read_text(), autoescape=False).render(
-        flavor={'ram': wanted.ram_mib, 'vcpus': wanted.vcpus},
+        flavor={'ram': target.ram_mib, 'vcpus': target.vcpus},
         datastore={'semantic_version': semantic},
         server_id=_SERVER_ID,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The RBD image below a server that exists already, as far as a plan or the cloud tells of it."""
+"""Find and describe the RBD image below an existing server."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,9 @@ from trove_ceph_bench.targets import specification
 
 
 def image(spec: Mapping[str, Any], volume_id: str | None = None) -> model.Image | None:
-    """Return the image that a plan names, or that holds a Cinder volume where Ceph can be asked.
+    """Return the image that a plan names, or the image of a Cinder volume; None if unknown.
 
-    :param spec: of a target, with ``image`` and ``ceph`` as they may be
+    :param spec: specification of a target, with the optional keys ``image`` and ``ceph``
     """
     ceph = spec.get('ceph', {})
     conf = ceph.get('conf', specification.DEFAULT_CEPH_CONF)
@@ -33,7 +33,7 @@ def image(spec: Mapping[str, Any], volume_id: str | None = None) -> model.Image 
 
 
 def disclose(found: model.Image | None) -> dict[str, Any] | None:
-    """Return what Ceph tells of an image, or why it tells nothing."""
+    """Return Ceph's facts of an image, or the error that prevents it."""
     if found is None:
         return None
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mysqld of the benchmark's own: on an RBD image, on a local disk or on a mounted volume."""
+"""Target: a mysqld that the benchmark runs, on an RBD image, a local disk or a mounted volume."""
 
 import contextlib
 import dataclasses
@@ -30,9 +30,9 @@ LOG = logging.getLogger(__name__)
 def from_spec(
     name: str, spec: Mapping[str, Any], settings: specification.Settings
 ) -> 'ServerTarget':
-    """Make a target of a valid specification.
+    """Return the target of a valid specification.
 
-    :raises InvalidPlanError: a profile lacks its flavor
+    :raises InvalidPlanError: the specification names a profile but no flavor
     """
     server = spec['server']
     if server.get('profile', 'none') != 'none' and 'flavor' not in server:
@@ -43,7 +43,7 @@ def from_spec(
 
 
 class ServerTarget:
-    """A server that exists while this target is entered, with everything below it."""
+    """A server that exists, with its storage, while this target is entered."""
 
     def __init__(self, name: str, server: Mapping[str, Any], settings: specification.Settings):
         self.name = name
@@ -75,10 +75,10 @@ class ServerTarget:
             self._stack.close()
         except exceptions.StorageCommandError as error:
             if exception and exception[0]:
-                LOG.error('Not all of target %s could be removed: %s', self.name, error)
+                LOG.error('Target %s is not removed completely: %s', self.name, error)
             else:
                 raise exceptions.TargetUnavailableError(
-                    f'target {self.name}: not all of it could be removed: {error}'
+                    f'target {self.name} is not removed completely: {error}'
                 ) from error
         finally:
             self._server = None
@@ -113,7 +113,7 @@ class ServerTarget:
     def restart(self) -> bool:
         """Restart mysqld.
 
-        :raises TargetUnavailableError: it does not start again
+        :raises TargetUnavailableError: mysqld does not start again
         """
         try:
             self._running.restart()
@@ -124,23 +124,23 @@ class ServerTarget:
     @property
     def _running(self) -> mysqld.Mysqld:
         if self._server is None:
-            raise exceptions.TargetUnavailableError(f'target {self.name} is not entered')
+            raise exceptions.TargetUnavailableError(f'target {self.name} is not running')
         return self._server
 
     def _build(self, stack: contextlib.ExitStack) -> None:
-        place = stack.enter_context(workspace.Workspace(parent=self._settings.directory))
+        scratch = stack.enter_context(workspace.Workspace(parent=self._settings.directory))
         self._source = _installation(self._spec['mysqld'], self._settings)
-        volume = stack.enter_context(self._volume(place))
+        volume = stack.enter_context(self._volume(scratch))
         my_cnf = self._spec.get('my_cnf')
         server = mysqld.Mysqld(
             self._source,
             volume,
-            place.path / 'run',
+            scratch.path / 'run',
             my_cnf=Path(my_cnf) if my_cnf else None,
-            environment=place.environment,
+            environment=scratch.environment,
         )
         server.options = self._options(server)
-        # What it would write while it ends is thrown away with the volume.
+        # No clean shutdown: the volume is deleted anyway.
         stack.callback(server.kill)
         server.ensure_initialised()
         server.start()
@@ -148,28 +148,28 @@ class ServerTarget:
         self._server = server
 
     def _options(self, server: mysqld.Mysqld) -> dict[str, Any]:
-        """Return the profile's settings and then the plan's, without what mysqld refuses."""
-        given = dict(self._spec.get('options', {}))
+        """Return the profile's settings that mysqld accepts, overridden by the plan's."""
+        configured = dict(self._spec.get('options', {}))
         profile = self._spec.get('profile', 'none')
         if profile == 'none':
-            return given
+            return configured
         machine = profiles.machine(self._spec)
         if profile == 'trove-ceph':
-            return {**profiles.trove_ceph_options(machine), **given}
+            return {**profiles.trove_ceph_options(machine), **configured}
         assert self._source is not None
         stock = profiles.stock_options(machine, self._source.disclose()['version'])
         server.options = dict(stock)
         self._refused = {}
         while refused := server.find_refused_option():
             self._refused[refused] = server.options.pop(refused)
-        return {**server.options, **given}
+        return {**server.options, **configured}
 
     @contextlib.contextmanager
-    def _volume(self, place: workspace.Workspace) -> Iterator[Path]:
-        """Give the directory that stands for /var/lib/mysql."""
+    def _volume(self, scratch: workspace.Workspace) -> Iterator[Path]:
+        """Yield the directory that serves as /var/lib/mysql."""
         on = self._spec['on']
         if 'rbd' in on:
-            with self._rbd_volume(place, on['rbd']) as path:
+            with self._rbd_volume(scratch, on['rbd']) as path:
                 yield path
             return
         parent = Path(on.get('local') or on['path'])
@@ -177,12 +177,12 @@ class ServerTarget:
             raise exceptions.StorageCommandError(f'there is no directory {parent}')
         if 'path' in on and not parent.is_mount():
             raise exceptions.StorageCommandError(f'nothing is mounted at {parent}')
-        with external_resources.directory(place.path, parent) as path:
+        with external_resources.directory(scratch.path, parent) as path:
             self._storage = {'kind': 'local' if 'local' in on else 'path', **_mount_facts(path)}
             yield path
 
     @contextlib.contextmanager
-    def _rbd_volume(self, place: workspace.Workspace, rbd: Mapping[str, Any]) -> Iterator[Path]:
+    def _rbd_volume(self, scratch: workspace.Workspace, rbd: Mapping[str, Any]) -> Iterator[Path]:
         conf = rbd.get('conf', specification.DEFAULT_CEPH_CONF)
         user = rbd.get('user', specification.DEFAULT_CEPH_USER)
         pool = rbd_pool.RbdPool(conf, user, rbd['pool'])
@@ -193,18 +193,18 @@ class ServerTarget:
                 pool.create_image(image, rbd['size_gib'])
             else:
                 image = stack.enter_context(
-                    external_resources.rbd_image(place.path, pool, rbd['size_gib'])
+                    external_resources.rbd_image(scratch.path, pool, rbd['size_gib'])
                 )
             for option, value in rbd.get('image_options', {}).items():
                 pool.set_option(image, option, value)
             disk = stack.enter_context(
                 rbd_device.RbdDevice(
-                    *(conf, user, rbd['pool'], image, place.path / 'export'),
+                    *(conf, user, rbd['pool'], image, scratch.path / 'export'),
                     direct=direct,
-                    environment=place.environment,
+                    environment=scratch.environment,
                 )
             )
-            filesystem = rbd_device.Filesystem(disk.device, place.path / 'volume', make=True)
+            filesystem = rbd_device.Filesystem(disk.device, scratch.path / 'volume', make=True)
             # The queue is set before the first write, as in a guest.
             data_volume.DataVolume(
                 disk.device, str(filesystem.path), host_filesystem.HostStorage()
@@ -228,19 +228,21 @@ def _installation(
     if 'binary' in spec:
         path = Path(spec['binary'])
         if not path.is_file():
-            raise exceptions.ServerFailedError(f'there is no mysqld at {path}')
+            raise exceptions.ServerFailedError(f'there is no mysqld at {path}; check the plan')
         return installation.HostBinary(path)
     if spec['rootfs'] == 'auto':
         newest = installation.find_newest_rootfs(settings.cache)
         if newest is None:
             raise exceptions.ServerFailedError(
-                f'there is no MySQL root file system in {settings.cache}: build one with '
-                'lab/images/build mysql-rootfs, or name a rootfs or a binary'
+                f'there is no MySQL root file system in {settings.cache}; build one with '
+                'lab/images/build mysql-rootfs, or name a rootfs or a binary in the plan'
             )
         return installation.Rootfs(newest)
     path = Path(spec['rootfs'])
     if not path.is_dir():
-        raise exceptions.ServerFailedError(f'there is no root file system at {path}')
+        raise exceptions.ServerFailedError(
+            f'there is no root file system at {path}; check the plan'
+        )
     return installation.Rootfs(path)
 
 
@@ -250,7 +252,7 @@ def _default_read_ahead_kib() -> int:
 
 
 def _mount_facts(path: Path) -> dict[str, Any]:
-    """Return what lies below a directory: device, file system and mount options."""
+    """Return device, file system and mount options of the mount that holds a directory."""
     names = ('source', 'fstype', 'options', 'size')
     line = commands.run(
         *('findmnt', '--noheadings', '--raw', '--output', ','.join(names)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan may say about a target, and what targets take from outside the plan."""
+"""The JSON schema of targets in plans, and the settings of targets from outside the plan."""
 
 import dataclasses
 import os
@@ -14,11 +14,11 @@ DEFAULT_CEPH_USER = 'admin'
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What does not distinguish one measurement from another.
+    """Settings that do not distinguish one measurement from another.
 
-    :param environment: where ``password_env`` and ``TROVE_CEPH_CACHE`` are looked up
-    :param directory: for the workspaces of servers of the benchmark's own; None is the directory
-        for temporary files
+    :param environment: holds the variable of ``password_env`` and ``TROVE_CEPH_CACHE``
+    :param directory: for the workspaces of servers that the benchmark runs; None means the
+        directory for temporary files
     """
 
     environment: Mapping[str, str] = dataclasses.field(default_factory=lambda: dict(os.environ))
@@ -26,7 +26,7 @@ class Settings:
 
     @property
     def cache(self) -> Path:
-        """Where built MySQL root file systems are."""
+        """The directory of built MySQL root file systems."""
         return Path(self.environment.get('TROVE_CEPH_CACHE', DEFAULT_CACHE))
 
 
@@ -59,8 +59,8 @@ _CEPH = {
     'conf': _text('path of the ceph.conf'),
     'user': _text('cephx user without "client."'),
 }
-#: Of a server that exists: where its data lies in Ceph.
-_BELOW = {
+#: The location in Ceph of the data of an existing server.
+_RBD_LOCATION = {
     'image': _text('an RBD image as pool/name', pattern='^[^/]+/[^/]+$'),
     'ceph': _object({**_CEPH, 'pool': _text('the pool that holds the image')}),
 }
@@ -69,7 +69,7 @@ _INSTANCE = _object(
     {
         'instance': _text('name or id of a Trove instance'),
         'address': _text('host or host:port'),
-        **_BELOW,
+        **_RBD_LOCATION,
     },
     ('instance',),
 )
@@ -78,7 +78,7 @@ _DSN = _object(
         'dsn': _text('mysql://user@host:port, without a password', pattern='^mysql://'),
         'password_env': _text('name of the environment variable that holds the password'),
         'password_file': _text('path of a file that holds the password'),
-        **_BELOW,
+        **_RBD_LOCATION,
     },
     ('dsn',),
 )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directive ``backup-states``: the state machine of backups, drawn and listed from its table.
+"""The directive ``backup-states``: draw and list the state machine of backups from its table.
 
-The picture needs the program ``dot`` of graphviz; where that is missing, its source is shown.
+The picture needs the program ``dot`` of graphviz. Without it, the page shows the source text.
 """
 
 import shutil
@@ -15,7 +15,7 @@ from trove_ceph.db import backup_states
 
 
 class BackupStates(Directive):
-    """Draws the machine, and lists its transitions."""
+    """Draw the state machine and list its transitions."""
 
     def run(self):
         source = backup_states.as_dot()

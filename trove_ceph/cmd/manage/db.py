@@ -74,7 +74,7 @@ def _sync(arguments: argparse.Namespace) -> int:
 def _version(arguments: argparse.Namespace) -> int:
     from trove_ceph.db import migration
 
-    wanted = migration.wanted_version()
+    wanted = migration.required_version()
     with _engine(arguments.config_file) as engine:
         found = migration.find_version(engine)
     print(f'version {found or "none"}' + ('' if found == wanted else f', needed {wanted}'))

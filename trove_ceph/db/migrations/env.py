@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What alembic runs; trove_ceph.db.migration gives it the connection."""
+"""The environment of Alembic; trove_ceph.db.migration passes the connection."""
 
 from alembic import context
 
@@ -7,7 +7,7 @@ from trove_ceph.db import tables
 
 
 def _is_ours(name, kind, _parents):
-    """Keep Trove's tables, which are in the same database, out of comparisons."""
+    """Exclude Trove's tables, which are in the same database, from comparisons."""
     return kind != 'table' or name in tables.Base.metadata.tables
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking, copying, verifying and deleting backups, and deleting instances that have some.
+"""Create, copy, verify and delete backups, and delete instances that have backups.
 
-:mod:`taking`, :mod:`copying`, :mod:`verifying`, :mod:`deleting` and :mod:`instance_deletion` have
-the steps. :mod:`fulfilling` has those copied and verified of which that is wanted, and
-:mod:`reclaiming` gives back the space of what is left. What they ask of others is in :mod:`tools`;
-nothing here knows Trove or the bus.
+:mod:`create`, :mod:`vault_copy`, :mod:`verify`, :mod:`delete` and :mod:`instance_deletion` hold the
+steps. :mod:`queue_worker` runs the requested copies and verifications, and :mod:`volume_cleanup`
+frees the space of what remains. :mod:`dependencies` declares the clients that they use; nothing
+here knows Trove or the message bus.
 """

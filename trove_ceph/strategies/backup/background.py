@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One request that is under way while the steps of an operation go on."""
+"""One request that runs in the background while the steps of an operation continue."""
 
 import threading
 from collections.abc import Callable
@@ -10,11 +10,11 @@ Result = TypeVar('Result')
 
 
 def begin(request: Callable[[], Result]) -> Callable[[], Result]:
-    """Begin a request in a thread of its own.
+    """Start a request in a thread of its own.
 
-    The thread ends with the process, and a result that nobody waits for is dropped.
+    The thread ends with the process. A result that no caller waits for is dropped.
 
-    :returns: waits for the result, and raises what the request raised
+    :returns: a function that waits for the result, and raises what the request raised
     """
     result: futures.Future[Result] = futures.Future()
 

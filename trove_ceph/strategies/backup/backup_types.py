@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of backups, and of what they are taken of."""
+"""Values that describe backups and the instances they are taken of."""
 
 import dataclasses
 
@@ -8,14 +8,14 @@ from trove_ceph.enums import QuiesceLevel, UnsafeAction, VerifyWhen
 
 @dataclasses.dataclass(frozen=True)
 class Instance:
-    """An instance as Trove has it.
+    """An instance, as Trove records it.
 
-    :param volume_id: None before it has one
-    :param server_id: Nova's; None before it has one
-    :param datastore: the name of its datastore, with ``version``
-    :param is_deleting: it will be deleted soon, or is
-    :param has_our_guest_agent: its datastore version names a guest manager of trove_ceph; with
-        another one, a stock agent or another datastore, backups are Trove's own
+    :param volume_id: None until Trove has created the volume
+    :param server_id: Nova's id; None until Trove has created the server
+    :param datastore: the name of the datastore; ``version`` is the name of its version
+    :param is_deleting: its deletion has been requested
+    :param has_our_guest_agent: its datastore version names a guest manager of trove_ceph. Backups
+        of other instances (a stock agent or another datastore) stay with Trove's own code
     """
 
     id: str
@@ -31,12 +31,12 @@ class Instance:
 
 @dataclasses.dataclass(frozen=True)
 class TroveBackup:
-    """A backup as Trove has it.
+    """A backup, as Trove records it.
 
-    :param parent_id: which was asked for; of one that was begun it is in our own record
-    :param is_deleted: tenants do not see it any more
-    :param datastore: the name of the datastore that it is of, with ``version``
-    :param snapshot_id: Cinder's, which tenants are shown that it is; None: it is not complete
+    :param parent_id: the requested parent. Once the backup has begun, our own record has it
+    :param is_deleted: tenants no longer see it
+    :param datastore: the name of its datastore; ``version`` is the name of its version
+    :param snapshot_id: the id of the Cinder snapshot that tenants see; None: it is not complete
     """
 
     id: str
@@ -58,12 +58,13 @@ class TroveBackup:
 
 @dataclasses.dataclass(frozen=True)
 class BackupSettings:
-    """How backups are taken, as an operator has it.
+    """The operator's settings of backups.
 
-    :param levels: of datastores, and of ``datastore/version``
-    :param limit_sec: after which a server that is held goes on by itself
-    :param copy: each is copied to the vault
-    :param vault_quota_gib: how much of the vault the copies of one project may occupy; 0: all of it
+    :param levels: by datastore, and by ``datastore/version``
+    :param limit_sec: after this time a quiesced server resumes by itself
+    :param copy: copy each backup to the vault
+    :param vault_quota_gib: the space that the copies of one project may occupy in the vault;
+        0: no limit
     """
 
     level: QuiesceLevel = QuiesceLevel.NONE
@@ -75,6 +76,6 @@ class BackupSettings:
     vault_quota_gib: int = 0
 
     def level_of(self, instance: Instance) -> QuiesceLevel:
-        """Return the level that backups of an instance have."""
+        """Return the quiesce level for backups of an instance."""
         version = f'{instance.datastore}/{instance.version}'
         return self.levels.get(version, self.levels.get(instance.datastore, self.level))

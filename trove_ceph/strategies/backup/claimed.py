@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Working under a claim: nothing is asked of the cloud once the claim is lost.
+"""Send no request to the cloud once the worker's claim is lost.
 
-The tables refuse what a worker writes without its claim. Ceph, Cinder and the guest agent know no
-claims; so each request to them is preceded by a look at the clock: a worker that was suspended, or
-cut off from the database, for so long that another worker may have taken over sends no further
+The tables refuse a write by a worker that has lost its claim. Ceph, Cinder and the guest agent know
+nothing of claims, so the clock is checked before each request to them. A worker that was suspended,
+or cut off from the database, for so long that another worker may have taken over sends no further
 request.
 """
 
@@ -15,7 +15,7 @@ from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 
 def guarded(deps: BackupDependencies, claim: Claim) -> BackupDependencies:
-    """Return tools that raise ClaimLostError instead of asking anybody once a claim is lost."""
+    """Return dependencies that raise ClaimLostError instead of a request once a claim is lost."""
     changes: dict[str, Any] = {
         name: _Guarded(getattr(deps, name), deps, claim)
         for name in ('storage', 'cinder', 'trove', 'servers')
@@ -26,20 +26,20 @@ def guarded(deps: BackupDependencies, claim: Claim) -> BackupDependencies:
 
 
 class _Guarded:
-    """Somebody who is asked under a claim."""
+    """A client whose every call first checks the claim."""
 
-    def __init__(self, asked: Any, deps: BackupDependencies, claim: Claim):
-        self._asked = asked
+    def __init__(self, client: Any, deps: BackupDependencies, claim: Claim):
+        self._client = client
         self._deps = deps
         self._claim = claim
 
-    def __getattr__(self, verb: str) -> Any:
-        found = getattr(self._asked, verb)
-        if not callable(found):
-            return found
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._client, name)
+        if not callable(attribute):
+            return attribute
 
-        def ask(*arguments: Any, **named: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             self._deps.heartbeat.check(self._claim)
-            return found(*arguments, **named)
+            return attribute(*arguments, **named)
 
-        return ask
+        return call

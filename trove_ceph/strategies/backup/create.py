@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking a backup: a snapshot of the one image that holds data, redo and binary logs.
+"""Take a backup: a snapshot of the one image that holds data, redo log and binary logs.
 
 With quiesce ``none`` the snapshot comes first, so that the backup shows the database as it was when
-it was requested. The server's settings are checked while Cinder takes the snapshot over, and the
-answer must prove that they were the same when the snapshot was taken (:mod:`settings_proof`). Where
-it does not, the snapshot is removed and the backup is taken in the order of the other levels: check
-the settings, hold the server, take the snapshot, and check once more that nothing was changed.
+the backup was requested. The server's settings are checked while Cinder adopts the snapshot, and
+the answer must prove that they were the same when the snapshot was taken (:mod:`settings_proof`).
+If it does not, the snapshot is removed and the backup is taken in the order of the other levels:
+check the settings, quiesce the server, take the snapshot, and check that no setting was changed.
 
-The snapshot counts only once it is written down that the settings were safe and the server was held
-as promised when it was taken. One that is found without that, after an interruption, is removed and
-taken again; one with it is kept.
+The snapshot counts only once the record says that the settings were safe and the server was
+quiesced as required when it was taken. A run after an interruption keeps a snapshot that is
+recorded so, and takes any other one again.
 
-Once Trove shows the backup as complete nothing of it is undone, by whomever and whatever fails.
+Once Trove shows the backup as complete, no failure of any worker undoes any of it.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from oslo_log import log as logging
 from oslo_utils import units
@@ -28,18 +27,18 @@ from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.claims import Claim
 from trove_ceph.db.roles import Role
 from trove_ceph.enums import QuiesceLevel, VerifyWhen
-from trove_ceph.storage import image_types, names
+from trove_ceph.storage import image_types
 from trove_ceph.strategies.backup import (
+    backup_snapshot,
     backup_types,
     claimed,
     options,
     quiesce_level,
-    settings_proof,
+    settings_check,
     tenant_errors,
 )
 from trove_ceph.strategies.backup import quiesce as backup_quiesce
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
-from trove_ceph.verification import report as verification
 
 LOG = logging.getLogger(__name__)
 
@@ -47,50 +46,48 @@ LOG = logging.getLogger(__name__)
 def create_backup(
     deps: BackupDependencies,
     backup_id: str,
-    asked: options.BackupOptions | None = None,
+    requested: options.BackupOptions | None = None,
     claim: Claim | None = None,
 ) -> None:
-    """Take a backup that Trove knows of, or carry on with it; tenants see how it ended.
+    """Take a backup that Trove has recorded, or continue it; Trove shows tenants the result.
 
-    A backup whose deletion begins, or that another worker takes, is left to that worker.
+    A backup that is being deleted, or that another worker takes, is left to that worker.
 
-    :param asked: what was asked for with it; of one that is carried on with it is in the record
-    :param claim: of a worker that carries on; None: the backup is claimed in the first step
-    :raises TroveCephError: it failed; nothing is left of it but the reason, in its record. One that
-        is shown already is left as it is, and carried on with
+    :param requested: its options; those of a backup that is continued are in its record
+    :param claim: of a worker that continues it; None: the first step claims the backup
+    :raises TroveCephError: it failed. All but its record, which has the reason, is removed. A
+        backup that Trove shows already stays as it is, and is continued later
     """
-    taking = BackupCreation(deps, backup_id, asked, claim)
+    creation = BackupCreation(deps, backup_id, requested, claim)
     try:
         try:
-            steps.run(f'backup {backup_id}', taking.steps())
-        except NotProvedError as error:
-            LOG.info('Backup %s: the settings are checked first now: %s', backup_id, error)
-            taking = BackupCreation(
-                deps, backup_id, asked, taking.claim, check_first=True, began=taking.began
+            steps.run(f'backup {backup_id}', creation.steps())
+        except settings_check.NotProvedError as error:
+            LOG.info('Backup %s: start again and check the settings first: %s', backup_id, error)
+            creation = BackupCreation(
+                deps, backup_id, requested, creation.claim, check_first=True, began=creation.began
             )
-            steps.run(f'backup {backup_id}', taking.steps())
+            steps.run(f'backup {backup_id}', creation.steps())
     except exceptions.ClaimLostError as error:
         LOG.info('%s', error)
-        taking.release()
+        creation.release()
     except Exception as error:
-        if taking.may_be_shown:
+        if creation.may_be_shown:
             LOG.warning('Backup %s may be shown already: %s', backup_id, error)
-            taking.release()
+            creation.release()
         else:
-            _fail(deps, backup_id, taking.claim, error)
+            _record_failure(deps, backup_id, creation.claim, error)
         raise
     finally:
-        deps.heartbeat.drop(taking.claim)
+        deps.heartbeat.drop(creation.claim)
 
 
-class NotProvedError(exceptions.TroveCephError):
-    """The settings under which a snapshot was taken are not proved by a check after it."""
-
-
-def _fail(deps: BackupDependencies, backup_id: str, claim: Claim | None, error: Exception) -> None:
+def _record_failure(
+    deps: BackupDependencies, backup_id: str, claim: Claim | None, error: Exception
+) -> None:
     try:
         if claim is not None:
-            deps.records.note_failed(claim, tenant_errors.plain_reason(error))
+            deps.records.note_failed(claim, tenant_errors.tenant_message(error))
         elif deps.records.find(backup_id) is not None:
             return
         deps.trove.fail_backup(backup_id)
@@ -99,70 +96,16 @@ def _fail(deps: BackupDependencies, backup_id: str, claim: Claim | None, error: 
         if claim is not None:
             deps.records.claims.release(claim)
     except Exception:
-        LOG.exception('Backup %s failed, which could not be written down', backup_id)
-
-
-def clear(deps: BackupDependencies, claim: Claim) -> None:
-    """Have nothing be there of a backup that could not be taken; harmless when repeated."""
-    remove_snapshot(deps, claim)
-    deps.records.forget_place(claim)
-
-
-def remove_snapshot(deps: BackupDependencies, claim: Claim) -> None:
-    """Have no snapshot of a backup be there, in Cinder or in Ceph; harmless when repeated.
-
-    Where it would be is taken from the record, since the instance may be gone.
-
-    :raises ClaimLostError: another worker has the backup
-    """
-    backup_id = claim.resource_id
-    record = deps.records.find(backup_id)
-    if record is None or record.place is None or record.volume_id is None:
-        return
-    # A snapshot without this would be made anew, this without a snapshot would not.
-    deps.records.forget_snapshot(claim)
-    wanted = _to_adopt(backup_id, record.place.of, record.volume_id)
-    _adoption(deps, wanted).remove()
-
-
-def _to_adopt(
-    backup_id: str, image: image_types.ImageRef, volume_id: str, **facts: Any
-) -> cinder_resources.SnapshotToAdopt:
-    snapshot = image.snapshot(names.snapshot_name('backup', backup_id))
-    # As Trove's own driver names them.
-    name = f'trove-{backup_id}-backup'
-    return cinder_resources.SnapshotToAdopt(backup_id, snapshot, volume_id, name, **facts)
-
-
-def _adoption(
-    deps: BackupDependencies,
-    wanted: cinder_resources.SnapshotToAdopt,
-    make: Callable[[], None] | None = None,
-) -> snapshots.SnapshotAdoption:
-    return snapshots.SnapshotAdoption(
-        deps.storage, deps.cinder, wanted, make or _never, deps.patience
-    )
-
-
-def _never() -> None:
-    raise AssertionError('what is only removed makes nothing')
+        LOG.exception('Backup %s failed, and its failure could not be recorded', backup_id)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Answer:
-    """What the guest agent said of the settings, and when that was here."""
+class _TakenSnapshot:
+    """A snapshot that this process has taken.
 
-    found: Mapping[str, Any]
-    at: float
-
-
-@dataclasses.dataclass(frozen=True)
-class _Taken:
-    """A snapshot that was taken by this process.
-
-    :param began: just before it was requested
-    :param ended: when it was there
-    :param quiesced_sec: how long the server was held; None where it was not
+    :param began: just before it was requested, by the taskmanager's monotonic clock
+    :param ended: when it existed
+    :param quiesced_sec: how long the server was quiesced; None if it was not
     """
 
     began: float
@@ -171,24 +114,18 @@ class _Taken:
     quiesced_sec: float | None
 
 
-def _plausible_bytes(told: Any) -> int | None:
-    """Return a number of bytes that a guest told; None of what is none, or fits into no column."""
-    is_number = isinstance(told, int) and not isinstance(told, bool)
-    return told if is_number and 0 <= told < 1 << 63 else None
-
-
 class BackupCreation:
     """One backup that is being taken.
 
-    :param check_first: the settings are checked before the snapshot, whatever the level
-    :param began: when it was begun; None: now
+    :param check_first: check the settings before the snapshot at every level
+    :param began: when the backup began; None: now
     """
 
     def __init__(
         self,
         deps: BackupDependencies,
         backup_id: str,
-        asked: options.BackupOptions | None = None,
+        requested: options.BackupOptions | None = None,
         claim: Claim | None = None,
         check_first: bool = False,
         began: float | None = None,
@@ -198,43 +135,51 @@ class BackupCreation:
         #: None until the first step.
         self.claim: Claim | None = None
         if claim is not None:
-            self._has(claim)
-        self._asked = asked or options.BackupOptions()
+            self._use_claim(claim)
+        self._requested = requested or options.BackupOptions()
         self._backup_id = backup_id
         self._check_first = check_first
-        self._is_carried_on = False
+        self._is_continued = False
         self._is_proved = False
         self._parent_id: str | None = None
         self._level: QuiesceLevel
-        self._wanted: backup_types.TroveBackup
+        self._trove_backup: backup_types.TroveBackup
         self._instance: backup_types.Instance
         self._image: image_types.ImageRef
         self._volume: cinder_resources.Volume
         self._adoption: snapshots.SnapshotAdoption
-        self._before: _Answer | None = None
+        self._settings: settings_check.SettingsCheck
+        self._answer_before: settings_check.Answer | None = None
         self._decision: quiesce_level.Decision
-        self._taken: _Taken
-        self._await_answer: Callable[[], _Answer]
+        self._taken: _TakenSnapshot
+        self._await_answer: Callable[[], settings_check.Answer]
         self._snapshot: cinder_resources.Snapshot
         self.began = deps.clock() if began is None else began
-        #: False once it was found not to be, until it is to be shown by this one.
+        #: False from when Trove was seen not to show the backup until this run has it shown.
         self.may_be_shown = True
 
     def steps(self) -> list[steps.Step]:
         """Return the steps that are left."""
-        last = steps.Step('write down the backup', self._note, commits=True)
+        last = steps.Step('record the backup as complete', self._record_complete, commits=True)
         if self._is_shown():
             return [last]
         return [
             steps.Step('begin the backup', self._begin, undo=self._undo),
             steps.Step('find the volume', self._find_volume),
             steps.Step('check the settings of the server', self._check_settings),
-            steps.Step('take the snapshot', self._take),
-            steps.Step('make the snapshot known to Cinder', self._manage),
-            steps.Step('check what the snapshot was taken under', self._prove),
+            steps.Step('take the snapshot', self._take_snapshot),
+            steps.Step('have Cinder manage the snapshot', self._manage_snapshot),
+            steps.Step('prove the settings of the snapshot', self._prove_settings),
             steps.Step('show the backup as complete', self._show, commits=True),
             last,
         ]
+
+    def release(self) -> None:
+        """Release the claim, so that the next worker that claims the backup continues it."""
+        if self.claim is not None:
+            self._records.claims.release(self.claim)
+
+    # The steps.
 
     def _begin(self) -> None:
         found = self._deps.trove.find_backup(self._backup_id)
@@ -242,15 +187,15 @@ class BackupCreation:
             raise self._refuse('was deleted')
         record = self._records.find(found.id)
         if record is not None and record.state is RecordState.FAILED:
-            raise self._refuse(f'was given up: {record.error}')
+            raise self._refuse(f'has failed before: {record.error}')
         if record is not None and record.state is RecordState.DELETING:
             raise exceptions.ClaimLostError(f'backup {self._backup_id}: is being deleted')
-        self._wanted = found
-        self._is_carried_on = record is not None
+        self._trove_backup = found
+        self._is_continued = record is not None
         self._is_proved = record is not None and record.snapshot_at is not None
         self._parent_id = found.parent_id or (record.parent_id if record else None)
-        quiesce = self._asked.quiesce or (record.quiesce_wanted if record else None)
-        # What is asked for with it at once: nobody else will know.
+        quiesce = self._requested.quiesce or (record.quiesce_wanted if record else None)
+        # The options are recorded now, since nothing else stores them.
         claim = self._deps.heartbeat.acquire(
             lambda: self._records.begin_taking(
                 found.id,
@@ -259,11 +204,11 @@ class BackupCreation:
                 self._deps.worker,
                 found.parent_id,
                 claim=self.claim,
-                **dataclasses.asdict(self._asked),
+                **dataclasses.asdict(self._requested),
             )
         )
         if self.claim is None and claim is not None:
-            self._has(claim)
+            self._use_claim(claim)
         self._deps.trove.begin_backup(found.id)
         instance = self._deps.trove.find_instance(found.instance_id)
         if instance is None or instance.is_deleted or instance.is_deleting:
@@ -281,89 +226,45 @@ class BackupCreation:
                 f'its parent {self._parent_id} is no backup of instance {self._instance.id}'
             )
 
-    def _require_ours(self) -> None:
-        """Show that it is being taken.
-
-        :raises ClaimLostError: it is being deleted, or another worker takes it
-        """
-        if not self._is_ours():
-            raise exceptions.ClaimLostError(
-                f'backup {self._backup_id}: is being deleted, or another worker takes it'
-            )
-
-    def release(self) -> None:
-        """Let the next worker that asks carry on."""
-        if self.claim is not None:
-            self._records.claims.release(self.claim)
-
-    def _has(self, claim: Claim) -> None:
-        self.claim = claim
-        self._deps.heartbeat.add(claim)
-        self._deps = claimed.guarded(self._deps, claim)
-
-    @property
-    def _claim(self) -> Claim:
-        assert self.claim is not None
-        return self.claim
-
-    def _is_ours(self) -> bool:
-        return self.claim is not None and self._records.claims.heartbeat(self.claim)
-
     def _undo(self) -> None:
-        # Another worker that has taken over works on the same snapshot.
-        if self._is_ours() and not self._is_shown():
-            clear(self._deps, self._claim)
-
-    def _is_shown(self) -> bool:
-        self.may_be_shown = True
-        found = self._deps.trove.find_backup(self._backup_id)
-        self.may_be_shown = found is not None and found.is_shown
-        return self.may_be_shown
+        # A worker that has taken over works on the same snapshot.
+        if self._renew_claim() and not self._is_shown():
+            backup_snapshot.remove_leftovers(self._deps, self._claim)
 
     def _find_volume(self) -> None:
         instance = self._instance
         volume = instance.volume_id and self._deps.cinder.find_volume(instance.volume_id)
         if not volume:
             raise self._refuse(f'instance {instance.id} has no volume')
-        image = self._deps.place(volume)
+        image = self._deps.find_image(volume)
         if image is None:
             raise exceptions.NotAdoptableError(
-                f'{volume}: lies on {volume.backend}, which is in none of the tiers'
+                f'{volume}: is on backend {volume.backend}, which belongs to no tier'
             )
         self._image, self._volume = image, volume
-        self._guest = self._deps.guest(instance.id)
-        wanted = self._to_adopt()
-        self._adoption = _adoption(self._deps, wanted)
+        self._settings = settings_check.SettingsCheck(
+            self._deps,
+            instance.id,
+            self._deps.guest(instance.id),
+            f'Backup {self._backup_id} of instance {instance.id}',
+        )
+        snapshot = self._to_adopt()
+        self._adoption = backup_snapshot.adoption(self._deps, snapshot)
         self._is_proved = self._is_proved and self._adoption.exists()
         if not self._is_proved:
-            checks.check_volume(self._deps.cinder.project_id, wanted, volume)
-        self._records.note_place(
-            self._claim, wanted.snapshot, volume.id, volume.size_gib * units.Gi
-        )
-
-    def _to_adopt(self) -> cinder_resources.SnapshotToAdopt:
-        return _to_adopt(
-            self._backup_id,
-            self._image,
-            self._volume.id,
-            description=self._wanted.description,
-            metadata={
-                'backup_id': self._backup_id,
-                'instance_id': self._instance.id,
-                'tenant_id': self._instance.project_id,
-                'datastore': self._instance.datastore,
-                'datastore_version': self._instance.version,
-            },
+            checks.check_volume(self._deps.cinder.project_id, snapshot, volume)
+        self._records.note_location(
+            self._claim, snapshot.snapshot, volume.id, volume.size_gib * units.Gi
         )
 
     def _check_settings(self) -> None:
-        """Check them now, unless the snapshot comes first."""
+        """Check the settings, unless the snapshot comes first."""
         self._decision = quiesce_level.Decision(self._level)
         if self._is_proved or (self._level is QuiesceLevel.NONE and not self._check_first):
             return
         checks.check_backend(self._deps.cinder, self._to_adopt(), self._volume)
-        self._before = self._ask()
-        self._decision = self._decide(self._level, self._before)
+        self._answer_before = self._settings.ask()
+        self._decision = self._settings.decide(self._level, self._answer_before)
         if self._decision.raised_from is not None:
             LOG.warning(
                 'Backup %s of instance %s is taken with quiesce %s instead of %s: %s',
@@ -371,41 +272,16 @@ class BackupCreation:
                 *(self._decision.raised_from, self._decision.because),
             )
         # The answer may have taken long.
-        self._require_ours()
+        self._require_claim()
 
-    def _ask(self) -> _Answer:
-        found = self._guest.check_backup_settings()
-        return _Answer(found, self._deps.clock())
-
-    def _decide(self, level: QuiesceLevel, answer: _Answer) -> quiesce_level.Decision:
-        return quiesce_level.decide(
-            f'instance {self._instance.id}',
-            level,
-            answer.found['reasons'],
-            self._deps.policy.unsafe_action,
-        )
-
-    def _position(self, found: object) -> str | None:
-        """Return what the guest says it has executed, unless it is too long to be compared."""
-        if not isinstance(found, str):
-            return None
-        if len(found) > verification.MAX_GTID_BYTES:
-            LOG.warning(
-                'Backup %s of instance %s: the guest\'s gtid_executed has %d characters, and up to '
-                '%d are recorded; a verification will not compare it',
-                *(self._backup_id, self._instance.id, len(found), verification.MAX_GTID_BYTES),
-            )
-            return None
-        return found
-
-    def _take(self) -> None:
+    def _take_snapshot(self) -> None:
         if self._is_proved:
             return
-        if self._is_carried_on:
-            # Cinder may have it already, from one whose undoing was cut off.
-            remove_snapshot(self._deps, self._claim)
-        with backup_quiesce.held(
-            self._guest,
+        if self._is_continued:
+            # Cinder may have the snapshot of an earlier run whose undo was interrupted.
+            backup_snapshot.remove(self._deps, self._claim)
+        with backup_quiesce.quiesced(
+            self._settings.guest,
             self._backup_id,
             self._decision.level,
             self._deps.policy.limit_sec,
@@ -414,76 +290,56 @@ class BackupCreation:
             began = self._deps.clock()
             facts = self._deps.storage.create_snapshot(self._to_adopt().snapshot)
             ended = self._deps.clock()
-        self._taken = _Taken(began, ended, facts.size_bytes, hold.seconds)
-        # Cinder takes it over meanwhile.
-        self._await_answer = self._deps.begin(self._ask)
+        self._taken = _TakenSnapshot(began, ended, facts.size_bytes, hold.seconds)
+        # The guest agent answers while Cinder adopts the snapshot.
+        self._await_answer = self._deps.begin(self._settings.ask)
 
-    def _manage(self) -> None:
-        self._require_ours()
-        if not self._is_proved and self._before is None:
+    def _manage_snapshot(self) -> None:
+        self._require_claim()
+        if not self._is_proved and self._answer_before is None:
             checks.check_backend(self._deps.cinder, self._to_adopt(), self._volume)
         self._snapshot = self._adoption.ensure_managed()
 
-    def _prove(self) -> None:
-        """Write down that the snapshot is good, if the settings when it was taken are proved.
+    def _prove_settings(self) -> None:
+        """Record that the snapshot is a backup, if the settings at its time are proved safe.
 
-        :raises NotProvedError: they are not, and the settings must be checked first
-        :raises UnsafeSettingsError: they were not safe, or not for long enough
+        :raises NotProvedError: they are not proved, and must be checked before another snapshot
+        :raises UnsafeSettingsError: they were unsafe, or were changed
         """
         if self._is_proved:
             return
         answer = self._await_answer()
-        decision = self._decide(self._decision.level, answer)
-        if self._before is None:
-            position = self._prove_first(answer, decision)
+        decision = self._settings.decide(self._decision.level, answer)
+        if self._answer_before is None:
+            position = self._settings.prove_past(answer, decision, self._taken.began)
         else:
-            position = self._prove_same(self._before, answer, decision)
+            position = self._settings.prove_unchanged(self._answer_before, answer, decision)
         self._records.note_checked_snapshot(
             self._claim,
             level=self._decision.level,
             raised_from=self._decision.raised_from,
             because=self._decision.because,
-            gtid_before=self._position(position),
-            filesystem_used_bytes=_plausible_bytes(answer.found.get('filesystem_used_bytes')),
+            gtid_before=position,
+            filesystem_used_bytes=answer.filesystem_used_bytes,
             size_bytes=self._taken.size_bytes,
             quiesced_sec=self._taken.quiesced_sec,
+            snapshot_sec=self._taken.ended - self.began,
             age_sec=self._deps.clock() - self._taken.ended,
         )
 
-    def _prove_first(self, answer: _Answer, decision: quiesce_level.Decision) -> str | None:
-        """Prove the settings of a snapshot that came first, and return a position before it."""
-        if decision.raised_from is not None:
-            raise NotProvedError(decision.because)
-        elapsed_sec = answer.at - self._taken.began
-        if gap := settings_proof.find_gap(answer.found, elapsed_sec):
-            raise NotProvedError(gap)
-        return settings_proof.find_position(answer.found, elapsed_sec)
-
-    def _prove_same(
-        self, before: _Answer, after: _Answer, decision: quiesce_level.Decision
-    ) -> str | None:
-        """Prove that nothing was changed around the snapshot, and return the position before it."""
-        ids = [one.found.get('settings_id') for one in (before, after)]
-        if decision.raised_from is not None or ids[0] != ids[1]:
-            raise exceptions.UnsafeSettingsError(
-                f'instance {self._instance.id}: its settings were changed while the snapshot was '
-                'taken; take another backup'
-            )
-        return before.found.get('gtid_executed')
-
     def _show(self) -> None:
-        self._require_ours()
+        self._require_claim()
         self.may_be_shown = True
         self._deps.trove.complete_backup(
             self._backup_id, self._snapshot.id, self._snapshot.size_gib
         )
 
-    def _note(self) -> None:
-        # Our record last: what it says is being taken is carried on with after a crash.
+    def _record_complete(self) -> None:
+        # Our record comes last: a backup that it shows as being taken is continued after a crash.
         shown = self._deps.trove.find_backup(self._backup_id)
         if shown is None or shown.snapshot_id is None:
             raise self._refuse('was deleted')
-        if self.claim is None and not self._claim_what_is_shown():
+        if self.claim is None and not self._claim_shown_backup():
             return
         self._records.note_taken(
             self._claim,
@@ -494,8 +350,54 @@ class BackupCreation:
             verify=self._deps.policy.verify is VerifyWhen.ALWAYS,
         )
 
-    def _claim_what_is_shown(self) -> bool:
-        """Claim a backup that Trove shows; return False where its record says so already."""
+    # What the steps share.
+
+    def _is_shown(self) -> bool:
+        self.may_be_shown = True
+        found = self._deps.trove.find_backup(self._backup_id)
+        self.may_be_shown = found is not None and found.is_shown
+        return self.may_be_shown
+
+    def _to_adopt(self) -> cinder_resources.SnapshotToAdopt:
+        return backup_snapshot.to_adopt(
+            self._backup_id,
+            self._image,
+            self._volume.id,
+            description=self._trove_backup.description,
+            metadata={
+                'backup_id': self._backup_id,
+                'instance_id': self._instance.id,
+                'tenant_id': self._instance.project_id,
+                'datastore': self._instance.datastore,
+                'datastore_version': self._instance.version,
+            },
+        )
+
+    @property
+    def _claim(self) -> Claim:
+        assert self.claim is not None
+        return self.claim
+
+    def _use_claim(self, claim: Claim) -> None:
+        self.claim = claim
+        self._deps.heartbeat.add(claim)
+        self._deps = claimed.guarded(self._deps, claim)
+
+    def _renew_claim(self) -> bool:
+        return self.claim is not None and self._records.claims.heartbeat(self.claim)
+
+    def _require_claim(self) -> None:
+        """Renew the claim.
+
+        :raises ClaimLostError: the backup is being deleted, or another worker takes it
+        """
+        if not self._renew_claim():
+            raise exceptions.ClaimLostError(
+                f'backup {self._backup_id}: is being deleted, or another worker takes it'
+            )
+
+    def _claim_shown_backup(self) -> bool:
+        """Claim a backup that Trove shows; return False if its record is complete already."""
         record = self._records.get(self._backup_id)
         if record.state is not RecordState.TAKING:
             return False
@@ -504,7 +406,7 @@ class BackupCreation:
         )
         if claim is None:
             raise exceptions.ClaimLostError(f'backup {self._backup_id}: another worker takes it')
-        self._has(claim)
+        self._use_claim(claim)
         return True
 
     def _refuse(self, reason: str) -> exceptions.InvalidBackupError:

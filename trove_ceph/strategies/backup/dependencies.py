@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operations on backups ask of others."""
+"""The clients and settings that the operations on backups need."""
 
 import dataclasses
 import datetime
@@ -18,47 +18,47 @@ from trove_ceph.strategies.backup import background, backup_types
 
 
 class Trove(Protocol):
-    """Trove's own tables: what tenants see."""
+    """Trove's own tables, which hold what tenants see."""
 
     def find_instance(self, instance_id: str) -> backup_types.Instance | None:
-        """Return an instance, a deleted one too."""
+        """Return an instance, even a deleted one."""
 
     def set_volume(self, instance_id: str, volume_id: str | None) -> None:
-        """Say which volume an instance has; nothing if it is deleted."""
+        """Set the volume of an instance; do nothing if the instance is deleted."""
 
     def find_backup(self, backup_id: str) -> backup_types.TroveBackup | None:
-        """Return a backup, a deleted one too."""
+        """Return a backup, even a deleted one."""
 
     def list_new_backups(self, since: datetime.timedelta) -> list[backup_types.TroveBackup]:
-        """List what was asked for so long ago, and is not shown as being taken."""
+        """List backups that were requested at least this long ago and have not begun."""
 
     def begin_backup(self, backup_id: str) -> None:
-        """Show it as being taken, complete by itself: deleting its parent must not delete it.
+        """Show a backup as being taken, and without a parent, whose deletion would delete it.
 
-        :raises NotFoundError: it is deleted
+        :raises NotFoundError: the backup is deleted
         """
 
     def complete_backup(self, backup_id: str, snapshot_id: str, size_gib: int) -> None:
-        """Show it as complete, and where it is.
+        """Show a backup as complete, with the location of its snapshot.
 
-        :raises NotFoundError: it is deleted
+        :raises NotFoundError: the backup is deleted
         """
 
     def fail_backup(self, backup_id: str) -> None:
-        """Show that it could not be taken."""
+        """Show a backup as failed."""
 
     def fail_deletion(self, backup_id: str) -> None:
-        """Show that it could not be deleted."""
+        """Show that the deletion of a backup failed."""
 
     def delete_backup(self, backup_id: str) -> None:
-        """Show it no more; harmless when repeated."""
+        """Mark a backup as deleted; harmless when repeated."""
 
     def count_backup(self, project_id: str) -> None:
-        """Count one more backup against a project's quota."""
+        """Add one backup to the used quota of a project."""
 
 
 class Guest(Protocol):
-    """The guest agent of one instance; each raises GuestUnavailableError when it fails."""
+    """The guest agent of one instance; each call raises GuestUnavailableError when it fails."""
 
     def check_backup_settings(self) -> Mapping[str, Any]: ...
 
@@ -74,7 +74,7 @@ class Guest(Protocol):
 
 
 class Begin(Protocol):
-    """Begins a request beside the steps of an operation, as :func:`background.begin` does."""
+    """Starts a request in the background of an operation, as :func:`background.begin` does."""
 
     def __call__(self, request: Callable[[], Any]) -> Callable[[], Any]: ...
 
@@ -83,7 +83,7 @@ class Servers(Protocol):
     """Nova."""
 
     def keep_volume(self, server_id: str, volume_id: str) -> None:
-        """Have a volume not be deleted with its server; nothing if it is not attached.
+        """Keep a volume when its server is deleted; do nothing if it is not attached.
 
         :raises ServiceUnavailableError: Nova refused
         """
@@ -91,14 +91,14 @@ class Servers(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class BackupDependencies:
-    """Whom the operations ask.
+    """The dependencies of the operations on backups.
 
-    :param place: where the image of a volume lies; None where it is none of our tiers'
-    :param guest: the guest agent of an instance, by its id
-    :param worker: who is working, in the records
-    :param heartbeat: shows that this process is alive
-    :param begin: begins a request that others need not wait for
-    :param vault: the pool that copies go to; raises InvalidTiersError where there is none
+    :param find_image: returns the image of a volume; None if the volume is on no tier
+    :param guest: returns the client of the guest agent of an instance, by the instance's id
+    :param worker: the name and the rules under which this process claims records
+    :param heartbeat: renews the claims of this process
+    :param vault: returns the pool for copies; raises InvalidTiersError if there is none
+    :param begin: starts a request in the background
     """
 
     storage: rpcapi.StorageAPI
@@ -107,18 +107,18 @@ class BackupDependencies:
     trove: Trove
     servers: Servers
     guest: Callable[[str], Guest]
-    place: Callable[[cinder_resources.Volume], image_types.ImageRef | None]
+    find_image: Callable[[cinder_resources.Volume], image_types.ImageRef | None]
     worker: claims.Claimant
     heartbeat: heartbeat.Heartbeat
     vault: Callable[[], str]
     policy: backup_types.BackupSettings = dataclasses.field(
         default_factory=backup_types.BackupSettings
     )
-    patience: wait.WaitLimits = dataclasses.field(default_factory=wait.WaitLimits)
+    wait_limits: wait.WaitLimits = dataclasses.field(default_factory=wait.WaitLimits)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     begin: Begin = background.begin
 
     def deadline(self, timeout_sec: float) -> waiting.Deadline:
-        """Return the end of a wait that begins now."""
+        """Return a deadline that starts now."""
         return waiting.Deadline(timeout_sec, self.clock, self.sleep)

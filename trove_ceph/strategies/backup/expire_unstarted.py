@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Giving up backups that nobody has ever begun: the message that asked for them is lost.
+"""Fail backups that no worker ever began, because the message that requested them was lost.
 
-Trove takes one backup of an instance at a time, so each of those is in the way of all others.
+Trove takes one backup of an instance at a time, so such a backup blocks all others.
 """
 
 import datetime
@@ -14,15 +14,15 @@ from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)
 
-#: Longer than a taskmanager that is busy, or is restarted, lets messages wait.
+#: Longer than messages wait for a taskmanager that is busy or restarting.
 START_TIMEOUT = datetime.timedelta(minutes=10)
-_REASON = 'it was never begun, since nobody was told of it; ask for another one'
+_REASON = 'it was never begun, because its request was lost; create another backup'
 
 
 def expire_unstarted(deps: BackupDependencies, since: datetime.timedelta) -> None:
-    """Show as failed what was asked for so long ago and never begun, and write down why.
+    """Show as failed, and record as failed, each backup that did not begin within a time.
 
-    Whoever is told of it nevertheless, later, refuses it.
+    :param since: the time since its request. A worker that receives the request later refuses it
     """
     for backup in deps.trove.list_new_backups(since):
         try:
@@ -30,19 +30,19 @@ def expire_unstarted(deps: BackupDependencies, since: datetime.timedelta) -> Non
                 backup.id, backup.instance_id, backup.project_id, _REASON
             ):
                 LOG.warning(
-                    'Backup %s of instance %s is given up: %s',
+                    'Backup %s of instance %s failed: %s',
                     *(backup.id, backup.instance_id, _REASON),
                 )
                 deps.trove.fail_backup(backup.id)
         except exceptions.TroveCephError as error:
-            LOG.warning('Backup %s is not given up for now: %s', backup.id, error)
+            LOG.warning('Backup %s could not be failed, which is retried: %s', backup.id, error)
 
 
 def _is_ours(deps: BackupDependencies, backup: backup_types.TroveBackup) -> bool:
-    """Tell whether the agent is ours and the volume, if it is there, one of the tiers'."""
+    """Return whether the instance has our guest agent and a volume on one of the tiers."""
     instance = deps.trove.find_instance(backup.instance_id)
     if instance is not None and not instance.has_our_guest_agent:
         return False
     volume_id = instance.volume_id if instance else None
     volume = deps.cinder.find_volume(volume_id) if volume_id else None
-    return volume is not None and deps.place(volume) is not None
+    return volume is not None and deps.find_image(volume) is not None

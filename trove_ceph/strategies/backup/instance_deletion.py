@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deleting an instance so that its backups live on, and its volume as long as they do.
+"""Delete an instance and keep its backups, and keep its volume as long as it has backups.
 
-Trove has the volume deleted twice, by Nova together with the server and by its name afterwards,
-and takes no notice when Cinder refuses: the volume would stay for ever. Here both leave it alone,
-and it is deleted when its last backup is, or at once when there are none.
+Trove has the volume deleted twice, by Nova together with the server and by its name afterwards, and
+ignores a refusal by Cinder, so the volume would stay for ever. Here both leave the volume alone. It
+is deleted with its last backup, or at once if it has none.
 """
 
 from collections.abc import Callable
@@ -16,15 +16,15 @@ from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)
 
-#: A client that was killed counts as one of the image for half a minute.
-_CLOSING_SEC = 60
+#: Ceph counts a client that was killed as a watcher of the image for half a minute.
+_CLOSE_TIMEOUT_SEC = 60
 _POLL_SEC = 5
 
 
 class InstanceDeletion:
     """One instance that is being deleted.
 
-    :param delete: deletes the instance as Trove does, without its volume
+    :param delete: deletes the instance, as Trove does, but not its volume
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class InstanceDeletion:
     def steps(self) -> list[steps.Step]:
         """Return the steps; all roll forward."""
         return [
-            steps.Step('keep the volume from going with the server', self._keep, commits=True),
+            steps.Step('keep the volume when the server goes', self._keep_volume, commits=True),
             steps.Step('delete the instance', self._delete_instance),
-            steps.Step('give back the volume', self._reclaim),
+            steps.Step('delete the volume if it has no backup', self._reclaim_volume),
         ]
 
-    def _keep(self) -> None:
+    def _keep_volume(self) -> None:
         instance = self._instance
         assert instance.volume_id is not None
         self._deps.records.keep_volume(instance.volume_id, instance.id, instance.project_id)
@@ -51,9 +51,9 @@ class InstanceDeletion:
         try:
             self._deps.servers.keep_volume(instance.server_id, instance.volume_id)
         except exceptions.ServiceUnavailableError as error:
-            # Cinder refuses as long as there are backups.
+            # Cinder refuses the deletion while the volume has snapshots.
             LOG.warning(
-                'Instance %s: Nova will ask for the deletion of volume %s: %s',
+                'Instance %s: Nova will request the deletion of volume %s: %s',
                 *(instance.id, instance.volume_id, error),
             )
 
@@ -62,10 +62,10 @@ class InstanceDeletion:
         if found is not None and not found.is_deleted:
             self._delete()
 
-    def _reclaim(self) -> None:
+    def _reclaim_volume(self) -> None:
         assert self._instance.volume_id is not None
-        deadline = self._deps.deadline(_CLOSING_SEC)
+        deadline = self._deps.deadline(_CLOSE_TIMEOUT_SEC)
         while not volume_cleanup.reclaim_volume(self._deps, self._instance.volume_id):
             if not deadline.pause(_POLL_SEC):
-                # The periodic task carries on.
+                # The periodic task tries again.
                 return

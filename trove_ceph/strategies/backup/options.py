@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked for with a backup, and Trove's API has no word for."""
+"""The options of a backup request that Trove's API does not have."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from trove_ceph.enums import QuiesceLevel
 
 @dataclasses.dataclass(frozen=True)
 class BackupOptions:
-    """What is asked for with one backup.
+    """The options of one backup request.
 
-    :param quiesce: how the server is to be held; None: as it is configured for its datastore
-    :param copy: it is to be copied to the vault
-    :param verify: it is to be verified
+    :param quiesce: the requested quiesce level; None: the one configured for the datastore
+    :param copy: copy the backup to the vault
+    :param verify: verify the backup
     """
 
     quiesce: QuiesceLevel | None = None
@@ -22,13 +22,13 @@ class BackupOptions:
     verify: bool = False
 
     def as_document(self) -> dict[str, Any]:
-        """Return it as messages take it."""
+        """Return the options as a message carries them."""
         quiesce = None if self.quiesce is None else str(self.quiesce)
         return {'quiesce': quiesce, 'copy': self.copy, 'verify': self.verify}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> 'BackupOptions':
-        """Return what a message has."""
+        """Return the options that a message carries."""
         quiesce = document.get('quiesce')
         return cls(
             QuiesceLevel(quiesce) if quiesce else None,

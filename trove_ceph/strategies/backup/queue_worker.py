@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers of the queues: they copy and verify what is due, a few backups at once."""
+"""Run the copies and verifications that are due, a few at a time."""
 
 import functools
 import threading
@@ -16,22 +16,25 @@ from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)
 
-#: Of a verification.
-_WAITS = 'it waits for the copy of the backup, which could not be made yet'
+#: The error of a verification whose backup could not be copied.
+_WAITS_FOR_COPY = 'it waits for the copy of the backup, which has failed and is retried'
+
+
+_NAMES = {Role.COPY: 'copy', Role.VERIFY: 'verification'}
 
 
 class WorkerThreads:
-    """So many threads at once, which end with the process: what they do is made for that.
+    """A limited number of threads, which end with the process; their work can be interrupted.
 
-    :param count: how many
+    :param count: the number of threads at a time
     """
 
     def __init__(self, count: int):
-        self._room = threading.BoundedSemaphore(count)
+        self._free = threading.BoundedSemaphore(count)
 
     def start(self, function: Callable[[], None]) -> bool:
-        """Run a function in a thread of its own; return False where there is no room for it."""
-        if not self._room.acquire(blocking=False):
+        """Run a function in a thread of its own; return False if no thread is free."""
+        if not self._free.acquire(blocking=False):
             return False
         threading.Thread(target=self._run, args=(function,), daemon=True).start()
         return True
@@ -42,50 +45,51 @@ class WorkerThreads:
         except Exception:
             LOG.exception('A worker failed unexpectedly')
         finally:
-            self._room.release()
+            self._free.release()
 
 
-def work_off(
+def start_due_jobs(
     deps: BackupDependencies,
     role: Role,
     threads: WorkerThreads,
     limits: work_queue.QueueLimits | None = None,
 ) -> None:
-    """Begin to copy, or to verify, what is due, as far as there are free threads.
+    """Start the copies or verifications that are due, as long as threads are free.
 
-    Projects take turns, see :mod:`trove_ceph.db.work_queue`; of several processes one does each.
+    Projects take turns, see :mod:`trove_ceph.db.work_queue`. One worker runs each job, even if
+    several processes call this.
 
     :param role: COPY or VERIFY
     """
-    begun = set()
+    started = set()
     for record in deps.records.queue.list_due(role, deps.worker, limits):
         if role is Role.COPY:
-            # Copies of one instance are written to one image, each built upon another one.
+            # The copies of an instance go to one image, each as an increment to another one.
             instance_id = record.instance_id
-            if instance_id in begun or deps.records.queue.is_copying(instance_id, deps.worker):
+            if instance_id in started or deps.records.queue.is_copying(instance_id, deps.worker):
                 continue
-            begun.add(instance_id)
-        if not threads.start(functools.partial(work_off_one, deps, role, record)):
+            started.add(instance_id)
+        if not threads.start(functools.partial(run_job, deps, role, record)):
             return
 
 
-def work_off_one(deps: BackupDependencies, role: Role, record: backup_record.BackupRecord) -> None:
+def run_job(deps: BackupDependencies, role: Role, record: backup_record.BackupRecord) -> None:
     """Copy or verify a backup, unless another worker does.
 
-    How it ends is in the record; what fails is tried again later.
+    The record has the result. A failed job is retried later.
     """
     claim = deps.heartbeat.acquire(lambda: deps.records.queue.begin(role, record, deps.worker))
     if claim is None:
         return
     try:
         with deps.heartbeat.hold(claim):
-            _work(deps, claim)
+            _run(deps, claim)
     except exceptions.LockLostError as error:
         LOG.info('%s', error)
     deps.records.claims.release(claim)
 
 
-def _work(deps: BackupDependencies, claim: Claim) -> None:
+def _run(deps: BackupDependencies, claim: Claim) -> None:
     record = deps.records.get(claim.resource_id)
     try:
         (_copy if claim.role is Role.COPY else _verify)(deps, claim, record)
@@ -94,11 +98,13 @@ def _work(deps: BackupDependencies, claim: Claim) -> None:
     except Exception as error:
         is_known = isinstance(error, exceptions.TroveCephError)
         LOG.warning(
-            'Backup %s: %s', record.backup_id, tenant_errors.full(error), exc_info=not is_known
+            'Backup %s: the %s failed and is retried: %s',
+            *(record.backup_id, _NAMES[claim.role], tenant_errors.operator_message(error)),
+            exc_info=not is_known,
         )
         waits = claim.role is Role.COPY and record.verify_wanted_at is not None
         deps.records.queue.note_failure(
-            claim, tenant_errors.plain_reason(error), _WAITS if waits else None
+            claim, tenant_errors.tenant_message(error), _WAITS_FOR_COPY if waits else None
         )
 
 
@@ -106,9 +112,9 @@ def _copy(deps: BackupDependencies, claim: Claim, record: backup_record.BackupRe
     if record.copy_wanted_at is not None and record.state.is_complete:
         vault_copy.copy_to_vault(deps, claim)
     elif record.copy_wanted_at is None and record.copy is not None and record.copied_at is None:
-        LOG.info('Backup %s: its copy was canceled, and what was copied goes', record.backup_id)
-        vault.remove(claimed.guarded(deps, claim), record.backup_id, record.copy)
-        deps.records.results.forget_copy(claim)
+        LOG.info('Backup %s: remove its unfinished copy, which was canceled', record.backup_id)
+        vault.remove_copy(claimed.guarded(deps, claim), record.backup_id, record.copy)
+        deps.records.results.clear_copy(claim)
 
 
 def _verify(deps: BackupDependencies, claim: Claim, record: backup_record.BackupRecord) -> None:

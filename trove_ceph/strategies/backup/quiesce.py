@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holding a server still around the making of a snapshot, and nothing else."""
+"""Quiesce a server while its snapshot is created, and no longer."""
 
 import contextlib
 import dataclasses
@@ -17,23 +17,26 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass
 class Hold:
-    """How long a server was held; None while it is, and where it was not."""
+    """The time that a server was quiesced.
+
+    :param seconds: None until the server is released, and where the level is ``none``
+    """
 
     seconds: float | None = None
 
 
 @contextlib.contextmanager
-def held(
+def quiesced(
     guest: Guest, backup_id: str, level: QuiesceLevel, limit_sec: int, clock: Callable[[], float]
 ) -> Iterator[Hold]:
-    """Hold a server while the block runs, and prove that it was held all the time.
+    """Quiesce a server while the block runs, and prove that it was quiesced all the time.
 
-    Whatever happens the server is let go, by us or, after ``limit_sec``, by itself. The hold is of
-    this attempt alone, by a random token: what another attempt at the same backup holds or releases
-    proves nothing about this one, and a request of this one that is still under way when it ends
-    holds nothing any more.
+    The server is released in any case: by this function or, after ``limit_sec``, by itself. A
+    random token binds the hold to this attempt: a hold or a release by another attempt at the same
+    backup proves nothing about this one, and a delayed request of this attempt holds nothing once
+    the attempt has ended.
 
-    :raises NotQuiescedError: it went on before the block had ended
+    :raises NotQuiescedError: the server resumed before the block ended
     :raises GuestUnavailableError: the guest agent does not answer
     """
     hold = Hold()
@@ -46,24 +49,25 @@ def held(
         guest.quiesce_for_backup(backup_id, token, str(level), limit_sec)
         yield hold
     except Exception:
-        # It may be held although no answer came.
+        # The server may be held even if the answer was lost.
         release(guest, backup_id, token)
         raise
     answer = guest.release_after_backup(backup_id, token)
     hold.seconds = clock() - began
     if not answer.get('held'):
-        reason = answer.get('reason') or f'for instance because {limit_sec} s were over'
+        reason = answer.get('reason') or f'perhaps because the limit of {limit_sec} s passed'
         raise exceptions.NotQuiescedError(
-            f'backup {backup_id}: the server went on before the snapshot was made, {reason}'
+            f'backup {backup_id}: the server resumed before the snapshot was created: {reason}'
         )
 
 
 def release(guest: Guest, backup_id: str, token: str) -> None:
-    """Let a server go if an attempt holds it; it does so by itself if it cannot be asked."""
+    """Release a server if this attempt holds it; log a failure, since it resumes by itself."""
     try:
         guest.release_after_backup(backup_id, token)
     except Exception as error:
         LOG.warning(
-            'Backup %s: the guest agent was not told to let go; it does so by itself: %s',
+            'Backup %s: the guest agent could not be told to release the server, which resumes by '
+            'itself: %s',
             *(backup_id, error),
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which level a backup has, given what the guest agent found: a pure function."""
+"""Decide the quiesce level of a backup from what the guest agent found: a pure function."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -8,16 +8,16 @@ from typing import Any
 from trove_ceph import exceptions
 from trove_ceph.enums import QuiesceLevel, UnsafeAction
 
-# The reasons come from the guest, and are kept with the backup.
+# The guest sends the reasons, and the record of the backup stores them.
 _MAX_TEXT_CHARACTERS = 4000
 
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """How a server is held.
+    """The quiesce level of a backup.
 
-    :param raised_from: the level that was asked for, where it was unsafe
-    :param because: what was unsafe about it
+    :param raised_from: the requested level, if it was unsafe
+    :param because: why the requested level was unsafe
     """
 
     level: QuiesceLevel
@@ -26,26 +26,30 @@ class Decision:
 
 
 def decide(
-    subject: str, wanted: QuiesceLevel, reasons: Sequence[Mapping[str, Any]], action: UnsafeAction
+    subject: str,
+    requested: QuiesceLevel,
+    reasons: Sequence[Mapping[str, Any]],
+    action: UnsafeAction,
 ) -> Decision:
-    """Return how a server is held.
+    """Return the level at which to quiesce a server.
 
-    :param subject: what the message begins with
-    :param reasons: of :mod:`trove_ceph.guestagent.backup_settings`, why a snapshot would be no
-        backup, each with whether that of a frozen volume would be one
-    :raises UnsafeSettingsError: no level that may be chosen makes the snapshot a backup
+    :param subject: what the error message begins with
+    :param reasons: why a snapshot would not be a backup, from
+        :mod:`trove_ceph.guestagent.backup_settings`; each says whether freezing the volume suffices
+    :raises UnsafeSettingsError: no permitted level makes the snapshot a backup
     """
     if hopeless := [one for one in reasons if not one['freeze_suffices']]:
         raise exceptions.UnsafeSettingsError(
-            f'{subject}: a snapshot would be no backup, however it is taken: {_text(hopeless)}'
+            f'{subject}: a snapshot would not be a backup at any quiesce level: {_text(hopeless)}'
         )
-    if wanted is QuiesceLevel.FREEZE or not reasons:
-        return Decision(wanted)
+    if requested is QuiesceLevel.FREEZE or not reasons:
+        return Decision(requested)
     if action is UnsafeAction.REFUSE:
         raise exceptions.UnsafeSettingsError(
-            f'{subject}: a snapshot would be no backup with quiesce {wanted}: {_text(reasons)}'
+            f'{subject}: a snapshot with quiesce {requested} would not be a backup: '
+            f'{_text(reasons)}'
         )
-    return Decision(QuiesceLevel.FREEZE, wanted, _text(reasons))
+    return Decision(QuiesceLevel.FREEZE, requested, _text(reasons))
 
 
 def _text(reasons: Sequence[Mapping[str, Any]]) -> str:

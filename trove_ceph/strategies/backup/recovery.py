@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carrying on with what ended with its process, and undoing what could not be undone before."""
+"""Continue backups and deletions whose worker died, and finish undoing failed backups."""
 
 import functools
 
@@ -8,26 +8,27 @@ from oslo_log import log as logging
 from trove_ceph.db import backup_record
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
-from trove_ceph.strategies.backup import claimed, create, delete, queue_worker
+from trove_ceph.strategies.backup import backup_snapshot, claimed, create, delete, queue_worker
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)
 
 
 def recover(deps: BackupDependencies, threads: queue_worker.WorkerThreads) -> None:
-    """Carry on with backups whose worker has died; of several processes one does.
+    """Continue the operations whose worker has died, as long as threads are free.
 
-    How it ends is in the records, and shown to tenants.
+    One worker continues each operation, even if several processes call this. The records have the
+    results, and tenants see them.
     """
     for record in deps.records.list_interrupted(deps.worker):
-        if not threads.start(functools.partial(_carry_on_with, deps, record)):
+        if not threads.start(functools.partial(_continue, deps, record)):
             return
-    for record in deps.records.list_with_remains(deps.worker):
-        if not threads.start(functools.partial(_clear, deps, record)):
+    for record in deps.records.list_failed_with_snapshot(deps.worker):
+        if not threads.start(functools.partial(_remove_leftovers, deps, record)):
             return
 
 
-def _carry_on_with(deps: BackupDependencies, record: backup_record.BackupRecord) -> None:
+def _continue(deps: BackupDependencies, record: backup_record.BackupRecord) -> None:
     role = Role.TAKE if record.state is RecordState.TAKING else Role.DELETE
     claim = deps.heartbeat.acquire(
         lambda: deps.records.claims.claim(role, record.backup_id, deps.worker)
@@ -35,7 +36,7 @@ def _carry_on_with(deps: BackupDependencies, record: backup_record.BackupRecord)
     if claim is None:
         return
     LOG.warning(
-        'Backup %s: %s was interrupted on %s, and is carried on with',
+        'Backup %s: %s was interrupted on %s and is continued',
         *(record.backup_id, record.state, record.claimed_by or 'an earlier attempt'),
     )
     try:
@@ -47,8 +48,8 @@ def _carry_on_with(deps: BackupDependencies, record: backup_record.BackupRecord)
         LOG.warning('Backup %s: %s failed: %s', record.backup_id, record.state, error)
 
 
-def _clear(deps: BackupDependencies, record: backup_record.BackupRecord) -> None:
-    """Remove what is left of a backup that could not be taken while something else failed, too."""
+def _remove_leftovers(deps: BackupDependencies, record: backup_record.BackupRecord) -> None:
+    """Remove what is left of a failed backup, the undo of which failed too."""
     claim = deps.heartbeat.acquire(
         lambda: deps.records.claims.claim(Role.CLEAN_UP, record.backup_id, deps.worker)
     )
@@ -56,8 +57,11 @@ def _clear(deps: BackupDependencies, record: backup_record.BackupRecord) -> None
         return
     try:
         with deps.heartbeat.hold(claim):
-            create.clear(claimed.guarded(deps, claim), claim)
-        LOG.info('Backup %s: nothing is left of it now', record.backup_id)
+            backup_snapshot.remove_leftovers(claimed.guarded(deps, claim), claim)
+        LOG.info('Backup %s: what was left of it is removed', record.backup_id)
     except Exception as error:
-        LOG.warning('Backup %s: something is left of it for now: %s', record.backup_id, error)
+        LOG.warning(
+            'Backup %s: what is left of it could not be removed, which is retried: %s',
+            *(record.backup_id, error),
+        )
     deps.records.claims.release(claim)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Having the storage service do what takes long, and being seen to wait for it."""
+"""Run a job of the storage service, and renew the claim while it runs."""
 
 import contextlib
 import dataclasses
@@ -16,69 +16,69 @@ from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)
 
-#: After which a service that does not answer is given up. A job may take as long as it wants.
-_PATIENCE_SEC = 300
-#: How long another copy of the service than one that is to be avoided is looked for.
-_ELSEWHERE_SEC = 60
-_ASK_AGAIN_SEC = 2
+#: How long a service that does not answer is waited for. A job itself has no time limit.
+_NO_ANSWER_TIMEOUT_SEC = 300
+#: How long to look for a copy of the service other than the one to avoid.
+_AVOID_TIMEOUT_SEC = 60
+_AVOID_POLL_SEC = 2
 
 
 def run(
-    deps: BackupDependencies, claim: Claim, name: str, work: tasks.Task, avoid: str | None = None
+    deps: BackupDependencies, claim: Claim, name: str, task: tasks.Task, avoid: str | None = None
 ) -> Any:
-    """Do work on a backup, or wait for the same work that was begun before; return its result.
+    """Run a task on a backup, or wait for the same task if it runs already; return its result.
 
     :param claim: on the backup
-    :param name: what the operation is called, together with the backup and what is to be done
-    :param avoid: the copy of the storage service that is to inspect the backup only if no other one
-        answers for a minute
-    :raises ClaimLostError: its deletion has begun, or another worker has taken over
+    :param name: the operation; with the backup and the task it makes up the operation id
+    :param avoid: the copy of the storage service that shall not do this inspection, unless no other
+        copy answers within a minute
+    :raises ClaimLostError: the backup is being deleted, or another worker has taken over
     :raises ServiceUnavailableError: the storage service does not answer
     """
 
-    def note(found: tasks.Job | tasks.Task) -> None:
+    def renew(subject: tasks.Job | tasks.Task) -> None:
         if not deps.records.claims.heartbeat(claim):
             raise exceptions.ClaimLostError(
-                f'{found}: backup {claim.resource_id} is being deleted, or another worker has it'
+                f'{subject}: backup {claim.resource_id} is being deleted, or another worker has it'
             )
 
     backup_id = claim.resource_id
-    note(work)
-    if avoid is not None and isinstance(work, tasks.InspectTask):
-        elsewhere = dataclasses.replace(work, avoid=avoid)
-        if _begin_elsewhere(deps, _operation_id(name, backup_id, elsewhere), elsewhere, note):
-            work = elsewhere
-    operation_id = _operation_id(name, backup_id, work)
+    renew(task)
+    if avoid is not None and isinstance(task, tasks.InspectTask):
+        elsewhere = dataclasses.replace(task, avoid=avoid)
+        if _start_elsewhere(deps, _operation_id(name, backup_id, elsewhere), elsewhere, renew):
+            task = elsewhere
+    operation_id = _operation_id(name, backup_id, task)
     while True:
         with contextlib.suppress(exceptions.StillRunningError):
-            return deps.storage.run(operation_id, work, _PATIENCE_SEC, note)
+            return deps.storage.run(operation_id, task, _NO_ANSWER_TIMEOUT_SEC, renew)
 
 
-def _begin_elsewhere(
+def _start_elsewhere(
     deps: BackupDependencies,
     operation_id: str,
-    work: tasks.InspectTask,
-    note: Callable[[tasks.Task], None],
+    task: tasks.InspectTask,
+    renew: Callable[[tasks.Task], None],
 ) -> bool:
-    """Have work begun by any copy of the service but one; return whether another one answered.
+    """Start a task on any copy of the service but one; return whether another copy took it.
 
-    Each request goes to the next copy that is free, so that one which refuses is soon followed by
-    another one where there is any.
+    Each request goes to the next copy that is free, so a refusal by the one to avoid is soon
+    followed by an answer of another copy, if there is one.
     """
-    deadline = deps.clock() + _ELSEWHERE_SEC
+    deadline = deps.clock() + _AVOID_TIMEOUT_SEC
     while True:
         try:
-            deps.storage.start(operation_id, work)
+            deps.storage.start(operation_id, task)
             return True
         except exceptions.NotThisCopyError as error:
             if deps.clock() >= deadline:
-                LOG.warning('%s; but no other one answers, so it is', error)
+                LOG.warning('%s; no other copy of the service answers, so this one does it', error)
                 return False
-        note(work)
-        deps.sleep(_ASK_AGAIN_SEC)
+        renew(task)
+        deps.sleep(_AVOID_POLL_SEC)
 
 
-def _operation_id(name: str, backup_id: str, work: tasks.Task) -> str:
-    # Known by all that it is about: other work has another id.
-    digest = hashlib.blake2b(repr(work).encode(), digest_size=6).hexdigest()
+def _operation_id(name: str, backup_id: str, task: tasks.Task) -> str:
+    # The digest covers every field of the task, so another task has another id.
+    digest = hashlib.blake2b(repr(task).encode(), digest_size=6).hexdigest()
     return f'{name}.{backup_id}.{digest}'

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tenants are told of why something failed: nothing of where it lies, or of how full that is.
+"""The errors that tenants see: they reveal neither where data is stored nor how full it is.
 
-What they can do something about they are told as it is. All else is in the operator's log.
+A tenant sees unchanged the errors that a tenant can correct. The operator's log has all others.
 """
 
 import contextlib
@@ -13,8 +13,8 @@ from trove_ceph import exceptions
 
 LOG = logging.getLogger(__name__)
 
-#: Those of which tenants are told as they are.
-TOLD = (
+#: Errors whose message tenants see unchanged.
+SHOWN_UNCHANGED = (
     exceptions.FlavorTooSmallError,
     exceptions.GuestUnavailableError,
     exceptions.InvalidBackupError,
@@ -24,57 +24,59 @@ TOLD = (
     exceptions.VolumeTooSmallError,
 )
 
-#: By class, the more specific ones first.
-_PLAIN: list[tuple[type[Exception], str]] = [
-    (exceptions.NoSpaceError, 'there is no room for it at present'),
-    (exceptions.BusyError, 'it is in use by something else at present'),
-    (exceptions.NotFoundError, 'something that it needs is not there any more'),
+#: The message for each class of error, the more specific classes first.
+_MESSAGES: list[tuple[type[Exception], str]] = [
+    (exceptions.NoSpaceError, 'the storage has no room for it at present'),
+    (exceptions.BusyError, 'another operation uses it at present'),
+    (exceptions.NotFoundError, 'something that it needs no longer exists'),
     (exceptions.CanceledError, 'it was canceled'),
     (exceptions.CephUnreachableError, 'the storage did not answer'),
-    (exceptions.NotInspectableError, 'there is no server that can open it'),
+    (exceptions.NotInspectableError, 'no server is configured that can open it'),
     (
         exceptions.InspectionFaultError,
-        'a fault of the storage or of a host interrupted the inspection, which says nothing of '
+        'a fault of the storage or of a host interrupted the inspection; this proves nothing about '
         'the backup',
     ),
     (exceptions.StorageError, 'the storage failed'),
-    (exceptions.NotAdoptableError, 'its volume is not fit for it, or not at present'),
-    (exceptions.AdoptionFailedError, 'Cinder did not take it over'),
-    (exceptions.QuotaExceededError, 'the quota of who holds all volumes does not allow it'),
+    (exceptions.NotAdoptableError, 'its volume cannot be used for it at present'),
+    (exceptions.AdoptionFailedError, 'Cinder failed to manage it'),
+    (exceptions.QuotaExceededError, 'the quota of the project that owns all volumes is used up'),
     (exceptions.InvalidTiersError, 'the storage is not set up for it'),
     (exceptions.ServiceUnavailableError, 'a service that it needs did not answer'),
     (exceptions.ServerFailedError, 'no server could be started for it'),
     (Exception, 'an unexpected error occurred'),
 ]
-_LOGGED = 'the log of trove-taskmanager has the details'
+_SEE_LOG = 'the log of trove-taskmanager has the details'
 
 
-def plain_reason(error: Exception) -> str:
-    """Return why something failed, as tenants see it."""
-    if isinstance(error, TOLD):
+def tenant_message(error: Exception) -> str:
+    """Return the message that tenants see for an error."""
+    if isinstance(error, SHOWN_UNCHANGED):
         return _text(error)
-    text = next(text for kind, text in _PLAIN if isinstance(error, kind))
-    return f'{text}; {_LOGGED}'
+    text = next(text for kind, text in _MESSAGES if isinstance(error, kind))
+    return f'{text}; {_SEE_LOG}'
 
 
 @contextlib.contextmanager
-def translated_errors(what: str) -> Iterator[None]:
-    """Log an error of ours as operators see it, and raise it as tenants do.
+def translated_errors(subject: str) -> Iterator[None]:
+    """Log an error of this package in full, and raise it with the message for tenants.
 
-    For what Trove shows tenants as it is raised, such as the fault of an instance. What Trove and
-    its clients raise stays as it is.
+    Use it where Trove shows tenants what is raised, such as the fault of an instance. Errors of
+    Trove and its clients pass unchanged.
 
-    :raises TroveCephError: one was raised
+    :param subject: what the message begins with
+    :raises TroveCephError: the block raised one
     """
     try:
         yield
     except exceptions.TroveCephError as error:
-        LOG.error('%s: %s', what, full(error), exc_info=not isinstance(error, TOLD))
-        raise exceptions.TroveCephError(f'{what}: {plain_reason(error)}') from error
+        is_unexpected = not isinstance(error, SHOWN_UNCHANGED)
+        LOG.error('%s: %s', subject, operator_message(error), exc_info=is_unexpected)
+        raise exceptions.TroveCephError(f'{subject}: {tenant_message(error)}') from error
 
 
-def full(error: Exception) -> str:
-    """Return why something failed and what came of it, as operators see it in the log."""
+def operator_message(error: Exception) -> str:
+    """Return an error with its notes, as operators see it in the log."""
     return '; '.join([_text(error), *getattr(error, '__notes__', ())])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The images of a vault: which backups have a copy in them, and what is left of those."""
+"""The images of the vault: where copies go, which quota they use, and how they are removed."""
 
 import contextlib
 
@@ -18,26 +18,27 @@ LOG = logging.getLogger(__name__)
 def find_facts(
     deps: BackupDependencies, image: image_types.ImageRef
 ) -> image_types.ImageFacts | None:
-    """Return what Ceph says of an image; None when there is none."""
+    """Return Ceph's description of an image; None if it does not exist."""
     with contextlib.suppress(exceptions.NotFoundError):
         return deps.storage.describe(image)
     return None
 
 
-def place_for_first(
+def image_for_full_copy(
     deps: BackupDependencies, record: backup_record.BackupRecord, pool: str
 ) -> image_types.ImageRef:
-    """Return where a copy goes that is built on no other.
+    """Return the vault image for a copy without a base.
 
-    All copies of an instance share an image, each built on another one. Where nothing can be built
-    on what is in it, such as after the instance got another volume, the copy has its own.
+    The copies of an instance share one image, each as an increment to another one. If no copy in it
+    can be a base, for instance because the instance has another volume now, the copy gets an image
+    of its own.
     """
     shared = image_types.ImageRef(pool, names.image_name('vault', record.instance_id))
     facts = find_facts(deps, shared)
     if facts is None:
         return shared
-    begun = {one.vault_snapshot for one in deps.records.in_vault(pool, shared.name)}
-    if begun.issuperset(facts.snapshot_names) and not copying.complete_copies(facts):
+    recorded = {one.vault_snapshot for one in deps.records.in_vault(pool, shared.name)}
+    if recorded.issuperset(facts.snapshot_names) and not copying.complete_copies(facts):
         return shared
     return image_types.ImageRef(pool, names.image_name('vault', record.backup_id))
 
@@ -47,14 +48,14 @@ def check_quota(
     record: backup_record.BackupRecord,
     base: backup_record.BackupRecord | None,
 ) -> None:
-    """Refuse a copy that would take a project beyond its quota of the vault.
+    """Refuse a copy that would exceed the project's quota of the vault.
 
-    What the copy will move is not known before it is made. A whole copy needs at most what the
-    backup holds; one that is built on another about as much as that one moved. Copies of a project
-    that are made at the same time are checked one by one, and do not count for each other.
+    The size of the copy is an estimate: a full copy needs at most the used bytes of the backup, an
+    increment about as much as its base has moved. Copies that run at the same time are checked
+    without regard to each other.
 
-    :param base: the backup on whose copy it is built; None: the copy is a whole one
-    :raises VaultQuotaExceededError: the message has the quota, what is used and what is needed
+    :param base: the backup whose copy is the base; None: the copy is a full one
+    :raises VaultQuotaExceededError: the message has the quota, the used and the needed space
     """
     quota_gib = deps.policy.vault_quota_gib
     if not quota_gib or record.copied_at is not None:
@@ -63,15 +64,15 @@ def check_quota(
     needed_bytes = _needed_bytes(deps, record, base)
     if used_bytes + needed_bytes > quota_gib * units.Gi:
         raise exceptions.VaultQuotaExceededError(
-            f'backup {record.backup_id}: is not copied to the vault, since the quota of the project'
-            f' there is {quota_gib} GiB ({_mib(quota_gib * units.Gi)} MiB), of which'
+            f'backup {record.backup_id}: cannot be copied to the vault: the project\'s quota of the'
+            f' vault is {quota_gib} GiB ({_mib(quota_gib * units.Gi)} MiB), of which'
             f' {_mib(used_bytes)} MiB are used, and the copy needs about {_mib(needed_bytes)} MiB;'
             ' delete backups that have a copy, or ask the operator for a larger quota'
         )
 
 
-def _mib(count: int) -> int:
-    return -(-count // units.Mi)
+def _mib(size_bytes: int) -> int:
+    return -(-size_bytes // units.Mi)
 
 
 def _needed_bytes(
@@ -84,16 +85,16 @@ def _needed_bytes(
         return (base.moved_bytes or 0) if is_increment else 0
     if record.used_bytes is not None:
         return record.used_bytes
-    assert record.place is not None
-    return deps.storage.describe(record.place.of, with_usage=True).used_bytes or 0
+    assert record.location is not None
+    return deps.storage.describe(record.location.of, with_usage=True).used_bytes or 0
 
 
-def remove(deps: BackupDependencies, backup_id: str, copy: image_types.SnapshotRef) -> None:
-    """Have the copy of a backup not be there, complete or not; harmless when repeated.
+def remove_copy(deps: BackupDependencies, backup_id: str, copy: image_types.SnapshotRef) -> None:
+    """Remove the copy of a backup, complete or not; harmless when repeated.
 
-    Other copies need it neither as their base nor otherwise. With the last one the image goes.
+    No other copy needs it, not even one whose base it was. With the last copy the image is removed.
 
-    :raises BusyError: it is being read, or written
+    :raises BusyError: the copy is being read or written
     """
     with contextlib.suppress(exceptions.NotFoundError):
         deps.storage.remove_snapshot(copy)
@@ -107,11 +108,13 @@ def remove(deps: BackupDependencies, backup_id: str, copy: image_types.SnapshotR
     }
     if facts.snapshot_names:
         if unknown := set(facts.snapshot_names) - others:
-            LOG.warning('%s: has %s, of no known backup', copy.of, ', '.join(sorted(unknown)))
+            LOG.warning(
+                '%s: has snapshots of no recorded backup: %s', copy.of, ', '.join(sorted(unknown))
+            )
         return
     try:
         volume_cleanup.trash(deps, copy.of, facts.image_id)
     except exceptions.BusyError as error:
         if not others:
             raise
-        LOG.info('%s stays: a copy of another backup is being made: %s', copy.of, error)
+        LOG.info('%s stays: another backup is being copied to it: %s', copy.of, error)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copying a backup to the vault, of which only what changed since an earlier copy is moved.
+"""Copy a backup to the vault: move only what changed since an earlier copy, the base.
 
-A copy is complete by itself whatever it was built on: base and copy are snapshots of one image. So
-the base is a matter of cost alone, and any earlier backup will do of which both are still there:
-the copy in the vault, and the snapshot of the same volume that it is a copy of.
+A copy is complete by itself, since base and copy are snapshots of one image. So the choice of the
+base affects the cost alone. Any earlier backup of the same volume will do, as long as both its
+snapshot and its copy in the vault exist.
 """
 
 import dataclasses
@@ -23,10 +23,10 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Where a copy goes, and upon which other one it is built.
+    """The vault image and the base of a copy.
 
-    :param base: None where all of it is moved
-    :param because: why that is not the one that it was to be built on
+    :param base: None for a full copy
+    :param because: why the copy does not have the base that was requested or comes first
     """
 
     image: image_types.ImageRef
@@ -34,18 +34,17 @@ class Plan:
     because: str | None = None
 
     def __str__(self) -> str:
-        moved = f'what changed since backup {self.base.backup_id}' if self.base else 'all of it'
-        return f'to {self.image}, {moved}' + (f', because {self.because}' if self.because else '')
+        kind = f'as an increment to backup {self.base.backup_id}' if self.base else 'in full'
+        return f'to {self.image} {kind}' + (f', because {self.because}' if self.because else '')
 
 
 def copy_to_vault(deps: BackupDependencies, claim: Claim) -> None:
-    """Copy a backup to the vault, or carry on with it; nothing if the copy is there.
+    """Copy a backup to the vault, or continue; do nothing if the copy is complete.
 
-    What was moved stays when it fails, except where the vault is full, and the next attempt goes on
-    there.
+    After a failure the next attempt continues with what was moved, unless the vault was full.
 
-    :param claim: on the backup, to copy it
-    :raises TroveCephError: it failed; it may be tried again
+    :param claim: on the backup, in the role COPY
+    :raises TroveCephError: the copy failed; it may be retried
     """
     steps.run(f'copy of backup {claim.resource_id}', VaultCopy(deps, claim).steps())
 
@@ -66,16 +65,16 @@ class VaultCopy:
             steps.Step('check the backup', self._check),
             steps.Step('choose the base', self._choose, commits=True),
             steps.Step('copy', self._copy),
-            steps.Step('write down the copy', self._note),
+            steps.Step('record the copy', self._record_copy),
         ]
 
     def _check(self) -> None:
         record = self._records.get(self._backup_id)
-        if not record.state.is_complete or record.place is None:
+        if not record.state.is_complete or record.location is None:
             raise exceptions.InvalidBackupError(
-                f'backup {self._backup_id}: is {record.state}, and not copied'
+                f'backup {self._backup_id}: is {record.state} and cannot be copied'
             )
-        # Without a vault nothing is begun.
+        # Fails if there is no vault.
         self._deps.vault()
 
     def _choose(self) -> None:
@@ -83,46 +82,46 @@ class VaultCopy:
         if record.copied_at is not None:
             return
         plan = _plan(self._deps, record)
-        assert record.place is not None
-        place = plan.image.snapshot(record.place.name)
+        assert record.location is not None
+        copy = plan.image.snapshot(record.location.name)
         base_id = plan.base.backup_id if plan.base else None
         vault.check_quota(self._deps, record, plan.base)
-        if (record.copy, record.copy_base_id) == (place, base_id):
+        if (record.copy, record.copy_base_id) == (copy, base_id):
             return
         (LOG.warning if plan.because else LOG.info)(
             'Backup %s of instance %s is copied %s', record.backup_id, record.instance_id, plan
         )
-        if record.copy is not None and record.copy != place:
-            # What was begun elsewhere is not gone on with.
-            vault.remove(self._deps, self._backup_id, record.copy)
-        self._records.results.begin_copying(self._claim, place, base_id, plan.because)
+        if record.copy is not None and record.copy != copy:
+            # A copy that was begun in another image is not continued.
+            vault.remove_copy(self._deps, self._backup_id, record.copy)
+        self._records.results.begin_copying(self._claim, copy, base_id, plan.because)
 
     def _copy(self) -> None:
         record = self._records.get(self._backup_id)
         if record.copied_at is not None or record.copy_wanted_at is None:
             return
-        assert record.place is not None and record.copy is not None
+        assert record.location is not None and record.copy is not None
         base = self._records.get(record.copy_base_id) if record.copy_base_id else None
-        since = base.place.name if base and base.place else None
-        work = tasks.CopyTask(record.place, record.copy.of, since)
+        since = base.location.name if base and base.location else None
+        task = tasks.CopyTask(record.location, record.copy.of, since)
         try:
-            # Each request has a job of its own: the result of an earlier one would say that a copy
-            # is there which was removed since.
+            # Each request has a job of its own: the result of an earlier job would report a copy
+            # that was removed since.
             name = f'copy.{record.copy_wanted_at:%Y%m%dT%H%M%S}'
-            self._report = storage_jobs.run(self._deps, self._claim, name, work)
+            self._report = storage_jobs.run(self._deps, self._claim, name, task)
         except (exceptions.NoSpaceError, exceptions.AlreadyExistsError) as error:
-            self._give_up(record.copy, error)
+            self._discard(record.copy, error)
             raise
 
-    def _give_up(self, begun: image_types.SnapshotRef, error: Exception) -> None:
-        """Let what does not count take neither the space nor the place of what does."""
+    def _discard(self, incomplete: image_types.SnapshotRef, error: Exception) -> None:
+        """Remove an incomplete copy, so that it occupies neither space nor the name."""
         try:
-            vault.remove(self._deps, self._backup_id, begun)
-            self._records.results.forget_copy(self._claim)
+            vault.remove_copy(self._deps, self._backup_id, incomplete)
+            self._records.results.clear_copy(self._claim)
         except exceptions.TroveCephError as failure:
-            error.add_note(f'{begun} is left behind: {failure}')
+            error.add_note(f'{incomplete} is left behind: {failure}')
 
-    def _note(self) -> None:
+    def _record_copy(self) -> None:
         report = self._report
         if report is None:
             return
@@ -136,14 +135,14 @@ class VaultCopy:
 
 
 def _plan(deps: BackupDependencies, record: backup_record.BackupRecord) -> Plan:
-    """Choose the base of a copy: what was begun with, what was asked for, or the latest there is.
+    """Choose the base of a copy: the one it was begun with, the requested one, or the latest.
 
-    :raises NotFoundError: the snapshot that is to be copied is not there
+    :raises NotFoundError: the snapshot of the backup does not exist
     """
-    assert record.place is not None
-    source = deps.storage.describe(record.place.of)
-    if source.find_snapshot(record.place.name) is None:
-        raise exceptions.NotFoundError(f'{record.place}: is not there any more')
+    assert record.location is not None
+    source = deps.storage.describe(record.location.of)
+    if source.find_snapshot(record.location.name) is None:
+        raise exceptions.NotFoundError(f'{record.location}: no longer exists')
     pool = deps.vault()
     if record.copy is not None and record.copy.pool == pool:
         facts = vault.find_facts(deps, record.copy.of)
@@ -152,8 +151,8 @@ def _plan(deps: BackupDependencies, record: backup_record.BackupRecord) -> Plan:
             base = deps.records.find(record.copy_base_id) if record.copy_base_id else None
             return Plan(record.copy.of, base, record.copy_base_because)
     if record.copy is None and record.copy_base_because:
-        # Nothing that lies beside a copy that was damaged.
-        return Plan(vault.place_for_first(deps, record, pool), None, record.copy_base_because)
+        # A damaged copy is replaced in full: no copy in its image may be the base.
+        return Plan(vault.image_for_full_copy(deps, record, pool), None, record.copy_base_because)
     because = None
     others = [
         one
@@ -167,9 +166,9 @@ def _plan(deps: BackupDependencies, record: backup_record.BackupRecord) -> Plan:
         if obstacle is None:
             assert candidate.copy is not None
             return Plan(candidate.copy.of, candidate, because)
-        # The first is the one that should have been it.
+        # The first candidate is the one that should have been the base.
         because = because or f'backup {candidate.backup_id} {obstacle}'
-    return Plan(vault.place_for_first(deps, record, pool), None, because)
+    return Plan(vault.image_for_full_copy(deps, record, pool), None, because)
 
 
 def _ordered(
@@ -177,21 +176,21 @@ def _ordered(
     others: list[backup_record.BackupRecord],
     source: image_types.ImageFacts,
 ) -> list[backup_record.BackupRecord]:
-    """Order those on which a copy may be built, the best first."""
+    """Return the backups whose copies may be the base, the best first."""
     numbers = {one.name: one.snapshot_id for one in source.snapshots}
 
     def number(one: backup_record.BackupRecord) -> int:
-        return numbers.get(one.place.name, 0) if one.place else 0
+        return numbers.get(one.location.name, 0) if one.location else 0
 
-    wanted = [record.copy_base_id, record.parent_id]
-    asked_for = [one for one in others if one.backup_id in wanted]
+    requested_ids = [record.copy_base_id, record.parent_id]
+    requested = [one for one in others if one.backup_id in requested_ids]
     earlier = [
         one
         for one in others
-        if one not in asked_for and one.copied_at is not None and number(one) < number(record)
+        if one not in requested and one.copied_at is not None and number(one) < number(record)
     ]
     return [
-        *sorted(asked_for, key=lambda one: wanted.index(one.backup_id)),
+        *sorted(requested, key=lambda one: requested_ids.index(one.backup_id)),
         *sorted(earlier, key=number, reverse=True),
     ]
 
@@ -203,22 +202,22 @@ def _find_obstacle(
     source: image_types.ImageFacts,
     pool: str,
 ) -> str | None:
-    """Tell why a copy cannot be built on that of another backup; None if it can."""
+    """Return why the copy of another backup cannot be the base; None if it can."""
     if not base.state.is_complete:
         return f'is {base.state}'
     if base.copied_at is None or base.copy is None:
         return 'is not in the vault'
     if base.copy.pool != pool:
         LOG.info(
-            'Backup %s: the copy of backup %s is in pool %s, and not in %s',
+            'Backup %s: the copy of backup %s is in pool %s instead of %s',
             *(record.backup_id, base.backup_id, base.copy.pool, pool),
         )
         return 'has its copy in another vault'
-    if base.place is None or record.place is None or base.place.of != record.place.of:
+    if base.location is None or record.location is None or base.location.of != record.location.of:
         return 'was taken of another volume'
-    found, own = (source.find_snapshot(one.name) for one in (base.place, record.place))
+    found, own = (source.find_snapshot(one.name) for one in (base.location, record.location))
     if found is None:
-        return 'has no snapshot any more'
+        return 'no longer has a snapshot'
     if own is None or found.snapshot_id > own.snapshot_id:
         return 'was taken later'
     facts = vault.find_facts(deps, base.copy.of)
@@ -226,5 +225,5 @@ def _find_obstacle(
     origin = complete.get(base.copy.name)
     expected = source.image_id, found.snapshot_id
     if origin is None or (origin.image_id, origin.snapshot_id) != expected:
-        return 'has no complete copy any more'
+        return 'no longer has a complete copy'
     return None

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Giving back what is left of instances and backups, once nothing needs it any more.
+"""Delete the volumes and images of deleted instances and backups once nothing needs them.
 
-A volume is kept as long as Cinder has snapshots of it: they are backups, and tenants restore from
-them by Cinder. What clones read from, such as a volume from whose backup another instance was made,
-is moved to the trash of its pool, where Ceph keeps it until the last clone is gone or made
-independent; Cinder would copy all of it into each of them. So is a clone that still reads from the
-vault, where Cinder's user may change nothing: the last clone of a removed snapshot takes that
-along. Nothing here fails anybody: what cannot be done now is done later.
+A volume is kept as long as Cinder has snapshots of it: they are backups, and Cinder restores from
+them. An image with clones, such as a volume from whose backup another instance was created, is
+moved to the trash of its pool, where Ceph keeps it until the last clone is deleted or flattened;
+Cinder would copy all of it into each clone. A clone that still reads from the vault is trashed too:
+deleting the last clone of a removed snapshot also purges that snapshot, which Cinder's user must
+not do in the vault. No failure here fails another operation: the periodic task tries again.
 """
 
 import contextlib
@@ -23,80 +23,79 @@ LOG = logging.getLogger(__name__)
 
 
 def reclaim(deps: BackupDependencies) -> None:
-    """Give back all that nothing needs any more; for several processes at once."""
+    """Delete all kept volumes and trashed images that nothing needs; several processes may."""
     for volume in deps.records.kept_volumes():
         reclaim_volume(deps, volume.volume_id)
     purge_trashed(deps)
 
 
 def purge_trashed(deps: BackupDependencies) -> None:
-    """Have deleted for good what lies in the trash and nothing reads from; returns soon."""
+    """Start to purge the trashed images that have no clones; return without waiting."""
     for image in deps.records.trashed_images():
         try:
             _purge(deps, image)
         except Exception as error:
-            LOG.warning('%s stays for now: %s', image, error)
+            LOG.warning('%s: could not be purged, which is retried: %s', image, error)
 
 
 def reclaim_volume(deps: BackupDependencies, volume_id: str) -> bool:
-    """Delete the volume of an instance that is gone, unless something needs it.
+    """Delete the volume of a deleted instance, unless something needs it.
 
-    :returns: False where another attempt may do what this one could not
+    :returns: False if this attempt failed and another one may succeed
     """
     kept = deps.records.find_kept_volume(volume_id)
     if kept is None:
         return True
     subject = f'volume {volume_id} of deleted instance {kept.instance_id}'
     try:
-        if reason := _find_need(deps, kept):
+        if reason := _find_user(deps, kept):
             LOG.info('%s stays: %s', subject, reason)
             return True
     except Exception as error:
-        LOG.warning('%s stays for now: %s', subject, error)
+        LOG.warning('%s: could not be checked, which is retried: %s', subject, error)
         return False
     return delete_volume(deps, volume_id)
 
 
 def delete_volume(deps: BackupDependencies, volume_id: str) -> bool:
-    """Delete a volume that is kept, and that nothing needs.
+    """Delete a kept volume that nothing needs.
 
-    :returns: False where another attempt may do what this one could not
+    :returns: False if this attempt failed and another one may succeed
     """
     subject = f'deletion of volume {volume_id}'
     try:
-        steps.run(subject, VolumeReclaiming(deps, volume_id).steps())
+        steps.run(subject, KeptVolumeDeletion(deps, volume_id).steps())
     except Exception as error:
-        LOG.warning('%s failed for now: %s', subject, error)
+        LOG.warning('%s failed and is retried: %s', subject, error)
         return False
     return True
 
 
 def trash(deps: BackupDependencies, image: image_types.ImageRef, image_id: str) -> None:
-    """Move an image to the trash, from where it is purged in time.
+    """Move an image to the trash; a periodic task purges it once it has no clones.
 
-    An image that was made by the same name since it was looked at stays.
-
-    :raises BusyError: a client has it open
+    :param image_id: of the image; another image that has the name now stays
+    :raises BusyError: a client has the image open
     """
-    # Written down before: its id stays the same.
+    # Recorded first, so that an interruption cannot leave it unrecorded; its id stays the same.
     deps.records.note_trashed(image.pool, image_id, image.name)
     with contextlib.suppress(exceptions.NotFoundError):
         deps.storage.trash(image, image_id)
 
 
-def _find_need(deps: BackupDependencies, kept: backup_record.KeptVolume) -> str | None:
+def _find_user(deps: BackupDependencies, kept: backup_record.KeptVolume) -> str | None:
     instance = deps.trove.find_instance(kept.instance_id)
     if instance is not None and not instance.is_deleted:
-        return 'the instance is not deleted yet'
+        return 'the instance is not deleted'
     if any(one.state in backup_record.UNDER_WAY for one in deps.records.of_volume(kept.volume_id)):
-        return 'a backup of it is being worked on'
+        return 'a backup of it is being created or deleted'
     if found := deps.cinder.list_snapshots(kept.volume_id):
         return f'it has {", ".join(map(str, found))}'
     return None
 
 
-class VolumeReclaiming:
-    """Deletes a volume of which there are no backups."""
+class KeptVolumeDeletion:
+    """The deletion of a kept volume without backups."""
 
     def __init__(self, deps: BackupDependencies, volume_id: str):
         self._deps = deps
@@ -106,13 +105,14 @@ class VolumeReclaiming:
         """Return the steps; all roll forward."""
         return [
             steps.Step(
-                'move an image that clones read from, or a clone of another pool, to the trash',
+                'move an image with clones, or a clone of another pool, to the trash',
                 self._trash,
                 commits=True,
             ),
             steps.Step('delete the volume', self._delete),
             steps.Step(
-                'forget the volume', lambda: self._deps.records.forget_volume(self._volume_id)
+                'delete the record of the volume',
+                lambda: self._deps.records.delete_kept_volume(self._volume_id),
             ),
         ]
 
@@ -129,19 +129,19 @@ class VolumeReclaiming:
     def _delete(self) -> None:
         image = self._find_image()
         if image is None or self._describe(image) is None:
-            # Cinder has nothing to do in Ceph.
+            # Ceph has no image that Cinder would delete.
             self._deps.cinder.delete_volume(self._volume_id)
-            self._deps.patience.until_gone(self._deps.cinder.find_volume, self._volume_id)
+            self._deps.wait_limits.until_gone(self._deps.cinder.find_volume, self._volume_id)
             return
         volume = deletion.VolumeDeletion(
-            self._deps.storage, self._deps.cinder, self._volume_id, self._deps.patience
+            self._deps.storage, self._deps.cinder, self._volume_id, self._deps.wait_limits
         )
         volume.check_unneeded()
         volume.ensure_deleted()
 
     def _find_image(self) -> image_types.ImageRef | None:
         volume = self._deps.cinder.find_volume(self._volume_id)
-        return self._deps.place(volume) if volume else None
+        return self._deps.find_image(volume) if volume else None
 
     def _describe(self, image: image_types.ImageRef) -> image_types.ImageFacts | None:
         with contextlib.suppress(exceptions.NotFoundError):
@@ -153,21 +153,21 @@ def _purge(deps: BackupDependencies, image: backup_record.TrashedImage) -> None:
     for trashed in deps.storage.list_trash(image.pool):
         if trashed.image_id == image.image_id:
             if trashed.children:
-                LOG.info('%s stays: %s read from it', image, ', '.join(map(str, trashed.children)))
+                LOG.info('%s stays: it has clones %s', image, ', '.join(map(str, trashed.children)))
                 return
-            found = deps.storage.start(
+            job = deps.storage.start(
                 f'purge.{image.image_id}', tasks.PurgeTask(image.pool, image.image_id)
             )
-            if found.state is not tasks.JobState.DONE:
-                # Whoever looks next finds it gone.
+            if job.state is not tasks.JobState.DONE:
+                # The next call finds it purged and deletes the record.
                 return
-    if _is_there(deps, image):
-        # Somebody is just about to move it there.
+    if _exists(deps, image):
+        # Another process is about to move it to the trash.
         return
-    deps.records.forget_trashed(image.pool, image.image_id)
+    deps.records.delete_trashed_image(image.pool, image.image_id)
 
 
-def _is_there(deps: BackupDependencies, image: backup_record.TrashedImage) -> bool:
+def _exists(deps: BackupDependencies, image: backup_record.TrashedImage) -> bool:
     with contextlib.suppress(exceptions.NotFoundError):
         found = deps.storage.describe(image_types.ImageRef(image.pool, image.name))
         return found.image_id == image.image_id

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking backups by policy, and deleting those that a policy took and keeps no longer.
+"""Take backups by policy, and delete those that a policy no longer keeps.
 
-:mod:`schedule`, :mod:`retention` and :mod:`choosing` are pure functions; :mod:`running` does what
-they say.
+:mod:`schedule`, :mod:`retention` and :mod:`policy_match` are pure functions; :mod:`scheduler` acts
+on what they return.
 """

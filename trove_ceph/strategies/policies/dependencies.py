@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What policies ask of others."""
+"""The clients and settings that policies need."""
 
 import dataclasses
 import datetime
@@ -11,11 +11,11 @@ from trove_ceph.strategies.backup import backup_types, options
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
-    """What tenants see of a backup.
+class ShownBackup:
+    """A backup, as tenants see it.
 
-    :param is_running: it is being taken, or is to be
-    :param is_completed: it is there
+    :param is_running: it is being taken, or waits for that
+    :param is_completed: it is complete
     """
 
     backup_id: str
@@ -25,51 +25,51 @@ class Seen:
 
 
 class Trove(Protocol):
-    """Trove, asked for the same as tenants ask its API, and in their name."""
+    """The requests to Trove that tenants can make too, made in the tenants' name."""
 
     def list_instances(self) -> list[backup_types.Instance]:
         """List the instances that are not deleted."""
 
-    def ask_for_backup(
+    def request_backup(
         self,
         instance: backup_types.Instance,
         name: str,
         description: str,
-        asked: options.BackupOptions,
+        requested: options.BackupOptions,
     ) -> str:
-        """Ask for a backup of an instance and return its id.
+        """Request a backup of an instance and return its id.
 
-        :raises TroveCephError: it is refused, for example because the quota is used up
+        :raises TroveCephError: Trove refuses it, for example because the quota is used up
         """
 
-    def ask_for_deletion(self, backup_id: str, project_id: str, again: bool = False) -> None:
-        """Ask for the deletion of a backup; nothing if it is gone.
+    def request_deletion(self, backup_id: str, project_id: str, again: bool = False) -> None:
+        """Request the deletion of a backup; do nothing if it is gone.
 
-        :param again: it was asked for before, and nothing came of it
-
-        :raises TroveCephError: it is refused
+        :param again: it was requested before, without effect
+        :raises TroveCephError: Trove refuses it
         """
 
-    def find_named(self, instance_id: str, name: str) -> Seen | None:
-        """Return the backup of an instance that has a name."""
+    def find_named(self, instance_id: str, name: str) -> ShownBackup | None:
+        """Return the backup of an instance that has this name."""
 
-    def find(self, backup_id: str) -> Seen | None:
+    def find(self, backup_id: str) -> ShownBackup | None:
         """Return a backup; None if it is gone."""
 
-    def give_up(self, backup_id: str) -> None:
-        """Show that a backup could not be taken; nothing if it is gone."""
+    def fail_backup(self, backup_id: str) -> None:
+        """Show a backup as failed; do nothing if it is gone."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PolicyDependencies:
-    """Whom policies ask.
+    """The dependencies of the scheduler of policies.
 
-    :param tiers: tells the tiers of instances, by the instances' ids; those on none are left out
-    :param trim: asks the guest agent of an instance to trim the volume unless it did lately; does
-        not wait for it
-    :param worker: who is working, in the tables
-    :param heartbeat: shows that this process is alive
-    :param least_interval_min: minutes; a policy with a shorter interval is run with this one
+    :param tiers: returns the names of the tiers of instances, by the instances' ids; instances on
+        no tier are left out
+    :param trim: requests that the guest agent of an instance trims the volume, unless it did so
+        recently; does not wait
+    :param worker: the name and the rules under which this process claims records
+    :param heartbeat: renews the claims of this process
+    :param least_interval_min: in minutes; a policy with a shorter interval runs at this one
     """
 
     policies: policies.PolicyStore

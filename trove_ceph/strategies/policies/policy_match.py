@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which policy an instance has: a pure function."""
+"""Find the policy that applies to an instance: a pure function."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -9,9 +9,9 @@ from trove_ceph.db.policy_record import BackupPolicy, Scope
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """An instance, as far as policies differ by it.
+    """The properties of an instance by which policies are chosen.
 
-    :param tier: the name of the tier that its volume is on; None outside of the tiers
+    :param tier: the name of its volume's tier; None if the volume is on no tier
     """
 
     instance_id: str
@@ -21,17 +21,18 @@ class Subject:
 
 
 def index(policies: Iterable[BackupPolicy]) -> Mapping[tuple[Scope, str], BackupPolicy]:
-    """Return policies by what they are for."""
+    """Return policies by their scope and target."""
     return {(one.scope, one.target): one for one in policies}
 
 
 def policy_of(
     policies: Mapping[tuple[Scope, str], BackupPolicy], subject: Subject
 ) -> BackupPolicy | None:
-    """Return the most specific policy of an instance, and no other.
+    """Return the most specific policy for an instance; None if there is none.
 
-    That is the instance's own, then that of its version of the datastore, of its datastore, and of
-    its tier. One that is disabled is as specific as others: the instance then has none.
+    The order is: the policy of the instance, of its datastore version, of its datastore, and of its
+    tier. A disabled policy takes part in this order: if it is the most specific one, the instance
+    has no policy.
     """
     for scope, target in (
         (Scope.INSTANCE, subject.instance_id),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which backups stay: pure functions.
+"""Decide which backups expire: pure functions.
 
-Of each of the last hours, days, weeks and months that have a backup, the last one stays, and of all
-the last few. It is not the clock that says which is later, but the order in which they were taken:
-a clock that was wrong for a while makes none go too early.
+A policy keeps the last few backups, and the last one of each of the last hours, days, weeks and
+months that have a backup. The order in which the backups were taken decides which one is later, not
+the clock: a clock that was wrong for a while makes no backup expire too early.
 """
 
 import dataclasses
@@ -16,15 +16,15 @@ from trove_ceph.strategies.policies import schedule
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A backup that a policy took, and that nobody has asked to delete.
+    """A backup that a policy took and whose deletion is not requested.
 
     :param number: grows from backup to backup
-    :param taken_at: in UTC, and of no zone
+    :param taken_at: in UTC, without time zone
     :param is_under_way: it is being taken, copied or verified
-    :param is_good: it is there, and nothing is known against it
-    :param is_suspected: one inspection found something against it, which is not confirmed
+    :param is_good: it is complete, and no inspection found damage
+    :param is_suspected: one inspection found damage that a second one has not confirmed
     :param is_damaged: two inspections found that it does not restore
-    :param is_copied: it is in the vault as well
+    :param is_copied: it has a complete copy in the vault
     :param is_verified: a server was started from it
     """
 
@@ -47,15 +47,15 @@ def expired(
     *,
     is_full: bool = False,
 ) -> list[str]:
-    """Return which backups stay no longer, the oldest first.
+    """Return the backups that have expired, the oldest first.
 
-    What is never returned, whatever ``keep`` says: the last good backup, the last ones that are
-    copied and verified, any that is worked on or suspected, and the last one that has ended,
-    however it did. A damaged one takes no place of a good one, and goes no sooner than if it were
-    good: whether it is of any use is for people to say.
+    Never returned, for any value of ``keep``: the last good backup, the last good ones that are
+    copied and verified, each that is under way or suspected, and the last one that has ended, even
+    if it failed. A damaged backup does not count in place of a good one, and expires no sooner than
+    a good one would: people decide whether it is of any use.
 
-    :param timezone: where days, weeks and months begin
-    :param is_full: there is no room for another one, so that a last one that failed goes, too
+    :param timezone: in which days, weeks and months begin
+    :param is_full: there is no room for another backup, so the last one expires too if it failed
     """
     ordered = sorted(candidates, key=lambda one: one.number, reverse=True)
     ended = [one for one in ordered if not one.is_under_way and not one.is_suspected]
@@ -73,40 +73,43 @@ def expired(
 def _kept_of(
     ordered: Sequence[Candidate], keep: Retention, now: datetime.datetime, timezone: str
 ) -> list[Candidate]:
-    """Return what ``keep`` keeps of backups, the latest of which is the first."""
+    """Return the backups that ``keep`` keeps.
+
+    :param ordered: the latest first
+    """
     kept = list(ordered[: max(1, keep.last)])
-    here = schedule.zone(timezone)
+    local_zone = schedule.zone(timezone)
     for count, period in (
         (keep.hourly, _hour),
         (keep.daily, _day),
         (keep.weekly, _week),
         (keep.monthly, _month),
     ):
-        # What a clock dated ahead belongs to the present, and takes no place of its own.
+        # A date in the future, from a wrong clock, counts as now and opens no period of its own.
         latest: dict[Hashable, Candidate] = {}
         for one in ordered:
-            latest.setdefault(period(min(one.taken_at, now), here), one)
+            latest.setdefault(period(min(one.taken_at, now), local_zone), one)
         kept += list(latest.values())[:count]
     return kept
 
 
-def _hour(taken_at: datetime.datetime, _here: datetime.tzinfo) -> Hashable:
-    # Of those that a local day has twice, one is not the other.
+def _hour(taken_at: datetime.datetime, _local_zone: datetime.tzinfo) -> Hashable:
+    # In UTC, so that the two equal local hours at the end of daylight saving time differ.
     return taken_at.date(), taken_at.hour
 
 
-def _day(taken_at: datetime.datetime, here: datetime.tzinfo) -> Hashable:
-    return _local(taken_at, here).date()
+def _day(taken_at: datetime.datetime, local_zone: datetime.tzinfo) -> Hashable:
+    return _local(taken_at, local_zone).date()
 
 
-def _week(taken_at: datetime.datetime, here: datetime.tzinfo) -> Hashable:
-    return _local(taken_at, here).isocalendar()[:2]
+def _week(taken_at: datetime.datetime, local_zone: datetime.tzinfo) -> Hashable:
+    return _local(taken_at, local_zone).isocalendar()[:2]
 
 
-def _month(taken_at: datetime.datetime, here: datetime.tzinfo) -> Hashable:
-    local = _local(taken_at, here)
+def _month(taken_at: datetime.datetime, local_zone: datetime.tzinfo) -> Hashable:
+    local = _local(taken_at, local_zone)
     return local.year, local.month
 
 
-def _local(taken_at: datetime.datetime, here: datetime.tzinfo) -> datetime.datetime:
-    return taken_at.replace(tzinfo=datetime.UTC).astimezone(here)
+def _local(taken_at: datetime.datetime, local_zone: datetime.tzinfo) -> datetime.datetime:
+    return taken_at.replace(tzinfo=datetime.UTC).astimezone(local_zone)

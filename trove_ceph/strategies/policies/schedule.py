@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a backup is due: pure functions of the time.
+"""Decide when a backup is due: pure functions of the time.
 
-Times are in UTC, and of no zone. What is due at a time is due until it was done, and however much
-was missed, it is due once.
+Times are in UTC, without time zone. A backup stays due until it is taken. However many times were
+missed, one backup is due.
 """
 
 import datetime
@@ -13,8 +13,9 @@ from trove_ceph.db.policy_record import BackupPolicy, PolicyRun, PolicyRunState
 
 DAY = datetime.timedelta(days=1)
 MINUTES_OF_DAY = 24 * 60
-#: A failed backup is tried again after so long, then after twice as long, and so on.
+#: The delay before the first retry of a failed backup; it doubles with each further retry.
 FIRST_RETRY = datetime.timedelta(minutes=2)
+#: The longest delay before a retry.
 LAST_RETRY = datetime.timedelta(hours=1)
 _EPOCH = datetime.datetime(1970, 1, 1)
 
@@ -22,23 +23,23 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 def due(
     policy: BackupPolicy, instance_id: str, run: PolicyRun | None, now: datetime.datetime
 ) -> datetime.datetime | None:
-    """Return what a backup is due for; None when none is.
+    """Return the time for which a backup is due; None if none is due.
 
-    :param run: the last one
+    :param run: the last run
     """
     if run is not None and run.state.is_under_way:
         return None
     slot = _latest(policy, instance_id, now)
-    wanted = policy.run_wanted_at
-    if wanted is not None and wanted <= now:
-        slot = max(slot, wanted)
+    requested_at = policy.run_wanted_at
+    if requested_at is not None and requested_at <= now:
+        slot = max(slot, requested_at)
     if run is not None and run.state is PolicyRunState.FAILED:
-        was_asked_for = wanted is not None and run.due_at < wanted <= now
-        return slot if was_asked_for or _may_retry(run, now) else None
+        is_requested = requested_at is not None and run.due_at < requested_at <= now
+        return slot if is_requested or _may_retry(run, now) else None
     if policy.at is not None and slot <= policy.created_at:
-        # Whoever chose a time of day does not want the first backup at another.
+        # A policy with a time of day does not take its first backup at another time.
         return None
-    # What is due for a time that is far ahead was begun by a clock that was wrong.
+    # A last run that was due far in the future was begun by a wrong clock.
     if run is None or run.due_at > now + max(policy.interval, DAY):
         return slot
     return slot if slot > run.due_at else None
@@ -47,12 +48,12 @@ def due(
 def waiting_since(
     policy: BackupPolicy, run: PolicyRun | None, due_at: datetime.datetime, now: datetime.datetime
 ) -> datetime.datetime:
-    """Return since when a backup waits that is due: who waits longest comes first.
+    """Return the time since which a due backup waits; the longest wait is served first.
 
-    One that failed waits since it may be tried again, so that it is in nobody's way.
+    The wait of a failed backup starts at its retry time, so that it does not delay others.
 
-    :param run: the last one
-    :param due_at: what :func:`due` says
+    :param run: the last run
+    :param due_at: the result of :func:`due`
     """
     if run is None:
         return min(due_at, policy.created_at)
@@ -62,23 +63,23 @@ def waiting_since(
 
 
 def retry_at(attempts: int, now: datetime.datetime) -> datetime.datetime:
-    """Return when it is tried again after so many attempts have failed."""
-    # Beyond the tenth the limit holds anyway.
+    """Return when a backup is retried after a number of failed attempts."""
+    # The exponent has a limit to avoid an overflow; LAST_RETRY is reached before.
     return now + min(LAST_RETRY, FIRST_RETRY * 2 ** min(attempts - 1, 10))
 
 
 def zone(name: str) -> datetime.tzinfo:
     """Return a time zone.
 
-    :raises ValueError: there is none of this name
+    :raises ValueError: the time zone is unknown on this host
     """
-    # No data of zones is needed for this one.
+    # Works on a host without time zone data.
     if name == 'UTC':
         return datetime.UTC
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError(f'{name!r} is no time zone that is known here') from error
+        raise ValueError(f'{name!r} is not a time zone that this host knows') from error
 
 
 def _may_retry(run: PolicyRun, now: datetime.datetime) -> bool:
@@ -87,30 +88,32 @@ def _may_retry(run: PolicyRun, now: datetime.datetime) -> bool:
 
 
 def _latest(policy: BackupPolicy, instance_id: str, now: datetime.datetime) -> datetime.datetime:
-    """Return the last time not after now that a policy's schedule names."""
+    """Return the last scheduled time of a policy that is not after now."""
     if policy.at is None:
         seconds = policy.interval_min * 60
         first = _EPOCH + datetime.timedelta(seconds=zlib.crc32(instance_id.encode()) % seconds)
         return first + (now - first) // policy.interval * policy.interval
-    here = zone(policy.timezone)
-    today = now.replace(tzinfo=datetime.UTC).astimezone(here).date()
+    local_zone = zone(policy.timezone)
+    today = now.replace(tzinfo=datetime.UTC).astimezone(local_zone).date()
     time = datetime.time.fromisoformat(policy.at)
     every = max(1, policy.interval_min // MINUTES_OF_DAY)
-    # Of days, such that what is done every seven days is done on Sundays.
+    # Counted from the ordinal of the date, so an interval of seven days falls on Sundays.
     day = today - DAY * (today.toordinal() % every)
-    first = _instant(day, time, here)
+    first = _instant(day, time, local_zone)
     if first > now:
-        first = _instant(day - DAY * every, time, here)
-    # A day of 25 hours has one more of what is done every hour, and not of what is done every day.
+        first = _instant(day - DAY * every, time, local_zone)
+    # A day of 25 hours has one more hourly backup, but no more daily one.
     within = 0 if policy.interval >= DAY else (now - first) // policy.interval
     return first + within * policy.interval
 
 
-def _instant(day: datetime.date, time: datetime.time, here: datetime.tzinfo) -> datetime.datetime:
+def _instant(
+    day: datetime.date, time: datetime.time, local_zone: datetime.tzinfo
+) -> datetime.datetime:
     """Return a local time in UTC.
 
-    Of a time that a day has twice it is the first. One that a day does not have is later by what
-    was left out.
+    A local time that occurs twice means the first occurrence. One that is skipped is moved forward
+    by the length of the gap.
     """
-    local = datetime.datetime.combine(day, time, here)
+    local = datetime.datetime.combine(day, time, local_zone)
     return local.astimezone(datetime.UTC).replace(tzinfo=None)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doing what policies have due, in any number of processes at once.
+"""Run the backup policies, in any number of processes at once.
 
-A run is begun by the worker that claims its row, and the name of its backup is written down before
-Trove is asked for it: whatever is interrupted, the backup is found by its name, and there is one.
+A worker begins a run by claiming its row, and records the name of the backup before it requests the
+backup from Trove. So after any interruption the backup is found by its name, and there is only one.
 """
 
 import dataclasses
@@ -24,30 +24,33 @@ from trove_ceph.strategies.policies.dependencies import PolicyDependencies
 
 LOG = logging.getLogger(__name__)
 
-#: What else is due waits for the next time, so that nobody waits long for the first ones.
+#: The most runs to begin in one round; other due runs wait for the next round.
 MOST_AT_ONCE = 20
-_SETTLED = datetime.timedelta(days=1)
-_ASK_AGAIN = datetime.timedelta(hours=1)
-#: How long before the first copy of an instance is due its volume is trimmed.
+#: After this time the records of backups that are gone are deleted.
+_KEEP_GONE = datetime.timedelta(days=1)
+#: After this time a deletion without effect is requested again.
+_REQUEST_AGAIN = datetime.timedelta(hours=1)
+#: How long before an instance's first copy is due its volume is trimmed.
 TRIM_AHEAD = datetime.timedelta(minutes=10)
 
 
 def run_due(deps: PolicyDependencies) -> None:
-    """Do what policies have due; of several processes that try, each thing is done by one.
+    """Begin the backups that are due, follow those under way, and delete expired ones.
 
-    What fails is in the rows of the runs, and is tried again later; it is in nobody else's way.
+    Several processes may call this at once; one of them acts on each instance. The row of a run
+    records its failure, which is retried later and does not affect other instances.
     """
     policies = [_with_least_interval(deps, one) for one in deps.policies.all()]
     runs = deps.policies.runs()
     if not policies and not runs:
         return
     instances = {one.id: one for one in deps.trove.list_instances()}
-    _forget(deps, instances, policies, runs)
+    _delete_stale(deps, instances, policies, runs)
     chosen = _choose(deps, policies, instances.values())
     under_way = [one for one in runs.values() if one.state.is_under_way]
     for one in under_way:
         if one.instance_id in instances:
-            _try(_look_at, deps, chosen.get(one.instance_id), instances[one.instance_id], one)
+            _try(_follow, deps, chosen.get(one.instance_id), instances[one.instance_id], one)
     if under_way:
         runs = deps.policies.runs()
     _trim_ahead(deps, chosen, instances, runs)
@@ -57,7 +60,7 @@ def run_due(deps: PolicyDependencies) -> None:
 
 
 def _with_least_interval(deps: PolicyDependencies, policy: BackupPolicy) -> BackupPolicy:
-    """Return a policy that was made when a shorter interval was allowed as it is run now."""
+    """Return a policy with at least the least interval, which may have been raised since."""
     if policy.interval_min >= deps.least_interval_min:
         return policy
     return dataclasses.replace(policy, interval_min=deps.least_interval_min)
@@ -66,7 +69,7 @@ def _with_least_interval(deps: PolicyDependencies, policy: BackupPolicy) -> Back
 def _waiting(
     chosen: Mapping[str, BackupPolicy], runs: Mapping[str, PolicyRun], now: datetime.datetime
 ) -> list[tuple[str, datetime.datetime]]:
-    """List what backups are due of, and for what, those that wait longest at the front."""
+    """List the instances with a due backup and its due time, the longest wait first."""
     since = {}
     for instance_id, policy in chosen.items():
         before = runs.get(instance_id)
@@ -92,15 +95,15 @@ def _trim_ahead(
     instances: Mapping[str, backup_types.Instance],
     runs: Mapping[str, PolicyRun],
 ) -> None:
-    """Have the volumes trimmed of which the first copy is due within TRIM_AHEAD.
+    """Request a trim of each volume whose first copy is due within TRIM_AHEAD.
 
-    The first copy moves all that the image holds; each later one moves what changed. A trim while
-    the backup is taken would be in its way, and one after the snapshot would be too late.
+    The first copy moves all allocated data of the image, later ones move what changed. A trim
+    while the backup is taken would slow it down, and after the snapshot it would be too late.
     """
     now = deps.policies.clock()
     for instance_id, policy in chosen.items():
         before = runs.get(instance_id)
-        if not _request(policy, before.count if before else 0).copy:
+        if not _options(policy, before.count if before else 0).copy:
             continue
         if _due(policy, instance_id, before, now) is not None:
             continue
@@ -117,14 +120,14 @@ def _trim(
 
 
 def _try(
-    what: Callable[..., None],
+    action: Callable[..., None],
     deps: PolicyDependencies,
     policy: BackupPolicy | None,
     instance: backup_types.Instance,
     *rest: Any,
 ) -> None:
     try:
-        what(deps, policy, instance, *rest)
+        action(deps, policy, instance, *rest)
     except Exception as error:
         LOG.warning('Instance %s, %s: %s', instance.id, policy or 'without a policy', error)
 
@@ -159,10 +162,10 @@ def _begin(
     if begun is None:
         return
     with deps.heartbeat.hold(_claim_of(begun)):
-        _ask(deps, policy, instance, begun)
+        _request_backup(deps, policy, instance, begun)
 
 
-def _ask(
+def _request_backup(
     deps: PolicyDependencies,
     policy: BackupPolicy,
     instance: backup_types.Instance,
@@ -172,25 +175,28 @@ def _ask(
     LOG.info('Instance %s, %s: backup %s is due', instance.id, policy, name)
     try:
         if instance.id not in deps.tiers([instance]):
-            raise exceptions.NotAdoptableError('its volume is on none of the tiers')
-        backup_id = deps.trove.ask_for_backup(
-            instance, name, f'taken by policy {policy.name}', _request(policy, begun.count)
+            raise exceptions.NotAdoptableError('its volume is on no tier')
+        backup_id = deps.trove.request_backup(
+            instance, name, f'taken by policy {policy.name}', _options(policy, begun.count)
         )
     except exceptions.TroveCephError as error:
-        # What Trove knows of already would be in the way of all that follow.
-        if (seen := deps.trove.find_named(instance.id, name)) is not None:
-            deps.trove.give_up(seen.backup_id)
-            begun = deps.policies.note_asked(begun, seen.backup_id) or begun
+        # A backup that Trove has recorded, and that stays unfinished, would block later ones.
+        if (shown := deps.trove.find_named(instance.id, name)) is not None:
+            deps.trove.fail_backup(shown.backup_id)
+            begun = deps.policies.note_requested(begun, shown.backup_id) or begun
         if _note_failed(deps, begun, str(error)):
-            # What is kept no longer is in the way of those that are to come.
+            # Expired backups may use up the quota.
             is_full = isinstance(error, exceptions.QuotaExceededError)
             _try(_retain, deps, policy, instance, is_full)
         raise
-    deps.policies.note_asked(begun, backup_id)
+    deps.policies.note_requested(begun, backup_id)
 
 
-def _request(policy: BackupPolicy, count: int) -> options.BackupOptions:
-    """Return what is asked for with a backup, of which there were so many before."""
+def _options(policy: BackupPolicy, count: int) -> options.BackupOptions:
+    """Return the options of the next backup.
+
+    :param count: the number of backups of the instance that the policy has taken
+    """
     return options.BackupOptions(
         enums.QuiesceLevel(policy.quiesce) if policy.quiesce else None,
         copy=bool(policy.copy_every) and count % policy.copy_every == 0,
@@ -198,23 +204,23 @@ def _request(policy: BackupPolicy, count: int) -> options.BackupOptions:
     )
 
 
-def _look_at(
+def _follow(
     deps: PolicyDependencies,
     policy: BackupPolicy | None,
     instance: backup_types.Instance,
     run: PolicyRun,
 ) -> None:
-    """Carry on with a run that is under way, as far as it goes."""
+    """Continue a run that is under way, as far as possible now."""
     if run.state is PolicyRunState.BEGUN:
-        _look_for(deps, run)
+        _take_over(deps, run)
         return
     assert run.backup_id is not None
-    seen = deps.trove.find(run.backup_id)
+    shown = deps.trove.find(run.backup_id)
     record = deps.records.find(run.backup_id)
-    if seen is None or seen.is_completed:
+    if shown is None or shown.is_completed:
         has_ended = deps.policies.note_done(run)
-    elif not seen.is_running:
-        error = record.error if record and record.error else 'it was not taken'
+    elif not shown.is_running:
+        error = record.error if record and record.error else 'the backup failed'
         has_ended = _note_failed(deps, run, error)
     else:
         has_ended = False
@@ -222,18 +228,18 @@ def _look_at(
         _retain(deps, policy, instance)
 
 
-def _look_for(deps: PolicyDependencies, run: PolicyRun) -> None:
-    """Carry on with a run whose worker died before it was known whether Trove was asked."""
+def _take_over(deps: PolicyDependencies, run: PolicyRun) -> None:
+    """Continue a run whose worker died before it recorded that it requested the backup."""
     taken = deps.policies.take_over(run, deps.worker)
     if taken is None:
         return
     with deps.heartbeat.hold(_claim_of(taken)):
-        seen = deps.trove.find_named(run.instance_id, run.backup_name)
-        if seen is not None:
-            deps.policies.note_asked(taken, seen.backup_id)
+        shown = deps.trove.find_named(run.instance_id, run.backup_name)
+        if shown is not None:
+            deps.policies.note_requested(taken, shown.backup_id)
         else:
             now = deps.policies.clock()
-            deps.policies.note_failed(taken, 'was interrupted before it was asked for', now)
+            deps.policies.note_failed(taken, 'was interrupted before it was requested', now)
 
 
 def _claim_of(run: PolicyRun) -> Claim:
@@ -246,7 +252,7 @@ def _note_failed(deps: PolicyDependencies, run: PolicyRun, error: str) -> bool:
     is_ours = deps.policies.note_failed(run, error, at)
     if is_ours:
         LOG.warning(
-            'Instance %s: no backup by policy %s, in %d attempts; the next is not before %s UTC',
+            'Instance %s: policy %s has failed to take a backup %d times; retry after %s UTC',
             *(run.instance_id, run.policy_id, run.attempts + 1, at),
         )
     return is_ours
@@ -258,23 +264,23 @@ def _retain(
     instance: backup_types.Instance,
     is_full: bool = False,
 ) -> None:
-    """Have those backups be deleted that the policy keeps no longer.
+    """Request the deletion of the backups that have expired.
 
     :param is_full: the quota is used up
     """
     records = {one.backup_id: one for one in deps.records.of_instance(instance.id)}
-    candidates, asked_before = [], set()
+    candidates, requested_before = [], set()
     for one in deps.policies.backups_of(instance.id):
         found = _candidate(deps, one, records.get(one.backup_id))
         if found is not None:
             candidates.append(found)
             if one.removal_wanted_at is not None:
-                asked_before.add(one.backup_id)
+                requested_before.add(one.backup_id)
     now = deps.policies.clock()
     for backup_id in retention.expired(
         candidates, policy.keep, now, policy.timezone, is_full=is_full
     ):
-        _try(_remove, deps, policy, instance, backup_id, backup_id in asked_before)
+        _try(_remove, deps, policy, instance, backup_id, backup_id in requested_before)
 
 
 def _remove(
@@ -284,21 +290,21 @@ def _remove(
     backup_id: str,
     again: bool,
 ) -> None:
-    LOG.info('Instance %s, %s: backup %s is kept no longer', instance.id, policy, backup_id)
-    deps.trove.ask_for_deletion(backup_id, instance.project_id, again=again)
+    LOG.info('Instance %s, %s: backup %s has expired', instance.id, policy, backup_id)
+    deps.trove.request_deletion(backup_id, instance.project_id, again=again)
     deps.policies.request_removal(backup_id)
 
 
 def _candidate(
     deps: PolicyDependencies, backup: PolicyBackup, record: backup_record.BackupRecord | None
 ) -> retention.Candidate | None:
-    """Return what may be deleted; None of what somebody is deleting, or has deleted."""
-    seen = deps.trove.find(backup.backup_id)
-    if seen is None:
-        deps.policies.forget_backup(backup.backup_id)
+    """Return a backup as retention sees it; None if it is deleted or its deletion is requested."""
+    shown = deps.trove.find(backup.backup_id)
+    if shown is None:
+        deps.policies.delete_backup_row(backup.backup_id)
         return None
-    wanted_at = backup.removal_wanted_at
-    if wanted_at is not None and not _is_older(wanted_at, _ASK_AGAIN, deps):
+    requested_at = backup.removal_wanted_at
+    if requested_at is not None and not _is_older(requested_at, _REQUEST_AGAIN, deps):
         return None
     state = record.state if record else None
     if state is backup_record.RecordState.DELETING:
@@ -307,9 +313,9 @@ def _candidate(
         backup.backup_id,
         backup.number,
         backup.taken_at,
-        # Whatever takes longer than the interval would never be done otherwise.
-        is_under_way=seen.is_running or _is_worked_on(deps, record),
-        is_good=seen.is_completed and (state is None or state.is_complete),
+        # A copy that takes longer than the interval would never finish otherwise.
+        is_under_way=shown.is_running or _is_claimed(deps, record),
+        is_good=shown.is_completed and (state is None or state.is_complete),
         is_suspected=state is backup_record.RecordState.SUSPECTED,
         is_damaged=state is backup_record.RecordState.DAMAGED,
         is_copied=record is not None and record.copied_at is not None,
@@ -317,29 +323,29 @@ def _candidate(
     )
 
 
-def _is_worked_on(deps: PolicyDependencies, record: backup_record.BackupRecord | None) -> bool:
-    """Tell whether a worker that is alive works on a backup."""
+def _is_claimed(deps: PolicyDependencies, record: backup_record.BackupRecord | None) -> bool:
+    """Return whether a live worker has claimed a backup."""
     if record is None or record.claimed_by is None:
         return False
     return deps.records.claims.is_claimed(record.backup_id, deps.worker)
 
 
-def _forget(
+def _delete_stale(
     deps: PolicyDependencies,
     instances: Mapping[str, backup_types.Instance],
     policies: Sequence[BackupPolicy],
     runs: Mapping[str, PolicyRun],
 ) -> None:
-    """Forget what was about instances and backups that are gone."""
+    """Delete the records that concern instances and backups that are gone."""
     for instance_id in runs.keys() - instances.keys():
-        deps.policies.forget_run(instance_id)
+        deps.policies.delete_run(instance_id)
     for policy in policies:
         if policy.scope is Scope.INSTANCE and policy.target not in instances:
-            LOG.info('%s: its instance is gone, and so is the policy', policy)
+            LOG.info('%s: delete the policy, since its instance is gone', policy)
             deps.policies.remove(policy.policy_id)
-    deps.policies.forget_gone(deps.policies.clock() - _SETTLED)
+    deps.policies.prune_backups(deps.policies.clock() - _KEEP_GONE)
 
 
 def _is_older(moment: datetime.datetime, age: datetime.timedelta, deps: PolicyDependencies) -> bool:
-    # A moment that is far ahead was told by a clock that was wrong.
+    # A time far in the future comes from a wrong clock, and counts as old.
     return abs(deps.policies.clock() - moment) > age

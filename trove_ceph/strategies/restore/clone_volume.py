@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making a volume of a backup where Cinder cannot: from the vault, or on another tier.
+"""Create a volume from a backup where Cinder cannot: from the vault, or on another tier.
 
-A clone costs the same at any size, and is usable at once, in whatever pool. Its id is that of the
-instance, by which everything that was made for it is found again.
+A clone takes the same time at any size, is usable at once, and may be in any pool. Its name has the
+id of the instance, by which a later run finds all that was created for it.
 """
 
 import contextlib
@@ -17,24 +17,24 @@ from trove_ceph.strategies.restore import flatten
 from trove_ceph.strategies.restore.restore_types import RestorePlan, RestoreRequest
 
 
-def clone_volume(deps: BackupDependencies, wanted: RestoreRequest, plan: RestorePlan) -> None:
-    """Make the volume, and give it to the instance.
+def clone_volume(deps: BackupDependencies, request: RestoreRequest, plan: RestorePlan) -> None:
+    """Create the volume and assign it to the instance.
 
-    :raises TroveCephError: it could not be made; nothing is left of it
+    :raises TroveCephError: the volume could not be created; nothing is left of it
     """
-    steps.run(str(wanted), VolumeClone(deps, wanted, plan).steps())
+    steps.run(str(request), VolumeClone(deps, request, plan).steps())
 
 
 def remove_clone(deps: BackupDependencies, instance: backup_types.Instance) -> None:
-    """Remove what an interrupted restore left of an instance that has no volume; often nothing.
+    """Remove what an interrupted restore left for an instance without a volume, if anything.
 
-    What cannot be removed now is once the instance is deleted.
+    What cannot be removed now is removed after the instance is deleted.
     """
     for volume in deps.cinder.find_volumes(instance.id):
         if volume.project_id != deps.cinder.project_id:
-            # Tenants may write down what they like about theirs.
+            # A tenant may write any metadata to a volume of its own.
             continue
-        # Cinder itself could not delete one that still reads from the vault.
+        # Cinder could not delete a volume whose parent is in the vault.
         deps.records.keep_volume(volume.id, instance.id, instance.project_id)
         flatten.stop_flattening(deps, volume.id)
         volume_cleanup.delete_volume(deps, volume.id)
@@ -43,32 +43,32 @@ def remove_clone(deps: BackupDependencies, instance: backup_types.Instance) -> N
 
 
 class VolumeClone:
-    """One volume that is being made."""
+    """One volume that is being created from a backup."""
 
-    def __init__(self, deps: BackupDependencies, wanted: RestoreRequest, plan: RestorePlan):
+    def __init__(self, deps: BackupDependencies, request: RestoreRequest, plan: RestorePlan):
         self._deps = deps
-        self._wanted = wanted
+        self._request = request
         self._source = plan.source
-        self._image = _image(plan.backend.pool, wanted.instance_id)
+        self._image = _image(plan.backend.pool, request.instance_id)
         self._adoption = volumes.VolumeAdoption(
             deps.storage,
             deps.cinder,
             cinder_resources.ImageToAdopt(
-                wanted.instance_id,
+                request.instance_id,
                 self._image,
-                wanted.volume_type,
+                request.volume_type,
                 plan.backend.name,
-                # As Trove names it, by which it deletes it.
-                f'trove-{wanted.instance_id}',
-                f'datastore volume for {wanted.instance_id}',
+                # Trove deletes volumes by this name.
+                f'trove-{request.instance_id}',
+                f'datastore volume for {request.instance_id}',
                 {
-                    'backup_id': wanted.backup_id,
+                    'backup_id': request.backup_id,
                     cinder_resources.DEPENDENT_KEY: cinder_resources.DEPENDENT,
                 },
             ),
             self._clone,
             lambda: _remove(deps, self._image),
-            patience=deps.patience,
+            patience=deps.wait_limits,
         )
 
     def steps(self) -> list[steps.Step]:
@@ -77,34 +77,34 @@ class VolumeClone:
             *self._adoption.steps(),
             steps.Step('extend the volume', self._extend),
             steps.Step(
-                'give the volume to the instance',
-                self._give,
-                undo=lambda: self._deps.trove.set_volume(self._wanted.instance_id, None),
+                'assign the volume to the instance',
+                self._assign,
+                undo=lambda: self._deps.trove.set_volume(self._request.instance_id, None),
             ),
         ]
 
     def _clone(self) -> None:
-        # Whoever holds volumes to the limits of their tier hears of it from Cinder.
+        # No limits here: the reconciler of limits finds the volume in Cinder and sets them.
         self._deps.storage.clone(self._source, self._image, image_types.Qos())
 
     def _extend(self) -> None:
         volume_id = self._adoption.volume_id
         volume = self._deps.cinder.find_volume(volume_id)
-        if volume is None or volume.size_gib >= self._wanted.size_gib:
+        if volume is None or volume.size_gib >= self._request.size_gib:
             return
-        self._deps.cinder.extend_volume(volume_id, self._wanted.size_gib)
-        extended = self._deps.patience.until_settled(self._deps.cinder.find_volume, volume_id)
-        if extended is None or extended.size_gib < self._wanted.size_gib:
+        self._deps.cinder.extend_volume(volume_id, self._request.size_gib)
+        extended = self._deps.wait_limits.until_settled(self._deps.cinder.find_volume, volume_id)
+        if extended is None or extended.size_gib < self._request.size_gib:
             raise exceptions.AdoptionFailedError(
-                f'{extended or volume_id}: was not extended to {self._wanted.size_gib} GiB; '
-                'cinder-volume\'s log tells why'
+                f'{extended or volume_id}: was not extended to {self._request.size_gib} GiB; '
+                'see the log of cinder-volume'
             )
 
-    def _give(self) -> None:
-        instance = self._deps.trove.find_instance(self._wanted.instance_id)
+    def _assign(self) -> None:
+        instance = self._deps.trove.find_instance(self._request.instance_id)
         if instance is None or instance.is_deleted or instance.is_deleting:
-            raise exceptions.InvalidBackupError(f'{self._wanted}: the instance was deleted')
-        self._deps.trove.set_volume(self._wanted.instance_id, self._adoption.volume_id)
+            raise exceptions.InvalidBackupError(f'{self._request}: the instance was deleted')
+        self._deps.trove.set_volume(self._request.instance_id, self._adoption.volume_id)
 
 
 def _image(pool: str, instance_id: str) -> image_types.ImageRef:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parting volumes from images in other pools that they read from, while they are used.
+"""Flatten volumes whose parent is in another pool, while they are in use.
 
-Until then what a volume reads comes from the vault, as slowly as that is, and with its copies. That
-it is not yet done is in the metadata of the volume in Cinder, and whether it is done is asked of
-Ceph.
+Until then such a volume reads from the vault, at the vault's speed, and depends on its copies. The
+volume's metadata in Cinder say that it is not flattened yet; Ceph tells when it is.
 """
 
 import contextlib
@@ -19,21 +18,20 @@ LOG = logging.getLogger(__name__)
 
 
 def flatten_dependents(deps: BackupDependencies) -> None:
-    """Have the storage service copy what volumes still read elsewhere; returns soon.
+    """Have the storage service flatten the volumes that depend on other pools; do not wait.
 
-    For several processes at once. Nothing here fails anybody: what cannot be done now is done
-    later.
+    Several processes may call this at once. It raises no error: the periodic task tries again.
     """
     try:
         for volume in deps.cinder.find_dependent_volumes():
             if volume.project_id == deps.cinder.project_id and volume.has_image:
-                _carry_on_with(deps, volume)
+                _continue(deps, volume)
     except exceptions.TroveCephError as error:
-        LOG.warning('Volumes that read from other pools wait: %s', error)
+        LOG.warning('Volumes with a parent in another pool cannot be flattened now: %s', error)
 
 
 def stop_flattening(deps: BackupDependencies, volume_id: str) -> None:
-    """Stop it for a volume that is to be deleted, which nobody may have open; nothing otherwise."""
+    """Stop to flatten a volume that is about to be deleted, since no client may have it open."""
     try:
         volume = deps.cinder.find_volume(volume_id)
         facts = _find_dependent(deps, volume) if volume else None
@@ -41,26 +39,26 @@ def stop_flattening(deps: BackupDependencies, volume_id: str) -> None:
             with contextlib.suppress(exceptions.NotFoundError):
                 deps.storage.cancel(_operation(facts))
     except exceptions.TroveCephError as error:
-        LOG.warning('Volume %s may still be read for: %s', volume_id, error)
+        LOG.warning('Volume %s may still be in the course of flattening: %s', volume_id, error)
 
 
-def _carry_on_with(deps: BackupDependencies, volume: cinder_resources.Volume) -> None:
+def _continue(deps: BackupDependencies, volume: cinder_resources.Volume) -> None:
     try:
         facts = _find_dependent(deps, volume)
         if facts is None:
             deps.cinder.note_independent(volume.id)
-            LOG.info('%s reads from no other pool any more', volume)
+            LOG.info('%s is flattened', volume)
         elif not _is_being_deleted(deps, volume):
             deps.storage.start(_operation(facts), tasks.FlattenTask(facts.image))
     except exceptions.TroveCephError as error:
-        LOG.warning('%s goes on reading from another pool: %s', volume, error)
+        LOG.warning('%s cannot be flattened now, which is retried: %s', volume, error)
 
 
 def _find_dependent(
     deps: BackupDependencies, volume: cinder_resources.Volume
 ) -> image_types.ImageFacts | None:
-    """Return the image of a volume, if it reads from another one in another pool."""
-    image = deps.place(volume)
+    """Return the image of a volume if its parent is in another pool; else None."""
+    image = deps.find_image(volume)
     if image is None:
         return None
     facts = deps.storage.describe(image)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a volume is restored from and to, and what is refused; nothing is changed."""
+"""Plan a restore: choose source and back end, or refuse the request. Nothing is changed."""
 
 from oslo_utils import units
 
@@ -12,24 +12,24 @@ from trove_ceph.strategies.restore.restore_types import RestorePlan, RestoreRequ
 
 
 def plan(
-    deps: BackupDependencies, wanted: RestoreRequest, prefer_copy: bool = False
+    deps: BackupDependencies, request: RestoreRequest, prefer_copy: bool = False
 ) -> RestorePlan:
-    """Return how a volume is made of a backup.
+    """Return how to create a volume from a backup.
 
-    :param prefer_copy: take the copy in the vault, and the snapshot where there is none
-    :raises InvalidBackupError: it cannot be restored, or not as it was asked for
-    :raises VolumeTooSmallError: it does not fit
-    :raises QuotaExceededError: Cinder would not make the volume
+    :param prefer_copy: use the copy in the vault, and the snapshot only if there is no copy
+    :raises InvalidBackupError: the backup cannot be restored, or not as requested
+    :raises VolumeTooSmallError: the backup does not fit into the requested volume
+    :raises QuotaExceededError: Cinder's quota does not allow the volume
     """
-    record = deps.records.get(wanted.backup_id)
+    record = deps.records.get(request.backup_id)
     _check_state(record)
-    _check_version(deps, wanted)
-    _check_size(record, wanted)
-    backends = _find_backends(deps, wanted)
-    _check_quota(deps, wanted)
+    _check_version(deps, request)
+    _check_size(record, request)
+    backends = _find_backends(deps, request)
+    _check_quota(deps, request)
     source = _find_source(deps, record, prefer_copy)
     backend = next((one for one in backends if one.pool == source.pool), backends[0])
-    by_cinder = source == record.place and source.pool == backend.pool
+    by_cinder = source == record.location and source.pool == backend.pool
     return RestorePlan(source, backend, by_cinder)
 
 
@@ -41,35 +41,35 @@ def _check_state(record: backup_record.BackupRecord) -> None:
         )
 
 
-def _check_version(deps: BackupDependencies, wanted: RestoreRequest) -> None:
-    backup = deps.trove.find_backup(wanted.backup_id)
-    instance = deps.trove.find_instance(wanted.instance_id)
+def _check_version(deps: BackupDependencies, request: RestoreRequest) -> None:
+    backup = deps.trove.find_backup(request.backup_id)
+    instance = deps.trove.find_instance(request.instance_id)
     if backup is None or backup.is_deleted or instance is None or instance.is_deleted:
-        raise exceptions.InvalidBackupError(f'{wanted}: one of them was deleted')
-    of, to = (f'{one.datastore} {one.version}' for one in (backup, instance))
-    if of != to:
-        # A server may refuse data of another version, or change it for good.
+        raise exceptions.InvalidBackupError(f'{request}: the backup or the instance was deleted')
+    source, target = (f'{one.datastore} {one.version}' for one in (backup, instance))
+    if source != target:
+        # A server may refuse data of another version, or upgrade it irreversibly.
         raise exceptions.InvalidBackupError(
-            f'backup {wanted.backup_id}: is of {of}, and instance {wanted.instance_id} of {to}; '
-            'restore it to its own version, and upgrade the instance'
+            f'backup {request.backup_id}: is of {source}, but instance {request.instance_id} is of '
+            f'{target}; restore it to its own version, then upgrade the instance'
         )
 
 
-def _check_size(record: backup_record.BackupRecord, wanted: RestoreRequest) -> None:
+def _check_size(record: backup_record.BackupRecord, request: RestoreRequest) -> None:
     needed_gib = -(-(record.size_bytes or 0) // units.Gi)
-    if wanted.size_gib < needed_gib:
+    if request.size_gib < needed_gib:
         raise exceptions.VolumeTooSmallError(
-            f'backup {record.backup_id}: needs a volume of {needed_gib} GiB, not {wanted.size_gib}'
+            f'backup {record.backup_id}: needs a volume of {needed_gib} GiB, not {request.size_gib}'
         )
 
 
 def _find_backends(
-    deps: BackupDependencies, wanted: RestoreRequest
+    deps: BackupDependencies, request: RestoreRequest
 ) -> list[cinder_resources.StorageBackend]:
-    volume_type = deps.cinder.find_type(wanted.volume_type)
+    volume_type = deps.cinder.find_type(request.volume_type)
     if volume_type is None:
         raise exceptions.InvalidBackupError(
-            f'{wanted}: there is no volume type {wanted.volume_type}'
+            f'{request}: there is no volume type {request.volume_type}'
         )
     found = [
         one
@@ -78,35 +78,35 @@ def _find_backends(
     ]
     if not found:
         raise exceptions.InvalidBackupError(
-            f'{wanted}: volume type {wanted.volume_type} is on no tier that is up'
+            f'{request}: volume type {request.volume_type} has no back end that is up'
         )
     return found
 
 
-def _check_quota(deps: BackupDependencies, wanted: RestoreRequest) -> None:
+def _check_quota(deps: BackupDependencies, request: RestoreRequest) -> None:
     project_id = deps.cinder.project_id
-    if shortage := deps.cinder.find_shortage(project_id, wanted.volume_type, wanted.size_gib):
-        raise exceptions.QuotaExceededError(f'{wanted}: {shortage}')
+    if shortage := deps.cinder.find_shortage(project_id, request.volume_type, request.size_gib):
+        raise exceptions.QuotaExceededError(f'{request}: {shortage}')
 
 
 def _find_source(
     deps: BackupDependencies, record: backup_record.BackupRecord, prefer_copy: bool
 ) -> image_types.SnapshotRef:
-    places = [record.place, record.copy if record.copied_at else None]
+    locations = [record.location, record.copy if record.copied_at else None]
     problem = exceptions.InvalidBackupError(
-        f'backup {record.backup_id}: neither its snapshot nor a complete copy of it can be read'
+        f'backup {record.backup_id}: neither its snapshot nor a complete copy can be read'
     )
-    for place in filter(None, places[::-1] if prefer_copy else places):
+    for location in filter(None, locations[::-1] if prefer_copy else locations):
         try:
-            facts = deps.storage.describe(place.of)
+            facts = deps.storage.describe(location.of)
         except exceptions.StorageError as error:
-            # The other place is there for this.
-            problem.add_note(f'{place}: {error}')
+            # The other location may still be readable.
+            problem.add_note(f'{location}: {error}')
             continue
-        if place.name not in facts.snapshot_names:
-            problem.add_note(f'{place}: is gone')
-        elif place == record.copy and place.name not in copying.complete_copies(facts):
-            problem.add_note(f'{place}: is not complete')
+        if location.name not in facts.snapshot_names:
+            problem.add_note(f'{location}: is gone')
+        elif location == record.copy and location.name not in copying.complete_copies(facts):
+            problem.add_note(f'{location}: is incomplete')
         else:
-            return place
+            return location
     raise problem

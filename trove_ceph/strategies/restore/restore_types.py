@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked for when something is restored, and how it is done."""
+"""Values that describe a restore: the request and the plan."""
 
 import dataclasses
 
@@ -9,9 +9,9 @@ from trove_ceph.storage import image_types
 
 @dataclasses.dataclass(frozen=True)
 class RestoreRequest:
-    """A volume with a backup's data, for an instance that has nothing yet.
+    """A request for a volume with a backup's data, for an instance that has no volume yet.
 
-    :param volume_type: names the tier
+    :param volume_type: the name of the volume type, which determines the tier
     """
 
     instance_id: str
@@ -25,11 +25,11 @@ class RestoreRequest:
 
 @dataclasses.dataclass(frozen=True)
 class RestorePlan:
-    """How the volume is made.
+    """How to create the volume.
 
-    :param source: what it is cloned from
-    :param backend: Cinder's, where the volume will lie
-    :param by_cinder: Cinder itself can clone the source: it is a snapshot of Cinder's in this pool
+    :param source: the snapshot to clone
+    :param backend: the Cinder back end that will have the volume
+    :param by_cinder: Cinder itself can clone the source, which is its own snapshot in this pool
     """
 
     source: image_types.SnapshotRef

@@ -76,4 +76,4 @@ class ClaimsMigrationContract:
         run = known.runs()['i']
         self.assertEqual((PolicyRunState.BEGUN, 4, None), (run.state, run.count, run.claimed_by))
         taken = known.take_over(run, worker)
-        self.assertEqual('backup', known.note_asked(taken, 'backup').backup_id)
+        self.assertEqual('backup', known.note_requested(taken, 'backup').backup_id)

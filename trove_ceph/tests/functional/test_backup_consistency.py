@@ -183,7 +183,7 @@ class BackupConsistencyTest(test_mysql_on_rbd.WritersTestCase):
         snapshot = self.volume.snapshot(names.snapshot_name('backup', backup_id))
         ((gtid_before,),) = self.source.query('SELECT @@GLOBAL.gtid_executed')
         acknowledged = self.acknowledged()
-        with backup_quiesce.held(guest, backup_id, level, LIMIT_SEC, time.monotonic):
+        with backup_quiesce.quiesced(guest, backup_id, level, LIMIT_SEC, time.monotonic):
             self.storage.create_snapshot(snapshot)
         if is_copied:
             place, options = self.copy(snapshot), VAULT_OPTIONS

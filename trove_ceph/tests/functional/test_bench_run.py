@@ -133,7 +133,7 @@ class LoadPlanTestCase(BenchRunTestCase):
         status, output, errors = self.run_plan('run', long)
 
         self.assertEqual(0, status, errors)
-        self.assertIn('1 of 2 runs are there already', errors)
+        self.assertIn('1 of 2 runs are measured already', errors)
         self.assertEqual(f'report: {self.results}/report/index.html\n', output)
         self.assert_nothing_left()
         after = self.stored()

@@ -28,7 +28,7 @@ OWNER = """
 import json, pathlib, sys, time
 from trove_ceph_bench import targets
 settings = targets.Settings(directory=pathlib.Path(sys.argv[1]))
-with targets.make('killed', json.loads(sys.argv[2]), settings):
+with targets.create('killed', json.loads(sys.argv[2]), settings):
     print('entered', flush=True)
     time.sleep(1000)
 """
@@ -79,7 +79,7 @@ class TargetsTestCase(base.FunctionalTestCase):
         return self.spec({'local': str(self.disk)}, **more)
 
     def make(self, spec):
-        return targets.make('t', spec, self.settings)
+        return targets.create('t', spec, self.settings)
 
     def assert_nothing_left(self):
         self.assertEqual([], workspace.members(self.place))
@@ -258,7 +258,7 @@ def listening_server():
     listen = {'skip_networking': 'OFF', 'port': port, 'bind_address': '127.0.0.1'}
     source = {'rootfs': str(mysqld.rootfs())}
     spec = {'mysqld': source, 'options': listen | SMALL, 'on': {'local': str(disk)}}
-    target = targets.make('t', {'server': spec}, targets.Settings(directory=place))
+    target = targets.create('t', {'server': spec}, targets.Settings(directory=place))
     return target.__enter__().address, port
 
 
@@ -273,7 +273,7 @@ class DsnTest(base.FunctionalTestCase):
 
     def tenant(self, password='right'):
         settings = targets.Settings(environment={'SECRET': password})
-        return targets.make('t', {'dsn': self.dsn, 'password_env': 'SECRET'}, settings)
+        return targets.create('t', {'dsn': self.dsn, 'password_env': 'SECRET'}, settings)
 
     def schemas(self):
         return sorted(row[0] for row in run(self.root, f"SHOW DATABASES LIKE '{database.PREFIX}%'"))
@@ -295,7 +295,7 @@ class DsnTest(base.FunctionalTestCase):
     def test_wrong_password(self):
         error = self.assertRaises(exceptions.TargetUnavailableError, self.tenant('wrong').__enter__)
 
-        self.assertIn('is the password right?', str(error))
+        self.assertIn('check the password', str(error))
 
     def test_says_which_right_is_missing(self):
         error = self.assertRaises(exceptions.TargetUnavailableError, self.tenant().__enter__)

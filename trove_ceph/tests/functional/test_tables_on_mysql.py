@@ -72,7 +72,7 @@ class TablesOnMySqlTest(MySqlTestCase):
 
             (begun,) = filter(None, self.at_once(begin))
             self.assertEqual(begun.backup_name, self.policies.runs()['instance'].backup_name)
-            self.policies.note_asked(begun, f'backup-{number}')
+            self.policies.note_requested(begun, f'backup-{number}')
             asked = self.policies.runs()['instance']
             ended = self.at_once(lambda _writer, asked=asked: self.policies.note_done(asked))
             self.assertEqual(1, ended.count(True))

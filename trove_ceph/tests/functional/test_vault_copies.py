@@ -60,7 +60,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
             trove=None,
             servers=None,
             guest=None,
-            place=None,
+            find_image=None,
             worker=WORKER,
             heartbeat=heartbeat.Heartbeat(self.records.claims, 5, 45),
             vault=lambda: self.second_pool,
@@ -95,14 +95,14 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         place = self.volume.snapshot(names.snapshot_name('backup', backup_id))
         self.storage.create_snapshot(place)
         claim = self.records.begin_taking(backup_id, self.instance, 'project', WORKER)
-        self.records.note_place(claim, place, 'volume', 32 * MIB)
+        self.records.note_location(claim, place, 'volume', 32 * MIB)
         self.records.note_taken(claim, place.name, 'cinder', 1.0, copy=True)
         self.backups.append(backup_id)
         return backup_id
 
     def copy(self, backup_id):
         """Copy a backup, and return upon which one and how much was moved."""
-        queue_worker.work_off_one(self.tools, Role.COPY, self.records.get(backup_id))
+        queue_worker.run_job(self.tools, Role.COPY, self.records.get(backup_id))
         found = self.records.get(backup_id)
         self.assertIsNone(found.copy_error)
         self.assert_whole()
@@ -110,16 +110,16 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def delete(self, backup_id):
         record = self.records.get(backup_id)
-        vault.remove(self.tools, backup_id, record.copy)
-        self.storage.remove_snapshot(record.place)
-        self.records.forget(self.records.begin_deleting(backup_id, WORKER))
+        vault.remove_copy(self.tools, backup_id, record.copy)
+        self.storage.remove_snapshot(record.location)
+        self.records.delete(self.records.begin_deleting(backup_id, WORKER))
         self.backups.remove(backup_id)
         self.assert_whole()
 
     def assert_whole(self):
         copied = [one for one in map(self.records.get, self.backups) if one.copied_at]
         for record in copied:
-            self.assertEqual(self.content(record.place), self.content(record.copy))
+            self.assertEqual(self.content(record.location), self.content(record.copy))
         shared = {one.copy.name for one in copied}
         if shared:
             self.assertEqual(shared, set(self.snapshot_names(copied[0].copy.of)))

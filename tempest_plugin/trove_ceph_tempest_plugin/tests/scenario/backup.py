@@ -84,7 +84,7 @@ class BackupScenario(BackupTestCase):
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a013')
     @decorators.attr(type='smoke')
     def test_backup(self):
-        """Taken under load it is one snapshot, in Cinder and in Ceph, and gone when deleted."""
+        """A backup under load is one snapshot; it can be verified, and leaves nothing behind."""
         self.require_backups()
         options = CONF.trove_ceph
         before = self.snapshots()
@@ -104,10 +104,17 @@ class BackupScenario(BackupTestCase):
         instance = self.client.get_resource('instances', self.instance_id)['instance']
         self.assertEqual(instance['volume']['size'], backup['size'])
         self.assertEqual(1, len(self.snapshots() - before))
+        if self.backups.has_details():
+            self._verify(backup)
 
         self.backups.delete(backup['id'])
 
         self.assertEqual(before, self.snapshots())
+
+    def _verify(self, backup):
+        details = self.backups.have_done('verify', backup['id'])
+        self.record('verified', {name: details[name] for name in ('snapshot_sec', 'verify_sec')})
+        self.assertEqual('verified', details['state'], details['verify_error'])
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a014')
     def test_backup_levels(self):

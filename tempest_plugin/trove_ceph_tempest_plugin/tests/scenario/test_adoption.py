@@ -225,7 +225,7 @@ class TestAdoption(test.BaseTestCase):
         ]
         for adoption in adoptions:
             error = self.assertRaises(exceptions.AdoptionFailedError, adoption.ensure_managed)
-            self.assertIn('ended in error', str(error))
+            self.assertIn('is in status error', str(error))
             adoption.remove_managed()
 
     # What the tests are made of.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backups, and what is left of deleted instances."""
+"""Backups, and volumes and images that outlive deleted instances."""
 
 import sqlalchemy as sa
 from alembic import op

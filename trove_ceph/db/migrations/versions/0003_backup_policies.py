@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backup policies, what they did last, and which backups they took."""
+"""Backup policies, their last runs and their backups."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -57,7 +57,7 @@ def upgrade():
         sa.Column('taken_at', sa.DateTime, nullable=False),
         sa.Column('removal_wanted_at', sa.DateTime),
         sa.UniqueConstraint('backup_id', name='uq_trove_ceph_policy_backups_backup_id'),
-        # A number is not used again, of the last row neither.
+        # A number is never used again, not even that of the last row.
         sqlite_autoincrement=True,
     )
     op.create_index(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One mechanism of claims and heartbeats, separate queues of copies and verifications."""
+"""One mechanism for claims and heartbeats; separate queues for copies and verifications."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -55,10 +55,10 @@ def upgrade():
 
 
 def _carry_over():
-    """Turn the names of workers, whose ends said what they do, into claims.
+    """Turn the names of workers, whose suffix is their role, into claims.
 
-    The tokens are of no use to the old workers, which must not run any more: the claims expire, and
-    are taken over by workers of this release.
+    Workers of the earlier release must not run any more. They do not know the tokens, so these
+    claims expire, and workers of this release take them over.
     """
     backups = sa.table(
         _BACKUPS,
@@ -87,7 +87,7 @@ def _carry_over():
         .where(is_claimed)
         .values(
             claim_role=role,
-            # ':taking' and ':wishes' are of one length.
+            # ':taking' and ':wishes' have the same length.
             claimed_by=sa.case(
                 (sa.or_(worker.like('%:taking'), of_queue), _without_suffix(worker)),
                 else_=worker,
@@ -96,8 +96,8 @@ def _carry_over():
         )
     )
     op.execute(sa.update(backups).values(heartbeat_at=backups.c.seen_at))
-    # Failures were counted of both together; what was being tried is what is still requested.
-    for name, wanted in (
+    # Failures of both were counted together. They belong to the one that is still requested.
+    for name, is_requested in (
         ('copy', backups.c.copy_wanted_at.isnot(None)),
         (
             'verify',
@@ -106,7 +106,7 @@ def _carry_over():
     ):
         op.execute(
             sa.update(backups)
-            .where(wanted)
+            .where(is_requested)
             .values(
                 {
                     f'{name}_failures': backups.c.failures,

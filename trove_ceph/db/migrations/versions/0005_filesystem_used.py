@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the file system was used when a backup was taken."""
+"""Used bytes of the file system when a backup is taken."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -175,7 +175,7 @@ class DetailsTest(base.BaseTestCase):
         for backup, reason in (
             (taking, 'it is taking'),
             (failed, 'it is failed: the guest agent is down'),
-            (foreign, 'not begun, or not on Ceph'),
+            (foreign, 'has not begun, or is not on Ceph'),
         ):
             for verb in ('copy', 'verify'):
                 status, body = self.ask('POST', f'/backup_details/{backup.id}/{verb}')
@@ -194,12 +194,12 @@ class DetailsTest(base.BaseTestCase):
         backup = self.world.add_backup(self.instance, 'taken')
         self.suspect(backup, found | {'first': dict(found)}, 'why')
         record = self.world.records.get(backup.id)
-        for with_places in (False, True):
-            shown = views.detail(backup, record, None, with_places)['verification']
+        for with_locations in (False, True):
+            shown = views.detail(backup, record, None, with_locations)['verification']
             self.assertEqual(('corrupt', 'corrupt'), (shown['verdict'], shown['first']['verdict']))
             for told in (shown, shown['first']):
-                self.assertEqual(with_places, 'inspected_by' in told)
-                self.assertEqual(with_places, 'clone_id' in told)
+                self.assertEqual(with_locations, 'inspected_by' in told)
+                self.assertEqual(with_locations, 'clone_id' in told)
 
     def test_what_is_suspected_can_be_copied_and_verified(self):
         suspected = self.world.add_backup(self.instance, 'taken')

@@ -130,7 +130,8 @@ class PoliciesTest(base.BaseTestCase):
         self.world.app = world._app()
         for target in ('glod', 'archive'):
             answer = self.create(target=target, **tier)
-            self.refused(answer, 400, f"target: '{target}' is no tier of volumes; there are gold")
+            problem = f"target: '{target}' is not a tier of volumes; those are gold"
+            self.refused(answer, 400, problem)
         self.assertEqual(201, self.create(target='gold', **tier)[0])
 
     def test_one_for_each_target(self):
@@ -181,7 +182,7 @@ class PoliciesTest(base.BaseTestCase):
         self.refused(self.create(), 404, self.instance.id)
         for target in ('oracle', 'mysql/1.0'):
             answer = self.create(scope='datastore', target=target, role='admin')
-            self.refused(answer, 400, f"target: '{target}' is no datastore")
+            self.refused(answer, 400, f"target: '{target}' is not a datastore")
         target = f'mysql/{trove_database.datastore_version()}'
         answer = self.create(scope='datastore', target=target, role='admin')
         self.refused(answer, 400, 'target: must be the name 9.7 instead of an id')
@@ -192,13 +193,13 @@ class PoliciesTest(base.BaseTestCase):
             ({'interval_min': '60'}, 'interval_min: must be a number from 1 to'),
             (
                 {'interval_min': 2000, 'at': '02:30'},
-                'interval_min: 2000 is no number of whole days',
+                'interval_min: 2000 minutes are not a number of whole days',
             ),
             ({'at': '25:00'}, 'at: must be a time of day such as 02:30'),
-            ({'timezone': 'Europe/Nowhere'}, "timezone: 'Europe/Nowhere' is no time zone"),
+            ({'timezone': 'Europe/Nowhere'}, "timezone: 'Europe/Nowhere' is not a time zone"),
             ({'timezone': '../../etc/passwd'}, 'timezone: must be the name of a time zone'),
-            ({'keep': {}}, 'keep: nothing would stay'),
-            ({'keep': {'hourly': 0}}, 'keep: nothing would stay'),
+            ({'keep': {}}, 'keep: no backup would be kept'),
+            ({'keep': {'hourly': 0}}, 'keep: no backup would be kept'),
             ({'keep': {'yearly': 1}}, 'keep.yearly: not a key'),
             ({'keep': {'last': -1}}, 'keep.last: -1 is too small'),
             ({'quiesce': 'deep'}, 'quiesce: must be one of none, ddl, freeze'),
@@ -216,7 +217,7 @@ class PoliciesTest(base.BaseTestCase):
         for changes, message in (
             ({}, 'backup_policy: must not be empty'),
             ({'interval_min': 2000}, 'whole days'),
-            ({'keep': {'last': 0}}, 'nothing would stay'),
+            ({'keep': {'last': 0}}, 'no backup would be kept'),
             ({'target': 'x'}, 'target: not a key'),
         ):
             self.refused(self.ask('PATCH', path, {'backup_policy': changes}), 400, message)

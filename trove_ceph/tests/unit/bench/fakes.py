@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers and loads that leave notes instead of existing."""
+"""Fake targets and results of loads."""
 
 import datetime
 
@@ -8,7 +8,7 @@ from trove_ceph_bench import model
 
 
 class Target:
-    """Notes what is done with it in a list that several may share."""
+    """Record each call in a list that several targets may share."""
 
     def __init__(self, name, notes, fails=None):
         self.name = name
@@ -20,13 +20,13 @@ class Target:
     def __enter__(self):
         self._notes.append(('enter', self.name))
         if self.fails == 'enter':
-            raise exceptions.TargetUnavailableError(f'{self.name} is not there')
+            raise exceptions.TargetUnavailableError(f'{self.name} does not exist')
         return self
 
     def __exit__(self, *exception):
         self._notes.append(('leave', self.name))
         if self.fails == 'leave':
-            raise exceptions.TargetUnavailableError(f'{self.name} keeps its schema')
+            raise exceptions.TargetUnavailableError(f'{self.name} still has its schema')
 
     def disclose(self):
         return {'version': '9.7.4'}
@@ -40,7 +40,7 @@ class Target:
 
 
 def load_run(reason=None):
-    """Return the outcome of a load, as far as a runner looks at it."""
+    """Return the result of a load with the keys that a runner reads."""
     return {
         'format': model.FORMAT,
         'kind': 'load',

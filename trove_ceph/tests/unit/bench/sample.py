@@ -19,7 +19,7 @@ WORKLOADS = {
     'write': ('oltp_update_index', 1, 160.0),
     'mixed-70-30': ('oltp_read_write', 20, 50.0),
 }
-#: Throughput in proportion to stock's, and the role.
+#: Throughput relative to stock's, and the role.
 VARIANTS = {'stock': (1.0, 'baseline'), 'ours': (1.35, 'subject'), 'local': (1.8, 'control')}
 THREADS = (4, 16)
 DATA_MIB = (64, 256, 1024)
@@ -44,7 +44,7 @@ OPERATION_PLAN = {'name': 'stock-baseline', 'description': 'Backups of stock Tro
 def load_store(path, repeats=3, workloads=tuple(WORKLOADS), threads=THREADS, scale=1.0):
     """Write a store of loads and return it.
 
-    :param scale: of the throughput of ``ours``, for a second store to compare with
+    :param scale: factor for the throughput of ``ours``, for a second store to compare with
     """
     store = results.Store(path).create(yaml.safe_dump(LOAD_PLAN, sort_keys=False))
     for iteration in range(repeats):
@@ -52,9 +52,9 @@ def load_store(path, repeats=3, workloads=tuple(WORKLOADS), threads=THREADS, sca
             for count in threads:
                 for variant in VARIANTS:
                     config = load_config(variant, workload, count)
-                    dice = random.Random(f'{iteration}/{variant}/{workload}/{count}')
+                    generator = random.Random(f'{iteration}/{variant}/{workload}/{count}')
                     factor = scale if variant == 'ours' else 1.0
-                    run = load_run(config, dice, factor, iteration)
+                    run = load_run(config, generator, factor, iteration)
                     _write(store, iteration, config, disclosure(variant), run)
     return store
 
@@ -66,8 +66,10 @@ def operation_store(path, repeats=3):
         for data_mib in DATA_MIB:
             for variant in ('stock', 'ours'):
                 config = operation_config(variant, data_mib)
-                dice = random.Random(f'{iteration}/{variant}/{data_mib}')
-                _write(store, iteration, config, disclosure(variant), operation_run(config, dice))
+                generator = random.Random(f'{iteration}/{variant}/{data_mib}')
+                _write(
+                    store, iteration, config, disclosure(variant), operation_run(config, generator)
+                )
     return store
 
 
@@ -103,27 +105,31 @@ def operation_config(variant='ours', data_mib=256):
     }
 
 
-def load_run(config, dice, factor=1.0, iteration=0):
+def load_run(config, generator, factor=1.0, iteration=0):
     """Return a run.json of a load: saturating throughput, and a dip at the event."""
     speed, _ = VARIANTS[config['variant']]
     _, queries, base = WORKLOADS[config['workload']['name']]
     threads = config['threads']
-    level = base * speed * factor * threads / (threads + 6) * 2 * dice.gauss(1, 0.02)
+    level = base * speed * factor * threads / (threads + 6) * 2 * generator.gauss(1, 0.02)
     stall_ms = {'stock': 2400.0, 'ours': 180.0, 'local': 90.0}[config['variant']]
     seconds, gaps = [], []
     for second in range(1, config['measure_sec'] + 1):
         dip = 0.35 if second == EVENT_SEC + 1 else 1.0
-        tps = level * dip * dice.gauss(1, 0.05)
+        tps = level * dip * generator.gauss(1, 0.05)
         seconds.append(
             {
                 'second': second,
                 'tps': round(tps, 2),
                 'qps': round(tps * queries, 2),
                 'errors': 0.0,
-                'latency_ms': _latency(threads / tps * 1000, dice),
+                'latency_ms': _latency(threads / tps * 1000, generator),
             }
         )
-        gap = stall_ms * dice.uniform(0.9, 1.1) if dip < 1 else 1500 / level * dice.uniform(3, 9)
+        gap = (
+            stall_ms * generator.uniform(0.9, 1.1)
+            if dip < 1
+            else 1500 / level * generator.uniform(3, 9)
+        )
         gaps.append({'second': second, 'gap_max_ms': round(gap, 1)})
     return {
         'format': 1,
@@ -133,11 +139,11 @@ def load_run(config, dice, factor=1.0, iteration=0):
         'reason': None,
         'warmup_sec': config['warmup_sec'],
         'measured_sec': float(config['measure_sec']),
-        'totals': _totals(seconds, threads, queries, dice),
+        'totals': _totals(seconds, threads, queries, generator),
         'seconds': seconds,
-        'instances': [{'name': 'one', 'totals': _totals(seconds, threads, queries, dice)}],
-        'committer': _committer(gaps, dice),
-        'rbd': None if config['variant'] == 'local' else _rbd(level, dice),
+        'instances': [{'name': 'one', 'totals': _totals(seconds, threads, queries, generator)}],
+        'committer': _committer(gaps, generator),
+        'rbd': None if config['variant'] == 'local' else _rbd(level, generator),
         'cpu': {
             'host_cores': 2,
             'client_cores': round(0.3 + 0.02 * threads, 3),
@@ -160,12 +166,12 @@ def load_run(config, dice, factor=1.0, iteration=0):
     }
 
 
-def operation_run(config, dice):
+def operation_run(config, generator):
     """Return a run.json of an operation: stock copies every byte, ours does not."""
     data_mib = config['data_mib']
     copies = config['variant'] == 'stock'
-    seconds = (6 + data_mib / 24 if copies else 3.5) * dice.gauss(1, 0.04)
-    gap = (2400 + 2 * data_mib if copies else 85) * dice.uniform(0.9, 1.1)
+    seconds = (6 + data_mib / 24 if copies else 3.5) * generator.gauss(1, 0.04)
+    gap = (2400 + 2 * data_mib if copies else 85) * generator.uniform(0.9, 1.1)
     return {
         'format': 1,
         'kind': 'operation',
@@ -176,7 +182,7 @@ def operation_run(config, dice):
         'seconds': round(seconds, 2),
         'exit_code': 0,
         'phases': [{'name': 'request', 'seconds': 0.8}],
-        'committer': _committer([{'second': 1, 'gap_max_ms': round(gap, 1)}], dice),
+        'committer': _committer([{'second': 1, 'gap_max_ms': round(gap, 1)}], generator),
         'writer_tps': {'before': 51.2, 'during': 40.3 if copies else 50.1},
         'cost': {
             'space_bytes': data_mib * 2**20 if copies else 3 * 2**20,
@@ -189,7 +195,7 @@ def operation_run(config, dice):
 
 
 def disclosure(variant):
-    """Return what a target discloses, much shortened."""
+    """Return a short disclosure of a target."""
     is_local = variant == 'local'
     variables = {
         'innodb_buffer_pool_size': str((128 if variant == 'stock' else 256) * 2**20),
@@ -220,18 +226,18 @@ def _write(store, iteration, config, disclosed, run):
     store.write(iteration, config, disclosed, run)
 
 
-def _latency(average, dice):
+def _latency(average, generator):
     return {
         'avg': round(average, 2),
         'p50': round(average * 0.85, 2),
-        'p95': round(average * dice.uniform(1.8, 2.0), 2),
-        'p99': round(average * dice.uniform(2.6, 3.0), 2),
-        'p99.9': round(average * dice.uniform(4, 5), 2),
-        'max': round(average * dice.uniform(6, 12), 2),
+        'p95': round(average * generator.uniform(1.8, 2.0), 2),
+        'p99': round(average * generator.uniform(2.6, 3.0), 2),
+        'p99.9': round(average * generator.uniform(4, 5), 2),
+        'max': round(average * generator.uniform(6, 12), 2),
     }
 
 
-def _totals(seconds, threads, queries, dice):
+def _totals(seconds, threads, queries, generator):
     tps = math.fsum(each['tps'] for each in seconds) / len(seconds)
     return {
         'transactions': round(tps * len(seconds)),
@@ -239,23 +245,23 @@ def _totals(seconds, threads, queries, dice):
         'qps': round(tps * queries, 2),
         'errors': 0,
         'reconnects': 0,
-        'latency_ms': _latency(threads / tps * 1000, dice),
+        'latency_ms': _latency(threads / tps * 1000, generator),
     }
 
 
-def _committer(gaps, dice):
+def _committer(gaps, generator):
     worst = max(gaps, key=lambda each: each['gap_max_ms'])
     return {
         'commits': 60 * len(gaps),
         'errors': 0,
         'gap_max_ms': worst['gap_max_ms'],
         'gap_max_at_sec': float(worst['second']),
-        'commit_ms': _latency(12.0, dice),
+        'commit_ms': _latency(12.0, generator),
         'seconds': gaps,
     }
 
 
-def _rbd(level, dice):
+def _rbd(level, generator):
     return {
         'source': 'mgr',
         'size_gib': 2.0,
@@ -264,8 +270,8 @@ def _rbd(level, dice):
             'write_iops': round(level * 3.1, 1),
             'read_mib_s': round(level * 0.4 / 64, 2),
             'write_mib_s': round(level * 3.1 / 64, 2),
-            'read_latency_ms': round(dice.uniform(0.5, 0.7), 3),
-            'write_latency_ms': round(dice.uniform(1.5, 1.9), 3),
+            'read_latency_ms': round(generator.uniform(0.5, 0.7), 3),
+            'write_latency_ms': round(generator.uniform(1.5, 1.9), 3),
             'iops_per_gib': round(level * 3.5 / 2, 1),
         },
         'seconds': [],

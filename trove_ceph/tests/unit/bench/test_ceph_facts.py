@@ -26,7 +26,7 @@ def pool(name, rule, **more):
 
 
 class FakeCluster:
-    """Stands for the commands ``ceph`` and ``rbd``."""
+    """Fake of the commands ``ceph`` and ``rbd``."""
 
     def __init__(self):
         self.pools = [
@@ -37,11 +37,11 @@ class FakeCluster:
         self.images = {'volumes': ['one'], 'capacity': []}
         self.info = {'size': 2**30, 'object_size': 2**22, 'features': ['layering']}
 
-    def __call__(self, *words):
-        if words[0] == 'rbd':
-            return json.dumps(self._rbd(words[5:]))
-        assert words[:5] == ('ceph', '--conf', '/c', '--id', 'bench'), words
-        answers = {
+    def __call__(self, *arguments):
+        if arguments[0] == 'rbd':
+            return json.dumps(self._rbd(arguments[5:]))
+        assert arguments[:5] == ('ceph', '--conf', '/c', '--id', 'bench'), arguments
+        replies = {
             ('osd', 'pool', 'ls', 'detail'): self.pools,
             ('osd', 'crush', 'rule', 'dump'): RULES,
             ('versions',): {'overall': {'ceph version 16': 8}},
@@ -60,12 +60,12 @@ class FakeCluster:
                 ]
             },
         }
-        return json.dumps(answers[words[7:-2]])
+        return json.dumps(replies[arguments[7:-2]])
 
-    def _rbd(self, words):
-        if words[0] == 'ls':
-            return self.images[words[-1]]
-        if words[0] == 'info':
+    def _rbd(self, arguments):
+        if arguments[0] == 'ls':
+            return self.images[arguments[-1]]
+        if arguments[0] == 'info':
             return self.info
         return [{'name': 'rbd_qos_iops_limit', 'value': '100', 'source': 'image'}]
 
@@ -95,7 +95,7 @@ class CephFactsTest(base.BaseTestCase):
             described['crush_rule'],
         )
 
-    def test_data_pool_of_an_image_is_described_too(self):
+    def test_describes_the_data_pool_of_an_image(self):
         self.cluster.info['data_pool'] = 'capacity'
 
         found = self.facts.describe(model.Image('volumes', 'one', '/c', 'bench'))
@@ -107,5 +107,5 @@ class CephFactsTest(base.BaseTestCase):
     def test_pool_that_holds_an_image(self):
         self.assertEqual('volumes', self.facts.find_pool_of('one'))
 
-    def test_image_that_no_pool_holds(self):
+    def test_image_in_no_pool(self):
         self.assertIsNone(self.facts.find_pool_of('two'))

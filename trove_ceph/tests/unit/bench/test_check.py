@@ -28,7 +28,7 @@ class ThresholdsTest(base.BaseTestCase):
             check.load(self.path),
         )
 
-    def test_wrong_ones_are_refused_with_their_place(self):
+    def test_refuses_invalid_thresholds_with_their_location(self):
         self._refused('- {metric: tps, min: 1}\n- {metric: speed, min: 1}\n', 'entry 2', 'speed')
         self._refused('- {metric: tps}\n', 'entry 1', 'a bound is missing')
         self._refused('- {metric: tps, min_ratio: 1}\n', "'to' is a dependency")
@@ -79,7 +79,7 @@ class CheckTest(base.BaseTestCase):
         self.assertIn('write · 1:4 · 16 threads · with snapshot · stock', failure)
         self.assertRegex(failure, r'ratio of tps to ours is 0\.7\d+, below 1\.00')
 
-    def test_without_a_variant_all_are_held_against_the_bound(self):
+    def test_without_a_variant_the_bound_applies_to_all(self):
         failures = self._check({'metric': 'gap_max_ms', 'max': 500})
         self.assertEqual(6, len(failures))
         self.assertEqual([], [failure for failure in failures if '· stock: gap' not in failure])
@@ -90,7 +90,7 @@ class CheckTest(base.BaseTestCase):
         (failure,) = self._check(cells | {'max': 190})
         self.assertIn('gap_max_ms is 197, above 190', failure)
 
-    def test_conservative_holds_the_interval_against_the_bound(self):
+    def test_conservative_compares_the_interval_with_the_bound(self):
         cells = {'variant': 'ours', 'to': 'stock', 'workload': 'write', 'threads': 16}
         threshold = cells | {'metric': 'tps', 'min_ratio': 1.38}
         self.assertEqual([], self._check(threshold))
@@ -115,13 +115,13 @@ class CheckTest(base.BaseTestCase):
             (failure,) = self._check(threshold)
             self.assertIn('no result matches', failure)
 
-    def test_an_unknown_rival_fails(self):
+    def test_ratio_to_an_unknown_variant_fails(self):
         failures = self._check(
             {'metric': 'tps', 'variant': 'ours', 'to': 'theirs', 'min_ratio': 0.1}
         )
-        self.assertIn('is not known', failures[0])
+        self.assertIn('is unknown', failures[0])
 
-    def test_what_was_not_measured_fails(self):
+    def test_an_unmeasured_metric_fails(self):
         failures = self._check({'metric': 'write_iops', 'variant': 'local', 'min': 1})
         self.assertIn('write_iops was not measured', failures[0])
 

@@ -19,30 +19,30 @@ class CommandTestCase(base.BaseTestCase):
         super().setUp()
         self.directory = Path(self.useFixture(fixtures.TempDir()).path)
         self.useFixture(fixtures.MonkeyPatch('os.fsync', lambda descriptor: None))
-        # The command sets up logging, which is the test's here.
+        # The command must not change the logging of the tests.
         self.useFixture(fixtures.MonkeyPatch('logging.basicConfig', lambda **options: None))
         self.output, self.errors = io.StringIO(), io.StringIO()
 
-    def run_command(self, *words):
+    def run_command(self, *arguments):
         with (
             contextlib.redirect_stdout(self.output),
             contextlib.redirect_stderr(self.errors),
         ):
             try:
-                return cli.main([str(word) for word in words])
-            except SystemExit as leaving:
-                return leaving.code
+                return cli.main([str(argument) for argument in arguments])
+            except SystemExit as error:
+                return error.code
 
     def write(self, name, text):
         path = self.directory / name
         path.write_text(text)
         return path
 
-    def assert_one_line(self, *wanted):
+    def assert_one_line(self, *parts):
         (line,) = self.errors.getvalue().splitlines()
         self.assertTrue(line.startswith('trove-ceph-bench: '), line)
-        for words in wanted:
-            self.assertIn(words, line)
+        for part in parts:
+            self.assertIn(part, line)
 
 
 class HelpTestCase(CommandTestCase):
@@ -53,7 +53,7 @@ class HelpTestCase(CommandTestCase):
             self.assertRegex(self.output.getvalue(), 'examples?:\n +trove-ceph-bench')
             self.assertIn('\n  130  interrupted', self.output.getvalue())
 
-    def test_the_plan_in_the_help_is_right(self):
+    def test_the_plan_in_the_help_is_valid(self):
         for command, kind in (('run', 'loads'), ('operations', 'operations')):
             self.output = io.StringIO()
             self.run_command(command, '--help')
@@ -83,13 +83,13 @@ class DryRunTestCase(CommandTestCase):
         self.assertIn('read, 1:4, 16 threads: ours stock, 2 times', shown)
         seconds = 32 * (4 + loads.RUN_OVERHEAD_SEC)
         self.assertIn(f'32 runs, about {seconds // 60}:{seconds % 60:02d}', shown)
-        self.assertIn('and filling the tables', shown)
+        self.assertIn('plus the time to fill the tables', shown)
         self.assertFalse((self.directory / 'r').exists())
 
     def test_known_buffer_pool(self):
         plan = self.write('plan.yaml', test_plan_file.PLAN + 'buffer_pool_mib: 1024\n')
         self.run_command('run', plan, '--dry-run')
-        # 0.5 and 4 times 1 GiB, for two variants, at 8 MiB/s: 1152 s beside the runs.
+        # 0.5 and 4 times 1 GiB, for two variants, at 8 MiB/s: 1152 s in addition to the runs.
         seconds = 32 * (4 + loads.RUN_OVERHEAD_SEC) + 1152
         self.assertIn(f'about {seconds // 60}:{seconds % 60:02d}', self.output.getvalue())
 
@@ -100,21 +100,21 @@ class DryRunTestCase(CommandTestCase):
 
 
 class RunTestCase(CommandTestCase):
-    """What the command makes of the outcome; how the outcome comes about is the runner's."""
+    """Output and exit status for an outcome; the tests of the runner cover the outcome."""
 
     def setUp(self):
         super().setUp()
         self.outcome = runner.Outcome(measured=3)
-        self.made = []
+        self.created = []
         for kind in (loads.LoadRunner, operations.OperationsRunner):
-            self.useFixture(fixtures.MonkeyPatch(f'{kind.__module__}.{kind.__name__}', self.make))
+            self.useFixture(fixtures.MonkeyPatch(f'{kind.__module__}.{kind.__name__}', self.create))
 
-    def make(self, plan, store, shown, settings, only):
-        self.made.append((plan, store, only))
+    def create(self, plan, store, display, settings, only):
+        self.created.append((plan, store, only))
         return self
 
     def run(self, result=None):
-        # The runner's verb for the command, the test's own for the test runner.
+        # This object serves both as the plan's runner and as the test case.
         return self.outcome if result is None else super().run(result)
 
     def run_plan(self, *words, text=test_plan_file.PLAN, command='run'):
@@ -130,7 +130,7 @@ class RunTestCase(CommandTestCase):
             test_plan_file.PLAN, (self.directory / 'results' / 'plan.yaml').read_text()
         )
 
-    def test_failure_and_how_to_go_on(self):
+    def test_failure_shows_how_to_resume(self):
         self.outcome.failures = ['sysbench: no\nspace']
         self.assertEqual(1, self.run_plan())
         self.assertIn('trove-ceph-bench: sysbench: no space\n', self.errors.getvalue())
@@ -138,13 +138,13 @@ class RunTestCase(CommandTestCase):
 
     def test_interruption(self):
         self.outcome.interrupted = True
-        self.outcome.failures = ['a keeps its schema']
+        self.outcome.failures = ['a still has its schema']
         self.assertEqual(130, self.run_plan())
-        self.assertIn('a keeps its schema', self.errors.getvalue())
+        self.assertIn('a still has its schema', self.errors.getvalue())
 
     def test_changes_and_variants(self):
         self.run_plan('--set', 'repeats=1', '--only-variant', 'stock')
-        ((plan, _, only),) = self.made
+        ((plan, _, only),) = self.created
         self.assertEqual((1, ['stock']), (plan.repeats, only))
 
     def test_unknown_variant(self):
@@ -156,23 +156,23 @@ class RunTestCase(CommandTestCase):
         self.assert_one_line('plan.yaml', 'lacks')
         self.assertFalse((self.directory / 'results').exists())
 
-    def test_folder_of_something_else(self):
+    def test_refuses_a_foreign_folder(self):
         (self.directory / 'results').mkdir()
         (self.directory / 'results' / 'letter').touch()
         self.assertEqual(2, self.run_plan())
         self.assert_one_line('results', 'not a results folder')
-        self.assertEqual([], self.made)
+        self.assertEqual([], self.created)
 
-    def test_operations_by_either_command(self):
+    def test_both_commands_run_operations(self):
         self.assertEqual(0, self.run_plan(text=test_plan_file.OPERATIONS))
         self.assertEqual(0, self.run_plan(text=test_plan_file.OPERATIONS, command='operations'))
-        self.assertEqual(2, len(self.made))
+        self.assertEqual(2, len(self.created))
 
-    def test_loads_are_no_operations(self):
+    def test_operations_command_refuses_a_plan_of_loads(self):
         self.assertEqual(2, self.run_plan(command='operations'))
         self.assert_one_line('plan of loads', 'trove-ceph-bench run')
 
-    def test_a_place_that_cannot_be_written(self):
+    def test_unwritable_results_folder(self):
         plan = self.write('plan.yaml', test_plan_file.PLAN)
         self.assertEqual(1, self.run_command('run', plan, '-d', plan / 'below'))
         self.assert_one_line('plan.yaml')
@@ -209,7 +209,7 @@ class ResultsTestCase(CommandTestCase):
         ]
         self.assertAlmostEqual(1.5, ratio['value'], delta=0.05)
 
-    def test_folder_that_is_not_there(self):
+    def test_missing_folder(self):
         for words in (('report',), ('compare', self.store.path), ('check', 'thresholds')):
             self.errors = io.StringIO()
             command, *rest = words
@@ -236,10 +236,10 @@ class LoggingTestCase(base.BaseTestCase):
     def test_verbose(self):
         level = logging.getLogger('matplotlib').level
         self.addCleanup(logging.getLogger('matplotlib').setLevel, level)
-        given = {}
-        self.useFixture(fixtures.MonkeyPatch('logging.basicConfig', given.update))
+        options = {}
+        self.useFixture(fixtures.MonkeyPatch('logging.basicConfig', options.update))
         with contextlib.redirect_stdout(io.StringIO()):
             cli.main(['-v', 'workloads'])
-            self.assertEqual(logging.DEBUG, given['level'])
+            self.assertEqual(logging.DEBUG, options['level'])
             cli.main(['workloads'])
-        self.assertEqual(logging.WARNING, given['level'])
+        self.assertEqual(logging.WARNING, options['level'])

@@ -44,7 +44,7 @@ class CompareTest(base.BaseTestCase):
         self.assertEqual({'seconds', 'gap_max_ms'}, {row['metric'] for row in found['rows']})
         self.assertEqual({1.0}, {round(row['ratio']['value'], 9) for row in found['rows']})
 
-    def test_cells_match_without_the_plans_name(self):
+    def test_matching_ignores_the_name_of_the_plan(self):
         found = compare.compare(self._single('a', plan='tiers'), self._single('b'))
         self.assertEqual({'ours'}, {row['variant'] for row in found['rows']})
 
@@ -56,7 +56,7 @@ class CompareTest(base.BaseTestCase):
         found = compare.compare(self._single('a', variant='new'), self._single('b'))
         self.assertEqual({'new against ours'}, {row['variant'] for row in found['rows']})
 
-    def test_what_has_no_partner_is_listed(self):
+    def test_lists_unmatched_cells(self):
         found = compare.compare(self._single('a', threads=32), self._single('b'))
         self.assertEqual([], found['rows'])
         self.assertIn('32 threads', found['only_store'][0])

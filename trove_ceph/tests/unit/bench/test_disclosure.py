@@ -22,9 +22,9 @@ class HostTest(base.BaseTestCase):
         (programs / 'fio').touch(mode=0o755)
         self.useFixture(fixtures.EnvironmentVariable('PATH', str(programs)))
 
-    def test_what_there_is_and_what_there_is_not(self):
-        def run(*words):
-            if words[0] == 'fio':
+    def test_known_and_unknown_facts(self):
+        def run(*command):
+            if command[0] == 'fio':
                 return 'fio-3.33\n'
             raise exceptions.StorageCommandError('none')
 
@@ -37,8 +37,8 @@ class HostTest(base.BaseTestCase):
         self.assertEqual(3, len(found['load']))
 
     def test_a_program_that_fails_has_no_version(self):
-        def run(*words):
-            raise exceptions.StorageCommandError(f'{words[0]} is broken')
+        def run(*command):
+            raise exceptions.StorageCommandError(f'{command[0]} is broken')
 
         (self.proc / 'cpuinfo').write_text(CPUINFO.replace('hypervisor', ''))
 

@@ -18,7 +18,7 @@ class Target:
 
 
 class EnvironmentTest(base.BaseTestCase):
-    def test_tells_of_the_first_target_and_its_image(self):
+    def test_describes_the_first_target_and_its_image(self):
         image = model.Image('pool', 'disk', '/etc/c.conf', 'bench')
         first = Target('one', model.Address('u', 'p', 'd', 'db.example', 3307), image)
         second = Target('two', model.Address('u', 'p', 'd'))
@@ -41,7 +41,7 @@ class EnvironmentTest(base.BaseTestCase):
             events.environment([first, second]),
         )
 
-    def test_says_nothing_of_an_image_that_is_not_there(self):
+    def test_variables_are_empty_without_an_image(self):
         variables = events.environment(
             [Target('o', model.Address('u', 'p', 'd', unix_socket='/s'))]
         )
@@ -54,13 +54,13 @@ class EventsTest(base.BaseTestCase):
         self.directory = Path(self.useFixture(fixtures.TempDir()).path)
 
     def run_until(self, done, *planned):
-        """Run events until something is so, and return what became of them."""
+        """Run events until a condition holds, and return their results."""
         running = events.Events(planned, {'BENCH_TARGET': 'db'}, self.directory / 'events')
         with running:
             running.start(time.monotonic())
             deadline = time.monotonic() + TIMEOUT_SEC
             while not done():
-                self.assertLess(time.monotonic(), deadline, 'waited in vain')
+                self.assertLess(time.monotonic(), deadline, 'timed out')
                 time.sleep(0.02)
         return running.results()
 
@@ -70,7 +70,7 @@ class EventsTest(base.BaseTestCase):
     def mark(self, name):
         return f'touch {self.directory / name}'
 
-    def test_command_sees_its_variables_and_its_output_is_kept(self):
+    def test_command_gets_variables_and_its_output_is_stored(self):
         (result,) = self.run_until(
             lambda: 'db' in self.log('snap-shot'),
             model.Event(0.1, 'snap/shot', 'echo "on $BENCH_TARGET" >&2'),
@@ -84,7 +84,7 @@ class EventsTest(base.BaseTestCase):
         path = self.directory / 'events' / f'{name}.log'
         return path.read_text() if path.exists() else ''
 
-    def test_failure_is_told(self):
+    def test_reports_a_failure(self):
         first = model.Event(0, 'bad', 'echo no; exit 3')
         after = model.Event(3, 'after', self.mark('done'))
 
@@ -93,7 +93,7 @@ class EventsTest(base.BaseTestCase):
         self.assertEqual(('bad', 3, 'no'), (bad['name'], bad['exit_code'], bad['output']))
         self.assertLess(bad['ended_sec'], good['at_sec'])
 
-    def test_command_that_runs_on_is_ended_with_all_that_it_started(self):
+    def test_stops_a_running_command_and_its_children(self):
         pids = self.directory / 'pids'
         command = f'sleep 1000 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait'
 
@@ -103,7 +103,7 @@ class EventsTest(base.BaseTestCase):
         self.assertIn('still running at the end', result['output'])
         self.assert_gone(pids)
 
-    def test_what_a_command_left_in_the_background_is_ended_too(self):
+    def test_stops_background_processes_of_a_finished_command(self):
         pids = self.directory / 'pids'
         command = f'sleep 1000 & echo $! > {pids}.new; mv {pids}.new {pids}'
         after = model.Event(3, 'after', self.mark('done'))
@@ -120,21 +120,21 @@ class EventsTest(base.BaseTestCase):
                 self.assertLess(time.monotonic(), deadline, f'{pid} still runs')
                 time.sleep(0.02)
 
-    def test_event_whose_time_never_came(self):
+    def test_event_after_the_end_of_the_run(self):
         (result,) = self.run_until(lambda: True, model.Event(500, 'late', self.mark('late')))
 
         self.assertEqual((None, None), (result['ended_sec'], result['exit_code']))
         self.assertEqual(500, result['at_sec'])
-        self.assertIn('over before', result['output'])
+        self.assertIn('the run ended before the event', result['output'])
         self.assertFalse((self.directory / 'late').exists())
 
-    def test_nothing_is_made_without_events(self):
+    def test_creates_no_directory_without_events(self):
         self.assertEqual([], self.run_until(lambda: True))
         self.assertFalse((self.directory / 'events').exists())
 
 
 def _runs(pid):
-    """A process that has ended may wait for whoever collects it."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] not in 'ZX'
     except (FileNotFoundError, ProcessLookupError):

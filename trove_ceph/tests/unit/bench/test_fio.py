@@ -27,10 +27,10 @@ class ParseTest(base.BaseTestCase):
         self.assertEqual(129.9228, found['flush_ms']['max'])
 
     def test_no_percentile_exceeds_the_maximum(self):
-        took = fio.parse(recorded.text('randwrite-16k-qd1-sync.json'))['latency_ms']
-        self.assertEqual(took['max'], took['p99.9'])
+        latency = fio.parse(recorded.text('randwrite-16k-qd1-sync.json'))['latency_ms']
+        self.assertEqual(latency['max'], latency['p99.9'])
 
-    def test_warnings_before_the_result_are_passed_over(self):
+    def test_skips_warnings_before_the_result(self):
         text = 'fio: this platform does not support process shared mutexes\n'
         whole = recorded.text('randread-16k-qd16.json')
         self.assertEqual(fio.parse(whole), fio.parse(text + whole))
@@ -48,16 +48,16 @@ class RunTest(base.BaseTestCase):
     def run_job(self, name):
         return fio.on_directory(self.directory, [name], 1, 1, self.directory / 'raw')
 
-    def test_unknown_job_names_the_known(self):
+    def test_error_for_an_unknown_job_lists_the_known_ones(self):
         error = self.assertRaises(exceptions.InvalidPlanError, self.run_job, 'randwrite')
         self.assertIn('randwrite-16k-qd1-sync', str(error))
 
-    def test_missing_program_says_install_it(self):
+    def test_error_for_a_missing_program_names_the_package(self):
         self.useFixture(fixtures.EnvironmentVariable('PATH', str(self.directory)))
         error = self.assertRaises(exceptions.LoadFailedError, self.run_job, 'randread-16k-qd1')
         self.assertIn('install the package fio', str(error))
 
-    def test_failure_tells_what_fio_said(self):
+    def test_failure_includes_the_message_of_fio(self):
         program = self.directory / 'fio'
         program.write_text('#!/bin/sh\necho "fio: disk on fire"\necho {}\nexit 1\n')
         program.chmod(0o755)
@@ -65,5 +65,5 @@ class RunTest(base.BaseTestCase):
 
         error = self.assertRaises(exceptions.LoadFailedError, self.run_job, 'randread-16k-qd1')
 
-        self.assertEqual('fio ended with 1: fio: disk on fire', str(error))
+        self.assertEqual('fio exited with 1: fio: disk on fire', str(error))
         self.assertEqual(['fio', 'raw'], sorted(path.name for path in self.directory.iterdir()))

@@ -9,7 +9,7 @@ from trove_ceph_bench import host_load
 
 
 class HostLoadTest(base.BaseTestCase):
-    """A host of four cores, whose times are given."""
+    """A host with four cores and fake CPU times."""
 
     def setUp(self):
         super().setUp()
@@ -41,7 +41,7 @@ class HostLoadTest(base.BaseTestCase):
         return mock.Mock(cpu_times=lambda: mock.Mock(user=self.client, system=0.0))
 
     def second(self, load, client, others, server=0.0):
-        """Let a second pass in which so many cores were used."""
+        """Advance by one second with the given numbers of cores in use."""
         self.now += 1
         self.client += client
         self.busy += client + others
@@ -76,19 +76,19 @@ class HostLoadTest(base.BaseTestCase):
         )
         self.assertFalse(load.client_saturated())
 
-    def test_server_out_of_reach(self):
+    def test_unknown_server_usage(self):
         load = self.load(server=False)
         self.second(load, client=1, others=0)
         self.assertIsNone(load.cpu()['server_cores'])
 
-    def test_process_that_ended_counts_with_what_it_had_used(self):
+    def test_exited_process_counts_with_its_last_reading(self):
         load = self.load()
         self.second(load, client=1, others=0)
         self.gone = True
         self.second(load, client=0, others=0)
         self.assertEqual(0.5, load.cpu()['client_cores'])
 
-    def test_nothing_is_known_before_a_second_has_passed(self):
+    def test_no_figures_before_the_second_reading(self):
         load = self.load()
         self.assertIsNone(load.cpu()['client_cores'])
         self.assertEqual([], load.cpu()['seconds'])
@@ -103,10 +103,10 @@ class HostLoadTest(base.BaseTestCase):
         self.assert_saturated(True, client=3.7, others=0.1)
         self.assert_saturated(False, client=3.0, others=0.1)
 
-    def test_saturated_with_what_others_leave(self):
+    def test_saturated_with_all_cores_that_others_leave(self):
         self.assert_saturated(True, client=2.9, others=1.0)
 
-    def test_not_saturated_by_a_little_beside_a_busy_server(self):
+    def test_not_saturated_by_a_small_share_of_a_busy_host(self):
         self.assert_saturated(False, client=0.4, others=3.6)
         self.assert_saturated(True, client=1.9, others=2.1)
 

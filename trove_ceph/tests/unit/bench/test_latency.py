@@ -40,7 +40,7 @@ class HistogramTest(base.BaseTestCase):
         self.assertLessEqual(figures['p50'], 3.0)
         self.assertAlmostEqual(3.0, figures['p99.9'], delta=0.03)
 
-    def test_nothing_has_no_latency(self):
+    def test_empty_histogram_has_no_latency(self):
         self.assertEqual(
             dict.fromkeys(('avg', 'p50', 'p95', 'p99', 'p99.9', 'max')),
             latency.Histogram().latency_ms(),
@@ -57,7 +57,7 @@ class FilesTest(base.BaseTestCase):
         path.write_text(text)
         return path
 
-    def test_recorded_run_agrees_with_what_sysbench_said_of_it(self):
+    def test_recorded_run_agrees_with_the_summary_of_sysbench(self):
         whole = latency.total(latency.read([recorded.DIRECTORY / 'latency.txt']).values())
         summary = sysbench_output.parse_summary(recorded.text('sysbench-run.log'))
 
@@ -79,11 +79,11 @@ class FilesTest(base.BaseTestCase):
         self.assertEqual((3, 12000, 9000), (seconds[7].count, seconds[7].sum_ns, seconds[7].max_ns))
         self.assertEqual({0: 1, 35: 2}, dict(seconds[7].buckets))
 
-    def test_line_that_was_cut_off_is_left_out(self):
+    def test_skips_an_incomplete_last_line(self):
         path = self.write('a', '7 1 1000 1000 0:1\n8 2 3000 20')
         self.assertEqual([7], list(latency.read([path])))
 
-    def test_written_ones_are_read_back(self):
+    def test_reads_what_it_writes(self):
         seconds = latency.read([recorded.DIRECTORY / 'latency.txt'])
         latency.write(self.directory / 'copy', seconds)
         self.assertEqual(seconds, latency.read([self.directory / 'copy']))

@@ -18,7 +18,7 @@ MIB = units.Mi
 
 
 class LoadRunnerTestCase(base.BaseTestCase):
-    """A runner between a real store and servers and loads that are not."""
+    """A runner with a real store, fake servers and fake loads."""
 
     def setUp(self):
         super().setUp()
@@ -27,10 +27,10 @@ class LoadRunnerTestCase(base.BaseTestCase):
         self.outcomes = {}
         self.path = Path(self.useFixture(fixtures.TempDir()).path) / 'results'
         self.shown = io.StringIO()
-        # Nothing here outlives a power cut, and waiting for the disk makes these tests slow.
+        # The tests need no durability, and fsync makes them slow.
         self.useFixture(fixtures.MonkeyPatch('os.fsync', lambda descriptor: None))
         for name, fake in (
-            ('targets.make', self.make),
+            ('targets.create', self.make),
             ('measure.measure', self.measure),
             ('measure.prefill', self.prefill),
             ('disclosure.host', lambda: {'cores': 2}),
@@ -75,13 +75,13 @@ class LoadRunnerTestCase(base.BaseTestCase):
 
 
 class PrepareTestCase(LoadRunnerTestCase):
-    def test_once_before_everything(self):
+    def test_runs_once_before_the_first_run(self):
         trace = self.path.parent / 'trace'
         for _ in range(2):
             self.run_plan(repeats=2, prepare=f'echo done >> {trace}')
         self.assertEqual('done\n', trace.read_text())
 
-    def test_its_failure_is_told_and_nothing_is_measured(self):
+    def test_failure_is_reported_and_no_run_is_measured(self):
         outcome = self.run_plan(prepare='echo no such command; exit 3')
         self.assertRegex(outcome.failures[0], 'prepare of the plan failed: exit code 3')
         self.assertEqual([], self.notes)
@@ -108,7 +108,7 @@ class OrderTestCase(LoadRunnerTestCase):
         self.assertEqual((2, 0, False, []), self.summary(outcome))
         self.assertEqual(self.path / 'report' / 'index.html', outcome.report)
 
-    def test_nothing_is_begun_where_the_report_could_not_be_drawn(self):
+    def test_starts_no_run_if_the_report_cannot_be_drawn(self):
         missing = ModuleNotFoundError('no plots')
         self.useFixture(
             fixtures.MonkeyPatch('trove_ceph_bench.report.prepare', mock.Mock(side_effect=missing))
@@ -149,7 +149,7 @@ class OrderTestCase(LoadRunnerTestCase):
         (both,) = [run for run in self.stored() if run.config['instances'] == 2][:1]
         self.assertEqual({'a1', 'a2'}, set(both.disclosure['targets']))
 
-    def test_what_is_described_alike_is_one_server(self):
+    def test_equal_specifications_share_a_server(self):
         same = test_plan.OURS, plans.Variant('again', 'baseline', test_plan.OURS.targets)
         self.run_plan(variants=same, repeats=1)
         self.assertEqual(1, self.count('enter'))
@@ -184,7 +184,7 @@ class OrderTestCase(LoadRunnerTestCase):
         self.assertEqual({'host': {'cores': 2}, 'target': {'version': '9.7.4'}}, run.disclosure)
         self.assertTrue((run.path / 'raw' / 'sysbench.log').exists())
 
-    def test_lines_tell_figures_and_time_left(self):
+    def test_lines_show_figures_and_time_left(self):
         self.run_plan(repeats=1, threads=[4])
         line = self.shown.getvalue().splitlines()[0]
         self.assertRegex(line, r'\[0:00, .* left\] 1/4 read cached 4 threads, ours, repeat 1: ')
@@ -199,7 +199,7 @@ class ResumeTestCase(LoadRunnerTestCase):
 
         self.assertEqual((0, 16), (outcome.measured, outcome.present))
         self.assertEqual([('report',)], self.notes)
-        self.assertIn('16 of 16 runs are there already', self.shown.getvalue())
+        self.assertIn('16 of 16 runs are measured already', self.shown.getvalue())
 
     def test_a_plan_that_grew(self):
         self.run_plan(repeats=1)
@@ -207,7 +207,7 @@ class ResumeTestCase(LoadRunnerTestCase):
         outcome = self.run_plan(repeats=2)
         self.assertEqual((8, 8), (outcome.measured, outcome.present))
 
-    def test_interrupted_run_is_kept_and_measured_again(self):
+    def test_interrupted_run_is_stored_and_measured_again(self):
         self.outcomes[3] = 'interrupted'
         outcome = self.run_plan()
 
@@ -227,7 +227,7 @@ class ResumeTestCase(LoadRunnerTestCase):
         self.assertEqual([('leave', 'b1'), ('leave', 'a1')], self.notes[-2:])
         self.assertIsNone(outcome.report)
 
-    def test_a_signal_interrupts_and_later_ones_do_not_disturb_the_end(self):
+    def test_later_signals_do_not_interrupt_the_cleanup(self):
         def leave(this, *exception):
             for number in (signal.SIGINT, signal.SIGTERM):
                 os.kill(os.getpid(), number)
@@ -246,7 +246,7 @@ class ResumeTestCase(LoadRunnerTestCase):
         self.assertIn('this takes a moment', self.shown.getvalue())
         self.assertEqual(before, signal.getsignal(signal.SIGINT))
 
-    def test_a_signal_while_a_run_is_stored_comes_after_it(self):
+    def test_a_signal_while_a_run_is_stored_is_deferred(self):
         real = results.Store.write
 
         def write(*arguments):
@@ -261,14 +261,14 @@ class ResumeTestCase(LoadRunnerTestCase):
 
 
 class FailureTestCase(LoadRunnerTestCase):
-    def test_a_server_that_is_not_there(self):
+    def test_missing_server(self):
         self.failing['b1'] = 'enter'
         outcome = self.run_plan()
-        self.assertEqual(['b1 is not there'], outcome.failures)
+        self.assertEqual(['b1 does not exist'], outcome.failures)
         self.assertEqual(('leave', 'a1'), self.notes[-1])
         self.assertEqual(0, self.count('measure'))
 
-    def test_a_load_that_failed_ends_the_plan_and_keeps_the_rest(self):
+    def test_a_failed_load_ends_the_plan_and_keeps_finished_runs(self):
         self.outcomes[3] = exceptions.LoadFailedError('sysbench: no space left')
         outcome = self.run_plan()
         self.assertEqual(['sysbench: no space left'], outcome.failures)
@@ -284,10 +284,10 @@ class FailureTestCase(LoadRunnerTestCase):
         self.assertEqual([True, False], [run.run['complete'] for run in self.stored()])
         self.assertEqual(14 + 1, self.run_plan().measured)
 
-    def test_both_the_failure_and_what_could_not_be_removed_are_told(self):
+    def test_reports_both_the_failure_and_the_cleanup_error(self):
         self.outcomes[1] = exceptions.LoadFailedError('broken')
         self.failing['b1'] = 'leave'
-        self.assertEqual(['broken', 'b1 keeps its schema'], self.run_plan().failures)
+        self.assertEqual(['broken', 'b1 still has its schema'], self.run_plan().failures)
 
     def test_full_disk(self):
         error = OSError(28, 'No space left on device')

@@ -15,7 +15,7 @@ def load(**phases):
 
 
 def outcome(**changes):
-    """What a run without any blemish found."""
+    """Return the result of a run without warnings."""
     return {
         'totals': {'errors': 0, 'reconnects': 0},
         'seconds': [{'tps': 5.0}, {'tps': 6.0}],
@@ -27,8 +27,8 @@ def outcome(**changes):
 
 
 class WarningsTest(base.BaseTestCase):
-    def warnings(self, asked=None, **changes):
-        return measure.warnings_of(asked or load(), outcome(**changes))
+    def warnings(self, planned=None, **changes):
+        return measure.find_warnings(planned or load(), outcome(**changes))
 
     def test_none_for_a_good_run(self):
         self.assertEqual([], self.warnings())
@@ -38,14 +38,14 @@ class WarningsTest(base.BaseTestCase):
         (warning,) = self.warnings(*arguments, **changes)
         self.assertIn(part, warning)
 
-    def test_each_blemish_is_told(self):
+    def test_each_condition_gives_a_warning(self):
         self.assert_warned('no warm-up', load(warmup_sec=0))
-        self.assert_warned('client could hardly', client_saturated=True)
-        self.assert_warned('3 transactions were begun', totals={'errors': 3, 'reconnects': 0})
-        self.assert_warned('again 2 times', totals={'errors': 0, 'reconnects': 2})
+        self.assert_warned('client used nearly all CPU time', client_saturated=True)
+        self.assert_warned('3 transactions were retried', totals={'errors': 3, 'reconnects': 0})
+        self.assert_warned('reopened 2 times', totals={'errors': 0, 'reconnects': 2})
         self.assert_warned('in 1 of 2 seconds', seconds=[{'tps': 0.0}, {'tps': 6.0}])
         self.assert_warned(
-            'for 7.1 s from second 3.5',
+            'for 7.1 s, starting at second 3.5',
             committer={'gap_max_ms': 7100.0, 'gap_max_at_sec': 3.5, 'errors': 0},
         )
         self.assert_warned(
@@ -58,18 +58,18 @@ class WarningsTest(base.BaseTestCase):
         )
         for code in (1, None):
             self.assert_warned(
-                'snap did not succeed: why',
+                'event snap failed: why',
                 events=[{'name': 'snap', 'exit_code': code, 'output': 'why'}],
             )
 
 
 class MeasureTest(base.BaseTestCase):
-    def test_no_measurement_is_refused(self):
-        for targets, asked in (
+    def test_refuses_an_empty_measurement(self):
+        for targets, planned in (
             ([], load()),
             ([object()], load(measure_sec=0)),
             ([object()], load(warmup_sec=-1)),
         ):
             self.assertRaises(
-                exceptions.InvalidPlanError, measure.measure, targets, asked, Path('/x'), print
+                exceptions.InvalidPlanError, measure.measure, targets, planned, Path('/x'), print
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words that name the ways of copying a server, and what they say when they fail."""
+"""Tests of the commands that copy a server by MySQL's own tools, and of their errors."""
 
 import inspect
 import os
@@ -25,15 +25,15 @@ REFUSING = '#!/bin/sh\necho "$MYSQL_PWD $*" >"$RECORD"\necho broken >&2\nexit 2\
 
 
 class Server:
-    """A MySQL that remembers who logged in and what they said."""
+    """Fake of MySQL that records logins and statements."""
 
     def __init__(self):
-        self.said = []
+        self.statements = []
         self.plugins, self.tables = [], ()
         self.refused = None
 
     def connect(self, **options):
-        self.said.append(f'login {options["user"]} {options.get("host")}')
+        self.statements.append(f'login {options["user"]} {options.get("host")}')
         connection = mock.MagicMock()
         cursor = connection.__enter__().cursor().__enter__()
         cursor.execute.side_effect = self._execute
@@ -41,7 +41,7 @@ class Server:
         return connection
 
     def _execute(self, statement, arguments=None):
-        self.said.append(statement % arguments if arguments else statement)
+        self.statements.append(statement % arguments if arguments else statement)
         if self.refused and self.refused in statement:
             raise pymysql.err.OperationalError(1205, 'Lock wait timeout exceeded')
         self._rows = self.plugins if 'PLUGINS' in statement else self.tables
@@ -55,51 +55,56 @@ class OperationsTest(base.BaseTestCase):
         self.roots = []
 
     def operations(self, rootfs='/srv/mysql', **address):
-        given = {'user': 'u', 'password': 'p', 'database': 'd', 'host': '192.0.2.1', **address}
+        fields = {'user': 'u', 'password': 'p', 'database': 'd', 'host': '192.0.2.1', **address}
         return mysql_operations.Operations(
-            model.Address(**given),
+            model.Address(**fields),
             rootfs and Path(rootfs),
             self.fail,
             lambda instance: self.roots.append(instance) or ('boss', 'x'),
             self.server.connect,
         )
 
-    def test_probe_changes_rows_and_definitions_with_little_patience(self):
+    def test_probe_changes_rows_and_definitions_with_a_short_lock_timeout(self):
         self.operations().probe()
-        self.assertEqual('login u 192.0.2.1', self.server.said[0])
+        self.assertEqual('login u 192.0.2.1', self.server.statements[0])
         wait = f'lock_wait_timeout = {mysql_operations.LOCK_WAIT_SEC}'
-        self.assertIn(wait, self.server.said[1])
+        self.assertIn(wait, self.server.statements[1])
         self.assertEqual(
-            ['DROP', 'CREATE', 'INSERT', 'DROP'], [one.split()[0] for one in self.server.said[2:]]
+            ['DROP', 'CREATE', 'INSERT', 'DROP'],
+            [one.split()[0] for one in self.server.statements[2:]],
         )
 
-    def test_probe_that_has_to_wait_is_an_error(self):
+    def test_probe_fails_on_a_lock_timeout(self):
         self.server.refused = 'CREATE TABLE'
         self.assertRaises(pymysql.MySQLError, self.operations().probe)
 
-    def test_changes_are_the_same_each_time_and_as_many_as_asked_for(self):
+    def test_change_updates_the_same_rows_each_time(self):
         self.server.tables = (('sbtest1', 50), ('sbtest2', 50))
-        said = []
+        updates = []
         for _ in range(2):
-            self.server.said = []
+            self.server.statements = []
             self.operations().change(250)
-            said.append([one for one in self.server.said if one.startswith(('UPDATE', 'COMMIT'))])
-        self.assertEqual(said[0], said[1])
-        self.assertEqual(253, len(said[0]))
-        self.assertEqual(3, said[0].count('COMMIT'))
+            updates.append(
+                [one for one in self.server.statements if one.startswith(('UPDATE', 'COMMIT'))]
+            )
+        self.assertEqual(updates[0], updates[1])
+        self.assertEqual(253, len(updates[0]))
+        self.assertEqual(3, updates[0].count('COMMIT'))
 
-    def test_end_of_a_donor_leaves_neither_user_nor_plugin(self):
+    def test_end_clone_removes_user_and_plugin(self):
         for plugins, expected in (((), 0), ((('clone',),), 1)):
-            self.server.said, self.server.plugins = [], plugins
+            self.server.statements, self.server.plugins = [], plugins
             (self.directory / 'made').mkdir()
             self.operations().end_clone('shop', self.directory / 'made')
-            self.assertIn('login boss 192.0.2.1', self.server.said)
-            self.assertIn(f"DROP USER IF EXISTS '{mysql_operations.DONOR}'@'%'", self.server.said)
-            self.assertEqual(expected, self.server.said.count('UNINSTALL PLUGIN clone'))
+            self.assertIn('login boss 192.0.2.1', self.server.statements)
+            self.assertIn(
+                f"DROP USER IF EXISTS '{mysql_operations.DONOR}'@'%'", self.server.statements
+            )
+            self.assertEqual(expected, self.server.statements.count('UNINSTALL PLUGIN clone'))
             self.assertEqual([], os.listdir(self.directory))
         self.assertEqual(['shop', 'shop'], self.roots)
 
-    def test_failed_program_is_told_and_its_password_is_not_in_its_words(self):
+    def test_reports_a_failed_program_and_keeps_the_password_off_its_command_line(self):
         program = self.directory / 'chroot'
         program.write_text(REFUSING)
         program.chmod(0o755)
@@ -110,32 +115,32 @@ class OperationsTest(base.BaseTestCase):
         error = self.assertRaises(
             exceptions.LoadFailedError, self.operations().dump, self.directory / 'out'
         )
-        self.assertIn('mysqldump ended with 2: broken', str(error))
-        password, words = record.read_text().split(maxsplit=1)
+        self.assertIn('mysqldump exited with 2: broken', str(error))
+        password, arguments = record.read_text().split(maxsplit=1)
         self.assertEqual('p', password)
-        self.assertTrue(words.startswith('/srv/mysql mysqldump --no-defaults --host=192.0.2.1'))
+        self.assertTrue(arguments.startswith('/srv/mysql mysqldump --no-defaults --host=192.0.2.1'))
 
     def test_programs_need_tcp_and_a_root_file_system(self):
-        for operations, told in (
-            (self.operations(unix_socket='/run/s'), 'by TCP'),
+        for operations, message in (
+            (self.operations(unix_socket='/run/s'), 'needs TCP'),
             (self.operations(rootfs=None), 'build one'),
         ):
             error = self.assertRaises(
                 exceptions.LoadFailedError, operations.dump, self.directory / 'out'
             )
-            self.assertIn(told, str(error))
+            self.assertIn(message, str(error))
 
 
 class CommandTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
-        # The signals are those of the process that runs the tests.
+        # Do not change the signal handlers of the test process.
         self.useFixture(fixtures.MonkeyPatch('signal.signal', lambda number, handler: None))
 
     def test_every_verb_has_the_arguments_of_its_function(self):
         for verb, (names, _) in mysql_operations._VERBS.items():
-            words = ['7' if name == 'rows' else name for name in names]
-            parsed = arguments.parse(['mysql', verb, *words])
+            values = ['7' if name == 'rows' else name for name in names]
+            parsed = arguments.parse(['mysql', verb, *values])
             function = getattr(mysql_operations.Operations, verb.replace('-', '_'))
             parameters = list(inspect.signature(function).parameters)[1:]
             self.assertEqual(list(parsed.parameters), parameters, verb)
@@ -149,7 +154,7 @@ class CommandTest(base.BaseTestCase):
             )
             self.assertIn(f'{name} is not set', str(error))
 
-    def test_what_mysql_says_is_told(self):
+    def test_reports_errors_of_mysql(self):
         parsed = arguments.parse(['mysql', 'probe'])
         failure = pymysql.err.OperationalError(1205, 'x')
         with mock.patch.object(mysql_operations.Operations, 'probe', side_effect=failure):

@@ -24,13 +24,13 @@ class NumbersTest(base.BaseTestCase):
             self.assertEqual(text, numbers.number(value))
         self.assertEqual(numbers.UNKNOWN, numbers.number(None))
 
-    def test_sizes_have_the_unit_that_suits_them(self):
+    def test_sizes_have_a_suitable_unit(self):
         self.assertEqual(f'3{THIN}B', numbers.size(3))
         self.assertEqual(f'1.46{THIN}KiB', numbers.size(1500))
         self.assertEqual(f'256{THIN}MiB', numbers.size(256 * 2**20))
         self.assertEqual(numbers.UNKNOWN, numbers.size(None))
 
-    def test_units_of_their_own(self):
+    def test_bytes_and_shares_carry_their_units(self):
         self.assertEqual(f'93.0{THIN}%', numbers.in_unit(0.93, 'share'))
         self.assertEqual(f'1{THIN}KiB', numbers.in_unit(1024, 'bytes'))
         self.assertEqual('12.0', numbers.in_unit(12, 'ms'))

@@ -27,7 +27,7 @@ SIZES = {64: 67_000_000, 256: 268_000_000}
 
 
 class Server:
-    """Stores as much as was filled in last."""
+    """Report the size that was filled last."""
 
     stored = 0
 
@@ -39,10 +39,10 @@ class Server:
 
 
 class Writer:
-    """A committer that commits a hundred times a second, except while it is stalled.
+    """Fake of the committer: a hundred commits per second, except during a stall.
 
-    Its times are real ones, so that they fall before, into and after the operation. The stall
-    begins when the operation makes a file.
+    It uses the real clock, so that commits fall before, into and after the operation. The stall
+    begins when the operation creates a file.
     """
 
     stall_file = Path('/nonexistent')
@@ -76,7 +76,7 @@ class Writer:
 
 
 class OperationsTestCase(base.BaseTestCase):
-    """Real commands between a real store and servers that are not."""
+    """Real commands with a real store and fake servers."""
 
     def setUp(self):
         super().setUp()
@@ -87,7 +87,7 @@ class OperationsTestCase(base.BaseTestCase):
         for name, fake in (
             ('operations.database.Server', Server),
             ('operations.commit_probe.Committer', Writer),
-            ('targets.make', lambda name, spec, settings: fakes.Target(name, self.notes)),
+            ('targets.create', lambda name, spec, settings: fakes.Target(name, self.notes)),
             ('measure.prefill', self.prefill),
             ('disclosure.host', lambda: {'cores': 2}),
             ('report.write', lambda store: store.path / 'index.html'),
@@ -101,17 +101,17 @@ class OperationsTestCase(base.BaseTestCase):
         )
 
     def contender(self, name='ours', run='true', **more):
-        given = {'role': 'subject', 'operation': 'backup', 'target': {'instance': 'a'}}
-        return plan.Contender(name=name, run=run, **given | more)
+        defaults = {'role': 'subject', 'operation': 'backup', 'target': {'instance': 'a'}}
+        return plan.Contender(name=name, run=run, **defaults | more)
 
     def run_plan(self, *contenders, **more):
-        given = {'sizes_mib': [64], 'repeats': 1, 'committer': False, 'settle_sec': 0}
+        defaults = {'sizes_mib': [64], 'repeats': 1, 'committer': False, 'settle_sec': 0}
         operations_plan = plan.OperationsPlan(
             name='dumps',
             description='',
             contenders=contenders,
             text='name: dumps\n',
-            **given | more,
+            **defaults | more,
         )
         store = results.Store(self.path / 'results').create(operations_plan.text)
         runner = operations.OperationsRunner(
@@ -148,14 +148,14 @@ class OutcomeTestCase(OperationsTestCase):
             self.only_run()['cost'],
         )
 
-    def test_cost_that_is_not_known(self):
+    def test_unknown_cost(self):
         cost = {'space_bytes': 'echo many', 'moved_bytes': 'echo 7; exit 4'}
         outcome = self.run_plan(self.contender(cost=cost))
 
         self.assertEqual([], outcome.failures)
         run = self.only_run()
         self.assertEqual(dict.fromkeys(plan.COSTS), run['cost'])
-        self.assertIn('space_bytes is not known', run['warnings'][0])
+        self.assertIn('space_bytes is unknown', run['warnings'][0])
         self.assertIn('exit code 4', run['warnings'][1])
 
     def test_variables(self):
@@ -186,7 +186,7 @@ class OutcomeTestCase(OperationsTestCase):
 
 
 class FailureTestCase(OperationsTestCase):
-    def test_a_failure_is_kept_and_the_plan_goes_on(self):
+    def test_a_failure_is_stored_and_the_plan_continues(self):
         gone = self.path / 'gone'
         outcome = self.run_plan(
             self.contender('bad', 'echo no such backup; exit 5', cleanup=f'touch {gone}'),
@@ -208,7 +208,7 @@ class FailureTestCase(OperationsTestCase):
     def values(run):
         return run['complete'], run['exit_code'], run['output']
 
-    def test_a_failure_is_tried_again(self):
+    def test_a_failure_is_retried(self):
         flag = self.path / 'flag'
         contender = self.contender(run=f'test -e {flag}')
         self.assertEqual(1, len(self.run_plan(contender).failures))
@@ -220,16 +220,16 @@ class FailureTestCase(OperationsTestCase):
     def counts(outcome):
         return outcome.measured, outcome.present
 
-    def test_time_is_over(self):
+    def test_timeout(self):
         gone = self.path / 'gone'
         outcome = self.run_plan(
             self.contender(run='sleep 600', timeout_sec=0.3, cleanup=f'touch {gone}')
         )
-        self.assertIn('ran out of time', outcome.failures[0])
+        self.assertIn('timed out', outcome.failures[0])
         self.assertIsNone(self.only_run()['exit_code'])
         self.assertTrue(gone.exists())
 
-    def test_preparation_that_failed(self):
+    def test_failed_preparation(self):
         ran, gone = self.path / 'ran', self.path / 'gone'
         outcome = self.run_plan(
             self.contender(prepare='exit 2', run=f'touch {ran}', cleanup=f'touch {gone}')
@@ -238,7 +238,7 @@ class FailureTestCase(OperationsTestCase):
         self.assertFalse(ran.exists())
         self.assertTrue(gone.exists())
 
-    def test_check_decides_when_the_writer_has_ended(self):
+    def test_check_decides_after_the_writer_has_stopped(self):
         gone = self.path / 'gone'
         outcome = self.run_plan(
             self.contender('left', check='echo a lock is left; exit 3', cleanup=f'touch {gone}'),
@@ -253,7 +253,7 @@ class FailureTestCase(OperationsTestCase):
         self.assertEqual(2, len(outcome.failures))
         self.assertTrue(gone.exists())
 
-    def test_cleanup_that_failed_is_told(self):
+    def test_reports_a_failed_cleanup(self):
         self.run_plan(self.contender(cleanup='echo busy; exit 1'))
         self.assertRegex(self.only_run()['warnings'][0], '^cleanup failed: exit code 1 .*busy')
         self.assertIn('cleanup failed', self.shown.getvalue())
@@ -288,7 +288,7 @@ class PlanCleanupTestCase(OperationsTestCase):
     def lines(self):
         return self.trace.read_text().split() if self.trace.exists() else []
 
-    def test_once_at_the_end(self):
+    def test_runs_once_at_the_end(self):
         contender = self.contender(run=self.write('run'), cleanup=self.write('removed'))
         outcome = self.run_plan(contender, repeats=2, cleanup=self.write('all'))
         self.assertEqual([], outcome.failures)
@@ -299,7 +299,7 @@ class PlanCleanupTestCase(OperationsTestCase):
     def test_after_a_failure_that_ends_the_plan(self):
         self.useFixture(
             fixtures.MonkeyPatch(
-                'trove_ceph_bench.targets.make',
+                'trove_ceph_bench.targets.create',
                 mock.Mock(side_effect=exceptions.TargetUnavailableError('gone')),
             )
         )
@@ -314,7 +314,7 @@ class PlanCleanupTestCase(OperationsTestCase):
         self.assertTrue(outcome.interrupted)
         self.assertEqual(['all'], self.lines())
 
-    def test_its_failure_is_told(self):
+    def test_reports_its_failure(self):
         outcome = self.run_plan(self.contender(), cleanup='echo busy; exit 4')
         self.assertEqual(1, outcome.measured)
         self.assertRegex(outcome.failures[0], '^cleanup of the plan failed: exit code 4.*busy')
@@ -358,7 +358,7 @@ class DataTestCase(OperationsTestCase):
         self.assertEqual({'cores': 2}, stored.disclosure['host'])
 
     def test_rows(self):
-        data = operations.rows_of(64)
+        data = operations.dataset_of_size(64)
         size_bytes = data.total_rows * operations.dataset.BYTES_PER_ROW
         self.assertAlmostEqual(64 * 1024 * 1024, size_bytes, delta=4 * 1024)
         self.assertIsInstance(data, model.Dataset)
@@ -380,7 +380,7 @@ class WriterTestCase(OperationsTestCase):
             self.useFixture(fixtures.MonkeyPatch(f'{__name__}.Writer.{name}', value))
         return f'touch {path}'
 
-    def test_a_stall_beyond_the_end_is_counted_whole(self):
+    def test_a_stall_beyond_the_end_counts_in_full(self):
         self.run_plan(self.contender(run=self.stall(2.0)), committer=True)
 
         run = self.only_run()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmark needs is named, and only the benchmark needs it."""
+"""The benchmark declares its dependencies, and no other package needs them."""
 
 import ast
 import importlib.metadata
@@ -37,8 +37,8 @@ def run(program):
     )
 
 
-def normal(requirement):
-    """Return the name in a requirement as packages are compared by."""
+def normalized_name(requirement):
+    """Return the normalized package name of a requirement."""
     return re.sub(r'[-_.]+', '-', re.match(r'[\w.-]+', requirement)[0]).lower()
 
 
@@ -51,7 +51,7 @@ class PackagingTestCase(base.BaseTestCase):
             result.stdout, r'trove_ceph_bench|trove_ceph\.host\.(workspace|rbd_pool)'
         )
 
-    def test_missing_extra_is_told(self):
+    def test_reports_a_missing_extra(self):
         result = run(WITHOUT_EXTRA)
         self.assertEqual(1, result.returncode, result.stderr)
         self.assertEqual(
@@ -60,22 +60,22 @@ class PackagingTestCase(base.BaseTestCase):
             result.stderr,
         )
 
-    def test_every_package_that_is_imported_is_named(self):
+    def test_every_imported_package_is_declared(self):
         project = tomllib.loads((CHECKOUT / 'pyproject.toml').read_text())['project']
         required = (CHECKOUT / 'requirements.txt').read_text().splitlines()
         lines = project['optional-dependencies']['bench'] + required
-        named = {normal(line) for line in lines if not line.startswith('#')}
+        declared = {normalized_name(line) for line in lines if not line.startswith('#')}
         providers = importlib.metadata.packages_distributions()
         core = CHECKOUT / 'trove_ceph'
         imported = (
             self.imports(PACKAGE) | self.imports(core / 'host') | self.imports(core / 'mysql')
         )
-        unnamed = {
+        undeclared = {
             name
             for name in imported - sys.stdlib_module_names - {'trove_ceph', 'trove_ceph_bench'}
-            if not named & set(map(normal, providers.get(name, ())))
+            if not declared & set(map(normalized_name, providers.get(name, ())))
         }
-        self.assertEqual(set(), unnamed)
+        self.assertEqual(set(), undeclared)
 
     @staticmethod
     def imports(directory):

@@ -11,7 +11,7 @@ DATA = model.Dataset('cached', 4, 1000)
 
 
 def load_plan(**more):
-    given = {
+    defaults = {
         'name': 'tiny',
         'description': 'Two servers',
         'variants': [OURS, STOCK],
@@ -24,7 +24,7 @@ def load_plan(**more):
         'warmup_sec': 1,
         'measure_sec': 3,
     }
-    return plan.LoadPlan(**given | more)
+    return plan.LoadPlan(**defaults | more)
 
 
 def operations_plan(**more):
@@ -32,7 +32,7 @@ def operations_plan(**more):
         plan.Contender(name, 'subject', 'backup', 'true', {'instance': 'a'})
         for name in ('ours', 'stock')
     ]
-    given = {
+    defaults = {
         'name': 'dumps',
         'description': '',
         'sizes_mib': [256, 64],
@@ -40,7 +40,7 @@ def operations_plan(**more):
         'text': '',
         'repeats': 2,
     }
-    return plan.OperationsPlan(**given | more)
+    return plan.OperationsPlan(**defaults | more)
 
 
 class LoadPlanTestCase(base.BaseTestCase):
@@ -69,7 +69,7 @@ class LoadPlanTestCase(base.BaseTestCase):
     def test_some_variants_only(self):
         self.assertEqual({'stock'}, {each.variant.name for each in load_plan().cells(['stock'])})
 
-    def test_a_variant_with_few_targets_is_left_out_of_large_cells(self):
+    def test_skips_a_variant_with_too_few_targets(self):
         cells = list(load_plan(instances=[1, 2]).cells())
 
         self.assertEqual(
@@ -104,7 +104,7 @@ class LoadPlanTestCase(base.BaseTestCase):
         cells = {cell.variant.name: cell for cell in loaded.cells()}
         self.assertEqual([every, ours], loaded.load(cells['ours'], DATA).events)
         self.assertEqual([every], loaded.load(cells['stock'], DATA).events)
-        # What decides what is compared is the same for both.
+        # The conditions, which decide the comparison, are the same for both.
         expected = [
             {'at_sec': 1, 'name': 'a', 'command': 'x'},
             {'at_sec': 2, 'name': 'b', 'command': 'y', 'variants': ['ours']},

@@ -50,7 +50,7 @@ operations:
 """
 
 #: Shipped plans take these from the environment and have no default for them.
-NEEDED = {'BENCH_IMAGE': 'volumes/volume-1', 'BENCH_INSTANCE_IMAGE': 'volumes/volume-1'}
+REQUIRED = {'BENCH_IMAGE': 'volumes/volume-1', 'BENCH_INSTANCE_IMAGE': 'volumes/volume-1'}
 
 
 def block_of(indented):
@@ -63,13 +63,13 @@ class PlanFileTestCase(base.BaseTestCase):
         path.write_text(text)
         return plan_file.load(str(path), environment, settings)
 
-    def assert_refused(self, old, new, *wanted, text=PLAN):
-        """Assert that a changed plan is refused, in one line with these words."""
+    def assert_refused(self, old, new, *parts, text=PLAN):
+        """Assert that a changed plan is refused, with a one-line message that has these parts."""
         self.assertIn(old, text)
         error = self.assertRaises(exceptions.InvalidPlanError, self.load, text.replace(old, new, 1))
         self.assertNotIn('\n', str(error))
-        for words in wanted:
-            self.assertIn(words, str(error))
+        for part in parts:
+            self.assertIn(part, str(error))
 
 
 class LoadTestCase(PlanFileTestCase):
@@ -86,7 +86,7 @@ class LoadTestCase(PlanFileTestCase):
         self.assertIsNone(loaded.buffer_pool_mib)
         self.assertEqual(PLAN, loaded.text)
 
-    def test_a_key_named_on_is_no_switch(self):
+    def test_a_key_named_on_is_a_string(self):
         target = self.load(PLAN).variants[0].targets[0]
         self.assertEqual({'local': '/srv'}, target['server']['on'])
 
@@ -97,35 +97,35 @@ class LoadTestCase(PlanFileTestCase):
         self.assertEqual(['ours', 'stock'], [each.name for each in loaded.contenders])
         self.assertEqual((10, 2), (loaded.settle_sec, loaded.repeats))
 
-    def test_every_shipped_plan_is_right(self):
+    def test_every_shipped_plan_is_valid(self):
         shipped = plan_file.shipped()
-        wanted = {'quick', 'tuning', 'tiers', 'replicas', 'threads', 'reference'}
-        self.assertEqual(set(), wanted - set(shipped))
+        expected = {'quick', 'tuning', 'tiers', 'replicas', 'threads', 'reference'}
+        self.assertEqual(set(), expected - set(shipped))
         for name, description in shipped.items():
-            loaded = plan_file.load(name, NEEDED)
+            loaded = plan_file.load(name, REQUIRED)
             self.assertEqual(name, loaded.name)
             self.assertEqual(loaded.description, description)
 
     def test_references_of_shipped_plans_exist(self):
         known = {each['id'] for each in references.published()['ratios']}
         for name in plan_file.shipped():
-            content = yaml.safe_load(plan_file.load(name, NEEDED).text)
+            content = yaml.safe_load(plan_file.load(name, REQUIRED).text)
             used = {each.get('reference') for each in content.get('ratios', ())}
             self.assertEqual(set(), used - known - {None})
 
-    def test_plans_in_the_documents_are_right(self):
+    def test_plans_in_the_documentation_are_valid(self):
         text = (CHECKOUT / 'doc' / 'source' / 'admin' / 'benchmark.rst').read_text()
         blocks = re.findall(r'\n    (name: .*?\n)\n(?=\S)', text, re.DOTALL)
         self.assertEqual(['flush', 'dumps'], [self.load(block_of(each)).name for each in blocks])
 
-    def test_a_folder_hides_no_plan_that_is_shipped(self):
+    def test_a_folder_does_not_hide_a_shipped_plan(self):
         folder = self.useFixture(fixtures.TempDir()).path
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(folder)
         os.mkdir('tuning')
-        self.assertEqual('tuning', plan_file.load('tuning', NEEDED).name)
+        self.assertEqual('tuning', plan_file.load('tuning', REQUIRED).name)
 
-    def test_a_plan_that_is_not_there(self):
+    def test_missing_plan(self):
         with testtools.ExpectedException(exceptions.InvalidPlanError, '.*nowhere.*quick.*tuning'):
             plan_file.load('nowhere', {})
 
@@ -164,7 +164,7 @@ class MessageTestCase(PlanFileTestCase):
         self.assert_refused('repeats: 2', 'name: x\nrepeats: 2', 'name', 'twice')
 
     def test_same_name_twice(self):
-        self.assert_refused('name: stock', 'name: ours', 'variants[1]', "'ours' is taken")
+        self.assert_refused('name: stock', 'name: ours', 'variants[1]', "'ours' is used twice")
 
     def test_target_and_targets(self):
         self.assert_refused(
@@ -192,18 +192,20 @@ class MessageTestCase(PlanFileTestCase):
             'at_sec: 2', 'variants: [theirs], at_sec: 2', 'events[0].variants[0]', 'ours, stock'
         )
 
-    def test_no_yaml(self):
-        self.assert_refused('name: tiny', ': [', 'is not YAML', 'line 1')
+    def test_invalid_yaml(self):
+        self.assert_refused('name: tiny', ': [', 'invalid YAML', 'line 1')
 
-    def test_no_plan(self):
-        self.assert_refused(PLAN, 'hello', 'is not a plan')
+    def test_not_a_plan(self):
+        self.assert_refused(PLAN, 'hello', 'not a plan')
 
-    def test_two_contenders_of_one_name(self):
-        self.assert_refused('name: stock', 'name: ours', 'contenders[1]', 'taken', text=OPERATIONS)
+    def test_two_contenders_with_one_name(self):
+        self.assert_refused(
+            'name: stock', 'name: ours', 'contenders[1]', 'used twice', text=OPERATIONS
+        )
 
     def test_contender_without_target(self):
         target = ', target: {instance: a}'
-        self.assert_refused(target, '', 'contenders[0]', 'nobody can commit', text=OPERATIONS)
+        self.assert_refused(target, '', 'contenders[0]', "needs a 'target'", text=OPERATIONS)
         text = OPERATIONS.replace('repeats: 2', 'committer: false').replace(target, '')
         self.assertEqual({None}, {each.target for each in self.load(text).contenders})
 
@@ -227,7 +229,7 @@ class VariableTestCase(PlanFileTestCase):
             'first-database', '${SHOP}', 'line 13', 'variants[1].target.instance', 'SHOP'
         )
 
-    def test_commands_keep_theirs_for_the_shell(self):
+    def test_variables_in_commands_are_left_to_the_shell(self):
         loaded = self.load(PLAN, BENCH_IMAGE='b')
         self.assertEqual('rbd snap create ${BENCH_IMAGE}@a', loaded.events[0].command)
         contender = self.load(OPERATIONS).contenders[1]
@@ -235,16 +237,16 @@ class VariableTestCase(PlanFileTestCase):
 
 
 class SettingTestCase(PlanFileTestCase):
-    def test_values_are_replaced_and_kept_with_the_plan(self):
+    def test_replaces_values_and_stores_them_with_the_plan(self):
         loaded = self.load(PLAN, 'repeats=1', 'threads=[8]', 'variants.1.name=theirs')
 
         self.assertEqual((1, [8]), (loaded.repeats, loaded.threads))
         self.assertEqual('theirs', loaded.variants[1].name)
-        kept = yaml.safe_load(loaded.text)
-        self.assertEqual((1, [8]), (kept['repeats'], kept['threads']))
+        stored = yaml.safe_load(loaded.text)
+        self.assertEqual((1, [8]), (stored['repeats'], stored['threads']))
         self.assertIn('repeats=1', loaded.text.splitlines()[0])
 
-    def test_wrong_settings(self):
+    def test_invalid_settings(self):
         for setting in ('repeats', 'a.b=1', 'variants.7.name=x', 'repeats=[', 'repeats=0'):
             error = self.assertRaises(exceptions.InvalidPlanError, self.load, PLAN, setting)
             self.assertIn('repeats' if 'repeats' in setting else setting, str(error))

@@ -29,19 +29,19 @@ class EstimateTestCase(base.BaseTestCase):
         self.clock.now += seconds
         self.estimate.finish()
 
-    def test_expectations_alone(self):
+    def test_without_finished_steps(self):
         self.estimate.plan('run', 60)
         self.estimate.plan('fill', 30)
         self.assertEqual(90, self.estimate.left_sec())
 
-    def test_what_was_slower_stays_slower(self):
+    def test_scales_by_the_duration_of_finished_steps(self):
         for _ in range(3):
             self.estimate.plan('run', 60)
         self.estimate.plan('fill', 30)
         self.do('run', 60, 90)
         self.assertEqual(2 * 90 + 30, self.estimate.left_sec())
 
-    def test_the_present_step_counts_down_to_nothing(self):
+    def test_the_current_step_counts_down_to_zero(self):
         self.estimate.plan('run', 60)
         self.estimate.start('run', 60)
         self.clock.now += 45
@@ -49,7 +49,7 @@ class EstimateTestCase(base.BaseTestCase):
         self.clock.now += 45
         self.assertEqual(0, self.estimate.left_sec())
 
-    def test_nothing_is_known_before_the_first_of_an_unknown_kind(self):
+    def test_no_estimate_before_the_first_step_of_an_unknown_kind(self):
         for size in (64, 64, 256):
             self.estimate.plan('backup', size, known=False)
         self.assertIsNone(self.estimate.left_sec())
@@ -59,8 +59,8 @@ class EstimateTestCase(base.BaseTestCase):
         self.estimate.finish()
         self.assertEqual(8 + 8, self.estimate.left_sec())
 
-    def test_sizes_tell_once_there_are_two(self):
-        """A virtual machine's boot takes as long for 256 MiB as for 16, and a copy does not."""
+    def test_linear_in_size_after_two_sizes(self):
+        """The boot of a virtual machine does not depend on the size of the data; a copy does."""
         for size in (16, 64, 256):
             for kind in ('restore', 'copy'):
                 self.estimate.plan(kind, size, known=False)
@@ -69,7 +69,7 @@ class EstimateTestCase(base.BaseTestCase):
             self.do('copy', size, 2 + size)
         self.assertAlmostEqual(315 + 258, self.estimate.left_sec())
 
-    def test_a_step_that_was_not_planned(self):
+    def test_unplanned_step(self):
         self.do('enter', 1, 20)
         self.estimate.plan('run', 60)
         self.assertEqual(60, self.estimate.left_sec())
@@ -83,43 +83,43 @@ class ProgressTestCase(base.BaseTestCase):
     def show(self, stream):
         return progress.Progress(stream, clock=self.clock)
 
-    def test_elsewhere_only_lines_that_stay(self):
+    def test_permanent_lines_only_without_a_terminal(self):
         stream = io.StringIO()
-        shown = self.show(stream)
-        shown.estimate.plan('run', 60)
-        shown.estimate.plan('run', 60)
-        with shown.step('run', '1/2 write', 60):
-            shown.note('measuring', 0.5)
+        display = self.show(stream)
+        display.estimate.plan('run', 60)
+        display.estimate.plan('run', 60)
+        with display.step('run', '1/2 write', 60):
+            display.note('measuring', 0.5)
             self.clock.now += 65
-        shown.say('1/2 write: 12 TPS')
+        display.print_line('1/2 write: 12 TPS')
         self.assertEqual('[1:05, 1:05 left] 1/2 write: 12 TPS\n', stream.getvalue())
 
-    def test_a_long_step_shows_that_it_is_alive(self):
+    def test_a_long_step_prints_a_heartbeat(self):
         stream = io.StringIO()
-        shown = self.show(stream)
-        shown.estimate.plan('fill', 600)
-        with shown.step('fill', 'filling', 600):
+        display = self.show(stream)
+        display.estimate.plan('fill', 600)
+        with display.step('fill', 'filling', 600):
             for _ in range(4):
                 self.clock.now += 10
-                shown.note('table 3', 0.25)
+                display.note('table 3', 0.25)
         self.assertEqual('[0:30, 9:30 left] filling: table 3 25%\n', stream.getvalue())
 
     def test_a_terminal_has_one_live_line(self):
         stream = Terminal()
-        shown = self.show(stream)
-        shown.estimate.plan('run', 60)
-        with shown.step('run', '1/1 write', 60):
-            shown.note('measuring', 0.5)
-        shown.say('done')
+        display = self.show(stream)
+        display.estimate.plan('run', 60)
+        with display.step('run', '1/1 write', 60):
+            display.note('measuring', 0.5)
+        display.print_line('done')
         self.assertEqual(1, stream.getvalue().count('\n'))
         self.assertIn('\r\x1b[K[0:00, 1:00 left] 1/1 write: measuring 50%', stream.getvalue())
         self.assertTrue(stream.getvalue().endswith('\r\x1b[K[0:00, 0:00 left] done\n'))
 
     def test_unknown_time_left(self):
         stream = io.StringIO()
-        shown = self.show(stream)
-        shown.estimate.plan('backup', 1, known=False)
-        shown.say('begin')
+        display = self.show(stream)
+        display.estimate.plan('backup', 1, known=False)
+        display.print_line('begin')
         self.assertEqual('[0:00, left ?] begin\n', stream.getvalue())
 
     def test_durations(self):

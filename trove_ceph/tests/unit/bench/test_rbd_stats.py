@@ -13,7 +13,7 @@ NAMES = ('write_ops', 'read_ops', 'write_bytes', 'read_bytes', 'write_latency', 
 
 
 def counted(operations):
-    """Sums after so many 16 KiB writes of 5 ms each."""
+    """Return the sums after a number of 16 KiB writes of 5 ms each."""
     return rbd_stats.Counters(
         write_ops=operations,
         write_bytes=operations * 16384,
@@ -22,30 +22,30 @@ def counted(operations):
 
 
 class FindCountersTest(base.BaseTestCase):
-    def answer(self, *entries, pools=None):
+    def reply(self, *entries, pools=None):
         pools = pools or {'0': 'volumes'}
         return json.dumps(
             {'counter_descriptors': NAMES, 'pool_descriptors': pools, 'counters': entries}
         )
 
-    def test_recorded_answer(self):
-        _, answer = recorded.text('rbd-counters.log').splitlines()[0].split(' ', 1)
+    def test_recorded_reply(self):
+        _, reply = recorded.text('rbd-counters.log').splitlines()[0].split(' ', 1)
         self.assertEqual(
             rbd_stats.Counters(15916, 0, 262275072, 0, 6130064705225, 0),
-            rbd_stats.find_counters(answer, IMAGE),
+            rbd_stats.find_counters(reply, IMAGE),
         )
 
-    def test_image_of_another_pool_is_another(self):
+    def test_distinguishes_images_of_different_pools(self):
         pools = {'0': 'images', '1': 'volumes'}
         entries = {'0/img': [1] * 6}, {'1/img': [2] * 6}
-        answer = self.answer(*entries, pools=pools)
-        self.assertEqual(rbd_stats.Counters(*[2] * 6), rbd_stats.find_counters(answer, IMAGE))
+        reply = self.reply(*entries, pools=pools)
+        self.assertEqual(rbd_stats.Counters(*[2] * 6), rbd_stats.find_counters(reply, IMAGE))
 
-    def test_image_that_is_not_listed(self):
-        self.assertIsNone(rbd_stats.find_counters(self.answer({'0/other': [1] * 6}), IMAGE))
-        self.assertIsNone(rbd_stats.find_counters(self.answer(pools={'0': 'x'}), IMAGE))
+    def test_unlisted_image(self):
+        self.assertIsNone(rbd_stats.find_counters(self.reply({'0/other': [1] * 6}), IMAGE))
+        self.assertIsNone(rbd_stats.find_counters(self.reply(pools={'0': 'x'}), IMAGE))
 
-    def test_answer_that_is_none(self):
+    def test_invalid_reply(self):
         self.assertRaises(ValueError, rbd_stats.find_counters, 'Error EINVAL', IMAGE)
 
 
@@ -56,8 +56,8 @@ class EvaluateTest(base.BaseTestCase):
     def test_recorded_readings(self):
         points = []
         for line in recorded.text('rbd-counters.log').splitlines():
-            at, answer = line.split(' ', 1)
-            points.append((float(at), rbd_stats.find_counters(answer, IMAGE)))
+            at, reply = line.split(' ', 1)
+            points.append((float(at), rbd_stats.find_counters(reply, IMAGE)))
 
         found = self.evaluate(points, 2426, 2432, 1.0)
 
@@ -92,7 +92,7 @@ class EvaluateTest(base.BaseTestCase):
         ]
         self.assertEqual(10.0, self.evaluate(fast_before_and_after)['totals']['write_iops'])
 
-    def test_manager_that_began_anew_is_left_out(self):
+    def test_skips_the_restart_of_the_manager(self):
         points = [
             *((float(t), counted(100 * t)) for t in range(9, 13)),
             *((float(t), counted(100 * (t - 13))) for t in range(13, 18)),
@@ -103,15 +103,15 @@ class EvaluateTest(base.BaseTestCase):
         self.assertEqual(100.0, found['totals']['write_iops'])
         self.assertNotIn(3, [each['second'] for each in found['seconds']])
 
-    def test_nothing_when_the_sums_stood_still(self):
+    def test_none_if_the_sums_do_not_change(self):
         self.assertIsNone(self.evaluate([]))
         self.assertIsNone(self.evaluate([(11.0, counted(5))]))
         self.assertIsNone(self.evaluate([(float(t), counted(5)) for t in range(9, 18)]))
 
 
 class RbdStatsTest(base.BaseTestCase):
-    def test_images_of_two_clusters_are_refused(self):
+    def test_refuses_images_of_two_clusters(self):
         other = model.Image('volumes', 'img', '/etc/ceph/other.conf')
         stats = rbd_stats.RbdStats([IMAGE, other], None)
         error = self.assertRaises(rbd_stats.UnavailableError, stats.__enter__)
-        self.assertIn('not of one cluster', str(error))
+        self.assertIn('in different clusters', str(error))

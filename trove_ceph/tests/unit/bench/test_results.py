@@ -38,7 +38,7 @@ class StoreTest(base.BaseTestCase):
         for word in words:
             self.assertIn(word, str(error))
 
-    def test_what_is_written_is_read_back(self):
+    def test_reads_what_it_writes(self):
         self._stored()
         (run,) = results.Store(self.path).open().runs()
         self.assertEqual(0, run.iteration)
@@ -57,15 +57,15 @@ class StoreTest(base.BaseTestCase):
             set(os.listdir(self._file(''))),
         )
 
-    def test_runs_come_by_repeat_and_time(self):
+    def test_runs_are_sorted_by_repeat_and_time(self):
         sample.load_store(self.path, repeats=2, workloads=['write'])
         found = results.Store(self.path).runs()
         self.assertEqual([0] * 6 + [1] * 6, [run.iteration for run in found])
         self.assertEqual([4, 4, 4, 16, 16, 16], [run.config['threads'] for run in found[:6]])
 
     def test_hash_ignores_the_order_of_keys_and_nothing_else(self):
-        turned = dict(reversed(self.config.items()))
-        self.assertEqual(results.config_hash(self.config), results.config_hash(turned))
+        reordered = dict(reversed(self.config.items()))
+        self.assertEqual(results.config_hash(self.config), results.config_hash(reordered))
         other = self.config | {'threads': 17}
         self.assertNotEqual(results.config_hash(self.config), results.config_hash(other))
         self.assertRegex(results.config_hash(self.config), '^[0-9a-f]{12}$')
@@ -76,7 +76,7 @@ class StoreTest(base.BaseTestCase):
         read = yaml.safe_load((directory / 'benchmark_config.yaml').read_text())
         self.assertEqual(results.config_hash(config), results.config_hash(read))
 
-    def test_complete_only_when_the_outcome_says_so(self):
+    def test_is_complete(self):
         store = results.Store(self.path).create(PLAN)
         self.assertFalse(store.is_complete(0, self.config))
         store.run_directory(0, self.config)
@@ -127,7 +127,7 @@ class StoreTest(base.BaseTestCase):
         self.assertIn('"tuning", not of "tiers"', str(error))
         self.assertEqual(PLAN, (self.path / 'plan.yaml').read_text())
 
-    def test_a_folder_whose_making_was_cut_off_is_continued(self):
+    def test_an_incompletely_created_folder_is_continued(self):
         self._stored()
         (self.path / 'plan.yaml').unlink()
         results.Store(self.path).create(PLAN)
@@ -136,7 +136,7 @@ class StoreTest(base.BaseTestCase):
     def test_missing_folder(self):
         self._refused('no such results folder', str(self.path))
 
-    def test_foreign_folder_is_left_alone(self):
+    def test_refuses_a_foreign_folder(self):
         self.path.mkdir()
         (self.path / 'thesis.odt').write_text('all I have')
         self._refused('not a results folder', 'name another folder')
@@ -146,7 +146,7 @@ class StoreTest(base.BaseTestCase):
         self.assertIn(str(self.path), str(error))
         self.assertEqual(['thesis.odt'], os.listdir(self.path))
 
-    def test_a_file_is_no_folder(self):
+    def test_refuses_a_file(self):
         self.path.write_text('x')
         self._refused('no such results folder')
         self.assertRaises(exceptions.ResultsFormatError, results.Store(self.path).create, PLAN)
@@ -169,7 +169,7 @@ class StoreTest(base.BaseTestCase):
     def test_damaged_files(self):
         damages = {
             'run.json': ('{"format": 1,', 'remove'),
-            'disclosure.json': ('[1, 2]', 'a mapping was expected'),
+            'disclosure.json': ('[1, 2]', 'expected a mapping'),
             'benchmark_config.yaml': ('a: [', 'remove'),
         }
         for name, (text, word) in damages.items():
@@ -181,12 +181,12 @@ class StoreTest(base.BaseTestCase):
     def test_missing_configuration(self):
         self._stored()
         self._file('benchmark_config.yaml').unlink()
-        self._refused('it is missing')
+        self._refused('the file is missing')
 
-    def test_outcome_that_lacks_its_kind(self):
+    def test_result_without_a_kind(self):
         self._stored()
         self._file('run.json').write_text('{"format": 1, "complete": true}')
-        self._refused('it lacks kind')
+        self._refused('keys are missing: kind')
 
     def test_configuration_changed_by_hand(self):
         self._stored()
@@ -202,7 +202,7 @@ class SecretsTest(base.BaseTestCase):
         self.config = sample.load_config()
         self.run_json = sample.load_run(self.config, random.Random(1))
 
-    def test_passwords_are_refused_wherever_they_are(self):
+    def test_refuses_passwords_in_all_files(self):
         store = results.Store(self.path).create(PLAN)
         bad = (
             (self.config | {'target': {'password': 'hunter2'}}, {}, self.run_json),
@@ -215,10 +215,10 @@ class SecretsTest(base.BaseTestCase):
                 exceptions.ResultsFormatError, store.write, 0, config, disclosure, run
             )
         self.assertEqual([], store.runs())
-        kept = ''.join(path.read_text() for path in self.path.rglob('*') if path.is_file())
-        self.assertNotIn('hunter2', kept)
+        stored = ''.join(path.read_text() for path in self.path.rglob('*') if path.is_file())
+        self.assertNotIn('hunter2', stored)
 
-    def test_what_only_sounds_like_a_password_is_kept(self):
+    def test_accepts_values_that_are_not_passwords(self):
         variables = {
             'default_password_lifetime': 90,
             'validate_password.policy': 'MEDIUM',
@@ -231,7 +231,7 @@ class SecretsTest(base.BaseTestCase):
         store.write(0, self.config, {'variables': variables}, self.run_json)
         self.assertEqual(variables, store.runs()[0].disclosure['variables'])
 
-    def test_plan_with_a_password_is_refused_before_anything_is_made(self):
+    def test_refuses_a_plan_with_a_password_before_creating_the_folder(self):
         text = 'name: x\nvariants: [{name: a, target: {password: hunter2}}]\n'
         error = self.assertRaises(
             exceptions.InvalidPlanError, results.Store(self.path).create, text

@@ -30,7 +30,7 @@ class ShellTestCase(base.BaseTestCase):
     def values(result):
         return result.exit_code, result.output, result.first_line
 
-    def test_the_first_failing_line_ends_it(self):
+    def test_stops_at_the_first_failing_line(self):
         result = self.run_command('echo a\nfalse\necho b')
         self.assertEqual((1, 'a', 'a'), self.values(result))
 
@@ -42,13 +42,13 @@ class ShellTestCase(base.BaseTestCase):
         self.assertLessEqual(sum(each['seconds'] for each in result.phases), result.seconds)
         self.assertEqual((0, '17', '17'), self.values(result))
 
-    def test_what_somebody_else_has_timed(self):
+    def test_durations_reported_by_the_command(self):
         result = self.run_command('echo took verifying 12.5; echo took a seat; echo phase done')
         self.assertEqual(['verifying', 'done'], [each['name'] for each in result.phases])
         self.assertEqual(12.5, result.phases[0]['seconds'])
         self.assertEqual('took a seat', result.output)
 
-    def test_only_the_last_lines_are_kept(self):
+    def test_result_has_the_last_lines_only(self):
         result = self.run_command('seq 1000')
         self.assertEqual([str(n) for n in range(981, 1001)], result.output.splitlines())
         self.assertEqual(1000, len((self.directory / 'log').read_text().splitlines()))
@@ -56,21 +56,21 @@ class ShellTestCase(base.BaseTestCase):
     def test_no_output(self):
         self.assertEqual((0, '', ''), self.values(self.run_command('true')))
 
-    def test_time_is_over(self):
+    def test_timeout(self):
         result = self.run_command('echo begun; sleep 600', timeout_sec=3)
 
         self.assertIsNone(result.exit_code)
         self.assertFalse(result.succeeded)
-        self.assertIn('ran out of time', result.failure())
+        self.assertIn('timed out', result.failure())
         self.assertEqual('begun', result.output)
 
-    def test_what_it_started_ends_with_it(self):
+    def test_stops_background_processes(self):
         result = self.run_command('sleep 600 & echo $!')
         self.assertEqual(0, result.exit_code)
         self.assert_gone(int(result.first_line))
 
     def assert_gone(self, pid):
-        """Assert that a process ends; it may be a zombie for as long as its new parent takes."""
+        """Assert that a process exits; it may stay a zombie until its new parent reaps it."""
         while True:
             try:
                 stat = Path(f'/proc/{pid}/stat').read_text()
@@ -88,7 +88,7 @@ class ShellTestCase(base.BaseTestCase):
         self.assertRaises(KeyboardInterrupt, self.run_command, command)
         self.assert_gone(int(pid.read_text()))
 
-    def test_what_is_written_last_is_never_lost(self):
+    def test_reads_all_output_before_the_exit(self):
         for number in range(50):
             result = self.run_command(f'echo {number}; exit 1')
             self.assertEqual((1, str(number), str(number)), self.values(result))

@@ -9,7 +9,7 @@ from trove_ceph_bench import stats
 
 
 class MeanTest(base.BaseTestCase):
-    def test_interval_is_students(self):
+    def test_interval_is_student_t(self):
         values = [10.0, 12.0, 11.0, 13.0, 14.0]
         expected = reference.t.interval(
             0.95, 4, loc=12.0, scale=statistics.stdev(values) / math.sqrt(5)
@@ -25,7 +25,7 @@ class MeanTest(base.BaseTestCase):
         self.assertIsNone(stats.mean([7.0]).half_width)
         self.assertIsNone(stats.mean([7.0]).significant)
 
-    def test_equal_values_have_an_interval_of_no_width(self):
+    def test_equal_values_have_an_empty_interval(self):
         found = stats.mean([3.0, 3.0, 3.0])
         self.assertEqual((3.0, 3.0, 3.0), (found.low, found.value, found.high))
 
@@ -34,7 +34,7 @@ class MeanTest(base.BaseTestCase):
 
 
 class RatioTest(base.BaseTestCase):
-    def test_pairs_cancel_what_both_of_a_repeat_share(self):
+    def test_pairing_cancels_variation_between_repeats(self):
         # Each repeat is slower than the one before, but the ratio is 1.1 in all of them.
         to = {0: 100.0, 1: 50.0, 2: 25.0}
         of = {key: value * 1.1 for key, value in to.items()}
@@ -55,7 +55,7 @@ class RatioTest(base.BaseTestCase):
         self.assertAlmostEqual(math.exp(expected.low), found.low)
         self.assertAlmostEqual(math.exp(expected.high), found.high)
 
-    def test_unpaired_interval_is_welchs_on_logarithms(self):
+    def test_unpaired_interval_is_welch_t_on_logarithms(self):
         of, to = [110.0, 125.0, 118.0, 131.0], [100.0, 104.0, 99.0]
         logs = [[math.log(value) for value in values] for values in (of, to)]
         expected = reference.ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
@@ -85,9 +85,9 @@ class RatioTest(base.BaseTestCase):
 
     def test_a_ratio_and_its_inverse(self):
         of, to = {0: 3.0, 1: 4.0, 2: 3.5}, {0: 2.0, 1: 2.5, 2: 2.1}
-        there, back = stats.ratio(of, to), stats.ratio(to, of)
-        self.assertAlmostEqual(1 / there.low, back.high)
-        self.assertAlmostEqual(1 / there.value, back.value)
+        ratio, inverse = stats.ratio(of, to), stats.ratio(to, of)
+        self.assertAlmostEqual(1 / ratio.low, inverse.high)
+        self.assertAlmostEqual(1 / ratio.value, inverse.value)
 
     def test_no_ratio_without_positive_values(self):
         self.assertIsNone(stats.ratio({}, {}))

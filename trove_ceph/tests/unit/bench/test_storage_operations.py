@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs on a cluster in memory, and the words that name them."""
+"""Tests of the storage verbs on an in-memory cluster, and of their arguments."""
 
 import contextlib
 import io
@@ -47,7 +47,7 @@ class OperationsTestCase(base.BaseTestCase):
 
 
 class MakeTest(OperationsTestCase):
-    def test_dense(self):
+    def test_without_holes(self):
         self.operations.make(SOURCE, size_mib=9, data_mib=9, snapshot='s')
         self.assertEqual([image_types.Extent(0, 9 * MIB)], self.extents(SOURCE.snapshot('s')))
         data = self.content(SOURCE.snapshot('s'))
@@ -70,9 +70,9 @@ class MakeTest(OperationsTestCase):
 
 
 class ChangeTest(OperationsTestCase):
-    def changed(self, **how):
+    def changed(self, **options):
         self.operations.make(SOURCE, size_mib=32, data_mib=32, snapshot='s')
-        self.operations.change(SOURCE, snapshot='t', **how)
+        self.operations.change(SOURCE, snapshot='t', **options)
         return self.extents(SOURCE.snapshot('t'), 's')
 
     def test_pages(self):
@@ -94,28 +94,28 @@ class VerifyTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = world.World()
-        self.phases, self.figures, self.chosen = [], {}, []
+        self.phases, self.figures, self.requested = [], {}, []
 
-        def choose(*how):
-            self.chosen.append(how)
+        def inspector(*arguments):
+            self.requested.append(arguments)
             return self.world.inspector()
 
         self.operations = storage_operations.Operations(
-            self.world.storage, self.phases.append, self.figures.__setitem__, choose
+            self.world.storage, self.phases.append, self.figures.__setitem__, inspector
         )
 
     def verify(self):
         self.operations.verify(self.world.work.snapshot, Path('/srv/mysql'), deep=True)
 
-    def test_sound(self):
+    def test_verified_backup(self):
         self.verify()
-        self.assertEqual([(Path('/srv/mysql'), True)], self.chosen)
+        self.assertEqual([(Path('/srv/mysql'), True)], self.requested)
         steps = inspection.make_steps(mock.Mock(spec=inspection.Context))
         self.assertEqual([step.name for step in steps], self.phases)
         self.assertEqual({'tables_checked': 3, 'tables_in_part': 0}, self.figures)
         self.assertEqual([], self.world.clones())
 
-    def test_damaged(self):
+    def test_damaged_backup(self):
         self.world.raises = {'start': world.corrupt('the redo')}
         error = self.assertRaises(exceptions.LoadFailedError, self.verify)
         self.assertIn('corrupt, 0 of 0 tables checked', str(error))
@@ -168,11 +168,13 @@ class VerbsTest(OperationsTestCase):
         more = populate(5)
         self.assertEqual([f'bench-many-{number:05}' for number in range(5)], sorted(more))
         self.assertEqual(few, {name: more[name] for name in few})
-        # One that was cut off in the middle.
+        # An image whose creation was interrupted.
         self.storage.remove_snapshot(image_types.SnapshotRef('vault', 'bench-many-00001', 's1'))
-        mended = populate(3)
-        self.assertEqual(sorted(few), sorted(mended))
-        self.assertEqual({'bench-many-00001'}, {name for name in few if few[name] != mended[name]})
+        repaired = populate(3)
+        self.assertEqual(sorted(few), sorted(repaired))
+        self.assertEqual(
+            {'bench-many-00001'}, {name for name in few if few[name] != repaired[name]}
+        )
         self.assertIn(str(other), self.names())
 
     def test_limit(self):
@@ -193,7 +195,7 @@ class VerbsTest(OperationsTestCase):
         self.operations.remove(images, at_once=2)
         self.assertEqual(['volumes/volume-1'], self.names())
 
-    def test_remove_waits_for_a_client_that_was_killed(self):
+    def test_remove_waits_for_a_killed_client(self):
         writer = self.storage.open_writer(SOURCE)
         self.useFixture(
             fixtures.MonkeyPatch(
@@ -211,9 +213,9 @@ class VerbsTest(OperationsTestCase):
             self.assertRaises(exceptions.BusyError, self.operations.remove, [SOURCE], at_once=1)
 
 
-class WordsTest(base.BaseTestCase):
-    def parse(self, *words):
-        return arguments.parse(['storage', *words])
+class ArgumentsTest(base.BaseTestCase):
+    def parse(self, *command):
+        return arguments.parse(['storage', *command])
 
     def test_defaults_from_the_environment(self):
         for name, value in (('CEPH_CONF', '/c'), ('CEPH_USER', 'bench'), ('DIRECTORY', '/d')):
@@ -226,8 +228,8 @@ class WordsTest(base.BaseTestCase):
         self.assertEqual(['snapshot', 'image', 'since'], parsed.parameters)
         self.assertEqual((SOURCE.snapshot('t'), COPY), (parsed.snapshot, parsed.image))
 
-    def test_only_images_of_its_own(self):
-        for words in (
+    def test_refuses_foreign_images(self):
+        for command in (
             ('remove', 'volumes/volume-1'),
             ('remove', 'volumes/'),
             ('remove', 'volumes/bench-a', 'vault/trove_ceph.vault'),
@@ -236,10 +238,10 @@ class WordsTest(base.BaseTestCase):
             ('clone', 'volumes/bench-a', 'vault/bench-b', '--count', '1'),
         ):
             with contextlib.redirect_stderr(io.StringIO()) as shown:
-                self.assertRaises(SystemExit, self.parse, *words)
+                self.assertRaises(SystemExit, self.parse, *command)
             self.assertIn('bench-', shown.getvalue())
 
-    def test_plans_use_words_that_exist(self):
+    def test_commands_of_plans_are_valid(self):
         pools = ('${BENCH_POOL:-volumes-nvme}', 'volumes'), ('${BENCH_VAULT_POOL:-vault}', 'vault')
         for name in (
             'storage-copy',

@@ -9,7 +9,7 @@ from trove_ceph import exceptions
 from trove_ceph.tests.unit.bench import recorded
 from trove_ceph_bench import model, sysbench, sysbench_output, workloads
 
-#: Stands for sysbench: shows how it was called, then does as a line of the test says.
+#: Fake of sysbench: prints its arguments and option file, then runs a line of the test.
 PROGRAM = """#!/bin/sh
 [ "$1" = --version ] && echo 'sysbench 1.0.20' && exit
 echo "called $*"
@@ -38,7 +38,7 @@ class OutputTest(base.BaseTestCase):
             (summary.latency_avg_ms, summary.latency_max_ms, summary.latency_percentile_ms),
         )
 
-    def test_no_summary_of_a_run_that_was_cut_off(self):
+    def test_no_summary_of_an_interrupted_run(self):
         killed = recorded.text('sysbench-server-killed.log')
         self.assertEqual(2, len(sysbench_output.parse_samples(killed)))
         self.assertRaises(ValueError, sysbench.parse_summary, killed)
@@ -57,7 +57,7 @@ class OutputTest(base.BaseTestCase):
             self.assertTrue(explained.startswith(reason), explained)
             self.assertIn(text.strip().splitlines()[-1].strip(), explained)
 
-    def test_unknown_reason_shows_the_last_lines_alone(self):
+    def test_unknown_error_shows_the_last_lines(self):
         self.assertEqual('b | c', sysbench_output.explain('b\n\nc\n'))
         self.assertEqual('5 | 6', sysbench_output.last_lines('4\n5\n6\n', 2))
 
@@ -66,11 +66,11 @@ class SysbenchTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.directory = Path(self.useFixture(fixtures.TempDir()).path)
-        self.be('exit 0')
+        self.install('exit 0')
         self.load = self.make()
 
-    def be(self, then):
-        """Let a program stand for sysbench that ends as told."""
+    def install(self, then):
+        """Install a fake sysbench that runs a shell line."""
         program = self.directory / 'sysbench'
         program.write_text(PROGRAM % then)
         program.chmod(0o755)
@@ -83,11 +83,11 @@ class SysbenchTest(base.BaseTestCase):
 
     def start(self, load, threads=3):
         run = load.start(threads, 60, self.directory / 'run')
-        self.addCleanup(run.end)
+        self.addCleanup(run.stop)
         self.assertTrue(run.wait(60))
         return run
 
-    def test_password_goes_by_a_file_for_nobody_else_and_not_by_the_command(self):
+    def test_password_is_in_a_private_file_and_not_on_the_command_line(self):
         run = self.start(self.make(host='db.example', port=3307))
 
         called, *settings = run.output().splitlines()
@@ -104,15 +104,15 @@ class SysbenchTest(base.BaseTestCase):
             settings[:-1],
         )
         self.assertTrue(settings[-1].startswith('-rw-------'), settings[-1])
-        run.end()
+        run.stop()
         self.assertEqual([], list((self.directory / 'run').glob('connection-*')))
 
-    def test_socket_takes_the_place_of_the_host(self):
+    def test_socket_replaces_the_host(self):
         run = self.start(self.make(unix_socket='/run/s.sock'))
         self.assertIn('mysql-socket="/run/s.sock"', run.output())
         self.assertNotIn('mysql-host', run.output())
 
-    def test_password_that_sysbench_cannot_read(self):
+    def test_refuses_a_password_that_sysbench_cannot_read(self):
         for name, password in (('a', 'both \' and "'), ('b', 'line\nbreak')):
             load = self.make(password)
             self.assertRaises(
@@ -134,13 +134,13 @@ class SysbenchTest(base.BaseTestCase):
         self.assertIn(f' {sysbench.TIMED_SCRIPT} ', called)
         self.assertTrue(called.endswith(' run'))
 
-    def test_nothing_to_do_is_refused(self):
+    def test_refuses_an_empty_load(self):
         for threads, seconds in ((0, 10), (1, 0), (-1, 10)):
             self.assertRaises(
                 exceptions.InvalidPlanError, self.load.start, threads, seconds, self.directory / 'r'
             )
 
-    def test_missing_program_says_install_it(self):
+    def test_error_for_a_missing_program_names_the_package(self):
         (self.directory / 'sysbench').unlink()
         self.useFixture(fixtures.EnvironmentVariable('PATH', str(self.directory)))
         for call in (sysbench.version, self.load.prepare, self.load.cleanup):
@@ -155,48 +155,48 @@ class SysbenchTest(base.BaseTestCase):
 
     def test_prepare_fails(self):
         for then in ('echo "FATAL: error 1045: no"; exit 1', 'echo "FATAL: error 1045: no"'):
-            self.be(then)
+            self.install(then)
             error = self.assertRaises(exceptions.LoadFailedError, self.load.prepare)
             self.assertIn('access is denied', str(error))
             self.assertNotIn('se"cret', str(error).partition('access')[0])
 
     def test_prepare_takes_too_long(self):
-        self.be('exec sleep 1000')
+        self.install('exec sleep 1000')
         error = self.assertRaises(exceptions.LoadFailedError, self.load.prepare, timeout_sec=0.2)
         self.assertIn('took more than 0.2 s', str(error))
 
-    def test_end_before_the_start_is_a_failure(self):
-        self.be('echo "FATAL: error 1040: Too many connections"; exit 1')
+    def test_exit_before_the_start_is_a_failure(self):
+        self.install('echo "FATAL: error 1040: Too many connections"; exit 1')
         run = self.start(self.load)
-        error = self.assertRaises(exceptions.LoadFailedError, sysbench.begin_together, [run])
-        self.assertIn('takes no more connections', str(error))
+        error = self.assertRaises(exceptions.LoadFailedError, sysbench.start_together, [run])
+        self.assertIn('has no free connection', str(error))
 
-    def test_all_begin_at_one_second_once_all_are_ready(self):
-        self.be('touch "$BENCH_LATENCY/thread-0" "$BENCH_LATENCY/thread-1"; exec sleep 1000')
+    def test_all_start_at_the_same_second_once_all_are_ready(self):
+        self.install('touch "$BENCH_LATENCY/thread-0" "$BENCH_LATENCY/thread-1"; exec sleep 1000')
         runs = [self.load.start(2, 60, self.directory / name) for name in ('a', 'b')]
         for run in runs:
-            self.addCleanup(run.end)
+            self.addCleanup(run.stop)
 
-        second = sysbench.begin_together(runs)
+        second = sysbench.start_together(runs)
 
         self.assertGreater(second, time.monotonic() - 60)
         for name, run in zip(('a', 'b'), runs, strict=True):
             start = self.directory / name / 'latency' / 'start'
             self.assertEqual(f'{second}\n', start.read_text())
-            # Once connected, nobody needs the password any more.
+            # sysbench needs the password only to connect.
             self.assertEqual([], list((self.directory / name).glob('connection-*')))
             self.assertFalse(run.ended)
-            run.end()
+            run.stop()
             self.assertTrue(run.ended)
 
-    def test_latencies_of_an_ended_run_are_kept_in_one_file(self):
-        self.be(
+    def test_merges_latencies_into_one_file(self):
+        self.install(
             'echo "5 1 1000 1000 0:1" > "$BENCH_LATENCY/thread-0";'
             'echo "5 1 3000 3000 55:1" > "$BENCH_LATENCY/thread-1"'
         )
         run = self.start(self.load, threads=2)
 
-        seconds = run.pack()
+        seconds = run.merge_latencies()
 
         self.assertEqual((2, 4000), (seconds[5].count, seconds[5].sum_ns))
         names = sorted(path.name for path in (self.directory / 'run').glob('[!c]*'))

@@ -30,7 +30,7 @@ SOURCE = {
 
 
 class Manager:
-    """One kind of Trove's resources, whose states follow a script."""
+    """Fake manager of one kind of Trove's resources, whose states follow a script."""
 
     def __init__(self, *found, made=None, states=()):
         self.found = [types.SimpleNamespace(**one) for one in found]
@@ -96,7 +96,7 @@ class OperationsTest(base.BaseTestCase):
         )
         return trove_operations.Operations(trove, self.phases.append, timeout_sec, **more)
 
-    def test_backup_ends_when_it_is_completed(self):
+    def test_backup_returns_when_completed(self):
         backups = Manager(
             made={'id': 'b-1', 'name': 'x', 'status': 'NEW'},
             states=[{}, {'status': 'BUILDING'}, {'status': 'COMPLETED'}],
@@ -106,35 +106,37 @@ class OperationsTest(base.BaseTestCase):
         self.assertEqual(['request', 'completed'], self.phases)
         self.assertEqual(2 * trove_operations.POLL_SEC, self.clock)
 
-    def test_backup_tells_its_parts_where_the_cloud_knows_them(self):
-        told = []
-        for known in (
-            {'take_sec': 4.5, 'quiesced_sec': 0.25},
-            dict.fromkeys(('take_sec', 'quiesced_sec')),
+    def test_backup_reports_the_phases_that_the_cloud_recorded(self):
+        reported = []
+        for details in (
+            {'snapshot_sec': 0.5, 'take_sec': 4.5, 'quiesced_sec': 0.25},
+            dict.fromkeys(('snapshot_sec', 'take_sec', 'quiesced_sec')),
         ):
             backups = Manager(made={'id': 'b-1', 'name': 'x', 'status': 'COMPLETED'})
-            operations = self.operations(backups=backups, took=lambda *each: told.append(each))
-            operations._trove.client.get = mock.Mock(return_value=(None, {'backup_detail': known}))
+            operations = self.operations(backups=backups, took=lambda *each: reported.append(each))
+            operations._trove.client.get = mock.Mock(
+                return_value=(None, {'backup_detail': details})
+            )
             operations.backup('shop', 'x')
             operations._trove.client.get.assert_called_once_with('/backup_details/b-1')
-        self.assertEqual([('taking', 4.5), ('quiesced', 0.25)], told)
+        self.assertEqual([('snapshot', 0.5), ('taking', 4.5), ('quiesced', 0.25)], reported)
 
-    def choose(self, who, **more):
-        """Return the backups that were deleted when somebody was chosen."""
+    def choose(self, method, **more):
+        """Choose a backup method, and return the backups that were deleted."""
         chosen = []
         backups = Manager(
             {'id': 'b-0', 'name': 'bench-first', 'status': 'COMPLETED', 'instance_id': 'i-1'},
             made={'id': 'b-1', 'name': more.get('keep', 'bench-first'), 'status': 'COMPLETED'},
         )
         operations = self.operations(Manager(SOURCE), backups, choose=chosen.append)
-        operations.choose_backups('shop', who, **more)
-        self.assertEqual([who], chosen)
+        operations.choose_backups('shop', method, **more)
+        self.assertEqual([method], chosen)
         return backups.deleted
 
-    def test_choosing_who_takes_backups_takes_the_first(self):
+    def test_choosing_a_method_creates_a_first_backup(self):
         self.assertEqual(['b-0', 'b-1'], self.choose('ddl'))
 
-    def test_first_backup_may_be_kept(self):
+    def test_first_backup_can_be_kept(self):
         self.assertEqual([], self.choose('none', keep='bench-backup'))
 
     def test_failed_backup_is_an_error(self):
@@ -159,8 +161,8 @@ class OperationsTest(base.BaseTestCase):
         instances.states = [{}, {'operating_status': ''}, {'operating_status': 'HEALTHY'}]
         instances.made['status'] = 'ACTIVE'
         backups = Manager({'id': 'b-1', 'name': 'x', 'instance_id': 'i-1', 'status': 'COMPLETED'})
-        made = self.operations(instances, backups).restore('x', 'copy')
-        self.assertEqual('i-2', made)
+        restored = self.operations(instances, backups).restore('x', 'copy')
+        self.assertEqual('i-2', restored)
         (arguments, parameters) = instances.created[0]
         self.assertEqual(('copy',), arguments)
         self.assertEqual({'backupRef': 'b-1'}, parameters['restorePoint'])
@@ -168,13 +170,13 @@ class OperationsTest(base.BaseTestCase):
         self.assertEqual([{'net-id': 'net-1'}], parameters['nics'])
         self.assertEqual(['request', 'healthy'], self.phases)
 
-    def test_replica_takes_flavor_and_volume_from_its_source(self):
+    def test_replica_is_created_from_its_source(self):
         instances = Manager(SOURCE, made=SOURCE | {'id': 'i-2', 'name': 'r'})
         self.operations(instances).replica('shop', 'r')
         expected = (('r',), {'nics': [{'net-id': 'net-1'}], 'replica_of': 'i-1'})
         self.assertEqual([expected], instances.created)
 
-    def test_fault_of_a_failed_instance_is_told(self):
+    def test_reports_the_fault_of_a_failed_instance(self):
         failed = SOURCE | {'id': 'i-2', 'name': 'r', 'status': 'ERROR'}
         instances = Manager(SOURCE, made=failed | {'fault': {'message': 'no host'}})
         error = self.assertRaises(
@@ -197,7 +199,7 @@ class OperationsTest(base.BaseTestCase):
         self.assertEqual([], instances.states)
 
     def details(self, verb, *states):
-        """Let the extension answer with these details, one after the other."""
+        """Let the API return these details, one after the other."""
         operations = self.operations(backups=Manager({'id': 'b-1', 'name': 'x'}))
         left = list(states)
         client = mock.Mock()
@@ -206,32 +208,32 @@ class OperationsTest(base.BaseTestCase):
             {'backup_detail': left.pop(0) if len(left) > 1 else left[0]},
         )
         operations._trove.client = client
-        operations._took = lambda *told: self.told.append(told)
-        operations._keep = operations._took
-        self.told = []
+        operations._took = lambda *arguments: self.reported.append(arguments)
+        operations._record = operations._took
+        self.reported = []
         getattr(operations, verb)('x')
         client.get.assert_called_with('/backup_details/b-1')
         client.post.assert_called_once_with(f'/backup_details/b-1/{verb}', body={})
         self.assertEqual(['request', 'done'], self.phases)
 
-    def test_copy_tells_what_it_moved(self):
-        wanted = {'copy_wanted_at': 'T', 'copy_error': None, 'copied_at': None}
+    def test_copy_reports_the_bytes_moved(self):
+        requested = {'copy_wanted_at': 'T', 'copy_error': None, 'copied_at': None}
         done = {'copy_wanted_at': None, 'copied_at': 'T', 'copy_sec': 2.5, 'moved_bytes': 4096}
-        self.details('copy', wanted, wanted, wanted | done)
-        self.assertEqual([('copying', 2.5), ('moved_bytes', 4096)], self.told)
+        self.details('copy', requested, requested, requested | done)
+        self.assertEqual([('copying', 2.5), ('moved_bytes', 4096)], self.reported)
         self.assertEqual(2 * trove_operations.POLL_SEC, self.clock)
 
-    def test_copy_that_failed_is_told_when_the_time_is_over(self):
-        wanted = {'copy_wanted_at': 'T', 'copy_error': 'the vault is full', 'copied_at': None}
-        error = self.assertRaises(exceptions.LoadFailedError, self.details, 'copy', wanted)
+    def test_copy_timeout_reports_its_error(self):
+        requested = {'copy_wanted_at': 'T', 'copy_error': 'the vault is full', 'copied_at': None}
+        error = self.assertRaises(exceptions.LoadFailedError, self.details, 'copy', requested)
         self.assertIn('still the vault is full after 60 s', str(error))
 
     def test_verification(self):
-        wanted = {'verify_wanted_at': 'T', 'verify_error': None, 'state': 'taken'}
-        sound = wanted | {'verify_wanted_at': None, 'state': 'verified', 'verify_sec': 9.0}
-        self.details('verify', wanted, sound)
-        self.assertEqual([('verifying', 9.0)], self.told)
-        bad = sound | {'state': 'damaged', 'verify_error': 'table a.b: corrupt'}
+        requested = {'verify_wanted_at': 'T', 'verify_error': None, 'state': 'taken'}
+        verified = requested | {'verify_wanted_at': None, 'state': 'verified', 'verify_sec': 9.0}
+        self.details('verify', requested, verified)
+        self.assertEqual([('verifying', 9.0)], self.reported)
+        bad = verified | {'state': 'damaged', 'verify_error': 'table a.b: corrupt'}
         error = self.assertRaises(exceptions.LoadFailedError, self.details, 'verify', bad)
         self.assertIn('x is damaged: table a.b: corrupt', str(error))
 
@@ -241,22 +243,25 @@ class OperationsTest(base.BaseTestCase):
         self.assertEqual(['i-1'], instances.deleted)
         self.assertEqual([], instances.found)
 
-    def test_delete_of_nothing_is_done(self):
+    def test_delete_of_a_missing_backup_succeeds(self):
         backups = Manager()
         self.operations(backups=backups).delete_backup('x')
         self.assertEqual([], backups.deleted)
 
     def test_unknown_and_ambiguous_names(self):
-        for found, told in (((), 'none'), ((SOURCE, SOURCE | {'id': 'i-2'}), '2: use an id')):
+        for found, message in (
+            ((), 'lists none of this name'),
+            ((SOURCE, SOURCE | {'id': 'i-2'}), 'lists 2 of this name; use an id'),
+        ):
             error = self.assertRaises(
                 exceptions.TargetUnavailableError,
                 self.operations(Manager(*found)).replica,
                 'shop',
                 'r',
             )
-            self.assertIn(told, str(error))
+            self.assertIn(message, str(error))
 
-    def test_databases_are_asked_for_twice_by_each_client(self):
+    def test_each_client_lists_the_databases_twice(self):
         operations = self.operations()
         databases = mock.Mock()
         operations._trove.databases = databases
@@ -290,12 +295,12 @@ class CommandTest(base.BaseTestCase):
         output.seek(0)
         self.assertEqual('phase request\nphase completed\n', output.read())
 
-    def test_backups_are_chosen_by_the_command_that_is_named(self):
+    def test_runs_the_command_that_chooses_the_method(self):
         self.trove.backups.made = {'id': 'b-1', 'name': 'first', 'status': 'COMPLETED'}
         chosen = Path(self.useFixture(fixtures.TempDir()).path) / 'chosen'
         words = ('choose-backups', 'shop', 'ddl', '--keep', 'first')
         for command, message in (
-            ('', 'BENCH_BACKUPS names no command'),
+            ('', 'BENCH_BACKUPS is not set'),
             ("sh -c 'exit 3'", 'ddl: exit status 3'),
         ):
             self.useFixture(fixtures.EnvironmentVariable('BENCH_BACKUPS', command))
@@ -312,7 +317,7 @@ class CommandTest(base.BaseTestCase):
         self.call('delete-instance', 'shop')
         self.assertEqual(['i-1'], self.trove.instances.deleted)
 
-    def test_refusal_of_the_cloud_is_told(self):
+    def test_reports_a_refusal_of_the_cloud(self):
         self.trove.instances.delete = mock.Mock(
             side_effect=troveclient.exceptions.Forbidden('not yours')
         )
@@ -321,21 +326,28 @@ class CommandTest(base.BaseTestCase):
 
 
 class PlansTest(base.BaseTestCase):
-    def test_plans_choose_who_takes_backups_by_words_that_exist(self):
+    def test_plans_choose_backup_methods_with_valid_commands(self):
         chosen = {}
-        of_ours = ('backup-stall', 'backup-time', 'backup-increment', 'backup-tps')
+        of_ours = (
+            'backup-stall',
+            'backup-time',
+            'backup-increment',
+            'backup-tps',
+            'backup-latency',
+        )
         for name in (*of_ours, 'stock-baseline', 'stock-lock'):
             loaded = plan_file.load(name, {'BENCH_INSTANCE_IMAGE': 'pool/volume-1'})
             for each in getattr(loaded, 'contenders', [loaded]):
                 for line in (each.prepare or '').splitlines():
                     if 'choose-backups' in line:
                         parsed = arguments.parse(shlex.split(line)[1:])
-                        chosen.setdefault(name, set()).add((parsed.who, parsed.keep))
+                        chosen.setdefault(name, set()).add((parsed.method, parsed.keep))
         self.assertEqual(
             {
                 'backup-stall': {('$BENCH_VARIANT', None)},
                 'backup-time': {('$who', None), ('$who', 'bench-backup'), ('none', 'bench-backup')},
                 'backup-increment': {('none', 'bench-first')},
+                'backup-latency': {('$who', None)},
                 'backup-tps': {('${BENCH_QUIESCE:-none}', None)},
                 'stock-baseline': {('stock', None), ('stock', 'bench-backup')},
                 'stock-lock': {('stock', None)},

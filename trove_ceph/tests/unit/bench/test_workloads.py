@@ -30,7 +30,7 @@ class WorkloadsTest(base.BaseTestCase):
             if name != 'seagate':
                 self.assertEqual('uniform', workloads.get(name).options['rand-type'])
 
-    def test_unknown_one_names_the_known(self):
+    def test_error_for_an_unknown_workload_lists_the_known_ones(self):
         error = self.assertRaises(exceptions.InvalidPlanError, workloads.get, 'wriet')
         for name in ('wriet', 'read', 'write', 'mixed-70-30', 'mixed-75-25', 'seagate'):
             self.assertIn(name, str(error))
@@ -45,7 +45,7 @@ class DatasetTest(base.BaseTestCase):
                 factor, found.total_rows * dataset.BYTES_PER_ROW / (64 * MIB), places=4
             )
 
-    def test_refuses_what_is_no_ratio(self):
+    def test_refuses_invalid_names(self):
         for name in ('4:1', '1:0', '1:', 'big', ''):
             self.assertRaises(exceptions.InvalidPlanError, dataset.for_ratio, name, MIB, 1)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cinder's API over the storage in memory: what is refused, what is done later, and what leaks.
+"""A fake of Cinder's API over the storage in memory, with its refusals, delays and leaks.
 
-After cinder 29: api/contrib/{volume,snapshot}_manage.py, volume/{api,manager}.py, transfer/api.py,
-volume/flows, volume/drivers/rbd.py.
+Modelled on cinder 29: api/contrib/{volume,snapshot}_manage.py, volume/{api,manager}.py,
+transfer/api.py, volume/flows, volume/drivers/rbd.py.
 """
 
 import ast
@@ -28,7 +28,7 @@ _DELETABLE = ('available', 'error', 'error_restoring', 'error_extending', 'error
 
 
 class Refused(Exception):
-    """An answer other than success."""
+    """An HTTP response with an error status."""
 
     def __init__(self, status, message):
         super().__init__(message)
@@ -36,9 +36,9 @@ class Refused(Exception):
 
 
 class FakeCinder:
-    """Everything that outlives a client.
+    """The state of Cinder and its behavior.
 
-    :param backends: Ceph's pool by ``host@backend#pool``, or by ``cluster@backend#pool``
+    :param backends: the pool in Ceph by ``host@backend#pool`` or ``cluster@backend#pool``
     """
 
     def __init__(self, cluster, backends):
@@ -46,20 +46,20 @@ class FakeCinder:
         self.storage = backend.FakeBackend(cluster)
         self.backends = dict(backends)
         self.types, self.volumes, self.snapshots, self.transfers = {}, {}, {}, {}
-        # Of each cluster of cinder-volume, ``cluster@backend``, the services, ``host@backend``.
+        # Services (``host@backend``) by cluster of cinder-volume (``cluster@backend``).
         self.clusters = {}
         self.limits, self.usage = {}, {}
         # How often the snapshots were listed.
         self.count_of_listings = 0
-        # cinder-volume does nothing of what it was asked.
+        # Whether cinder-volume leaves requests in its queue.
         self.stalled = False
-        # Where cinder-volume fails: 'before' or 'after' it has renamed.
+        # Where cinder-volume fails: 'before' or 'after' it renames.
         self.failing = None
-        # How many times something is shown before it changes.
+        # How many times a resource is shown before it changes.
         self.lag = 1
-        self._queue, self._looks = [], 0
+        self._queue, self._reads = [], 0
 
-    # What tests arrange and look at.
+    # For tests to set up and inspect.
 
     def client(self, project, role='admin', adapter=None):
         """Return the adapter under test, with a token of a project."""
@@ -76,7 +76,7 @@ class FakeCinder:
         }
 
     def form_cluster(self, name, *hosts):
-        """Have cinder-volume run on these hosts in one cluster, with all volumes that there are."""
+        """Run cinder-volume on these hosts as one cluster, which takes all existing volumes."""
         for backend_id, pool in list(self.backends.items()):
             del self.backends[backend_id]
             service = backend_id.partition('@')[2]
@@ -104,23 +104,24 @@ class FakeCinder:
         return image_types.ImageRef(self.backends[backend_of(volume)], image_name(volume))
 
     def work(self):
-        """Let cinder-volume do what it was asked."""
+        """Let cinder-volume process its queue."""
         while self._queue and not self.stalled:
             self._queue.pop(0)()
 
     def true_usage(self):
-        """Count what the projects have, as their quota should be."""
+        """Return the actual usage of the projects, which their quota should show."""
         counted = {}
         for kind, items in (('volumes', self.volumes), ('snapshots', self.snapshots)):
             for one in items.values():
                 for name, amount in ((kind, 1), ('gigabytes', one['size'])):
                     for key in (name, f'{name}_{one["type"]}'):
-                        place = (one['project'], key)
-                        counted[place] = counted.get(place, 0) + amount
-        return {place: amount for place, amount in counted.items() if amount}
+                        entry = (one['project'], key)
+                        counted[entry] = counted.get(entry, 0) + amount
+        return {entry: amount for entry, amount in counted.items() if amount}
 
     def counted_usage(self):
-        return {place: amount for place, amount in self.usage.items() if amount}
+        """Return the usage that the quota shows."""
+        return {entry: amount for entry, amount in self.usage.items() if amount}
 
     # The API.
 
@@ -137,46 +138,46 @@ class FakeCinder:
         raise Refused(404, f'{method} {path}')
 
     def list_volumes(self, caller, query, body):
-        self._look()
-        wanted = ast.literal_eval(query.get('metadata', '{}'))
+        self._read()
+        metadata = ast.literal_eval(query.get('metadata', '{}'))
         return {
             'volumes': [
                 shown_volume(one, caller)
                 for one in self.volumes.values()
-                if caller.sees(one, query) and wanted.items() <= one['metadata'].items()
+                if caller.sees(one, query) and metadata.items() <= one['metadata'].items()
             ]
         }
 
     def show_volume(self, caller, volume_id, query, body):
-        self._look()
+        self._read()
         return {'volume': shown_volume(self._get(self.volumes, volume_id), caller)}
 
     def manage_volume(self, caller, query, body):
         caller.require_admin()
-        asked = body['volume']
-        volume_type = self.types.get(asked['volume_type'])
+        request = body['volume']
+        volume_type = self.types.get(request['volume_type'])
         if volume_type is None:
             raise Refused(400, 'Cannot find requested volume type')
         if volume_type['encryption']:
             raise Refused(400, 'Managing to an encrypted volume type is not supported.')
-        host, cluster = self._find_service(caller, asked)
+        host, cluster = self._find_service(caller, request)
         self._reserve(caller.project, volume_type['name'], volumes=1)
         volume = self._new_volume(
             caller.project,
             host,
             volume_type['name'],
-            asked['name'],
-            asked['metadata'],
-            asked['bootable'],
+            request['name'],
+            request['metadata'],
+            request['bootable'],
             cluster,
         )
-        self._later(lambda: self._take_over(volume, asked['ref']['source-name']))
+        self._later(lambda: self._manage(volume, request['ref']['source-name']))
         return {'volume': shown_volume(volume, caller)}
 
-    def _find_service(self, caller, asked):
-        """Return host and cluster of a service that is up, with the pools of the scheduler."""
-        host = asked.get('host')
-        cluster = asked.get('cluster') if caller.version >= (3, 16) else None
+    def _find_service(self, caller, request):
+        """Return host and cluster of a service that is up, with their pools."""
+        host = request.get('host')
+        cluster = request.get('cluster') if caller.version >= (3, 16) else None
         if bool(host) == bool(cluster):
             raise Refused(400, 'One and only one of cluster and host must be set.')
         pools = {each.partition('#')[0]: each.partition('#')[2] for each in self.backends}
@@ -189,7 +190,7 @@ class FakeCinder:
             raise Refused(503, f'{"Host" if host else "Cluster"} {name} not found')
         return f'{name}#{pools[name]}', None
 
-    def _take_over(self, volume, source):
+    def _manage(self, volume, source):
         volume['status'] = 'error_managing'
         backend_name = self.types[volume['type']]['extra_specs'].get('volume_backend_name')
         if backend_name not in (None, volume['host'].partition('#')[2]):
@@ -222,12 +223,12 @@ class FakeCinder:
             volume['status'] = 'available'
             return
         del self.volumes[volume['id']]
-        # What was counted when it was asked to be managed stays counted.
+        # Cinder does not release the quota of a volume in status error_managing.
         if volume['status'] != 'error_managing_deleting':
             self._count(volume['project'], volume['type'], volumes=-1, gigabytes=-volume['size'])
 
     def _delete_image(self, image):
-        """Do what the RBD driver does; False: the image is in use."""
+        """Delete an image as the RBD driver does; return False if the image is in use."""
         found = self.cluster.find(image)
         if found is None:
             return True
@@ -273,7 +274,7 @@ class FakeCinder:
         return {'metadata': volume['metadata']}
 
     def list_snapshots(self, caller, query, body):
-        self._look()
+        self._read()
         self.count_of_listings += 1
         return {
             'snapshots': [
@@ -284,21 +285,21 @@ class FakeCinder:
         }
 
     def show_snapshot(self, caller, snapshot_id, query, body):
-        self._look()
+        self._read()
         return {'snapshot': shown_snapshot(self._get(self.snapshots, snapshot_id))}
 
     def manage_snapshot(self, caller, query, body):
-        asked = body['snapshot']
-        volume = self._get(self.volumes, asked['volume_id'])
+        request = body['snapshot']
+        volume = self._get(self.volumes, request['volume_id'])
         caller.require_admin()
         if volume['status'] not in ('available', 'in-use'):
             raise Refused(400, f'Volume status must be available, in-use: {volume["status"]}')
         self._reserve(caller.project, volume['type'], snapshots=1, gigabytes=volume['size'])
-        snapshot = self._new_snapshot(volume, caller.project, asked['name'], asked['metadata'])
-        self._later(lambda: self._take_over_snapshot(volume, snapshot, asked['ref']['source-name']))
+        snapshot = self._new_snapshot(volume, caller.project, request['name'], request['metadata'])
+        self._later(lambda: self._manage_snapshot(volume, snapshot, request['ref']['source-name']))
         return {'snapshot': shown_snapshot(snapshot)}
 
-    def _take_over_snapshot(self, volume, snapshot, source):
+    def _manage_snapshot(self, volume, snapshot, source):
         snapshot['status'] = 'error'
         image = self.cluster.find(self.image(volume))
         found = [one for one in image.snapshots if one.name == source] if image else []
@@ -341,14 +342,14 @@ class FakeCinder:
         }
 
     def offer(self, caller, query, body):
-        asked = body['transfer']
-        volume = self._get(self.volumes, asked['volume_id'])
+        request = body['transfer']
+        volume = self._get(self.volumes, request['volume_id'])
         if volume['status'] != 'available':
             raise Refused(400, 'status must be available')
         volume['status'] = 'awaiting-transfer'
-        made = {'id': str(uuid.uuid4()), 'auth_key': uuid.uuid4().hex, **asked}
-        self.transfers[made['id']] = made
-        return {'transfer': made}
+        transfer = {'id': str(uuid.uuid4()), 'auth_key': uuid.uuid4().hex, **request}
+        self.transfers[transfer['id']] = transfer
+        return {'transfer': transfer}
 
     def accept(self, caller, transfer_id, query, body):
         transfer = self._get(self.transfers, transfer_id)
@@ -422,7 +423,7 @@ class FakeCinder:
             }
         }
 
-    # Inside.
+    # Internals.
 
     def _get(self, items, key):
         if key not in items:
@@ -431,11 +432,11 @@ class FakeCinder:
 
     def _later(self, request):
         self._queue.append(request)
-        self._looks = 0
+        self._reads = 0
 
-    def _look(self):
-        self._looks += 1
-        if self._looks > self.lag:
+    def _read(self):
+        self._reads += 1
+        if self._reads > self.lag:
             self.work()
 
     def _new_volume(self, project, host, volume_type, name, metadata, bootable, cluster=None):
@@ -511,7 +512,7 @@ _ROUTES = [
 
 
 class Caller:
-    """Whose token a request carries."""
+    """The project and role of a request's token."""
 
     def __init__(self, project, is_admin, version):
         self.project = project
@@ -571,7 +572,7 @@ def shown_snapshot(snapshot):
 
 
 class Token(plugin.BaseAuthPlugin):
-    """What Keystone would say."""
+    """A token as Keystone would issue it."""
 
     def __init__(self, project, role):
         super().__init__()
@@ -588,9 +589,11 @@ class Token(plugin.BaseAuthPlugin):
 
 
 class Adapter(requests.adapters.BaseAdapter):
-    """The network between; something may happen before or after one request is served.
+    """The network to Cinder, which can be interrupted before or after one request is served.
 
-    :param strike: called in place of going on
+    :param number: the request to interrupt, from 0
+    :param after: whether the interruption follows the request
+    :param strike: raises the interruption
     """
 
     def __init__(self, cinder, number=None, after=False, strike=None):
@@ -615,8 +618,8 @@ class Adapter(requests.adapters.BaseAdapter):
         try:
             body = json.loads(request.body) if request.body else None
             token = request.headers['X-Auth-Token']
-            asked = request.headers.get('OpenStack-API-Version', 'volume 3.0')
-            version = tuple(map(int, asked.removeprefix('volume ').split('.')))
+            header = request.headers.get('OpenStack-API-Version', 'volume 3.0')
+            version = tuple(map(int, header.removeprefix('volume ').split('.')))
             content = self._cinder.answer(request.method, request.url, body, token, version) or {}
         except Refused as error:
             status, content = error.status, {'error': {'message': str(error)}}
@@ -628,4 +631,4 @@ class Adapter(requests.adapters.BaseAdapter):
         return response
 
     def close(self):
-        """Nothing is held."""
+        """Do nothing: there is no connection."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deleting through Cinder what Cinder does not know all about."""
+"""Deletion of volumes that have snapshots or clones unknown to Cinder."""
 
 from oslotest import base
 
@@ -56,7 +56,7 @@ class DeletionTest(base.BaseTestCase):
         self.assertEqual({self.world.image.name}, self.world.images('volumes-nvme'))
 
     def test_snapshot_that_cinder_does_not_know(self):
-        """Cinder alone would leave the image in the trash for ever."""
+        """Cinder alone leaves the image in the trash for ever."""
         self.world.storage.create_snapshot(self.world.image.snapshot('by-hand'))
         self.assert_busy(f'{self.world.image} has snapshots by-hand')
         self.world.cinder.client(worlds.SERVICE).delete_volume(self.world.volume['id'])
@@ -68,7 +68,7 @@ class DeletionTest(base.BaseTestCase):
         self.assert_busy(f'snapshot {snapshot["id"]} (available)')
 
     def test_clone_that_cinder_does_not_know(self):
-        """Cinder alone would copy everything into the clone, while the request waits."""
+        """Cinder alone flattens the clone while the request waits."""
         snapshot = self.world.image.snapshot('parent')
         self.world.storage.create_snapshot(snapshot)
         self.world.storage.clone(snapshot, CLONE, image_types.ImageOptions())
@@ -83,16 +83,16 @@ class DeletionTest(base.BaseTestCase):
         with self.world.storage.open_writer(self.world.image):
             self.assert_busy('clients')
 
-    def test_cinder_that_refuses(self):
+    def test_cinder_refuses(self):
         self.world.volume['status'] = 'in-use'
         error = self.assertRaises(exceptions.ServiceUnavailableError, self.run_steps)
         self.assertIn('must not be attached', str(error))
 
-    def test_what_is_left_is_an_error(self):
-        """Somebody makes a snapshot just when the volume is deleted."""
+    def test_reports_a_leftover(self):
+        """A snapshot is created while the volume is deleted."""
         volume = deleting(self.world)
         volume.check_unneeded()
         self.world.storage.create_snapshot(self.world.image.snapshot('by-hand'))
         error = self.assertRaises(exceptions.BusyError, volume.ensure_deleted)
-        self.assertIn('Cinder deleted it and left', str(error))
+        self.assertIn('Cinder deleted it but left', str(error))
         self.assertIn('in the trash', str(error))

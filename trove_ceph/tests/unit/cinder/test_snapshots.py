@@ -10,7 +10,7 @@ OTHER_OPERATION = 'a9e0a1f4-6d0f-4a7c-8a2e-111111111111'
 
 def adoption(world, adapter=None, project=worlds.SERVICE, **facts):
     snapshot = worlds.snapshot_of(world)
-    wanted = {
+    fields = {
         'operation_id': worlds.OPERATION,
         'snapshot': snapshot,
         'volume_id': world.volume['id'],
@@ -20,7 +20,7 @@ def adoption(world, adapter=None, project=worlds.SERVICE, **facts):
     return snapshots.SnapshotAdoption(
         world.storage,
         world.cinder.client(project, adapter=adapter),
-        resources.SnapshotToAdopt(**wanted | facts),
+        resources.SnapshotToAdopt(**fields | facts),
         make=lambda: world.storage.create_snapshot(snapshot),
         patience=world.patience(),
     )
@@ -50,7 +50,7 @@ class SnapshotInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
 
 
 class ClusteredInterruptionTest(SnapshotInterruptionTest):
-    """Cinder-volume runs in an active-active cluster: the back end has the cluster's name."""
+    """cinder-volume runs in an active-active cluster, whose name the back end has."""
 
     def make_world(self):
         world = worlds.World()
@@ -80,8 +80,8 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         self.assertRaises(exceptions.NotFoundError, lambda: adopting.snapshot_id)
         self.assertIn(self.run_steps(adopting), self.world.cinder.snapshots)
 
-    def test_snapshot_is_not_taken_again(self):
-        """What was true when it was taken need not be true later."""
+    def test_snapshot_is_not_created_again(self):
+        """What was proved for the first snapshot does not hold for a later one."""
         self.world.cinder.stalled = True
         adopting = adoption(self.world)
         with self.assertRaisesRegex(exceptions.ServiceUnavailableError, 'creating'):
@@ -90,10 +90,10 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         snapshot_id = self.world.storage.describe(self.world.image).snapshots[0].snapshot_id
         self.world.cinder.stalled = False
         self.run_steps(adoption(self.world))
-        (kept,) = self.world.storage.describe(self.world.image).snapshots
-        self.assertEqual(snapshot_id, kept.snapshot_id)
+        (snapshot,) = self.world.storage.describe(self.world.image).snapshots
+        self.assertEqual(snapshot_id, snapshot.snapshot_id)
 
-    def test_what_cinder_gave_up_after_renaming_is_kept(self):
+    def test_uses_a_snapshot_that_failed_after_renaming(self):
         self.world.cinder.failing = 'after'
         operation = adoption(self.world).steps()
         for step in operation[:-1]:
@@ -104,14 +104,14 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         self.assertEqual(failed, self.run_steps(adoption(self.world)))
         self.assertEqual('available', self.world.cinder.snapshots[failed]['status'])
 
-    def test_what_cinder_gave_up_before_is_replaced(self):
+    def test_replaces_a_snapshot_that_failed_before_renaming(self):
         self.world.cinder.failing = 'before'
         operation = adoption(self.world).steps()
         for step in operation[:-1]:
             step.do()
         error = self.assertRaises(exceptions.AdoptionFailedError, operation[-1].do)
         (failed,) = self.world.cinder.snapshots
-        self.assertIn(f'snapshot {failed} ended in error', str(error))
+        self.assertIn(f'snapshot {failed} is in status error', str(error))
         self.world.cinder.failing = None
         self.assertNotEqual(failed, self.run_steps(adoption(self.world)))
         self.assertNotIn(failed, self.world.cinder.snapshots)
@@ -120,14 +120,14 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         for self.world.cinder.failing in ('before', 'after'):
             self.assert_refused(exceptions.AdoptionFailedError)
 
-    def test_cinder_that_does_not_work_on(self):
-        """Nobody knows how it ends, so the snapshot goes and what Cinder has is told of."""
+    def test_stalled_cinder(self):
+        """The outcome is unknown, so the snapshot is removed and Cinder's record is reported."""
         self.world.cinder.stalled = True
         error = self.assertRaises(
             exceptions.ServiceUnavailableError, self.run_steps, adoption(self.world)
         )
         self.assertIn('cinder-volume', str(error))
-        self.assertIn('left behind by "make the snapshot known to Cinder"', error.__notes__[0])
+        self.assertIn('left behind by "let Cinder manage the snapshot"', error.__notes__[0])
         self.assertEqual([], self.world.snapshots())
         self.world.cinder.stalled = False
         self.run_steps(adoption(self.world))
@@ -136,12 +136,12 @@ class SnapshotAdoptionTest(base.BaseTestCase):
     def test_volume_of_another_project(self):
         self.assert_refused(
             exceptions.NotAdoptableError,
-            'is of project service',
+            'belongs to project service',
             'project tenant',
             project=worlds.TENANT,
         )
 
-    def test_volume_that_is_not_there(self):
+    def test_missing_volume(self):
         self.assert_refused(exceptions.NotAdoptableError, 'no volume none', volume_id='none')
 
     def test_volume_in_a_state_that_cinder_refuses(self):
@@ -156,7 +156,7 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         del self.world.cinder.backends[worlds.NVME]
         adopting = adoption(self.world)
         error = self.assertRaises(exceptions.NotAdoptableError, self.run_steps, adopting)
-        self.assertIn('no RBD back end lab@nvme#nvme that is up, but lab@hdd#hdd', str(error))
+        self.assertIn('no RBD back end lab@nvme#nvme that is up; up are: lab@hdd#hdd', str(error))
 
     def test_cluster_that_is_down(self):
         self.world.cinder.form_cluster('blocks', 'one', 'two')
@@ -164,10 +164,10 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         error = self.assertRaises(
             exceptions.NotAdoptableError, self.run_steps, adoption(self.world)
         )
-        self.assertIn('back end blocks@nvme#nvme that is up, but blocks@hdd#hdd', str(error))
+        self.assertIn('back end blocks@nvme#nvme that is up; up are: blocks@hdd#hdd', str(error))
 
-    def test_service_that_last_worked_on_a_clustered_volume(self):
-        """Cinder shows it as the volume's host, and it may be down since."""
+    def test_host_of_a_clustered_volume_may_be_down(self):
+        """Cinder shows the service that last worked on the volume as its host."""
         self.world.cinder.form_cluster('blocks', 'two')
         self.world.volume['host'] = 'one@nvme#nvme'
         self.run_steps(adoption(self.world))
@@ -177,7 +177,7 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         self.world.cinder.limits[worlds.SERVICE, 'snapshots'] = 0
         self.assert_refused(exceptions.QuotaExceededError, 'Quota exceeded for snapshots')
 
-    def test_others_cannot_pass_theirs_off(self):
+    def test_ignores_a_foreign_snapshot_with_our_metadata(self):
         theirs = self.world.cinder.add_snapshot(
             self.world.volume,
             project='stranger',
@@ -187,8 +187,8 @@ class SnapshotAdoptionTest(base.BaseTestCase):
         self.assertNotEqual(theirs['id'], adopted)
         self.assertIn(theirs['id'], self.world.cinder.snapshots)
 
-    def test_only_what_the_operation_makes(self):
+    def test_refuses_a_snapshot_of_another_operation(self):
         for name in ('by-hand', f'trove_ceph.backup.{OTHER_OPERATION}'):
             snapshot = self.world.image.snapshot(name)
             error = self.assertRaises(ValueError, adoption, self.world, snapshot=snapshot)
-            self.assertIn('is not the name of what operation', str(error))
+            self.assertIn('is not a name that operation', str(error))

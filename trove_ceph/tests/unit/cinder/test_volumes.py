@@ -12,9 +12,9 @@ CLUSTERED = 'blocks@hdd#hdd'
 
 
 def adoption(world, adapter=None, owner=None, make=None, **facts):
-    """A clone in another pool than its parent's."""
+    """Return the adoption of a clone in another pool than its parent."""
     snapshot = world.image.snapshot('parent')
-    wanted = {
+    fields = {
         'operation_id': worlds.OPERATION,
         'image': IMAGE,
         'volume_type': 'hdd',
@@ -25,7 +25,7 @@ def adoption(world, adapter=None, owner=None, make=None, **facts):
     return volumes.VolumeAdoption(
         world.storage,
         world.cinder.client(worlds.SERVICE, adapter=adapter),
-        resources.ImageToAdopt(**wanted | facts),
+        resources.ImageToAdopt(**fields | facts),
         make or (lambda: world.storage.clone(snapshot, IMAGE, image_types.ImageOptions())),
         remove=lambda: world.storage.remove(IMAGE),
         owner=owner and world.cinder.client(owner, 'member', adapter=adapter),
@@ -35,7 +35,7 @@ def adoption(world, adapter=None, owner=None, make=None, **facts):
 
 class _Interruption(worlds.RequestInterruptionTests):
     owner = None
-    place = {'host': worlds.HDD, 'cluster': None}
+    location = {'host': worlds.HDD, 'cluster': None}
 
     def make_world(self):
         world = worlds.World()
@@ -52,7 +52,7 @@ class _Interruption(worlds.RequestInterruptionTests):
             {
                 'status': 'available',
                 'project': self.owner or worlds.SERVICE,
-                **self.place,
+                **self.location,
                 'type': 'hdd',
                 'size': 1,
                 'bootable': 'false',
@@ -82,7 +82,7 @@ class _Interruption(worlds.RequestInterruptionTests):
 
 
 class OwnProjectInterruptionTest(_Interruption, base.BaseTestCase):
-    """Trove's way: all volumes are of one project."""
+    """All volumes belong to one project, as in Trove."""
 
 
 class OtherProjectInterruptionTest(_Interruption, base.BaseTestCase):
@@ -90,9 +90,9 @@ class OtherProjectInterruptionTest(_Interruption, base.BaseTestCase):
 
 
 class ClusteredInterruptionTest(_Interruption, base.BaseTestCase):
-    """Cinder-volume runs in an active-active cluster: Cinder is told the cluster, and no host."""
+    """cinder-volume runs in an active-active cluster, so the request names it and no host."""
 
-    place = {'host': 'one@hdd#hdd', 'cluster': CLUSTERED}
+    location = {'host': 'one@hdd#hdd', 'cluster': CLUSTERED}
 
     def make_world(self):
         world = super().make_world()
@@ -142,8 +142,8 @@ class VolumeAdoptionTest(base.BaseTestCase):
         self.world.cinder.volumes[volume_id]['status'] = 'in-use'
         self.assertEqual(volume_id, self.run_steps(adoption(self.world)))
 
-    def test_run_again_when_the_volume_lies_elsewhere(self):
-        """It was retyped meanwhile: it is neither made anew nor deleted."""
+    def test_run_again_when_the_volume_has_moved(self):
+        """The volume was retyped meanwhile; it is neither created again nor deleted."""
         volume_id = self.run_steps(adoption(self.world))
         volume = self.world.cinder.volumes[volume_id]
         (image,) = [one for one in self.world.cluster.images if one.pool == 'volumes-hdd']
@@ -152,12 +152,12 @@ class VolumeAdoptionTest(base.BaseTestCase):
         self.assertEqual(set(), self.world.images('volumes-hdd'))
         self.assertIn(f'volume-{volume_id}', self.world.images('volumes-nvme'))
 
-    def test_what_cinder_gave_up_is_made_anew(self):
+    def test_replaces_a_failed_volume(self):
         for self.world.cinder.failing in ('before', 'after'):
             for step in (operation := adoption(self.world).steps())[:3]:
                 step.do()
             error = self.assertRaises(exceptions.AdoptionFailedError, operation[3].do)
-            self.assertIn('ended in error', str(error))
+            self.assertIn('is in status error', str(error))
         self.world.cinder.failing = None
         self.run_steps(adoption(self.world))
         self.assertEqual(2, len(self.world.cinder.volumes))
@@ -171,23 +171,25 @@ class VolumeAdoptionTest(base.BaseTestCase):
     def test_volume_type(self):
         self.assert_refused(exceptions.NotAdoptableError, 'no volume type x', volume_type='x')
         self.world.cinder.add_type('secret', encryption={'encryption_id': 'e1'})
-        self.assert_refused(exceptions.NotAdoptableError, 'encrypts', volume_type='secret')
+        self.assert_refused(exceptions.NotAdoptableError, 'is encrypted', volume_type='secret')
         self.world.cinder.add_type('shared', extra_specs={'multiattach': '<is> True'})
-        self.assert_refused(exceptions.NotAdoptableError, 'fenced off', volume_type='shared')
-        self.assert_refused(exceptions.NotAdoptableError, 'is of back end nvme', volume_type='nvme')
+        self.assert_refused(exceptions.NotAdoptableError, 'multiattach', volume_type='shared')
+        self.assert_refused(
+            exceptions.NotAdoptableError, 'requires back end nvme', volume_type='nvme'
+        )
 
     def test_back_end(self):
         self.assert_refused(exceptions.NotAdoptableError, 'no RBD back end x', backend='x')
         error = self.assert_refused(
             exceptions.NotAdoptableError, backend=worlds.NVME, volume_type='nvme'
         )
-        self.assertIn('lab@nvme#nvme has its volumes in pool volumes-nvme', str(error))
+        self.assertIn('lab@nvme#nvme uses pool volumes-nvme', str(error))
 
-    def test_image_that_is_no_volume(self):
+    def test_image_that_cannot_become_a_volume(self):
         for make, words in (
-            (self.make(worlds.GIB + 1), 'no whole GiB'),
-            (self.make(0), 'no whole GiB'),
-            (self.make(features=frozenset({'layering'})), 'no exclusive lock'),
+            (self.make(worlds.GIB + 1), 'not a multiple of 1 GiB'),
+            (self.make(0), 'not a multiple of 1 GiB'),
+            (self.make(features=frozenset({'layering'})), 'lacks the feature exclusive-lock'),
             (self.make_with_snapshot, 'has snapshots by-hand'),
         ):
             with self.subTest(words):
@@ -210,15 +212,15 @@ class VolumeAdoptionTest(base.BaseTestCase):
         self.world.cinder.limits = {(worlds.TENANT, 'per_volume_gigabytes'): 0}
         self.assert_refused(exceptions.QuotaExceededError, 'per_volume', owner=worlds.TENANT)
 
-    def test_others_cannot_pass_theirs_off(self):
+    def test_ignores_a_foreign_volume_with_our_metadata(self):
         theirs = self.world.cinder.add_volume(
             'stranger', worlds.HDD, metadata={resources.OPERATION_KEY: worlds.OPERATION}
         )
         self.assertNotEqual(theirs['id'], self.run_steps(adoption(self.world)))
         self.assertIn(theirs['id'], self.world.cinder.volumes)
 
-    def test_only_what_the_operation_makes(self):
-        """A vault is of an instance, and undoing would delete it."""
+    def test_refuses_an_image_of_another_operation(self):
+        """The vault image belongs to an instance, and an undo would delete it."""
         name = 'trove_ceph.vault.a9e0a1f4-6d0f-4a7c-8a2e-111111111111'
         image = image_types.ImageRef('volumes-hdd', name)
         self.assertRaises(ValueError, adoption, self.world, image=image)
@@ -228,7 +230,7 @@ class VolumeAdoptionTest(base.BaseTestCase):
         volume_id = self.run_steps(adoption(self.world, backend=CLUSTERED))
         found = self.world.cinder.client(worlds.SERVICE).find_volume(volume_id)
         self.assertEqual(CLUSTERED, found.backend)
-        # Whoever is no administrator is shown neither.
+        # A member is not shown the cluster.
         member = self.world.cinder.client(worlds.SERVICE, 'member').find_volume(volume_id)
         self.assertEqual('one@hdd#hdd', member.backend)
 
@@ -239,7 +241,7 @@ class VolumeAdoptionTest(base.BaseTestCase):
             exceptions.NotAdoptableError, f'no RBD back end {CLUSTERED}', backend=CLUSTERED
         )
 
-    def test_who_is_no_administrator(self):
+    def test_member_is_not_allowed(self):
         member = self.world.cinder.client(worlds.SERVICE, 'member')
         adopting = adoption(self.world)
         adopting._cinder = member

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ceph and Cinder in memory, and operations that are interrupted within their steps too."""
+"""Ceph and Cinder in memory, and operations that are interrupted at each request."""
 
 import itertools
 
@@ -20,7 +20,7 @@ SERVICE, TENANT = 'service', 'tenant'
 
 
 class World:
-    """What outlives a process: a volume in use, of which snapshots and clones are made."""
+    """State that outlives a process: a volume in use, the source of snapshots and clones."""
 
     def __init__(self):
         self.cluster = cluster.Cluster({'volumes-nvme': 64 * GIB, 'volumes-hdd': 64 * GIB})
@@ -34,7 +34,7 @@ class World:
         self.now = 0.0
 
     def patience(self):
-        """Return a wait that takes no time."""
+        """Return limits of waiting with a simulated clock."""
         return wait.WaitLimits(10, clock=lambda: self.now, sleep=self._sleep)
 
     def _sleep(self, seconds):
@@ -50,22 +50,22 @@ class World:
         return [one.name for one in facts.snapshots if not one.removed]
 
     def trash(self):
-        """Return the names of what lies in any trash."""
+        """Return the names of the images in the trash of all pools."""
         pools = self.cluster.capacities
         return [one.name for pool in pools for one in self.storage.list_trash(pool)]
 
 
 class RequestInterruptionTests(interruption.InterruptionTests):
-    """Interrupts the operation at each request to Cinder besides, before it and after it.
+    """Interrupt the operation also before and after each request to Cinder.
 
-    ``make_operation`` takes the adapter through which its requests go.
+    ``make_operation`` takes the adapter that sends its requests.
     """
 
     def test_killed_at_each_request(self):
         self._strike_each(interruption.Kill, _kill)
 
     def test_each_request_is_lost(self):
-        """An answer that does not arrive leaves open whether Cinder has done it."""
+        """A missing response leaves open whether Cinder has processed the request."""
         self._strike_each(exceptions.ServiceUnavailableError, _lose)
 
     def _strike_each(self, expected, strike):

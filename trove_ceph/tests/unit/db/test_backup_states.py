@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state machine of backups, its diagram, and that every write of a state goes through it."""
+"""The state machine of backups, its diagram, and the check that all writes follow it."""
 
 import datetime
 import re
@@ -23,7 +23,7 @@ class BackupStatesTest(base.BaseTestCase):
         for start, event, end in TRANSITIONS:
             self.assertEqual(end, backup_states.next_state(start, event))
 
-    def test_all_others_are_refused(self):
+    def test_all_other_transitions_are_refused(self):
         known = {(start, event) for start, event, _end in TRANSITIONS}
         self.assertEqual(len(known), len(TRANSITIONS))
         for start in (ABSENT, *RecordState):
@@ -32,18 +32,19 @@ class BackupStatesTest(base.BaseTestCase):
                     error = self.assertRaises(
                         exceptions.InvalidTransitionError, backup_states.next_state, start, event
                     )
-                    self.assertIn(f'a backup that is {start}: the event "{event}"', str(error))
+                    self.assertIn(f'in state "{start}": does not allow the event', str(error))
+                    self.assertIn(f'event "{event}"', str(error))
 
-    def test_every_state_can_be_reached_and_left(self):
+    def test_every_state_can_be_reached_and_deleted(self):
         reached = {ABSENT}
-        for _again in RecordState:
+        for _ in RecordState:
             reached |= {end for start, _event, end in TRANSITIONS if start in reached}
         self.assertEqual({ABSENT, *RecordState}, reached)
         for state in RecordState:
             self.assertIn(
                 (state, Event.DELETE, RecordState.DELETING),
                 TRANSITIONS,
-                'a backup in any state can be deleted',
+                'a backup can be deleted in any state',
             )
 
     def test_diagram_and_table_agree(self):
@@ -58,7 +59,7 @@ class BackupStatesTest(base.BaseTestCase):
 
 
 class StateWritesTest(base.BaseTestCase):
-    """The verbs of the tables in every state: each does what the machine says, or nothing."""
+    """Each verb in every state makes the transition of the machine, or changes nothing."""
 
     def setUp(self):
         super().setUp()
@@ -68,7 +69,7 @@ class StateWritesTest(base.BaseTestCase):
         self.results = self.records.results
 
     def make(self, backup_id, state):
-        """Have a backup in a state."""
+        """Create a backup in a state."""
         if state is RecordState.FAILED:
             self.records.note_never_begun(backup_id, 'instance', 'project', 'why')
             return
@@ -90,7 +91,7 @@ class StateWritesTest(base.BaseTestCase):
 
     def with_claim(self, role, backup_id, verb, *arguments):
         claim = self.records.claims.claim(role, backup_id, ONE)
-        # Of a state that the role has no part in, a token that was once good is tried.
+        # In a state that does not allow the role, try an expired token.
         claim = claim or claims.Claim(role, backup_id, 'one', 'old')
         try:
             verb(claim, *arguments)
@@ -98,11 +99,11 @@ class StateWritesTest(base.BaseTestCase):
             self.records.claims.release(claim)
 
     def verbs(self):
-        place = image_types.SnapshotRef('volumes', 'image', 'snapshot')
+        location = image_types.SnapshotRef('volumes', 'image', 'snapshot')
         return {
             Event.BEGIN: lambda one: self.records.begin_taking(one, 'instance', 'project', ONE),
             Event.COMPLETE: lambda one: self.with_claim(
-                Role.TAKE, one, self.records.note_taken, place.name, 'c', 1.0
+                Role.TAKE, one, self.records.note_taken, location.name, 'c', 1.0
             ),
             Event.FAIL: lambda one: self.with_claim(
                 Role.TAKE, one, self.records.note_failed, 'why'
@@ -123,7 +124,9 @@ class StateWritesTest(base.BaseTestCase):
                 Role.VERIFY, one, self.results.note_damaged, {}, 1.0, 'why'
             ),
             Event.DELETE: lambda one: self.records.begin_deleting(one, ONE),
-            Event.FORGET: lambda one: self.with_claim(Role.DELETE, one, self.records.forget),
+            Event.FINISH_DELETION: lambda one: self.with_claim(
+                Role.DELETE, one, self.records.delete
+            ),
         }
 
     def test_each_verb_in_each_state(self):

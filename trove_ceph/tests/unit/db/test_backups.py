@@ -14,9 +14,20 @@ from trove_ceph.tests.unit.db import database
 INSTANCE, PROJECT, VOLUME = 'instance', 'project', 'volume'
 LONG = datetime.timedelta(minutes=10)
 ONE, TWO, THREE = (claims.Claimant(name) for name in ('one', 'two', 'three'))
+#: Arguments of note_checked_snapshot().
+CHECKED = {
+    'level': 'freeze',
+    'raised_from': 'none',
+    'because': 'sync_binlog is 0',
+    'gtid_before': 'uuid:1-7',
+    'size_bytes': 1024,
+    'quiesced_sec': 0.5,
+    'snapshot_sec': 0.6,
+    'age_sec': 90.0,
+}
 
 
-class RecordsTest(base.BaseTestCase):
+class BackupStoreTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.now = datetime.datetime(2026, 1, 1)
@@ -26,14 +37,14 @@ class RecordsTest(base.BaseTestCase):
     def begin(self, backup_id, parent_id=None):
         self.now += datetime.timedelta(seconds=1)
         claim = self.records.begin_taking(backup_id, INSTANCE, PROJECT, ONE, parent_id)
-        place = image_types.SnapshotRef('volumes', 'volume-1', 's')
-        self.records.note_place(claim, place, VOLUME, 1024)
+        location = image_types.SnapshotRef('volumes', 'volume-1', 's')
+        self.records.note_location(claim, location, VOLUME, 1024)
         return claim
 
     def claim(self, role, backup_id='b', worker=ONE):
         return self.records.claims.claim(role, backup_id, worker)
 
-    def test_every_column_is_known(self):
+    def test_record_has_every_column(self):
         columns = {column.name for column in tables.BackupRow.__table__.columns}
         self.assertEqual(
             columns, {field.name for field in dataclasses.fields(backup_record.BackupRecord)}
@@ -41,10 +52,7 @@ class RecordsTest(base.BaseTestCase):
 
     def test_life_of_a_backup(self):
         claim = self.begin('b', parent_id='p')
-        self.records.note_level(
-            claim, 'freeze', 'none', 'sync_binlog is 0', filesystem_used_bytes=512
-        )
-        self.records.note_snapshot(claim, 1024, 0.5)
+        self.records.note_checked_snapshot(claim, **CHECKED, filesystem_used_bytes=512)
         self.records.note_taken(claim, 'snapshot-c', 'c', 1.5)
         copy = image_types.SnapshotRef('vault', 'copy', 'snapshot-c')
         claim = self.claim(Role.COPY)
@@ -54,7 +62,7 @@ class RecordsTest(base.BaseTestCase):
         self.assertEqual(backup_record.RecordState.COPIED, found.state)
         self.assertEqual(('freeze', 'none'), (found.quiesce, found.raised_from))
         self.assertEqual(512, found.filesystem_used_bytes)
-        self.assertEqual('volumes/volume-1@snapshot-c', str(found.place))
+        self.assertEqual('volumes/volume-1@snapshot-c', str(found.location))
         self.assertEqual(copy, found.copy)
         self.records.claims.release(claim)
         claim = self.claim(Role.VERIFY)
@@ -66,16 +74,16 @@ class RecordsTest(base.BaseTestCase):
         self.assertEqual(backup_record.RecordState.VERIFIED, found.state)
         self.assertEqual({'at': '2026-01-01T00:00:01Z', 'tables': 3}, found.verification)
         self.assertEqual((512, 'uuid:1-5'), (found.used_bytes, found.gtid_executed))
-        self.records.results.forget_copy(claim)
+        self.records.results.clear_copy(claim)
         self.assertIsNone(self.records.get('b').copy)
         self.records.claims.release(claim)
-        self.records.forget(self.records.begin_deleting('b', ONE))
+        self.records.delete(self.records.begin_deleting('b', ONE))
         self.assertIsNone(self.records.find('b'))
         self.assertRaises(exceptions.NotFoundError, self.records.get, 'b')
 
-    def test_carrying_on_keeps_what_is_known(self):
+    def test_continuing_keeps_recorded_values(self):
         claim = self.begin('b', parent_id='p')
-        self.records.note_snapshot(claim, 1024, None)
+        self.records.note_checked_snapshot(claim, **CHECKED | {'size_bytes': 2048})
         self.records.claims.release(claim)
         self.records.begin_taking('b', INSTANCE, PROJECT, TWO)
         found = self.records.get('b')
@@ -83,37 +91,27 @@ class RecordsTest(base.BaseTestCase):
             (backup_record.RecordState.TAKING, None, 'p'),
             (found.state, found.error, found.parent_id),
         )
-        self.assertEqual(1024, found.size_bytes)
+        self.assertEqual((2048, 'freeze'), (found.size_bytes, found.quiesce))
 
-    def test_checked_snapshot_is_that_of_the_worker_who_takes_the_backup(self):
-        facts = {
-            'level': 'freeze',
-            'raised_from': 'none',
-            'because': 'sync_binlog is 0',
-            'gtid_before': 'uuid:1-7',
-            'size_bytes': 1024,
-            'quiesced_sec': 0.5,
-            'age_sec': 90.0,
-        }
+    def test_only_the_worker_with_the_claim_records_the_snapshot(self):
         claim = self.begin('b')
         note = self.records.note_checked_snapshot
         other = dataclasses.replace(claim, token='another')
-        self.assertRaises(exceptions.ClaimLostError, note, other, **facts)
+        self.assertRaises(exceptions.ClaimLostError, note, other, **CHECKED)
         self.assertIsNone(self.records.get('b').snapshot_at)
-        note(claim, **facts)
+        note(claim, **CHECKED)
         found = self.records.get('b')
         self.assertEqual(
             ('freeze', 'none', 'sync_binlog is 0'),
             (found.quiesce, found.raised_from, found.raised_because),
         )
-        self.assertEqual(
-            ('uuid:1-7', 1024, 0.5), (found.gtid_before, found.size_bytes, found.quiesced_sec)
-        )
+        self.assertEqual(('uuid:1-7', 1024), (found.gtid_before, found.size_bytes))
+        self.assertEqual((0.5, 0.6), (found.quiesced_sec, found.snapshot_sec))
         self.assertEqual(datetime.timedelta(seconds=90), self.now - found.snapshot_at)
         self.records.note_failed(claim, 'why')
-        self.assertRaises(exceptions.ClaimLostError, note, claim, **facts)
+        self.assertRaises(exceptions.ClaimLostError, note, claim, **CHECKED)
 
-    def test_lists_are_the_latest_first(self):
+    def test_lists_begin_with_the_latest(self):
         for name in ('a', 'b', 'c'):
             self.begin(name)
         for listed in (
@@ -124,8 +122,8 @@ class RecordsTest(base.BaseTestCase):
             self.assertEqual(['c', 'b', 'a'], [one.backup_id for one in listed])
         self.assertEqual([], self.records.of_instance('other'))
 
-    def test_one_alone_takes_it(self):
-        """Of two messages about one backup, and of a message and a worker that carries on."""
+    def test_only_one_worker_takes_a_backup(self):
+        """A second message about the backup is refused; its own worker may continue."""
         mine = self.begin('b')
         begin = self.records.begin_taking
         self.assertRaises(exceptions.ClaimLostError, begin, 'b', INSTANCE, PROJECT, TWO)
@@ -138,23 +136,25 @@ class RecordsTest(base.BaseTestCase):
         self.assertIn('failed', str(error))
         self.assertIsNone(self.records.get('b').claimed_by)
 
-    def test_what_is_left_of_one_that_failed(self):
+    def test_failed_backup_with_a_snapshot_is_listed_until_it_is_cleaned_up(self):
         claim = self.begin('b')
-        self.assertEqual([], self.records.list_with_remains(TWO))
+        self.assertEqual([], self.records.list_failed_with_snapshot(TWO))
         self.records.note_failed(claim, 'why')
-        self.assertEqual([], self.records.list_with_remains(TWO))
+        self.assertEqual([], self.records.list_failed_with_snapshot(TWO))
         self.now += LONG
-        self.assertEqual(['b'], [one.backup_id for one in self.records.list_with_remains(TWO)])
+        self.assertEqual(
+            ['b'], [one.backup_id for one in self.records.list_failed_with_snapshot(TWO)]
+        )
         claim = self.claim(Role.CLEAN_UP)
-        self.assertEqual([], self.records.list_with_remains(TWO))
-        self.records.forget_snapshot(claim)
-        self.records.forget_place(claim)
+        self.assertEqual([], self.records.list_failed_with_snapshot(TWO))
+        self.records.invalidate_snapshot(claim)
+        self.records.clear_location(claim)
         self.records.claims.release(claim)
         self.now += LONG
-        self.assertEqual([], self.records.list_with_remains(TWO))
-        self.assertIsNone(self.records.get('b').place)
+        self.assertEqual([], self.records.list_failed_with_snapshot(TWO))
+        self.assertIsNone(self.records.get('b').location)
 
-    def test_deletion_waits_for_the_worker_that_has_it(self):
+    def test_deletion_waits_for_the_worker_with_the_claim(self):
         mine = self.begin('b')
         self.assertIsNone(self.records.begin_deleting('b', TWO))
         found = self.records.get('b')
@@ -169,7 +169,7 @@ class RecordsTest(base.BaseTestCase):
         self.records.claims.release(mine)
         theirs = self.records.begin_deleting('b', TWO)
         self.assertIsNone(self.records.get('b').error)
-        # A second message about the same deletion is left alone.
+        # A second message about the same deletion is refused.
         error = self.assertRaises(
             exceptions.ClaimLostError, self.records.begin_deleting, 'b', THREE
         )
@@ -180,11 +180,11 @@ class RecordsTest(base.BaseTestCase):
         self.assertIsNotNone(self.records.begin_deleting('b', THREE))
         self.assertIsNone(self.records.begin_deleting('other', THREE))
 
-    def test_copy_that_is_replaced(self):
+    def test_replaced_copy(self):
         self.records.note_taken(self.begin('b'), 'snapshot-c', 'c', 1.0)
         claim = self.claim(Role.COPY)
-        place = image_types.SnapshotRef('vault', 'i', 's')
-        self.records.results.begin_copying(claim, place, 'a')
+        location = image_types.SnapshotRef('vault', 'i', 's')
+        self.records.results.begin_copying(claim, location, 'a')
         self.records.results.note_copied(claim, 4096, 2.5)
         self.records.results.replace_copy(claim, 'it was damaged')
         found = self.records.get('b')
@@ -193,7 +193,7 @@ class RecordsTest(base.BaseTestCase):
         self.assertEqual('it was damaged', found.copy_base_because)
         self.assertIsNotNone(found.copy_wanted_at)
 
-    def test_what_is_complete_is_not_carried_on_with(self):
+    def test_complete_backup_is_not_interrupted(self):
         self.records.note_taken(self.begin('b'), 'snapshot-c', 'c', 1.0)
         self.now += LONG
         self.assertEqual([], self.records.list_interrupted(TWO))
@@ -206,11 +206,11 @@ class RecordsTest(base.BaseTestCase):
         parent = self.begin('parent')
         self.begin('child', parent_id='parent')
         self.records.claims.release(parent)
-        self.records.forget(self.records.begin_deleting('parent', ONE))
+        self.records.delete(self.records.begin_deleting('parent', ONE))
         self.assertIsNone(self.records.get('child').parent_id)
 
-    def test_what_is_left_of_instances(self):
-        for _again in range(2):
+    def test_volumes_and_images_of_deleted_instances(self):
+        for _ in range(2):
             self.records.keep_volume(VOLUME, INSTANCE, PROJECT)
             self.records.note_trashed('volumes', '1a', 'volume-1')
         (volume,) = self.records.kept_volumes()
@@ -218,12 +218,12 @@ class RecordsTest(base.BaseTestCase):
         self.assertEqual(INSTANCE, volume.instance_id)
         (image,) = self.records.trashed_images()
         self.assertEqual('volumes/volume-1 (in the trash, id 1a)', str(image))
-        self.records.forget_volume(VOLUME)
-        self.records.forget_trashed('volumes', '1a')
+        self.records.delete_kept_volume(VOLUME)
+        self.records.delete_trashed_image('volumes', '1a')
         self.assertEqual([], self.records.kept_volumes())
         self.assertEqual([], self.records.trashed_images())
 
-    def test_tables_that_are_missing(self):
+    def test_missing_tables(self):
         path = self.useFixture(fixtures.TempDir()).join('empty.sqlite')
         empty = backups.BackupStore(database.facade(path))
         error = self.assertRaises(exceptions.ServiceUnavailableError, empty.find, 'b')

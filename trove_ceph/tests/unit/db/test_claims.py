@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims: one worker at a time, whose every write is refused once it has lost its claim."""
+"""Claims: one worker at a time; every write of a worker that lost its claim is refused."""
 
 import datetime
 
@@ -30,15 +30,15 @@ class ClaimsTest(base.BaseTestCase):
         self.one, self.two = claims.Claimant('one'), claims.Claimant('two')
 
     def connect(self, skew=datetime.timedelta(0)):
-        """Return the tables as a machine has them whose own clock is wrong."""
+        """Return the store on a host whose own clock is wrong by ``skew``."""
         return backups.BackupStore(self.facade, lambda: self.now + skew, lambda: self.now)
 
-    def take(self, backup_id='b', **wanted):
+    def take(self, backup_id='b', **requests):
         claim = self.records.begin_taking(backup_id, 'instance', 'project', self.one)
-        self.records.note_place(claim, PLACE, 'volume', 1024)
-        self.records.note_taken(claim, 's', 'c', 1.0, **wanted)
+        self.records.note_location(claim, PLACE, 'volume', 1024)
+        self.records.note_taken(claim, 's', 'c', 1.0, **requests)
 
-    def test_of_two_one_gets_it(self):
+    def test_only_one_of_two_workers_gets_the_claim(self):
         self.take()
         mine = self.claims.claim(Role.COPY, 'b', self.one)
         self.assertEqual((Role.COPY, 'b', 'one'), (mine.role, mine.resource_id, mine.worker))
@@ -50,23 +50,23 @@ class ClaimsTest(base.BaseTestCase):
         self.assertEqual('two', self.claims.claim(Role.VERIFY, 'b', self.two).worker)
         self.assertIsNone(self.claims.claim(Role.COPY, 'other', self.one))
 
-    def test_each_attempt_has_a_token_of_its_own(self):
+    def test_each_attempt_has_its_own_token(self):
         self.take()
         tokens = set()
-        for _again in range(3):
+        for _ in range(3):
             claim = self.claims.claim(Role.COPY, 'b', self.one)
             self.claims.release(claim)
             tokens.add(claim.token)
         self.assertEqual(3, len(tokens))
-        # The worker's own earlier attempt is another's, too.
-        late, again = claim, self.claims.claim(Role.COPY, 'b', self.one)
-        self.assertFalse(self.claims.heartbeat(late))
-        self.assertTrue(self.claims.heartbeat(again))
+        # An earlier claim of the same worker is lost, too.
+        earlier, present = claim, self.claims.claim(Role.COPY, 'b', self.one)
+        self.assertFalse(self.claims.heartbeat(earlier))
+        self.assertTrue(self.claims.heartbeat(present))
 
-    def test_silence_frees_it_and_life_does_not(self):
+    def test_claim_expires_without_heartbeats(self):
         self.take()
         mine = self.claims.claim(Role.COPY, 'b', self.one)
-        for _again in range(3):
+        for _ in range(3):
             self.now += EXPIRY
             self.assertIsNone(self.claims.claim(Role.COPY, 'b', self.two))
             self.assertTrue(self.claims.heartbeat(mine))
@@ -77,57 +77,59 @@ class ClaimsTest(base.BaseTestCase):
         self.claims.release(mine)
         self.assertTrue(self.claims.heartbeat(theirs))
 
-    def test_a_dead_predecessor_frees_it_at_once(self):
+    def test_claim_of_a_dead_predecessor_is_free_at_once(self):
         self.take()
         self.claims.claim(Role.COPY, 'b', self.one)
         successor = claims.Claimant('three', is_dead=lambda name: name == 'one')
         self.assertIsNotNone(self.claims.claim(Role.COPY, 'b', successor))
 
     def test_wrong_clocks_of_workers(self):
-        """They may be an hour apart: it is the clock of the database that counts."""
+        """Clocks of hosts may be an hour apart; only the clock of the database counts."""
         for skew in (-HOUR, HOUR):
-            there = self.connect(skew)
+            other_host = self.connect(skew)
             name = f'b{skew}'
             mine = self.records.begin_taking(name, 'instance', 'project', self.one)
-            self.assertIsNone(there.claims.claim(Role.TAKE, name, self.two))
-            self.assertEqual([], there.list_interrupted(self.two))
+            self.assertIsNone(other_host.claims.claim(Role.TAKE, name, self.two))
+            self.assertEqual([], other_host.list_interrupted(self.two))
             self.now += EXPIRY - SECOND
             self.assertTrue(self.claims.heartbeat(mine))
             self.now += EXPIRY - SECOND
-            self.assertIsNone(there.claims.claim(Role.TAKE, name, self.two))
+            self.assertIsNone(other_host.claims.claim(Role.TAKE, name, self.two))
             self.now += 2 * SECOND
-            self.assertEqual([name], [one.backup_id for one in there.list_interrupted(self.two)])
-            taken = there.claims.claim(Role.TAKE, name, self.two)
-            there.note_taken(taken, 's', 'c', 1.0)
+            self.assertEqual(
+                [name], [one.backup_id for one in other_host.list_interrupted(self.two)]
+            )
+            taken = other_host.claims.claim(Role.TAKE, name, self.two)
+            other_host.note_taken(taken, 's', 'c', 1.0)
 
-    def test_clock_of_the_database_that_is_set_back(self):
+    def test_clock_of_the_database_is_set_back(self):
         self.take()
         self.claims.claim(Role.COPY, 'b', self.one)
         self.now -= HOUR
-        # A heartbeat that is far ahead says nothing about now.
+        # A heartbeat in the far future is ignored.
         self.assertIsNotNone(self.claims.claim(Role.COPY, 'b', self.two))
 
     def test_clock_of_the_database(self):
-        here = transactions.Transactions(self.facade)
-        with here.reading() as session:
-            found = here.database_time(session)
+        connection = transactions.Transactions(self.facade)
+        with connection.reading() as session:
+            found = connection.database_time(session)
         self.assertLess(abs(found - transactions.utcnow()), datetime.timedelta(minutes=5))
         self.assertIsNone(found.tzinfo)
 
-    def test_states_in_which_a_role_works(self):
+    def test_states_that_allow_a_role(self):
         self.take()
         for role in (Role.TAKE, Role.DELETE, Role.CLEAN_UP):
             self.assertIsNone(self.claims.claim(role, 'b', self.one))
         mine = self.claims.claim(Role.VERIFY, 'b', self.one)
         self.assertIsNone(self.records.begin_deleting('b', self.two))
-        # Its worker finds out at its next heartbeat, and writes nothing any more.
+        # The worker learns of it at its next heartbeat, and its writes are refused.
         self.assertFalse(self.claims.heartbeat(mine))
         self.assertEqual(set(), self.claims.heartbeat_all([mine]))
         verb = self.records.results.note_verified
         self.assertRaises(exceptions.ClaimLostError, verb, mine, None, {}, 1.0)
         self.assertEqual(RecordState.DELETING, self.records.get('b').state)
 
-    def test_several_at_once(self):
+    def test_renewing_several_claims_at_once(self):
         held = []
         for name in 'abc':
             self.take(name)
@@ -139,7 +141,7 @@ class ClaimsTest(base.BaseTestCase):
         self.assertIsNone(self.claims.claim(Role.COPY, 'a', self.two))
         self.assertEqual(set(), self.claims.heartbeat_all([]))
 
-    def test_what_was_given_back_waits(self):
+    def test_released_backup_waits_for_the_expiry_time(self):
         claim = self.records.begin_taking('b', 'instance', 'project', self.one)
         self.claims.release(claim)
         self.assertEqual([], self.records.list_interrupted(self.two))
@@ -147,23 +149,32 @@ class ClaimsTest(base.BaseTestCase):
         self.assertEqual(1, len(self.records.list_interrupted(self.two)))
 
     def test_every_write_of_a_worker_that_lost_its_claim_is_refused(self):
-        """Whichever verb it is at: what the other worker has written stays as it is."""
-        results, queue, kept = self.records.results, self.records.queue, self.records
+        """No verb changes what the other worker has written."""
+        results, queue, store = self.records.results, self.records.queue, self.records
         verbs = {
             Role.TAKE: [
-                lambda c: kept.begin_taking('b', 'i', 'p', self.one, quiesce='ddl', claim=c),
-                lambda c: kept.note_place(c, PLACE, 'v', 1),
-                lambda c: kept.note_level(c, 'freeze', None, None),
-                lambda c: kept.note_snapshot(c, 7, 1.0),
-                kept.forget_snapshot,
-                lambda c: kept.note_taken(c, 's', 'c', 1.0),
-                lambda c: kept.note_failed(c, 'why'),
-                kept.forget_place,
+                lambda c: store.begin_taking('b', 'i', 'p', self.one, quiesce='ddl', claim=c),
+                lambda c: store.note_location(c, PLACE, 'v', 1),
+                lambda c: store.note_checked_snapshot(
+                    c,
+                    level='freeze',
+                    raised_from=None,
+                    because=None,
+                    gtid_before=None,
+                    size_bytes=7,
+                    quiesced_sec=1.0,
+                    snapshot_sec=1.0,
+                    age_sec=0.0,
+                ),
+                store.invalidate_snapshot,
+                lambda c: store.note_taken(c, 's', 'c', 1.0),
+                lambda c: store.note_failed(c, 'why'),
+                store.clear_location,
             ],
             Role.COPY: [
                 lambda c: results.begin_copying(c, PLACE),
                 lambda c: results.note_copied(c, 1, 1.0),
-                results.forget_copy,
+                results.clear_copy,
                 lambda c: queue.note_failure(c, 'why'),
             ],
             Role.VERIFY: [
@@ -173,7 +184,7 @@ class ClaimsTest(base.BaseTestCase):
                 lambda c: results.replace_copy(c, 'why'),
                 lambda c: queue.note_failure(c, 'why'),
             ],
-            Role.DELETE: [kept.forget, lambda c: kept.note_not_deleted('b', c, 'why')],
+            Role.DELETE: [store.delete, lambda c: store.note_not_deleted('b', c, 'why')],
         }
         for role, writes in verbs.items():
             mine = self.prepare(role)
@@ -186,10 +197,10 @@ class ClaimsTest(base.BaseTestCase):
             self.assertTrue(self.claims.heartbeat(theirs))
 
     def prepare(self, role):
-        """Have a backup in a state in which a role works, and return its claim."""
+        """Create a backup in a state that allows a role, and return a claim on it."""
         if self.records.find('b') is not None:
             self.now += EXPIRY + SECOND
-            self.records.forget(self.records.begin_deleting('b', self.one))
+            self.records.delete(self.records.begin_deleting('b', self.one))
         if role is Role.TAKE:
             return self.records.begin_taking('b', 'instance', 'project', self.one)
         self.take()

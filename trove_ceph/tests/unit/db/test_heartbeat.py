@@ -11,18 +11,18 @@ ONE, TWO = (claims.Claim(Role.COPY, name, 'worker', name) for name in ('one', 't
 
 
 class FakeClaims:
-    """The tables, as far as heartbeats ask them."""
+    """The claims in the tables, reduced to heartbeats."""
 
-    def __init__(self, *there):
-        self.there = set(there)
+    def __init__(self, *claimed):
+        self.claimed = set(claimed)
         self.is_down = False
-        self.asked = threading.Event()
+        self.called = threading.Event()
 
     def heartbeat_all(self, held):
-        self.asked.set()
+        self.called.set()
         if self.is_down:
             raise exceptions.ServiceUnavailableError('the database failed')
-        return self.there.intersection(held)
+        return self.claimed.intersection(held)
 
 
 class HeartbeatTest(base.BaseTestCase):
@@ -32,28 +32,28 @@ class HeartbeatTest(base.BaseTestCase):
         self.claims = FakeClaims(ONE, TWO)
         self.heartbeat = heartbeat.Heartbeat(self.claims, 5, 45, lambda: self.now)
 
-    def test_kept_as_long_as_heartbeats_are_written(self):
+    def test_claim_is_valid_while_heartbeats_are_written(self):
         with self.heartbeat.hold(ONE):
-            for _again in range(20):
+            for _ in range(20):
                 self.now += 30
                 self.heartbeat.beat()
                 self.heartbeat.check(ONE)
         self.heartbeat.check(ONE)
 
-    def test_claim_of_another_worker(self):
+    def test_claim_that_another_worker_took(self):
         self.heartbeat.add(ONE)
         self.heartbeat.add(TWO)
-        self.claims.there.remove(ONE)
+        self.claims.claimed.remove(ONE)
         self.heartbeat.beat()
         error = self.assertRaises(exceptions.ClaimLostError, self.heartbeat.check, ONE)
         self.assertIn('claim of worker to copy one', str(error))
         self.heartbeat.check(TWO)
-        # It does not come back.
-        self.claims.there.add(ONE)
+        # A lost claim stays lost.
+        self.claims.claimed.add(ONE)
         self.heartbeat.beat()
         self.assertRaises(exceptions.ClaimLostError, self.heartbeat.check, ONE)
 
-    def test_work_ends_before_another_worker_may_take_over(self):
+    def test_worker_stops_before_another_one_may_take_over(self):
         self.heartbeat.add(ONE)
         self.claims.is_down = True
         self.now += 35
@@ -61,30 +61,30 @@ class HeartbeatTest(base.BaseTestCase):
         self.heartbeat.check(ONE)
         self.now += 2
         self.assertRaises(exceptions.ClaimLostError, self.heartbeat.check, ONE)
-        # Nor does it go on when the database is back.
+        # The claim stays lost when the database is back.
         self.claims.is_down = False
         self.heartbeat.beat()
         self.assertRaises(exceptions.ClaimLostError, self.heartbeat.check, ONE)
 
-    def test_nothing_held_asks_nobody(self):
+    def test_no_database_access_without_claims(self):
         self.claims.is_down = True
         self.heartbeat.beat()
         self.heartbeat.add(ONE)
         self.heartbeat.drop(ONE)
         self.heartbeat.drop(None)
         self.heartbeat.beat()
-        self.assertFalse(self.claims.asked.is_set())
+        self.assertFalse(self.claims.called.is_set())
 
-    def test_thread_outlives_a_failure(self):
+    def test_thread_survives_a_failure(self):
         beating = heartbeat.Heartbeat(self.claims, 0.001, 45)
         self.claims.is_down = True
         beating.add(ONE)
         beating.start()
         beating.start()
         self.addCleanup(beating.stop)
-        for _again in range(3):
-            self.assertTrue(self.claims.asked.wait(60))
-            self.claims.asked.clear()
+        for _ in range(3):
+            self.assertTrue(self.claims.called.wait(60))
+            self.claims.called.clear()
 
     def test_clock_counts_suspends(self):
         self.assertGreater(heartbeat.boottime(), 0)

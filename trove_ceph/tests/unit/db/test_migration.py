@@ -20,14 +20,14 @@ class MigrationTest(base.BaseTestCase):
         self.path = self.useFixture(fixtures.TempDir()).join('trove.sqlite')
         self.engine = database.facade(self.path).writer.get_engine()
 
-    def test_from_nothing_beside_tables_of_others(self):
+    def test_creates_tables_beside_those_of_trove(self):
         with self.engine.begin() as connection:
             connection.execute(sa.text('CREATE TABLE backups (id VARCHAR(36))'))
             connection.execute(sa.text('CREATE TABLE alembic_version (version_num TEXT)'))
             connection.execute(sa.text("INSERT INTO alembic_version VALUES ('trove')"))
         self.assertIsNone(migration.find_version(self.engine))
         migration.upgrade(self.engine)
-        self.assertEqual(migration.wanted_version(), migration.find_version(self.engine))
+        self.assertEqual(migration.required_version(), migration.find_version(self.engine))
         migration.upgrade(self.engine)
         with self.engine.connect() as connection:
             found = connection.scalar(sa.text('SELECT version_num FROM alembic_version'))
@@ -37,7 +37,7 @@ class MigrationTest(base.BaseTestCase):
             set(sa.inspect(self.engine).get_table_names()),
         )
 
-    def test_tables_are_what_the_code_knows(self):
+    def test_migrated_tables_match_the_models(self):
         migration.upgrade(self.engine)
         with self.engine.connect() as connection:
             context = alembic.migration.MigrationContext.configure(
@@ -46,7 +46,7 @@ class MigrationTest(base.BaseTestCase):
             difference = alembic.autogenerate.compare_metadata(context, tables.Base.metadata)
         self.assertEqual([], difference)
 
-    def test_names_cannot_be_anybody_elses(self):
+    def test_table_names_have_our_prefix(self):
         for name in (*tables.Base.metadata.tables, tables.VERSION_TABLE):
             self.assertTrue(name.startswith('trove_ceph_'), name)
 
@@ -71,20 +71,20 @@ class CommandTest(base.BaseTestCase):
             config.write(f'[database]\nconnection = {url}\n')
 
     def command(self, verb):
-        """Return exit status and output."""
+        """Run a command; return its exit status and output."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = app.run(['db', verb, '--config-file', self.config])
         return status, out.getvalue() + err.getvalue()
 
     def test_sync(self):
-        wanted = migration.wanted_version()
-        self.assertEqual((1, f'version none, needed {wanted}\n'), self.command('version'))
-        self.assertEqual((0, f'version none -> {wanted}\n'), self.command('sync'))
-        self.assertEqual((0, f'version {wanted}\n'), self.command('sync'))
-        self.assertEqual((0, f'version {wanted}\n'), self.command('version'))
+        required = migration.required_version()
+        self.assertEqual((1, f'version none, needed {required}\n'), self.command('version'))
+        self.assertEqual((0, f'version none -> {required}\n'), self.command('sync'))
+        self.assertEqual((0, f'version {required}\n'), self.command('sync'))
+        self.assertEqual((0, f'version {required}\n'), self.command('version'))
 
-    def test_what_is_wrong(self):
+    def test_unusable_configurations(self):
         self.configure('sqlite:////nowhere/at/all.sqlite')
         status, text = self.command('sync')
         self.assertEqual(3, status)

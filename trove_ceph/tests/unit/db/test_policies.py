@@ -35,7 +35,7 @@ class PoliciesTest(base.BaseTestCase):
     def run_of(self, instance_id=INSTANCE):
         return self.policies.runs().get(instance_id)
 
-    def test_what_is_added_is_what_is_found(self):
+    def test_finds_an_added_policy(self):
         made = self.add(
             project_id='project',
             at='02:30',
@@ -53,7 +53,7 @@ class PoliciesTest(base.BaseTestCase):
         made = self.add()
         error = self.assertRaises(exceptions.AlreadyExistsError, self.add, 'other')
         self.assertIn('instance instance', str(error))
-        # The same name is another thing elsewhere.
+        # The same target in another scope is another target.
         self.add(scope=Scope.TIER)
         self.policies.remove(made.policy_id)
         self.add('other')
@@ -76,16 +76,16 @@ class PoliciesTest(base.BaseTestCase):
         self.policies.request_run(made.policy_id)
         self.assertEqual(self.now, self.policies.find(made.policy_id).run_wanted_at)
 
-    def test_one_alone_begins(self):
+    def test_only_one_worker_begins_a_run(self):
         policy = self.add()
         first = self.begin(policy, 'a')
         self.assertEqual(first, self.run_of())
         self.assertIsNone(self.begin(policy, 'b', worker=TWO))
-        asked = self.policies.note_asked(first, 'backup-a')
-        self.assertEqual(asked, self.run_of())
-        self.assertTrue(self.policies.note_done(asked))
+        requested = self.policies.note_requested(first, 'backup-a')
+        self.assertEqual(requested, self.run_of())
+        self.assertTrue(self.policies.note_done(requested))
         done = self.run_of()
-        # Both have seen the same run before.
+        # Both workers have read the same previous run.
         second = self.begin(policy, 'c', done)
         self.assertIsNone(self.begin(policy, 'd', done))
         self.assertEqual(second, self.run_of())
@@ -94,53 +94,55 @@ class PoliciesTest(base.BaseTestCase):
     def test_life_of_a_run(self):
         policy = self.add()
         self.begin(policy, 'a')
-        self.policies.note_asked(self.run_of(), 'backup-a')
-        asked = self.run_of()
-        self.assertEqual((PolicyRunState.ASKED, 'backup-a'), (asked.state, asked.backup_id))
+        self.policies.note_requested(self.run_of(), 'backup-a')
+        requested = self.run_of()
+        self.assertEqual(
+            (PolicyRunState.REQUESTED, 'backup-a'), (requested.state, requested.backup_id)
+        )
         retry_at = self.now + LONG
-        self.assertTrue(self.policies.note_failed(asked, 'no space', retry_at))
-        self.assertFalse(self.policies.note_failed(asked, 'no space', retry_at))
-        self.assertFalse(self.policies.note_done(asked))
+        self.assertTrue(self.policies.note_failed(requested, 'no space', retry_at))
+        self.assertFalse(self.policies.note_failed(requested, 'no space', retry_at))
+        self.assertFalse(self.policies.note_done(requested))
         failed = self.run_of()
         self.assertEqual(
             (PolicyRunState.FAILED, 1, 'no space', retry_at, 0),
             (failed.state, failed.attempts, failed.error, failed.retry_at, failed.count),
         )
         self.begin(policy, 'b', failed)
-        # Until there is a backup, the reason why there is none is shown.
+        # The error of the last failure is shown until a backup succeeds.
         self.assertEqual(('no space', 1), (self.run_of().error, self.run_of().attempts))
-        self.policies.note_asked(self.run_of(), 'backup-b')
+        self.policies.note_requested(self.run_of(), 'backup-b')
         self.policies.note_done(self.run_of())
         done = self.run_of()
         self.assertEqual((None, 0, 1), (done.error, done.attempts, done.count))
         self.assertEqual([done], self.policies.runs_of(policy.policy_id))
         self.assertEqual([], self.policies.runs_of('other'))
-        self.policies.forget_run(INSTANCE)
+        self.policies.delete_run(INSTANCE)
         self.assertEqual({}, dict(self.policies.runs()))
 
-    def test_one_alone_takes_over(self):
+    def test_only_one_worker_takes_over_a_run(self):
         begun = self.begin(self.add(), 'a')
         self.assertIsNone(self.policies.take_over(begun, TWO))
         self.now += LONG
         taken = self.policies.take_over(begun, TWO)
         self.assertEqual('two', taken.claimed_by)
         self.assertIsNone(self.policies.take_over(begun, ONE))
-        # The first worker, which was only slow, writes nothing any more.
-        self.assertIsNone(self.policies.note_asked(begun, 'backup-b'))
+        # Writes of the first worker, which was only slow, are refused.
+        self.assertIsNone(self.policies.note_requested(begun, 'backup-b'))
         self.assertFalse(self.policies.note_failed(begun, 'late', self.now))
         self.assertEqual([], self.policies.backups_of(INSTANCE))
-        self.policies.note_asked(taken, 'backup-a')
+        self.policies.note_requested(taken, 'backup-a')
         found = self.run_of()
-        self.assertEqual((PolicyRunState.ASKED, None), (found.state, found.claimed_by))
+        self.assertEqual((PolicyRunState.REQUESTED, None), (found.state, found.claimed_by))
 
     def test_backups_of_policies(self):
         policy = self.add()
         run = None
         for name in 'ab':
             begun = self.begin(policy, name, run)
-            self.policies.note_asked(begun, name)
-            # Whoever comes too late makes no second row.
-            self.policies.note_asked(begun, name)
+            self.policies.note_requested(begun, name)
+            # A late repetition adds no second row.
+            self.policies.note_requested(begun, name)
             self.policies.note_done(self.run_of())
             run = self.run_of()
         first, second = self.policies.backups_of(INSTANCE)
@@ -150,29 +152,29 @@ class PoliciesTest(base.BaseTestCase):
         self.assertEqual({'a': policy.policy_id}, self.policies.policies_of(['a', 'manual']))
         self.policies.request_removal('a')
         self.assertEqual(self.now, self.policies.backups_of(INSTANCE)[0].removal_wanted_at)
-        self.policies.forget_backup('a')
+        self.policies.delete_backup_row('a')
         self.assertEqual([second], self.policies.backups_of(INSTANCE))
 
-    def test_what_is_gone_is_forgotten(self):
-        kept = backups.BackupStore(self.facade, lambda: self.now)
+    def test_prunes_backups_without_a_record(self):
+        store = backups.BackupStore(self.facade, lambda: self.now)
         policy, run = self.add(), None
         for name in 'ab':
             self.begin(policy, name, run)
-            self.policies.note_asked(self.run_of(), name)
+            self.policies.note_requested(self.run_of(), name)
             self.policies.note_done(self.run_of())
             run = self.run_of()
-        kept.begin_taking('a', INSTANCE, 'project', ONE)
-        self.policies.forget_gone(self.now)
+        store.begin_taking('a', INSTANCE, 'project', ONE)
+        self.policies.prune_backups(self.now)
         self.assertEqual(2, len(self.policies.backups_of(INSTANCE)))
         self.now += LONG
-        self.policies.forget_gone(self.now)
+        self.policies.prune_backups(self.now)
         self.assertEqual(['a'], [one.backup_id for one in self.policies.backups_of(INSTANCE)])
 
     def test_numbers_are_not_used_again(self):
-        """By them it is known what was taken last."""
+        """The numbers give the order of backups."""
         self.assertTrue(tables.PolicyBackupRow.__table__.dialect_options['sqlite']['autoincrement'])
 
-    def test_tables_that_are_missing(self):
+    def test_missing_tables(self):
         path = self.useFixture(fixtures.TempDir()).join('empty.sqlite')
         empty = policies.PolicyStore(transactions.Transactions(database.facade(path)))
         error = self.assertRaises(exceptions.ServiceUnavailableError, empty.all)

@@ -26,10 +26,10 @@ class QueueTest(base.BaseTestCase):
         self.records = backups.BackupStore(database.with_tables(path), lambda: self.now)
         self.queue, self.results = self.records.queue, self.records.results
 
-    def take(self, backup_id, project='project', **wanted):
+    def take(self, backup_id, project='project', **requests):
         self.now += MINUTE
         claim = self.records.begin_taking(backup_id, f'instance-{backup_id}', project, ONE)
-        self.records.note_taken(claim, 's', 'c', 1.0, **wanted)
+        self.records.note_taken(claim, 's', 'c', 1.0, **requests)
 
     def due(self, role, **limits):
         found = self.queue.list_due(role, TWO, work_queue.QueueLimits(**limits))
@@ -39,7 +39,7 @@ class QueueTest(base.BaseTestCase):
         return self.queue.begin(role, self.records.get(backup_id), worker)
 
     def work(self, role, backup_id):
-        """Have a backup be copied, or verified."""
+        """Copy or verify a backup."""
         claim = self.begin(role, backup_id)
         if role is Role.COPY:
             self.results.note_copied(claim, 1, 1.0)
@@ -47,7 +47,7 @@ class QueueTest(base.BaseTestCase):
             self.results.note_verified(claim, 'uuid:1', {}, 1.0)
         self.records.claims.release(claim)
 
-    def test_requested_until_it_is_done(self):
+    def test_request_is_due_until_it_is_done(self):
         self.take('a')
         self.assertEqual([[], []], [self.due(role) for role in ROLES])
         self.queue.request_copy('a')
@@ -69,7 +69,7 @@ class QueueTest(base.BaseTestCase):
         self.work(Role.VERIFY, 'a')
         self.assertEqual([], self.due(Role.VERIFY))
 
-    def test_what_was_requested_before_it_was_taken(self):
+    def test_request_before_the_backup_is_taken(self):
         claim = self.records.begin_taking('a', 'instance', 'project', ONE)
         self.queue.request_copy('a')
         since = self.now
@@ -88,7 +88,7 @@ class QueueTest(base.BaseTestCase):
         self.assertEqual(['b', 'c', 'a'], self.due(Role.VERIFY))
 
     def test_projects_take_turns(self):
-        """One that has asked for a hundred is in no other's way."""
+        """A project with many requests does not delay the others."""
         for number in range(20):
             self.take(f'many-{number:02}', 'greedy', copy=True)
         for project in ('second', 'third'):
@@ -96,13 +96,13 @@ class QueueTest(base.BaseTestCase):
                 self.take(f'{project}-{number}', project, copy=True)
         served = []
         for _turn in range(8):
-            # One worker with one thread, which looks again after each copy.
+            # One worker with one thread, which lists the queue again after each copy.
             first = self.due(Role.COPY)[0]
             self.work(Role.COPY, first)
             served.append(self.records.get(first).project_id)
         self.assertEqual(['greedy', 'second', 'third'] * 2 + ['greedy'] * 2, served)
 
-    def test_turns_of_copies_and_verifications_are_apart(self):
+    def test_copies_and_verifications_have_separate_turns(self):
         self.take('a', 'one', copy=True)
         self.take('b', 'one', verify=True)
         self.take('c', 'two', verify=True)
@@ -120,15 +120,15 @@ class QueueTest(base.BaseTestCase):
             self.work(Role.VERIFY, name)
         self.assertEqual(['b'], self.due(Role.VERIFY, per_hour=2))
         self.assertEqual(['b', 'a2', 'a3'], self.due(Role.VERIFY, per_hour=3))
-        # To delete the backups, or to verify one of them again and again, does not help.
-        self.records.forget(self.records.begin_deleting('a0', ONE))
+        # Deleting backups or verifying one repeatedly does not lower the count.
+        self.records.delete(self.records.begin_deleting('a0', ONE))
         self.queue.request_verification('a1')
         self.assertEqual(['b'], self.due(Role.VERIFY, per_hour=2))
         self.assertEqual([], self.due(Role.COPY, per_hour=2))
         self.now += HOUR + MINUTE
         self.assertEqual(['b', 'a2', 'a3', 'a1'], self.due(Role.VERIFY, per_hour=2))
 
-    def test_starts_are_forgotten_in_time(self):
+    def test_old_starts_are_deleted(self):
         self.take('a', verify=True)
         self.work(Role.VERIFY, 'a')
         self.now += datetime.timedelta(days=2)
@@ -140,7 +140,7 @@ class QueueTest(base.BaseTestCase):
             ).all()
         self.assertEqual(['b'], starts)
 
-    def test_nobody_else_takes_what_is_worked_on(self):
+    def test_no_other_worker_takes_a_claimed_backup(self):
         self.take('a', copy=True)
         is_copying = self.queue.is_copying
         self.assertFalse(is_copying('instance-a', TWO))
@@ -166,7 +166,7 @@ class QueueTest(base.BaseTestCase):
         self.queue.note_failure(claim, 'the vault is full')
         self.records.claims.release(claim)
 
-    def test_failures_are_tried_again_less_and_less_often(self):
+    def test_pause_doubles_with_each_failure(self):
         self.take('a', copy=True)
         for minutes in (1, 2, 4, 8, 16):
             self.fail(Role.COPY, 'a')
@@ -177,11 +177,11 @@ class QueueTest(base.BaseTestCase):
             self.assertEqual([], self.due(Role.COPY))
             self.now = found.copy_retry_at
             self.assertEqual(['a'], self.due(Role.COPY))
-        for _again in range(20):
+        for _ in range(20):
             self.fail(Role.COPY, 'a')
         self.assertEqual(6 * HOUR, self.records.get('a').copy_retry_at - self.now)
 
-    def test_asking_again_does_not_bring_the_next_attempt_forward(self):
+    def test_repeated_request_does_not_bring_the_next_attempt_forward(self):
         for role, request in (
             (Role.COPY, self.queue.request_copy),
             (Role.VERIFY, self.queue.request_verification),
@@ -199,7 +199,7 @@ class QueueTest(base.BaseTestCase):
             self.assertEqual(before.retry_at, self.records.get(name).retry_at)
             self.assertEqual([], self.due(role))
 
-    def test_a_failed_verification_is_in_no_copys_way(self):
+    def test_failed_verification_does_not_delay_a_copy(self):
         self.take('a', verify=True)
         self.fail(Role.VERIFY, 'a')
         self.queue.request_copy('a')
@@ -208,7 +208,7 @@ class QueueTest(base.BaseTestCase):
         found = self.records.get('a')
         self.assertEqual((1, None), (found.verify_failures, found.copy_failures))
 
-    def test_states_in_which_nothing_is_due(self):
+    def test_nothing_is_due_in_other_states(self):
         claim = self.records.begin_taking('a', 'i', 'p', ONE, copy=True, verify=True)
         self.assertEqual([[], []], [self.due(role) for role in ROLES])
         self.records.note_failed(claim, 'why')
@@ -217,7 +217,7 @@ class QueueTest(base.BaseTestCase):
         self.records.begin_deleting('b', ONE)
         self.assertEqual([[], []], [self.due(role) for role in ROLES])
 
-    def test_damaged_is_verified_and_not_copied(self):
+    def test_damaged_backup_is_verified_and_not_copied(self):
         self.take('a', copy=True, verify=True)
         claim = self.begin(Role.VERIFY, 'a')
         self.results.note_damaged(claim, {'verdict': 'corrupt'}, 1.0, 'why')
@@ -229,7 +229,7 @@ class QueueTest(base.BaseTestCase):
         self.queue.request_verification('a')
         self.assertEqual([[], ['a']], [self.due(role) for role in ROLES])
 
-    def test_suspected_is_verified_and_its_copy_waits(self):
+    def test_suspected_backup_is_verified_and_its_copy_waits(self):
         self.take('a', copy=True, verify=True)
         claim = self.begin(Role.VERIFY, 'a')
         self.results.note_suspected(claim, {'verdict': 'corrupt'}, 1.0, 'perhaps')
@@ -249,7 +249,7 @@ class QueueTest(base.BaseTestCase):
         self.work(Role.VERIFY, 'a')
         self.assertEqual([['a'], []], [self.due(role) for role in ROLES])
 
-    def test_suspicion_changes_nothing_of_what_is_damaged_or_being_deleted(self):
+    def test_suspicion_does_not_change_a_damaged_or_deleting_backup(self):
         self.take('a')
         claim = self.begin(Role.VERIFY, 'a')
         self.results.note_damaged(claim, {'verdict': 'corrupt'}, 1.0, 'why')
@@ -261,7 +261,7 @@ class QueueTest(base.BaseTestCase):
         self.assertRaises(exceptions.ClaimLostError, note, claim, {}, 1.0, 'perhaps')
         self.assertEqual(RecordState.DELETING, self.records.get('a').state)
 
-    def test_what_was_begun_and_canceled(self):
+    def test_unfinished_copy_of_a_canceled_request_is_due(self):
         self.take('a', copy=True)
         claim = self.begin(Role.COPY, 'a')
         self.results.begin_copying(claim, COPY, 'base', 'because')
@@ -269,7 +269,7 @@ class QueueTest(base.BaseTestCase):
         self.queue.cancel_copy('a')
         self.assertEqual(['a'], self.due(Role.COPY))
         claim = self.begin(Role.COPY, 'a')
-        self.results.forget_copy(claim)
+        self.results.clear_copy(claim)
         self.records.claims.release(claim)
         found = self.records.get('a')
         self.assertEqual((None, None), (found.copy, found.copy_base_id))
@@ -277,7 +277,7 @@ class QueueTest(base.BaseTestCase):
 
 
 class VaultBytesTest(base.BaseTestCase):
-    """What the copies of a project occupy: the latest of each image, and what the others moved."""
+    """The bound on a project's copies: the latest of each image plus what the others moved."""
 
     def copied(self, number, image, moved, used, **facts):
         at = datetime.datetime(2026, 1, number)
@@ -287,18 +287,18 @@ class VaultBytesTest(base.BaseTestCase):
             f'b{number}', 'instance', 'project', RecordState.COPIED, at, at, **values | facts
         )
 
-    def test_what_is_shared_counts_once(self):
+    def test_shared_objects_count_once(self):
         first = self.copied(1, 'i', 1000, 1000)
         second = self.copied(2, 'i', 50, 1010)
         third = self.copied(3, 'i', 70, 1040)
         self.assertEqual(0, work_queue.vault_bytes([]))
         self.assertEqual(1000, work_queue.vault_bytes([first]))
         self.assertEqual(1040 + 50 + 70, work_queue.vault_bytes([third, first, second]))
-        # Without the first one the others hold all that they have in common.
+        # Without the first copy, the second one holds the shared objects.
         self.assertEqual(1040 + 70, work_queue.vault_bytes([second, third]))
         other = self.copied(4, 'another', 300, 300)
         self.assertEqual(1300, work_queue.vault_bytes([first, other]))
 
-    def test_what_was_not_counted(self):
+    def test_size_of_the_volume_counts_if_usage_is_unknown(self):
         found = work_queue.vault_bytes([self.copied(1, 'i', None, None, size_bytes=4096)])
         self.assertEqual(4096, found)

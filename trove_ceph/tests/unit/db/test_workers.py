@@ -19,7 +19,7 @@ class WorkerTest(base.BaseTestCase):
 
 
 class ProcessesTest(base.BaseTestCase):
-    """A directory in the place of ``/proc``."""
+    """Processes in a directory that stands in for ``/proc``."""
 
     def setUp(self):
         super().setUp()
@@ -41,14 +41,14 @@ class ProcessesTest(base.BaseTestCase):
         self.assertTrue(self.is_dead())
         self.run_process(90, 400)
         self.assertFalse(self.is_dead())
-        # The id was given to another process.
+        # Another process has the id now.
         self.run_process(90, 401)
         self.assertTrue(self.is_dead())
         self.run_process(90, 400, state='Z')
         self.assertTrue(self.is_dead())
         self.assertTrue(self.is_dead(boot='b006'))
 
-    def test_workers_of_which_nothing_is_known(self):
+    def test_workers_on_other_hosts_count_as_alive(self):
         self.assertFalse(self.is_dead(host='other'))
         self.assertFalse(self.is_dead(host='other', boot='b006'))
         # A container on the same host.

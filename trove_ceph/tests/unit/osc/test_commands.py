@@ -169,7 +169,7 @@ class CommandsTest(base.BaseTestCase):
             f'policy create p --instance {self.instance.id} --every 1h'
         )
         self.assertEqual(1, status)
-        self.assertIn('keep: nothing would stay', output)
+        self.assertIn('keep: no backup would be kept', output)
 
     def test_take(self):
         shown = self.shown(
@@ -354,7 +354,7 @@ class WaitingTest(base.BaseTestCase):
             lambda: self.note('note_damaged', {}, 1.0, 'corrupt page'),
         ]
         message = self.failure(self.api.wait_until_copied)
-        self.assertIn('is not copied: it is damaged: corrupt page', message)
+        self.assertIn('is damaged and cannot be copied: corrupt page', message)
         self.assertEqual([], self.later)
 
     def test_backups(self):

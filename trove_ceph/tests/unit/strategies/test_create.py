@@ -122,6 +122,8 @@ class TakingTest(base.BaseTestCase):
         self.assertEqual(['guest check_backup_settings'], asked)
         self.assertEqual([], self.world.guest.locks + self.world.guest.freezes)
         self.assertEqual((QuiesceLevel.NONE, None), (record.quiesce, record.quiesced_sec))
+        self.assertLessEqual(0, record.snapshot_sec)
+        self.assertLessEqual(record.snapshot_sec, record.take_sec)
         self.assertEqual(worlds.fake_cinder.GIB, record.size_bytes)
 
     def test_position_of_the_guest_that_cannot_be_recorded(self):
@@ -332,7 +334,7 @@ class TakingTest(base.BaseTestCase):
             create(snapshot)
 
         self.world.served.storage._inner.create_snapshot = slow
-        self.assert_fails(exceptions.NotQuiescedError, 'went on before', 'the limit passed')
+        self.assert_fails(exceptions.NotQuiescedError, 'resumed before', 'the limit passed')
 
     def test_failure_is_told_and_leaves_nothing(self):
         """Defect 5: it ends in backup_create.end, and Cinder's snapshot stays."""
@@ -340,7 +342,7 @@ class TakingTest(base.BaseTestCase):
             backup = self.world.add_backup()
             self.assert_fails(exceptions.AdoptionFailedError, backup=backup)
             told = self.world.records.get(backup.id).error
-            self.assertIn('Cinder did not take it over', told)
+            self.assertIn('Cinder failed to manage it', told)
 
     def test_cinder_that_is_slow_holds_nobody(self):
         """Defect 1: the file system stays frozen while Cinder is polled."""
@@ -355,7 +357,7 @@ class TakingTest(base.BaseTestCase):
         self.world.cinder.limits[worlds.SERVICE, 'snapshots'] = 0
         self.assert_fails(exceptions.QuotaExceededError)
         told = self.world.records.get(self.backup.id).error
-        self.assertIn('the quota of who holds all volumes', told)
+        self.assertIn('the quota of the project that owns all volumes', told)
 
     # Bad input.
 
@@ -391,11 +393,11 @@ class TakingTest(base.BaseTestCase):
     def test_volume_elsewhere(self):
         self.world.volume['host'] = worlds.OTHER
         error = self.assertRaises(exceptions.NotAdoptableError, self.take)
-        self.assertIn(f'lies on {worlds.OTHER}, which is in none of the tiers', str(error))
+        self.assertIn(f'is on backend {worlds.OTHER}, which belongs to no tier', str(error))
         # Tenants are not told where anything lies.
         record = self.world.records.get(self.backup.id)
         self.assertEqual(RecordState.FAILED, record.state)
-        self.assertIn('is not fit for it', record.error)
+        self.assertIn('cannot be used for it', record.error)
         self.assertNotIn(worlds.OTHER, record.error)
 
     def test_volume_of_a_clustered_cinder_volume(self):
@@ -540,7 +542,7 @@ class TakingTest(base.BaseTestCase):
         recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assertEqual(([], {}), (self.world.snapshots(), self.world.cinder.snapshots))
         record = self.world.records.get(self.backup.id)
-        self.assertEqual((RecordState.FAILED, None), (record.state, record.place))
+        self.assertEqual((RecordState.FAILED, None), (record.state, record.location))
         asked = len(self.world.events)
         recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assertEqual(asked, len(self.world.events))
@@ -565,7 +567,7 @@ class TakingTest(base.BaseTestCase):
         for _ in self._paused(self._take_over):
             record = self.world.records.get(self.backup.id)
             self.assertEqual((RecordState.TAKEN, None), (record.state, record.error))
-            self.assertIn(record.place.name, self.world.snapshots())
+            self.assertIn(record.location.name, self.world.snapshots())
             row = trove_database.backup(self.backup.id)
             self.assertEqual(BackupState.COMPLETED, row.state)
         self.world.cinder.work()
@@ -588,7 +590,7 @@ class TakingTest(base.BaseTestCase):
     def _delete_by_another(self):
         other = self.world.deps(expiry=HOUR)
         error = self.assertRaises(exceptions.BusyError, delete.delete_backup, other, self.backup.id)
-        self.assertIn('still worked on by host/boot', str(error))
+        self.assertIn('still in use by host/boot', str(error))
 
     def test_what_was_asked_for_survives_the_first_step(self):
         asked = options.BackupOptions(QuiesceLevel.FREEZE, copy=True, verify=True)

@@ -42,7 +42,7 @@ class TakingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase)
         record = world.records.get(world.backup.id)
         self.assertEqual(RecordState.TAKEN, record.state)
         self.assertEqual(snapshot['id'], record.cinder_snapshot_id)
-        self.assertEqual(f'{world.volume_image}@snapshot-{snapshot["id"]}', str(record.place))
+        self.assertEqual(f'{world.volume_image}@snapshot-{snapshot["id"]}', str(record.location))
         self.assertEqual(world.parent.id, record.parent_id)
         self.assertEqual(self.level, record.quiesce)
         self.assertIsNotNone(record.snapshot_at)
@@ -126,7 +126,7 @@ class GuestInterruptionTest(base.BaseTestCase):
         world.cinder.work()
         record = world.records.get(backup.id)
         if record.state is RecordState.TAKEN:
-            self.assertEqual([record.place.name], world.snapshots())
+            self.assertEqual([record.location.name], world.snapshots())
             self.assertEqual(level is QuiesceLevel.NONE, record.quiesced_sec is None)
             self.assertEqual(BackupState.COMPLETED, trove_database.backup(backup.id).state)
         else:

@@ -28,10 +28,10 @@ def copy(world, backup_id):
     """Copy a backup to the vault, and return where it is there."""
     record = world.records.get(backup_id)
     vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
-    place = vault.snapshot(record.place.name)
+    place = vault.snapshot(record.location.name)
     with test_vault_copy.claimed(world, backup_id) as held:
         world.records.results.begin_copying(held, place)
-        world.deps().storage.run(f'copy.{backup_id}', tasks.CopyTask(record.place, vault), 600)
+        world.deps().storage.run(f'copy.{backup_id}', tasks.CopyTask(record.location, vault), 600)
         world.records.results.note_copied(held, 4096, 1.0)
     return place
 
@@ -54,7 +54,7 @@ class DeletingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
         self.assertTrue(trove_database.backup(world.doomed).deleted)
         self.assertIsNone(world.records.find(world.doomed))
         record = world.records.get(world.kept)
-        self.assertEqual([record.place.name], world.snapshots())
+        self.assertEqual([record.location.name], world.snapshots())
         self.assertEqual([record.cinder_snapshot_id], list(world.cinder.snapshots))
         self.assertEqual(set(), world.images('vault') - {world.vault.name})
         self.assertEqual([], world.trash())
@@ -82,7 +82,7 @@ class DeletingTest(base.BaseTestCase):
         record = self.world.records.get(child)
         self.assertEqual((RecordState.TAKEN, None), (record.state, record.parent_id))
         self.assertEqual(BackupState.COMPLETED, trove_database.backup(child).state)
-        self.assertEqual([record.place.name], self.world.snapshots())
+        self.assertEqual([record.location.name], self.world.snapshots())
 
     def test_copies_that_build_upon_it_live_on(self):
         parent, child = take(self.world), take(self.world)
@@ -90,13 +90,13 @@ class DeletingTest(base.BaseTestCase):
         place = self.world.records.get(parent).copy
         record = self.world.records.get(child)
         with test_vault_copy.claimed(self.world, child) as held:
-            copy_place = place.of.snapshot(record.place.name)
+            copy_place = place.of.snapshot(record.location.name)
             self.world.records.results.begin_copying(held, copy_place)
-        work = tasks.CopyTask(record.place, place.of, since=place.name)
+        work = tasks.CopyTask(record.location, place.of, since=place.name)
         self.world.deps().storage.run(f'copy.{child}', work, 600)
         self.delete(parent)
-        self.assertEqual([record.place.name], self.world.snapshots(place.of))
-        check = tasks.VerifyTask(record.place, self.world.records.get(child).copy)
+        self.assertEqual([record.location.name], self.world.snapshots(place.of))
+        check = tasks.VerifyTask(record.location, self.world.records.get(child).copy)
         self.world.deps().storage.run(f'verify.{child}', check, 600)
         self.delete(child)
         self.assertNotIn(place.image, self.world.images('vault'))
@@ -106,7 +106,7 @@ class DeletingTest(base.BaseTestCase):
         """Defect 8: Cinder copies everything into the clones, one after the other."""
         backup = take(self.world)
         self.world.storage.clone(
-            self.world.records.get(backup).place, CLONE, image_types.ImageOptions()
+            self.world.records.get(backup).location, CLONE, image_types.ImageOptions()
         )
         self.delete(backup)
         self.assertEqual([], self.world.snapshots())
@@ -122,7 +122,7 @@ class DeletingTest(base.BaseTestCase):
         self.assertEqual((BackupState.DELETE_FAILED, False), (row.state, bool(row.deleted)))
         record = self.world.records.get(backup)
         self.assertEqual((RecordState.DELETING, None), (record.state, record.claimed_by))
-        self.assertEqual(tenant_errors.plain_reason(error), record.error)
+        self.assertEqual(tenant_errors.tenant_message(error), record.error)
         snapshot['status'] = 'available'
         recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assertTrue(trove_database.backup(backup).deleted)
@@ -146,10 +146,10 @@ class DeletingTest(base.BaseTestCase):
         self.world.served = self.world.service(threads=threads)
         vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
         with test_vault_copy.claimed(self.world, backup) as held:
-            place = vault.snapshot(record.place.name)
+            place = vault.snapshot(record.location.name)
             self.world.records.results.begin_copying(held, place)
         storage = self.world.deps().storage
-        storage.start('copy', tasks.CopyTask(record.place, vault))
+        storage.start('copy', tasks.CopyTask(record.location, vault))
         asked = self.world.sleep
 
         def sleep(seconds):

@@ -37,7 +37,7 @@ class WithBackupTest(worlds.RequestInterruptionTests, base.BaseTestCase):
         self.assertEqual([world.volume['id']], list(world.cinder.volumes))
         self.assertEqual({world.volume_image.name}, world.images())
         record = world.records.get(world.backup)
-        self.assertEqual([record.place.name], world.snapshots())
+        self.assertEqual([record.location.name], world.snapshots())
         (kept,) = [one for one in world.records.kept_volumes() if one.volume_id == record.volume_id]
         self.assertEqual(world.instance.id, kept.instance_id)
         delete.delete_backup(world.deps(), world.backup)
@@ -89,7 +89,7 @@ class InstanceDeletionTest(base.BaseTestCase):
 
     def restore(self, backup_id):
         """Have another instance read from a backup."""
-        place = self.world.records.get(backup_id).place
+        place = self.world.records.get(backup_id).location
         self.world.storage.clone(place, CLONE, image_types.ImageOptions())
 
     def test_server_does_not_take_the_volume_along(self):

@@ -47,14 +47,14 @@ class RoomTest(test_policy_scheduler.PolicyTest):
         made = self.add(keep=Retention(last=3))
         self.world.tick(5, 60 * MINUTE)
         first, *_others, latest = self.trove.backups
-        ask = self.trove.ask_for_deletion
+        ask = self.trove.request_deletion
 
         def fail(backup_id, *rest, **named):
             if backup_id == first:
                 raise exceptions.ServiceUnavailableError('it is being restored')
             ask(backup_id, *rest, **named)
 
-        self.trove.ask_for_deletion = fail
+        self.trove.request_deletion = fail
         self.trove.refusal = exceptions.QuotaExceededError('backups: 3 of 3')
         self.policies.change(made.policy_id, keep=Retention(last=1))
         self.world.tick(3, 60 * MINUTE)

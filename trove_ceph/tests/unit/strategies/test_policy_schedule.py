@@ -173,7 +173,7 @@ class ScheduleTest(base.BaseTestCase):
         self.assertEqual([begin], run_through(wanted, begin, begin + MINUTE, run=ahead))
 
     def test_what_is_under_way_is_left_alone(self):
-        for state in (PolicyRunState.BEGUN, PolicyRunState.ASKED):
+        for state in (PolicyRunState.BEGUN, PolicyRunState.REQUESTED):
             run = done(at('2026-03-01'), state)
             self.assertIsNone(schedule.due(policy(), INSTANCE, run, at('2026-04-01')))
 

@@ -78,12 +78,12 @@ class FakeTrove:
             if one['state'] == 'DELETING':
                 del self.backups[backup_id]
                 if (claim := kept.begin_deleting(backup_id, WORKER)) is not None:
-                    kept.forget(claim)
+                    kept.delete(claim)
             elif one['state'] == 'NEW' and self.loses_calls:
                 if self._world.now - one['created_at'] > expire_unstarted.START_TIMEOUT:
                     # As the taskmanager's other task has it.
                     kept.note_never_begun(backup_id, one['instance_id'], PROJECT, 'never begun')
-                    self.give_up(backup_id)
+                    self.fail_backup(backup_id)
             elif one['state'] == 'NEW':
                 claim = kept.begin_taking(backup_id, one['instance_id'], PROJECT, WORKER)
                 if self.fails:
@@ -101,7 +101,7 @@ class FakeTrove:
     def list_instances(self):
         return list(self.instances)
 
-    def ask_for_backup(self, instance, name, description, asked):
+    def request_backup(self, instance, name, description, asked):
         if self.refusal:
             raise self.refusal
         if any(one['state'] == 'NEW' for one in self.of(instance.id)):
@@ -109,7 +109,7 @@ class FakeTrove:
         self.requests.append((instance.id, asked))
         return self.add(instance.id, name)
 
-    def ask_for_deletion(self, backup_id, project_id, again=False):
+    def request_deletion(self, backup_id, project_id, again=False):
         if backup_id in self.backups:
             self.backups[backup_id]['state'] = 'DELETING'
 
@@ -119,14 +119,14 @@ class FakeTrove:
 
     def find(self, backup_id):
         one = self.backups.get(backup_id)
-        return one and dependencies.Seen(
+        return one and dependencies.ShownBackup(
             backup_id,
             one['created_at'],
             is_running=one['state'] == 'NEW',
             is_completed=one['state'] in ('COMPLETED', 'DELETING'),
         )
 
-    def give_up(self, backup_id):
+    def fail_backup(self, backup_id):
         self.backups[backup_id]['state'] = 'FAILED'
 
 
@@ -354,17 +354,17 @@ class RunningTest(PolicyTest):
     def test_bus_that_fails(self):
         """Trove has a row by then, and nobody will take it."""
         self.add()
-        ask = self.trove.ask_for_backup
+        ask = self.trove.request_backup
 
         def fail(*arguments):
             ask(*arguments)
             raise exceptions.ServiceUnavailableError('the bus is down')
 
-        self.trove.ask_for_backup = fail
+        self.trove.request_backup = fail
         scheduler.run_due(self.world.deps())
         self.assertEqual(['FAILED'], [one['state'] for one in self.trove.of()])
         self.assertEqual('the bus is down', self.run_of().error)
-        self.trove.ask_for_backup = ask
+        self.trove.request_backup = ask
         self.world.now += 3 * MINUTE
         self.world.tick(3)
         self.assertEqual(['COMPLETED'], [one['state'] for one in self.trove.of()])
@@ -385,7 +385,7 @@ class RunningTest(PolicyTest):
         self.world.tiers = {}
         self.add()
         self.world.tick()
-        self.assertEqual('its volume is on none of the tiers', self.run_of().error)
+        self.assertEqual('its volume is on no tier', self.run_of().error)
         self.assertEqual([], self.trove.requests)
 
     def test_calls_that_are_lost(self):
@@ -407,14 +407,14 @@ class RunningTest(PolicyTest):
         self.trove.instances = [instance('gone'), instance('one')]
         self.world.tiers['gone'] = 'nvme'
         self.add(Scope.TIER, 'nvme')
-        ask = self.trove.ask_for_backup
+        ask = self.trove.request_backup
 
         def fail(asked_for, *rest):
             if asked_for.id == 'gone':
                 raise RuntimeError('a fault')
             return ask(asked_for, *rest)
 
-        self.trove.ask_for_backup = fail
+        self.trove.request_backup = fail
         self.world.tick()
         self.assertEqual(1, len(self.trove.of()))
 

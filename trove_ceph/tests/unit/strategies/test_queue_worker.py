@@ -36,7 +36,7 @@ class FulfillingTest(base.BaseTestCase):
         """Have a worker that knows nothing of others do what is due, in its threads."""
         deps = deps or self.world.deps(expiry=claims.DEFAULT_EXPIRY)
         for role in (Role.COPY, Role.VERIFY):
-            queue_worker.work_off(deps, role, worlds.AtOnce(room))
+            queue_worker.start_due_jobs(deps, role, worlds.AtOnce(room))
 
     def due(self):
         worker = self.world.worker()
@@ -106,7 +106,7 @@ class FulfillingTest(base.BaseTestCase):
         backup = self.take(copy=True)
         other = test_vault_copy.claim(self.world, backup)
         deps = self.world.deps(expiry=claims.DEFAULT_EXPIRY)
-        queue_worker.work_off_one(deps, Role.COPY, self.get(backup))
+        queue_worker.run_job(deps, Role.COPY, self.get(backup))
         self.assertEqual(RecordState.TAKEN, self.get(backup).state)
         self.assertEqual(other.token, self.get(backup).claim_token)
 
@@ -117,7 +117,7 @@ class FulfillingTest(base.BaseTestCase):
             self.fulfill()
             record = self.get(backup)
             self.assertEqual(datetime.timedelta(minutes=minutes), record.retry_at - self.world.date)
-            self.assertIn('there is no room for it', record.copy_error)
+            self.assertIn('the storage has no room for it', record.copy_error)
             self.assertNotIn('vault', record.copy_error)
             self.assertIsNone(record.claimed_by)
             self.world.date = record.retry_at - datetime.timedelta(seconds=1)
@@ -145,7 +145,7 @@ class FulfillingTest(base.BaseTestCase):
             self.world.records.results.note_copied(held, 1024**3, 1.0, 1024**3)
         self.fulfill()
         record = self.get(backup)
-        self.assertIn('the quota of the project there is 1 GiB', record.copy_error)
+        self.assertIn('quota of the vault is 1 GiB', record.copy_error)
         self.assertEqual((RecordState.TAKEN, 1), (record.state, record.copy_failures))
 
     def test_verification_waits_for_the_copy(self):
@@ -162,7 +162,7 @@ class FulfillingTest(base.BaseTestCase):
         self.fulfill()
         record = self.get(backup)
         self.assertEqual((RecordState.COPIED, None), (record.state, record.copy_wanted_at))
-        self.assertIn('there is no server that can open it', record.verify_error)
+        self.assertIn('no server is configured that can open it', record.verify_error)
         self.world.servers.raises = {}
         self.world.date = record.retry_at
         self.fulfill()
@@ -182,7 +182,7 @@ class FulfillingTest(base.BaseTestCase):
     def test_what_was_copied_of_a_suspected_one_stays(self):
         """It goes on there, once the suspicion is gone."""
         backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
-        place = self.get(backup).place
+        place = self.get(backup).location
         begun = image_types.ImageRef('vault', 'begun').snapshot(place.name)
         self.world.storage.create_image(begun.of, 4 * 1024**2, image_types.ImageOptions())
         results = self.world.records.results
@@ -290,7 +290,7 @@ class FulfillingTest(base.BaseTestCase):
         self.world.date += MINUTE
         delete.delete_backup(self.world.deps(expiry=claims.DEFAULT_EXPIRY), backup)
         self.assertIsNone(self.world.records.find(backup))
-        queue_worker.work_off_one(self.world.deps(), Role.COPY, record)
+        queue_worker.run_job(self.world.deps(), Role.COPY, record)
         note = self.world.records.queue.note_failure
         self.assertRaises(exceptions.ClaimLostError, note, held, 'late')
         self.assertIsNone(self.world.records.find(backup))

@@ -31,7 +31,7 @@ def make_world():
     world.backup = world.add_backup(state=BackupState.COMPLETED, location=location).id
     records = world.records
     claim = records.begin_taking(world.backup, world.instance.id, world.project, world.worker())
-    records.note_place(claim, place, world.volume['id'], GIB)
+    records.note_location(claim, place, world.volume['id'], GIB)
     records.note_taken(claim, place.name, snapshot_id, 1.0)
     world.copy = copy(world, world.backup)
     world.restored = trove_database.add_instance(
@@ -104,7 +104,7 @@ class RestoringTest(base.BaseTestCase):
         self.assertEqual(SLOW, volume['host'])
         facts = self.world.storage.describe(self.world.cinder.image(volume))
         self.assertEqual('vault', facts.image.pool)
-        self.assertEqual(self.world.records.get(self.world.backup).place, facts.parent)
+        self.assertEqual(self.world.records.get(self.world.backup).location, facts.parent)
         self.assertEqual('yes', volume['metadata'][cinder_resources.DEPENDENT_KEY])
 
     def test_to_another_tier_of_a_clustered_cinder_volume(self):

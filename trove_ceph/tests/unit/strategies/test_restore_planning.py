@@ -16,7 +16,7 @@ class PlanningTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = make_world()
-        self.place = self.world.records.get(self.world.backup).place
+        self.place = self.world.records.get(self.world.backup).location
 
     def plan(self, prefer_copy=False, **facts):
         return planning.plan(self.world.deps(), wanted(self.world, **facts), prefer_copy)
@@ -34,7 +34,7 @@ class PlanningTest(base.BaseTestCase):
         asked = self.world.events[before:]
         self.assertTrue(set(asked) <= {'cinder GET', 'storage describe'}, asked)
         self.assertNotIn(self.place.pool, str(error))
-        return tenant_errors.full(error)
+        return tenant_errors.operator_message(error)
 
     def test_in_its_pool_cinder_clones_its_snapshot(self):
         plan = self.plan(size_gib=5)
@@ -76,7 +76,7 @@ class PlanningTest(base.BaseTestCase):
         self.world.storage.set_image_metadata(self.world.copy.of, dict.fromkeys(metadata))
         self.assertEqual(self.place, self.plan(prefer_copy=True).source)
         self.world.storage.remove_snapshot(self.place)
-        self.assertIn(f'{self.world.copy}: is not complete', self.refused())
+        self.assertIn(f'{self.world.copy}: is incomplete', self.refused())
 
     def test_neither_is_there(self):
         self.world.storage.remove_snapshot(self.place)

@@ -22,7 +22,7 @@ class ProofTest(base.BaseTestCase):
     def test_unchanged_for_less(self):
         for unchanged_sec in (0.0, 1.9, 2.0, 2.2):
             reason = settings_proof.find_gap(answer(unchanged_sec), 2.0)
-            self.assertIn(f'the same for {unchanged_sec:.1f} s', reason)
+            self.assertIn(f'unchanged for {unchanged_sec:.1f} s', reason)
 
     def test_server_or_agent_that_cannot_tell(self):
         for found in (answer(60.0, None), {}, {'settings_id': 'a'}, answer(None)):

@@ -12,21 +12,23 @@ PLACE = 'vault/trove_ceph.vault.x@snapshot-y: pool vault is 97 % full'
 class ReasonsTest(base.BaseTestCase):
     def test_nothing_is_told_of_the_storage(self):
         known = [kind for _name, kind in inspect.getmembers(exceptions, inspect.isclass)]
-        failures = [kind for kind in known if not issubclass(kind, tenant_errors.TOLD)]
+        failures = [kind for kind in known if not issubclass(kind, tenant_errors.SHOWN_UNCHANGED)]
         self.assertGreater(len(failures), 20)
         for kind in (*failures, KeyError):
-            told = tenant_errors.plain_reason(kind(PLACE))
+            told = tenant_errors.tenant_message(kind(PLACE))
             self.assertNotIn('vault', told, kind)
             self.assertNotIn('97', told, kind)
             self.assertIn('the log of trove-taskmanager', told)
-        self.assertIn('no room', tenant_errors.plain_reason(exceptions.NoSpaceError(PLACE)))
+        self.assertIn('no room', tenant_errors.tenant_message(exceptions.NoSpaceError(PLACE)))
 
     def test_what_tenants_can_do_something_about(self):
         error = exceptions.UnsafeSettingsError('instance x: sync_binlog=0')
-        self.assertEqual('instance x: sync_binlog=0', tenant_errors.plain_reason(error))
+        self.assertEqual('instance x: sync_binlog=0', tenant_errors.tenant_message(error))
 
     def test_operators_see_all_of_it(self):
         error = exceptions.NoSpaceError(PLACE)
         error.add_note('something is left behind')
-        self.assertEqual(f'{PLACE}; something is left behind', tenant_errors.full(error))
-        self.assertEqual('ValueError', tenant_errors.full(ValueError()))
+        self.assertEqual(
+            f'{PLACE}; something is left behind', tenant_errors.operator_message(error)
+        )
+        self.assertEqual('ValueError', tenant_errors.operator_message(ValueError()))

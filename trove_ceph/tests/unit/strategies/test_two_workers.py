@@ -94,7 +94,7 @@ class Operation:
         deps = world.deps(expiry=claims.DEFAULT_EXPIRY)
         recovery.recover(deps, worlds.AtOnce())
         for role in (Role.COPY, Role.VERIFY):
-            queue_worker.work_off(deps, role, worlds.AtOnce())
+            queue_worker.start_due_jobs(deps, role, worlds.AtOnce())
 
     def struck_at_each(self, make_strike, only_writes=False):
         """Yield worlds in which the operation was struck at each of its requests and writes.
@@ -178,7 +178,7 @@ class TakingTwiceTest(Operation, base.BaseTestCase):
         self.assertEqual(BackupState.COMPLETED, row.state)
         self.assertEqual(f'cinder://{record.cinder_snapshot_id}', row.location)
         self.assertEqual([record.cinder_snapshot_id], list(world.cinder.snapshots))
-        self.assertEqual([record.place.name], world.snapshots())
+        self.assertEqual([record.location.name], world.snapshots())
         self.assertEqual(self.level, record.quiesce)
         world.now += worlds.LIMIT_SEC + 10
         self.assertFalse(world.guest.is_held)
@@ -190,14 +190,14 @@ class CopyingTwiceTest(Operation, base.BaseTestCase):
         world.records.queue.request_copy(world.backup)
 
     def work(self, deps, world):
-        queue_worker.work_off(deps, Role.COPY, worlds.AtOnce())
+        queue_worker.start_due_jobs(deps, Role.COPY, worlds.AtOnce())
 
     def check_done(self, world):
         record = world.records.get(world.backup)
         self.assertEqual(RecordState.COPIED, record.state)
         self.assert_claimable(world, record)
         self.assertEqual(
-            test_vault_copy.content(world, record.place),
+            test_vault_copy.content(world, record.location),
             test_vault_copy.content(world, record.copy),
         )
         self.assertEqual([record.copy.name], world.snapshots(record.copy.of))
@@ -210,7 +210,7 @@ class VerifyingTwiceTest(Operation, base.BaseTestCase):
         world.records.queue.request_verification(world.backup)
 
     def work(self, deps, world):
-        queue_worker.work_off(deps, Role.VERIFY, worlds.AtOnce())
+        queue_worker.start_due_jobs(deps, Role.VERIFY, worlds.AtOnce())
 
     def check_done(self, world):
         record = world.records.get(world.backup)

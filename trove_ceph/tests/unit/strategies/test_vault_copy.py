@@ -39,7 +39,7 @@ def snapshot(world):
     place = world.volume_image.snapshot(names.snapshot_name('backup', backup_id))
     world.storage.create_snapshot(place)
     claim = world.records.begin_taking(backup_id, world.instance.id, world.project, world.worker())
-    world.records.note_place(claim, place, world.volume['id'], 16 * MIB)
+    world.records.note_location(claim, place, world.volume['id'], 16 * MIB)
     world.records.note_taken(claim, place.name, 'cinder', 1.0, copy=True)
     return backup_id
 
@@ -109,10 +109,10 @@ class CopyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
         record = world.records.get(world.backup)
         self.assertEqual((RecordState.COPIED, None), (record.state, record.copy_wanted_at))
         self.assertEqual((world.first, MIB), (record.copy_base_id, record.moved_bytes))
-        self.assertEqual(vault(world).snapshot(record.place.name), record.copy)
-        self.assertEqual(content(world, record.place), content(world, record.copy))
-        first = world.records.get(world.first).place.name
-        self.assertEqual([first, record.place.name], world.snapshots(vault(world)))
+        self.assertEqual(vault(world).snapshot(record.location.name), record.copy)
+        self.assertEqual(content(world, record.location), content(world, record.copy))
+        first = world.records.get(world.first).location.name
+        self.assertEqual([first, record.location.name], world.snapshots(vault(world)))
         self.assertEqual(
             {vault(world).name, world.vault.name}, world.images('vault') | {world.vault.name}
         )
@@ -142,8 +142,8 @@ class FirstCopyInterruptionTest(interruption.InterruptionTests, base.BaseTestCas
         self.assertEqual(RecordState.COPIED, record.state)
         self.assertEqual((None, None), (record.copy_base_id, record.copy_base_because))
         self.assertEqual((3 * MIB, 12 * MIB), (record.moved_bytes, record.used_bytes))
-        self.assertEqual(vault(world).snapshot(record.place.name), record.copy)
-        self.assertEqual(content(world, record.place), content(world, record.copy))
+        self.assertEqual(vault(world).snapshot(record.location.name), record.copy)
+        self.assertEqual(content(world, record.location), content(world, record.copy))
 
     def check_undone(self, world):
         record = world.records.get(world.backup)
@@ -182,7 +182,7 @@ class BasesTest(base.BaseTestCase):
         for record in map(self.world.records.get, self.backups):
             if record.copied_at is not None:
                 self.assertEqual(
-                    content(self.world, record.place), content(self.world, record.copy)
+                    content(self.world, record.location), content(self.world, record.copy)
                 )
                 expected.setdefault(record.copy.image, set()).add(record.copy.name)
         self.assertEqual(set(expected), self.world.images('vault') - {self.world.vault.name})
@@ -290,7 +290,7 @@ class BasesTest(base.BaseTestCase):
         self.world.storage.remove_snapshot(record.copy)
         self.backups.remove(second)
         record = copy(self.world, third)
-        self.assertEqual(f'backup {second} has no complete copy any more', record.copy_base_because)
+        self.assertEqual(f'backup {second} no longer has a complete copy', record.copy_base_because)
         self.assertEqual(place.of, record.copy.of)
 
     def test_another_volume(self):
@@ -360,10 +360,10 @@ class CopyingTest(base.BaseTestCase):
         self.fill_vault(6 * MIB)
         self.assertRaises(exceptions.NoSpaceError, copy, self.world, second)
         self.assertEqual([before.copy.name], self.world.snapshots(before.copy.of))
-        self.assertEqual(content(self.world, before.place), content(self.world, before.copy))
+        self.assertEqual(content(self.world, before.location), content(self.world, before.copy))
         self.fill_vault(1024 * MIB)
         record = copy(self.world, second)
-        self.assertEqual(content(self.world, record.place), content(self.world, record.copy))
+        self.assertEqual(content(self.world, record.location), content(self.world, record.copy))
         self.assertEqual(self.backup, record.copy_base_id)
 
     def test_image_that_holds_something_else(self):
@@ -392,8 +392,8 @@ class CopyingTest(base.BaseTestCase):
         self.assertIsNone(self.world.records.get(self.backup).copy)
 
     def test_snapshot_that_is_gone(self):
-        self.world.storage.remove_snapshot(self.world.records.get(self.backup).place)
-        self.assert_fails(exceptions.NotFoundError, 'is not there any more')
+        self.world.storage.remove_snapshot(self.world.records.get(self.backup).location)
+        self.assert_fails(exceptions.NotFoundError, 'no longer exists')
 
     def test_backups_that_are_not_copied(self):
         note_damaged(self.world, self.backup)
@@ -470,10 +470,10 @@ class CopyingTest(base.BaseTestCase):
         other = self.fill_quota(1024 * MIB - 3 * MIB)
         self.set_quota(1)
         error = self.assertRaises(exceptions.VaultQuotaExceededError, copy, self.world, self.backup)
-        for words in ('project there is 1 GiB (1024 MiB)', '1021 MiB are used', 'about 4 MiB'):
+        for words in ('quota of the vault is 1 GiB (1024 MiB)', '1021 MiB are used', 'about 4 MiB'):
             self.assertIn(words, str(error))
         # Tenants are told, since they can do something about it; and nothing was begun.
-        self.assertEqual(str(error), tenant_errors.plain_reason(error))
+        self.assertEqual(str(error), tenant_errors.tenant_message(error))
         self.assertIsNone(self.world.records.get(self.backup).copy)
         delete.delete_backup(self.world.deps(), other)
         self.assertEqual(RecordState.COPIED, copy(self.world, self.backup).state)

@@ -150,7 +150,7 @@ class VerifyingTest(base.BaseTestCase):
     def test_sound(self):
         record = self.verify()
         (work,) = self.world.inspections()
-        self.assertEqual((record.place, self.backup), (work.snapshot, work.check_id))
+        self.assertEqual((record.location, self.backup), (work.snapshot, work.check_id))
         self.assertEqual(('9.7', None), (work.version, work.deep))
         # What the server had when the guest agent was asked; more may have been added since.
         self.assertEqual(('uuid:1-7', False), (work.expected_gtid, work.exact))
@@ -194,7 +194,7 @@ class VerifyingTest(base.BaseTestCase):
         # It is made once the backup is found sound after all.
         self.assertIsNotNone(record.copy_wanted_at)
         self.assertFalse(bool(trove_database.backup(self.backup).deleted))
-        self.assertEqual([record.place.name], self.world.snapshots())
+        self.assertEqual([record.location.name], self.world.snapshots())
         self.find(start=servers.refused())
         self.assertRaises(exceptions.NotInspectableError, self.verify)
         self.find(start=UNFINISHED)
@@ -297,7 +297,7 @@ class VerifyingTest(base.BaseTestCase):
 
     def test_damaged_copy_without_a_snapshot(self):
         copy = self.copy()
-        self.world.storage.remove_snapshot(self.world.records.get(self.backup).place)
+        self.world.storage.remove_snapshot(self.world.records.get(self.backup).location)
         self.find(start=servers.corrupt('redo'))
         record = self.verify()
         self.assertEqual((RecordState.DAMAGED, copy), (record.state, record.copy))
@@ -308,7 +308,7 @@ class VerifyingTest(base.BaseTestCase):
         self.world.storage.remove_snapshot(copy)
         record = self.verify()
         self.assertEqual((RecordState.VERIFIED, None), (record.state, record.copy))
-        self.assertEqual('it is not there any more', record.copy_base_because)
+        self.assertEqual('it no longer exists', record.copy_base_because)
         self.assertIsNotNone(record.copy_wanted_at)
 
     def test_unfinished_is_neither(self):
@@ -328,7 +328,9 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual(
             ('corrupt', 'snapshot'), tuple(record.verification[name] for name in ('verdict', 'of'))
         )
-        self.assertIn('corrupt: redo; this is not confirmed', record.verify_error)
+        self.assertIn(
+            'corrupt: redo; a second inspection has not confirmed this yet', record.verify_error
+        )
         self.assertIsNotNone(record.verify_wanted_at)
         # The same request for a verification goes on where it ended: the first one is known.
         self.find(start=servers.corrupt('redo'))
@@ -350,12 +352,12 @@ class VerifyingTest(base.BaseTestCase):
         self.find(start=[servers.corrupt('redo'), UNFINISHED])
         record = self.verify()
         self.assertEqual((RecordState.SUSPECTED, None), (record.state, record.verify_wanted_at))
-        self.assertIn('an inspection before found corrupt: redo', record.verify_error)
+        self.assertIn('an earlier inspection found corrupt: redo', record.verify_error)
         self.find(start=UNFINISHED)
         self.assertEqual(RecordState.SUSPECTED, self.verify().state)
         self.find()
         self.assertEqual(RecordState.VERIFIED, self.verify().state)
-        self.assertIn('is sound, although it was found', log.output)
+        self.assertIn('is sound, although an earlier verification found', log.output)
 
     def test_inspections_that_contradict_each_other(self):
         missing = verification.Finding(verification.INCOMPLETE, 'mysql.ibd is not there')
@@ -363,7 +365,7 @@ class VerifyingTest(base.BaseTestCase):
         record = self.verify()
         self.assertEqual((RecordState.SUSPECTED, None), (record.state, record.verify_wanted_at))
         self.assertIn('incomplete: mysql.ibd', record.verify_error)
-        self.assertIn('an inspection before found corrupt: redo', record.verify_error)
+        self.assertIn('an earlier inspection found corrupt: redo', record.verify_error)
 
     def test_second_inspection_is_by_another_copy_of_the_service(self):
         self.make_backup(CopiesWorld())

@@ -97,12 +97,12 @@ class World(service_world.World):
             trove=self.trove,
             servers=self.servers,
             guest=lambda instance_id: RemoteGuest(self, strike, instance_id),
-            place=self.place,
+            find_image=self.find_image,
             worker=self.worker(expiry),
             heartbeat=beating,
             vault=lambda: 'vault',
             policy=self.policy,
-            patience=wait.WaitLimits(10, clock=lambda: self.now, sleep=self.sleep),
+            wait_limits=wait.WaitLimits(10, clock=lambda: self.now, sleep=self.sleep),
             clock=lambda: self.now,
             sleep=self.sleep,
             begin=self.begin,
@@ -118,7 +118,7 @@ class World(service_world.World):
             return functools.partial(_raise, error)
         return lambda: answer
 
-    def place(self, volume):
+    def find_image(self, volume):
         pool = self.cinder.backends.get(volume.backend)
         return pool and image_types.ImageRef(pool, volume.image_name)
 

@@ -10,6 +10,7 @@ from oslotest import base
 from trove.backup.state import BackupState
 from trove.common import cfg as trove_cfg
 from trove.common import notification
+from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
 from trove_ceph.db.backup_record import RecordState
@@ -107,7 +108,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         error = self.assertRaises(exceptions.TroveCephError, self.create, self.world.add_backup())
         ((_event, payload),) = self.told
         self.assertEqual(str(error), payload['message'])
-        self.assertIn('there is no room for it', payload['message'])
+        self.assertIn('the storage has no room for it', payload['message'])
         self.assertNotIn('volumes-nvme', payload['message'])
 
     def test_backups_that_are_not_ours(self):
@@ -137,11 +138,11 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
             backup.update(state=BackupState.FAILED)
 
     def test_tiers_are_told_beside_the_other_periodic_tasks(self):
-        self.assertIn('tell_tiers', {name for name, _ in manager.Manager._periodic_tasks})
+        self.assertIn('send_tier_rates', {name for name, _ in manager.Manager._periodic_tasks})
         told = []
         self.manager._tier_settings = lambda: types.SimpleNamespace(sweep=told.extend)
-        self.manager._telling = worlds.AtOnce()
-        self.manager.tell_tiers(None)
+        self.manager._tier_thread = worlds.AtOnce()
+        self.manager.send_tier_rates(None)
         self.assertIn(self.world.instance.id, [instance.id for instance in told])
 
     def test_guests_wait_for_a_cloud_that_does_not_answer(self):
@@ -149,8 +150,8 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
             raise exceptions.ServiceUnavailableError('Cinder is down')
 
         self.manager._tier_settings = lambda: types.SimpleNamespace(sweep=fail)
-        self.manager._telling = worlds.AtOnce()
-        self.manager.tell_tiers(None)
+        self.manager._tier_thread = worlds.AtOnce()
+        self.manager.send_tier_rates(None)
 
     def test_deletion_that_was_asked_for_twice(self):
         backup = self.world.add_backup()
@@ -191,13 +192,13 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
 
     def test_periodic_tasks(self):
         names = {name for name, _task in self.manager._periodic_tasks}
-        wanted = {'carry_on_with_backups', 'reclaim_space'}
+        wanted = {'expire_unstarted_backups', 'reclaim_space'}
         self.assertTrue(wanted <= names, names)
         backup = self.world.add_backup()
         self.assertRaises(
             interruption.Kill, create.create_backup, self.world.deps(worlds.Strike(5)), backup.id
         )
-        self.manager.carry_on_with_backups(None)
+        self.manager.expire_unstarted_backups(None)
         self.assertEqual(RecordState.TAKING, self.world.records.get(backup.id).state)
         self.manager.reclaim_space(None)
 
@@ -217,10 +218,36 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertEqual(RecordState.TAKEN, self.world.records.get(backup.id).state)
         self.assertEqual(RecordState.COPIED, self.world.records.get(other.id).state)
 
+    def test_creation_whose_task_manager_dies(self):
+        instance = trove_database.add_instance(
+            self.world.project, None, task_status=InstanceTasks.BUILDING
+        )
+
+        def die(_manager, _context, instance_id, **_request):
+            self.assertEqual(instance.id, instance_id)
+            raise interruption.Kill
+
+        self.patch('trove.taskmanager.manager.Manager.create_instance', die)
+        store = 'trove_ceph.db.instance_creations.InstanceCreationStore'
+        self.useFixture(fixtures.MonkeyPatch(f'{store}.finish', lambda *_: None))
+        self.assertRaises(
+            interruption.Kill,
+            self.manager.create_instance,
+            self.context(notification.DBaaSInstanceCreate),
+            instance.id,
+            backup_id=None,
+            slave_of_id=None,
+        )
+        # The rows stay, as nothing runs in a process that was killed.
+        manager.Manager()._fail_creations()
+        self.assertEqual(
+            InstanceTasks.BUILDING_ERROR_SERVER, trove_database.instance(instance.id).task_status
+        )
+
     def test_backup_that_nobody_was_told_of(self):
         backup = self.world.add_backup()
         trove_database.backup(backup.id).update(created=datetime.datetime(2026, 1, 1))
-        self.manager.carry_on_with_backups(None)
+        self.manager.expire_unstarted_backups(None)
         self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
         self.assertIn('never begun', self.world.records.get(backup.id).error)
 

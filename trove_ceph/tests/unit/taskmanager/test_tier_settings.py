@@ -67,76 +67,76 @@ class TierSettingsTest(base.BaseTestCase):
 
         return types.SimpleNamespace(apply_tier=apply_tier)
 
-    def sweep(self, *names, **facts):
+    def send_due(self, *names, **facts):
         self.told.clear()
-        self.settings.sweep(
+        self.settings.send_due(
             [backup_types.Instance(name, 'project', f'volume-of-{name}', **facts) for name in names]
         )
         return self.told
 
     def test_each_guest_has_the_rate_of_its_own_tier(self):
         self.types = {'volume-of-a': 'flash', 'volume-of-b': 'disks', 'volume-of-c': 'plain'}
-        self.assertEqual([('a', FLASH), ('b', DISKS), ('c', None)], self.sweep('a', 'b', 'c'))
-        self.assertEqual([], self.sweep('a', 'b', 'c'))
+        self.assertEqual([('a', FLASH), ('b', DISKS), ('c', None)], self.send_due('a', 'b', 'c'))
+        self.assertEqual([], self.send_due('a', 'b', 'c'))
 
     def test_retype(self):
         self.types = {'volume-of-a': 'flash'}
-        self.sweep('a')
+        self.send_due('a')
         self.types = {'volume-of-a': 'disks'}
-        self.assertEqual([('a', DISKS)], self.sweep('a'))
+        self.assertEqual([('a', DISKS)], self.send_due('a'))
 
     def test_tier_that_promises_something_else(self):
         self.types = {'volume-of-a': 'disks'}
-        self.sweep('a')
+        self.send_due('a')
         self.write(disks=tier('disks', FLASH))
-        self.assertEqual([('a', FLASH)], self.sweep('a'))
+        self.assertEqual([('a', FLASH)], self.send_due('a'))
 
     def test_guest_that_was_rebuilt_is_told_within_the_hour(self):
         self.types = {'volume-of-a': 'disks'}
-        self.sweep('a')
+        self.send_due('a')
         self.now = 3599
-        self.assertEqual([], self.sweep('a'))
+        self.assertEqual([], self.send_due('a'))
         self.now = 3600
-        self.assertEqual([('a', DISKS)], self.sweep('a'))
+        self.assertEqual([('a', DISKS)], self.send_due('a'))
 
     def test_guest_that_does_not_answer_holds_nobody_up(self):
         self.types = {'volume-of-a': 'disks', 'volume-of-b': 'disks'}
         self.down = {'a'}
-        self.assertEqual([('b', DISKS)], self.sweep('a', 'b'))
+        self.assertEqual([('b', DISKS)], self.send_due('a', 'b'))
         self.down = set()
-        self.assertEqual([], self.sweep('a', 'b'))
+        self.assertEqual([], self.send_due('a', 'b'))
         self.now = 600
-        self.assertEqual([('a', DISKS)], self.sweep('a', 'b'))
+        self.assertEqual([('a', DISKS)], self.send_due('a', 'b'))
 
     def test_instances_of_no_tier_and_of_other_agents_are_left_alone(self):
         self.types = {'volume-of-a': 'lvm', 'volume-of-b': 'disks'}
-        self.assertEqual([], self.sweep('a', 'without-a-volume'))
-        self.assertEqual([], self.sweep('b', has_our_guest_agent=False))
-        self.assertEqual([], self.sweep('b', is_deleting=True))
-        self.assertEqual([('b', DISKS)], self.sweep('b'))
+        self.assertEqual([], self.send_due('a', 'without-a-volume'))
+        self.assertEqual([], self.send_due('b', has_our_guest_agent=False))
+        self.assertEqual([], self.send_due('b', is_deleting=True))
+        self.assertEqual([('b', DISKS)], self.send_due('b'))
 
     def test_volume_of_another_project(self):
         self.elsewhere = {'volume-of-a': 'disks'}
-        self.assertEqual([('a', DISKS)], self.sweep('a'))
+        self.assertEqual([('a', DISKS)], self.send_due('a'))
 
     def test_instance_that_was_just_created(self):
         self.types = {'volume-of-a': 'disks'}
         instance = backup_types.Instance('a', 'project', 'volume-of-a')
-        self.settings.tell(instance)
+        self.settings.send(instance)
         self.assertEqual([('a', DISKS)], self.told)
-        self.assertEqual([], self.sweep('a'))
+        self.assertEqual([], self.send_due('a'))
 
     def test_creation_does_not_fail_for_it(self):
         self.types = {'volume-of-a': 'disks'}
         self.down = {'a'}
-        self.settings.tell(backup_types.Instance('a', 'project', 'volume-of-a'))
+        self.settings.send(backup_types.Instance('a', 'project', 'volume-of-a'))
         with open(self.path, 'w') as file:
             file.write('nonsense')
-        self.settings.tell(backup_types.Instance('a', 'project', 'volume-of-a'))
+        self.settings.send(backup_types.Instance('a', 'project', 'volume-of-a'))
         self.assertEqual([], self.told)
 
     def test_forgotten_with_the_instance(self):
         self.types = {'volume-of-a': 'disks'}
-        self.sweep('a')
-        self.sweep()
-        self.assertEqual([('a', DISKS)], self.sweep('a'))
+        self.send_due('a')
+        self.send_due()
+        self.assertEqual([('a', DISKS)], self.send_due('a'))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the programs in ``tools``, which are no modules."""
+"""Tests of the programs in ``tools``, which are not modules."""
 
 import importlib.machinery
 import importlib.util
@@ -9,7 +9,7 @@ TOOLS = Path(__file__).resolve().parents[4] / 'tools'
 
 
 def load(name):
-    """Return a program of ours as a module, without running it."""
+    """Import a program in ``tools`` as a module, without running it."""
     loader = importlib.machinery.SourceFileLoader(name.replace('-', '_'), str(TOOLS / name))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)

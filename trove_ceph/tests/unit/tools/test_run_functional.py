@@ -34,9 +34,9 @@ DURATIONS = {
 
 
 class TagsTest(base.BaseTestCase):
-    """The tags that the tests get are those that the program reads."""
+    """The program reads the tags that the decorators set."""
 
-    def test_of_methods_and_classes(self):
+    def test_tags_of_methods_and_classes(self):
         @functional.long
         class Tagged(functional.FunctionalTestCase):
             @functional.serial
@@ -63,20 +63,20 @@ class SpreadTest(base.BaseTestCase):
         super().setUp()
         self.durations = run_functional.Durations(DURATIONS)
 
-    def test_each_test_once_and_classes_together(self):
+    def test_runs_each_test_once_and_keeps_classes_together(self):
         groups = run_functional.by_class(SHORT)
         for count in (1, 2, 3, 9):
-            places = run_functional.spread(groups, count, self.durations)
-            self.assertEqual(count, len(places))
-            self.assertEqual(sorted(SHORT), sorted(itertools.chain(*places)))
+            bins = run_functional.spread(groups, count, self.durations)
+            self.assertEqual(count, len(bins))
+            self.assertEqual(sorted(SHORT), sorted(itertools.chain(*bins)))
             for group in groups:
-                self.assertEqual(1, sum(set(group) <= set(place) for place in places))
+                self.assertEqual(1, sum(set(group) <= set(tests) for tests in bins))
 
-    def test_the_longest_ones_are_apart(self):
-        places = run_functional.spread([[one] for one in SHORT[:9:3]], 2, self.durations)
-        self.assertEqual([90, 80], [self.durations.sum(place) for place in places])
+    def test_separates_the_longest_tests(self):
+        bins = run_functional.spread([[one] for one in SHORT[:9:3]], 2, self.durations)
+        self.assertEqual([90, 80], [self.durations.sum(tests) for tests in bins])
 
-    def test_order_does_not_matter(self):
+    def test_is_independent_of_the_order(self):
         groups = run_functional.by_class(SHORT)
         self.assertEqual(
             run_functional.spread(groups, 3, self.durations),
@@ -84,10 +84,10 @@ class SpreadTest(base.BaseTestCase):
         )
 
     def test_durations_of_unknown_tests_and_of_scenarios(self):
-        usual_sec = run_functional.SHORT_SEC
-        self.assertEqual(usual_sec, self.durations.of(f'{PREFIX}test_z.SomeTest.test_x'))
+        default_sec = run_functional.SHORT_SEC
+        self.assertEqual(default_sec, self.durations.of(f'{PREFIX}test_z.SomeTest.test_x'))
         self.assertEqual(90, self.durations.of(f'{PREFIX}test_a.SomeTest.test_x[long](a case)'))
-        self.assertEqual(usual_sec, run_functional.Durations({}).of('anything'))
+        self.assertEqual(default_sec, run_functional.Durations({}).of('anything'))
 
 
 class ChooseTest(base.BaseTestCase):
@@ -95,13 +95,13 @@ class ChooseTest(base.BaseTestCase):
         durations = run_functional.Durations(DURATIONS)
         return run_functional.choose(TESTS, suite, regexes, turn, durations)
 
-    def test_suites(self):
+    def test_chooses_by_suite(self):
         long = [*LONG, SERIAL[1]]
         self.assertEqual(TESTS, self.choose('all'))
         self.assertEqual(long, self.choose('long'))
         self.assertEqual([*SHORT, SERIAL[0]], self.choose('short'))
 
-    def test_each_long_test_is_due_once_in_some_turns(self):
+    def test_each_long_test_is_due_once_in_all_turns(self):
         turns = range(20780, 20780 + run_functional.SHARES)
         due = [self.choose('due', turn=turn) for turn in turns]
         for chosen in due:
@@ -110,7 +110,7 @@ class ChooseTest(base.BaseTestCase):
         self.assertEqual(sorted([*LONG, SERIAL[1]]), sorted(long))
         self.assertEqual(due[0], self.choose('due', turn=turns[0] + run_functional.SHARES))
 
-    def test_by_regular_expressions(self):
+    def test_chooses_by_regular_expressions(self):
         self.assertEqual(SHORT[:3], self.choose('all', r'test_a\.Some'))
         self.assertEqual(
             [SHORT[0], LONG[0]], self.choose('all', r'a\.SomeTest\.test_x', r'test_f.*_1')
@@ -119,16 +119,16 @@ class ChooseTest(base.BaseTestCase):
 
 
 class FakeStestr(base.BaseTestCase):
-    """A program in the place of stestr, which tells how it was called."""
+    """A program that replaces stestr and records its calls."""
 
     SCRIPT = """#!{python}
 import json, pathlib, sys
-words = sys.argv[1:]
+args = sys.argv[1:]
 with open({log!r}, 'a') as log:
-    said = dict(words=words, chosen=pathlib.Path(words[words.index('--load-list') + 1]).read_text())
-    if '--worker-file' in words:
-        said['workers'] = pathlib.Path(words[words.index('--worker-file') + 1]).read_text()
-    print(json.dumps(said), file=log)
+    call = dict(args=args, chosen=pathlib.Path(args[args.index('--load-list') + 1]).read_text())
+    if '--worker-file' in args:
+        call['workers'] = pathlib.Path(args[args.index('--worker-file') + 1]).read_text()
+    print(json.dumps(call), file=log)
 sys.exit({code})
 """
 
@@ -155,7 +155,7 @@ class RunTest(FakeStestr):
         self.useFixture(fixtures.MonkeyPatch('signal.signal', lambda number, handler: None))
         self.stestr = run_functional.Stestr('results', self.directory)
 
-    def test_workers_and_then_one_alone(self):
+    def test_runs_workers_and_then_serial_tests(self):
         self.assertEqual(0, self.stestr.run([SHORT[:3], SHORT[3:9], []]))
         self.assertEqual(0, self.stestr.run([SERIAL]))
         first, second = self.calls()
@@ -172,25 +172,25 @@ class RunTest(FakeStestr):
             ],
             yaml.safe_load(first['workers']),
         )
-        self.assertNotIn('--combine', first['words'])
+        self.assertNotIn('--combine', first['args'])
         self.assertEqual(SERIAL, second['chosen'].split())
-        self.assertLessEqual({'--combine', '--serial'}, set(second['words']))
+        self.assertLessEqual({'--combine', '--serial'}, set(second['args']))
 
-    def test_nothing_to_run(self):
+    def test_calls_nothing_without_tests(self):
         self.assertEqual(0, self.stestr.run([[], []]))
         self.assertFalse(self.log.exists())
         self.stestr.run([SERIAL])
-        self.assertNotIn('--combine', self.calls()[0]['words'])
+        self.assertNotIn('--combine', self.calls()[0]['args'])
 
-    def test_failure_is_told(self):
+    def test_returns_the_status_of_a_failure(self):
         self.ends_with(1)
         self.assertEqual(1, self.stestr.run([SERIAL]))
 
-    def test_workers_are_interrupted_once_and_waited_for(self):
-        started, cleared = self.directory / 'started', self.directory / 'cleared'
+    def test_interrupts_workers_once_and_waits_for_them(self):
+        started, cleaned_up = self.directory / 'started', self.directory / 'cleaned-up'
         (self.directory / 'stestr').write_text(
             '#!/bin/sh\n'
-            f"(trap 'sleep 0.5; touch {cleared}; exit' TERM; touch {started}; sleep 60) &\n"
+            f"(trap 'sleep 0.5; touch {cleaned_up}; exit' TERM; touch {started}; sleep 60) &\n"
             'wait\n'
         )
 
@@ -204,18 +204,18 @@ class RunTest(FakeStestr):
         thread.start()
         self.assertEqual(-signal.SIGTERM, self.stestr.run([SERIAL]))
         thread.join()
-        self.assertTrue(cleared.exists())
+        self.assertTrue(cleaned_up.exists())
 
-    def test_nothing_more_runs_after_an_interruption(self):
+    def test_runs_nothing_after_an_interruption(self):
         self.stestr._interrupt(15, None)
         self.assertEqual(0, self.stestr.run([SERIAL]))
         self.assertFalse(self.log.exists())
 
 
 class WholeRunTest(base.BaseTestCase):
-    """With stestr, on tests that do nothing."""
+    """A run with the real stestr on trivial tests."""
 
-    # The program, with another place of the tests.
+    # The program with another directory of tests.
     PROGRAM = """
 import pathlib, sys
 from trove_ceph.tests.unit import tools
@@ -266,7 +266,7 @@ class {name}Test(base.TaggedTestCase):
         outcomes, failed = summary.count(summary.last_run(str(self.root)))
         return ended.returncode, dict(outcomes), failed
 
-    def test_all_in_one_run_of_the_repository(self):
+    def test_all_results_are_in_one_run_of_the_repository(self):
         status, outcomes, (failed,) = self.run_tests('--suite', 'all', '--record')
         self.assertEqual((1, {'passed': 11, 'failed': 1}), (status, outcomes))
         self.assertIn('sample_tests.test_third.ThirdTest.test_two', failed)
@@ -281,13 +281,13 @@ class {name}Test(base.TaggedTestCase):
         self.assertEqual(11, len(recorded))
         self.assertIn('test_first.FirstTest.test_three', recorded)
 
-    def test_one_by_its_name(self):
+    def test_runs_one_test_by_its_name(self):
         status, outcomes, _failed = self.run_tests('First.*test_one')
         self.assertEqual((0, {'passed': 1}), (status, outcomes))
 
 
 class MeasuredTest(base.BaseTestCase):
-    def test_of_a_stream(self):
+    def test_durations_of_a_stream(self):
         directory = Path(self.useFixture(fixtures.TempDir()).path)
         (directory / 'test_z.py').write_text(
             'import testtools\n'
@@ -301,7 +301,7 @@ class MeasuredTest(base.BaseTestCase):
 
 
 class OptionsTest(base.BaseTestCase):
-    def test_workers(self):
+    def test_number_of_workers(self):
         self.assertLessEqual(1, run_functional.usual_workers())
         self.useFixture(fixtures.EnvironmentVariable('TROVE_CEPH_TEST_WORKERS', '7'))
         self.assertEqual(7, run_functional.parse([]).workers)
@@ -312,7 +312,7 @@ class OptionsTest(base.BaseTestCase):
         self.useFixture(fixtures.EnvironmentVariable('TROVE_CEPH_TEST_SUITE', 'long'))
         self.assertEqual('long', run_functional.parse(['x']).suite)
 
-    def test_the_share_is_told(self):
+    def test_announces_the_share(self):
         output = self.useFixture(fixtures.StringStream('output')).stream
         self.useFixture(fixtures.MonkeyPatch('sys.stdout', output))
         options = argparse.Namespace(suite='due', turn=5, workers=3)
@@ -325,8 +325,8 @@ class OptionsTest(base.BaseTestCase):
 
 
 class DurationsFileTest(base.BaseTestCase):
-    def test_most_of_the_names_are_those_of_tests(self):
-        """A test that was renamed counts as a short one: too many of them spread the work badly."""
+    def test_most_keys_are_ids_of_tests(self):
+        """A renamed test counts as short: too many of them distribute the work badly."""
         source = {path.stem: path.read_text() for path in run_functional.TESTS.glob('test_*.py')}
         contracts = run_functional.TESTS.with_name('contract').glob('*.py')
         inherited = ''.join(path.read_text() for path in contracts)

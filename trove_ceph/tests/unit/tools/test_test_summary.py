@@ -21,7 +21,7 @@ class Sample(testtools.TestCase):
 
 
 class SummaryTest(base.BaseTestCase):
-    def test_what_failed_is_told_with_its_reason_and_place(self):
+    def test_reports_a_failed_test_with_its_reason_and_position(self):
         stream = io.BytesIO()
         result = testtools.ExtendedToStreamDecorator(subunit.StreamResultToBytes(stream))
         result.startTestRun()

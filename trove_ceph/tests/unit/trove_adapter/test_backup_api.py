@@ -39,7 +39,7 @@ class TroveBackupsTest(base.BaseTestCase):
         self.instance = next(one for one in self.trove.list_instances() if one.id == self.row.id)
 
     def ask(self, name='hourly-1', asked=None):
-        return self.trove.ask_for_backup(self.instance, name, 'by policy', asked or BackupOptions())
+        return self.trove.request_backup(self.instance, name, 'by policy', asked or BackupOptions())
 
     def used_quota(self):
         QUOTAS.check_quotas(self.instance.project_id, backups=0)
@@ -88,7 +88,7 @@ class TroveBackupsTest(base.BaseTestCase):
 
     def test_given_up(self):
         backup_id = self.ask()
-        self.trove.give_up(backup_id)
+        self.trove.fail_backup(backup_id)
         found = self.trove.find(backup_id)
         self.assertEqual((False, False), (found.is_running, found.is_completed))
 
@@ -143,16 +143,16 @@ class TroveBackupsTest(base.BaseTestCase):
         backup_id = self.ask()
         self.complete(backup_id)
         self.world.casts.clear()
-        self.trove.ask_for_deletion(backup_id, self.instance.project_id)
+        self.trove.request_deletion(backup_id, self.instance.project_id)
         ((method, _context, arguments),) = self.world.casts
         self.assertEqual(('delete_backup', {'backup_id': backup_id}), (method, arguments))
         self.assertEqual(0, self.used_quota())
         # It never came about: what is counted stays right.
-        self.trove.ask_for_deletion(backup_id, self.instance.project_id, again=True)
+        self.trove.request_deletion(backup_id, self.instance.project_id, again=True)
         self.assertEqual(0, self.used_quota())
         trove_database.backup(backup_id).update(deleted=True)
         for again in (False, True):
-            self.trove.ask_for_deletion(backup_id, self.instance.project_id, again)
+            self.trove.request_deletion(backup_id, self.instance.project_id, again)
             self.assertEqual(0, self.used_quota())
 
     def test_deletion_where_the_quota_is_used_up(self):
@@ -161,10 +161,10 @@ class TroveBackupsTest(base.BaseTestCase):
         self.addCleanup(CONF.clear_override, 'max_backups_per_tenant')
         backup_id = self.ask()
         self.complete(backup_id)
-        self.trove.ask_for_deletion(backup_id, self.instance.project_id)
+        self.trove.request_deletion(backup_id, self.instance.project_id)
         self.ask('hourly-2')
         self.world.casts.clear()
-        self.trove.ask_for_deletion(backup_id, self.instance.project_id, again=True)
+        self.trove.request_deletion(backup_id, self.instance.project_id, again=True)
         self.assertEqual(['delete_backup'], [method for method, *_ in self.world.casts])
         self.assertEqual(1, self.used_quota())
 

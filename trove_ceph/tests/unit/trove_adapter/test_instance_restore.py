@@ -197,9 +197,7 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertEqual(['delete_instance'], [verb for verb, _, _ in self.stock])
 
     def test_periodic_task(self):
-        self.assertIn(
-            'make_volumes_independent', {name for name, _ in manager.Manager._periodic_tasks}
-        )
+        self.assertIn('flatten_volumes', {name for name, _ in manager.Manager._periodic_tasks})
 
 
 class TroveTest(base.BaseTestCase):
@@ -207,7 +205,9 @@ class TroveTest(base.BaseTestCase):
 
     def test_what_is_asked_for(self):
         asked = set(inspect.signature(trove_models.FreshInstanceTasks.create_instance).parameters)
-        self.assertEqual(asked, {*instance_restore._ASKED, 'self', 'snapshot', 'scheduler_hints'})
+        self.assertEqual(
+            asked, {*instance_restore._ARGUMENTS, 'self', 'snapshot', 'scheduler_hints'}
+        )
 
     def test_everything_is_asked_for_by_name(self):
         sent = set(inspect.signature(trove_api.API.create_instance).parameters) - {'self'}

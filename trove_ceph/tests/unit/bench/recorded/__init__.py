@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sysbench 1.0.20, fio 3.33 and Ceph 16.2 said, as it was recorded."""
+"""Recorded output of sysbench 1.0.20, fio 3.33 and Ceph 16.2."""
 
 from pathlib import Path
 

@@ -26,12 +26,12 @@ class ModelTest(base.BaseTestCase):
         (found,) = [group for group in self.loads['loads'] if group['label'] == label]
         return {each['variant']: each for each in found['variants']}
 
-    def test_plain_data_and_the_same_every_time(self):
+    def test_is_json_and_deterministic(self):
         text = json.dumps(self.loads)
         self.assertEqual(self.loads, json.loads(text))
         self.assertEqual(text, json.dumps(model.build(self.store, self.before)))
 
-    def test_what_was_compared(self):
+    def test_compared_variants(self):
         self.assertEqual('tuning', self.loads['plan']['name'])
         self.assertEqual(
             ['stock', 'ours', 'local'], [each['name'] for each in self.loads['variants']]
@@ -56,15 +56,15 @@ class ModelTest(base.BaseTestCase):
             ['ours: faster than stock in 3 of 3 operations'], self.operations['summary']
         )
 
-    def test_phases_are_those_of_repeats_that_succeeded(self):
+    def test_phases_count_successful_repeats_only(self):
         path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
         store = results.Store(path).create('name: sample\n')
         config = sample.operation_config()
         for iteration, (code, seconds) in enumerate(((0, 1.0), (0, 2.0), (1, 9.0))):
-            parts = [('request', seconds), ('copying', 0.5), ('copying', 0.25)]
-            told = [{'name': name, 'seconds': each} for name, each in parts]
+            durations = [('request', seconds), ('copying', 0.5), ('copying', 0.25)]
+            phases = [{'name': name, 'seconds': each} for name, each in durations]
             run = sample.operation_run(config, random.Random(iteration))
-            run |= {'exit_code': code, 'phases': told}
+            run |= {'exit_code': code, 'phases': phases}
             store.write(iteration, config, sample.disclosure('ours'), run)
         (variant,) = model.build(store)['operations'][0]['variants']
         found = {name: (each['value'], each['n']) for name, each in variant['phases'].items()}
@@ -81,7 +81,7 @@ class ModelTest(base.BaseTestCase):
         (sizes,) = self.operations['size_sweeps']
         self.assertEqual(list(sample.DATA_MIB), sizes['values'])
 
-    def test_timelines_show_the_repeat_of_median_throughput(self):
+    def test_timelines_show_the_repeat_with_median_throughput(self):
         (timeline,) = [
             each for each in self.loads['timelines'] if each['label'] == 'read · 4 threads'
         ]
@@ -97,7 +97,7 @@ class ModelTest(base.BaseTestCase):
         self.assertEqual(sample.MEASURE_SEC, len(line['tps']))
         self.assertEqual('snapshot', line['events'][0]['name'])
 
-    def test_declared_ratios_stand_beside_published_ones(self):
+    def test_declared_ratios_have_their_published_references(self):
         rows = self.loads['references']['measured']
         self.assertEqual(6, len(rows))
         self.assertEqual(0.773, rows[0]['reference']['value'])
@@ -114,7 +114,7 @@ class ModelTest(base.BaseTestCase):
                 quotient = float(of.replace(' ', '')) / float(to.replace(' ', ''))
                 self.assertAlmostEqual(quotient, ratio['value'], places=3)
 
-    def test_disclosure_puts_the_variables_that_differ_first(self):
+    def test_disclosure_lists_differing_variables_first(self):
         section = self.loads['disclosure'][0]
         self.assertEqual('MySQL variables', section['name'])
         self.assertEqual(2, section['differing'])
@@ -151,12 +151,12 @@ class ModelTest(base.BaseTestCase):
     def test_empty_folder(self):
         path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
         found = model.build(results.Store(path).create('name: x\n'))
-        self.assertIn('Nothing was measured', found['caveats'][0]['text'])
+        self.assertIn('No measurements', found['caveats'][0]['text'])
 
 
 class CaveatsTest(base.BaseTestCase):
     def _caveats(self, *runs, roles=('baseline', 'subject', 'control'), repeats=2):
-        """Return texts and places for a store in which some runs of the first repeat are changed.
+        """Return the warnings of a store, with some runs of the first repeat changed.
 
         :param runs: (variant, changes of the configuration, changes of the run)
         """
@@ -211,27 +211,27 @@ class CaveatsTest(base.BaseTestCase):
         for word in ('Interrupted', 'One repeat', 'Repeats are missing'):
             self.assertIn(word, texts)
 
-    def test_what_runs_warn_of_is_said_once(self):
+    def test_equal_warnings_of_runs_are_merged(self):
         found = self._caveats(
             ('ours', {}, {'warnings': ['the disk was full']}),
             ('stock', {}, {'warnings': ['the disk was full']}),
         )
         self._assert_only(found, 'the disk was full', ['write · stock', 'write · ours'])
 
-    def test_warnings_that_differ_in_figures_are_said_once(self):
+    def test_warnings_that_differ_in_figures_are_merged(self):
         found = self._caveats(
             ('ours', {}, {'warnings': ['the host was 97% busy', 'the disk was full']}),
             ('stock', {}, {'warnings': ['the host was 99.5% busy']}),
         )
-        places = found['the host was 99.5% busy (and 1 more with other figures)']
-        self.assertEqual(['write · stock', 'write · ours'], places)
+        where = found['the host was 99.5% busy (and 1 more with other figures)']
+        self.assertEqual(['write · stock', 'write · ours'], where)
         self.assertEqual(['write · ours'], found['the disk was full'])
 
-    def test_why_a_run_ended_early_is_said(self):
+    def test_reason_of_an_incomplete_run_is_a_caveat(self):
         found = self._caveats(('ours', {}, {'complete': False, 'reason': 'sysbench: no memory'}))
         self.assertEqual(['write · ours'], found['sysbench: no memory'])
 
-    def test_target_changed_in_the_middle(self):
+    def test_target_changed_between_runs(self):
         path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
         store = results.Store(path).create('name: x\n')
         for kind in ('a', 'b'):

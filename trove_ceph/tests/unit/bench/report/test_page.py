@@ -18,7 +18,7 @@ VOID = {'meta', 'br', 'link', 'img', 'hr', 'input'}
 
 
 class Page(html.parser.HTMLParser):
-    """A page's elements; refuses tags that are not closed in their order."""
+    """The elements of a page; raise ValueError for tags that are not closed in order."""
 
     def __init__(self, text):
         super().__init__()
@@ -51,7 +51,7 @@ class Page(html.parser.HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
     def within(self, tag):
-        """Yield for each element of a tag the names of the elements in it."""
+        """Yield the names of the descendants of each element of a tag."""
         for (identifier, _), children in self.inside.items():
             if self.elements[identifier][0] == tag:
                 yield [name for name, _ in children]
@@ -83,7 +83,7 @@ class ReportTest(base.BaseTestCase):
         )
         self.assertEqual('tuning', json.loads(self._written('loads', 'json'))['plan']['name'])
 
-    def test_tables_of_markdown_are_in_one_piece(self):
+    def test_markdown_tables_have_no_blank_lines(self):
         for name in self.stores:
             blocks = re.split(r'\n\s*\n', self._written(name, 'md'))
             tables = [block.splitlines() for block in blocks if block.startswith('|')]
@@ -93,14 +93,14 @@ class ReportTest(base.BaseTestCase):
                 self.assertRegex(lines[1], r'^(\| -+:? )+\|$')
                 self.assertEqual({lines[0].count('|')}, {line.count(' |') + 1 for line in lines})
 
-    def test_nothing_is_loaded_from_elsewhere(self):
+    def test_page_loads_no_external_resources(self):
         for name, page in self.pages.items():
             self.assertNotRegex(self.texts[name], r'(?i)(https?:)?//[a-z]')
             self.assertNotRegex(self.texts[name], r'url\((?!#)|@import')
             tags = {tag for tag, _ in page.elements}
             self.assertEqual(set(), tags & {'script', 'link', 'img', 'iframe', 'object'})
 
-    def test_links_lead_to_files_and_places_that_exist(self):
+    def test_links_resolve(self):
         for name, page in self.pages.items():
             identifiers = {attributes.get('id') for _, attributes in page.elements}
             for link in page.all('a'):
@@ -136,7 +136,7 @@ class ReportTest(base.BaseTestCase):
             scrollers = [each for each in page.all('div') if each.get('class') == 'scroll']
             self.assertEqual(len(tables), len(scrollers))
 
-    def test_every_plot_says_what_it_shows(self):
+    def test_every_plot_has_a_title_and_a_description(self):
         for page in self.pages.values():
             plots = page.all('svg')
             self.assertGreater(len(plots), 3)
@@ -145,20 +145,20 @@ class ReportTest(base.BaseTestCase):
                 self.assertEqual(['title', 'desc'], children[:2])
                 self.assertIn('text', children)
 
-    def test_plots_take_the_colours_and_the_font_of_the_page(self):
+    def test_plots_use_the_colours_and_the_font_of_the_page(self):
         plots = ''.join(re.findall(r'<svg.*?</svg>', self.texts['loads'], re.DOTALL))
         self.assertEqual([], re.findall(r'#[0-9a-f]{6}\b', plots))
         self.assertNotIn('DejaVu', plots)
         for variable in ('--v0', '--v1', '--v2', '--text', '--grid', '--sans'):
             self.assertIn(f'var({variable})', plots)
 
-    def test_works_on_phones_and_in_the_dark(self):
+    def test_supports_phones_and_dark_mode(self):
         text = self.texts['loads']
         self.assertIn('name="viewport" content="width=device-width, initial-scale=1"', text)
         self.assertIn('prefers-color-scheme: dark', text)
         self.assertIn('<div class="narrow"><svg', text)
 
-    def test_verdict_names_ratio_interval_and_significance(self):
+    def test_verdict_shows_ratio_interval_and_significance(self):
         text = self.texts['loads']
         self.assertIn('ours: faster than stock in 2 of 2 comparisons', text)
         self.assertRegex(text, r'<td class="n better up">1\.\d\d <small>1\.\d+ to 1\.\d+, faster')
@@ -171,12 +171,12 @@ class ReportTest(base.BaseTestCase):
         )
         self.assertNotIn('table-phases', self.texts['loads'])
 
-    def test_sections_are_there_only_when_they_have_content(self):
+    def test_sections_without_content_are_omitted(self):
         headings = {name: re.findall(r'<h2>(.*?)</h2>', text) for name, text in self.texts.items()}
         loads = [
             'Verdict',
             'Sweep over threads',
-            'By the second',
+            'Timeline',
             'Latency',
             'Commit gaps',
             'The storage below',
@@ -188,7 +188,7 @@ class ReportTest(base.BaseTestCase):
         ]
         self.assertEqual(loads, headings['loads'])
         self.assertEqual(
-            ['Verdict', 'Operations against data size', *loads[-3:]], headings['operations']
+            ['Verdict', 'Operations by data size', *loads[-3:]], headings['operations']
         )
 
     def test_markdown_has_the_same_tables(self):
@@ -212,7 +212,7 @@ class ReportTest(base.BaseTestCase):
         self.assertEqual(self.texts['operations'], text)
 
 
-class OddResultsTest(base.BaseTestCase):
+class IncompleteResultsTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.path = Path(self.useFixture(fixtures.TempDir()).path) / 'r'
@@ -223,7 +223,7 @@ class OddResultsTest(base.BaseTestCase):
 
     def test_nothing_measured(self):
         text, _ = self._page(results.Store(self.path).create('name: x\n'))
-        self.assertIn('Nothing was measured', text)
+        self.assertIn('No measurements', text)
 
     def test_one_repeat_of_one_variant(self):
         store = results.Store(self.path).create('name: x\n')
@@ -231,8 +231,8 @@ class OddResultsTest(base.BaseTestCase):
         bare = {'committer': None, 'rbd': None, 'seconds': [], 'events': [], 'cpu': {}}
         store.write(0, config, {}, sample.load_run(config, random.Random(0)) | bare)
         text, _ = self._page(store)
-        self.assertIn('One repeat: no interval', text)
-        self.assertNotIn('By the second', text)
+        self.assertIn('One repeat: there is no interval', text)
+        self.assertNotIn('Timeline', text)
         self.assertNotIn('Commit gaps', text)
 
     def test_instances_volumes_and_seconds_without_transactions(self):
@@ -246,9 +246,9 @@ class OddResultsTest(base.BaseTestCase):
             store.write(0, config, {}, run)
         text, _ = self._page(store)
         self.assertIn('TPS for each instance', text)
-        self.assertIn('The volume alone, by fio', text)
+        self.assertIn('The volume without MySQL, by fio', text)
 
-    def test_names_are_text_not_markup(self):
+    def test_names_are_escaped(self):
         plan = 'name: x\ndescription: "<script>alert(1)</script> a | b"\n'
         store = results.Store(self.path).create(plan)
         config = sample.load_config()
@@ -258,7 +258,7 @@ class OddResultsTest(base.BaseTestCase):
         self.assertEqual([], page.all('script') + page.all('b'))
         self.assertIn('&lt;b&gt;bold', text)
 
-    def test_operations_without_any_cost(self):
+    def test_operations_without_costs(self):
         store = results.Store(self.path).create('name: x\n')
         for size in (1, 2):
             config = sample.operation_config(data_mib=size)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trove, Cinder and Nova as far as targets talk to them, in place of their clients."""
+"""Fake clients of Trove, Cinder and Nova, with the calls that targets use."""
 
 import types
 
@@ -34,33 +34,33 @@ class Page(list):
 
 
 class Names:
-    """Databases or users of all instances; names are removed ``lag`` listings after asking."""
+    """Databases or users of all instances; names disappear ``lag`` listings after deletion."""
 
     def __init__(self, trove, lag):
         self._trove = trove
         self._lag = lag
-        self._going = {}
+        self._deleting = {}
         self.names = ['mysql_user', 'shop']
 
-    def create(self, instance_id, wanted):
+    def create(self, instance_id, resources):
         self._trove.check(instance_id)
-        self.names += [one['name'] for one in wanted]
-        self._trove.created += wanted
+        self.names += [one['name'] for one in resources]
+        self._trove.created += resources
 
     def delete(self, instance_id, name):
         self._trove.check(instance_id)
         if name not in self.names:
             raise troveclient.exceptions.NotFound()
-        self._going.setdefault(name, self._lag)
+        self._deleting.setdefault(name, self._lag)
 
     def list(self, instance_id, marker=None):
         self._trove.check(instance_id)
-        for name in list(self._going):
-            if self._going[name] == 0:
+        for name in list(self._deleting):
+            if self._deleting[name] == 0:
                 self.names.remove(name)
-                del self._going[name]
+                del self._deleting[name]
             else:
-                self._going[name] -= 1
+                self._deleting[name] -= 1
         start = int(marker or 0)
         page = Page(resource(name=name) for name in self.names[start : start + PAGE])
         if start + PAGE < len(self.names):
@@ -69,11 +69,11 @@ class Names:
 
 
 class FakeTrove:
-    """Stands for troveclient.
+    """Fake of troveclient.
 
     :param listed: this project's instances
-    :param others: what only an administrator lists
-    :param lag: how often a removed name is still listed
+    :param others: instances that only an administrator lists
+    :param lag: number of listings that still contain a deleted name
     """
 
     def __init__(self, listed, others=(), lag=0):
@@ -104,9 +104,9 @@ class FakeTrove:
 
 
 class FakeConnection:
-    """Stands for openstacksdk.
+    """Fake of openstacksdk.
 
-    :param is_admin: whether volumes and servers may be seen
+    :param is_admin: whether volumes and servers are accessible
     """
 
     def __init__(self, is_admin=False):
@@ -116,12 +116,14 @@ class FakeConnection:
         )
         self.cpu_details = [{'time': 1_500_000_000}, {'time': 500_000_000}]
         self.compute = resource(
-            get_server_diagnostics=lambda server: self._seen(resource(cpu_details=self.cpu_details))
+            get_server_diagnostics=lambda server: self._as_admin(
+                resource(cpu_details=self.cpu_details)
+            )
         )
         self.block_storage = resource(
-            get_volume=lambda volume: self._seen(self.volume),
-            find_type=lambda name: self._seen(resource(id='t1', extra_specs={'a': 'b'})),
-            get=lambda url: self._seen(resource(json=lambda: self._qos[url])),
+            get_volume=lambda volume: self._as_admin(self.volume),
+            find_type=lambda name: self._as_admin(resource(id='t1', extra_specs={'a': 'b'})),
+            get=lambda url: self._as_admin(resource(json=lambda: self._qos[url])),
         )
         self._qos = {
             '/qos-specs': {
@@ -134,7 +136,7 @@ class FakeConnection:
             '/qos-specs/q1/associations': {'qos_associations': [{'id': 't1'}]},
         }
 
-    def _seen(self, answer):
+    def _as_admin(self, result):
         if not self.is_admin:
             raise openstack.exceptions.ForbiddenException('not yours')
-        return answer
+        return result

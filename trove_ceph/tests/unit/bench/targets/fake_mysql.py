@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A MySQL server as far as targets talk to it, in place of pymysql.connect."""
+"""Fake of a MySQL server, with the statements that targets use, for pymysql.connect."""
 
 import re
 
@@ -15,7 +15,7 @@ VARIABLES = {
 
 
 class FakeMysql:
-    """Remembers its schemas; refuses wrong passwords, and changes without rights.
+    """Record schemas; refuse wrong passwords, and changes without privileges.
 
     :param may_change: whether CREATE and DROP are allowed
     """
@@ -24,11 +24,11 @@ class FakeMysql:
         self.password = password
         self.may_change = may_change
         self.schemas = {'mysql', 'shop'}
-        self.places = []
+        self.endpoints = []
         self.is_up = True
 
     def connect(self, user, password, host=None, port=None, unix_socket=None, **options):
-        self.places.append(unix_socket or (host, port))
+        self.endpoints.append(unix_socket or (host, port))
         if not self.is_up:
             raise pymysql.err.OperationalError(2003, 'no route to host')
         if password != self.password:

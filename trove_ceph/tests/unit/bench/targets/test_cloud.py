@@ -27,26 +27,26 @@ class CloudTestCase(base.BaseTestCase):
 
 
 class CloudTest(CloudTestCase):
-    def test_by_name_and_by_id_with_public_addresses_first(self):
+    def test_finds_by_name_and_id_with_public_addresses_first(self):
         found = self.cloud().get_instance('shop')
 
         self.assertEqual(('192.0.2.4', '10.0.0.4'), found.addresses)
         self.assertEqual(found, self.cloud().get_instance(ID))
         self.assertIsNone(found.volume_id)
 
-    def test_unknown(self):
+    def test_unknown_instance(self):
         error = self.assertRaises(UNAVAILABLE, self.cloud().get_instance, 'shoq')
 
         self.assertEqual('there is no instance shoq', str(error))
 
-    def test_one_name_for_two(self):
+    def test_ambiguous_name(self):
         one, two = fake_cloud.instance(), fake_cloud.instance(id='other')
 
         error = self.assertRaises(UNAVAILABLE, self.cloud(one, two).get_instance, 'shop')
 
         self.assertIn(f'{ID}, other', str(error))
 
-    def test_administrator_finds_that_of_another_project(self):
+    def test_administrator_finds_an_instance_of_another_project(self):
         theirs = fake_cloud.instance('theirs', server_id='s1', volume_id='v1')
 
         found = self.cloud(others=[theirs]).get_instance('theirs')
@@ -54,95 +54,95 @@ class CloudTest(CloudTestCase):
         self.assertEqual(('s1', 'v1'), (found.server_id, found.volume_id))
 
     def test_refusal_is_translated(self):
-        there = self.cloud()
+        client = self.cloud()
         self.trove.refuses = troveclient.exceptions.BadRequest('not now')
 
-        error = self.assertRaises(UNAVAILABLE, there.create_schema, ID, 'd', 'secret')
+        error = self.assertRaises(UNAVAILABLE, client.create_schema, ID, 'd', 'secret')
 
         self.assertIn('not now', str(error))
         self.assertNotIn('secret', str(error))
 
-    def test_schema_with_a_user_for_it_alone(self):
+    def test_schema_has_its_own_user(self):
         schema = database.new_name()
 
         self.cloud().create_schema(ID, schema, 'secret')
 
-        made, user = self.trove.created
-        self.assertEqual({'name': schema}, made)
+        created, user = self.trove.created
+        self.assertEqual({'name': schema}, created)
         self.assertEqual(database.user_of(schema), user['name'])
         self.assertEqual([{'name': schema}], user['databases'])
 
-    def test_lists_what_is_ours_on_all_pages_and_lone_users(self):
-        there = self.cloud()
+    def test_lists_own_schemas_of_all_pages_and_users_without_schema(self):
+        client = self.cloud()
         self.trove.databases.names += ['other', 'trove_ceph_bench_a1']
         self.trove.users.names += ['tcbench_b2']
 
-        self.assertEqual({'trove_ceph_bench_a1', 'trove_ceph_bench_b2'}, there.list_schemas(ID))
+        self.assertEqual({'trove_ceph_bench_a1', 'trove_ceph_bench_b2'}, client.list_schemas(ID))
 
-    def test_removal_waits_until_it_is_done(self):
-        there = self.cloud(lag=3)
+    def test_removal_waits_until_the_schema_is_gone(self):
+        client = self.cloud(lag=3)
         schema = database.new_name()
-        there.create_schema(ID, schema, 'secret')
+        client.create_schema(ID, schema, 'secret')
 
-        there.ensure_no_schema(ID, schema)
-        there.ensure_no_schema(ID, schema)
+        client.ensure_no_schema(ID, schema)
+        client.ensure_no_schema(ID, schema)
 
-        self.assertEqual(set(), there.list_schemas(ID))
+        self.assertEqual(set(), client.list_schemas(ID))
         self.assertGreater(self.now, 0)
 
     def test_removal_that_never_ends_is_reported(self):
-        there = self.cloud(lag=10**6)
+        client = self.cloud(lag=10**6)
         schema = database.new_name()
-        there.create_schema(ID, schema, 'secret')
+        client.create_schema(ID, schema, 'secret')
 
-        error = self.assertRaises(UNAVAILABLE, there.ensure_no_schema, ID, schema)
+        error = self.assertRaises(UNAVAILABLE, client.ensure_no_schema, ID, schema)
 
         self.assertIn('is still in instance', str(error))
 
-    def test_whether_it_is_there(self):
-        there = self.cloud()
+    def test_has_instance(self):
+        client = self.cloud()
 
-        self.assertTrue(there.has_instance(ID))
-        self.assertFalse(there.has_instance('gone'))
+        self.assertTrue(client.has_instance(ID))
+        self.assertFalse(client.has_instance('gone'))
 
 
 class DescribeTest(CloudTestCase):
-    def instance(self, there):
-        found = there.get_instance('shop')
+    def instance(self, client):
+        found = client.get_instance('shop')
         return dataclasses.replace(found, server_id='s1', volume_id='v1')
 
     def test_administrator_sees_volume_and_qos(self):
-        there = self.cloud(is_admin=True)
+        client = self.cloud(is_admin=True)
 
-        found = there.describe(self.instance(there))
+        found = client.describe(self.instance(client))
 
         self.assertEqual({'name': 'f1', 'ram_mib': 2048, 'vcpus': 2}, found['flavor'])
         self.assertEqual('nvme', found['volume']['type'])
         self.assertEqual({'consumer': 'front-end', 'total_iops_sec': '100'}, found['volume']['qos'])
 
-    def test_tenant_sees_neither(self):
-        there = self.cloud()
+    def test_tenant_sees_neither_volume_nor_server(self):
+        client = self.cloud()
 
-        found = there.describe(self.instance(there))
+        found = client.describe(self.instance(client))
 
         self.assertIsNone(found['volume'])
         self.assertEqual(2, found['volume_gib'])
-        self.assertIsNone(there.image_id(self.instance(there)))
-        self.assertIsNone(there.cpu_sec(self.instance(there)))
-        self.assertIsNone(there.cpu_sec(there.get_instance('shop')))
+        self.assertIsNone(client.image_id(self.instance(client)))
+        self.assertIsNone(client.cpu_sec(self.instance(client)))
+        self.assertIsNone(client.cpu_sec(client.get_instance('shop')))
 
-    def test_image_has_the_name_it_was_migrated_to(self):
-        there = self.cloud(is_admin=True)
-        self.assertEqual('v1', there.image_id(self.instance(there)))
+    def test_migrated_volume_has_the_image_of_its_target(self):
+        client = self.cloud(is_admin=True)
+        self.assertEqual('v1', client.image_id(self.instance(client)))
 
         self.connection.volume.migration_id = 'v2'
 
-        self.assertEqual('v2', there.image_id(self.instance(there)))
+        self.assertEqual('v2', client.image_id(self.instance(client)))
 
     def test_processor_seconds_of_all_cpus(self):
-        there = self.cloud(is_admin=True)
-        self.assertEqual(2.0, there.cpu_sec(self.instance(there)))
+        client = self.cloud(is_admin=True)
+        self.assertEqual(2.0, client.cpu_sec(self.instance(client)))
 
         self.connection.cpu_details = [{'time': None}]
 
-        self.assertIsNone(there.cpu_sec(self.instance(there)))
+        self.assertIsNone(client.cpu_sec(self.instance(client)))

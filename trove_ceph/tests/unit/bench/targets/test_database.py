@@ -12,12 +12,12 @@ def address(**more):
 
 
 class NamesTest(base.BaseTestCase):
-    def test_user_and_schema_belong_together(self):
+    def test_user_and_schema_names_map_to_each_other(self):
         schema = database.new_name()
 
         user = database.user_of(schema)
 
-        # As many as Trove allows.
+        # Trove's limit.
         self.assertLessEqual(len(user), 16)
         self.assertEqual(schema, database.schema_of(user))
         self.assertNotEqual(schema, database.new_name())
@@ -31,7 +31,7 @@ class ServerTest(base.BaseTestCase):
     def server(self, **more):
         return database.Server(address(**more), self.mysql.connect)
 
-    def test_schema_comes_and_goes(self):
+    def test_creates_and_removes_a_schema(self):
         name = database.new_name()
         self.server().create_schema(name)
         self.assertEqual({'mysql', 'shop', name}, self.mysql.schemas)
@@ -41,26 +41,26 @@ class ServerTest(base.BaseTestCase):
 
         self.assertEqual({'mysql', 'shop'}, self.mysql.schemas)
 
-    def test_leftovers_are_those_of_other_processes(self):
+    def test_leftovers_are_schemas_of_other_processes(self):
         self.mysql.schemas |= {database.new_name(), 'trove_ceph_bench_0badc0de'}
 
         self.assertEqual(['trove_ceph_bench_0badc0de'], self.server().list_leftovers())
 
-    def test_socket_before_host(self):
+    def test_socket_takes_precedence_over_host(self):
         self.server(unix_socket='/s').check()
         self.server(host='h', port=3307).check()
 
-        self.assertEqual(['/s', ('h', 3307)], self.mysql.places)
+        self.assertEqual(['/s', ('h', 3307)], self.mysql.endpoints)
 
-    def test_wrong_password_is_told_without_it(self):
+    def test_wrong_password_error_does_not_contain_the_password(self):
         server = self.server(password='secret')
 
         error = self.assertRaises(exceptions.TargetUnavailableError, server.check)
 
-        self.assertIn('refuses the user u: is the password right?', str(error))
+        self.assertIn('refuses the user u; check the password', str(error))
         self.assertNotIn('secret', str(error))
 
-    def test_missing_right_is_named(self):
+    def test_error_names_the_missing_privilege(self):
         self.mysql.may_change = False
 
         error = self.assertRaises(
@@ -69,7 +69,7 @@ class ServerTest(base.BaseTestCase):
 
         self.assertIn(r"GRANT ALL ON `trove\_ceph\_bench\_%`.* TO 'u'@", str(error))
 
-    def test_settings_with_what_decides_on_durability(self):
+    def test_disclosure_has_the_durability_settings(self):
         found = database.disclose(self.server())
 
         self.assertEqual('9.7.4', found['version'])
@@ -78,7 +78,7 @@ class ServerTest(base.BaseTestCase):
         self.assertEqual(fake_mysql.VARIABLES, found['variables'])
         self.assertTrue(found['durable'])
 
-    def test_durable_only_when_each_commit_is_flushed(self):
+    def test_durable_only_if_each_commit_is_flushed(self):
         safe = {'innodb_flush_log_at_trx_commit': '1', 'sync_binlog': '1', 'log_bin': 'ON'}
 
         self.assertTrue(database.is_durable(safe))
@@ -87,7 +87,7 @@ class ServerTest(base.BaseTestCase):
         self.assertFalse(database.is_durable(safe | {'innodb_flush_log_at_trx_commit': '2'}))
 
 
-class FindAnsweringTest(base.BaseTestCase):
+class FindReachableAddressTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.now = 0
@@ -97,11 +97,11 @@ class FindAnsweringTest(base.BaseTestCase):
         self.now += seconds
 
     def find(self, addresses, connect=None):
-        return database.find_answering(
+        return database.find_reachable_address(
             addresses, 30, connect or self.mysql.connect, lambda: self.now, self.sleep
         )
 
-    def test_first_that_answers(self):
+    def test_returns_the_first_address_that_answers(self):
         def connect(host, **options):
             if host == 'public':
                 raise OSError('timed out')
@@ -119,18 +119,18 @@ class FindAnsweringTest(base.BaseTestCase):
         self.assertEqual('h', self.find([address(host='h')], connect).host)
         self.assertGreater(self.now, 10)
 
-    def test_gives_up_and_says_what_it_tried(self):
+    def test_timeout_names_all_addresses(self):
         self.mysql.is_up = False
 
         error = self.assertRaises(
             exceptions.TargetUnavailableError, self.find, [address(host='a'), address(host='b')]
         )
 
-        self.assertIn('no SQL within 30 s', str(error))
+        self.assertIn('no SQL connection within 30 s', str(error))
         self.assertIn('a:3306', str(error))
         self.assertIn('b:3306', str(error))
 
     def test_without_any_address(self):
         error = self.assertRaises(exceptions.TargetUnavailableError, self.find, [])
 
-        self.assertIn('there is no address', str(error))
+        self.assertIn('the server has no address', str(error))

@@ -22,10 +22,10 @@ class DsnTest(base.BaseTestCase):
         settings = specification.Settings(environment or {'SECRET': 'right'})
         if not more:
             more = {'password_env': 'SECRET'}
-        made = dsn.from_spec('t', {'dsn': text, **more}, settings)
-        return dsn.DsnTarget('t', made.address, made.image, self.mysql.connect)
+        parsed = dsn.from_spec('t', {'dsn': text, **more}, settings)
+        return dsn.DsnTarget('t', parsed.address, parsed.image, self.mysql.connect)
 
-    def test_schema_of_its_own_only_while_entered(self):
+    def test_own_schema_exists_only_while_entered(self):
         before = set(self.mysql.schemas)
 
         with self.target() as target:
@@ -35,7 +35,7 @@ class DsnTest(base.BaseTestCase):
 
         self.assertEqual(before, self.mysql.schemas)
 
-    def test_schema_goes_after_an_error_too(self):
+    def test_removes_the_schema_after_an_error(self):
         before = set(self.mysql.schemas)
 
         def fail():
@@ -46,13 +46,13 @@ class DsnTest(base.BaseTestCase):
 
         self.assertEqual(before, self.mysql.schemas)
 
-    def test_what_a_killed_run_left_is_removed_first(self):
+    def test_removes_leftovers_of_a_killed_run_first(self):
         self.mysql.schemas.add(STALE)
 
         with self.target():
             self.assertNotIn(STALE, self.mysql.schemas)
 
-    def test_another_target_of_this_run_is_left_alone(self):
+    def test_keeps_the_schema_of_another_target_of_this_run(self):
         with self.target() as first, self.target() as second:
             self.assertLessEqual(
                 {first.address.database, second.address.database}, self.mysql.schemas
@@ -65,7 +65,7 @@ class DsnTest(base.BaseTestCase):
         self.assertIn('db.example:3307', disclosed)
         self.assertNotIn('right', disclosed)
 
-    def test_schema_that_cannot_be_removed_is_named(self):
+    def test_error_names_the_schema_that_cannot_be_removed(self):
         target = self.target().__enter__()
         self.mysql.is_up = False
 
@@ -73,9 +73,9 @@ class DsnTest(base.BaseTestCase):
             exceptions.TargetUnavailableError, target.__exit__, None, None, None
         )
 
-        self.assertIn(f'the schema {target.address.database} stays', str(error))
+        self.assertIn(f'cannot remove schema {target.address.database}', str(error))
 
-    def test_the_first_error_is_not_hidden(self):
+    def test_cleanup_error_does_not_hide_the_first_error(self):
         target = self.target().__enter__()
         self.mysql.is_up = False
 
@@ -86,7 +86,7 @@ class DsnTest(base.BaseTestCase):
     def test_socket(self):
         with self.target('mysql://u@localhost/?unix_socket=/run/mysqld.sock') as target:
             self.assertEqual('/run/mysqld.sock', target.address.unix_socket)
-        self.assertEqual({'/run/mysqld.sock'}, set(self.mysql.places))
+        self.assertEqual({'/run/mysqld.sock'}, set(self.mysql.endpoints))
 
     def test_password_from_a_file(self):
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'password'
@@ -95,7 +95,7 @@ class DsnTest(base.BaseTestCase):
         with self.target(password_file=str(path)) as target:
             self.assertEqual('right', target.address.password)
 
-    def test_image_below(self):
+    def test_image(self):
         target = self.target(image='volumes/data', ceph={'conf': '/c', 'user': 'bench'})
 
         self.assertEqual(
@@ -103,21 +103,21 @@ class DsnTest(base.BaseTestCase):
             (target.image.pool, target.image.name, target.image.conf, target.image.user),
         )
 
-    def test_faulty_dsns(self):
+    def test_invalid_dsns(self):
         for spec, reason in (
             ({'dsn': 'mysql://u:secret@h'}, 'must not hold a password'),
-            ({'dsn': 'mysql://u@h/shop'}, 'makes its own'),
-            ({'dsn': 'mysql://h'}, 'looks like'),
-            ({'dsn': 'mysql://u@'}, 'looks like'),
+            ({'dsn': 'mysql://u@h/shop'}, 'creates its own'),
+            ({'dsn': 'mysql://h'}, 'must have the form'),
+            ({'dsn': 'mysql://u@'}, 'must have the form'),
             ({'dsn': 'mysql://u@h?charset=utf8'}, 'charset'),
             ({'dsn': 'mysql://u@h:port'}, 'port'),
             ({'dsn': 'mysql://u@h', 'password_env': 'NOT_SET'}, 'NOT_SET'),
             ({'dsn': 'mysql://u@h', 'password_file': '/nonexistent'}, '/nonexistent'),
-            ({'dsn': 'mysql://u@h', 'password_file': 'f', 'password_env': 'E'}, 'exclude'),
+            ({'dsn': 'mysql://u@h', 'password_file': 'f', 'password_env': 'E'}, 'exclusive'),
         ):
             error = self.assertRaises(
                 exceptions.InvalidPlanError,
-                *(targets.make, 't', spec, specification.Settings(environment={})),
+                *(targets.create, 't', spec, specification.Settings(environment={})),
             )
 
             self.assertIn(reason, str(error))

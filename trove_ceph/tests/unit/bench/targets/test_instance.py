@@ -15,11 +15,11 @@ class InstanceTargetTest(base.BaseTestCase):
         super().setUp()
         self.trove = fake_cloud.FakeTrove([fake_cloud.instance()])
         self.connection = fake_cloud.FakeConnection()
-        self.asked = []
+        self.addresses = []
         self.no_sql = None
 
-    def find_answering(self, addresses, timeout_sec):
-        self.asked = addresses
+    def find_reachable_address(self, addresses, timeout_sec):
+        self.addresses = addresses
         if self.no_sql:
             raise self.no_sql
         return addresses[0]
@@ -29,7 +29,7 @@ class InstanceTargetTest(base.BaseTestCase):
             't',
             {'instance': 'shop', **spec},
             lambda: cloud.Cloud(self.connection, self.trove, sleep=lambda seconds: None),
-            self.find_answering,
+            self.find_reachable_address,
         )
 
     def ours(self):
@@ -41,7 +41,7 @@ class InstanceTargetTest(base.BaseTestCase):
     def delete_instance(self):
         self.trove.listed.clear()
 
-    def test_schema_and_user_only_while_entered(self):
+    def test_schema_and_user_exist_only_while_entered(self):
         with self.target() as target:
             address = target.address
             self.assertEqual([address.database, address.user], self.ours())
@@ -53,7 +53,7 @@ class InstanceTargetTest(base.BaseTestCase):
 
         self.assertEqual([], self.ours())
 
-    def test_given_address_replaces_the_instance_s(self):
+    def test_configured_address_replaces_that_of_the_instance(self):
         for given, expected in (
             ('db.example', ('db.example', 3306)),
             ('db.example:3307', ('db.example', 3307)),
@@ -61,9 +61,9 @@ class InstanceTargetTest(base.BaseTestCase):
         ):
             with self.target(address=given) as target:
                 self.assertEqual(expected, (target.address.host, target.address.port))
-            self.assertEqual(1, len(self.asked))
+            self.assertEqual(1, len(self.addresses))
 
-    def test_what_a_killed_run_left_is_removed_first(self):
+    def test_removes_leftovers_of_a_killed_run_first(self):
         self.trove.databases.names.append(STALE)
         self.trove.users.names.append(database.user_of(STALE))
 
@@ -71,7 +71,7 @@ class InstanceTargetTest(base.BaseTestCase):
             self.assertNotIn(STALE, self.ours())
             self.assertEqual(2, len(self.ours()))
 
-    def test_nothing_is_left_when_sql_never_answers(self):
+    def test_removes_the_schema_after_a_timeout(self):
         self.no_sql = UNAVAILABLE('no SQL within 180 s')
 
         error = self.assertRaises(UNAVAILABLE, self.target().__enter__)
@@ -79,7 +79,7 @@ class InstanceTargetTest(base.BaseTestCase):
         self.assertIn('no SQL', str(error))
         self.assertEqual([], self.ours())
 
-    def test_nothing_is_left_after_an_interruption(self):
+    def test_removes_the_schema_after_an_interruption(self):
         def interrupted():
             with self.target():
                 raise KeyboardInterrupt
@@ -88,7 +88,7 @@ class InstanceTargetTest(base.BaseTestCase):
 
         self.assertEqual([], self.ours())
 
-    def test_instance_that_is_not_active(self):
+    def test_refuses_an_inactive_instance(self):
         self.trove.listed[0].status = 'BUILD'
 
         error = self.assertRaises(UNAVAILABLE, self.target().__enter__)
@@ -96,7 +96,7 @@ class InstanceTargetTest(base.BaseTestCase):
         self.assertEqual('instance shop is BUILD, expected ACTIVE', str(error))
         self.assertEqual([], self.trove.created)
 
-    def test_gone_in_mid_run_says_so_and_nothing_else(self):
+    def test_reports_an_instance_deleted_during_the_run(self):
         def measured():
             with self.target():
                 self.delete_instance()
@@ -104,10 +104,10 @@ class InstanceTargetTest(base.BaseTestCase):
 
         error = self.assertRaises(UNAVAILABLE, measured)
 
-        self.assertEqual('instance shop is gone: it was deleted while it was measured', str(error))
+        self.assertEqual('instance shop was deleted during the measurement', str(error))
         self.assertTrue(error.__suppress_context__)
 
-    def test_gone_does_not_hide_an_interruption(self):
+    def test_deleted_instance_does_not_hide_an_interruption(self):
         def measured():
             with self.target():
                 self.delete_instance()
@@ -115,13 +115,13 @@ class InstanceTargetTest(base.BaseTestCase):
 
         self.assertRaises(KeyboardInterrupt, measured)
 
-    def test_schema_that_cannot_be_removed_is_named(self):
+    def test_error_names_the_schema_that_cannot_be_removed(self):
         target = self.target().__enter__()
         self.trove.refuses = troveclient.exceptions.ServiceUnavailable('later')
 
         error = self.assertRaises(UNAVAILABLE, target.__exit__, None, None, None)
 
-        self.assertIn(f'keeps {target.address.database}', str(error))
+        self.assertIn(f'still has {target.address.database}', str(error))
 
     def test_failed_removal_does_not_hide_the_first_error(self):
         def measured():
@@ -131,7 +131,7 @@ class InstanceTargetTest(base.BaseTestCase):
 
         self.assertRaises(exceptions.LoadFailedError, measured)
 
-    def test_image_of_the_volume_as_administrator(self):
+    def test_administrator_gets_the_image_of_the_volume(self):
         self.trove.listed[0].volume_id = 'v1'
         self.connection.is_admin = True
 
@@ -141,6 +141,6 @@ class InstanceTargetTest(base.BaseTestCase):
                 (target.image.pool, target.image.name, target.image.conf),
             )
 
-    def test_image_that_the_plan_names(self):
+    def test_image_named_by_the_plan(self):
         with self.target(image='pool/data') as target:
             self.assertEqual(('pool', 'data'), (target.image.pool, target.image.name))

@@ -16,7 +16,7 @@ class MachineTest(base.BaseTestCase):
             {'flavor': {'ram_mib': 1024, 'vcpus': 2}, 'on': {'local': '/srv'}, **more}
         )
 
-    def test_volume_is_the_image(self):
+    def test_default_volume_size_is_that_of_the_image(self):
         found = self.machine(on={'rbd': {'pool': 'p', 'size_gib': 200}})
 
         self.assertEqual(tuning.Machine(1024, 2, 200 * 1024, 6000), found)
@@ -24,8 +24,8 @@ class MachineTest(base.BaseTestCase):
     def test_volume_of_a_local_disk_has_a_default(self):
         self.assertEqual(tuning.Machine(1024, 2, 10 * 1024, 3000), self.machine())
 
-    def test_volume_may_be_described(self):
-        # So that a control on a local disk gets the settings of the volume it stands for.
+    def test_specified_volume(self):
+        # So that a control on a local disk gets the settings of the volume it replaces.
         found = self.machine(volume={'size_gib': 5, 'iops': 150})
 
         self.assertEqual(tuning.Machine(1024, 2, 5 * 1024, 150), found)
@@ -40,15 +40,15 @@ class OursTest(base.BaseTestCase):
         self.assertEqual('O_DIRECT', found['innodb_flush_method'])
         self.assertNotIn('datadir', found)
 
-    def test_machine_that_is_too_small(self):
+    def test_refuses_a_machine_that_is_too_small(self):
         tiny = tuning.Machine(64, 1, 10240, 3000)
 
         error = self.assertRaises(exceptions.InvalidPlanError, profiles.trove_ceph_options, tiny)
 
         self.assertIn('64 MiB', str(error))
 
-    def test_templates_that_are_not_installed(self):
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.targets.profiles._PLACES', ()))
+    def test_missing_templates(self):
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph_bench.targets.profiles._DIRECTORIES', ()))
 
         self.assertRaises(exceptions.InvalidPlanError, profiles.trove_ceph_options, MACHINE)
 
@@ -67,7 +67,7 @@ class StockTest(base.BaseTestCase):
 
         self.assertEqual('mysql_native_password', found['default_authentication_plugin'])
 
-    def test_version_that_cannot_be_read(self):
+    def test_refuses_an_unreadable_version(self):
         self.assertRaises(exceptions.InvalidPlanError, profiles.stock_options, MACHINE, 'mysqld')
 
     def test_without_trove(self):

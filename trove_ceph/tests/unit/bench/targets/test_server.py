@@ -9,7 +9,7 @@ from trove_ceph_bench import targets
 
 
 class ServerTargetTest(base.BaseTestCase):
-    """What needs a real server is in the functional tests."""
+    """The functional tests cover real servers."""
 
     def setUp(self):
         super().setUp()
@@ -23,10 +23,10 @@ class ServerTargetTest(base.BaseTestCase):
             'on': {'local': str(self.directory / 'disk')},
             **more,
         }
-        place = self.directory / 'sandboxes'
-        place.mkdir(exist_ok=True)
-        settings = targets.Settings({'TROVE_CEPH_CACHE': str(self.directory)}, place)
-        return targets.make('t', {'server': server}, settings).__enter__()
+        sandboxes = self.directory / 'sandboxes'
+        sandboxes.mkdir(exist_ok=True)
+        settings = targets.Settings({'TROVE_CEPH_CACHE': str(self.directory)}, sandboxes)
+        return targets.create('t', {'server': server}, settings).__enter__()
 
     def assert_refused(self, reason, **more):
         error = self.assertRaises(exceptions.TargetUnavailableError, self.enter, **more)
@@ -53,9 +53,9 @@ class ServerTargetTest(base.BaseTestCase):
     def test_root_file_system_without_mysql(self):
         self.assert_refused('passwd')
 
-    def test_is_of_no_use_before_it_is_entered(self):
+    def test_unusable_before_it_is_entered(self):
         spec = {'server': {'mysqld': {'rootfs': 'auto'}, 'on': {'local': '/srv'}}}
-        target = targets.make('t', spec, targets.Settings())
+        target = targets.create('t', spec, targets.Settings())
 
         self.assertIsNone(target.image)
         self.assertRaises(exceptions.TargetUnavailableError, target.disclose)

@@ -24,8 +24,8 @@ VALID = (
         }
     },
 )
-FAULTY = (
-    ({}, 'exactly one of'),
+INVALID = (
+    ({}, 'expected exactly one of'),
     ({'instance': 'a', 'dsn': 'mysql://u@h'}, 'instance and dsn'),
     ({'instance': 'a', 'password_env': 'P'}, 'password_env'),
     ({'dsn': 'postgres://u@h'}, 'postgres'),
@@ -40,20 +40,20 @@ FAULTY = (
 )
 
 
-class MakeTest(base.BaseTestCase):
-    def make(self, spec):
-        return targets.make('t', spec, targets.Settings(environment={}))
+class CreateTest(base.BaseTestCase):
+    def create(self, spec):
+        return targets.create('t', spec, targets.Settings(environment={}))
 
-    def test_schema_is_one(self):
+    def test_schema_is_valid(self):
         jsonschema.Draft202012Validator.check_schema(targets.SCHEMA)
 
-    def test_valid_ones_are_made_without_asking_anything(self):
+    def test_creates_targets_of_valid_specifications(self):
         for spec in VALID:
-            self.assertEqual('t', self.make(spec).name)
+            self.assertEqual('t', self.create(spec).name)
 
-    def test_faulty_ones_are_refused_with_the_reason(self):
-        for spec, reason in FAULTY:
-            error = self.assertRaises(exceptions.InvalidPlanError, self.make, spec)
+    def test_refuses_invalid_specifications_with_the_reason(self):
+        for spec, reason in INVALID:
+            error = self.assertRaises(exceptions.InvalidPlanError, self.create, spec)
 
             self.assertIn(reason, str(error), spec)
             self.assertIn('target t', str(error))

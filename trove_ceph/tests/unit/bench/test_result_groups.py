@@ -33,7 +33,7 @@ class CellTest(base.BaseTestCase):
         self.assertEqual(expected, cell.values('tps'))
         self.assertEqual(2, cell.estimate('tps').n)
 
-    def test_what_was_not_measured_is_left_out(self):
+    def test_unmeasured_repeats_are_skipped(self):
         without = {'committer': None, 'rbd': None}
         (cell,) = result_groups.gather([make_run(0), make_run(1, without)])
         self.assertEqual([0], list(cell.values('gap_max_ms')))
@@ -54,7 +54,7 @@ class CellTest(base.BaseTestCase):
         (cell,) = result_groups.gather([make_run(1, cut)])
         self.assertEqual([1], list(cell.counted))
 
-    def test_operations_count_when_they_succeeded(self):
+    def test_only_successful_operations_count(self):
         runs = [
             make_operation(0),
             make_operation(1, {'exit_code': 1}),
@@ -70,7 +70,7 @@ class CellTest(base.BaseTestCase):
 
 
 class GroupTest(base.BaseTestCase):
-    def test_variants_of_the_same_conditions_are_together(self):
+    def test_groups_variants_with_the_same_conditions(self):
         found = result_groups.group(
             result_groups.gather(
                 [
@@ -83,7 +83,7 @@ class GroupTest(base.BaseTestCase):
         self.assertEqual([4, 16], [group.conditions['threads'] for group in found])
         self.assertEqual([{'ours'}, {'ours', 'stock'}], [set(group.cells) for group in found])
 
-    def test_contenders_with_other_commands_are_together(self):
+    def test_groups_contenders_with_different_commands(self):
         runs = [make_operation(), make_operation(variant='stock', commands={'run': 'x'})]
         (group,) = result_groups.group(result_groups.gather(runs))
         self.assertEqual({'ours', 'stock'}, set(group.cells))
@@ -100,7 +100,7 @@ class GroupTest(base.BaseTestCase):
             result_groups.label(config | {'threads': 16}, ['dataset', 'instances', 'phases']),
         )
 
-    def test_what_all_share_goes_without_saying(self):
+    def test_common_conditions(self):
         found = result_groups.group(
             result_groups.gather([make_run(threads=4), make_run(threads=16)])
         )
@@ -124,7 +124,7 @@ class VariantsTest(base.BaseTestCase):
         plan = {'operations': {'contenders': plan['variants']}}
         self.assertEqual(['disk', 'ours', 'zeta'], [each.name for each in self._variants(plan)])
 
-    def test_by_role_where_the_plan_does_not_say(self):
+    def test_by_role_if_the_plan_does_not_order_them(self):
         self.assertEqual(['zeta', 'ours', 'disk'], [each.name for each in self._variants({})])
 
     def test_baseline(self):
@@ -145,7 +145,7 @@ class VerdictTest(base.BaseTestCase):
         self.assertEqual('better', self._verdict('seconds', 0.8, 0.9))
         self.assertEqual('worse', self._verdict('gap_max_ms', 1.1, 1.2))
 
-    def test_nothing_is_claimed_without_significance(self):
+    def test_no_verdict_without_significance(self):
         self.assertEqual('no difference shown', self._verdict('tps', 0.9, 1.2))
         alone = stats.Estimate(2.0, None, None, 1, 'paired')
         self.assertEqual('one repeat', result_groups.verdict('tps', alone))

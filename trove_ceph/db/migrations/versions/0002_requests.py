@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies and verifications that are wanted, and what became of them."""
+"""Requests for copies and verifications, and their results."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -17,19 +17,19 @@ def log(*acknowledged, errors=()):
 
 class EvaluateTest(base.BaseTestCase):
     def gap(self, found, since, until):
-        seen = commit_probe.evaluate([found], since, until)
-        return seen['gap_max_ms'], seen['gap_max_at_sec']
+        result = commit_probe.evaluate([found], since, until)
+        return result['gap_max_ms'], result['gap_max_at_sec']
 
     def test_commits_and_their_latency(self):
-        seen = commit_probe.evaluate([commit_probe.Log(STEADY, [100.5])], 100, 101)
-        self.assertEqual((10, 1), (seen['commits'], seen['errors']))
-        self.assertEqual(dict.fromkeys(seen['commit_ms'], 10.0), seen['commit_ms'])
-        self.assertEqual(['avg', 'p50', 'p95', 'p99', 'p99.9', 'max'], list(seen['commit_ms']))
-        self.assertAlmostEqual(100.0, seen['gap_max_ms'])
+        result = commit_probe.evaluate([commit_probe.Log(STEADY, [100.5])], 100, 101)
+        self.assertEqual((10, 1), (result['commits'], result['errors']))
+        self.assertEqual(dict.fromkeys(result['commit_ms'], 10.0), result['commit_ms'])
+        self.assertEqual(['avg', 'p50', 'p95', 'p99', 'p99.9', 'max'], list(result['commit_ms']))
+        self.assertAlmostEqual(100.0, result['gap_max_ms'])
 
     def test_percentiles_of_commits(self):
-        took = [n / 1000 for n in range(1, 101)]
-        commits = [(n, n + seconds) for n, seconds in enumerate(took)]
+        durations = [n / 1000 for n in range(1, 101)]
+        commits = [(n, n + seconds) for n, seconds in enumerate(durations)]
         figures = commit_probe.evaluate([commit_probe.Log(commits, [])], -1, 200)['commit_ms']
         self.assertEqual(
             {'avg': 50.5, 'p50': 50.0, 'p95': 95.0, 'p99': 99.0, 'p99.9': 100.0, 'max': 100.0},
@@ -45,30 +45,30 @@ class EvaluateTest(base.BaseTestCase):
     def test_stall_that_ended_after_the_phase_counts_up_to_its_end(self):
         self.assertEqual((3000.0, 1.0), self.gap(log(10.5, 11, 20), 10, 14))
 
-    def test_stall_that_had_begun_before_counts_from_its_begin(self):
+    def test_stall_that_began_before_the_phase_counts_from_its_begin(self):
         self.assertEqual((3500.0, 0.0), self.gap(log(8, 11.5, 12, 13), 10, 14))
 
     def test_no_commit_at_all_is_one_gap(self):
-        seen = commit_probe.evaluate([log()], 10, 14)
-        self.assertEqual((0, 4000.0), (seen['commits'], seen['gap_max_ms']))
-        self.assertEqual({None}, set(seen['commit_ms'].values()))
+        result = commit_probe.evaluate([log()], 10, 14)
+        self.assertEqual((0, 4000.0), (result['commits'], result['gap_max_ms']))
+        self.assertEqual({None}, set(result['commit_ms'].values()))
 
     def test_gap_of_a_second_grows_while_the_stall_lasts(self):
-        seen = commit_probe.evaluate([log(10.5, 11.5, 13.75, 13.8)], 10, 14)
+        result = commit_probe.evaluate([log(10.5, 11.5, 13.75, 13.8)], 10, 14)
         self.assertEqual(
             [(1, 500.0), (2, 1000.0), (3, 1500.0), (4, 2250.0)],
-            [(each['second'], each['gap_max_ms']) for each in seen['seconds']],
+            [(each['second'], each['gap_max_ms']) for each in result['seconds']],
         )
 
-    def test_last_part_of_a_second_is_a_second(self):
-        seen = commit_probe.evaluate([log(10.5)], 10, 12.4)
-        self.assertEqual([1, 2, 3], [each['second'] for each in seen['seconds']])
-        self.assertEqual(1900.0, seen['seconds'][-1]['gap_max_ms'])
+    def test_incomplete_last_second_counts_as_a_second(self):
+        result = commit_probe.evaluate([log(10.5)], 10, 12.4)
+        self.assertEqual([1, 2, 3], [each['second'] for each in result['seconds']])
+        self.assertEqual(1900.0, result['seconds'][-1]['gap_max_ms'])
 
-    def test_of_several_the_largest_gap_counts(self):
+    def test_largest_gap_of_several_committers_counts(self):
         steady = commit_probe.Log([(n / 10, n / 10 + 0.01) for n in range(100, 140)], [])
-        seen = commit_probe.evaluate([steady, log(10.5, 13)], 10, 14)
-        self.assertEqual((42, 2500.0), (seen['commits'], seen['gap_max_ms']))
+        result = commit_probe.evaluate([steady, log(10.5, 13)], 10, 14)
+        self.assertEqual((42, 2500.0), (result['commits'], result['gap_max_ms']))
 
     def test_rate(self):
         steady = commit_probe.Log(STEADY, [])
@@ -94,7 +94,7 @@ class LogTest(base.BaseTestCase):
 
 
 class CommitterTest(base.BaseTestCase):
-    def test_server_that_cannot_be_reached(self):
+    def test_unreachable_server(self):
         address = model.Address('u', 'secret', 'd', unix_socket='/nonexistent/socket')
         error = self.assertRaises(exceptions.LoadFailedError, commit_probe.Committer(address).start)
 

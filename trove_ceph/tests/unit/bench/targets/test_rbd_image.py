@@ -6,18 +6,18 @@ from trove_ceph_bench import model
 from trove_ceph_bench.targets import rbd_image
 
 
-class BelowTest(base.BaseTestCase):
+class RbdImageTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
-        # The process boundary: neither command is to be found.
+        # The process boundary: neither command exists.
         empty = self.useFixture(fixtures.TempDir()).path
         self.useFixture(fixtures.EnvironmentVariable('PATH', empty))
 
-    def test_nothing_is_known(self):
+    def test_without_an_image(self):
         self.assertIsNone(rbd_image.image({}))
         self.assertIsNone(rbd_image.disclose(None))
 
-    def test_named_by_the_plan(self):
+    def test_image_named_by_the_plan(self):
         spec = {'image': 'pool/data', 'ceph': {'conf': '/c', 'user': 'bench'}}
 
         self.assertEqual(model.Image('pool', 'data', '/c', 'bench'), rbd_image.image(spec, 'v1'))
@@ -28,10 +28,10 @@ class BelowTest(base.BaseTestCase):
             rbd_image.image({'ceph': {'pool': 'pool'}}, 'v1'),
         )
 
-    def test_volume_when_ceph_cannot_be_asked_for_its_pool(self):
+    def test_volume_without_access_to_ceph(self):
         self.assertIsNone(rbd_image.image({}, 'v1'))
 
-    def test_disclosure_says_why_nothing_is_known(self):
+    def test_disclosure_reports_why_facts_are_missing(self):
         found = rbd_image.disclose(model.Image('pool', 'data', '/c', 'bench'))
 
         self.assertEqual('pool/data', found['image'])

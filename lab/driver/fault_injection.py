@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kill services at random instants of operations on the lab that is up."""
+
+import os
+
+from fault_injection import plan
+
+from driver import instruments, up
+
+
+def add_arguments(parser) -> None:
+    """Describe this command's options."""
+    parser.add_argument('--rounds', type=int, default=15, help='how many kills (default: 15)')
+    parser.add_argument('--seed', type=int, help='repeat the rounds of an earlier run')
+    parser.add_argument(
+        '--limit-sec',
+        type=float,
+        default=90.0,
+        help='within which each operation must be settled after the kill (default: 90)',
+    )
+    parser.add_argument(
+        '--operation',
+        action='append',
+        choices=list(plan.TYPICAL_SEC),
+        help='only this operation; may be repeated',
+    )
+    parser.add_argument(
+        '--service',
+        action='append',
+        choices=plan.SERVICES,
+        help='kill only this service; may be repeated',
+    )
+
+
+def run(settings, args) -> int:
+    """Install the instruments, run the rounds and show what became of the operations."""
+    programs = instruments.install(settings)
+    command = [
+        str(programs / 'python'),
+        '-m',
+        'fault_injection',
+        str(settings.root),
+        f'--rounds={args.rounds}',
+        f'--limit-sec={args.limit_sec}',
+        *([] if args.seed is None else [f'--seed={args.seed}']),
+        *(f'--operation={name}' for name in args.operation or ()),
+        *(f'--service={name}' for name in args.service or ()),
+    ]
+    return up.call(command, os.environ | instruments.ENVIRONMENT)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the rounds: ``python -m fault_injection ROOT [options]``, as ``lab fault-injection`` does."""
+
+import argparse
+import json
+import pathlib
+import secrets
+import sys
+
+import cloud
+from driver.fault_injection import add_arguments
+from scenarios import orphans
+from troveclient.v1 import client as trove_client
+
+from fault_injection import operations, plan, report, rounds, services
+
+
+def main(argv=None) -> int:
+    args = _parser().parse_args(argv)
+    root = pathlib.Path(args.root)
+    seed = secrets.randbelow(10**6) if args.seed is None else args.seed
+    verbs, names = args.operation or list(plan.TYPICAL_SEC), args.service or list(plan.SERVICES)
+    plans = plan.draw(seed, args.rounds, verbs, names)
+    print(f'{len(plans)} rounds, seed {seed}', flush=True)
+    target = _connect(root)
+    target.remove_made()
+    supervisor = services.Supervisor(root)
+    results = []
+    print(report.line(report.HEADER), flush=True)
+    try:
+        for result in rounds.Rounds(target, supervisor.kill).run(plans):
+            results.append(result)
+            print(report.line(report.row(result)), flush=True)
+    finally:
+        left = target.list_made() + orphans.find(root).splitlines()
+        path = root / 'log' / 'fault-injection.json'
+        report.save(path, seed, results, left)
+    for text in report.summary(results, args.limit_sec):
+        print(text)
+    print('nothing is left' if not left else 'left:\n' + '\n'.join(left))
+    print(f'all of it: {path}')
+    return 1 if left or report.over(results, args.limit_sec) else 0
+
+
+def _connect(root: pathlib.Path) -> operations.Cloud:
+    credentials = json.loads((root / 'etc' / 'credentials.json').read_text())
+    instance = json.loads((root / 'report.json').read_text())['instance']['id']
+    connections = {name: cloud.connect(credentials[name]) for name in ('tenant', 'admin')}
+    troves = {
+        name: trove_client.Client(
+            session=connection.session, region_name=credentials[name]['OS_REGION_NAME']
+        )
+        for name, connection in connections.items()
+    }
+    return operations.Cloud(
+        troves['tenant'], troves['admin'], connections['admin'].compute, instance
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog='fault_injection', description=__doc__)
+    parser.add_argument('root', help='the root directory of the lab')
+    add_arguments(parser)
+    return parser
+
+
+if __name__ == '__main__':
+    sys.exit(main())

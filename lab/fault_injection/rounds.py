@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds: start an operation, kill a service at a random instant, wait for a result."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+
+import keystoneauth1.exceptions
+import troveclient.exceptions
+
+from fault_injection import operations
+from fault_injection.plan import Plan
+
+POLL_SEC = 0.5
+#: After which a round is given up; far beyond the limit that it is judged by.
+GIVE_UP_SEC = 600.0
+_UNREACHABLE = (
+    keystoneauth1.exceptions.ConnectFailure,
+    keystoneauth1.exceptions.HttpServerError,
+    troveclient.exceptions.ClientException,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What came of a round.
+
+    :param was_settled: the operation was over before the kill, which then hit nothing
+    :param settled_sec: from the kill to a result; None when there was none
+    """
+
+    plan: Plan
+    was_settled: bool
+    settled_sec: float | None
+    text: str
+    good: bool
+
+
+class Rounds:
+    """Runs rounds one after the other.
+
+    :param kill: kills a service by its name
+    """
+
+    def __init__(
+        self,
+        cloud: operations.Cloud,
+        kill: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ):
+        self._cloud = cloud
+        self._kill = kill
+        self._clock = clock
+        self._sleep = sleep
+
+    def run(self, plans: list[Plan]) -> Iterator[Result]:
+        """Run rounds; each removes what it made before the next one begins."""
+        for plan in plans:
+            yield self._run(plan)
+
+    def _run(self, plan: Plan) -> Result:
+        label = f'{plan.number}-{plan.operation}'
+        backup = None
+        if plan.operation != 'take':
+            backup = self._prepare(label)
+        operation = self._cloud.start(plan.operation, label, backup.made_id if backup else '')
+        self._sleep(plan.delay_sec)
+        before = self._ask(operation.state)
+        self._kill(plan.service)
+        killed_at = self._clock()
+        state = self._wait(operation.state, killed_at + GIVE_UP_SEC)
+        settled_sec = self._clock() - killed_at if state.settled else None
+        for remove in (operation.remove, *([backup.remove] if backup else [])):
+            self._remove(remove)
+        return Result(plan, before.settled, settled_sec, state.text, state.good)
+
+    def _prepare(self, label: str) -> operations.Operation:
+        """Take a backup, undisturbed."""
+        taken = self._cloud.take(f'{operations.PREFIX}{label}-source')
+        state = self._wait(taken.state, self._clock() + GIVE_UP_SEC)
+        if not state.good:
+            raise RuntimeError(f'the backup of round {label} could not be taken: {state.text}')
+        return taken
+
+    def _wait(self, ask: Callable[[], operations.State], until: float) -> operations.State:
+        while True:
+            state = self._ask(ask)
+            if state.settled or self._clock() > until:
+                return state
+            self._sleep(POLL_SEC)
+
+    def _ask(self, ask: Callable[[], operations.State]) -> operations.State:
+        try:
+            return ask()
+        except _UNREACHABLE as error:
+            return operations.State(False, f'the cloud does not answer: {error}')
+
+    def _remove(self, remove: Callable[[], None]) -> None:
+        deadline = self._clock() + GIVE_UP_SEC
+        while True:
+            try:
+                return remove()
+            except _UNREACHABLE:
+                if self._clock() > deadline:
+                    raise
+            self._sleep(POLL_SEC)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which worker creates which instance.
+
+Trove's task manager keeps the request for an instance in memory only. A row here shows other
+workers that an instance whose worker died will never be built.
+"""
+
+import sqlalchemy as sa
+
+from trove_ceph.db import claims, tables
+from trove_ceph.db.claims import Claim, Claimant
+from trove_ceph.db.roles import Role
+from trove_ceph.db.transactions import Transactions, retry_on_deadlock
+
+
+class InstanceCreationStore:
+    """The instances that are being created; each verb is one transaction.
+
+    Verbs raise ServiceUnavailableError when the database does not answer or lacks the tables.
+
+    :param transactions: of the database; by default that of Trove's configuration
+    """
+
+    def __init__(self, transactions: Transactions | None = None):
+        self._transactions = transactions or Transactions()
+        self._claims = claims.Claims(self._transactions)
+
+    @retry_on_deadlock
+    def begin(self, instance_id: str, claimant: Claimant) -> Claim | None:
+        """Record that an instance is being created, and claim it.
+
+        :returns: None when another living worker creates it
+        """
+        row = tables.InstanceCreationRow
+        with self._transactions.writing() as session:
+            if session.get(row, instance_id) is None:
+                session.add(row(instance_id=instance_id, created_at=self._transactions.clock()))
+                session.flush()
+            return self._claims.claim_in(session, Role.CREATE_INSTANCE, instance_id, claimant)
+
+    def take_over(self, instance_id: str, claimant: Claimant) -> Claim | None:
+        """Claim a creation whose worker died; None when another worker was faster."""
+        return self._claims.claim(Role.CREATE_INSTANCE, instance_id, claimant)
+
+    def list_interrupted(self, claimant: Claimant) -> list[str]:
+        """List the ids of instances whose worker died, the oldest first."""
+        row = tables.InstanceCreationRow
+        with self._transactions.reading() as session:
+            now = self._transactions.database_time(session)
+            rows = session.scalars(sa.select(row).order_by(row.created_at, row.instance_id))
+            return [found.instance_id for found in rows if claimant.may_claim(found, now)]
+
+    @retry_on_deadlock
+    def finish(self, claim: Claim) -> None:
+        """Delete the row of a creation that ended; harmless when the claim is lost."""
+        with self._transactions.writing() as session:
+            session.execute(
+                sa.delete(tables.InstanceCreationRow).where(*claims.write_conditions(claim))
+            )

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How soon after its request a backup has its snapshot."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = '0007'
+down_revision = '0006'
+
+
+def upgrade():
+    op.add_column('trove_ceph_backups', sa.Column('snapshot_sec', sa.Float))

@@ -16,7 +16,7 @@ from oslo_config import cfg
 from oslo_utils import units
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage import storage_keys
+from trove_ceph.cmd.manage import storage_image, storage_keys
 from trove_ceph.cmd.manage.cli_base import STORAGE_CONF, CommandGroup, add_format, add_option
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.storage import fencing, image_types, tasks
@@ -119,6 +119,7 @@ def add_commands(areas: Any) -> None:
         'on writing where it stopped, beside the new server, and destroy the data',
     )
     storage_keys.add_verb(area)
+    storage_image.add_verb(area, DEFAULT_CONFIG)
     for verb in (status, jobs, cancel, images, flatten, unfence):
         add_format(verb)
         add_option(

@@ -42,7 +42,7 @@ _SYSTEM_FILES = (
     *('/etc/hosts', '/etc/resolv.conf', '/etc/nsswitch.conf', '/etc/host.conf'),
 )
 _ERROR_BYTES = 4000
-_LAUNCHERS = (f'{PROGRAM}: ', 'bwrap: ', 'setpriv: ', 'prlimit: ', 'nice: ', 'env: ')
+_LAUNCHERS = (f'{PROGRAM}: ', 'qemu: ', 'bwrap: ', 'setpriv: ', 'prlimit: ', 'nice: ', 'env: ')
 _CONSOLE_BYTES = 4096
 _PIECE_BYTES = 65536
 

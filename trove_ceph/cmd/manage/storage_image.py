@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``trove-ceph-manage storage inspection-image``: build the virtual machine image of inspections."""
+"""``trove-ceph-manage storage inspection-image``: build the image of virtual machines."""
 
 import argparse
 import json

@@ -4,16 +4,20 @@
 The data is in files of this host: what is tried here has nothing to do with Ceph.
 """
 
+import dataclasses
 import os
 import pathlib
 import subprocess
 import threading
 
+import fixtures
+import psutil
+
 from trove_ceph import exceptions
 from trove_ceph.host import control_group, qemu, workspace
 from trove_ceph.storage import image_types
 from trove_ceph.tests.functional import base, local_disk, mysqld, virtual_machine
-from trove_ceph.verification import on_host, report
+from trove_ceph.verification import isolation, on_host, report, vm_image, vm_probe
 from trove_ceph.verification import virtual_machine as sandboxes
 
 MIB = 1024**2
@@ -25,9 +29,7 @@ TENANT_ID = 999
 _made = {}
 
 
-class Contract:
-    """What each way of confining a server holds to."""
-
+class ConfinedServerTestCase(base.FunctionalTestCase):
     isolation = ''
     memory_limits = ()
 
@@ -84,6 +86,19 @@ class Contract:
         server = self.open(root, **changes).serve('9.7.4')
         return str(self.assertRaises(error, server.start, TIMEOUT_SEC))
 
+    def change(self, how):
+        with local_disk.mounted(self.volume, self.directory / 'changed') as volume:
+            how(volume / 'data')
+
+    def assert_found(self, verdict, reason):
+        sandbox = self.open()
+        found = self.assertRaises(report.Finding, sandbox.serve, '9.7.4')
+        self.assertEqual((verdict, reason), (found.verdict, found.reason))
+
+
+class Contract:
+    """What each way of confining a server holds to."""
+
     # Sound and damaged data.
 
     def test_a_real_server(self):
@@ -101,15 +116,6 @@ class Contract:
         server.read_ends(tables['mysql.user'], MIB)
         self.assertEqual(self.isolation, sandbox.isolation)
         self.assertIn(sandbox.memory_limit, self.memory_limits)
-
-    def change(self, how):
-        with local_disk.mounted(self.volume, self.directory / 'changed') as volume:
-            how(volume / 'data')
-
-    def assert_found(self, verdict, reason):
-        sandbox = self.open()
-        found = self.assertRaises(report.Finding, sandbox.serve, '9.7.4')
-        self.assertEqual((verdict, reason), (found.verdict, found.reason))
 
     def test_an_index_larger_than_memory(self):
         def grow(data):
@@ -257,7 +263,7 @@ class LocalHostSandbox(on_host.HostSandbox):
         return local_disk.LocalDisk(self._file)
 
 
-class NamespaceTest(Contract, base.FunctionalTestCase):
+class NamespaceTest(Contract, ConfinedServerTestCase):
     isolation = 'namespace'
     memory_limits = ('cgroup', 'process')
 
@@ -288,8 +294,7 @@ class LocalVmSandbox(sandboxes.VmSandbox):
         )
 
 
-@base.long
-class VirtualMachineTest(Contract, base.FunctionalTestCase):
+class VirtualMachineTestCase(ConfinedServerTestCase):
     isolation = 'vm (tcg)'
     memory_limits = ('vm',)
 
@@ -297,3 +302,63 @@ class VirtualMachineTest(Contract, base.FunctionalTestCase):
         (root,) = settings.roots.values()
         image = virtual_machine.build(self.directory / 'image', root)
         return LocalVmSandbox(self.volume, settings, image)
+
+
+class VirtualMachineTest(VirtualMachineTestCase):
+    """The part of the contract that each run of the tests has time for, and what comes before."""
+
+    test_a_link_to_a_file_of_the_host = Contract.test_a_link_to_a_file_of_the_host
+
+    def find_obstacle(self, image, accelerator=virtual_machine.ACCELERATOR):
+        self.addCleanup(self.assert_nothing_left)
+        settings = self.settings(mysqld.rootfs())
+        return vm_probe.find_obstacle(image, accelerator, self.inspections, settings.first_uid)
+
+    def test_a_kernel_that_starts(self):
+        image = vm_image.load(virtual_machine.directory())
+        self.assertIsNone(self.find_obstacle(image))
+
+    def test_a_kernel_that_does_not_start(self):
+        image = vm_image.load(virtual_machine.directory())
+        kernel = self.directory / 'kernel'
+        kernel.write_bytes(b'no kernel')
+        told = self.find_obstacle(dataclasses.replace(image, kernel=kernel))
+        self.assertIn('a virtual machine with tcg did not start: qemu', told)
+
+    def test_what_this_host_runs(self):
+        """Whether KVM is missing, works or hangs here, the choice is made and told."""
+        self.addCleanup(self.assert_nothing_left)
+        settings = self.settings(
+            mysqld.rootfs(),
+            isolation=report.AUTO,
+            vm_image_directory=virtual_machine.directory(),
+        )
+        log = self.useFixture(fixtures.FakeLogger())
+        sandbox = isolation.Sandboxes('/nowhere', 'client.nobody', settings, lambda *_: '')()
+        chosen = {'vm (kvm)': 'in virtual machines with kvm', 'namespace': 'in namespaces of this'}
+        self.assertIn(f'Inspections run {chosen[sandbox.isolation]}', log.output)
+
+
+@base.long
+class VirtualMachineContractTest(Contract, VirtualMachineTestCase):
+    def test_qemu_has_no_rights(self):
+        sandbox = self.open()
+        sandbox.serve('9.7.4')
+        found = [
+            psutil.Process(pid)
+            for pid, name in workspace.members(self.inspections)
+            if name.startswith('qemu-system')
+        ]
+        self.assertEqual(1, len(found))
+        status = pathlib.Path(f'/proc/{found[0].pid}/status').read_text()
+        self.assertGreater(found[0].uids().real, report.FIRST_UID)
+        for line in ('NoNewPrivs:\t1', 'Seccomp:\t2', 'CapEff:\t0000000000000000'):
+            self.assertIn(line, status)
+        # It sees no process but its own, and no file of the host but programs.
+        self.assertNotEqual(
+            os.readlink('/proc/self/ns/pid'), os.readlink(f'/proc/{found[0].pid}/ns/pid')
+        )
+        root = pathlib.Path(f'/proc/{found[0].pid}/root')
+        self.assertEqual(
+            [], [name for name in ('etc/ceph', 'home', 'root', 'var') if (root / name).exists()]
+        )

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import pathlib
 import stat
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import rbd
 from trove_ceph import exceptions
 from trove_ceph.host import workspace
 from trove_ceph.storage import image_types, tasks
-from trove_ceph.storage.ceph import lock_store
+from trove_ceph.storage.ceph import keyring, lock_store
 from trove_ceph.tests.functional import (
     base,
     inspect_process,
@@ -430,15 +431,29 @@ class VerificationTest(Contract, VerificationTestCase):
             time.sleep(0.1)
 
 
-class VirtualMachineTest(VerificationTestCase):
-    """The part of the contract that each run of the tests has time for."""
-
-    mode = verification.VM
-    isolation = 'vm (tcg)'
-    test_sound_backup = Contract.test_sound_backup
-
-
 @base.long
-class VirtualMachineContractTest(Contract, VerificationTestCase):
+class VirtualMachineTest(Contract, VerificationTestCase):
     mode = verification.VM
     isolation = 'vm (tcg)'
+
+    def test_the_key_of_ceph_is_in_the_memory_of_qemu_alone(self):
+        self.make_sound_backup()
+        key = keyring.find_key(str(self.cluster.conf), storage.USER)
+        self.assertGreater(len(key), 20)
+        seen = []
+
+        def note(phase, *_):
+            if phase == 'reading':
+                for pid, name in workspace.members(self.inspections):
+                    process = pathlib.Path('/proc', str(pid))
+                    for file in ('cmdline', 'environ'):
+                        self.assertNotIn(key.encode(), (process / file).read_bytes())
+                    seen.append(name)
+                for path in self.inspections.rglob('*'):
+                    if path.is_file():
+                        self.assertNotIn(key.encode(), path.read_bytes())
+
+        found = self.inspect(self.work('backup', deep=False), note=note)
+
+        self.assertTrue(found.ok, found)
+        self.assertIn('qemu-system-x86', ' '.join(seen))

@@ -5,7 +5,7 @@ import openstack
 
 
 def connect(credentials: dict[str, str]) -> openstack.connection.Connection:
-    """Return a connection for a user's ``OS_*`` variables; nothing else decides on it."""
+    """Return a connection for a user's ``OS_*`` variables; ignore the environment and files."""
     return openstack.connect(
         load_yaml_config=False,
         load_envvars=False,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switch on the taps of guests that lost that by chance, as long as this runs.
+"""Repeatedly switch on taps of guests that are off because of a race.
 
-libvirt switches a tap on while ovs-vswitchd, which has just been given it, makes it promiscuous.
-Both read the interface's flags and write them back, so one may undo what the other did: a guest
-then has an interface of which nothing ever arrives.
+libvirt switches a new tap on while ovs-vswitchd makes it promiscuous. Both read the interface's
+flags and write them back, so one may undo the change of the other: the guest then has an interface
+on which nothing arrives.
 """
 
 import subprocess
@@ -18,27 +18,27 @@ _IFF_UP, _IFF_PROMISC = 0x1, 0x100
 
 
 def switch_on(interfaces: Path, run: Callable[..., object] = subprocess.run) -> list[str]:
-    """Switch on each tap that ovs-vswitchd has and nobody switched on; return their names.
+    """Switch on each tap that ovs-vswitchd has and that is off; return their names.
 
-    :param interfaces: a folder for each, as ``/sys/class/net``
+    :param interfaces: a directory with one folder for each interface, as ``/sys/class/net``
     """
-    lost = []
+    switched_on = []
     for path in sorted(interfaces.glob('tap*/flags')):
         try:
             flags = int(path.read_text(), 16)
         except OSError:
-            # It is gone.
+            # The interface is gone.
             continue
         if flags & _IFF_PROMISC and not flags & _IFF_UP:
-            lost.append(path.parent.name)
+            switched_on.append(path.parent.name)
             run(['ip', 'link', 'set', 'dev', path.parent.name, 'up'], check=False)
-    return lost
+    return switched_on
 
 
 def main() -> None:
     while True:
         for name in switch_on(Path('/sys/class/net')):
-            print(f'{name} was off', flush=True)
+            print(f'switched on {name}, which was off', flush=True)
         time.sleep(INTERVAL_SEC)
 
 

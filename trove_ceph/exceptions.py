@@ -98,10 +98,6 @@ class VaultQuotaExceededError(QuotaExceededError):
     """A project's copies would exceed its quota of the vault; delete some, or raise the quota."""
 
 
-class InvalidTransitionError(TroveCephError):
-    """A backup cannot go from its state to the one that was to be written; nothing was written."""
-
-
 class UnsafeSettingsError(TroveCephError):
     """A snapshot would not hold what the server promised; its settings must be changed first."""
 
@@ -116,6 +112,30 @@ class NotAdoptableError(TroveCephError):
 
 class AdoptionFailedError(TroveCephError):
     """Cinder failed at what it had agreed to take over; an operator has to look at its logs."""
+
+
+class DatabaseError(TroveCephError):
+    """A record in Trove's database does not allow the request; asking again does not help."""
+
+
+class RecordNotFoundError(DatabaseError):
+    """The record does not exist, or was deleted."""
+
+
+class RecordExistsError(DatabaseError):
+    """Another record has what must be unique; it was left as it is."""
+
+
+class InvalidTransitionError(DatabaseError):
+    """A backup cannot go from its state to the one that was to be written; nothing was written."""
+
+
+class ClaimLostError(DatabaseError):
+    """Another worker carries on with a backup, or deletes it; this one must leave it alone."""
+
+
+class InvalidConfigurationError(TroveCephError):
+    """A configuration file must be corrected; nothing was done."""
 
 
 class StorageError(TroveCephError):
@@ -172,10 +192,6 @@ class NotPermittedError(StorageError):
 
 class LockLostError(StorageError):
     """What was worked on may have been taken by somebody else, so the work was broken off."""
-
-
-class ClaimLostError(LockLostError):
-    """Another worker carries on with a backup, or deletes it; this one must leave it alone."""
 
 
 class StillRunningError(StorageError):

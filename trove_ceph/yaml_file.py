@@ -99,7 +99,7 @@ def read_value(text: str) -> Any:
     return Loader(text).get_single_data()
 
 
-def place_text(root: yaml.Node, path: ValuePath) -> str:
+def location_text(root: yaml.Node, path: ValuePath) -> str:
     """Return where a value is: its line, or that of what should hold it, and its path."""
     where = schema_problems.path_text(path)
     return f'line {_line_of(root, path)}{f": {where}" if where else ""}'

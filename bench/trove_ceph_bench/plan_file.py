@@ -66,7 +66,7 @@ def load(
         ) from error
     except Problem as problem:
         raise exceptions.InvalidPlanError(
-            f'{source}, {yaml_file.place_text(root, problem.path)}: {problem}'
+            f'{source}, {yaml_file.location_text(root, problem.path)}: {problem}'
         ) from problem
 
 

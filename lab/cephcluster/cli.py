@@ -14,25 +14,25 @@ from cephcluster.errors import ClusterError, UsageError
 
 OVERVIEW = """\
 A real Ceph cluster on this machine, all of it under one directory: one monitor (mon.a), one
-manager (mgr.x) and as many BlueStore OSDs as you like, each on a loop device over a sparse file
-that gives deleted data back to the disk. Needs root, the packages ceph-mon ceph-mgr ceph-osd
-ceph-base ceph-common python3-rados python3-rbd, and about 100 MB of memory per OSD.
+manager (mgr.x) and any number of BlueStore OSDs, each on a loop device over a sparse file that
+shrinks when data is deleted. Needs root, the packages ceph-mon ceph-mgr ceph-osd ceph-base
+ceph-common python3-rados python3-rbd, and about 100 MB of memory per OSD.
 """
 
 EXAMPLES = """\
 examples:
-  A cluster with OSDs of two classes, started, looked at and thrown away:
+  Create, start, inspect and destroy a cluster with OSDs of two classes:
 
     ceph-cluster --root /srv/ceph create --osd nvme=3 --osd hdd=3 --osd-gib 12
     ceph-cluster --root /srv/ceph start
     ceph -c /srv/ceph/etc/ceph.conf status
     ceph-cluster --root /srv/ceph destroy
 
-  A second cluster beside it takes other ports:
+  A second cluster needs other ports:
 
     ceph-cluster --root /srv/other create --osd ssd=1 --osd-gib 5 --mon-ports 3301,6790
 
-exit status: 0 done, 1 failed or (status) not well, 2 wrong request.
+exit status: 0 done, 1 failed or (status) unhealthy, 2 wrong request.
 """
 
 
@@ -43,13 +43,13 @@ def build_parser():
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument('--root', required=True, metavar='DIR', help='where the cluster lives')
+    parser.add_argument('--root', required=True, metavar='DIR', help='the directory of the cluster')
     verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
     _add_create(verbs)
     run = verbs.add_parser('run', help='become one daemon, in the foreground (for a supervisor)')
     run.add_argument('daemon', metavar='mon.a|mgr.x|osd.N')
     run.set_defaults(act=_run)
-    start = verbs.add_parser('start', help='start every daemon; returns when all OSDs serve')
+    start = verbs.add_parser('start', help='start every daemon; returns when all OSDs are active')
     start.add_argument('--timeout', type=int, default=60, metavar='SEC')
     start.set_defaults(act=_start)
     stop = verbs.add_parser('stop', help='stop every daemon; data and loop devices stay')
@@ -65,7 +65,7 @@ def build_parser():
 def _add_create(verbs):
     parser = verbs.add_parser(
         'create',
-        help='make a cluster; it ends stopped',
+        help='create a cluster; it is stopped afterwards',
         description='Repeating it changes nothing; an interrupted creation is started over.',
     )
     parser.add_argument(
@@ -74,7 +74,7 @@ def _add_create(verbs):
         required=True,
         type=_osd_group,
         metavar='CLASS=COUNT',
-        help='so many OSDs of a device class; may be repeated',
+        help='the number of OSDs of a device class; may be repeated',
     )
     parser.add_argument('--osd-gib', type=_positive, default=12, help='size of each OSD in GiB')
     parser.add_argument('--mon-addr', type=_address, default='127.0.0.1', metavar='IPV4')
@@ -112,7 +112,7 @@ def _ports(text):
 
 
 class Progress:
-    """Prints lines of progress to standard error with the seconds since the beginning."""
+    """Print lines of progress to standard error with the seconds since the start."""
 
     def __init__(self):
         self._began = time.monotonic()
@@ -121,8 +121,8 @@ class Progress:
         print(f'{time.monotonic() - self._began:6.1f} s  {text}', file=sys.stderr, flush=True)
 
 
-def _create(arguments, paths, say):
-    wanted = layout.Settings(
+def _create(arguments, paths, report):
+    settings = layout.Settings(
         fsid=layout.new_fsid(),
         mon_addr=arguments.mon_addr,
         mon_port_v2=arguments.mon_ports[0],
@@ -133,54 +133,51 @@ def _create(arguments, paths, say):
         log_dir=os.path.abspath(arguments.log_dir or paths.root / 'log'),
     )
     with create.locked(paths):
-        made = create.ensure_created(paths, wanted, say)
-    say('cluster created' if made else 'the cluster exists already; nothing was changed')
+        created = create.ensure_created(paths, settings, report)
+    report('cluster created' if created else 'the cluster exists already; nothing was changed')
     return 0
 
 
-def _run(arguments, paths, say):
+def _run(arguments, paths, report):
     daemons.execute(paths.get(), paths, arguments.daemon)
     return 1
 
 
-def _start(arguments, paths, say):
+def _start(arguments, paths, report):
     settings = paths.get()
     with create.locked(paths):
         started = state.ensure_running(paths, settings, arguments.timeout)
-    say(f'started {", ".join(started)}' if started else 'everything ran already')
+    report(f'started {", ".join(started)}' if started else 'all daemons run already')
     return 0
 
 
-def _stop(arguments, paths, say):
+def _stop(arguments, paths, report):
     settings = paths.get()
     with create.locked(paths):
         stopped = daemons.stop(settings)
-    say(f'stopped {", ".join(stopped)}' if stopped else 'nothing was running')
+    report(f'stopped {", ".join(stopped)}' if stopped else 'no daemon was running')
     return 0
 
 
-def _status(arguments, paths, say):
+def _status(arguments, paths, report):
     document = state.describe(paths, paths.get())
     print(json.dumps(document, indent=2) if arguments.format == 'json' else state.as_text(document))
-    return 0 if state.is_well(document) else 1
+    return 0 if state.is_healthy(document) else 1
 
 
-def _destroy(arguments, paths, say):
+def _destroy(arguments, paths, report):
     settings = paths.find()
     if settings is None:
-        say(f'there is no cluster under {paths.root}')
+        report(f'there is no cluster under {paths.root}')
         return 0
     with create.locked(paths):
         create.remove(paths, settings)
-    say('cluster destroyed')
+    report('cluster destroyed')
     return 0
 
 
 def main(argv=None):
-    """Run one verb.
-
-    :returns: the exit status described in the help.
-    """
+    """Run one verb, and return the exit status described in the help."""
     arguments = build_parser().parse_args(argv)
     try:
         return arguments.act(arguments, layout.Layout(arguments.root), Progress())

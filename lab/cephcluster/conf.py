@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """ceph.conf for a cluster that shares a small machine with a whole cloud.
 
-Option names are those of https://docs.ceph.com/en/latest/rados/configuration/; the deviations from
-the defaults are for a few hundred MB of memory per daemon and for answers in milliseconds.
+Option names are those of https://docs.ceph.com/en/latest/rados/configuration/; the values that
+differ from the defaults limit each daemon to a few hundred MB and give replies in milliseconds.
 """
 
 GIB = 1024**3
 MIB = 1024**2
 
-# BlueStore's default RocksDB buffers are made for servers: 16 MiB buffers keep an OSD near 50 MB
-# when fresh.
+# BlueStore's default RocksDB buffers are meant for servers: 16 MiB buffers keep a fresh OSD near
+# 50 MB.
 OSD_ROCKSDB = ','.join(
     [
         'compression=kNoCompression',
@@ -33,7 +33,7 @@ MON_ROCKSDB = ','.join(
 
 
 def render(settings, paths, release):
-    """Write the configuration of one cluster as text.
+    """Return the configuration of one cluster as text.
 
     :param settings: a layout.Settings.
     :param paths: the layout.Layout of its files.
@@ -70,7 +70,7 @@ def _global(settings):
         'auth_service_required': 'cephx',
         'auth_client_required': 'cephx',
         'auth_allow_insecure_global_id_reclaim': 'false',
-        # One machine: spread copies over OSDs, not over hosts.
+        # One machine: distribute copies over OSDs, not over hosts.
         'osd_crush_chooseleaf_type': 0,
         'osd_pool_default_size': 2,
         'osd_pool_default_min_size': 1,
@@ -97,7 +97,7 @@ def _mon(paths):
     return {
         'mon_data': f'{paths.data}/mon.$id',
         'mon_cluster_log_file': f'{paths.data}/mon.$id/cluster.log',
-        # Every snapshot is a map change; with the default of one second each would take as long.
+        # Every snapshot changes the map; with the default of one second each would take a second.
         'paxos_propose_interval': 0.05,
         'paxos_min_wait': 0.01,
         'mon_data_avail_warn': 5,
@@ -107,9 +107,9 @@ def _mon(paths):
         'mon_osd_down_out_interval': 600,
         'mon_memory_autotune': 'false',
         'mon_rocksdb_options': MON_ROCKSDB,
-        # Clients that librbd itself fences stay so as long as those that the storage service does;
-        # an entry cannot be prolonged. Nobody may set rbd_blocklist_expire_seconds instead: no lock
-        # is broken then.
+        # Clients that librbd itself blocklists stay blocklisted as long as those that the storage
+        # service fences; an entry cannot be extended. Never set rbd_blocklist_expire_seconds
+        # instead: then no lock can be broken.
         'mon_osd_blocklist_default_expire': 7 * 86400,
         'mon_osd_initial_require_min_compat_client': 'mimic',
         'mon_max_pg_per_osd': 500,
@@ -140,8 +140,8 @@ def _osd(settings, paths, release):
         'osd_map_cache_size': 20,
         'osd_min_pg_log_entries': 50,
         'osd_max_pg_log_entries': 100,
-        # The device class and the place in the CRUSH map are given once, at creation: a loop
-        # device reports itself as a disk whatever it stands for.
+        # The device class and the position in the CRUSH map are set once, at creation: a loop
+        # device always reports itself as a disk.
         'osd_class_update_on_start': 'false',
         'osd_crush_update_on_start': 'false',
         'osd_heartbeat_interval': 1,
@@ -155,10 +155,10 @@ def _osd(settings, paths, release):
         'osd_mclock_skip_benchmark': 'true',
         'osd_snap_trim_sleep': 0.001,
         'osd_delete_sleep': 0.001,
-        # Deleted data leaves the sparse file again.
+        # Deleting data shrinks the sparse file.
         'bdev_enable_discard': 'true',
     }
-    # Squid replaced the switch by a number of threads; Reef knows either, by point release.
+    # Squid replaced the switch by a number of threads; Reef has either, by point release.
     if release < 19:
         options['bdev_async_discard'] = 'true'
     if release >= 18:

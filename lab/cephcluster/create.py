@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making a cluster from nothing, and taking it away again."""
+"""Create and remove a cluster."""
 
 import contextlib
 import fcntl
@@ -15,14 +15,14 @@ from cephcluster import conf, daemons, kernel, keys, layout, loop, monitor
 from cephcluster.errors import ClusterError, DaemonError, UsageError
 
 PROGRAMS = ('ceph-mon', 'ceph-mgr', 'ceph-osd', 'monmaptool', 'losetup')
-# A fresh OSD writes about 100 MB; with less room than this the first writes would fill the disk.
+# A fresh OSD writes about 100 MB; with less space than this the first writes would fill the disk.
 MIN_FREE_BYTES_PER_OSD = 512 * 1024**2
 MKFS_TIMEOUT_SEC = 180
 
 
 @contextlib.contextmanager
 def locked(paths):
-    """Hold the cluster's lock: one change of its shape or state at a time.
+    """Hold the cluster's lock: allow one change of its configuration or state at a time.
 
     The root directory itself is locked, so that a refused or undone creation leaves no file.
     """
@@ -39,46 +39,46 @@ def _lock_directory(directory):
         directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # Whoever held the lock before may have removed the directory: then this one is nobody's.
+        # The previous holder may have removed the directory: then retry with the new one.
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), os.stat(directory)):
                 return descriptor
         os.close(descriptor)
 
 
-def ensure_created(paths, wanted, say):
-    """Create the cluster, or confirm that it exists as wanted; it ends stopped.
+def ensure_created(paths, settings, report):
+    """Create the cluster, or confirm that it exists with these settings; a new one is stopped.
 
-    A creation that was interrupted is started over: nothing in it can be of value yet.
+    An interrupted creation is started over: it cannot contain data yet.
 
-    :param wanted: layout.Settings; its fsid is used only for a new cluster.
-    :param say: called with one line of progress at a time.
-    :returns: whether anything was done.
-    :raises UsageError: a cluster of another shape exists, or the machine lacks something.
+    :param settings: layout.Settings; its fsid is used only for a new cluster.
+    :param report: called with one line of progress at a time.
+    :returns: whether the cluster was created.
+    :raises UsageError: a cluster with other settings exists, or the machine lacks a requirement.
     """
     existing = paths.find()
     if existing and paths.is_complete():
-        if different := existing.differences(wanted):
+        if different := existing.differences(settings):
             details = ', '.join(
-                f'{name} is {getattr(existing, name)}, asked {getattr(wanted, name)}'
+                f'{name} is {getattr(existing, name)}, requested {getattr(settings, name)}'
                 for name in different
             )
-            raise UsageError(f'the cluster under {paths.root} has another shape: {details}')
+            raise UsageError(f'the cluster under {paths.root} has other settings: {details}')
         return False
     if existing:
-        say('an earlier creation was interrupted: starting over')
+        report('an earlier creation was interrupted: starting over')
         remove(paths, existing)
-    _check_machine(paths, wanted)
+    _check_machine(paths, settings)
     if kernel.allow_aio():
-        say(f'fs.aio-max-nr raised to {kernel.AIO_REQUESTS}')
-    paths.save(wanted)
-    _build(paths, wanted, say)
+        report(f'fs.aio-max-nr raised to {kernel.AIO_REQUESTS}')
+    paths.save(settings)
+    _build(paths, settings, report)
     paths.mark_complete()
     return True
 
 
 def remove(paths, settings):
-    """Stop every process of the cluster, give back its loop devices and delete its files."""
+    """Stop every process of the cluster, detach its loop devices and delete its files."""
     daemons.stop(settings, grace_sec=5)
     for name in layout.osd_names(settings):
         loop.detach_all(paths.backing_file(name))
@@ -86,7 +86,7 @@ def remove(paths, settings):
 
 
 def installed_release():
-    """The major version of the installed Ceph."""
+    """Return the major version of the installed Ceph."""
     text = subprocess.run(
         ['ceph-mon', '--version'], capture_output=True, text=True, check=True
     ).stdout
@@ -96,7 +96,7 @@ def installed_release():
     return int(match.group(1))
 
 
-def _check_machine(paths, wanted):
+def _check_machine(paths, settings):
     paths.check()
     if os.geteuid() != 0:
         raise UsageError('root is needed for loop devices')
@@ -104,48 +104,48 @@ def _check_machine(paths, wanted):
         raise UsageError(
             f'not installed: {", ".join(missing)} (packages ceph-mon ceph-mgr ceph-osd ceph-base)'
         )
-    strangers = {entry.name for entry in paths.root.iterdir()} - {'etc', 'log'}
-    if strangers:
-        raise UsageError(f'{paths.root} holds other files: {", ".join(sorted(strangers))}')
-    needed = MIN_FREE_BYTES_PER_OSD * len(wanted.osd_classes)
+    foreign = {entry.name for entry in paths.root.iterdir()} - {'etc', 'log'}
+    if foreign:
+        raise UsageError(f'{paths.root} contains other files: {", ".join(sorted(foreign))}')
+    needed = MIN_FREE_BYTES_PER_OSD * len(settings.osd_classes)
     free = shutil.disk_usage(paths.root).free
     if free < needed:
         raise UsageError(
-            f'{paths.root} has {free // 1024**2} MiB free; {len(wanted.osd_classes)} OSDs '
-            f'need {needed // 1024**2} MiB to begin with'
+            f'{paths.root} has {free // 1024**2} MiB free; {len(settings.osd_classes)} OSDs '
+            f'need at least {needed // 1024**2} MiB'
         )
-    for port in (wanted.mon_port_v2, wanted.mon_port_v1):
+    for port in (settings.mon_port_v2, settings.mon_port_v1):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind((wanted.mon_addr, port))
+                probe.bind((settings.mon_addr, port))
             except OSError as error:
                 raise UsageError(
-                    f'the monitor cannot use {wanted.mon_addr}:{port}: {error.strerror}'
+                    f'the monitor cannot use {settings.mon_addr}:{port}: {error.strerror}'
                 ) from error
 
 
-def _build(paths, settings, say):
+def _build(paths, settings, report):
     release = installed_release()
     for directory in (settings.conf_dir, settings.log_dir, paths.data, paths.run):
         Path(directory).mkdir(parents=True, exist_ok=True)
     layout.write_atomically(layout.conf_file(settings), conf.render(settings, paths, release))
-    _make_keyrings(paths, settings)
-    _make_monitor(paths, settings, release)
+    _create_keyrings(paths, settings)
+    _create_monitor(paths, settings, release)
     daemons.ensure_started(settings, paths, layout.MON)
-    say('monitor made')
+    report('monitor created')
     uuids = [layout.new_fsid() for _ in settings.osd_classes]
-    with _making_stores(paths, settings, uuids):
+    with _creating_stores(paths, settings, uuids):
         with monitor.connect(settings) as mon:
             _register_osds(mon, settings, uuids)
-        say(f'{len(uuids)} OSDs registered, making their stores')
-    say('OSD stores made')
+        report(f'{len(uuids)} OSDs registered, creating their stores')
+    report('OSD stores created')
     daemons.stop(settings)
     _seed_keyring(paths).unlink()
 
 
-def _make_keyrings(paths, settings):
-    """Write every key before the first daemon starts: the monitor takes them all at its mkfs."""
+def _create_keyrings(paths, settings):
+    """Write every key before the first daemon starts: the monitor reads them all at its mkfs."""
     seed = [keys.section('mon.', keys.generate(), {'mon': 'allow *'})]
     admin = keys.generate()
     seed.append(keys.section('client.admin', admin, keys.ADMIN_CAPS))
@@ -169,7 +169,7 @@ def _monmap(paths):
     return paths.data / 'monmap'
 
 
-def _make_monitor(paths, settings, release):
+def _create_monitor(paths, settings, release):
     paths.daemon_dir(layout.MON).mkdir()
     _run(
         ['monmaptool', '--create', '--clobber', '--fsid', settings.fsid]
@@ -182,17 +182,17 @@ def _make_monitor(paths, settings, release):
     )
 
 
-def _run(words):
+def _run(command):
     result = subprocess.run(
-        words, env=daemons.environment(), capture_output=True, text=True, check=False
+        command, env=daemons.environment(), capture_output=True, text=True, check=False
     )
     if result.returncode != 0:
         output = (result.stderr + result.stdout).strip().splitlines()[-3:]
-        raise DaemonError(f'{words[0]} failed ({result.returncode}): {" / ".join(output)}')
+        raise DaemonError(f'{command[0]} failed ({result.returncode}): {" / ".join(output)}')
 
 
 def _register_osds(mon, settings, uuids):
-    """Give each OSD its id, its place in the CRUSH map and its device class."""
+    """Set the id, the position in the CRUSH map and the device class of each OSD."""
     host = socket.gethostname().partition('.')[0]
     weight = settings.osd_gib / 1024  # CRUSH weights are in TiB by convention
     for number, (uuid, device_class) in enumerate(zip(uuids, settings.osd_classes, strict=True)):
@@ -204,8 +204,8 @@ def _register_osds(mon, settings, uuids):
 
 
 @contextlib.contextmanager
-def _making_stores(paths, settings, uuids):
-    """Run the mkfs of all OSDs beside the body; on leaving, all have succeeded.
+def _creating_stores(paths, settings, uuids):
+    """Run the mkfs of all OSDs in parallel with the body; on exit, all have succeeded.
 
     :raises DaemonError: one failed.
     """
@@ -224,7 +224,7 @@ def _making_stores(paths, settings, uuids):
                 code = process.wait(max(0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired as error:
                 raise DaemonError(
-                    f'the mkfs of {name} takes more than {MKFS_TIMEOUT_SEC} s'
+                    f'the mkfs of {name} takes longer than {MKFS_TIMEOUT_SEC} s'
                 ) from error
             if code != 0:
                 raise DaemonError(
@@ -238,10 +238,10 @@ def _making_stores(paths, settings, uuids):
 
 
 def _start_mkfs(paths, settings, name, uuid):
-    words = [*daemons.command(settings, name), '--mkfs', '--osd-uuid', uuid]
-    words += ['--monmap', str(_monmap(paths))]
-    words += ['--keyring', str(paths.daemon_dir(name) / 'keyring')]
+    command = [*daemons.command(settings, name), '--mkfs', '--osd-uuid', uuid]
+    command += ['--monmap', str(_monmap(paths))]
+    command += ['--keyring', str(paths.daemon_dir(name) / 'keyring')]
     with open(Path(settings.log_dir) / f'{name}.log', 'a') as log:
         return subprocess.Popen(
-            words, env=daemons.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            command, env=daemons.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a cluster: found by what they run, never by a recorded pid alone."""
+"""The processes of a cluster: found by their command lines, never by a recorded pid alone."""
 
 import contextlib
 import dataclasses
@@ -18,7 +18,7 @@ from cephcluster.errors import DaemonError, UsageError
 
 PROC = Path('/proc')
 PROGRAMS = {'mon': 'ceph-mon', 'mgr': 'ceph-mgr', 'osd': 'ceph-osd'}
-# A killed process is gone when the disk has done what it was asked for.
+# A killed process ends only when the disk has completed its requests.
 KILL_TIMEOUT_SEC = 60
 
 
@@ -31,23 +31,23 @@ class Process:
 
 
 def command(settings, name):
-    """The command line that makes a daemon; find() recognises a daemon by it."""
+    """Return the command line of a daemon; find() recognises a daemon by it."""
     kind, _, ident = name.partition('.')
     return [PROGRAMS[kind], '-i', ident, '-c', str(layout.conf_file(settings))]
 
 
 def environment():
-    # tcmalloc's default of 128 MiB of thread caches is more than a small OSD needs altogether.
+    # tcmalloc's default of 128 MiB of thread caches is more than a small OSD needs in total.
     return os.environ | {'TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES': str(32 * 1024**2)}
 
 
 def find(settings, name=None):
     """List the processes that run a daemon of this cluster.
 
-    A pid file may outlive its process and name a stranger after a power cut, so the command line
+    A pid file may outlive its process and name a foreign one after a power cut, so the command line
     decides: program, id and this cluster's own ceph.conf.
 
-    :param name: one daemon; without it, all of them and whatever else runs on this ceph.conf.
+    :param name: one daemon; without it, all processes that use this ceph.conf.
     """
     conf = str(layout.conf_file(settings))
     found = []
@@ -62,26 +62,26 @@ def find(settings, name=None):
 
 def _recognise(entry, conf):
     try:
-        words = (entry / 'cmdline').read_bytes().decode(errors='replace').split('\0')
+        arguments = (entry / 'cmdline').read_bytes().decode(errors='replace').split('\0')
     except OSError:
         return None
     kinds = {program: kind for kind, program in PROGRAMS.items()}
-    kind = kinds.get(os.path.basename(words[0]))
-    if kind is None or _value_of(words, '-c') != conf:
+    kind = kinds.get(os.path.basename(arguments[0]))
+    if kind is None or _value_of(arguments, '-c') != conf:
         return None
-    return f'{kind}.{_value_of(words, "-i")}'
+    return f'{kind}.{_value_of(arguments, "-i")}'
 
 
-def _value_of(words, flag):
-    if flag in words[:-1]:
-        return words[words.index(flag) + 1]
+def _value_of(arguments, flag):
+    if flag in arguments[:-1]:
+        return arguments[arguments.index(flag) + 1]
     return None
 
 
 def stop(settings, names=None, grace_sec=20):
-    """Stop daemons and wait until they are gone: by SIGTERM, after the grace by SIGKILL.
+    """Stop daemons and wait until they are gone: SIGTERM first, SIGKILL after the grace period.
 
-    Clients of the monitor first, so that nothing is reported down on the way.
+    Clients of the monitor stop first, so that the monitor reports nothing as down.
 
     :returns: the names of the daemons that were running.
     :raises DaemonError: a process survived SIGKILL.
@@ -103,14 +103,14 @@ def stop(settings, names=None, grace_sec=20):
 
 
 def _signal_and_wait(settings, processes, number, timeout_sec):
-    """Signal processes through pidfds, so that a reused pid is never hit; return the survivors."""
+    """Signal processes through pidfds, which cannot hit a reused pid; return the survivors."""
     handles = {}
     for process in processes:
         try:
             handle = os.pidfd_open(process.pid)
         except ProcessLookupError:
             continue
-        # The pid may have changed hands before the handle was opened: look again, now it cannot.
+        # The pid may have been reused before the handle was opened: check again; now it cannot be.
         if process in find(settings, process.name):
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, number)
@@ -128,7 +128,7 @@ def _signal_and_wait(settings, processes, number, timeout_sec):
 
 
 def prepare(settings, paths, name):
-    """Make ready what a daemon needs before it starts: an OSD's loop device."""
+    """Prepare the requirements of a daemon: directories and, for an OSD, the loop device."""
     paths.run.mkdir(parents=True, exist_ok=True)
     Path(settings.log_dir).mkdir(parents=True, exist_ok=True)
     (paths.data / 'crash').mkdir(parents=True, exist_ok=True)
@@ -152,15 +152,15 @@ def execute(settings, paths, name):
     if running := find(settings, name):
         raise DaemonError(f'{name} runs already, as pid {running[0].pid}')
     prepare(settings, paths, name)
-    words = [*command(settings, name), '-f']
-    os.execvpe(words[0], words, environment())
+    arguments = [*command(settings, name), '-f']
+    os.execvpe(arguments[0], arguments, environment())
 
 
 def ensure_started(settings, paths, name):
     """Start a daemon in the background unless it runs.
 
-    :returns: whether it had to be started.
-    :raises DaemonError: it ended with an error before it was in the background.
+    :returns: whether it was started.
+    :raises DaemonError: it ended with an error before it went to the background.
     """
     if find(settings, name):
         return False
@@ -176,7 +176,7 @@ def ensure_started(settings, paths, name):
     )
     if result.returncode != 0:
         if find(settings, name):
-            # Somebody else started it in the meantime, and it holds the lock of its pid file.
+            # Another process started it in the meantime; it holds the lock of its pid file.
             return False
         detail = (result.stderr or result.stdout).strip().splitlines()[-3:]
         raise DaemonError(
@@ -186,8 +186,8 @@ def ensure_started(settings, paths, name):
     return True
 
 
-def ask(paths, name, prefix):
-    """Ask a daemon over its admin socket; None while it does not answer yet.
+def query(paths, name, prefix):
+    """Query a daemon over its admin socket; return None while it does not answer.
 
     The protocol is a JSON command ended by a zero byte, answered by a 32-bit length and the text.
     """

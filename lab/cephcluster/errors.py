@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong, split by what the caller can do about it."""
+"""Errors, one class for each reaction of the caller."""
 
 
 class ClusterError(Exception):
-    """The operation could not be done; the message says what was seen and what was wanted."""
+    """The operation failed; the message has the observed and the expected state."""
 
 
 class UsageError(ClusterError):
-    """The request itself cannot be met: correct the arguments or the description and repeat."""
+    """The request is impossible: correct the arguments or the settings and repeat it."""
 
 
 class DaemonError(ClusterError):
-    """A daemon did not start or stop in time; its log tells why."""
+    """A daemon did not start or stop in time; its log has the reason."""
 
 
 class MonitorError(ClusterError):

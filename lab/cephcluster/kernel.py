@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of the kernel that OSDs need to be higher than its defaults."""
+"""Kernel limits that OSDs need above the defaults."""
 
 from pathlib import Path
 
@@ -11,9 +11,9 @@ AIO_REQUESTS = 1048576
 
 
 def allow_aio(limit: Path = AIO_MAX) -> bool:
-    """Raise the number of asynchronous requests of all processes; a higher one stays.
+    """Raise the system-wide limit of asynchronous I/O requests; a higher limit stays.
 
-    :returns: whether it was raised
+    :returns: whether the limit was raised
     """
     if int(limit.read_text()) >= AIO_REQUESTS:
         return False

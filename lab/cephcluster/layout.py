@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a cluster keeps its files, and the settings it was created with."""
+"""The files of a cluster, and the settings that it was created with."""
 
 import dataclasses
 import json
@@ -19,16 +19,16 @@ MGR = 'mgr.x'
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The shape of a cluster, fixed when it is created.
+    """The settings of a cluster, fixed when it is created.
 
     :param fsid: the cluster's UUID.
-    :param mon_addr: the address every daemon binds to.
+    :param mon_addr: the address that every daemon binds to.
     :param mon_port_v2: the monitor's port for the v2 protocol.
     :param mon_port_v1: the monitor's port for the v1 protocol.
     :param osd_classes: the device class of each OSD, in the order of their ids.
     :param osd_gib: the size of each OSD in GiB (sparse).
-    :param conf_dir: where ceph.conf and the keyrings go.
-    :param log_dir: where every daemon logs.
+    :param conf_dir: the directory of ceph.conf and the keyrings.
+    :param log_dir: the directory of all logs.
     """
 
     fsid: str
@@ -41,7 +41,7 @@ class Settings:
     log_dir: str
 
     def differences(self, other):
-        """Name the fields in which another description differs, the fsid aside."""
+        """Return the names of the fields in which other settings differ, except the fsid."""
         names = [field.name for field in dataclasses.fields(self) if field.name != 'fsid']
         return [name for name in names if getattr(self, name) != getattr(other, name)]
 
@@ -57,7 +57,7 @@ class Layout:
         self.run = self.root / 'run'
 
     def check(self):
-        """Refuse a root whose sockets could not be opened.
+        """Refuse a root that is too long for Unix sockets below it.
 
         :raises UsageError: the path is too long.
         """
@@ -71,7 +71,7 @@ class Layout:
         return self.data / name
 
     def backing_file(self, name):
-        """The sparse file behind an OSD's loop device."""
+        """Return the path of the sparse file behind an OSD's loop device."""
         return self.daemon_dir(name) / 'block.img'
 
     def admin_socket(self, name):
@@ -84,12 +84,12 @@ class Layout:
         write_atomically(self.complete_file, 'created\n')
 
     def save(self, settings):
-        """Record the settings; from here on the directory is known to be a cluster's."""
+        """Record the settings, which marks the directory as a cluster's."""
         self.root.mkdir(parents=True, exist_ok=True)
         write_atomically(self.settings_file, json.dumps(dataclasses.asdict(settings), indent=2))
 
     def find(self):
-        """Return the recorded settings, or None where no cluster was ever begun."""
+        """Return the recorded settings, or None if no creation was ever begun."""
         try:
             fields = json.loads(self.settings_file.read_text())
         except FileNotFoundError:
@@ -98,7 +98,7 @@ class Layout:
         return Settings(**fields)
 
     def get(self):
-        """Return the recorded settings of a cluster that was created to its end.
+        """Return the recorded settings of a completely created cluster.
 
         :raises UsageError: there is none, or its creation was interrupted.
         """
@@ -112,7 +112,7 @@ class Layout:
         return settings
 
     def remove_data(self, settings):
-        """Delete what belongs to the cluster; the root itself stays, it is the lock."""
+        """Delete the cluster's files; the root itself stays, because it is the lock."""
         self.complete_file.unlink(missing_ok=True)
         for tree in (self.data, self.run):
             shutil.rmtree(tree, ignore_errors=True)
@@ -126,7 +126,7 @@ class Layout:
 
 
 def daemon_names(settings):
-    """Every daemon of the cluster, in the order they are started."""
+    """Return every daemon of the cluster, in the order of their start."""
     return [MON, MGR, *osd_names(settings)]
 
 
@@ -139,7 +139,7 @@ def conf_file(settings):
 
 
 def keyring_file(settings, entity):
-    """The keyring of a client, where the [client] section of ceph.conf looks for it."""
+    """Return the path of a client's keyring, as in the [client] section of ceph.conf."""
     return Path(settings.conf_dir) / f'ceph.{entity}.keyring'
 
 
@@ -148,7 +148,7 @@ def new_fsid():
 
 
 def write_atomically(path, text, mode=0o644):
-    """Write a small file so that a reader sees the old content or the new, never a part."""
+    """Write a small file so that a reader sees either the old content or the new one."""
     temporary = path.with_name(path.name + '.new')
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, 'w') as stream:
@@ -163,5 +163,5 @@ def remove_if_empty(directory):
     try:
         directory.rmdir()
     except OSError:
-        # Not empty, or gone: both are what the caller wants.
+        # Not empty, or gone: both are fine.
         return

@@ -9,19 +9,19 @@ from pathlib import Path
 from cephcluster.errors import ClusterError
 
 SYSFS = Path('/sys/block')
-# `losetup --find` names a free device and takes it in a second call: two at once may choose the
-# same one, so every cluster on the machine takes turns.
+# `losetup --find` chooses a free device and attaches it in a second call: two at once may choose
+# the same one, so all clusters on the machine share this lock.
 LOCK = Path('/run/lock/cephcluster-loop')
 ATTEMPTS = 5
 
 
 def find_all(backing_file):
-    """List the loop devices over a file, also when the file has been unlinked since."""
-    wanted = {str(backing_file), f'{backing_file} (deleted)'}
+    """List the loop devices over a file, also if the file was unlinked since."""
+    names = {str(backing_file), f'{backing_file} (deleted)'}
     devices = []
     for entry in sorted(SYSFS.glob('loop*/loop/backing_file')):
         try:
-            if entry.read_text().rstrip('\n') in wanted:
+            if entry.read_text().rstrip('\n') in names:
                 devices.append(f'/dev/{entry.parent.parent.name}')
         except OSError:
             # Detached between the listing and the reading.
@@ -30,12 +30,12 @@ def find_all(backing_file):
 
 
 def ensure_attached(backing_file):
-    """Return the one loop device over a file, attaching it with direct I/O when there is none.
+    """Return the one loop device over a file, attaching it with direct I/O if there is none.
 
-    After a power cut the kernel may still hold the device of the run before; a second device over
+    After a power cut the kernel may still have the device of the previous run; a second device over
     the same file would let two caches write to it.
 
-    :raises ClusterError: no device could be attached, or several are.
+    :raises ClusterError: no device could be attached, or several are attached.
     """
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     with LOCK.open('w') as lock:
@@ -62,7 +62,7 @@ def _attach(backing_file):
 
 
 def detach_all(backing_file):
-    """Detach every loop device over a file; a device still open elsewhere goes when it is closed.
+    """Detach every loop device over a file; the kernel detaches one in use when it is closed.
 
     :returns: the devices that were detached.
     """

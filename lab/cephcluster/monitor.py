@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place that speaks to the monitor."""
+"""The adapter to the monitor."""
 
 import contextlib
 import errno
@@ -20,15 +20,15 @@ class Monitor:
         self._timeout_sec = timeout_sec
 
     def command(self, prefix, data=b'', **arguments):
-        """Run a monitor command and return its decoded answer.
+        """Run a monitor command and return its decoded reply.
 
         :raises MonitorError: the monitor refused it.
         """
         request = json.dumps({'prefix': prefix, 'format': 'json', **arguments})
         code, output, status = self._handle.mon_command(request, data, timeout=self._timeout_sec)
         if code != 0:
-            words = ' '.join(f'{key}={value}' for key, value in arguments.items())
-            raise MonitorError(f'{prefix} {words}: {status or errno.errorcode.get(-code)}')
+            text = ' '.join(f'{key}={value}' for key, value in arguments.items())
+            raise MonitorError(f'{prefix} {text}: {status or errno.errorcode.get(-code)}')
         return _decode(output)
 
 

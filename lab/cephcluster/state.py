@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting and stopping a whole cluster, and saying how it is."""
+"""Start a whole cluster, and report its state."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,22 +11,21 @@ POLL_SEC = 0.1
 
 
 def ensure_running(paths, settings, timeout_sec=60):
-    """Start what does not run and wait until every OSD serves.
+    """Start the daemons that do not run and wait until every OSD is active.
 
-    After a power cut the monitor still believes the OSDs of before to be up, so each OSD is asked
-    itself.
+    After a power cut the monitor still lists the earlier OSDs as up, so each OSD is queried itself.
 
     :returns: the names of the daemons that were started.
-    :raises DaemonError: a daemon ended, or an OSD is not active in time.
+    :raises DaemonError: a daemon ended, or an OSD did not become active in time.
     """
     started = _start_all(paths, settings)
     deadline = time.monotonic() + timeout_sec
     pending = layout.osd_names(settings)
     while pending:
         pending = [name for name in pending if not _is_active(paths, name)]
-        gone = [name for name in pending if not daemons.find(settings, name)]
-        if gone:
-            raise DaemonError(f'{", ".join(gone)} ended at start; see {settings.log_dir}')
+        dead = [name for name in pending if not daemons.find(settings, name)]
+        if dead:
+            raise DaemonError(f'{", ".join(dead)} ended at start; see {settings.log_dir}')
         if pending and time.monotonic() > deadline:
             raise DaemonError(f'{", ".join(pending)} not active after {timeout_sec} s')
         if pending:
@@ -34,13 +33,15 @@ def ensure_running(paths, settings, timeout_sec=60):
     with monitor.connect(settings) as mon:
         while (up := mon.command('osd stat')['num_up_osds']) < len(settings.osd_classes):
             if time.monotonic() > deadline:
-                raise DaemonError(f'{up} of {len(settings.osd_classes)} OSDs up in time')
+                raise DaemonError(
+                    f'{up} of {len(settings.osd_classes)} OSDs up after {timeout_sec} s'
+                )
             time.sleep(POLL_SEC)
     return started
 
 
 def _start_all(paths, settings):
-    """Start the monitor, then everything else at once: an OSD opens its store for a second."""
+    """Start the monitor, then all others in parallel: an OSD opens its store for a second."""
     first, *others = layout.daemon_names(settings)
     started = [first] if daemons.ensure_started(settings, paths, first) else []
     with ThreadPoolExecutor(max_workers=len(others)) as pool:
@@ -50,12 +51,12 @@ def _start_all(paths, settings):
 
 
 def _is_active(paths, name):
-    answer = daemons.ask(paths, name, 'status')
-    return answer is not None and answer.get('state') == 'active'
+    status = daemons.query(paths, name, 'status')
+    return status is not None and status.get('state') == 'active'
 
 
 def describe(paths, settings):
-    """Collect the state of the cluster as a JSON-able document, also when nothing runs."""
+    """Return the state of the cluster as a JSON-able document, also if no daemon runs."""
     pids = {process.name: process.pid for process in daemons.find(settings)}
     document = {
         'root': str(paths.root),
@@ -113,8 +114,8 @@ def _describe_from_monitor(mon, document):
     ]
 
 
-def is_well(document):
-    """Whether every daemon runs, every OSD is up and health is not an error."""
+def is_healthy(document):
+    """Return whether every daemon runs, every OSD is up and health is not an error."""
     return (
         document['health'] in ('HEALTH_OK', 'HEALTH_WARN')
         and all(daemon['pid'] for daemon in document['daemons'])
@@ -123,7 +124,7 @@ def is_well(document):
 
 
 def as_text(document):
-    """Render the state for a person."""
+    """Render the state as text."""
     lines = [f'cluster {document["fsid"]}  {document["health"]}  {document["root"]}']
     lines += [f'  ! {check}' for check in document['checks']]
     running = [f'{item["name"]} ({item["pid"]})' for item in document['daemons'] if item['pid']]

@@ -21,7 +21,7 @@ _EPILOG = """\
 Settings are in lab/lab.toml. Override them in lab/local.toml, or for one run in
 the environment: TROVE_CEPH_LAB_ROOT=/srv/lab make lab
 
-Every command can be repeated and can be interrupted: the next run carries on.
+Every command can be repeated and interrupted: the next run continues.
 """
 
 
@@ -33,7 +33,7 @@ def main(argv=None) -> int:
         print(f'lab: {e}', file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print('\nlab: interrupted; run it again to carry on', file=sys.stderr)
+        print('\nlab: interrupted; run it again to continue', file=sys.stderr)
         return 130
 
 
@@ -52,8 +52,8 @@ def _parser():
         command.set_defaults(run=run)
         return command
 
-    add('check', up.check, 'look whether this machine can carry the lab')
-    command = add('up', up.up, 'install what is missing, start the cloud, create the database')
+    add('check', up.check, 'check whether this machine can run the lab')
+    command = add('up', up.up, 'install missing packages, start the cloud, create the database')
     command.add_argument(
         '--cloud-only', action='store_true', help='stop before the database is created'
     )
@@ -69,25 +69,25 @@ def _parser():
         choices=('tenant', 'admin'),
         help='whose credentials (default: tenant)',
     )
-    scenario.add_arguments(add('scenario', scenario.run, 'run the scenarios on the lab that is up'))
-    bench.add_arguments(add('bench', bench.run, 'run a benchmark on the lab that is up'))
+    scenario.add_arguments(add('scenario', scenario.run, 'run the scenarios on a running lab'))
+    bench.add_arguments(add('bench', bench.run, 'run a benchmark on a running lab'))
     fault_injection.add_arguments(
         add(
             'fault-injection',
             fault_injection.run,
-            'kill services at random instants of backups and restores, on the lab that is up',
+            'kill services of a running lab at random instants of backups and restores',
         )
     )
     backups.add_arguments(
-        add('backups', backups.run, 'choose who takes backups, until the next "lab up"')
+        add('backups', backups.run, 'choose how backups are taken, until the next "lab up"')
     )
     add('down', stop.down, 'stop everything, keep all data')
     command = add(
         'clean',
         stop.clean,
-        'stop everything and give back processes, loop devices, bridges, mounts and disk',
+        'stop everything and remove loop devices, bridges, mounts and data',
     )
-    command.add_argument('--cache', action='store_true', help='remove the built images too')
+    command.add_argument('--cache', action='store_true', help='also remove the built images')
     return parser
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose who takes backups, and how servers are held meanwhile, until the next ``make lab``."""
+"""Choose the task manager for backups, and its quiesce level, until the next ``make lab``."""
 
 import dataclasses
 import time
@@ -13,16 +13,16 @@ STOCK = 'stock'
 
 
 def add_arguments(parser) -> None:
-    """Describe this command's options."""
+    """Add this command's options."""
     parser.add_argument(
         'choice',
         choices=(STOCK, *CHOICES['quiesce']),
-        help=f"{STOCK}: Trove's own task manager; otherwise this project's, with this quiesce",
+        help=f"{STOCK}: Trove's own task manager; else this project's, with this quiesce level",
     )
 
 
 def run(settings, args) -> int:
-    """Restart the task manager with another configuration, unless it has that already."""
+    """Restart the task manager with the chosen configuration, unless it has it already."""
     started = time.monotonic()
     instruments.require_up(settings)
     if args.choice == STOCK:
@@ -31,7 +31,7 @@ def run(settings, args) -> int:
         chosen = {'backups': 'trove_ceph', 'quiesce': args.choice}
     else:
         raise LabError(
-            "the lab was made without this project's backups: "
+            "the lab was created without this project's backups: "
             'set backups = "trove_ceph", and run make lab'
         )
     changed = dataclasses.replace(settings, values=settings.values | chosen)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a plan of trove-ceph-bench on the lab that is up."""
+"""Run a plan of trove-ceph-bench on a running lab."""
 
 import datetime
 import json
@@ -12,7 +12,7 @@ QUICK = 'quick'
 
 
 def add_arguments(parser) -> None:
-    """Describe this command's options."""
+    """Add this command's options."""
     parser.add_argument(
         'plan',
         nargs='?',
@@ -24,10 +24,10 @@ def add_arguments(parser) -> None:
         dest='identity',
         default='admin',
         choices=('tenant', 'admin'),
-        help='an administrator sees the processor time of guests too, a tenant makes instances '
-        'beside the first (default: admin)',
+        help='an administrator can also measure the processor time of guests, a tenant can create '
+        'more instances (default: admin)',
     )
-    parser.add_argument('--results', help='folder of the results; one of an earlier run is resumed')
+    parser.add_argument('--results', help='folder for the results; an existing run is resumed')
     parser.add_argument(
         '--set',
         action='append',
@@ -41,17 +41,17 @@ def add_arguments(parser) -> None:
         action='append',
         default=[],
         metavar='NAME',
-        help='measure this variant or contender only; may be repeated',
+        help='measure only this variant or contender; may be repeated',
     )
     parser.add_argument(
-        '--dry-run', action='store_true', help='show what would be measured, and how long it takes'
+        '--dry-run', action='store_true', help='show the measurements and their duration'
     )
 
 
 def run(settings, args) -> int:
     """Install the instruments, run the plan and leave a report."""
     programs = instruments.install(settings)
-    # The instrument runs elsewhere: files are named from the root.
+    # The benchmark runs in another directory: it needs absolute paths.
     plan = os.path.abspath(args.plan) if os.path.exists(args.plan) else args.plan
     results = os.path.abspath(args.results or _new_folder(settings, plan))
     variables = environment.credentials(settings, args.identity) | {
@@ -75,13 +75,13 @@ def run(settings, args) -> int:
 
 
 def _first_database(settings) -> dict[str, str]:
-    """Return which instance plans are about unless told otherwise, and where its data lies."""
+    """Return the default instance for plans and the image of its data."""
     try:
         report = json.loads((settings.root / 'report.json').read_text())
         instance, place = report['instance']['id'], report['placement']
         image = f'{place["pool"]}/{place["image"]}'
     except (FileNotFoundError, KeyError):
-        # Plans that make servers of their own do without it.
+        # Plans with their own servers do not need an instance.
         return {}
     return {'BENCH_INSTANCE': instance, 'BENCH_INSTANCE_IMAGE': image}
 

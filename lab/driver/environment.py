@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print what a shell needs to use the cloud."""
+"""Print the environment variables for a shell that uses the cloud."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from driver.errors import LabError
 def credentials(settings, identity: str) -> dict[str, str]:
     """Return the OS_* variables of an identity (``tenant`` or ``admin``).
 
-    :raises LabError: if the cloud was never brought up.
+    :raises LabError: the cloud was never brought up.
     """
     path = settings.root / 'etc' / 'credentials.json'
     try:
@@ -21,10 +21,10 @@ def credentials(settings, identity: str) -> dict[str, str]:
 
 
 def of_manage(settings) -> dict[str, str]:
-    """Return the variables that stand for options of ``trove-ceph-manage``."""
+    """Return the variables that replace options of ``trove-ceph-manage``."""
     etc = settings.root / 'etc'
     trove = [etc / 'trove' / 'trove.conf']
-    # What only the task manager reads, once it is installed.
+    # The task manager's own configuration, once it is installed.
     trove += [path for path in [etc / 'trove-taskmanager.conf'] if path.exists()]
     return {
         'CEPH_CONF': str(etc / 'ceph' / 'ceph.conf'),
@@ -35,7 +35,7 @@ def of_manage(settings) -> dict[str, str]:
 
 
 def show(settings, args) -> int:
-    """Print exports for the OS_* variables and the clients' PATH; for the administrator, more."""
+    """Print exports of OS_*, the clients' PATH and, for the administrator, manage's variables."""
     variables = credentials(settings, args.identity)
     if args.identity == 'admin':
         variables |= of_manage(settings)

@@ -3,4 +3,4 @@
 
 
 class LabError(Exception):
-    """Something the user can act on; the message says what and how."""
+    """A failure that the user can fix; the message says what failed and what to do."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What measures and tests the lab: Tempest and the benchmark, in an environment of their own."""
+"""Tempest and the benchmark, which test and measure the lab, in an environment of their own."""
 
 import pathlib
 import time
@@ -19,16 +19,16 @@ ENVIRONMENT = {
 
 
 def install(settings) -> pathlib.Path:
-    """Install the instruments for a lab that is up; return the folder of their programs.
+    """Install the instruments for a running lab; return the folder of their programs.
 
-    :raises LabError: if the lab is not up, or an instrument cannot be installed.
+    :raises LabError: the lab does not run, or an instrument cannot be installed.
     """
     started = time.monotonic()
     require_up(settings)
     with up.exclusive():
         if up.run_playbook(settings, started, PLAYBOOK):
             raise LabError(
-                'the instruments are not complete; what failed is above. '
+                'the instruments are not complete; the failed task is above. '
                 f'All logs: {settings.root}/log'
             )
     return settings.root / 'instruments' / 'bin'
@@ -37,7 +37,7 @@ def install(settings) -> pathlib.Path:
 def require_up(settings) -> None:
     """Return if the cloud runs.
 
-    :raises LabError: if it was never complete, or is stopped.
+    :raises LabError: the cloud was never complete, or is stopped.
     """
     if not (settings.root / 'state' / 'installed').exists():
         raise LabError('there is no cloud yet: run make lab first')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look, before anything is touched, whether this machine can carry the lab."""
+"""Check, before anything is changed, whether this machine can run the lab."""
 
 import ipaddress
 import os
@@ -14,7 +14,7 @@ from driver.errors import LabError
 SUPPORTED = {('debian', '12'), ('debian', '13'), ('ubuntu', '24.04')}
 MIN_MEMORY_GIB = 10
 MIN_DISK_GIB = 25
-# A lab that is already installed only grows by what its databases hold.
+# An installed lab grows only with the data of its databases.
 MIN_DISK_INSTALLED_GIB = 3
 DEVICES = ('/dev/net/tun', '/dev/loop-control')
 # A killed process that used gigabytes of memory closes its sockets seconds later.
@@ -23,19 +23,19 @@ _POLL_SEC = 0.2
 
 
 def check(settings, clock=time) -> None:
-    """Return if the machine can carry the lab.
+    """Return if the machine can run the lab.
 
-    After a power cut, processes that are ending may hold ports of the lab for
-    some seconds; the check waits for them, 30 s at most.
+    After a power cut, dying processes may hold ports of the lab for some
+    seconds; the check waits for them, 30 s at most.
 
     :param clock: has the functions ``monotonic`` and ``sleep`` of ``time``
-    :raises LabError: naming everything that is missing, not just the first.
+    :raises LabError: a requirement is missing; the message lists all of them.
     """
-    # Without root the other checks see too little to be right.
+    # Without root the other checks cannot see enough.
     problems = list(_root(settings)) or _problems(settings, clock)
     if problems:
         raise LabError(
-            'this machine cannot carry the lab yet; nothing was '
+            'this machine cannot run the lab yet; nothing was '
             'changed:\n' + '\n'.join(f'  - {p}' for p in problems)
         )
 
@@ -43,10 +43,10 @@ def check(settings, clock=time) -> None:
 def _problems(settings, clock):
     problems = [
         text
-        for probe in (_distribution, _place, _memory, _disk, _devices, _addresses)
+        for probe in (_distribution, _directory, _memory, _disk, _devices, _addresses)
         for text in probe(settings)
     ]
-    # Where something else is missing too, a wait would only delay the message.
+    # If another requirement is missing, waiting would only delay the message.
     return problems + list(_ports(settings, clock, wait=not problems))
 
 
@@ -75,19 +75,16 @@ def _os_release(path='/etc/os-release'):
     return {key: value.strip('"') for key, value in pairs}
 
 
-def _place(settings):
+def _directory(settings):
     root = settings.root
     if not root.exists() or settings.mark.exists():
         return
     if not root.is_dir() or any(root.iterdir()):
-        yield (
-            f'{root} holds something else than a lab; give the lab a '
-            'place of its own with TROVE_CEPH_LAB_ROOT'
-        )
+        yield (f'{root} contains other files; set a directory for the lab with TROVE_CEPH_LAB_ROOT')
 
 
 def _memory(settings):
-    # The lab itself holds the memory now, or what a dead supervisord left.
+    # The lab's own processes already use the memory, also after supervisord died.
     if processes.supervisord_pid(settings) or processes.lab_pids(settings):
         return
     gib = _available_memory_gib()
@@ -105,15 +102,14 @@ def _available_memory_gib():
 def _disk(settings):
     installed = (settings.root / 'state' / 'installed').exists()
     needed = MIN_DISK_INSTALLED_GIB if installed else MIN_DISK_GIB
-    place = settings.root
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free / 1024**3
+    directory = settings.root
+    while not directory.exists():
+        directory = directory.parent
+    free = shutil.disk_usage(directory).free / 1024**3
     if free < needed:
         yield (
-            f'{free:.1f} GiB of disk are free at {place}, {needed} GiB '
-            'are needed; another place can be set with '
-            'TROVE_CEPH_LAB_ROOT'
+            f'{free:.1f} GiB of disk are free at {directory}, {needed} GiB '
+            'are needed; set another directory with TROVE_CEPH_LAB_ROOT'
         )
 
 
@@ -125,35 +121,34 @@ def _devices(settings):
 
 def _ports(settings, clock, wait):
     taken = _taken_ports(settings)
-    if wait and any(map(_may_be_ending, taken.values())):
+    if wait and any(map(_may_be_dying, taken.values())):
         taken = _await_ports(settings, clock, taken)
     for name, pid in taken.items():
         holder = f'process {pid} ({processes.name_of(pid)})' if pid else 'another process'
         yield (
-            f'port {settings.ports[name]} ({name}) is taken by {holder}; end it or '
+            f'port {settings.ports[name]} ({name}) is taken by {holder}; stop it or '
             f'set TROVE_CEPH_LAB_PORTS_{name.upper()}'
         )
 
 
 def _await_ports(settings, clock, taken):
-    """Wait for processes that are ending, and return the ports that are still taken."""
+    """Wait for dying processes, and return the ports that are still taken."""
     names = ', '.join(
-        f'{settings.ports[name]} ({name})' for name, pid in taken.items() if _may_be_ending(pid)
+        f'{settings.ports[name]} ({name})' for name, pid in taken.items() if _may_be_dying(pid)
     )
     print(
-        f'lab: waiting at most {PORTS_TIMEOUT_SEC} s for processes that are ending '
-        f'and hold port {names} …',
+        f'lab: waiting at most {PORTS_TIMEOUT_SEC} s for dying processes that hold port {names} …',
         flush=True,
     )
     deadline = clock.monotonic() + PORTS_TIMEOUT_SEC
-    while any(map(_may_be_ending, taken.values())) and clock.monotonic() < deadline:
+    while any(map(_may_be_dying, taken.values())) and clock.monotonic() < deadline:
         clock.sleep(_POLL_SEC)
         taken = _taken_ports(settings)
     return taken
 
 
 def _taken_ports(settings):
-    """Return the ports of the lab that others hold, as {name: process id or 0}."""
+    """Return the lab's ports that foreign processes hold, as {name: process id or 0}."""
     listeners = processes.listeners()
     return {
         name: listeners[port]
@@ -162,20 +157,20 @@ def _taken_ports(settings):
     }
 
 
-def _may_be_ending(pid):
-    """Whether a holder of a port is ending; the kernel hides which one has a zombie's sockets."""
-    return not pid or processes.is_ending(pid)
+def _may_be_dying(pid):
+    """Return whether the holder of a port may be dying; a zombie's sockets have no known holder."""
+    return not pid or processes.is_dying(pid)
 
 
 def _addresses(settings):
-    ours = ('br-mgmt', 'br-ex')
-    wanted = {
+    own_bridges = ('br-mgmt', 'br-ex')
+    networks = {
         key: ipaddress.IPv4Network(settings.values[key])
         for key in ('management_cidr', 'public_cidr')
     }
     for device, interface in _interfaces():
-        for key, network in wanted.items():
-            if device not in ours and interface.network.overlaps(network):
+        for key, network in networks.items():
+            if device not in own_bridges and interface.network.overlaps(network):
                 yield (
                     f'{key} {network} overlaps {interface} of {device}; '
                     f'set TROVE_CEPH_LAB_{key.upper()}'

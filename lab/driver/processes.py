@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is running on this machine, and which of it is the lab's."""
+"""The processes of this machine, and which of them belong to the lab."""
 
 import os
 import pathlib
@@ -16,13 +16,13 @@ def supervisord_pid(settings) -> int | None:
         pid = int((settings.root / 'run' / 'supervisord.pid').read_text())
     except (OSError, ValueError):
         return None
-    # After a reboot the number may be that of another supervisord.
-    ours = f'{settings.root}/etc/supervisord.conf' in _cmdline(pid)
-    return pid if ours else None
+    # After a reboot another supervisord may have the process id.
+    is_own = f'{settings.root}/etc/supervisord.conf' in _cmdline(pid)
+    return pid if is_own else None
 
 
 def listeners() -> dict[int, int]:
-    """Return {TCP port: process id} of listening sockets (0: not known)."""
+    """Return {TCP port: process id} of listening sockets (0: unknown)."""
     inodes = {}
     for table in ('/proc/net/tcp', '/proc/net/tcp6'):
         try:
@@ -41,14 +41,14 @@ def listeners() -> dict[int, int]:
 
 
 def belongs_to_lab(pid: int, settings) -> bool:
-    """Tell whether a process was started by this lab.
+    """Return whether this lab started a process.
 
-    Supervisor marks its children's environment with its socket; the mark is
-    inherited by what they start in turn, and outlives supervisord. A
-    program that shows a title of its own has overwritten its environment
-    there, but its title names, in brackets, where it was started from.
-    Memcached changes its user, after which some kernels and containers hide
-    its environment even from root; its command line remains.
+    Supervisor sets its socket in the environment of its children; their own
+    children inherit it, and it outlives supervisord. A program that sets a
+    title of its own has overwritten its environment there, but its title
+    has, in brackets, the path that it was started from. Memcached changes
+    its user, after which some kernels and containers hide its environment
+    even from root; its command line remains.
     """
     environ = _environ(pid)
     if environ:
@@ -57,16 +57,16 @@ def belongs_to_lab(pid: int, settings) -> bool:
             return True
     elif _cmdline(pid).rstrip() == _memcached_command(settings):
         return True
-    # Not just anywhere in the command line: somebody who looks at a file
-    # there, or uses a client from there, is no part of the lab.
+    # Not anywhere in the command line: a process that reads a file there, or
+    # a client from there, is not part of the lab.
     title = rf'[\w-]+: .*[\[(]{re.escape(str(settings.root))}/venv/bin/'
     return re.match(title, _cmdline(pid)) is not None
 
 
-def is_ending(pid: int) -> bool:
-    """Tell whether a process is gone or has begun to end.
+def is_dying(pid: int) -> bool:
+    """Return whether a process is gone or dying.
 
-    The kernel takes away the memory of a process that ends, and with it the
+    The kernel frees the memory of a dying process, and with it the
     environment and the command line, before it closes the sockets.
     """
     fields = _stat(pid)
@@ -74,7 +74,7 @@ def is_ending(pid: int) -> bool:
 
 
 def _memcached_command(settings):
-    """Return the command in roles/base/vars/main.yml, which names no path of this lab."""
+    """Return the command from roles/base/vars/main.yml; it has no path of this lab."""
     port = settings.ports['memcached']
     return f'/usr/bin/memcached -u memcache -l 127.0.0.1 -p {port} -m 64'
 
@@ -83,7 +83,7 @@ def lab_pids(settings) -> list[int]:
     """Return the processes that this lab started and their descendants.
 
     Supervisord itself, the guests, which belong to libvirt, and the caller
-    with its ancestors are not among them.
+    with its ancestors are excluded.
     """
     parents = {pid: _parent(pid) for pid in pids()}
     own = _lineage(os.getpid(), parents)
@@ -101,8 +101,8 @@ def guests(settings) -> dict[int, str]:
     for pid in pids():
         if not name_of(pid).startswith('qemu-system'):
             continue
-        # Another Nova on this machine names its guests alike, but keeps
-        # their consoles elsewhere.
+        # Another Nova on this machine uses the same names, but other paths
+        # for consoles.
         command = _cmdline(pid)
         name = re.search(r'guest=(instance-\w+)', command)
         if name and names_path(command, settings.root):
@@ -111,7 +111,7 @@ def guests(settings) -> dict[int, str]:
 
 
 def names_path(text: str, root: pathlib.Path) -> bool:
-    """Tell whether a text names a path below the root."""
+    """Return whether a text contains a path below the root."""
     return re.search(rf'(?<![\w./-]){re.escape(str(root))}/', text) is not None
 
 
@@ -120,7 +120,7 @@ def pids():
 
 
 def name_of(pid: int) -> str:
-    """Return the program's name, or ``?`` once it is gone."""
+    """Return the program's name, or ``?`` if the process is gone."""
     try:
         return pathlib.Path(f'/proc/{pid}/comm').read_text().strip()
     except OSError:
@@ -128,7 +128,7 @@ def name_of(pid: int) -> str:
 
 
 def rss_mib(pid: int) -> float:
-    """Return the resident memory of a process in MiB, 0 once it is gone."""
+    """Return the resident memory of a process in MiB, 0 if it is gone."""
     try:
         fields = pathlib.Path(f'/proc/{pid}/statm').read_text().split()
     except OSError:
@@ -136,8 +136,8 @@ def rss_mib(pid: int) -> float:
     return int(fields[1]) * os.sysconf('SC_PAGE_SIZE') / 1024**2
 
 
-def end(pid_list, timeout_sec: float) -> list[int]:
-    """End processes: SIGTERM, then SIGKILL at the deadline.
+def terminate(pid_list, timeout_sec: float) -> list[int]:
+    """Terminate processes: SIGTERM, then SIGKILL at the deadline.
 
     :returns: the processes that needed SIGKILL.
     """
@@ -172,7 +172,7 @@ def _lineage(pid, parents):
 
 
 def _stat(pid):
-    """Return what follows the name in a process's stat: state, parent …"""
+    """Return the fields after the name in a process's stat: state, parent …"""
     try:
         stat = pathlib.Path(f'/proc/{pid}/stat').read_text()
     except OSError:
@@ -188,7 +188,7 @@ def _signal(pid, number):
 
 
 def _environ(pid):
-    """Return the environment as it is in memory, empty where it cannot be read."""
+    """Return the environment as it is in memory, empty if it cannot be read."""
     try:
         return pathlib.Path(f'/proc/{pid}/environ').read_bytes()
     except OSError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run Tempest's scenarios, this project's and trove-tempest-plugin's, on the lab that is up."""
+"""Run Tempest's scenarios, this project's and trove-tempest-plugin's, on a running lab."""
 
 import os
 
@@ -7,7 +7,7 @@ from driver import instruments, up
 
 
 def add_arguments(parser) -> None:
-    """Describe this command's options."""
+    """Add this command's options."""
     parser.add_argument('--smoke', action='store_true', help='only the short tests of this project')
     whose = parser.add_mutually_exclusive_group()
     for name, text in (

@@ -32,7 +32,7 @@ _CIDRS = ('management_cidr', 'public_cidr', 'tenant_cidr')
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Validated settings; ``values`` is what the playbook receives."""
+    """Validated settings; ``values`` are the playbook's variables."""
 
     values: dict
 
@@ -42,7 +42,7 @@ class Settings:
 
     @property
     def mark(self) -> pathlib.Path:
-        """The file that shows that the root is a lab's and may be removed."""
+        """The file that marks the root as a lab's, which may be removed."""
         return self.root / '.trove-ceph-lab'
 
     @property
@@ -55,7 +55,7 @@ class Settings:
 
     @property
     def host_ip(self) -> str:
-        """The host's address on the management network, where the APIs are."""
+        """The host's address on the management network, where the APIs listen."""
         return str(_first_host(self.values['management_cidr']))
 
     @property
@@ -72,7 +72,7 @@ class Settings:
 def load(lab_dir: pathlib.Path = LAB_DIR, environ=os.environ) -> Settings:
     """Return the settings from lab.toml, local.toml and the environment.
 
-    :raises LabError: for an unknown key or a value of the wrong kind.
+    :raises LabError: a key is unknown or a value is invalid.
     """
     values = _read(lab_dir / 'lab.toml')
     local = lab_dir / 'local.toml'
@@ -114,7 +114,7 @@ def _merge_environ(values, environ):
 
 
 def _unknown(origin, trail, key, known):
-    # Without what all names share, which would make any of them look near.
+    # Without the common prefix, with which every name would be a close match.
     near = difflib.get_close_matches(key, known, n=1)
     hint = f'; did you mean {trail}{near[0]}?' if near else '.'
     return (
@@ -146,16 +146,16 @@ def _validate(values):
             raise LabError(
                 f'{key}: an absolute path of at least two parts is needed, got {values[key]!r}'
             )
-        # One spelling, without double or trailing slashes: the lab's
-        # processes are recognised by it.
+        # Normalised, without double or trailing slashes: the lab's processes
+        # are recognised by it.
         values[key] = str(path)
     for key, choices in CHOICES.items():
         if values[key] not in choices:
             raise LabError(f'{key}: one of {", ".join(choices)} is needed, got {values[key]!r}')
     if bool(values['mysql_image']) != bool(values['mysql_version']):
-        raise LabError('mysql_image and mysql_version go together: set both or neither')
+        raise LabError('mysql_image and mysql_version belong together: set both or neither')
     if values['mysql_image'] and not os.path.isfile(values['mysql_image']):
-        raise LabError(f'mysql_image: no file {values["mysql_image"]}')
+        raise LabError(f'mysql_image: there is no file {values["mysql_image"]}')
     _validate_networks(values)
     _validate_ports(values['ports'])
 

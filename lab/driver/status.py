@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show the state of everything the lab runs, in one table or as JSON."""
+"""Show the state of everything that the lab runs, as a table or JSON."""
 
 import dataclasses
 import http.client
@@ -21,7 +21,7 @@ COMMAND_TIMEOUT_SEC = 60
 
 @dataclasses.dataclass
 class Row:
-    """One line of the table. ``ok`` is None where good and bad do not apply."""
+    """One line of the table. ``ok`` is None for information without a verdict."""
 
     kind: str
     name: str
@@ -31,7 +31,7 @@ class Row:
 
 
 def show(settings, args) -> int:
-    """Print the table; return 0 if everything is well, 1 otherwise."""
+    """Print the table; return 0 if everything is healthy, 1 otherwise."""
     if not (settings.root / 'etc' / 'supervisord.conf').exists():
         raise LabError('there is no lab yet: run make lab first')
     rows = [
@@ -73,7 +73,7 @@ def _processes(settings):
 
 
 def _memory_by_group(settings):
-    """Return {process group: MiB}: a service counts with its workers."""
+    """Return {process group: MiB}, the memory of each service with its workers."""
     total = {}
     for pid in processes.lab_pids(settings):
         try:
@@ -116,23 +116,23 @@ def _ceph(settings):
 def _endpoints(settings):
     for name in API_SERVICES:
         url = f'http://{settings.host_ip}:{settings.ports[name]}/'
-        began = time.monotonic()
+        started = time.monotonic()
         code = _http_code(url)
-        took = (time.monotonic() - began) * 1000
+        latency_ms = (time.monotonic() - started) * 1000
         yield Row(
             'endpoint',
             name,
             str(code or 'no answer'),
             code is not None and code < 500,
-            f'{url} {took:.0f} ms',
+            f'{url} {latency_ms:.0f} ms',
         )
 
 
 def _http_code(url):
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(url, timeout=10) as answer:
-            return answer.status
+        with opener.open(url, timeout=10) as response:
+            return response.status
     except urllib.error.HTTPError as e:
         return e.code
     except (OSError, http.client.HTTPException):
@@ -158,15 +158,20 @@ def _databases(settings):
         except ValueError:
             yield Row('database', f'of {identity}', 'UNREACHABLE', False, out.strip()[-80:])
             continue
-        for one in instances:
-            healthy = one.get('Operating Status')
-            yield Row(
-                'database',
-                one['Name'],
-                f'{one["Status"]} {healthy or ""}'.strip(),
-                one['Status'] == 'ACTIVE' and healthy == 'HEALTHY',
-                f'{one["Datastore"]} {one["Datastore Version"]}, {one["Size"]} GiB, {one["ID"]}',
-            )
+        for instance in instances:
+            yield _database_row(instance)
+
+
+def _database_row(instance):
+    health = instance.get('Operating Status')
+    version = f'{instance["Datastore"]} {instance["Datastore Version"]}'
+    return Row(
+        'database',
+        instance['Name'],
+        f'{instance["Status"]} {health or ""}'.strip(),
+        instance['Status'] == 'ACTIVE' and health == 'HEALTHY',
+        f'{version}, {instance["Size"]} GiB, {instance["ID"]}',
+    )
 
 
 def _run(settings, command, variables=None):
@@ -193,5 +198,6 @@ def _table(rows):
     ]
     text.insert(1, '-' * max(map(len, text)))
     bad = sum(row.ok is False for row in rows)
-    text.append(f'{len(rows)} parts, ' + (f'{bad} not well (marked !)' if bad else 'all well'))
+    summary = f'{bad} unhealthy (marked !)' if bad else 'all healthy'
+    text.append(f'{len(rows)} parts, {summary}')
     return '\n'.join(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stop the lab, and give back what it took."""
+"""Stop the lab, and remove everything that it created."""
 
 import json
 import os
@@ -19,7 +19,7 @@ BRIDGES = ('br-int', 'br-mgmt', 'br-ex', 'ovs-netdev')
 LIBVIRT = pathlib.Path('/etc/libvirt')
 # As in group_vars: libvirt's name for the key of client.cinder.
 SECRET_UUID = '8f2a1c36-6d0e-4c39-9a41-5d1c7f0b7e52'
-# In the lab's own environment: what holds a clone must be given back in the right order.
+# Runs in the lab's own environment. Resources on a clone must be released in the right order.
 CLEAR_INSPECTIONS = (
     'import pathlib, sys; from trove_ceph.host import workspace; '
     'from trove_ceph.verification import on_host; '
@@ -30,7 +30,7 @@ QEMU_CONF_MARK = ('# BEGIN trove-ceph lab', '# END trove-ceph lab')
 
 def down(settings, args) -> int:
     """Stop every process of the lab; all data stays."""
-    _need_root()
+    _require_root()
     with exclusive():
         _stop(settings)
     print('lab: stopped; make lab starts it again')
@@ -38,11 +38,11 @@ def down(settings, args) -> int:
 
 
 def clean(settings, args) -> int:
-    """Stop everything and remove what the lab made, the cache excepted."""
-    _need_root()
-    _need_own(settings.root, settings.mark)
+    """Stop everything and remove all files of the lab; the cache only with ``--cache``."""
+    _require_root()
+    _require_own(settings.root, settings.mark)
     if args.cache:
-        _need_own(settings.cache, settings.cache / 'lock')
+        _require_own(settings.cache, settings.cache / 'lock')
     with exclusive():
         _stop(settings)
         _destroy_ceph(settings)
@@ -50,31 +50,34 @@ def clean(settings, args) -> int:
         _remove(settings.root, settings.mark)
         if args.cache:
             _remove(settings.cache, settings.cache / 'lock')
-    kept = (
+    note = (
         ''
         if args.cache or not settings.cache.exists()
         else f'; the cache {settings.cache} stays (remove it with clean --cache)'
     )
-    print(f'lab: removed {settings.root}{kept}')
+    print(f'lab: removed {settings.root}{note}')
     return 0
 
 
-def _need_root():
+def _require_root():
     if os.geteuid() != 0:
         raise LabError('root is needed to stop the lab')
 
 
-def _need_own(folder, mark):
+def _require_own(folder, mark):
     if not folder.exists() or mark.exists():
         return
     if not folder.is_dir() or any(folder.iterdir()):
-        raise LabError(f'{folder} has no {mark.name}, so it is not the lab\'s; nothing was removed')
+        raise LabError(
+            f'{folder} has no file {mark.name}, so it does not belong to the lab; '
+            'nothing was removed'
+        )
 
 
 def _remove(folder, mark):
     if not folder.exists():
         return
-    # The mark goes last, so that an interrupted removal can be repeated.
+    # The mark is removed last, so that an interrupted removal can be repeated.
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -85,10 +88,10 @@ def _remove(folder, mark):
 
 
 def _stop(settings):
-    # Nova must not see its guests go, or it records them as switched off and
+    # Nova must not see its guests stop, or it records them as switched off and
     # does not start them again with the host.
-    _supervisor_stops(settings, 'nova-compute')
-    processes.end(
+    _stop_program(settings, 'nova-compute')
+    processes.terminate(
         [
             pid
             for pid in processes.lab_pids(settings)
@@ -97,11 +100,11 @@ def _stop(settings):
         STOP_TIMEOUT_SEC,
     )
     devices = _devices(settings)
-    processes.end(processes.guests(settings), GUEST_TIMEOUT_SEC)
+    processes.terminate(processes.guests(settings), GUEST_TIMEOUT_SEC)
     pid = processes.supervisord_pid(settings)
     if pid:
-        processes.end([pid], STOP_TIMEOUT_SEC)
-    processes.end(processes.lab_pids(settings), GUEST_TIMEOUT_SEC)
+        processes.terminate([pid], STOP_TIMEOUT_SEC)
+    processes.terminate(processes.lab_pids(settings), GUEST_TIMEOUT_SEC)
     _clear_inspections(settings)
     for device in devices:
         if os.path.exists(f'/sys/class/net/{device}'):
@@ -109,14 +112,14 @@ def _stop(settings):
 
 
 def _clear_inspections(settings):
-    """Give back mounts, loop devices and servers of inspections that were cut off."""
+    """Remove mounts, loop devices and servers of interrupted inspections."""
     directory = settings.root / 'run' / 'verification'
     python = settings.root / 'venv' / 'bin' / 'python'
     if python.exists() and directory.exists() and any(directory.iterdir()):
         subprocess.run([python, '-W', 'ignore', '-c', CLEAR_INSPECTIONS, directory], check=False)
 
 
-def _supervisor_stops(settings, program):
+def _stop_program(settings, program):
     control = settings.root / 'ansible' / 'bin' / 'supervisorctl'
     if processes.supervisord_pid(settings) and control.exists():
         subprocess.run(
@@ -126,10 +129,11 @@ def _supervisor_stops(settings, program):
 
 
 def _devices(settings):
-    """Return the bridges, and the guests' taps that the switch knows.
+    """Return the bridges, and the guests' taps in the switch.
 
-    Its database file is asked because the switch may be dead already. A lab
-    without one has no bridges: those of the same names are another's.
+    They are read from its database file, because the switch may be dead
+    already. A lab without that file has no bridges: bridges of these names
+    belong to something else.
     """
     database = settings.root / 'state' / 'ovn' / 'switch.db'
     if not database.exists():

@@ -22,28 +22,28 @@ ORPHAN_TIMEOUT_SEC = 30
 
 
 def check(settings, args) -> int:
-    """Say whether the machine can carry the lab."""
+    """Check whether the machine can run the lab."""
     preflight.check(settings)
-    print('lab: this machine can carry the lab')
+    print('lab: this machine can run the lab')
     return 0
 
 
 def up(settings, args) -> int:
-    """Install what is missing, start everything, run the main job."""
+    """Install missing packages, start everything, run the main job."""
     started = time.monotonic()
     preflight.check(settings)
     with exclusive():
         settings.root.mkdir(parents=True, exist_ok=True)
         settings.mark.touch()
         if not processes.supervisord_pid(settings):
-            # What a dead supervisord leaves would be in its successor's way.
-            processes.end(processes.lab_pids(settings), ORPHAN_TIMEOUT_SEC)
+            # Processes that a dead supervisord left would block its successor.
+            processes.terminate(processes.lab_pids(settings), ORPHAN_TIMEOUT_SEC)
         ensure_tools(settings)
         code = run_playbook(settings, started)
         if code:
             raise LabError(
-                'the cloud is not complete; what failed is above. '
-                'The next run carries on from there. '
+                'the cloud is not complete; the failed task is above. '
+                'The next run continues from there. '
                 f'All logs: {settings.root}/log'
             )
         (settings.root / 'state' / 'installed').touch()
@@ -66,13 +66,13 @@ def run_main_job(settings, started: float) -> int:
 
 @contextlib.contextmanager
 def exclusive():
-    """Hold the lock that keeps two runs from working at once."""
+    """Hold the lock that prevents two runs at the same time."""
     with open(LOCK, 'a') as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise LabError(f'another run is under way (it holds {LOCK})') from None
-        # A playbook may outlive its driver, and the lock must live as long.
+            raise LabError(f'another run is in progress (it holds {LOCK})') from None
+        # A playbook may outlive its driver, and must keep the lock.
         os.set_inheritable(lock.fileno(), True)
         yield
 
@@ -80,12 +80,12 @@ def exclusive():
 def ensure_tools(settings) -> None:
     """Install Ansible, uv and supervisor into an environment of their own.
 
-    :raises LabError: if a package cannot be installed.
+    :raises LabError: a package cannot be installed.
     """
     tools = settings.root / 'ansible'
-    wanted = _tools_digest()
+    digest = _tools_digest()
     mark = tools / '.complete'
-    if mark.exists() and mark.read_text() == wanted:
+    if mark.exists() and mark.read_text() == digest:
         return
     print('lab: installing Ansible …', flush=True)
     (settings.root / 'log').mkdir(exist_ok=True)
@@ -106,21 +106,21 @@ def ensure_tools(settings) -> None:
         ],
         log,
     )
-    mark.write_text(wanted)
+    mark.write_text(digest)
 
 
 def run_playbook(settings, started: float, playbook: str = 'site.yml') -> int:
     """Run one of the lab's playbooks with the settings; return its exit code.
 
-    :param started: ``time.monotonic()`` of the run's beginning, so that the
-        elapsed time shown covers what went before.
+    :param started: ``time.monotonic()`` of the run's start, from which the
+        playbook computes the elapsed time.
     """
     variables = settings.root / 'run' / 'settings.json'
     variables.parent.mkdir(parents=True, exist_ok=True)
     variables.write_text(json.dumps(settings.playbook_vars(), indent=1))
     environ = dict(os.environ)
-    # Python writes no bytecode when this is set, and every service of the
-    # cloud would compile its modules again at each start.
+    # With this variable Python writes no bytecode, and every service of the
+    # cloud would compile its modules at each start.
     environ.pop('PYTHONDONTWRITEBYTECODE', None)
     environ |= {
         'ANSIBLE_CONFIG': str(LAB_DIR / 'ansible.cfg'),
@@ -199,4 +199,4 @@ def _logged(command, log: pathlib.Path, environ=None):
     if done.returncode:
         tail = log.read_text(errors='replace').splitlines()[-10:]
         print('\n'.join(f'  | {line}' for line in tail), file=sys.stderr)
-        raise LabError(f'{command[0]} failed with exit code {done.returncode}; its log: {log}')
+        raise LabError(f'{command[0]} failed with exit code {done.returncode}; see {log}')

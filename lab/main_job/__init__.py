@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's main job: a tenant makes a database, uses it, and is shown where it lies."""
+"""The lab's main job: a tenant creates and uses a database; the report shows its placement."""

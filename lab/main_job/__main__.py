@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the main job: ``python -m main_job SETTINGS.json``.
 
-Repeating it finds what is there, asks it again and changes nothing.
+A repeated run finds the instance, queries it again and changes nothing.
 """
 
 import datetime
@@ -46,18 +46,18 @@ class MainJob:
         print(report.render(self.report))
 
     def _ensure_instance(self):
-        """Return the instance and whether this run made it."""
+        """Return the instance and whether this run created it."""
         instance = self.client.find_instance(INSTANCE)
         if instance and instance['status'] in ('ERROR', 'FAILED'):
             with self.progress.step(
-                'remove_failed', 'remove the instance that an earlier run left failed'
+                'remove_failed', 'remove the failed instance of an earlier run'
             ):
                 self.client.delete_instance(instance['id'])
             instance = None
         if instance:
             return self._healthy(instance['id'], 'wait for the database'), False
         self.progress.durations.clear()
-        began = time.monotonic()
+        started = time.monotonic()
         with self.progress.step('request', f'openstack database instance create {INSTANCE}'):
             network_id = self.client.network_id(NETWORK)
             instance = self.client.create_instance(
@@ -70,7 +70,7 @@ class MainJob:
                 is_public=True,
             )
         instance = self._healthy(instance['id'], 'build it until HEALTHY')
-        self.progress.durations['create_to_healthy'] = round(time.monotonic() - began, 1)
+        self.progress.durations['create_to_healthy'] = round(time.monotonic() - started, 1)
         return instance, True
 
     def _healthy(self, instance_id, text):
@@ -82,45 +82,45 @@ class MainJob:
         return previous.get('instance', {}).get('id') == instance['id']
 
     def _verify(self, instance):
-        """Ask the database of an earlier run again."""
+        """Query the database of an earlier run again."""
         if 'seconds' not in self.report:
             raise JobError(f'{self.report_path} is damaged: remove it')
-        with self.progress.step('verify', 'ask the database again'):
-            # It may have been resized since.
+        with self.progress.step('verify', 'query the database again'):
+            # The instance may have been resized since.
             facts = self._instance_facts(instance)
             self.report |= {'instance': facts, 'try_next': self._try_next(facts)}
-            reached = self._database(facts)
-            reached.wait_reachable()
-            self.report['mysql'] = reached.settings()
+            server = self._database(facts)
+            server.wait_reachable()
+            self.report['mysql'] = server.settings()
             self.report['placement'] = self._placement(facts['id'])
 
     def _use(self, instance):
-        """Make a database and a user, connect, run sysbench, look at Ceph."""
+        """Create a database and a user, connect, run sysbench, query the placement in Ceph."""
         step = self.progress.step
         facts = self._instance_facts(instance)
-        reached = self._database(facts)
+        server = self._database(facts)
         with step('database_and_user', 'create a database and a user'):
             self.client.ensure_database(instance['id'], DATABASE)
-            self.client.ensure_user(instance['id'], USER, reached.password, DATABASE)
+            self.client.ensure_user(instance['id'], USER, server.password, DATABASE)
         with step('connect', f'connect to {facts["address"]} over the network'):
-            reached.wait_reachable()
+            server.wait_reachable()
         with step('sysbench_prepare', 'sysbench prepare'):
-            reached.prepare()
+            server.prepare()
         seconds = self.settings['lab_sysbench_seconds']
         with step('sysbench_run', f'sysbench oltp_read_write, {seconds} s'):
-            figures = reached.load(seconds)
-        with step('placement', 'ask Ceph where the volume lies'):
-            place = self._placement(instance['id'])
+            figures = server.load(seconds)
+        with step('placement', 'query the placement of the volume in Ceph'):
+            volume_placement = self._placement(instance['id'])
         self.report = {
             'made_at': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
             'instance': facts,
-            'mysql': reached.settings(),
+            'mysql': server.settings(),
             'sysbench': figures,
             'sysbench_seconds': seconds,
-            'placement': place,
+            'placement': volume_placement,
             'virt_type': self._virt_type(),
             'seconds': self._seconds(),
-            'connect': f'mysql -h {facts["address"]} -u {USER} -p{reached.password} {DATABASE}',
+            'connect': f'mysql -h {facts["address"]} -u {USER} -p{server.password} {DATABASE}',
             'try_next': self._try_next(facts),
         }
 
@@ -152,7 +152,7 @@ class MainJob:
             'address': public[0],
             'flavor': self.client.flavor_name(flavor_id) if flavor_id else FLAVOR,
             'volume_type': VOLUME_TYPE,
-            # As the stock client shows the volume: its size in GiB.
+            # The stock client shows the size of the volume in GiB.
             'size_gib': instance['volume'],
             'datastore_version': instance['datastore_version'],
         }
@@ -163,9 +163,9 @@ class MainJob:
         )
 
     def _password(self, instance_id):
-        """Return the tenant's password for this instance, kept across runs."""
+        """Return the tenant's password for this instance, the same in all runs."""
         path = self.root / 'etc' / 'secrets' / f'shop-{instance_id}'
-        # Empty: a run was interrupted between making and writing it.
+        # Empty: a run was interrupted between creating and writing the file.
         if not path.exists() or not path.read_text():
             path.touch(mode=0o600)
             path.write_text(secrets.token_urlsafe(12).replace('-', 'x'))
@@ -194,7 +194,7 @@ def main() -> int:
         print(f'\nlab: the main job failed: {e}', file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print('\nlab: interrupted; run it again to carry on', file=sys.stderr)
+        print('\nlab: interrupted; run it again to continue', file=sys.stderr)
         return 130
     return 0
 

@@ -23,7 +23,7 @@ class Client:
         self._environ = dict(os.environ, **credentials)
 
     def find_instance(self, name: str) -> dict | None:
-        """Return the instance of this name, or None."""
+        """Return the instance with this name, or None."""
         for one in self._json('database', 'instance', 'list'):
             if one['Name'] == name:
                 return self.get_instance(one['ID'])
@@ -39,7 +39,7 @@ class Client:
         return self._json('flavor', 'show', flavor_id)['name']
 
     def create_instance(self, name: str, **options) -> dict:
-        """Ask for an instance; it is built when this returns.
+        """Request an instance, which is then in status BUILD.
 
         :param options: the stock client's options, with ``_`` for ``-``.
         """
@@ -53,33 +53,34 @@ class Client:
         """Return the instance once it is ACTIVE and HEALTHY.
 
         :param note: called with a text and the seconds waited so far.
-        :raises JobError: with the fault when it fails, or at the deadline.
+        :raises JobError: the instance fails (the message has its fault), or the time limit passes.
         """
-        began = time.monotonic()
+        started = time.monotonic()
         while True:
-            one = self.get_instance(instance_id)
-            status, health = one['status'], one.get('operating_status', '')
-            waited = time.monotonic() - began
-            note(f'{status} {health}', waited)
+            instance = self.get_instance(instance_id)
+            status, health = instance['status'], instance.get('operating_status', '')
+            waited_sec = time.monotonic() - started
+            note(f'{status} {health}', waited_sec)
             if (status, health) == ('ACTIVE', 'HEALTHY'):
-                return one
+                return instance
             if status in ('ERROR', 'FAILED'):
+                fault = instance.get('fault') or 'no reason given'
+                raise JobError(f'instance {instance_id} is {status}: {fault}')
+            if waited_sec > CREATE_TIMEOUT_SEC:
                 raise JobError(
-                    f'instance {instance_id} is {status}: {one.get("fault") or "no reason given"}'
-                )
-            if waited > CREATE_TIMEOUT_SEC:
-                raise JobError(
-                    f'instance {instance_id} is still {status} {health} after {int(waited)} s'
+                    f'instance {instance_id} is still {status} {health} after {int(waited_sec)} s'
                 )
             time.sleep(POLL_SEC)
 
     def delete_instance(self, instance_id: str):
-        """Delete an instance that is not being built, and wait until gone."""
+        """Delete an instance that is not being built, and wait until it is gone."""
         self._run('database', 'instance', 'delete', instance_id)
         deadline = time.monotonic() + DELETE_TIMEOUT_SEC
         while any(one['ID'] == instance_id for one in self._json('database', 'instance', 'list')):
             if time.monotonic() > deadline:
-                raise JobError(f'instance {instance_id} is not gone after {DELETE_TIMEOUT_SEC} s')
+                raise JobError(
+                    f'instance {instance_id} still exists {DELETE_TIMEOUT_SEC} s after its deletion'
+                )
             time.sleep(POLL_SEC)
 
     def ensure_database(self, instance_id: str, name: str):
@@ -108,9 +109,9 @@ class Client:
                 timeout=COMMAND_TIMEOUT_SEC,
             )
         except subprocess.TimeoutExpired:
-            # Its own text would show the arguments, a password among them.
+            # The exception's text would show the arguments, with a password.
             raise JobError(
-                f'openstack {shown} … does not answer within {COMMAND_TIMEOUT_SEC} s'
+                f'openstack {shown} … did not end within {COMMAND_TIMEOUT_SEC} s'
             ) from None
         if done.returncode:
             raise JobError(f'openstack {shown} … failed: {done.stderr.strip()[-500:]}')

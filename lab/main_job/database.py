@@ -11,7 +11,7 @@ import pymysql
 from main_job.errors import JobError
 
 CONNECT_TIMEOUT_SEC = 300
-# What shows that the guest manager of this project set the server up.
+# Variables that show that this project's guest manager configured the server.
 SETTINGS = (
     'version',
     'innodb_buffer_pool_size',
@@ -30,7 +30,7 @@ TABLES, ROWS, THREADS = 2, 5000, 4
 
 @dataclasses.dataclass(frozen=True)
 class Database:
-    """How to reach one database of an instance."""
+    """The address and credentials of one database of an instance."""
 
     host: str
     user: str
@@ -38,9 +38,9 @@ class Database:
     name: str
 
     def wait_reachable(self):
-        """Return once SQL is answered over the network.
+        """Return once the server answers SQL over the network.
 
-        :raises JobError: if it is not within five minutes.
+        :raises JobError: the server does not answer within five minutes.
         """
         deadline = time.monotonic() + CONNECT_TIMEOUT_SEC
         while True:
@@ -71,7 +71,7 @@ class Database:
         return {name: str(value) for name, value in zip(SETTINGS, row, strict=True)}
 
     def prepare(self):
-        """Fill sysbench's tables anew."""
+        """Recreate sysbench's tables."""
         self._sysbench('cleanup')
         self._sysbench('prepare')
 
@@ -103,7 +103,7 @@ class Database:
 def parse_sysbench(text: str) -> dict:
     """Return the figures of a sysbench report.
 
-    :raises JobError: if the report lacks one of them.
+    :raises JobError: a figure is missing in the report.
     """
     patterns = {
         'tps': r'transactions:\s+\d+\s+\(([\d.]+) per sec',

@@ -3,4 +3,4 @@
 
 
 class JobError(Exception):
-    """The database could not be made or does not do what it should."""
+    """The database could not be created, or it does not work as expected."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prove with Ceph on which devices a volume lies."""
+"""Prove with Ceph on which devices a volume is stored."""
 
 import json
 
@@ -10,18 +10,18 @@ from main_job.errors import JobError
 
 
 def prove(ceph_conf: str, pool: str, image: str, device_class: str) -> dict:
-    """Return where each object of an image lies, counted by OSD.
+    """Return the number of an image's objects on each OSD.
 
-    Every object that exists is mapped by the monitors, so this is where the data
-    is, not where a rule says that it should be.
+    The monitors map every existing object, so this is the actual placement, not
+    the placement that a rule prescribes.
 
-    :raises JobError: if an OSD of another device class holds one of them, or
-        Ceph cannot be asked.
+    :raises JobError: an OSD of another device class stores an object, or Ceph
+        cannot be reached.
     """
     try:
         return _prove(ceph_conf, pool, image, device_class)
     except (rados.Error, rbd.Error) as e:
-        raise JobError(f'Ceph does not say where {pool}/{image} lies: {e}') from e
+        raise JobError(f'cannot get the placement of {pool}/{image} from Ceph: {e}') from e
 
 
 def _prove(ceph_conf, pool, image, device_class):
@@ -46,8 +46,8 @@ def _prove(ceph_conf, pool, image, device_class):
     wrong = {osd: classes[osd] for osd in used if classes[osd] != device_class}
     if wrong or not used:
         raise JobError(
-            f'image {pool}/{image} should lie on {device_class} '
-            f'OSDs alone, but: {wrong or "it has no objects"}'
+            f'image {pool}/{image} must be only on {device_class} '
+            f'OSDs, but: {wrong or "it has no objects"}'
         )
     return {
         'pool': pool,

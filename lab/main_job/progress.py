@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Say what is being done and how long it took."""
+"""Print the steps and their durations."""
 
 import contextlib
 import sys
@@ -7,7 +7,7 @@ import time
 
 
 class Progress:
-    """Prints steps and keeps their durations in seconds by name."""
+    """Print steps and record their durations in seconds by name."""
 
     def __init__(self, durations: dict):
         self.durations = durations
@@ -16,16 +16,16 @@ class Progress:
 
     @contextlib.contextmanager
     def step(self, name: str, text: str):
-        """Time a step and print it; a failed step keeps no duration."""
+        """Time a step and print it; the duration of a failed step is not recorded."""
         print(f'  {text} …', flush=True)
-        began = time.monotonic()
+        started = time.monotonic()
         yield
-        took = time.monotonic() - began
-        self.durations[name] = round(took, 1)
-        print(f'{self._clear()}  {took:8.1f} s  {text}', flush=True)
+        duration_sec = time.monotonic() - started
+        self.durations[name] = round(duration_sec, 1)
+        print(f'{self._clear()}  {duration_sec:8.1f} s  {text}', flush=True)
 
     def note(self, text: str, elapsed_sec: float):
-        """Show the state of the running step; off a terminal, only changes."""
+        """Show the state of the running step; without a terminal, only changes."""
         line = f'{int(elapsed_sec) // 60:6}:{int(elapsed_sec) % 60:02}  {text}'
         if self._live:
             print(f'{self._clear()}{line}', end='', flush=True)

@@ -18,7 +18,7 @@ def save(path: pathlib.Path, report: dict) -> None:
     temporary = path.with_suffix('.new')
     text = json.dumps(report, indent=1) + '\n'
     temporary.unlink(missing_ok=True)
-    temporary.touch(mode=0o600)  # how to connect has the password in it
+    temporary.touch(mode=0o600)  # the connect command contains the password
     temporary.write_text(text)
     os.rename(temporary, path)
 
@@ -28,7 +28,7 @@ def render(report: dict) -> str:
     lines = ['', 'A MySQL database on a Ceph volume', '']
     for label, value in _facts(report):
         lines.append(f'  {label:<12} {value}')
-    lines += ['', '  How long it took (seconds)']
+    lines += ['', '  Durations (seconds)']
     lines += [
         f'    {seconds:8.1f}  {name.replace("_", " ")}'
         for name, seconds in report['seconds'].items()
@@ -62,7 +62,7 @@ def _facts(report):
         ),
     )
     yield 'volume', (f'{place["pool"]}/{place["image"]}: {place["objects"]} objects')
-    yield 'lies on', f'{place["device_class"]} only: {osds}'
+    yield 'stored on', f'{place["device_class"]} only: {osds}'
     yield (
         'sysbench',
         (

@@ -16,14 +16,14 @@ from scenarios import leftovers, orphans, report, selection, stream
 
 def main(argv=None) -> int:
     args = _parser().parse_args(argv)
-    # A time limit ends a run as Ctrl-C does: with what was found so far.
+    # A time limit ends a run like Ctrl-C: the results so far are reported.
     signal.signal(signal.SIGTERM, _interrupt)
     root = pathlib.Path(args.root)
     with open(root / 'run' / 'scenario.lock', 'a') as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            print('scenario: another run is under way', file=sys.stderr)
+            print('scenario: another run is in progress', file=sys.stderr)
             return 1
         return _scenarios(root, args)
 
@@ -41,7 +41,7 @@ def _scenarios(root, args):
         return 1
     credentials = json.loads((root / 'etc' / 'credentials.json').read_text())['admin']
     for name in leftovers.remove(leftovers.connect(credentials)):
-        print(f'removed {name}, which an earlier run left')
+        print(f'removed {name} of an earlier run')
     print(f'{len(names)} tests')
     outcome = stream.Outcome(names, chosen.reason_to_fail)
     log = root / 'log'
@@ -49,19 +49,19 @@ def _scenarios(root, args):
         command = [*tempest, '--serial', '--subunit']
         _run(command, workspace, environ, outcome, log / 'scenario.subunit')
     except KeyboardInterrupt:
-        print('\nscenario: interrupted; the next run removes what is left', file=sys.stderr)
+        print('\nscenario: interrupted; the next run removes its leftovers', file=sys.stderr)
         outcome.interrupted = True
     report.save(log, outcome)
     print(report.render(outcome, log))
-    left = '' if outcome.interrupted else orphans.find(root)
-    if left:
-        print(f'scenario: orphans are left:\n{left}', file=sys.stderr)
-    return 0 if outcome.good() and not left else 1
+    found = '' if outcome.interrupted else orphans.find(root)
+    if found:
+        print(f'scenario: the run left orphans:\n{found}', file=sys.stderr)
+    return 0 if outcome.successful() and not found else 1
 
 
-def _run(command, workspace, environ, outcome, kept):
+def _run(command, workspace, environ, outcome, copy):
     """Run Tempest and its workers in a session of their own, which ends with this run."""
-    with open(kept, 'wb') as raw:
+    with open(copy, 'wb') as raw:
         process = subprocess.Popen(
             command,
             cwd=workspace,
@@ -73,7 +73,7 @@ def _run(command, workspace, environ, outcome, kept):
         try:
             stream.follow(process.stdout, raw, outcome)
         finally:
-            # A worker that was told to stop would first wait for its database.
+            # After SIGTERM a worker would first wait for its database.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.stdout.close()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run that was cut off has left in the cloud."""
+"""Leftovers of interrupted runs in the cloud."""
 
 import time
 
 import cloud
 from troveclient.v1 import client as trove_client
 
-# What trove-tempest-plugin's base class calls everything that it makes.
+# The prefix of all names that trove-tempest-plugin's base class uses.
 PREFIX = 'trove-tempest-'
 TIMEOUT_SEC = 300
 POLL_SEC = 3
@@ -24,7 +24,7 @@ def remove(trove, sleep=time.sleep) -> list[str]:
     :returns: their names
     """
     removed = []
-    # Trove deletes no volume that has snapshots, and no source that has replicas.
+    # Trove cannot delete a volume with snapshots, nor a source with replicas.
     for kind in (_backups, _replicas, _instances):
         found = kind(trove)
         for one, delete in found:

@@ -7,17 +7,17 @@ import pathlib
 
 
 def save(log: pathlib.Path, outcome) -> None:
-    """Write ``scenario.json``, and ``scenario.log`` with all that failed tests attached."""
+    """Write ``scenario.json``, and ``scenario.log`` with the attachments of the tests."""
     rows = [dataclasses.asdict(row) for row in outcome.rows]
     details = {row['name']: row.pop('details') for row in rows}
-    result = {'good': outcome.good(), 'tests': rows, 'not_run': outcome.missing()}
+    result = {'good': outcome.successful(), 'tests': rows, 'not_run': outcome.missing()}
     (log / 'scenario.json').write_text(json.dumps(result, indent=1) + '\n')
     text = ''.join(f'==== {name}\n{detail}\n\n' for name, detail in details.items() if detail)
     (log / 'scenario.log').write_text(text)
 
 
 def render(outcome, log: pathlib.Path) -> str:
-    """Return the table: result, seconds, test, and below each its figures."""
+    """Return the table: result, seconds and test, with the figures below each test."""
     lines = ['', f'{"result":<16} {"prepare":>8} {"seconds":>8}  test']
     for row in outcome.rows:
         prepare = f'{row.prepared_sec:8.1f}' if row.prepared_sec >= 1 else ' ' * 8
@@ -30,7 +30,7 @@ def render(outcome, log: pathlib.Path) -> str:
     for row in outcome.rows:
         counts[row.result] = counts.get(row.result, 0) + 1
     lines += ['', ', '.join(f'{number} {result}' for result, number in counts.items())]
-    lines.append(f'{log}/scenario.json, what tests attached: scenario.log, Tempest: tempest.log')
+    lines.append(f'{log}/scenario.json, attachments: scenario.log, Tempest: tempest.log')
     return '\n'.join(lines)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests run, and which of them fail on stock Trove for a known reason."""
+"""The selection of tests, and known failures on stock Trove."""
 
 import dataclasses
 import pathlib
@@ -12,7 +12,7 @@ FILE = pathlib.Path(__file__).resolve().parent.parent / 'roles/tempest/files/sce
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """The file's contents: patterns of test names, and reasons to fail by pattern."""
+    """The file's contents: patterns of test names, and reasons of failures by pattern."""
 
     ours: list[str]
     theirs: list[str]
@@ -20,7 +20,7 @@ class Selection:
     expected_failures: dict[str, str]
 
     def reason_to_fail(self, name: str) -> str | None:
-        """Return why a test fails on stock Trove, or None if it has to pass."""
+        """Return why a test fails on stock Trove, or None if it must pass."""
         for pattern, reason in self.expected_failures.items():
             if re.search(pattern, name):
                 return reason
@@ -34,10 +34,10 @@ def load(path: pathlib.Path) -> Selection:
 
 
 def pattern(chosen: Selection, *, whose: str | None, smoke: bool, regex: str | None) -> str:
-    """Return the regular expression that Tempest selects tests with.
+    """Return the regular expression for Tempest's selection of tests.
 
     :param whose: ``ours``, ``theirs``, or None for both
-    :param regex: what the names must match besides
+    :param regex: a further condition on the names
     """
     suites = {'ours': chosen.ours, 'theirs': chosen.theirs, None: chosen.ours + chosen.theirs}
     conditions = [suites[whose]]

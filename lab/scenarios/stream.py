@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow Tempest's subunit stream: say what runs, and keep what came of it."""
+"""Follow Tempest's subunit stream: print progress, and collect the results."""
 
 import collections
 import dataclasses
@@ -15,17 +15,17 @@ import testtools
 
 NOTE_EVERY_SEC = 60.0
 _FAILED = ('fail', 'uxsuccess')
-# When a class cannot be set up, or is skipped, its tests are not mentioned.
+# If a class cannot be set up, or is skipped, the stream does not mention its tests.
 _WHOLE_CLASS = re.compile(r'setUpClass \((.+)\)')
 
 
 @dataclasses.dataclass
 class Row:
-    """What came of one test.
+    """The result of one test.
 
     :param result: passed, failed, skipped, expected failure or UNEXPECTED PASS
-    :param seconds: of the test itself
-    :param prepared_sec: before it, since the test before: making its class's database
+    :param seconds: the duration of the test itself
+    :param prepared_sec: the time since the previous test, for the database of its class
     :param reason: why it was skipped or failed
     """
 
@@ -39,10 +39,10 @@ class Row:
 
 
 class Outcome(testtools.StreamResult):
-    """The rows so far; prints a line when a test begins and when it ends.
+    """The results so far; print a line when a test begins and when it ends.
 
     :param names: the tests that will run
-    :param reason_to_fail: says for a name why it fails on stock Trove, or None
+    :param reason_to_fail: returns for a name why it fails on stock Trove, or None
     """
 
     def __init__(self, names, reason_to_fail, now=time.time):
@@ -53,30 +53,30 @@ class Outcome(testtools.StreamResult):
         self._announced = []
         self._reason_to_fail = reason_to_fail
         self._now = now
-        self._since = self._doing_since = now()
-        self._began = {}
+        self._since = self._activity_since = now()
+        self._started = {}
         self._files = collections.defaultdict(dict)
-        self._doing = self._what_next()
+        self._activity = self._next_activity()
 
-    def good(self) -> bool:
-        """Return whether all tests that have to pass did, or were skipped."""
+    def successful(self) -> bool:
+        """Return whether all tests that must pass passed or were skipped."""
         unexplained = [name for name in self.missing() if not self._reason_to_fail(name)]
         failed = any(row.result == 'failed' for row in self.rows)
         return not (self.interrupted or unexplained or failed)
 
     def missing(self) -> list[str]:
-        """Return the tests of which nothing was heard, nor of their class as a whole."""
-        heard = {row.name for row in self.rows}
-        classes = {match[1] for match in map(_WHOLE_CLASS.match, heard) if match}
+        """Return the tests without a result of their own or of their whole class."""
+        reported = {row.name for row in self.rows}
+        classes = {match[1] for match in map(_WHOLE_CLASS.match, reported) if match}
         return [
             name
             for name in self._names
-            if name not in heard and name.rpartition('.')[0] not in classes
+            if name not in reported and name.rpartition('.')[0] not in classes
         ]
 
-    def doing(self) -> str:
-        """Return what is under way, and for how long."""
-        return f'{_minutes(self._now() - self._doing_since)}  {self._doing}'
+    def activity(self) -> str:
+        """Return the present activity and its duration."""
+        return f'{_minutes(self._now() - self._activity_since)}  {self._activity}'
 
     def status(self, test_id=None, test_status=None, file_name=None, file_bytes=None, **event):
         if test_id is None:
@@ -86,18 +86,18 @@ class Outcome(testtools.StreamResult):
             chunks.append(bytes(file_bytes))
         at = event['timestamp'].timestamp() if event.get('timestamp') else self._now()
         if test_status == 'inprogress':
-            self._began[test_id] = at
-            self._doing, self._doing_since = _short(test_id), at
+            self._started[test_id] = at
+            self._activity, self._activity_since = _short(test_id), at
             print(f'{_clock(at)}  {_short(test_id)} …', flush=True)
         elif test_status == 'exists':
-            # Tempest lists tests in one order and runs them in another, which it tells first.
+            # Tempest lists tests in one order and runs them in another, which it announces first.
             self._announced.append(_plain(test_id))
-            self._doing = self._what_next()
+            self._activity = self._next_activity()
         elif test_status:
             self._end(test_id, test_status, at)
 
     def _end(self, test_id, status, at):
-        began = self._began.pop(test_id, at)
+        started = self._started.pop(test_id, at)
         files = {
             name: b''.join(chunks).decode(errors='replace')
             for name, chunks in self._files.pop(test_id, {}).items()
@@ -105,15 +105,15 @@ class Outcome(testtools.StreamResult):
         row = Row(
             name=_plain(test_id),
             result=self._result(_plain(test_id), status),
-            seconds=round(at - began, 1),
-            prepared_sec=round(max(0.0, began - self._since), 1),
+            seconds=round(at - started, 1),
+            prepared_sec=round(max(0.0, started - self._since), 1),
             reason=self._reason(_plain(test_id), status, files),
             figures=_figures(files),
             details='\n'.join(f'{name}:\n{text}' for name, text in files.items()),
         )
         self._since = at
         self.rows.append(row)
-        self._doing, self._doing_since = self._what_next(), at
+        self._activity, self._activity_since = self._next_activity(), at
         print(
             f'{_clock(at)}  {row.result:<16} {row.seconds:7.1f} s  {_short(row.name)}', flush=True
         )
@@ -134,16 +134,16 @@ class Outcome(testtools.StreamResult):
             return known or _last_line(files.get('traceback', ''))
         return ''
 
-    def _what_next(self):
+    def _next_activity(self):
         missing = set(self.missing())
         for name in self._announced or self._names:
             if name in missing:
                 return f'preparing {_short(name)}'
-        return 'clearing up'
+        return 'cleaning up'
 
 
 def listed(command, workspace, environ) -> list[str]:
-    """Return the names of the tests that a run of Tempest would have."""
+    """Return the names of the tests that Tempest would run."""
     done = subprocess.run(
         command,
         cwd=workspace,
@@ -153,32 +153,32 @@ def listed(command, workspace, environ) -> list[str]:
         stdin=subprocess.DEVNULL,
     )
     if done.returncode:
-        sys.exit(f'scenario: tempest cannot list its tests; its answer is above\n{done.stdout}')
+        sys.exit(f'scenario: tempest cannot list its tests; its error is above\n{done.stdout}')
     return [_plain(line) for line in done.stdout.splitlines() if re.match(r'[\w.]+[\[(]?', line)]
 
 
 def follow(source, raw, outcome: Outcome) -> None:
-    """Read a subunit stream to its end, keeping a copy; say now and then what is under way."""
-    over = threading.Event()
+    """Read a subunit stream to its end, save a copy, and print the activity periodically."""
+    ended = threading.Event()
 
-    def note():
-        while not over.wait(NOTE_EVERY_SEC):
-            print(f'          {outcome.doing()}', flush=True)
+    def print_activity():
+        while not ended.wait(NOTE_EVERY_SEC):
+            print(f'          {outcome.activity()}', flush=True)
 
-    noting = threading.Thread(target=note, daemon=True)
-    noting.start()
+    printer = threading.Thread(target=print_activity, daemon=True)
+    printer.start()
     try:
         case = subunit.ByteStreamToStreamResult(_Tee(source, raw), non_subunit_name='stdout')
         outcome.startTestRun()
         case.run(outcome)
         outcome.stopTestRun()
     finally:
-        over.set()
-        noting.join()
+        ended.set()
+        printer.join()
 
 
 class _Tee:
-    """A stream that writes down what is read from it."""
+    """A stream that copies all data that is read from it."""
 
     def __init__(self, source, copy):
         self._source, self._copy = source, copy

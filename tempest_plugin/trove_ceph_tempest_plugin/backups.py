@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backups as Trove's API has them, and as this project's extension of it does."""
+"""Access backups through Trove's API and through this project's API extension."""
 
 import time
 from typing import Any
@@ -11,10 +11,10 @@ COMPLETED = 'COMPLETED'
 
 
 class Backups:
-    """Asks as one identity.
+    """Backups and policies, accessed as one identity.
 
     :param trove: trove-tempest-plugin's client
-    :param timeout_sec: of every wait
+    :param timeout_sec: limit of every wait
     """
 
     def __init__(self, trove: Any, timeout_sec: float):
@@ -22,7 +22,7 @@ class Backups:
         self._timeout_sec = timeout_sec
 
     def has_details(self) -> bool:
-        """Tell whether the cloud has the extension."""
+        """Return whether trove-api has loaded the extension."""
         try:
             self._trove.list_resources('backup_details', limit=1)
         except exceptions.NotFound:
@@ -30,96 +30,96 @@ class Backups:
         return True
 
     def show(self, backup_id: str) -> dict[str, Any]:
-        """Return a backup as Trove shows it."""
+        """Return a backup from Trove's API."""
         return self._trove.get_resource('backups', backup_id)['backup']
 
     def details(self, backup_id: str) -> dict[str, Any]:
-        """Return a backup as the extension shows it."""
+        """Return a backup from the extension."""
         return self._trove.get_resource('backup_details', backup_id)['backup_detail']
 
-    def take(self, instance_id: str, name: str, **wanted: Any) -> str:
-        """Ask for a backup through the extension, and return its id.
+    def create(self, instance_id: str, name: str, **options: Any) -> str:
+        """Request a backup through the extension, and return its id.
 
-        :param wanted: ``quiesce``, ``copy``, ``verify``
+        :param options: ``quiesce``, ``copy``, ``verify``
         """
-        body = {'backup_detail': {'instance': instance_id, 'name': name, **wanted}}
-        made = self._trove.create_resource('backup_details', body, expected_status_code=202)
-        return made['backup_detail']['id']
+        body = {'backup_detail': {'instance': instance_id, 'name': name, **options}}
+        response = self._trove.create_resource('backup_details', body, expected_status_code=202)
+        return response['backup_detail']['id']
 
-    def wait_until_taken(self, backup_id: str) -> list[str]:
-        """Return the states that Trove showed on the way.
+    def wait_until_completed(self, backup_id: str) -> list[str]:
+        """Wait until a backup is COMPLETED, and return the states that Trove showed.
 
-        :raises UnexpectedResponseCode: it failed
+        :raises UnexpectedResponseCode: the backup failed
         """
-        seen: list[str] = []
+        states: list[str] = []
 
-        def is_taken() -> bool:
+        def is_completed() -> bool:
             status = self.show(backup_id)['status']
-            seen.extend([status] if status not in seen else [])
+            states.extend([status] if status not in states else [])
             if status == 'FAILED':
                 reason = self.details(backup_id)['error'] if self.has_details() else 'no reason'
                 raise exceptions.UnexpectedResponseCode(f'backup {backup_id} failed: {reason}')
             return status == COMPLETED
 
-        self._wait(f'backup {backup_id} to be taken', is_taken)
-        return seen
+        self._wait(f'completion of backup {backup_id}', is_completed)
+        return states
 
-    def have_done(self, verb: str, backup_id: str) -> dict[str, Any]:
-        """Have a backup copied or verified, wait until nobody wants that any more.
+    def request(self, action: str, backup_id: str) -> dict[str, Any]:
+        """Request an action on a backup, and wait until it ends.
 
-        :param verb: ``copy`` or ``verify``
-        :returns: the details then
+        :param action: ``copy`` or ``verify``
+        :returns: the details of the backup afterwards
         """
-        path = f'backup_details/{backup_id}/{verb}'
+        path = f'backup_details/{backup_id}/{action}'
         self._trove.create_resource(path, {}, expected_status_code=202)
         self._wait(
-            f'to {verb} backup {backup_id}',
-            lambda: self.details(backup_id)[f'{verb}_wanted_at'] is None,
+            f'{action} of backup {backup_id}',
+            lambda: self.details(backup_id)[f'{action}_wanted_at'] is None,
         )
         return self.details(backup_id)
 
-    def create_policy(self, name: str, instance_id: str, **wanted: Any) -> str:
-        """Have an instance backed up by a policy, and return the policy's id."""
-        body = {'name': name, 'scope': 'instance', 'target': instance_id, **wanted}
-        made = self._trove.create_resource(
+    def create_policy(self, name: str, instance_id: str, **options: Any) -> str:
+        """Create a backup policy for an instance, and return its id."""
+        body = {'name': name, 'scope': 'instance', 'target': instance_id, **options}
+        response = self._trove.create_resource(
             'backup_policies', {'backup_policy': body}, expected_status_code=201
         )
-        return made['backup_policy']['id']
+        return response['backup_policy']['id']
 
     def run_policy(self, policy_id: str) -> None:
-        """Have a policy take a backup now."""
+        """Run a policy now."""
         path = f'backup_policies/{policy_id}/run'
         self._trove.create_resource(path, {}, expected_status_code=202)
 
     def delete_policy(self, policy_id: str) -> None:
-        """Delete a policy, if it is there; the backups stay."""
+        """Delete a policy if it exists; its backups stay."""
         self._trove.delete_resource('backup_policies', policy_id, ignore_notfound=True)
 
-    def wait_for_one_of(self, policy_id: str, instance_id: str, but: str = '') -> str:
-        """Wait until a policy has taken a backup and keeps no other, and return its id.
+    def wait_for_only_backup(self, policy_id: str, instance_id: str, other_than: str = '') -> str:
+        """Wait until a policy has exactly one backup, and return its id.
 
-        :param but: a backup that it is not
+        :param other_than: id of a backup that does not count
         """
         found: list[str] = []
 
-        def is_kept() -> bool:
+        def is_only() -> bool:
             listed = self._trove.list_resources('backup_details', instance_id=instance_id)
             found[:] = [
                 one['id']
                 for one in listed['backup_details']
                 if one['policy_id'] == policy_id and one['status'] == COMPLETED
             ]
-            return len(found) == 1 and but not in found
+            return len(found) == 1 and other_than not in found
 
-        self._wait(f'a backup by policy {policy_id}', is_kept)
+        self._wait(f'backup by policy {policy_id}', is_only)
         return found[0]
 
     def delete(self, backup_id: str) -> None:
-        """Delete a backup, if it is there, and wait until it is shown no more."""
+        """Delete a backup if it exists, and wait until it is gone."""
         self._trove.delete_resource('backups', backup_id, ignore_notfound=True)
-        self._wait(f'backup {backup_id} to be gone', lambda: not self._is_there(backup_id))
+        self._wait(f'deletion of backup {backup_id}', lambda: not self._exists(backup_id))
 
-    def _is_there(self, backup_id):
+    def _exists(self, backup_id):
         try:
             self.show(backup_id)
         except exceptions.NotFound:
@@ -130,5 +130,5 @@ class Backups:
         deadline = time.monotonic() + self._timeout_sec
         while not is_done():
             if time.monotonic() > deadline:
-                raise exceptions.TimeoutException(f'{what}: not within {self._timeout_sec} s')
+                raise exceptions.TimeoutException(f'{what} took more than {self._timeout_sec} s')
             time.sleep(POLL_SEC)

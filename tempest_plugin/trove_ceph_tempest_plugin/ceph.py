@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask Ceph about an image through its command lines, which need no Python bindings."""
+"""Read facts about images from Ceph's command lines, which need no Python bindings."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ _NO_SUCH_IMAGE = 2  # ENOENT
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """An RBD image, as far as finding its objects goes."""
+    """An RBD image, with the facts needed to find its objects."""
 
     name: str
     pool: str
@@ -25,7 +25,7 @@ class Image:
 
 @dataclasses.dataclass(frozen=True)
 class Osd:
-    """An OSD: its device class, and the buckets above it by their type."""
+    """An OSD: its device class, and the CRUSH buckets above it by type."""
 
     osd_id: int
     device_class: str
@@ -33,20 +33,21 @@ class Osd:
 
 
 class Ceph:
-    """One cluster, as a user that may read its maps and images.
+    """One cluster, accessed as a user that may read its maps and images.
 
-    :raises trove_ceph.exceptions.StorageCommandError: from every method, when Ceph does not
-        answer or refuses.
+    Every method raises trove_ceph.exceptions.StorageCommandError when Ceph refuses or does not
+    answer.
     """
 
     def __init__(self, conf: str, user: str):
         self._options = ['--conf', conf, '--id', user]
 
     def find_image(self, pool: str, name: str) -> Image | None:
-        done = self._run('rbd', ['info', '--format', 'json', f'{pool}/{name}'])
-        if done.returncode == _NO_SUCH_IMAGE:
+        """Return an image, or None if it does not exist."""
+        result = self._run('rbd', ['info', '--format', 'json', f'{pool}/{name}'])
+        if result.returncode == _NO_SUCH_IMAGE:
             return None
-        info = self._parsed(done)
+        info = self._parse(result)
         return Image(
             name=name,
             pool=pool,
@@ -57,13 +58,13 @@ class Ceph:
         )
 
     def in_trash(self, pool: str, name: str) -> bool:
-        """Return whether an image of this name waits in the pool's trash."""
-        listed = self._parsed(self._run('rbd', ['trash', 'ls', '--all', '--format', 'json', pool]))
+        """Return whether an image of this name is in the pool's trash."""
+        listed = self._parse(self._run('rbd', ['trash', 'ls', '--all', '--format', 'json', pool]))
         return any(entry['name'] == name for entry in listed)
 
     def objects(self, image: Image) -> list[str]:
-        """Return the names of the image's data objects that exist."""
-        extents = self._parsed(
+        """Return the names of the image's existing data objects."""
+        extents = self._parse(
             self._run(
                 'rbd',
                 ['diff', '--whole-object', '--format', 'json', f'{image.pool}/{image.name}'],
@@ -77,44 +78,45 @@ class Ceph:
         return [f'{image.block_name_prefix}.{number:016x}' for number in sorted(numbers)]
 
     def osds_of(self, pool: str, objects: list[str]) -> dict[str, list[int]]:
-        """Return the OSDs that hold each object, as the monitors map it.
+        """Return the acting OSDs of each object, according to the monitors.
 
-        One process maps all of them: ceph reads commands from its standard input.
+        A single process maps all objects: ceph reads commands from its standard input.
         """
         commands = ''.join(f'osd map {pool} {name}\n' for name in objects)
-        done = self._run('ceph', ['--format', 'json'], commands)
-        self._require(done)
-        answers = [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
-        mapped = {answer['objname']: answer['acting'] for answer in answers}
+        result = self._run('ceph', ['--format', 'json'], commands)
+        self._require_success(result)
+        replies = [json.loads(line) for line in result.stdout.splitlines() if line.strip()]
+        mapped = {reply['objname']: reply['acting'] for reply in replies}
         if set(mapped) != set(objects):
             raise exceptions.StorageCommandError(
-                f'ceph osd map in {pool}: {len(mapped)} answers to {len(objects)} objects'
+                f'ceph osd map in {pool}: {len(mapped)} replies for {len(objects)} objects'
             )
         return mapped
 
     def osds(self) -> dict[int, Osd]:
-        """Return all OSDs by id, with their places in the CRUSH hierarchy."""
-        nodes = self._parsed(self._run('ceph', ['osd', 'tree', '--format', 'json']))['nodes']
+        """Return all OSDs by id, with their locations in the CRUSH hierarchy."""
+        nodes = self._parse(self._run('ceph', ['osd', 'tree', '--format', 'json']))['nodes']
         parents = {child: node for node in nodes for child in node.get('children', [])}
         found = {}
         for node in nodes:
             if node['type'] != 'osd':
                 continue
-            buckets, above = {'osd': node['name']}, parents.get(node['id'])
-            while above:
-                buckets[above['type']] = above['name']
-                above = parents.get(above['id'])
+            buckets, parent = {'osd': node['name']}, parents.get(node['id'])
+            while parent:
+                buckets[parent['type']] = parent['name']
+                parent = parents.get(parent['id'])
             found[node['id']] = Osd(node['id'], node.get('device_class', ''), buckets)
         return found
 
-    def _parsed(self, done):
-        self._require(done)
-        return json.loads(done.stdout)
+    def _parse(self, result):
+        self._require_success(result)
+        return json.loads(result.stdout)
 
-    def _require(self, done):
-        if done.returncode:
+    def _require_success(self, result):
+        if result.returncode:
             raise exceptions.StorageCommandError(
-                f'{" ".join(done.args)} ended with {done.returncode}: {done.stderr.strip()[-400:]}'
+                f'{" ".join(result.args)} exited with {result.returncode}: '
+                f'{result.stderr.strip()[-400:]}'
             )
 
     def _run(self, program, arguments, text=''):

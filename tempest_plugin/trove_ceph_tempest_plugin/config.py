@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that tell the scenarios what this cloud offers: the group ``[trove_ceph]``."""
+"""The options of the scenarios, group ``[trove_ceph]``: the features of the cloud under test."""
 
 from oslo_config import cfg, types
 
 GROUP = cfg.OptGroup(
     'trove_ceph',
     title='Databases on Ceph volumes',
-    help='What the scenarios of trove_ceph test, and what they expect of this cloud. How to '
-    'reach Trove, the datastore version and the network are in the group database of '
-    'trove-tempest-plugin.',
+    help='The scenarios of trove_ceph to run, and the results expected on this cloud. The access '
+    'to Trove, the datastore version and the network are options of trove-tempest-plugin, in the '
+    'group database.',
 )
 
 _FIGURE_BY_WORKLOAD = types.Dict(value_type=types.Float(min=0))
@@ -17,126 +17,126 @@ OPTS = [
     cfg.ListOpt(
         'volume_types',
         default=[],
-        help='Cinder volume types on which databases are made and tested. On the first one every '
-        'scenario runs, on the others provisioning, load and deletion. Empty: all scenarios are '
-        'skipped.',
+        help='Cinder volume types to create and test databases on. All scenarios run on the first '
+        'one; provisioning, load and deletion run on the others. Empty: all scenarios are skipped.',
     ),
     cfg.ListOpt(
         'placement',
         default=[],
-        help='Where the volumes of a type must lie: TYPE:POOL:DEVICE_CLASS, or '
-        'TYPE:POOL:DEVICE_CLASS:COPIES:FAILURE_DOMAIN. Every object of the image must lie on OSDs '
+        help='Expected placement of the volumes of a type: TYPE:POOL:DEVICE_CLASS, or '
+        'TYPE:POOL:DEVICE_CLASS:COPIES:FAILURE_DOMAIN. Every object of the image must be on OSDs '
         'of this CRUSH device class and, with the longer form, in at least COPIES different '
-        'buckets of the type FAILURE_DOMAIN (osd, host, rack ...). The check is skipped for a '
-        'volume type that is not named here.',
+        'buckets of type FAILURE_DOMAIN (osd, host, rack ...). The check is skipped for volume '
+        'types that are not listed.',
     ),
     cfg.ListOpt(
         'promises',
         default=[],
-        help='What volumes of a type are promised by a tier with "qos: image": '
-        'TYPE:PER_GIB:FLOOR:CAP, in I/O operations per second. The check that the promise is also '
-        'the limit, and follows a resize, makes a database for it on each volume type that is '
-        'named here. Needs ceph_conf and a pool in placement. Choose numbers that a database '
-        'exceeds under sysbench.',
+        help='The IOPS that a tier with "qos: image" promises to volumes of a type: '
+        'TYPE:PER_GIB:FLOOR:CAP. A scenario creates a database on each listed volume type, and '
+        'checks that the promise is also the limit and follows a resize. Needs ceph_conf and a '
+        'pool in placement. Choose figures that a database exceeds under sysbench.',
     ),
     cfg.StrOpt(
         'ceph_conf',
         default='',
-        help='Ceph configuration file of the cluster that holds the volumes. Needs the command '
-        'lines ceph and rbd on this machine. Empty: the checks that ask Ceph, of placement and of '
-        'what a deleted database leaves behind, are skipped.',
+        help='Ceph configuration file of the cluster that holds the volumes. Needs the commands '
+        'ceph and rbd on this host. Empty: the checks in Ceph, of placement and of resources that '
+        'a deleted database leaves, are skipped.',
     ),
     cfg.StrOpt(
         'ceph_user',
         default='admin',
-        help='Ceph user without "client."; it needs no more than "profile rbd-read-only" on the '
-        'pools and "allow r" on the monitors. ceph_conf must lead to its keyring.',
+        help='Ceph user without "client."; "profile rbd-read-only" on the pools and "allow r" on '
+        'the monitors suffice. ceph_conf must name its keyring.',
     ),
     cfg.StrOpt(
         'ceph_storage_user',
         default='',
-        help='Ceph user without "client." that may make and remove images and snapshots: "profile '
-        'rbd" on all pools of volume_types. ceph_conf must lead to its keyring. Empty: the '
-        'scenarios of adoption are skipped.',
+        help='Ceph user without "client." that may create and remove images and snapshots: '
+        '"profile rbd" on all pools of volume_types. ceph_conf must name its keyring. Empty: the '
+        'adoption scenarios are skipped.',
     ),
     cfg.BoolOpt(
         'backups',
         default=False,
-        help='Whether trove_ceph takes the backups of this cloud: it is named by [DEFAULT] '
-        'taskmanager_manager of trove-taskmanager. Otherwise the scenarios of backups are skipped.',
+        help='Whether trove_ceph creates the backups of this cloud, that is, whether [DEFAULT] '
+        'taskmanager_manager of trove-taskmanager names it. False: the backup scenarios are '
+        'skipped.',
     ),
     cfg.FloatOpt(
         'maximum_backup_gap_ms',
         default=0,
         min=0,
-        help='Longest time in milliseconds between two commits of a client that a backup beside '
-        'it may cause. 0: it is measured and reported only.',
+        help='Longest time in milliseconds between two commits of a client that a concurrent '
+        'backup may cause. 0: the time is reported but not checked.',
     ),
     cfg.StrOpt(
         'flavor_id',
         default='',
-        help='Flavor of the databases. Empty: the one of the group database.',
+        help='Flavor of the databases. Empty: flavor_id of the group database.',
     ),
     cfg.StrOpt(
         'resize_flavor_id',
         default='',
-        help='Flavor to which a database is resized. Empty: the one of the group database.',
+        help='Flavor to resize a database to. Empty: resize_flavor_id of the group database.',
     ),
     cfg.IntOpt(
         'volume_size_gib',
         default=2,
         min=1,
-        help='Size of the databases\' volumes in GiB. It is resized to one more.',
+        help='Size of the databases\' volumes in GiB. A scenario resizes one to a GiB more.',
     ),
     cfg.IntOpt(
         'connect_timeout_sec',
         default=300,
         min=1,
-        help='Seconds after which a database that Trove calls healthy must answer its client.',
+        help='Seconds within which a database that Trove reports as healthy must answer SQL.',
     ),
     cfg.IntOpt(
         'delete_timeout_sec',
         default=300,
         min=1,
-        help='Seconds after which nothing of a deleted database may be left in any service.',
+        help='Seconds within which all resources of a deleted database must be gone from all '
+        'services.',
     ),
     cfg.IntOpt(
         'sysbench_threads',
         default=4,
         min=1,
-        help='Connections that sysbench uses at once. sysbench 1.0 must be on the path.',
+        help='Number of concurrent connections of sysbench. sysbench 1.0 must be on the path.',
     ),
     cfg.IntOpt(
         'sysbench_seconds',
         default=60,
         min=5,
-        help='Seconds that each workload is measured.',
+        help='Duration of each workload in seconds.',
     ),
     cfg.IntOpt(
         'sysbench_tables',
         default=4,
         min=1,
-        help='Tables that sysbench fills.',
+        help='Number of tables that sysbench fills.',
     ),
     cfg.IntOpt(
         'sysbench_rows',
         default=10000,
         min=100,
-        help='Rows in each of them, of about 200 bytes.',
+        help='Number of rows in each table, of about 200 bytes each.',
     ),
     cfg.Opt(
         'minimum_tps',
         type=_FIGURE_BY_WORKLOAD,
         default={},
         help='Transactions per second that a workload (read, write, mixed-70-30) must reach, such '
-        'as read:2000,write:500. A workload that is missing or 0 is measured and reported only.',
+        'as read:2000,write:500. A workload that is missing or 0 is reported but not checked.',
     ),
     cfg.Opt(
         'maximum_p95_ms',
         type=_FIGURE_BY_WORKLOAD,
         default={},
-        help='95th percentile of a transaction\'s time in milliseconds that a workload may not '
-        'exceed. A workload that is missing or 0 is measured and reported only.',
+        help='95th percentile of the transaction latency in milliseconds that a workload must not '
+        'exceed. A workload that is missing or 0 is reported but not checked.',
     ),
 ]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of trove_ceph.storage that scenarios need, by the command line ``rbd``.
+"""The operations of trove_ceph.storage that scenarios need, through the command ``rbd``.
 
-Tempest runs where there are no Python bindings of Ceph.
+Hosts that run Tempest need no Python bindings of Ceph.
 """
 
 import datetime
@@ -17,17 +17,17 @@ _BUSY = (16, 39)  # EBUSY, ENOTEMPTY
 
 
 class Images(ceph.Ceph):
-    """One cluster, as a user that may make and remove images and snapshots.
+    """One cluster, accessed as a user that may create and remove images and snapshots.
 
-    Errors are those of trove_ceph.storage.backend.
+    Methods raise the same errors as those of trove_ceph.storage.backend.
     """
 
     def describe(
         self, image: image_types.ImageRef, with_usage: bool = False
     ) -> image_types.ImageFacts:
-        info = self._ask('info', str(image))
-        snapshots = self._ask('snap', 'ls', '--all', str(image))
-        watchers = self._ask('status', str(image)).get('watchers', [])
+        info = self._query('info', str(image))
+        snapshots = self._query('snap', 'ls', '--all', str(image))
+        watchers = self._query('status', str(image)).get('watchers', [])
         parent = info.get('parent')
         return image_types.ImageFacts(
             image=image,
@@ -48,7 +48,7 @@ class Images(ceph.Ceph):
 
     def _children(self, image, snapshots):
         for snapshot in snapshots:
-            listed = self._ask('children', '--all', '--snap-id', str(snapshot['id']), str(image))
+            listed = self._query('children', '--all', '--snap-id', str(snapshot['id']), str(image))
             for child in listed:
                 found = image_types.ImageRef(child['pool'], child['image'])
                 yield image_types.Child(
@@ -56,45 +56,45 @@ class Images(ceph.Ceph):
                 )
 
     def create_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
-        self._do('snap', 'create', '--no-progress', str(snapshot))
+        self._execute('snap', 'create', '--no-progress', str(snapshot))
 
     def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
-        self._do('snap', 'rm', '--no-progress', str(snapshot))
+        self._execute('snap', 'rm', '--no-progress', str(snapshot))
 
     def clone(
         self, snapshot: image_types.SnapshotRef, image: image_types.ImageRef, clone_format: int = 2
     ) -> None:
         option = f'--rbd-default-clone-format={clone_format}'
-        self._do('clone', option, str(snapshot), str(image))
+        self._execute('clone', option, str(snapshot), str(image))
 
     def flatten(self, image: image_types.ImageRef) -> None:
-        self._do('flatten', '--no-progress', str(image))
+        self._execute('flatten', '--no-progress', str(image))
 
     def remove(self, image: image_types.ImageRef) -> None:
-        self._do('rm', '--no-progress', str(image))
+        self._execute('rm', '--no-progress', str(image))
 
     def list_names(self, pool: str) -> list[str]:
-        """List the names of a pool's images, those in the trash too."""
-        return sorted([*self._ask('ls', pool), *(str(one) for one in self.list_trash(pool))])
+        """Return the names of a pool's images, including those in the trash."""
+        return sorted([*self._query('ls', pool), *(str(one) for one in self.list_trash(pool))])
 
     def list_trash(self, pool: str) -> list[image_types.TrashedImage]:
         now = datetime.datetime.now(datetime.UTC)
         return [
             image_types.TrashedImage(pool, one['id'], one['name'], now, ())
-            for one in self._ask('trash', 'ls', '--all', pool)
+            for one in self._query('trash', 'ls', '--all', pool)
         ]
 
     def purge(self, trashed: image_types.TrashedImage) -> None:
         """Delete an image in the trash, with its snapshots."""
-        place = f'{trashed.pool}/{trashed.image_id}'
-        pool = ['--pool', trashed.pool, '--image-id', trashed.image_id]
-        self._do('snap', 'purge', '--no-progress', *pool)
-        self._do('trash', 'rm', '--no-progress', '--force', place)
+        options = ['--pool', trashed.pool, '--image-id', trashed.image_id]
+        self._execute('snap', 'purge', '--no-progress', *options)
+        spec = f'{trashed.pool}/{trashed.image_id}'
+        self._execute('trash', 'rm', '--no-progress', '--force', spec)
 
     def write(self, image: image_types.ImageRef, size_bytes: int) -> None:
         """Write to the beginning of an image."""
         bench = ['bench', '--io-type', 'write', '--io-pattern', 'seq', '--io-size', '1M']
-        self._do(*bench, '--io-total', str(size_bytes), str(image))
+        self._execute(*bench, '--io-total', str(size_bytes), str(image))
 
     def digest(self, image: image_types.ImageRef | image_types.SnapshotRef, size_bytes: int) -> str:
         """Return a checksum of the beginning of an image or a snapshot."""
@@ -103,25 +103,27 @@ class Images(ceph.Ceph):
             content = exporting.stdout.read(size_bytes)
             exporting.kill()
         if len(content) != size_bytes:
-            raise exceptions.StorageCommandError(f'{" ".join(command)}: {len(content)} bytes')
+            raise exceptions.StorageCommandError(
+                f'{" ".join(command)}: expected {size_bytes} bytes, found {len(content)}'
+            )
         return hashlib.sha256(content).hexdigest()
 
-    def _ask(self, *arguments):
-        done = self._run('rbd', [*arguments, '--format', 'json'])
-        self._refuse(done)
-        return self._parsed(done)
+    def _query(self, *arguments):
+        result = self._run('rbd', [*arguments, '--format', 'json'])
+        self._translate_error(result)
+        return self._parse(result)
 
-    def _do(self, *arguments):
-        done = self._run('rbd', list(arguments))
-        self._refuse(done)
-        self._require(done)
+    def _execute(self, *arguments):
+        result = self._run('rbd', list(arguments))
+        self._translate_error(result)
+        self._require_success(result)
 
     @staticmethod
-    def _refuse(done):
-        message = f'{" ".join(done.args)}: {done.stderr.strip()[-400:]}'
-        if done.returncode == _NOT_FOUND:
+    def _translate_error(result):
+        message = f'{" ".join(result.args)}: {result.stderr.strip()[-400:]}'
+        if result.returncode == _NOT_FOUND:
             raise exceptions.NotFoundError(message)
-        if done.returncode in _BUSY:
+        if result.returncode in _BUSY:
             raise exceptions.BusyError(message)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What volumes are promised, and what limit an image has."""
+"""Parse the IOPS promised to volumes, and read the limit of an image."""
 
 from tempest.lib import exceptions
 
@@ -11,9 +11,9 @@ _OPTION = 'rbd_qos_iops_limit'
 
 
 def parse(items: list[str]) -> dict[str, tuning.Tier]:
-    """Return the option ``[trove_ceph] promises`` by volume type.
+    """Return the tiers of the option ``[trove_ceph] promises`` by volume type.
 
-    :raises tempest.lib.exceptions.InvalidConfiguration: for an item of another form.
+    :raises tempest.lib.exceptions.InvalidConfiguration: an item is malformed
     """
     found = {}
     for item in items:
@@ -22,12 +22,12 @@ def parse(items: list[str]) -> dict[str, tuning.Tier]:
             found[volume_type] = tuning.Tier(float(per_gib), int(floor), int(cap))
         except ValueError as error:
             raise exceptions.InvalidConfiguration(
-                f'[trove_ceph] promises: {item!r} is not TYPE:PER_GIB:FLOOR:CAP'
+                f'[trove_ceph] promises: expected TYPE:PER_GIB:FLOOR:CAP, found {item!r}'
             ) from error
     return found
 
 
 def of_image(image: model.Image) -> int:
-    """Return the IOPS to which an image is limited, 0 without a limit."""
+    """Return the IOPS limit of an image; 0 if it has none."""
     pool = rbd_pool.RbdPool(image.conf, image.user, image.pool)
     return int(pool.image_options(image.name).get(_OPTION, 0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tenant's connection to a database."""
+"""Access a database by SQL as its tenant."""
 
 import time
 
@@ -9,20 +9,20 @@ from trove_ceph import exceptions
 from trove_ceph_bench import model
 
 CONNECT_TIMEOUT_SEC = 10
-ANSWER_TIMEOUT_SEC = 60
+REPLY_TIMEOUT_SEC = 60
 POLL_SEC = 1.0
 
 
 class Database:
-    """SQL with one schema of a server; each statement has a connection of its own."""
+    """One schema of a server; each statement opens its own connection."""
 
     def __init__(self, address: model.Address):
         self.address = address
 
-    def connect(self, answer_timeout_sec: float = ANSWER_TIMEOUT_SEC) -> pymysql.Connection:
+    def connect(self, reply_timeout_sec: float = REPLY_TIMEOUT_SEC) -> pymysql.Connection:
         """Return a connection that commits each statement.
 
-        :raises pymysql.MySQLError: if the server does not answer within ten seconds.
+        :raises pymysql.MySQLError: the server refuses, or does not answer within ten seconds
         """
         address = self.address
         return pymysql.connect(
@@ -33,31 +33,31 @@ class Database:
             database=address.database,
             autocommit=True,
             connect_timeout=CONNECT_TIMEOUT_SEC,
-            read_timeout=answer_timeout_sec,
-            write_timeout=answer_timeout_sec,
+            read_timeout=reply_timeout_sec,
+            write_timeout=reply_timeout_sec,
         )
 
     def query(self, statement: str, *arguments) -> list[tuple]:
         """Return a statement's rows.
 
-        :raises pymysql.MySQLError: from the server, or when it is out of reach.
+        :raises pymysql.MySQLError: the statement fails, or the server cannot be reached
         """
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute(statement, arguments)
             return list(cursor.fetchall())
 
     def variable(self, name: str) -> str:
-        """Return a server variable's global value."""
+        """Return the global value of a server variable."""
         return str(self.query('SHOW GLOBAL VARIABLES LIKE %s', name)[0][1])
 
     def uptime_sec(self) -> int:
-        """Return for how long the server has run."""
+        """Return the uptime of the server in seconds."""
         return int(self.query("SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])
 
     def wait_reachable(self, timeout_sec: float) -> None:
-        """Return once a statement is answered.
+        """Wait until the server answers a statement.
 
-        :raises TroveCephError: if that takes longer than the time given.
+        :raises TroveCephError: the server does not answer in time
         """
         deadline = time.monotonic() + timeout_sec
         while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hold where an image lies against where volumes of its type must lie."""
+"""Compare the placement of an image with the placement expected for its volume type."""
 
 import collections
 import dataclasses
@@ -11,7 +11,7 @@ from trove_ceph_tempest_plugin import ceph
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """Where the volumes of a type must lie; no failure domain: only the class counts."""
+    """Expected placement of the volumes of a type; without a failure domain only the class."""
 
     pool: str
     device_class: str
@@ -20,9 +20,9 @@ class Expected:
 
 
 def parse(items: list[str]) -> dict[str, Expected]:
-    """Return the option ``[trove_ceph] placement`` by volume type.
+    """Return the placements of the option ``[trove_ceph] placement`` by volume type.
 
-    :raises tempest.lib.exceptions.InvalidConfiguration: for an item of another form.
+    :raises tempest.lib.exceptions.InvalidConfiguration: an item is malformed
     """
     expected = {}
     for item in items:
@@ -33,17 +33,17 @@ def parse(items: list[str]) -> dict[str, Expected]:
                 expected[volume_type] = Expected(pool, device_class, int(copies), domain)
             case _:
                 raise tempest_exceptions.InvalidConfiguration(
-                    f'[trove_ceph] placement: {item!r} is not TYPE:POOL:DEVICE_CLASS or '
-                    'TYPE:POOL:DEVICE_CLASS:COPIES:FAILURE_DOMAIN'
+                    '[trove_ceph] placement: expected TYPE:POOL:DEVICE_CLASS or '
+                    f'TYPE:POOL:DEVICE_CLASS:COPIES:FAILURE_DOMAIN, found {item!r}'
                 )
     return expected
 
 
 def survey(cluster: ceph.Ceph, image: ceph.Image, expected: Expected) -> tuple[dict, list[str]]:
-    """Return where each object of an image lies, and what is wrong with it.
+    """Return the placement of the objects of an image, and its faults.
 
-    Each object that exists is mapped by the monitors, so this is where the data is, not where a
-    rule says that it should be.
+    The monitors map each existing object, so this is the actual location of the data, not the one
+    that a CRUSH rule prescribes.
 
     :returns: figures for the result, and one line for each fault
     """
@@ -59,8 +59,8 @@ def survey(cluster: ceph.Ceph, image: ceph.Image, expected: Expected) -> tuple[d
     }
     faults = [] if objects else [f'{image.pool}/{image.name} has no objects']
     faults += [
-        f'osd.{osd} of class {osds[osd].device_class or "none"} holds {n} copies of objects that '
-        f'belong on {expected.device_class}'
+        f'osd.{osd} of class {osds[osd].device_class or "none"} holds {n} copies of objects, '
+        f'expected on {expected.device_class}'
         for osd, n in sorted(count.items())
         if osds[osd].device_class != expected.device_class
     ]
@@ -75,6 +75,6 @@ def _too_close(mapped, osds, expected):
         buckets = {osds[osd].buckets.get(domain) for osd in acting} - {None}
         if len(buckets) < expected.copies:
             yield (
-                f'{name} lies in {len(buckets)} buckets of the type {domain}, '
-                f'{expected.copies} expected: {sorted(buckets)}'
+                f'{name} is in {len(buckets)} buckets of type {domain}, '
+                f'expected {expected.copies}: {sorted(buckets)}'
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Tempest asks of a plugin."""
+"""The entry point of Tempest."""
 
 import os
 
@@ -9,7 +9,7 @@ from trove_ceph_tempest_plugin import config
 
 
 class TroveCephTempestPlugin(plugins.TempestPlugin):
-    """Scenarios on top of those of trove-tempest-plugin, whose clients and options they use."""
+    """Scenarios that use the clients and options of trove-tempest-plugin."""
 
     def load_tests(self):
         package = os.path.dirname(os.path.abspath(__file__))

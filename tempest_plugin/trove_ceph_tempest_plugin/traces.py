@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a database consists of in each service, and what is left of it after its deletion."""
+"""Find the resources of a database in all services, and those left after its deletion."""
 
 from tempest.lib import exceptions
 
@@ -7,12 +7,12 @@ from trove_ceph_tempest_plugin import ceph
 
 
 class Traces:
-    """The parts of one database, collected while it exists.
+    """The resources of one database, collected while it exists.
 
     :param manager: Tempest's clients of an administrator
-    :param trove: Trove's client of the same
-    :param cluster: the Ceph cluster, or None if it may not be asked
-    :param pool: where the image lies, if Ceph may be asked
+    :param trove: Trove client of the same administrator
+    :param cluster: the Ceph cluster, or None if it is not accessible
+    :param pool: the pool of the image, if Ceph is accessible
     """
 
     def __init__(self, manager, trove, instance_id: str, cluster: ceph.Ceph | None, pool: str):
@@ -31,17 +31,17 @@ class Traces:
         self._security_groups = self._list_security_groups()
 
     def counts(self) -> dict[str, int]:
-        """Return how many parts there are, by kind."""
+        """Return the number of network resources, by kind."""
         return {
             'ports': len(self._ports),
             'floating_ips': len(self._floating_ips),
             'security_groups': len(self._security_groups),
         }
 
-    def left(self) -> list[str]:
-        """Return a line for each part that still exists."""
+    def remaining(self) -> list[str]:
+        """Return a line for each resource that still exists."""
         client = self._manager
-        network_parts = (
+        network_resources = (
             ('port', client.ports_client.show_port, self._ports),
             ('floating IP', client.floating_ips_client.show_floatingip, self._floating_ips),
             (
@@ -51,22 +51,22 @@ class Traces:
             ),
         )
         lines = [
-            f'Neutron: {kind} {part}'
-            for kind, show, parts in network_parts
-            for part in parts
-            if _exists(show, part)
+            f'Neutron: {kind} {identity}'
+            for kind, show, identities in network_resources
+            for identity in identities
+            if _exists(show, identity)
         ]
-        # Those, too, that came after the collection, such as a resize's.
+        # Also those created after the collection, for example by a resize.
         lines += [f'Neutron: port {port}' for port in self._list_ports()]
         lines += [f'Neutron: security group {group}' for group in self._list_security_groups()]
         if _exists(self._trove.get_resource, 'instances', self._instance_id):
             lines.append(f'Trove: instance {self._instance_id}')
         if _exists(client.servers_client.show_server, self.server_id):
             lines.append(f'Nova: server {self.server_id}')
-        lines += self._left_in_cinder() + self._left_in_ceph()
+        lines += self._remaining_in_cinder() + self._remaining_in_ceph()
         return sorted(set(lines))
 
-    def _left_in_cinder(self):
+    def _remaining_in_cinder(self):
         volumes = self._manager.volumes_client_latest
         snapshots = self._manager.snapshots_client_latest.list_snapshots(
             all_tenants=True, volume_id=self.volume_id
@@ -76,7 +76,7 @@ class Traces:
             lines.append(f'Cinder: volume {self.volume_id}')
         return lines
 
-    def _left_in_ceph(self):
+    def _remaining_in_ceph(self):
         if not self._cluster:
             return []
         image = f'volume-{self.volume_id}'
@@ -88,7 +88,7 @@ class Traces:
         return lines
 
     def _list_ports(self):
-        # A port is named before it is attached and keeps its name when it is detached.
+        # Trove names a port before it attaches it, and the name stays after a detachment.
         queries = ({'device_id': self.server_id}, {'name': f'trove-{self._instance_id}'})
         found = [self._manager.ports_client.list_ports(**query)['ports'] for query in queries]
         return sorted({port['id'] for ports in found for port in ports})
@@ -98,9 +98,9 @@ class Traces:
         return [group['id'] for group in groups if self._instance_id in group['name']]
 
 
-def _exists(show, *what):
+def _exists(show, *identity):
     try:
-        show(*what)
+        show(*identity)
     except exceptions.NotFound:
         return False
     return True

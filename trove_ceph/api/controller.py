@@ -12,6 +12,8 @@ from trove.common import policy, wsgi
 from trove_ceph import exceptions, schema_problems
 
 _STATUS: list[tuple[type[exceptions.TroveCephError], type[webob.exc.HTTPError]]] = [
+    (exceptions.RecordNotFoundError, webob.exc.HTTPNotFound),
+    (exceptions.RecordExistsError, webob.exc.HTTPConflict),
     (exceptions.NotFoundError, webob.exc.HTTPNotFound),
     (exceptions.AlreadyExistsError, webob.exc.HTTPConflict),
     (exceptions.BusyError, webob.exc.HTTPConflict),

@@ -65,11 +65,11 @@ class BackupStore(backup_rows.BackupRows):
     def get(self, backup_id: str) -> backup_record.BackupRecord:
         """Return a backup.
 
-        :raises NotFoundError: the backup has no record
+        :raises RecordNotFoundError: the backup has no record
         """
         found = self.find(backup_id)
         if found is None:
-            raise exceptions.NotFoundError(f'backup {backup_id}: has no record')
+            raise exceptions.RecordNotFoundError(f'backup {backup_id}: has no record')
         return found
 
     def all(self) -> list[backup_record.BackupRecord]:

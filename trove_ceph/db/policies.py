@@ -67,7 +67,7 @@ class PolicyStore:
         """Add a policy.
 
         :param values: further fields of :class:`.policy_record.BackupPolicy`
-        :raises AlreadyExistsError: the target has a policy
+        :raises RecordExistsError: the target has a policy
         """
         now = self.clock()
         policy = BackupPolicy(
@@ -78,7 +78,7 @@ class PolicyStore:
             try:
                 session.flush()
             except oslo_db.exception.DBDuplicateEntry as error:
-                raise exceptions.AlreadyExistsError(
+                raise exceptions.RecordExistsError(
                     f'{scope} {target}: has a backup policy'
                 ) from error
         return policy

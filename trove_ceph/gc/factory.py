@@ -4,30 +4,19 @@
 import datetime
 from collections.abc import Sequence
 
-from oslo_config import cfg
-from trove.common import cfg as trove_cfg
-from trove.db import get_db_api
-
-from trove_ceph import exceptions
-from trove_ceph.conf import taskmanager as taskmanager_conf
 from trove_ceph.gc import collector
 from trove_ceph.taskmanager import factory
 from trove_ceph.tiers import tier_types, tiers_file
+from trove_ceph.trove_adapter import configuration
 
 
 def make_collector(config_files: Sequence[str], min_age: datetime.timedelta) -> collector.Collector:
     """Return a collector for the pools of all tiers that hold volumes or copies.
 
-    :raises InvalidRequestError: a configuration file cannot be used
+    :raises InvalidConfigurationError: a configuration file cannot be used
     :raises InvalidTiersError: the tiers file cannot be used
     """
-    conf = trove_cfg.CONF
-    taskmanager_conf.register(conf)
-    try:
-        trove_cfg.parse_args(['trove-ceph-manage'], list(config_files))
-    except cfg.Error as error:
-        raise exceptions.InvalidRequestError(f'{", ".join(config_files)}: {error}') from error
-    get_db_api().configure_db()
+    conf = configuration.load('trove-ceph-manage', config_files)
     tiers = tiers_file.load(conf.trove_ceph_backup.tiers_file).tiers.values()
     pools = [one.pool for one in tiers if one.purpose is not tier_types.Purpose.IMAGES]
     # No context, since the collector calls no guest agent.

@@ -24,8 +24,8 @@ _STATES = (
 )
 LEVELS = ('none', 'ddl', 'freeze')
 LEVELS_HELP = (
-    'How the server is quiesced while the snapshot is made. none: not at all. ddl: statements that '
-    'change table definitions wait. freeze: all writes wait. The operator sets the default.'
+    'How the server is quiesced while the snapshot is created. none: not at all. ddl: statements '
+    'that change table definitions wait. freeze: all writes wait. The operator sets the default.'
 )
 _SHORT = {
     'ID': 'id',

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of a Ceph cluster's block storage, as the rest of trove_ceph knows them.
+"""The interface to a Ceph cluster's block storage.
 
-Every verb may raise CephUnreachableError, and StorageError when Ceph refuses; NotFoundError where
-a pool, image or snapshot that it names is missing. None waits for a full pool to be emptied: what
-writes raises NoSpaceError. Back ends may be used by several threads.
+Every verb may raise CephUnreachableError, StorageError when Ceph refuses the request, and
+NotFoundError when a pool, image or snapshot does not exist. No verb waits until a full pool has
+space: verbs that write raise NoSpaceError. A back end may be used by several threads.
 """
 
 import abc
@@ -15,7 +15,7 @@ from trove_ceph.storage import image_types
 
 
 class ImageReader(abc.ABC):
-    """An image opened at a snapshot, which is therefore constant."""
+    """An image opened at a snapshot, whose data never changes."""
 
     size_bytes: int
     object_bytes: int
@@ -24,24 +24,24 @@ class ImageReader(abc.ABC):
     def changed_objects(
         self, offset: int, length: int, since: str | None
     ) -> list[image_types.Extent]:
-        """Tell which objects of a range may differ from an earlier snapshot.
+        """Return the objects of a range that may differ from an earlier snapshot.
 
-        Costs next to nothing with an object map. Neighbours of one kind are joined.
+        It is cheap with an object map. Adjacent extents of the same kind are joined.
 
-        :param since: None tells which objects exist
-        :raises NotFoundError: there is no such earlier snapshot
+        :param since: the earlier snapshot; None returns the objects that exist
+        :raises NotFoundError: the earlier snapshot does not exist
         """
 
     @abc.abstractmethod
     def changes(self, offset: int, length: int, since: str) -> list[image_types.Extent]:
-        """Tell which bytes of a range were written or discarded since an earlier snapshot.
+        """Return the bytes of a range that were written or discarded since an earlier snapshot.
 
-        Costs a request for each object of the range.
+        It takes one request for each object of the range.
         """
 
     @abc.abstractmethod
     def read(self, offset: int, length: int) -> Future[bytes]:
-        """Begin to read; parts that do not exist are zeros."""
+        """Start a read; parts that do not exist read as zeros."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -55,7 +55,7 @@ class ImageReader(abc.ABC):
 
 
 class ImageWriter(abc.ABC):
-    """An image held for writing, exclusively: no other client can write to it meanwhile."""
+    """An image opened for writing under its exclusive lock: no other client can write to it."""
 
     @abc.abstractmethod
     def facts(self) -> image_types.ImageFacts:
@@ -63,38 +63,38 @@ class ImageWriter(abc.ABC):
 
     @abc.abstractmethod
     def resize(self, size_bytes: int) -> None:
-        """Grow with zeros, or cut off what is beyond."""
+        """Grow the image with zeros, or truncate it."""
 
     @abc.abstractmethod
     def write(self, offset: int, data: bytes) -> Future[None]:
-        """Begin to write; the future ends when the data is on disk."""
+        """Start a write; the future completes when the data is on disk."""
 
     @abc.abstractmethod
     def zero(self, offset: int, length: int) -> Future[None]:
-        """Begin to make a part read as zeros, giving back its space."""
+        """Start zeroing a range, which frees its space."""
 
     @abc.abstractmethod
     def flush(self) -> None:
-        """Return when all that was written is on disk."""
+        """Return when all completed writes are on disk."""
 
     @abc.abstractmethod
     def set_metadata(self, key: str, value: str | None) -> None:
-        """Set one entry of the image's metadata, or remove it if it is there."""
+        """Set one entry of the image's metadata; None removes it if it exists."""
 
     @abc.abstractmethod
     def create_snapshot(self, name: str) -> None:
-        """Make a snapshot.
+        """Create a snapshot.
 
-        :raises AlreadyExistsError: there is one of this name
+        :raises AlreadyExistsError: a snapshot with this name exists
         """
 
     @abc.abstractmethod
     def remove_snapshot(self, name: str) -> None:
-        """Remove a snapshot; clones made of it keep what they read."""
+        """Remove a snapshot; its clones keep their data."""
 
     @abc.abstractmethod
     def roll_back(self, name: str) -> None:
-        """Make the image what it was at a snapshot, its size included."""
+        """Roll the image back to a snapshot, its size included."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -108,31 +108,31 @@ class ImageWriter(abc.ABC):
 
 
 class Backend(abc.ABC):
-    """One cluster, through one key."""
+    """One cluster, accessed with one key."""
 
     @property
     @abc.abstractmethod
     def cluster_id(self) -> str:
-        """The cluster's own id, the same for all that reach it."""
+        """The fsid of the cluster."""
 
     @abc.abstractmethod
     def create_image(
         self, image: image_types.ImageRef, size_bytes: int, options: image_types.ImageOptions
     ) -> None:
-        """Make an empty image.
+        """Create an empty image.
 
-        :raises AlreadyExistsError: there is one of this name
+        :raises AlreadyExistsError: an image with this name exists
         """
 
     @abc.abstractmethod
     def list_images(
         self, pool: str, prefix: str = '', after: str = '', limit: int = 1000
     ) -> list[image_types.ListedImage]:
-        """List images of a pool in the order of their names, without opening any.
+        """List images of a pool ordered by name, without opening them.
 
-        :param prefix: what their names begin with
+        :param prefix: of the names
         :param after: the name after which the list begins
-        :param limit: how many at most
+        :param limit: maximum number of images
         """
 
     @abc.abstractmethod
@@ -141,36 +141,36 @@ class Backend(abc.ABC):
     ) -> image_types.ImageFacts:
         """Describe an image.
 
-        :param with_usage: count the space it uses, which takes longer the larger the image is and
-            the more snapshots it has
+        :param with_usage: compute the used space, which takes time in proportion to the size and
+            the number of snapshots
         """
 
     @abc.abstractmethod
     def describe_pool(self, pool: str) -> Iterator[image_types.ImageFacts]:
-        """Describe all images of a pool, one after another, without the space they use.
+        """Describe all images of a pool, one after another, without their used space.
 
-        Each is opened once. One that goes away meanwhile is left out.
+        Each is opened once. An image that is removed meanwhile is skipped.
         """
 
     @abc.abstractmethod
     def create_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
-        """Make a snapshot, of an image in use too; nobody is asked to pause.
+        """Create a snapshot, even of an image in use; its clients are not paused.
 
-        :raises AlreadyExistsError: there is one of this name
+        :raises AlreadyExistsError: a snapshot with this name exists
         """
 
     @abc.abstractmethod
     def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
-        """Remove a snapshot; clones made of it keep what they read, and it then goes with the last.
+        """Remove a snapshot; its clones keep their data, and Ceph deletes it with the last clone.
 
-        :raises BusyError: it is protected, as clones of format 1 need it
+        :raises BusyError: the snapshot is protected, since clones of format 1 need it
         """
 
     @abc.abstractmethod
     def rename_snapshot(self, snapshot: image_types.SnapshotRef, name: str) -> None:
-        """Give a snapshot another name; its clones and the image's clients take no notice.
+        """Rename a snapshot, without effect on its clones and the image's clients.
 
-        :raises AlreadyExistsError: there is one of this name
+        :raises AlreadyExistsError: a snapshot has the new name
         """
 
     @abc.abstractmethod
@@ -180,11 +180,11 @@ class Backend(abc.ABC):
         image: image_types.ImageRef,
         options: image_types.ImageOptions,
     ) -> None:
-        """Make a new image that reads from a snapshot what it did not write itself.
+        """Create a clone of a snapshot, which may be in another pool of the cluster.
 
-        It may lie in another pool of the cluster. Takes as long for any size.
+        The time it takes does not depend on the size.
 
-        :raises AlreadyExistsError: there is an image of this name
+        :raises AlreadyExistsError: an image with this name exists
         """
 
     @abc.abstractmethod
@@ -194,60 +194,60 @@ class Backend(abc.ABC):
         progress: Callable[[int, int], None] | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
-        """Copy into a clone all that it reads from its parent, and part them; it may be in use.
+        """Flatten a clone, which may be in use; do nothing for an image without parent.
 
-        An image without a parent is left as it is. What was copied is not copied again next time,
-        and nothing is lost, however an earlier attempt ended, be it another program's.
+        A repetition resumes the work. No data is lost, however an earlier attempt of this or of
+        another program ended.
 
-        :param progress: told the bytes that are done, and all; it may raise StorageError, which
-            ends the work as ``cancel`` does. Called in any thread
-        :param cancel: once set, the work ends soon
-        :raises CanceledError: it was asked to end before it was done
+        :param progress: called in any thread with the bytes done and the bytes in total; it may
+            raise StorageError, which cancels the work like ``cancel``
+        :param cancel: once set, the work is canceled soon
+        :raises CanceledError: the work was canceled before it was complete
         """
 
     @abc.abstractmethod
     def set_qos(self, image: image_types.ImageRef, qos: image_types.Qos) -> None:
-        """Set the limits of an image; clients that have it open follow within seconds."""
+        """Set the limits of an image; clients that have it open apply them within seconds."""
 
     @abc.abstractmethod
     def remove(self, image: image_types.ImageRef) -> None:
-        """Delete an image for good.
+        """Delete an image permanently.
 
-        :raises BusyError: it has snapshots, children or clients, which the message names
+        :raises BusyError: the image has snapshots, children or clients, which the message names
         """
 
     @abc.abstractmethod
     def trash(
         self, image: image_types.ImageRef, image_id: str | None = None
     ) -> image_types.TrashedImage:
-        """Move an image out of the way of its name; its clones go on reading from it.
+        """Move an image to the trash, which frees its name; its clones still read from it.
 
-        :param image_id: which it must be: another image that was made by this name stays
+        :param image_id: the expected id; an image with this name but another id is not moved
         :raises BusyError: a client has it open
-        :raises NotFoundError: there is no image of this name, or it is another one
+        :raises NotFoundError: there is no image with this name, or it has another id
         """
 
     @abc.abstractmethod
     def list_trash(self, pool: str) -> list[image_types.TrashedImage]:
-        """List what lies in the trash of a pool."""
+        """List the images in the trash of a pool."""
 
     @abc.abstractmethod
     def restore(self, pool: str, image_id: str, name: str) -> None:
-        """Take an image out of the trash again.
+        """Restore an image from the trash.
 
-        :raises AlreadyExistsError: there is an image of this name
+        :raises AlreadyExistsError: an image with this name exists
         """
 
     @abc.abstractmethod
     def purge(self, pool: str, image_id: str) -> None:
-        """Delete an image in the trash for good, with its snapshots.
+        """Delete an image in the trash permanently, with its snapshots.
 
-        :raises BusyError: it has children, which the message names; no snapshot was removed
+        :raises BusyError: the image has children, which the message names; no snapshot was removed
         """
 
     @abc.abstractmethod
     def usage(self, pool: str) -> image_types.PoolUsage:
-        """Tell how full a pool is; the numbers are seconds old."""
+        """Return the space usage of a pool; the numbers are seconds old."""
 
     @abc.abstractmethod
     def open_reader(self, snapshot: image_types.SnapshotRef) -> ImageReader:
@@ -255,51 +255,52 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def open_writer(self, image: image_types.ImageRef) -> ImageWriter:
-        """Open an image for writing as a client of its own, and keep everybody else from it.
+        """Open an image for writing with a new client, under the exclusive lock.
 
-        Waits for a client that died within the last half minute to be forgotten, and blocklists it.
+        If a client with the lock died within the last half minute, wait until its watch expires and
+        blocklist it.
 
-        :raises BusyError: another client holds it, of this back end or of another
+        :raises BusyError: another client, of this or another back end, holds the lock
         """
 
-    # What fencing.py is made of.
+    # Used by fencing.py.
 
     @abc.abstractmethod
     def read_header(self, image: image_types.ImageRef) -> image_types.ImageHeader:
-        """Read what an image says of itself; asks for no other image and no client."""
+        """Read the header of an image, without querying relatives and clients."""
 
     @abc.abstractmethod
     def find_clients(self, image: image_types.ImageRef) -> image_types.Clients:
-        """Tell who holds an image, writers of this back end included."""
+        """Return the clients of an image, including writers of this back end."""
 
     @abc.abstractmethod
     def set_image_metadata(
         self, image: image_types.ImageRef, entries: Mapping[str, str | None]
     ) -> None:
-        """Set entries of the metadata of an image, all or none of them; None removes one.
+        """Set entries of the metadata of an image atomically; None removes an entry.
 
-        Others may hold the image, and are neither waited for nor told.
+        Other clients may have the image open; they are neither waited for nor notified.
         """
 
     @abc.abstractmethod
     def blocklisted(self) -> frozenset[str]:
-        """List the addresses of which the cluster takes no writes."""
+        """Return the addresses on the blocklist of the cluster."""
 
     @abc.abstractmethod
     def blocklist(self, addresses: Iterable[str], expire_sec: int) -> None:
-        """Have the cluster take no more requests of these clients.
+        """Add clients to the blocklist, so that the cluster refuses their requests.
 
-        :param expire_sec: for how long; an entry that is there already ends when it would
+        :param expire_sec: for how long; an existing entry keeps its expiry
         """
 
     @abc.abstractmethod
     def unblocklist(self, addresses: Iterable[str]) -> None:
-        """Remove entries; those that are gone are left out."""
+        """Remove clients from the blocklist; ignore those that are not on it."""
 
     @abc.abstractmethod
     def break_lock(self, image: image_types.ImageRef, owner: str) -> None:
-        """Take the exclusive lock from a client; nothing if that client does not hold it."""
+        """Break the exclusive lock of a client; do nothing if that client does not hold it."""
 
     @abc.abstractmethod
     def await_blocklist(self, image: image_types.ImageRef) -> None:
-        """Return when every OSD that can be asked to write to the image obeys the blocklist."""
+        """Return when every OSD that can receive writes to the image enforces the blocklist."""

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy snapshots to another pool or cluster: what ``rbd export-diff | rbd import-diff`` does.
+"""Copy snapshots to another pool or cluster, as ``rbd export-diff | rbd import-diff`` does.
 
-Never by ``deep_copy`` or migration, which gave wrong data without an error where a snapshot had
+``deep_copy`` and migration are not used: they gave wrong data without an error when a snapshot had
 been removed and not yet trimmed.
 
-A copy counts once the destination has the snapshot *and* an entry in its metadata says that it was
-verified: read back at the snapshot, and held against the checksum of what was read of the source.
-Until then another entry says what is being copied, up to where it is on disk, and the checksum so
-far. A difference can be applied again over a part of itself, so a copy that was interrupted goes on
-from there. What is left of another difference is rolled back first.
+A copy is complete when the target image has the snapshot *and* an entry in its metadata shows that
+it was verified: read back at the snapshot and compared with the checksum of the data read from the
+source. Until then another entry holds the origin of the copy, the position up to which data is on
+disk, and the checksum so far. A difference can be applied again over a part of itself, so an
+interrupted copy resumes at that position. A partial copy of another difference is rolled back
+first.
 """
 
 import contextlib
@@ -31,9 +32,9 @@ _COPIED = 'trove_ceph.copied.'
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What is copied: a snapshot by ids that are never used twice.
+    """The source of a copy: a snapshot, by ids that are never reused.
 
-    :param since_id: the snapshot on which an increment stands; None for a full copy
+    :param since_id: the base snapshot of an increment; None for a full copy
     """
 
     cluster_id: str
@@ -44,13 +45,13 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True)
 class CopyReport:
-    """What one run of a copy did; all zero where it had been complete before.
+    """The result of one run of a copy; all zero if it was complete before.
 
-    :param resumed_at: from which byte of the image it went on
-    :param compared_bytes: how much of the copy was read back and found right
-    :param copy_sec: how long the moving took
-    :param compare_sec: how long making the snapshot and verifying it took
-    :param used_bytes: what the snapshot holds, in whole objects
+    :param resumed_at: the byte of the image at which this run resumed
+    :param compared_bytes: how much of the copy was read back and verified
+    :param copy_sec: duration of the data transfer
+    :param compare_sec: duration of creating and verifying the snapshot
+    :param used_bytes: size of the snapshot's objects
     """
 
     snapshot: image_types.SnapshotRef
@@ -64,7 +65,7 @@ class CopyReport:
 
 
 def complete_copies(facts: image_types.ImageFacts) -> dict[str, Origin]:
-    """Return the snapshots of an image that are complete copies, in their order."""
+    """Return the snapshots of an image that are complete copies, oldest first."""
     found = {}
     for snapshot in sorted(facts.snapshots, key=lambda one: one.snapshot_id):
         entry = _load(facts, _COPIED + snapshot.name)
@@ -84,22 +85,22 @@ def copy(
     limits: throttle.Throttle | None = None,
     compare_all: bool = False,
 ) -> CopyReport:
-    """Make ``image`` hold a complete copy of a snapshot, under the snapshot's name.
+    """Create a complete copy of a snapshot in ``image``, with the snapshot's name.
 
-    Called again it carries on where it ended; when the copy is complete it changes nothing. The
-    image is held exclusively meanwhile.
+    A repetition resumes the copy; if the copy is complete, it changes nothing. The exclusive lock
+    of the image is held meanwhile.
 
-    :param since: an earlier snapshot of which the image holds a complete copy: only what changed
-        after it is moved. None makes the image, and moves everything
-    :param options: how the image is made
-    :param compare_all: at the end read all of both and compare it byte for byte
-    :raises AlreadyExistsError: the image holds something else
-    :raises NotFoundError: there is no complete copy of ``since``, or the source is not there, or
+    :param since: an earlier snapshot of which the image has a complete copy, so that only later
+        changes are copied. None creates the image and copies everything
+    :param options: of the new image
+    :param compare_all: finally compare source and copy completely, byte for byte
+    :raises AlreadyExistsError: the image has other content
+    :raises NotFoundError: there is no complete copy of ``since``, or the source does not exist or
         was removed meanwhile
-    :raises BusyError: another client holds the image
-    :raises NoSpaceError: the target is full; the message carries the fill
-    :raises CorruptCopyError: the copy is not what its source is; the next call starts over
-    :raises CanceledError: it was asked to stop
+    :raises BusyError: another client holds the lock of the image
+    :raises NoSpaceError: the target is full; the message has the usage of its pools
+    :raises CorruptCopyError: the copy differs from its source; the next call starts again
+    :raises CanceledError: the copy was canceled
     """
     limits = limits or throttle.Throttle()
     origin = _origin(source, snapshot, since)
@@ -121,17 +122,17 @@ def copy(
                 return CopyReport(image.snapshot(snapshot.name))
             report = destination.receive(reader, limits, compare_all)
     except exceptions.NoSpaceError as error:
-        raise _with_fill(target, image, error) from error
+        raise _with_usage(target, image, error) from error
     LOG.info('Copied %s: %s', snapshot, report)
     return report
 
 
-def _with_fill(
+def _with_usage(
     target: backend.Backend, image: image_types.ImageRef, error: exceptions.NoSpaceError
 ) -> exceptions.NoSpaceError:
     data_pool = target.describe(image, with_usage=False).data_pool
-    fills = [str(target.usage(pool)) for pool in (image.pool, data_pool) if pool]
-    return exceptions.NoSpaceError('; '.join([str(error), *fills]))
+    usages = [str(target.usage(pool)) for pool in (image.pool, data_pool) if pool]
+    return exceptions.NoSpaceError('; '.join([str(error), *usages]))
 
 
 def _origin(
@@ -142,7 +143,7 @@ def _origin(
     def snapshot_id(name: str) -> int:
         found = facts.find_snapshot(name)
         if found is None:
-            raise exceptions.NotFoundError(f'{snapshot.of.snapshot(name)}: there is none')
+            raise exceptions.NotFoundError(f'{snapshot.of.snapshot(name)}: does not exist')
         return found.snapshot_id
 
     return Origin(
@@ -165,12 +166,12 @@ def _ensure_image(
     try:
         target.create_image(image, size_bytes, options)
     except exceptions.AlreadyExistsError:
-        # Whose it is, is found out under its lock.
+        # Its content is checked later, under its lock.
         LOG.debug('%s exists', image)
 
 
 class _Destination:
-    """The image that becomes the copy, under our lock, and what it remembers."""
+    """The target image, under our lock, with its record of copies."""
 
     def __init__(
         self,
@@ -180,9 +181,9 @@ class _Destination:
         origin: Origin,
         name: str,
         since: str | None,
-        is_source_there: Callable[[], bool],
+        has_source: Callable[[], bool],
     ):
-        self._is_source_there = is_source_there
+        self._has_source = has_source
         self._target = target
         self._image = image
         self._writer = writer
@@ -191,14 +192,14 @@ class _Destination:
         self._since = since
         self._facts = writer.facts()
         self._copies = complete_copies(self._facts)
-        begun = _load(self._facts, _COPYING)
-        # Killed at the very end, a complete copy is still remembered as begun.
-        self._begun = None if begun and begun['name'] in self._copies else begun
+        partial = _load(self._facts, _COPYING)
+        # After a kill at the very end, a complete copy still has the entry of a partial one.
+        self._partial = None if partial and partial['name'] in self._copies else partial
 
     def is_complete(self) -> bool:
-        """Whether there is nothing to do.
+        """Return whether the copy is complete.
 
-        :raises AlreadyExistsError: a complete copy of something else has the name
+        :raises AlreadyExistsError: the name belongs to a complete copy of another snapshot
         """
         found = self._copies.get(self._name)
         if found is None:
@@ -207,24 +208,24 @@ class _Destination:
             raise exceptions.AlreadyExistsError(
                 f'{self._image.snapshot(self._name)}: is the copy of another snapshot'
             )
-        if self._begun is None and _COPYING in self._facts.metadata:
+        if self._partial is None and _COPYING in self._facts.metadata:
             self._writer.set_metadata(_COPYING, None)
         return True
 
     def receive(
         self, reader: backend.ImageReader, limits: throttle.Throttle, compare_all: bool
     ) -> CopyReport:
-        """Go on from what is there until the copy is complete."""
+        """Resume or start the copy, and complete it."""
         start = self._prepare(reader.size_bytes)
         began = time.monotonic()
-        moving = transfer.Transfer(reader, self._writer, self._since, limits, self._mark)
-        end = moving.run(start)
+        mover = transfer.Transfer(reader, self._writer, self._since, limits, self._save)
+        end = mover.run(start)
         moved = time.monotonic()
         compared_bytes = self._complete(reader, limits, None if compare_all else end.checksum)
         return CopyReport(
             snapshot=self._image.snapshot(self._name),
-            copied_bytes=moving.copied_bytes,
-            zeroed_bytes=moving.zeroed_bytes,
+            copied_bytes=mover.copied_bytes,
+            zeroed_bytes=mover.zeroed_bytes,
             compared_bytes=compared_bytes,
             resumed_at=start.position_bytes,
             copy_sec=moved - began,
@@ -234,28 +235,28 @@ class _Destination:
             ),
         )
 
-    def _prepare(self, size_bytes: int) -> transfer.Mark:
-        """Bring the image into the state on which the copy stands; return where to go on."""
-        begun = self._begun
-        if begun and begun['origin'] == dataclasses.asdict(self._origin):
-            reached = transfer.Mark(**begun['mark'])
-            LOG.info('%s: going on at byte %d', self._image, reached.position_bytes)
+    def _prepare(self, size_bytes: int) -> transfer.Checkpoint:
+        """Bring the image into the base state of the copy; return where to start."""
+        partial = self._partial
+        if partial and partial['origin'] == dataclasses.asdict(self._origin):
+            reached = transfer.Checkpoint(**partial['mark'])
+            LOG.info('%s: resuming at byte %d', self._image, reached.position_bytes)
             return reached
-        if begun and self._facts.find_snapshot(begun['name']):
-            self._writer.remove_snapshot(begun['name'])
+        if partial and self._facts.find_snapshot(partial['name']):
+            self._writer.remove_snapshot(partial['name'])
         if self._since is None:
-            self._ensure_empty(ours=begun is not None)
+            self._ensure_empty(has_partial_copy=partial is not None)
         else:
-            self._ensure_at_base(clean=begun is None)
+            self._ensure_at_base(clean=partial is None)
         self._writer.resize(size_bytes)
-        self._forget_removed()
-        self._mark(transfer.Mark())
-        return transfer.Mark()
+        self._delete_stale_entries()
+        self._save(transfer.Checkpoint())
+        return transfer.Checkpoint()
 
-    def _ensure_empty(self, ours: bool) -> None:
-        if self._copies or (not ours and self._target.describe(self._image).used_bytes):
-            raise exceptions.AlreadyExistsError(f'{self._image}: holds something else')
-        if ours:
+    def _ensure_empty(self, has_partial_copy: bool) -> None:
+        if self._copies or (not has_partial_copy and self._target.describe(self._image).used_bytes):
+            raise exceptions.AlreadyExistsError(f'{self._image}: has other content')
+        if has_partial_copy:
             self._writer.resize(0)
 
     def _ensure_at_base(self, clean: bool) -> None:
@@ -266,50 +267,50 @@ class _Destination:
             self._origin.since_id,
         ):
             raise exceptions.NotFoundError(
-                f'{self._image}: holds no complete copy of the snapshot {self._since}'
+                f'{self._image}: has no complete copy of the snapshot {self._since}'
             )
         if not clean or list(self._copies)[-1] != self._since:
             self._writer.roll_back(self._since or '')
 
-    def _forget_removed(self) -> None:
-        """Remove what is remembered of copies whose snapshots were removed since."""
+    def _delete_stale_entries(self) -> None:
+        """Delete the entries of copies whose snapshots were removed."""
         for key in self._facts.metadata:
             if key.startswith(_COPIED) and key.removeprefix(_COPIED) not in self._copies:
                 self._writer.set_metadata(key, None)
 
-    def _mark(self, reached: transfer.Mark) -> None:
-        """Remember that everything before is on disk."""
-        self._remember(dataclasses.asdict(self._origin), reached)
+    def _save(self, reached: transfer.Checkpoint) -> None:
+        """Record a checkpoint: all data before it is on disk."""
+        self._write_partial(dataclasses.asdict(self._origin), reached)
 
-    def _remember(self, origin: dict[str, Any] | None, reached: transfer.Mark) -> None:
+    def _write_partial(self, origin: dict[str, Any] | None, reached: transfer.Checkpoint) -> None:
         entry = {'origin': origin, 'name': self._name, 'mark': dataclasses.asdict(reached)}
         self._writer.set_metadata(_COPYING, self._entry(entry))
 
     def _entry(self, entry: dict[str, Any]) -> str:
-        # A clone inherits the metadata: what it says then is of another image.
+        # A clone inherits the metadata, which then describes another image.
         return json.dumps(entry | {'image_id': self._facts.image_id})
 
     def _complete(
         self, reader: backend.ImageReader, limits: throttle.Throttle, expected: int | None
     ) -> int:
-        """Make the snapshot, verify it, and let it count; return how many bytes were compared.
+        """Create the snapshot, verify it and mark it complete; return the bytes compared.
 
-        :param expected: the checksum of what was moved; None compares everything
+        :param expected: the checksum of the moved data; None compares everything
         """
         if not self._facts.find_snapshot(self._name):
             self._writer.create_snapshot(self._name)
-        made = self._image.snapshot(self._name)
-        label = str(made)
+        created = self._image.snapshot(self._name)
+        label = str(created)
         try:
-            with self._target.open_reader(made) as copied:
+            with self._target.open_reader(created) as copied:
                 if expected is None:
                     compared = verify.compare(reader, copied, None, limits, label)
                 else:
                     compared = verify.verify(reader, copied, self._since, expected, limits, label)
             self._check_source()
         except (exceptions.CorruptCopyError, exceptions.NotFoundError):
-            # Forget how far it was: the next attempt starts from the base.
-            self._remember(None, transfer.Mark())
+            # Discard the checkpoint, so that the next attempt starts from the base.
+            self._write_partial(None, transfer.Checkpoint())
             self._writer.remove_snapshot(self._name)
             raise
         entry = self._entry({'origin': dataclasses.asdict(self._origin)})
@@ -318,12 +319,12 @@ class _Destination:
         return compared
 
     def _check_source(self) -> None:
-        """Demand that the source was there until now: a removed snapshot is trimmed as we read."""
+        """Check that the source still exists: Ceph trims a removed snapshot while we read it."""
         with contextlib.suppress(exceptions.NotFoundError):
-            if self._is_source_there():
+            if self._has_source():
                 return
         raise exceptions.NotFoundError(
-            f'{self._image.snapshot(self._name)}: what it was copied from was removed meanwhile'
+            f'{self._image.snapshot(self._name)}: its source was removed meanwhile'
         )
 
 

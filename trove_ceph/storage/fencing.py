@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep clients from ever writing to an image again, and prove it.
+"""Fence an image: blocklist every client that can write to it, and prove that no write can land.
 
-What is relied on. Every request carries the epoch of the OSD map that its client knows, and a
+The argument. Every request carries the epoch of the OSD map that its client knows, and a
 placement group answers only once its own map is as new; with a map that has a client on the
-blocklist it refuses that client's requests, those that already wait in its queue included. Maps
-spread lazily, so the monitors' answer to ``osd blocklist add`` proves nothing of the OSDs yet (the
-kernel's client was corrected for just that: commit bb229bbb3bf6, "libceph: wait for latest osdmap
-in ceph_monc_blacklist_add()"). Therefore, after the entry is in our own map, each placement group
-of the image's pools is asked for something: when all have answered, none takes a write of a fenced
-client any more, whichever OSD leads it later, for maps only grow newer.
+blocklist it refuses that client's requests, including those that already wait in its queue. Maps
+spread lazily, so the monitors' answer to ``osd blocklist add`` proves nothing about the OSDs yet
+(the kernel's client was corrected for just that: commit bb229bbb3bf6, "libceph: wait for latest
+osdmap in ceph_monc_blacklist_add()"). Therefore, after the entry is in our own map, a request is
+sent to each placement group of the image's pools: when all have answered, none accepts a write of a
+fenced client any more, whichever OSD leads it later, since maps only become newer.
 
 A client that can write holds the exclusive lock or is a watcher of the image's header, or gets the
 lock from one that does. A client that was cut off from the network loses its watch after 30 s, but
-the lock remains in its name until somebody breaks it. So those two lists name everybody who may
-still write, as long as the image has the exclusive lock.
+keeps the lock until another client breaks it. So those two lists name every client that may still
+write, provided that the image has the exclusive-lock feature.
 
-A fence stops the connections there are, not a host: whatever opens the image anew is another
-client. Whoever fences also sees to it that nobody does.
+A fence stops the existing clients, not a host: a process that opens the image later is another
+client. The caller must ensure that no process opens it.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 #: How long entries stay by themselves: longer than any host stays paused or partitioned unnoticed.
 #: Those that librbd made before stay as long as mon_osd_blocklist_default_expire says.
 EXPIRE_SEC = 7 * 86400
-#: Where the addresses are remembered, in the metadata of the image.
+#: The key of the addresses in the metadata of the image.
 METADATA_KEY = 'trove_ceph.fenced'
 _POLL_SEC = 0.2
 
@@ -43,7 +43,7 @@ _POLL_SEC = 0.2
 class Fence:
     """The proof: no client that held the image can write to it.
 
-    :param addresses: the clients; empty when nobody held the image
+    :param addresses: the fenced clients; empty if no client held the image
     """
 
     image: image_types.ImageRef
@@ -57,30 +57,30 @@ def fence(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Fence:
-    """Cut off every client that holds an image, writers of our own too, and take its lock away.
+    """Blocklist every client that holds an image, including our own writers, and break its lock.
 
     Returns only with the proof. It may be called again after an interruption, and when the image is
     fenced already. The addresses are in the image's metadata before the first is blocklisted.
 
     :param timeout_sec: how long clients may keep appearing
-    :raises NotFencedError: there is no proof; what was blocklisted stays so
+    :raises NotFencedError: there is no proof; blocklisted clients stay on the blocklist
     """
     began = clock()
     header = storage.read_header(image)
     if 'exclusive-lock' not in header.features:
         raise exceptions.NotFencedError(
-            f'{image}: has no exclusive lock, so a client that was cut off for long enough cannot '
-            'be told'
+            f'{image}: has no exclusive-lock feature, so a client that was cut off from the '
+            'network cannot be found'
         )
-    fenced = noted = recorded(header)
+    fenced = saved = recorded(header)
     while True:
         clients = storage.find_clients(image)
         fenced |= clients.addresses
-        if fenced != noted:
-            _note(storage, header, fenced)
-            noted = fenced
-        # First, and for its own time: breaking the lock adds its owner for Ceph's default, and the
-        # older entry stays.
+        if fenced != saved:
+            _save(storage, header, fenced)
+            saved = fenced
+        # Before breaking the lock: that adds the owner with Ceph's default expiry, but an existing
+        # entry keeps its own.
         storage.blocklist(fenced, EXPIRE_SEC)
         if clients.lock_owner is not None:
             storage.break_lock(image, clients.lock_owner)
@@ -101,11 +101,11 @@ def fence(
 
 
 def unfence(storage: backend.Backend, image: image_types.ImageRef) -> None:
-    """Take what fencing an image put on the blocklist off it.
+    """Remove the clients from the blocklist that fencing an image added.
 
-    Only for clients whose processes are known to be dead: one that was merely paused would go on
-    writing where it stopped. Without it, entries go by themselves after EXPIRE_SEC. Needs the right
-    to remove entries, which ``profile rbd`` does not include.
+    Only for clients whose processes are known to be dead: a client that was merely paused would
+    continue to write. Otherwise entries expire after EXPIRE_SEC. It needs the cap to remove
+    entries, which ``profile rbd`` does not include.
     """
     fenced = recorded(storage.read_header(image))
     storage.unblocklist(fenced)
@@ -116,11 +116,11 @@ def unfence(storage: backend.Backend, image: image_types.ImageRef) -> None:
 def recorded(header: image_types.ImageHeader | image_types.ImageFacts) -> frozenset[str]:
     """Return the addresses that were fenced off an image."""
     entry = json.loads(header.metadata.get(METADATA_KEY, '{}'))
-    # A clone inherits the metadata: what it says then is of another image.
+    # A clone inherits the metadata, which then describes another image.
     return frozenset(entry['addresses'] if entry.get('image_id') == header.image_id else ())
 
 
-def _note(
+def _save(
     storage: backend.Backend, header: image_types.ImageHeader, addresses: frozenset[str]
 ) -> None:
     entry = json.dumps({'image_id': header.image_id, 'addresses': sorted(addresses)})

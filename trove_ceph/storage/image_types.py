@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the storage verbs take and return. Nothing here knows Ceph's libraries."""
+"""The arguments and results of the storage verbs, independent of Ceph's libraries."""
 
 import dataclasses
 import datetime
@@ -9,7 +9,7 @@ from oslo_utils import units
 
 MIB = units.Mi
 
-#: What Cinder's volumes have, too: an exclusive lock to fence by, an object map to compare by.
+#: The features of Cinder's volumes: fencing needs the exclusive lock, comparing the object map.
 DEFAULT_FEATURES = frozenset(
     {'layering', 'exclusive-lock', 'object-map', 'fast-diff', 'deep-flatten'}
 )
@@ -17,7 +17,7 @@ DEFAULT_FEATURES = frozenset(
 
 @dataclasses.dataclass(frozen=True, order=True)
 class ImageRef:
-    """An image by its place."""
+    """The pool and name of an image."""
 
     pool: str
     name: str
@@ -31,7 +31,7 @@ class ImageRef:
 
 @dataclasses.dataclass(frozen=True, order=True)
 class SnapshotRef:
-    """A snapshot by its place."""
+    """The pool, image and name of a snapshot."""
 
     pool: str
     image: str
@@ -42,13 +42,13 @@ class SnapshotRef:
 
     @property
     def of(self) -> ImageRef:
-        """The image of which it is a snapshot."""
+        """The image of the snapshot."""
         return ImageRef(self.pool, self.image)
 
 
 @dataclasses.dataclass(frozen=True)
 class ListedImage:
-    """An image as its pool lists it."""
+    """An entry in the list of a pool's images."""
 
     image: ImageRef
     image_id: str
@@ -59,9 +59,9 @@ class ListedImage:
 
 @dataclasses.dataclass(frozen=True)
 class ImageOptions:
-    """How a new image is made.
+    """The options of a new image.
 
-    :param data_pool: the pool of its data, where that is not the image's own: an erasure-coded one
+    :param data_pool: an erasure-coded pool for its data; None for the pool of the image
     :param object_bytes: a power of two from 4 KiB to 32 MiB
     """
 
@@ -86,16 +86,16 @@ class Qos:
         limits = ((self.iops, self.iops_burst), (self.bytes_per_sec, self.bytes_per_sec_burst))
         if any(limit < 0 or (burst and burst < limit) for limit, burst in limits):
             raise ValueError(
-                f'{self}: a limit cannot be negative, nor a burst lower than its limit'
+                f'{self}: limits must not be negative, and a burst must not be below its limit'
             )
 
 
 @dataclasses.dataclass(frozen=True)
 class Child:
-    """A clone, and the snapshot that it was made from.
+    """A clone and its parent snapshot.
 
-    :param snapshot: Ceph's own name of the snapshot: a removed one has another than it once had
-    :param trashed: the clone lies in the trash of its pool
+    :param snapshot: Ceph's current name of the snapshot; Ceph renames a removed snapshot
+    :param trashed: whether the clone is in the trash of its pool
     """
 
     image: ImageRef
@@ -113,9 +113,9 @@ class Child:
 class SnapshotFacts:
     """One snapshot of an image.
 
-    :param snapshot_id: never used twice in a pool
-    :param removed: it was removed and only its clones keep it; it goes with the last of them
-    :param removed_name: the name it had before
+    :param snapshot_id: never reused in a pool
+    :param removed: it was removed, and Ceph keeps it until its last clone is gone
+    :param removed_name: its name before it was removed
     """
 
     name: str
@@ -128,19 +128,18 @@ class SnapshotFacts:
 
 @dataclasses.dataclass(frozen=True)
 class ImageFacts:
-    """What Ceph says of an image.
+    """The facts that Ceph reports about an image.
 
     :param image_id: stays the same when the image is renamed, trashed and restored
-    :param used_bytes: what image and snapshots occupy before replication, counted in whole
-        objects, and too high where removed snapshots are kept; None when it was not asked for
-    :param parent: the snapshot of which the image is a clone; its name is Ceph's own when it was
-        removed
+    :param used_bytes: space of image and snapshots before replication, counted in whole objects,
+        and too high while Ceph keeps removed snapshots; None if it was not requested
+    :param parent: the snapshot of which the image is a clone; Ceph renames a removed snapshot
     :param clients: the addresses that have the image open for writing
     :param lock_owner: the address that holds the exclusive lock
-    :param metadata: without limits and other librbd options, which are in ``qos``
-    :param created_at: None where nobody noted it
-    :param qos_is_whole: False where limits lack what ``set_qos`` sets with them, or that is there
-        without limits
+    :param metadata: without librbd options; the limits among them are in ``qos``
+    :param created_at: None if it is unknown
+    :param qos_is_whole: False if the limits lack the schedule tick that ``set_qos`` sets with
+        them, or the tick is set without limits
     """
 
     image: ImageRef
@@ -162,14 +161,14 @@ class ImageFacts:
 
     @property
     def snapshot_names(self) -> list[str]:
-        """Its snapshots, oldest first, without those that were removed and their clones keep."""
+        """The names of the snapshots, oldest first, without removed ones."""
         return [one.name for one in self.snapshots if not one.removed]
 
     def find_snapshot(self, name: str) -> SnapshotFacts | None:
         return next((one for one in self.snapshots if one.name == name), None)
 
     def obstacles(self, cut_off: Collection[str] = ()) -> str:
-        """Name what stands in the way of removing the image; empty when nothing does.
+        """Return what prevents the removal of the image; empty if nothing does.
 
         :param cut_off: the addresses of clients that are on the blocklist
         """
@@ -177,7 +176,7 @@ class ImageFacts:
             'children': self.children,
             'snapshots': self.snapshot_names,
             'clients': [one for one in self.clients if one not in cut_off],
-            f'on rbd_header.{self.image_id} still listed, but cut off,': [
+            f'blocklisted clients that still watch rbd_header.{self.image_id}': [
                 one for one in self.clients if one in cut_off
             ],
         }
@@ -188,10 +187,7 @@ class ImageFacts:
 
 @dataclasses.dataclass(frozen=True)
 class ImageHeader:
-    """What an image says of itself, without a look at its snapshots and relatives.
-
-    The members are those of :class:`ImageFacts`.
-    """
+    """The facts in the header of an image; the members are those of :class:`ImageFacts`."""
 
     image: ImageRef
     image_id: str
@@ -201,9 +197,9 @@ class ImageHeader:
 
 @dataclasses.dataclass(frozen=True)
 class TrashedImage:
-    """An image in the trash of its pool: its clones still read from it, nobody opens it by name.
+    """An image in the trash of its pool; its clones still read from it.
 
-    :param name: the name it had
+    :param name: its name before it was moved to the trash
     """
 
     pool: str
@@ -218,13 +214,13 @@ class TrashedImage:
 
 @dataclasses.dataclass(frozen=True)
 class PoolUsage:
-    """How full a pool is.
+    """The space usage of a pool.
 
-    :param stored_bytes: as clients wrote it
-    :param used_bytes: with copies or coding chunks
-    :param available_bytes: what clients can still write before its fullest OSD is full
-    :param fill: from 0 to 1, against its quota where that is tighter
-    :param full: Ceph refuses writes to it now
+    :param stored_bytes: data of clients
+    :param used_bytes: with replicas or coding chunks
+    :param available_bytes: how much clients can still write before the fullest OSD is full
+    :param fill: from 0 to 1, relative to the quota if that is tighter
+    :param full: whether Ceph refuses writes to the pool now
     """
 
     pool: str
@@ -245,9 +241,9 @@ class PoolUsage:
 
 @dataclasses.dataclass(frozen=True)
 class Extent:
-    """A part of an image.
+    """A range of an image.
 
-    :param exists: False where the part reads as zeros because nothing is stored there
+    :param exists: False if the range reads as zeros because nothing is stored there
     """
 
     offset: int
@@ -260,7 +256,7 @@ class Extent:
 
 
 def joined(extents: Iterable[Extent]) -> list[Extent]:
-    """Join neighbours of one kind; the extents come in order."""
+    """Join adjacent extents of the same kind; the extents must be in order."""
     found: list[Extent] = []
     for extent in extents:
         if found and (found[-1].end, found[-1].exists) == (extent.offset, extent.exists):
@@ -272,10 +268,10 @@ def joined(extents: Iterable[Extent]) -> list[Extent]:
 
 @dataclasses.dataclass(frozen=True)
 class Clients:
-    """Who else holds an image.
+    """The other clients of an image.
 
-    :param watchers: the addresses that have it open for writing; a dead client's stays for 30 s
-    :param lock_owner: whose exclusive lock it is; it stays until somebody breaks it
+    :param watchers: the addresses that have it open for writing; that of a dead client stays 30 s
+    :param lock_owner: the owner of the exclusive lock, which stays until a client breaks the lock
     """
 
     watchers: frozenset[str]

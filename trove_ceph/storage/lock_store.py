@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the copies of the storage service tell each other: locks, and entries of text.
+"""The state that the copies of the storage service share: locks and text entries.
 
-Both are kept in the pool that they are about, so they need no other store, and no copy of the
-service can look for them elsewhere than another. Every verb may raise CephUnreachableError, and
-NotFoundError for a pool that is not there.
+Both are stored in the pool that they concern, so no other store is needed, and every copy of the
+service finds them in the same place. Every verb may raise CephUnreachableError, and NotFoundError
+if the pool does not exist.
 """
 
 import abc
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Lock:
-    """What can be held by one at a time."""
+    """A lock, held by at most one holder at a time."""
 
     pool: str
     name: str
@@ -24,9 +24,9 @@ class Lock:
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
-    """Who holds a lock.
+    """The holder of a lock.
 
-    :param cookie: what it was taken with
+    :param cookie: identifies the holder within its client
     :param description: for humans
     """
 
@@ -35,35 +35,35 @@ class Holder:
 
 
 class LockStore(abc.ABC):
-    """Locks and entries of one cluster, through one client for each pool.
+    """The locks and entries of one cluster, with one client for each pool.
 
-    What is asked of one pool waits for no other. A lock belongs to the client and the cookie that
-    took it. It ends by itself when it is not renewed in time, by the clock of the cluster; never
-    before its time, and seconds after it.
+    A request to one pool never waits for another pool. A lock belongs to the client and the cookie
+    that took it. If it is not renewed, it expires by the clock of the cluster: never early, and at
+    most seconds late.
     """
 
     @abc.abstractmethod
     def prepare(self, pool: str) -> None:
-        """Make room in a pool, so that all the verbs work there when it is full."""
+        """Create the objects of the store in a pool, so that all verbs work when it is full."""
 
     @abc.abstractmethod
     def take(self, lock: Lock, holder: Holder, duration_sec: int) -> Holder | None:
-        """Take a lock if nobody has it; return who has it, None when it is ours now."""
+        """Take a lock if it is free; return None on success, or its current holder."""
 
     @abc.abstractmethod
     def renew(self, lock: Lock, holder: Holder, duration_sec: int) -> None:
-        """Hold a lock for as long again, from now.
+        """Extend a lock to ``duration_sec`` from now.
 
-        :raises LockLostError: it was not renewed in time
+        :raises LockLostError: the lock was not renewed in time
         """
 
     @abc.abstractmethod
     def release(self, lock: Lock, holder: Holder) -> None:
-        """Give a lock back; nothing if it was lost."""
+        """Release a lock; do nothing if it was lost."""
 
     @abc.abstractmethod
     def find_holder(self, lock: Lock) -> Holder | None:
-        """Tell who holds a lock now."""
+        """Return the current holder of a lock, or None."""
 
     @abc.abstractmethod
     def write(
@@ -72,10 +72,10 @@ class LockStore(abc.ABC):
         entries: Mapping[str, str | None],
         guard: tuple[Lock, Holder] | None = None,
     ) -> None:
-        """Set entries of a pool, None removes one; all or nothing.
+        """Set entries of a pool atomically; None removes an entry.
 
-        :param guard: a lock of the same pool that must be held by this client at that very moment
-        :raises LockLostError: it is not
+        :param guard: a lock of the same pool that this client must hold at that moment
+        :raises LockLostError: this client does not hold it
         """
 
     @abc.abstractmethod

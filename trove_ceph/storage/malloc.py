@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory a process keeps for what it copies."""
+"""Limit the memory that malloc keeps in a process with many threads."""
 
 import ctypes
 
@@ -8,11 +8,11 @@ _M_ARENA_MAX = -8
 
 
 def share() -> None:
-    """Have all threads take memory from one heap; to be called before there are any.
+    """Make all threads share one malloc arena; call it before any thread is started.
 
-    glibc gives threads heaps of their own, each of which keeps what was freed in it. Data is read
-    by one of librbd's threads, handed to another and freed by a third, so that a copy would take
-    several times what it has under way. Without glibc it does nothing.
+    glibc gives each thread an arena, which keeps freed memory. One thread of librbd reads the data
+    of a copy, another writes it and a third frees it, so a copy would use several times its bytes
+    in flight. Without glibc this does nothing.
     """
     mallopt = getattr(ctypes.CDLL(None), 'mallopt', None)
     if mallopt is not None:

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of what operations make: the same whenever an operation is run again.
+"""The names of images and snapshots of operations, the same each time that an operation runs.
 
-``trove_ceph.<kind>.<id>``, where the id is that of the operation, or of the instance for what
-outlives operations. They never end in ``.clone_snap`` nor look like ``backup.*.snap.*``, which
-Cinder's RBD driver and its backup service take for their own and delete, and never begin with
-``trove-``: Trove deletes the volume ``trove-<instance id>`` with its instance.
+The form is ``trove_ceph.<kind>.<id>`` with the id of the operation, or that of the instance if the
+image outlives the operation. A name never ends in ``.clone_snap`` and never matches
+``backup.*.snap.*``, which Cinder's RBD driver and its backup service treat as their own and delete.
+It never begins with ``trove-``: Trove deletes the volume ``trove-<instance id>`` with its instance.
 """
 
 import dataclasses
 import re
 import uuid
 
-#: What a snapshot is made for; its id is the operation's.
+#: Purposes of a snapshot; the id is that of the operation.
 SNAPSHOT_KINDS = frozenset({'backup', 'replica', 'rewind', 'move', 'check'})
-#: What an image is; a vault holds all copies of one instance, so its id is the instance's, or the
-#: backup's where a copy can be built on none of those.
+#: Purposes of an image. A vault image holds all copies of one instance and has its id, or that of
+#: the backup if a copy cannot be an increment of any of those.
 IMAGE_KINDS = frozenset({'vault', 'restore', 'replica', 'check', 'former'})
 
 _PREFIX = 'trove_ceph'
@@ -25,7 +25,7 @@ _PATTERN = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Name:
-    """What a name says."""
+    """The parts of a name."""
 
     kind: str
     id: str
@@ -35,23 +35,23 @@ class Name:
 
 
 def snapshot_name(kind: str, operation_id: str) -> str:
-    """Name the snapshot that an operation makes.
+    """Return the name of an operation's snapshot.
 
-    :raises ValueError: the kind is none of SNAPSHOT_KINDS, or the id no UUID
+    :raises ValueError: the kind is not in SNAPSHOT_KINDS, or the id is not a UUID
     """
     return _name(kind, operation_id, SNAPSHOT_KINDS)
 
 
 def image_name(kind: str, owner_id: str) -> str:
-    """Name the image that an operation makes, or the one vault of an instance.
+    """Return the name of an operation's image, or of an instance's vault image.
 
-    :raises ValueError: the kind is none of IMAGE_KINDS, or the id no UUID
+    :raises ValueError: the kind is not in IMAGE_KINDS, or the id is not a UUID
     """
     return _name(kind, owner_id, IMAGE_KINDS)
 
 
 def parse(name: str) -> Name | None:
-    """Read a name back; None when it is not one of ours."""
+    """Return the parts of a name, or None if it does not have this form."""
     found = _PATTERN.fullmatch(name)
     if found is None or found[1] not in SNAPSHOT_KINDS | IMAGE_KINDS:
         return None
@@ -60,5 +60,5 @@ def parse(name: str) -> Name | None:
 
 def _name(kind: str, owner_id: str, kinds: frozenset[str]) -> str:
     if kind not in kinds:
-        raise ValueError(f'{kind} is none of {", ".join(sorted(kinds))}')
+        raise ValueError(f'kind {kind}: must be one of {", ".join(sorted(kinds))}')
     return str(Name(kind, str(uuid.UUID(owner_id))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long work, and how far it is."""
+"""The tasks of the storage service, and the state of the jobs that execute them."""
 
 import abc
 import dataclasses
@@ -16,10 +16,10 @@ _OPERATION_ID = re.compile(r'[A-Za-z0-9][A-Za-z0-9._:-]{0,127}')
 
 
 class JobState(enum.StrEnum):
-    """Where a job is in its life.
+    """The state of a job.
 
-    Waiting for a thread, or running, it has a holder that is alive. An interrupted one lost it, or
-    was stopped with it. The same start carries on with what was interrupted, canceled or failed.
+    A job that waits for a thread or runs has a live holder. An interrupted job lost its holder, or
+    was stopped with it. Starting an interrupted, canceled or failed job again resumes it.
     """
 
     WAITING = 'waiting'
@@ -35,47 +35,47 @@ class JobState(enum.StrEnum):
 
 
 def image_lock(image: image_types.ImageRef) -> lock_store.Lock:
-    """What somebody holds who changes what an image is."""
+    """Return the lock for changes of an image."""
     return lock_store.Lock(image.pool, image.name)
 
 
 def snapshot_lock(snapshot: image_types.SnapshotRef) -> lock_store.Lock:
-    """What somebody holds who reads a snapshot for long, or removes it."""
+    """Return the lock for long reads of a snapshot, and for its removal."""
     return lock_store.Lock(snapshot.pool, f'{snapshot.image}@{snapshot.name}')
 
 
 def limits_lock(image: image_types.ImageRef) -> lock_store.Lock:
-    """What somebody holds who sets the limits of an image, which may go on being copied."""
+    """Return the lock for setting the limits of an image, even while a job uses the image."""
     return lock_store.Lock(image.pool, f'{image.name}/limits')
 
 
 def fence_lock(image: image_types.ImageRef) -> lock_store.Lock:
-    """What somebody holds who fences an image, whatever else is being done to it."""
+    """Return the lock for fencing an image, even while a job uses the image."""
     return lock_store.Lock(image.pool, f'{image.name}/fence')
 
 
 def trash_lock(pool: str, image_id: str) -> lock_store.Lock:
-    """What somebody holds who restores or purges an image in the trash."""
+    """Return the lock for restoring or purging an image in the trash."""
     return lock_store.Lock(pool, f'trash/{image_id}')
 
 
 class Task(abc.ABC):
-    """What a job does; each kind says what it holds meanwhile."""
+    """The work of a job, with the locks that it needs."""
 
     @property
     @abc.abstractmethod
     def locks(self) -> tuple[lock_store.Lock, ...]:
-        """The locks it needs; the pool of the first is where the job is kept."""
+        """The locks that it needs; the record of the job is in the pool of the first."""
 
     @property
     def source(self) -> image_types.ImageRef | None:
-        """The image that it reads, which must not be purged meanwhile."""
+        """The image that it reads, which must not be purged meanwhile, or None."""
         return None
 
 
 @dataclasses.dataclass(frozen=True)
 class FlattenTask(Task):
-    """Copy into a clone all that it reads from its parent, and part them."""
+    """Flatten a clone."""
 
     image: image_types.ImageRef
 
@@ -89,11 +89,11 @@ class FlattenTask(Task):
 
 @dataclasses.dataclass(frozen=True)
 class CopyTask(Task):
-    """Make an image hold a complete, compared copy of a snapshot.
+    """Create a complete, verified copy of a snapshot in an image.
 
-    :param since: an earlier snapshot that the image has a copy of; None copies everything
-    :param options: how the image is made; None: as its pool's tier says
-    :param compare_all: compare everything, not only what the increment moved
+    :param since: an earlier snapshot of which the image has a copy; None copies everything
+    :param options: of the new image; None for those of its pool's tier
+    :param compare_all: compare everything, not only the increment
     """
 
     snapshot: image_types.SnapshotRef
@@ -139,20 +139,20 @@ class VerifyTask(Task):
 
 @dataclasses.dataclass(frozen=True)
 class InspectTask(Task):
-    """Start a real MySQL server on a clone of a snapshot, ask it, and throw the clone away.
+    """Inspect a snapshot: start a real MySQL server on a clone, query it, remove the clone.
 
-    Its result is a :class:`trove_ceph.verification.report.Inspection`. To inspect again takes
+    The result is a :class:`trove_ceph.verification.report.Inspection`. Another inspection needs
     another operation id.
 
-    :param check_id: a UUID that names the clone, such as the backup's
+    :param check_id: a UUID for the name of the clone, such as that of the backup
     :param version: of the datastore, such as ``9.7.4``
-    :param expected_gtid: transactions that must be there
-    :param exact: no others may
-    :param deep: check all tables; None: as the service is configured
-    :param sample_tables: how many are checked otherwise; None: as the service is configured
-    :param time_limit_sec: for all of it; None: as the service is configured
-    :param avoid: the copy of the service that must not begin it, by its name: an inspection that
-        is to confirm another one is of little worth where the same host may be at fault
+    :param expected_gtid: transactions that must exist
+    :param exact: no other transactions may exist
+    :param deep: check all tables; None for the setting of the service
+    :param sample_tables: number of tables in a sample; None for the setting of the service
+    :param time_limit_sec: for the whole inspection; None for the setting of the service
+    :param avoid: name of the copy of the service that must not run it: a second inspection on the
+        same host confirms little, since the host may be at fault
     """
 
     snapshot: image_types.SnapshotRef
@@ -169,7 +169,7 @@ class InspectTask(Task):
         names.image_name('check', self.check_id)
         for limit in (self.sample_tables, self.time_limit_sec):
             if limit is not None and limit < 1:
-                raise ValueError(f'{limit}: must be 1 or more')
+                raise ValueError(f'{limit}: sample_tables and time_limit_sec must be 1 or more')
 
     @property
     def clone(self) -> image_types.ImageRef:
@@ -189,7 +189,7 @@ class InspectTask(Task):
 
 @dataclasses.dataclass(frozen=True)
 class FenceTask(Task):
-    """Cut off every client that holds an image, and prove it; other work on it is canceled.
+    """Fence an image, and cancel other jobs on it.
 
     :param timeout_sec: how long clients may keep appearing
     """
@@ -211,7 +211,7 @@ class FenceTask(Task):
 
 @dataclasses.dataclass(frozen=True)
 class PurgeTask(Task):
-    """Delete an image in the trash for good, with its snapshots."""
+    """Delete an image in the trash permanently, with its snapshots."""
 
     pool: str
     image_id: str
@@ -226,15 +226,15 @@ class PurgeTask(Task):
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One piece of long work.
+    """The execution of a task by the storage service.
 
-    :param operation_id: chosen by the caller; the same for the same work
-    :param phase: what is being done, such as ``copying``
-    :param done_bytes: how far it is in this phase; what is skipped counts
-    :param bytes_per_sec: what is really moved
-    :param left_sec: until the end of this phase, at the pace so far
+    :param operation_id: chosen by the caller, the same for each attempt
+    :param phase: the current phase, such as ``copying``
+    :param done_bytes: progress within the phase; skipped bytes count
+    :param bytes_per_sec: transfer rate, without skipped bytes
+    :param left_sec: estimated time until the end of the phase
     :param error: the name of a class of trove_ceph.exceptions
-    :param holder: the copy of the service that had it last
+    :param holder: the copy of the service that held it last
     :param attempt: counts from 1
     """
 
@@ -258,15 +258,16 @@ class Job:
         return f'{self.operation_id} ({self.work})'
 
     def raise_error(self) -> None:
-        """Raise what made it fail, as its own class."""
+        """Raise the error of a failed job, as its own class."""
         if self.error is not None:
             raise exceptions.error_class(self.error)(self.message)
 
 
 def check_operation_id(operation_id: str) -> None:
-    """Refuse what cannot be an operation's id.
+    """Refuse an invalid operation id.
 
-    :raises InvalidRequestError: it is too long, or holds other than letters, digits and ``._:-``
+    :raises InvalidRequestError: it is too long, or has characters other than letters, digits and
+        ``._:-``
     """
     if not _OPERATION_ID.fullmatch(operation_id):
         raise exceptions.InvalidRequestError(

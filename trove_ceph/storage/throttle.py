@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a copy is under way at once, how fast it goes, and whether it goes on."""
+"""Limit the bytes in flight and the rate of a copy, report its progress and cancel it."""
 
 import dataclasses
 import threading
@@ -11,24 +11,24 @@ from oslo_utils import units
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types
 
-#: Enough to keep OSDs busy. A process takes three to six times as much, for what librbd holds of it
-#: and malloc keeps of what was freed.
+#: Enough to keep OSDs busy. The process uses three to six times as much memory, since librbd holds
+#: copies and malloc does not return freed memory at once.
 IN_FLIGHT_BYTES = 24 * units.Mi
-#: Requests are no larger, and never cross this boundary, so that each concerns one object.
-PIECE_BYTES = 4 * units.Mi
-#: Requests to zero carry nothing, so they may be large.
-_ZERO_PIECE_BYTES = 256 * units.Mi
-# Small requests are dear by their number: the OSDs have other clients.
+#: Maximum size of a request, and a boundary that no request crosses, so that each is on one object.
+CHUNK_BYTES = 4 * units.Mi
+#: Requests to zero carry no data, so they may be large.
+_ZERO_CHUNK_BYTES = 256 * units.Mi
+# The cost of a small request: many of them would load the OSDs, which have other clients.
 _LEAST_COST_BYTES = 256 * 1024
 
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a copy is.
+    """The progress of a copy.
 
     :param phase: ``copying`` or ``verifying``
-    :param position_bytes: everything of the image before it is done
-    :param moved_bytes: what was read in this run and phase
+    :param position_bytes: position of the image before which everything is done
+    :param moved_bytes: bytes read in this run and phase
     """
 
     phase: str
@@ -40,11 +40,11 @@ class Progress:
 class Throttle:
     """The limits of one copy.
 
-    :param in_flight_bytes: the most that is read and not yet written or compared
-    :param bytes_per_sec: the most that is read in a second, of the source while it is moved and of
-        the copy while it is verified; None is no limit
+    :param in_flight_bytes: maximum of bytes that are read and not yet written or compared
+    :param bytes_per_sec: read rate, of the source while copying and of the copy while verifying;
+        None is no limit
     :param cancel: once set, the copy ends with CanceledError
-    :param progress: called in the thread of the copy, after each piece
+    :param progress: called in the thread of the copy, after each chunk
     """
 
     def __init__(
@@ -55,8 +55,10 @@ class Throttle:
         progress: Callable[[Progress], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ):
-        if in_flight_bytes < 2 * PIECE_BYTES:
-            raise ValueError(f'{in_flight_bytes} bytes in flight are less than two pieces')
+        if in_flight_bytes < 2 * CHUNK_BYTES:
+            raise ValueError(
+                f'in_flight_bytes {in_flight_bytes}: must be at least {2 * CHUNK_BYTES}'
+            )
         self.in_flight_bytes = in_flight_bytes
         self.progress = progress
         self._bytes_per_sec = bytes_per_sec
@@ -65,11 +67,11 @@ class Throttle:
         self._allowed_at = clock()
 
     def take(self, count: int) -> None:
-        """Wait until the limit lets so many bytes be read.
+        """Wait until the rate limit allows reading ``count`` bytes.
 
-        What was not read in the past is not made up for.
+        Unused rate of the past is not made up for.
 
-        :raises CanceledError: the copy is to end
+        :raises CanceledError: the copy was canceled
         """
         wait_sec = 0.0
         if self._bytes_per_sec:
@@ -81,15 +83,15 @@ class Throttle:
             raise exceptions.CanceledError('canceled')
 
 
-def cost(piece: image_types.Extent) -> int:
-    """Return what a request counts for in the bytes that are under way."""
-    return max(min(piece.length, PIECE_BYTES), _LEAST_COST_BYTES)
+def cost(chunk: image_types.Extent) -> int:
+    """Return the bytes that a request counts as in flight."""
+    return max(min(chunk.length, CHUNK_BYTES), _LEAST_COST_BYTES)
 
 
-def pieces(extents: Iterable[image_types.Extent]) -> Iterator[image_types.Extent]:
-    """Cut extents into single requests."""
+def chunks(extents: Iterable[image_types.Extent]) -> Iterator[image_types.Extent]:
+    """Split extents into requests."""
     for extent in extents:
-        step = PIECE_BYTES if extent.exists else _ZERO_PIECE_BYTES
+        step = CHUNK_BYTES if extent.exists else _ZERO_CHUNK_BYTES
         offset = extent.offset
         while offset < extent.end:
             end = min((offset // step + 1) * step, extent.end)

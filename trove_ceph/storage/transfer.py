@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Move what differs from one image to another, in order, with much under way at once."""
+"""Transfer the differences of an image to another, in order, with many requests in flight."""
 
 import collections
 import dataclasses
@@ -11,18 +11,19 @@ from oslo_utils import units
 from trove_ceph import exceptions
 from trove_ceph.storage import backend, difference, image_types, throttle, verify
 
-#: After so much was moved, what is on disk is remembered.
-MARK_BYTES = 256 * units.Mi
-# Zeros are left out by the page of InnoDB: finer, half-filled pages would become many requests.
+#: A checkpoint is saved each time that so much data was written.
+CHECKPOINT_BYTES = 256 * units.Mi
+# Zeros are skipped in units of an InnoDB page; smaller units would split half-filled pages into
+# many requests.
 _BLOCK_BYTES = 16 * 1024
 _ZERO_BLOCK = bytes(_BLOCK_BYTES)
 
 
 @dataclasses.dataclass(frozen=True)
-class Mark:
-    """A place of the image before which everything is on disk.
+class Checkpoint:
+    """A position of the image before which all data is on disk.
 
-    :param checksum: of what was read of the source before it, as ``verify`` calculates it
+    :param checksum: of the source's data before the position, as ``verify`` calculates it
     """
 
     position_bytes: int = 0
@@ -30,11 +31,11 @@ class Mark:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Piece:
-    """One request for data, or for zeros, and what became of it.
+class _Chunk:
+    """One read, or a range of zeros, and its writes.
 
-    :param read: None where nothing is stored
-    :param writes: begun when the read has ended
+    :param read: None for a range of zeros
+    :param writes: started after the read has completed
     """
 
     extent: image_types.Extent
@@ -47,11 +48,11 @@ class _Piece:
 
 
 class Transfer:
-    """Reads run ahead of writes; both together hold no more than the limits allow.
+    """A transfer in which reads run ahead of writes, within the limit of bytes in flight.
 
-    :param since: the snapshot at which the writer's image is; None for an empty image, or one with
-        a part of this same transfer
-    :param remember: called with a mark now and then, and at the end
+    :param since: the snapshot whose state the writer's image has; None for an empty image, or one
+        with a part of this same transfer
+    :param save: called with a checkpoint from time to time, and at the end
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Transfer:
         writer: backend.ImageWriter,
         since: str | None,
         limits: throttle.Throttle,
-        remember: Callable[[Mark], None],
+        save: Callable[[Checkpoint], None],
     ):
         self.copied_bytes = 0
         self.zeroed_bytes = 0
@@ -68,107 +69,107 @@ class Transfer:
         self._writer = writer
         self._since = since
         self._limits = limits
-        self._remember = remember
-        self._reading: collections.deque[_Piece] = collections.deque()
-        # Each with the mark that is reached when it and all before it have ended.
-        self._writing: collections.deque[tuple[_Piece, Mark]] = collections.deque()
+        self._save = save
+        self._reading: collections.deque[_Chunk] = collections.deque()
+        # Each with the checkpoint that is reached when it and all chunks before it are written.
+        self._writing: collections.deque[tuple[_Chunk, Checkpoint]] = collections.deque()
         self._in_flight = 0
-        self._unmarked_bytes = 0
-        self._begun = self._done = Mark()
+        self._unsaved_bytes = 0
+        self._started = self._done = Checkpoint()
 
-    def run(self, start: Mark) -> Mark:
-        """Move all that lies behind ``start``; return the mark of the end.
+    def run(self, start: Checkpoint) -> Checkpoint:
+        """Transfer everything after ``start``; return the checkpoint of the end.
 
-        :raises CanceledError: it was asked to stop; what is on disk was marked
+        :raises CanceledError: the copy was canceled; the last checkpoint was saved
         """
-        self._begun = self._done = start
+        self._started = self._done = start
         position, read_bytes = start.position_bytes, 0
         try:
-            for extent in throttle.pieces(difference.extents(self._reader, self._since, position)):
+            for extent in throttle.chunks(difference.extents(self._reader, self._since, position)):
                 self._limits.take(extent.length if extent.exists else 0)
-                piece = self._begin(extent)
-                position, read_bytes = extent.end, read_bytes + piece.data_bytes
-                if self._unmarked_bytes >= MARK_BYTES:
-                    self._remember(self._done)
-                    self._unmarked_bytes = 0
+                chunk = self._start(extent)
+                position, read_bytes = extent.end, read_bytes + chunk.data_bytes
+                if self._unsaved_bytes >= CHECKPOINT_BYTES:
+                    self._save(self._done)
+                    self._unsaved_bytes = 0
                 self._limits.progress(
                     throttle.Progress('copying', position, self._reader.size_bytes, read_bytes)
                 )
-            return self._settle(self._reader.size_bytes)
+            return self._finish_all(self._reader.size_bytes)
         except exceptions.CanceledError:
-            self._settle(position)
+            self._finish_all(position)
             raise
         finally:
             self._wait_for_all()
 
     def _wait_for_all(self) -> None:
-        for piece in [*self._reading, *(piece for piece, _ in self._writing)]:
-            if piece.read:
-                piece.read.exception()
-            for write in piece.writes:
+        for chunk in [*self._reading, *(chunk for chunk, _ in self._writing)]:
+            if chunk.read:
+                chunk.read.exception()
+            for write in chunk.writes:
                 write.exception()
 
-    def _begin(self, extent: image_types.Extent) -> _Piece:
-        """Begin with a piece when there is room, and go on with those that can go on."""
+    def _start(self, extent: image_types.Extent) -> _Chunk:
+        """Start a chunk when there is room, and advance chunks whose requests have completed."""
         while self._in_flight + throttle.cost(extent) > self._limits.in_flight_bytes:
             if self._writing:
-                self._end_next()
+                self._finish_next()
             else:
                 self._write_next()
         self._in_flight += throttle.cost(extent)
         read = self._reader.read(extent.offset, extent.length) if extent.exists else None
-        piece = _Piece(extent, read)
-        self._reading.append(piece)
+        chunk = _Chunk(extent, read)
+        self._reading.append(chunk)
         while self._reading and (not (read := self._reading[0].read) or read.done()):
             self._write_next()
         while self._writing and all(write.done() for write in self._writing[0][0].writes):
-            self._end_next()
-        return piece
+            self._finish_next()
+        return chunk
 
     def _write_next(self) -> None:
-        piece = self._reading[0]
-        data = piece.read.result() if piece.read else b''
+        chunk = self._reading[0]
+        data = chunk.read.result() if chunk.read else b''
         self._reading.popleft()
-        checksum = verify.checksum(data, self._begun.checksum)
-        self._begun = Mark(piece.extent.end, checksum)
-        self._writing.append((piece, self._begun))
-        if not piece.read:
-            self._zero(piece, 0, piece.extent.length)
+        checksum = verify.checksum(data, self._started.checksum)
+        self._started = Checkpoint(chunk.extent.end, checksum)
+        self._writing.append((chunk, self._started))
+        if not chunk.read:
+            self._zero(chunk, 0, chunk.extent.length)
         for start, end, is_zero in runs(data):
             if is_zero:
-                self._zero(piece, start, end)
+                self._zero(chunk, start, end)
             else:
                 part = data if end - start == len(data) else data[start:end]
                 self.copied_bytes += len(part)
-                piece.writes.append(self._writer.write(piece.extent.offset + start, part))
+                chunk.writes.append(self._writer.write(chunk.extent.offset + start, part))
 
-    def _zero(self, piece: _Piece, start: int, end: int) -> None:
+    def _zero(self, chunk: _Chunk, start: int, end: int) -> None:
         if self._since is not None:
             self.zeroed_bytes += end - start
-            piece.writes.append(self._writer.zero(piece.extent.offset + start, end - start))
+            chunk.writes.append(self._writer.zero(chunk.extent.offset + start, end - start))
 
-    def _end_next(self) -> None:
-        piece, mark = self._writing[0]
-        for write in piece.writes:
+    def _finish_next(self) -> None:
+        chunk, checkpoint = self._writing[0]
+        for write in chunk.writes:
             write.result()
         self._writing.popleft()
-        self._in_flight -= throttle.cost(piece.extent)
-        self._unmarked_bytes += piece.data_bytes
-        self._done = mark
+        self._in_flight -= throttle.cost(chunk.extent)
+        self._unsaved_bytes += chunk.data_bytes
+        self._done = checkpoint
 
-    def _settle(self, position: int) -> Mark:
+    def _finish_all(self, position: int) -> Checkpoint:
         while self._reading:
             self._write_next()
         while self._writing:
-            self._end_next()
+            self._finish_next()
         self._writer.flush()
-        reached = Mark(position, self._done.checksum)
-        self._remember(reached)
+        reached = Checkpoint(position, self._done.checksum)
+        self._save(reached)
         return reached
 
 
 def runs(data: bytes) -> Iterator[tuple[int, int, bool]]:
-    """Divide data into runs of blocks that are zero and of blocks that are not."""
+    """Yield (start, end, is_zero) of consecutive blocks that are all zero, or all not."""
     begin, was_zero = 0, False
     for start in range(0, len(data), _BLOCK_BYTES):
         block = data[start : start + _BLOCK_BYTES] if data[start] == 0 else b''

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hold a copy against its source: by a checksum of what was moved, or byte for byte.
+"""Verify a copy against its source, by a checksum of the transferred data or byte for byte.
 
-The checksum is the CRC-32 of all data of a difference, in its order. It lets one in 4·10⁹ wrong
-copies pass; blocks in each other's place are not among them. It costs little beside moving the
-data, and unlike longer digests it can be written down anywhere and gone on with from there, so a
-copy that was interrupted does not read its source again.
+The checksum is the CRC-32 of all data of a difference, in order. It misses one in 4·10⁹ wrong
+copies, but always detects two swapped blocks. It costs little compared with the transfer. Unlike a
+longer digest it can be saved at any position and continued from there, so an interrupted copy does
+not read its source again.
 """
 
 import collections
@@ -22,13 +22,13 @@ from trove_ceph.storage import backend, difference, image_types, throttle
 
 LOG = logging.getLogger(__name__)
 
-_ZEROS = bytes(throttle.PIECE_BYTES)
-# A part of an image, and what it is read from; one that does not exist must read as zeros.
-_Part = tuple[image_types.Extent, Sequence[backend.ImageReader]]
+_ZEROS = bytes(throttle.CHUNK_BYTES)
+# An extent and the readers to read it from; an extent that does not exist must read as zeros.
+_ReadRequest = tuple[image_types.Extent, Sequence[backend.ImageReader]]
 
 
 def checksum(data: bytes, before: int = 0) -> int:
-    """Return the checksum of data that follows on data with the checksum ``before``."""
+    """Return the checksum of data appended to data with the checksum ``before``."""
     return zlib.crc32(data, before)
 
 
@@ -40,19 +40,19 @@ def verify(
     limits: throttle.Throttle,
     label: str,
 ) -> int:
-    """Read a copy back and return how many bytes of it were held against its source.
+    """Read a copy back and return how many bytes of it were verified.
 
-    The data of the difference must have the checksum that it had when it was moved, and what the
-    source does not store must read as zeros. What changed in the copy alone, whoever did it, must
-    be as in the source, which is read only for that. Where anything is not so, both are compared:
-    the checksum does not tell where they differ, nor whether the difference is told in the same
-    way as before; it may not be where a snapshot was removed in the meantime.
+    The data of the difference must have the checksum that it had during the transfer, and ranges
+    that the source does not store must read as zeros. Ranges that changed only in the copy must
+    equal the source, which is read only for those. If any check fails, source and copy are
+    compared: the checksum does not show where they differ, and a wrong one does not prove that they
+    differ, since Ceph may report the difference in other extents after a snapshot was removed.
 
     :param since: a snapshot that both have and that was verified before; None for a full copy
     :param expected: the checksum of all data of the difference
-    :param label: what the error calls the copy
-    :raises CorruptCopyError: they differ; the message tells the first place
-    :raises CanceledError: it was asked to stop
+    :param label: name of the copy in the error
+    :raises CorruptCopyError: they differ; the message has the first position
+    :raises CanceledError: the copy was canceled
     """
     _check_sizes(source, copy, label)
     verified = 0
@@ -62,24 +62,24 @@ def verify(
         for extent, (observed, *others) in reads:
             verified += extent.length
             if others:
-                is_right = observed == others[0]
+                is_equal = observed == others[0]
             elif extent.exists:
-                is_right = True
+                is_equal = True
                 found = checksum(observed, found)
             else:
-                is_right = _ZEROS.startswith(observed)
-            if not is_right:
+                is_equal = _ZEROS.startswith(observed)
+            if not is_equal:
                 break
         else:
             if found == expected:
                 return verified
-    LOG.warning('%s does not hold what was read of its source; comparing the two', label)
+    LOG.warning('%s: its checksum differs from that of its source; comparing both', label)
     return compare(source, copy, since, limits, label)
 
 
 def _parts_of_copy(
     source: backend.ImageReader, copy: backend.ImageReader, since: str | None
-) -> Iterator[_Part]:
+) -> Iterator[_ReadRequest]:
     for extent, is_stray in difference.with_strays(source, copy, since):
         if not is_stray:
             yield extent, (copy,)
@@ -96,14 +96,14 @@ def compare(
     limits: throttle.Throttle,
     label: str,
 ) -> int:
-    """Read both and return how many bytes of each were compared.
+    """Read source and copy, and return how many bytes of each were compared.
 
     Objects that neither has are not read. With ``since``, a snapshot that both have and that was
-    compared before, only that is read which either side has changed after it, whoever did it.
+    compared before, only the changes of either side after it are read.
 
-    :param label: what the error calls the copy
-    :raises CorruptCopyError: they differ; the message tells the first place
-    :raises CanceledError: it was asked to stop
+    :param label: name of the copy in the error
+    :raises CorruptCopyError: they differ; the message has the first position
+    :raises CanceledError: the copy was canceled
     """
     _check_sizes(source, copy, label)
     compared = 0
@@ -117,33 +117,33 @@ def compare(
 
 
 def _read(
-    parts: Iterable[_Part], size_bytes: int, limits: throttle.Throttle
+    parts: Iterable[_ReadRequest], size_bytes: int, limits: throttle.Throttle
 ) -> Generator[tuple[image_types.Extent, list[bytes]], None, None]:
-    """Read parts in order, in pieces, with as much under way at once as the limits allow."""
-    begun: collections.deque[tuple[image_types.Extent, list[Future[bytes]]]] = collections.deque()
+    """Read parts in order, in chunks, with as many requests in flight as the limits allow."""
+    started: collections.deque[tuple[image_types.Extent, list[Future[bytes]]]] = collections.deque()
     in_flight = 0
     read_bytes = 0
     try:
         for extent, readers in parts:
-            for piece in throttle.pieces([dataclasses.replace(extent, exists=True)]):
-                cost = len(readers) * throttle.cost(piece)
-                while begun and in_flight + cost > limits.in_flight_bytes:
-                    done, reads = begun[0]
+            for chunk in throttle.chunks([dataclasses.replace(extent, exists=True)]):
+                cost = len(readers) * throttle.cost(chunk)
+                while started and in_flight + cost > limits.in_flight_bytes:
+                    done, reads = started[0]
                     yield done, [read.result() for read in reads]
                     in_flight -= len(reads) * throttle.cost(done)
-                    begun.popleft()
-                limits.take(piece.length if extent.exists else 0)
-                reads = [reader.read(piece.offset, piece.length) for reader in readers]
-                begun.append((dataclasses.replace(piece, exists=extent.exists), reads))
+                    started.popleft()
+                limits.take(chunk.length if extent.exists else 0)
+                reads = [reader.read(chunk.offset, chunk.length) for reader in readers]
+                started.append((dataclasses.replace(chunk, exists=extent.exists), reads))
                 in_flight += cost
-                read_bytes += piece.length
+                read_bytes += chunk.length
                 limits.progress(
-                    throttle.Progress('verifying', piece.offset, size_bytes, read_bytes)
+                    throttle.Progress('verifying', chunk.offset, size_bytes, read_bytes)
                 )
-        for done, reads in begun:
+        for done, reads in started:
             yield done, [read.result() for read in reads]
     finally:
-        for _, reads in begun:
+        for _, reads in started:
             for read in reads:
                 read.exception()
 
@@ -151,7 +151,7 @@ def _read(
 def _check_sizes(source: backend.ImageReader, copy: backend.ImageReader, label: str) -> None:
     if source.size_bytes != copy.size_bytes:
         raise exceptions.CorruptCopyError(
-            f'{label}: has {copy.size_bytes} bytes, its source {source.size_bytes}'
+            f'{label}: has {copy.size_bytes} bytes, expected {source.size_bytes} as its source'
         )
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The storage service: the one process that holds a Ceph key."""
+"""The storage service: the only process with a Ceph credential."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be asked of the storage service; :mod:`.receiver` is what is on the message bus."""
+"""The verbs of the storage service; :mod:`.receiver` offers them on the message bus."""
 
 import contextlib
 import functools
@@ -25,17 +25,17 @@ LOG = logging.getLogger(__name__)
 
 Answer = TypeVar('Answer')
 
-#: The first number changes when old callers are not understood any more, and ``api.VERSION`` with
-#: it; the second one with each verb or argument that is added.
+#: The major version changes when the service stops supporting old callers, together with
+#: ``rpcapi.VERSION``; the minor version changes with each new verb or argument.
 VERSION = '2.0'
 
 
 def _verb(
     permission: permissions.Permission,
 ) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
-    """Make a method a verb, whose errors that callers are to handle cross the bus.
+    """Declare a method as a verb, and pass its TroveCephErrors to the caller.
 
-    :param permission: what it may be used on when it is asked for over the message bus
+    :param permission: the images and snapshots that a request over the bus may name
     """
 
     def declare(method: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -46,7 +46,7 @@ def _verb(
                 LOG.info('%s: refused: %s', method.__name__, error)
                 raise
             except Exception as error:
-                LOG.exception('%s: failed in an unforeseen way', method.__name__)
+                LOG.exception('%s: unexpected error', method.__name__)
                 message = f'{method.__name__} failed: {type(error).__name__}: {error}'
                 raise exceptions.StorageError(message) from error
 
@@ -59,39 +59,39 @@ def _verb(
 
 
 def permissions_of(kind: type) -> dict[str, permissions.Permission]:
-    """Return what each verb of an endpoint may be used on; a method without that is no verb."""
+    """Return the permission of each verb; a method without a permission is not a verb."""
     found = ((name, getattr(member, 'permission', None)) for name, member in vars(kind).items())
     return {name: permission for name, permission in found if permission is not None}
 
 
 class Endpoint:
-    """The verbs. Those that change something hold a lock for it; those that only look hold none.
+    """The verbs of the service. A verb that changes something holds a lock meanwhile.
 
-    :param ours: the pools, beyond which nothing is looked at nor changed
+    :param own_pools: the pools that the service may read and change
     """
 
     def __init__(
         self,
         storage: backend.Backend,
-        ours: pools.Pools,
-        held: leases.Leases,
-        work: jobs.Jobs,
-        wait_sec: float = jobs.PATIENCE_SEC,
+        own_pools: pools.Pools,
+        own_leases: leases.Leases,
+        all_jobs: jobs.Jobs,
+        wait_sec: float = jobs.BUSY_WAIT_SEC,
     ):
         self._storage = storage
-        self._pools = ours
-        self._leases = held
-        self._jobs = work
+        self._pools = own_pools
+        self._leases = own_leases
+        self._jobs = all_jobs
         self._wait_sec = wait_sec
 
-    # Looking.
+    # Verbs that only read.
 
-    @_verb(permissions.LOOK)
+    @_verb(permissions.READ)
     def describe(self, image: image_types.ImageRef, with_usage: bool) -> image_types.ImageFacts:
         self._pools.check(image)
         return self._storage.describe(image, with_usage)
 
-    @_verb(permissions.LOOK)
+    @_verb(permissions.READ)
     def list_images(
         self, pool: str, prefix: str, after: str, limit: int
     ) -> list[image_types.ListedImage]:
@@ -102,27 +102,27 @@ class Endpoint:
             )
         return self._storage.list_images(pool, prefix, after, limit)
 
-    @_verb(permissions.LOOK)
+    @_verb(permissions.READ)
     def list_trash(self, pool: str) -> list[image_types.TrashedImage]:
         self._pools.check_pool(pool)
         return self._storage.list_trash(pool)
 
-    @_verb(permissions.LOOK)
+    @_verb(permissions.READ)
     def usage(self, pool: str) -> image_types.PoolUsage:
         if pool not in self._pools.data:
             self._pools.check_pool(pool)
         return self._storage.usage(pool)
 
-    @_verb(permissions.LOOK)
+    @_verb(permissions.READ)
     def usage_of_tier(self, tier: str) -> list[image_types.PoolUsage]:
         return [self._storage.usage(pool) for pool in self._pools.of_tier(tier)]
 
-    # Changing, soon over.
+    # Short changes.
 
     @_verb(permissions.CREATE_SNAPSHOT)
     def create_snapshot(self, snapshot: image_types.SnapshotRef) -> image_types.SnapshotFacts:
         self._pools.check(snapshot)
-        with self._changing('create_snapshot', snapshot, tasks.snapshot_lock(snapshot)):
+        with self._locked('create_snapshot', snapshot, tasks.snapshot_lock(snapshot)):
             self._storage.create_snapshot(snapshot)
         return self._find_snapshot(snapshot)
 
@@ -130,13 +130,13 @@ class Endpoint:
         facts = self._storage.describe(snapshot.of, with_usage=False)
         found = facts.find_snapshot(snapshot.name)
         if found is None:
-            raise exceptions.NotFoundError(f'{snapshot}: was removed as soon as it was made')
+            raise exceptions.NotFoundError(f'{snapshot}: another client removed it meanwhile')
         return found
 
     @_verb(permissions.CHANGE_SNAPSHOT)
     def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
         self._pools.check(snapshot)
-        with self._changing('remove_snapshot', snapshot, tasks.snapshot_lock(snapshot)):
+        with self._locked('remove_snapshot', snapshot, tasks.snapshot_lock(snapshot)):
             self._storage.remove_snapshot(snapshot)
 
     @_verb(permissions.CHANGE_SNAPSHOT)
@@ -146,7 +146,7 @@ class Endpoint:
         renamed = snapshot.of.snapshot(name)
         self._pools.check(snapshot, renamed)
         locks = tasks.snapshot_lock(snapshot), tasks.snapshot_lock(renamed)
-        with self._changing('rename_snapshot', snapshot, *locks):
+        with self._locked('rename_snapshot', snapshot, *locks):
             self._storage.rename_snapshot(snapshot, name)
         return self._find_snapshot(renamed)
 
@@ -159,22 +159,22 @@ class Endpoint:
         options: image_types.ImageOptions | None,
     ) -> None:
         self._pools.check(snapshot, image, options)
-        with self._changing('clone', image, tasks.image_lock(image)):
-            how = self._pools.options_for(image, options)
-            idempotent_clone.clone(self._storage, snapshot, image, how)
-            # An earlier attempt may have made it, and not come to the limits.
+        with self._locked('clone', image, tasks.image_lock(image)):
+            clone_options = self._pools.options_for(image, options)
+            idempotent_clone.clone(self._storage, snapshot, image, clone_options)
+            # An earlier attempt may have created the clone and not set the limits.
             self._storage.set_qos(image, qos)
 
     @_verb(permissions.SET_QOS)
     def set_qos(self, image: image_types.ImageRef, qos: image_types.Qos) -> None:
         self._pools.check(image)
-        with self._changing('set_qos', image, tasks.limits_lock(image)):
+        with self._locked('set_qos', image, tasks.limits_lock(image)):
             self._storage.set_qos(image, qos)
 
     @_verb(permissions.UNFENCE)
     def unfence(self, image: image_types.ImageRef) -> None:
         self._pools.check(image)
-        with self._changing('unfence', image, tasks.fence_lock(image)):
+        with self._locked('unfence', image, tasks.fence_lock(image)):
             fencing.unfence(self._storage, image)
 
     @_verb(permissions.TRASH)
@@ -184,7 +184,7 @@ class Endpoint:
         self._pools.check(image)
         if image_id is not None:
             self._pools.check_image_id(image_id)
-        with self._changing('trash', image, tasks.image_lock(image)):
+        with self._locked('trash', image, tasks.image_lock(image)):
             return self._storage.trash(image, image_id)
 
     @_verb(permissions.RESTORE)
@@ -193,10 +193,10 @@ class Endpoint:
         self._pools.check(image)
         self._pools.check_image_id(image_id)
         locks = tasks.trash_lock(pool, image_id), tasks.image_lock(image)
-        with self._changing('restore', image, *locks):
+        with self._locked('restore', image, *locks):
             self._storage.restore(pool, image_id, name)
 
-    # Long.
+    # Jobs.
 
     @_verb(permissions.START_JOB)
     def start(self, operation_id: str, work: tasks.Task) -> tasks.Job:
@@ -207,15 +207,15 @@ class Endpoint:
         self._pools.check(work)
         return self._jobs.start(operation_id, work)
 
-    @_verb(permissions.LOOK)
+    @_verb(permissions.READ)
     def find_job(self, operation_id: str) -> tasks.Job:
         return self._jobs.find(operation_id)
 
-    @_verb(permissions.LOOK)
+    @_verb(permissions.READ)
     def list_jobs(self) -> list[tasks.Job]:
         return self._jobs.all()
 
-    @_verb(permissions.LOOK)
+    @_verb(permissions.READ)
     def survey_jobs(self) -> tuple[list[tasks.Job], list[str]]:
         return self._jobs.survey()
 
@@ -224,8 +224,8 @@ class Endpoint:
         return self._jobs.cancel(operation_id)
 
     @contextlib.contextmanager
-    def _changing(self, verb: str, subject: object, *locks: lock_store.Lock) -> Iterator[None]:
+    def _locked(self, verb: str, subject: object, *locks: lock_store.Lock) -> Iterator[None]:
         began = time.monotonic()
-        with self._leases.held(locks, verb, self._wait_sec):
+        with self._leases.hold(locks, verb, self._wait_sec):
             yield
         LOG.info('%s %s: done in %.3f s', verb, subject, time.monotonic() - began)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do what a job says."""
+"""Execute the tasks of jobs."""
 
 import contextlib
 import dataclasses
@@ -18,8 +18,9 @@ from trove_ceph.verification import inspection
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """How much of the machine and of Ceph one copy may take.
+    """The limits of one copy.
 
+    :param in_flight_bytes: memory for data that is read and not yet written
     :param bytes_per_sec: None is no limit
     """
 
@@ -29,21 +30,21 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class ExecutorDependencies:
-    """What work is done with, and on.
+    """The clients and settings that tasks need.
 
-    :param inspector: None where nothing is inspected
+    :param inspector: None if this copy of the service runs no inspections
     :param name: of this copy of the service
     """
 
     storage: backend.Backend
-    ours: pools.Pools
+    own_pools: pools.Pools
     limits: Limits
     inspector: inspection.Inspector | None = None
     name: str | None = None
 
 
 class Progress:
-    """How far a job is, as its thread tells it and others read it."""
+    """The progress of a job, written by its thread and read by others."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
@@ -56,7 +57,7 @@ class Progress:
         self._moved_bytes = 0
 
     def note(self, phase: str, done_bytes: int, total_bytes: int, moved_bytes: int) -> None:
-        """Tell how far a phase is.
+        """Record the progress of a phase.
 
         :param moved_bytes: since the phase began in this attempt
         """
@@ -69,12 +70,12 @@ class Progress:
             self._moved_bytes = moved_bytes
 
     def finish(self) -> None:
-        """Tell that all of the phase is done."""
+        """Record that the phase is complete."""
         with self._mutex:
             self._done_bytes = self._total_bytes
 
     def onto(self, found: tasks.Job) -> tasks.Job:
-        """Return a job with its progress filled in."""
+        """Return a job with this progress filled in."""
         with self._mutex:
             elapsed = self._clock() - self._began
             advanced = self._done_bytes - self._began_at_bytes
@@ -90,28 +91,28 @@ class Progress:
 
 
 def perform(
-    tools: ExecutorDependencies,
+    deps: ExecutorDependencies,
     work: tasks.Task,
     progress: Progress,
     cancel: threading.Event,
     is_allowed: Callable[[], bool],
 ) -> Any:
-    """Do it, from wherever an earlier attempt left it, and return its result.
+    """Execute a task, resuming an earlier attempt, and return its result.
 
-    :param is_allowed: asked before each piece; once it says no, nothing more is begun
-    :raises CanceledError: ``cancel`` was set, or it is not allowed any more
+    :param is_allowed: called before each chunk; once it returns False, the task stops
+    :raises CanceledError: ``cancel`` was set, or ``is_allowed`` returned False
     """
 
     def note(phase: str, done_bytes: int, total_bytes: int, moved_bytes: int) -> None:
         progress.note(phase, done_bytes, total_bytes, moved_bytes)
         if not is_allowed():
-            raise exceptions.CanceledError(f'{work}: not allowed to go on')
+            raise exceptions.CanceledError(f'{work}: its locks are lost')
 
     def note_copy(now: throttle.Progress) -> None:
         note(now.phase, now.position_bytes, now.size_bytes, now.moved_bytes)
 
-    storage, limits = tools.storage, tools.limits
-    flowing = throttle.Throttle(limits.in_flight_bytes, limits.bytes_per_sec, cancel, note_copy)
+    storage, limits = deps.storage, deps.limits
+    limiter = throttle.Throttle(limits.in_flight_bytes, limits.bytes_per_sec, cancel, note_copy)
     match work:
         case tasks.FlattenTask(image):
             storage.flatten(
@@ -125,34 +126,34 @@ def perform(
                 storage,
                 image,
                 since=since,
-                options=tools.ours.options_for(image, options),
-                limits=flowing,
+                options=deps.own_pools.options_for(image, options),
+                limits=limiter,
                 compare_all=compare_all,
             )
         case tasks.VerifyTask(snapshot, copy):
             with storage.open_reader(snapshot) as source, storage.open_reader(copy) as copied:
-                return verify.compare(source, copied, None, flowing, str(copy))
+                return verify.compare(source, copied, None, limiter, str(copy))
         case tasks.InspectTask():
-            if tools.inspector is None:
+            if deps.inspector is None:
                 raise exceptions.NotInspectableError(
-                    f'{work}: nothing is inspected here; [trove_ceph_verification] mysqld_roots '
-                    'is not set'
+                    f'{work}: this copy of the service runs no inspections; set '
+                    '[trove_ceph_verification] mysqld_roots'
                 )
-            found = tools.inspector.inspect(
+            found = deps.inspector.inspect(
                 work,
-                tools.ours.options_for(work.clone, None),
+                deps.own_pools.options_for(work.clone, None),
                 cancel,
                 is_allowed,
                 lambda phase, done, total: note(phase, done, total, done),
             )
-            return dataclasses.replace(found, inspected_by=tools.name)
+            return dataclasses.replace(found, inspected_by=deps.name)
         case tasks.FenceTask(image, timeout_sec):
             progress.note('fencing', 0, 0, 0)
             return fencing.fence(storage, image, timeout_sec)
         case tasks.PurgeTask(pool, image_id):
             progress.note('purging', 0, 0, 0)
-            # It was there when the job was first asked for.
+            # The image was in the trash when the job was first requested.
             with contextlib.suppress(exceptions.NotFoundError):
                 storage.purge(pool, image_id)
             return None
-    raise exceptions.InvalidRequestError(f'{work}: is no work of this service')
+    raise exceptions.InvalidRequestError(f'{work}: unknown kind of task')

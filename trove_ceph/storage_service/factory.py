@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service on a real cluster."""
+"""Create the service for a real Ceph cluster."""
 
 from oslo_config import cfg
 
@@ -13,15 +13,15 @@ def make(
     verification: cfg.ConfigOpts.GroupAttr,
     name: str | None = None,
 ) -> server.Service:
-    """Return a copy of the service by its options, without the bus; Ceph is not asked yet.
+    """Return a copy of the service, without the bus and not yet connected to Ceph.
 
     :param verification: the options of inspections
-    :raises InvalidTiersError: the tiers file is wrong, or gives the user nothing
+    :raises InvalidTiersError: the tiers file is invalid, or gives the user no pools
     """
-    ledger_timeout_sec = server.ledger_timeout_sec(options.lock_duration_sec)
+    lock_timeout_sec = server.lock_store_timeout_sec(options.lock_duration_sec)
     return server.Service(
         storage(options),
-        lock_store.CephLockStore(lambda: _connection(options, ledger_timeout_sec)),
+        lock_store.CephLockStore(lambda: _connection(options, lock_timeout_sec)),
         server.find_pools(options),
         options,
         name,
@@ -30,7 +30,7 @@ def make(
 
 
 def storage(options: cfg.ConfigOpts.GroupAttr) -> backend.CephBackend:
-    """Return the cluster through a client of its own."""
+    """Return the cluster's back end with a new client."""
     return backend.CephBackend(_connection(options, options.operation_timeout_sec))
 
 
@@ -48,5 +48,5 @@ def _inspector(
 
 
 def _connection(options: cfg.ConfigOpts.GroupAttr, timeout_sec: int) -> connection.Connection:
-    place = (options.ceph_conf, options.ceph_user, options.connect_timeout_sec)
-    return connection.Connection(*place, timeout_sec)
+    cluster = (options.ceph_conf, options.ceph_user, options.connect_timeout_sec)
+    return connection.Connection(*cluster, timeout_sec)

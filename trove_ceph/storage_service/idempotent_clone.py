@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clone, also where whoever did it before died at it.
+"""Create a clone, even after an earlier attempt was killed.
 
-librbd makes an image, then notes the parent in it, then notes the clone in the parent, and then
-copies the parent's metadata (CloneRequest.cc in Ceph's source). Cut off in between, it leaves an
-image that reads as zeros, or one whose parent does not know it: the snapshot could be removed under
-it. None of that can be told from a clone that is whole and was not used yet, so what was not used
-is made anew.
+librbd creates an image, then records the parent in it, then records the clone in the parent, and
+then copies the parent's metadata (CloneRequest.cc in Ceph's source). A kill in between leaves an
+image that reads as zeros, or one that its parent does not know, so that the snapshot can be removed
+although the clone needs it. Such an image looks like a complete clone that was not used yet, so an
+unused clone is created again.
 """
 
 import dataclasses
@@ -24,10 +24,10 @@ def clone(
     image: image_types.ImageRef,
     options: image_types.ImageOptions,
 ) -> None:
-    """Make a clone, or leave one alone that is there and was used.
+    """Create a clone; keep an existing one that was used.
 
-    :raises AlreadyExistsError: something else has the name
-    :raises BusyError: it is there, was not used, and is open, perhaps at a client that died
+    :raises AlreadyExistsError: the image exists and is not a clone of the snapshot
+    :raises BusyError: an unused clone exists and is open, perhaps at a client that died
     """
     try:
         storage.clone(snapshot, image, options)
@@ -39,9 +39,9 @@ def clone(
             return
         if facts.clients:
             raise exceptions.BusyError(
-                f'{image}: is there, and open at {", ".join(facts.clients)}'
+                f'{image}: exists, is unused, and is open at {", ".join(facts.clients)}'
             ) from None
-        LOG.warning('%s: is there and was not used, so it is made anew', image)
+        LOG.warning('%s: exists and is unused; creating it again', image)
         storage.remove(image)
         storage.clone(snapshot, image, options)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is remembered of jobs, in Ceph: readable from any copy of the service, outliving them all.
+"""Store the records of jobs in Ceph, where every copy of the service can read them.
 
-The record of a job is an entry beside its first lock, and is written only under that lock. Whoever
-lost the lock can therefore not write over what its successor remembers. A record that says running
-while nobody holds the lock with the record's cookie is that of a job whose holder died.
+The record of a job is an entry beside its first lock, and is written only under that lock. So a
+holder that lost the lock cannot overwrite the record of its successor. If a record has an active
+state and no process holds the lock with the record's cookie, the holder of the job has died.
 """
 
 import dataclasses
@@ -21,18 +21,17 @@ LOG = logging.getLogger(__name__)
 
 _JOB = 'job/'
 _CANCEL = 'cancel/'
-#: How long an answer of a pool may take before others are not held up by it.
+#: A pool that does not answer for this long is queried last, so that it does not delay others.
 SILENT_SEC = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
 class JobRecord:
-    """A job as it is kept.
+    """The record of a job.
 
-    :param cookie: that of the lock under which it was written
+    :param cookie: of the lock under which it was written
     :param source_id: the id of the image that it reads
-    :param deaths: how many of its latest attempts ended with the death of the copy of the service
-        that ran them, without any other end between them
+    :param deaths: number of consecutive latest attempts during which the copy of the service died
     """
 
     job: tasks.Job
@@ -42,14 +41,14 @@ class JobRecord:
 
     @property
     def lock(self) -> lock_store.Lock:
-        """The lock beside which it is kept."""
+        """The lock beside which the record is stored."""
         return self.job.work.locks[0]
 
 
 class JobStore:
     """The records of all jobs.
 
-    :param pools: all in which there may be some
+    :param pools: all pools that may have records
     """
 
     def __init__(
@@ -58,16 +57,16 @@ class JobStore:
         pools: Sequence[str],
         clock: Callable[[], float] = time.monotonic,
     ):
-        self._ledger = entries
+        self._lock_store = entries
         self._pools = pools
         self._clock = clock
-        # Since when those have been asked that have not answered yet.
-        self._asked_at: dict[str, float] = {}
+        # The time of the first unanswered request, by pool.
+        self._requested_at: dict[str, float] = {}
 
     def find(self, operation_id: str) -> JobRecord | None:
-        """Return the record of an operation, wherever it is kept.
+        """Return the record of an operation from any pool.
 
-        :raises StorageError: it is nowhere else, and a pool does not answer
+        :raises StorageError: no other pool has it, and a pool does not answer
         """
         failure = None
         for pool in sorted(self._pools, key=self._is_silent):
@@ -83,13 +82,13 @@ class JobStore:
         return None
 
     def find_in(self, pool: str, operation_id: str) -> JobRecord | None:
-        """Return the record of an operation, if it is kept in this pool."""
+        """Return the record of an operation, if this pool has it."""
         key = _JOB + operation_id
         found = self._read(pool, key).get(key)
-        return self._as_it_is(_load(found)) if found is not None else None
+        return self._with_actual_state(_load(found)) if found is not None else None
 
-    def find_elsewhere(self, pool: str, operation_id: str) -> JobRecord | None:
-        """Return the record of an operation, if another pool keeps it; silent ones are left out."""
+    def find_in_other_pools(self, pool: str, operation_id: str) -> JobRecord | None:
+        """Return the record of an operation, if another pool has it; skip silent pools."""
         for other in self._pools:
             if other != pool and not self._is_silent(other):
                 found = self.find_in(other, operation_id)
@@ -98,7 +97,7 @@ class JobStore:
         return None
 
     def all(self) -> Iterator[JobRecord]:
-        """Return each of them."""
+        """Yield all records."""
         for pool in self._pools:
             yield from self.all_in(pool)
 
@@ -108,75 +107,75 @@ class JobStore:
         silent = []
         for pool in self._pools:
             try:
-                # One that is known to be silent is not waited for.
+                # Do not wait for a pool that is known to be silent.
                 if self._is_silent(pool):
                     silent.append(pool)
                 else:
                     found += self.all_in(pool)
             except exceptions.StorageError as error:
-                LOG.warning('The jobs of pool %s are left out: %s', pool, error)
+                LOG.warning('Cannot list the jobs of pool %s: %s', pool, error)
                 silent.append(pool)
         return found, silent
 
     def all_in(self, pool: str) -> Iterator[JobRecord]:
-        """Return each of those that are kept in a pool."""
+        """Yield the records of a pool."""
         for key, text in self._read(pool, _JOB).items():
             try:
-                yield self._as_it_is(_load(text))
+                yield self._with_actual_state(_load(text))
             except exceptions.InvalidRequestError as error:
-                LOG.warning('%s of pool %s is left out: %s', key, pool, error)
+                LOG.warning('Skipped the unreadable record %s of pool %s: %s', key, pool, error)
 
     def _read(self, pool: str, prefix: str) -> dict[str, str]:
-        self._asked_at.setdefault(pool, self._clock())
-        found = self._ledger.read(pool, prefix)
-        self._asked_at.pop(pool, None)
+        self._requested_at.setdefault(pool, self._clock())
+        found = self._lock_store.read(pool, prefix)
+        self._requested_at.pop(pool, None)
         return found
 
     def _is_silent(self, pool: str) -> bool:
         now = self._clock()
-        return now - self._asked_at.get(pool, now) >= SILENT_SEC
+        return now - self._requested_at.get(pool, now) >= SILENT_SEC
 
-    def _as_it_is(self, record: JobRecord) -> JobRecord:
-        """Tell of a job whose holder died that it is interrupted."""
-        if not record.job.state.is_active or self.is_held(record):
+    def _with_actual_state(self, record: JobRecord) -> JobRecord:
+        """Return the record, as interrupted if the holder of the job has died."""
+        if not record.job.state.is_active or self.has_holder(record):
             return record
-        # It may have ended, or been taken up, between the two looks.
+        # It may have ended, or been resumed, since the record was read.
         key = _JOB + record.job.operation_id
-        again = self._read(record.lock.pool, key).get(key)
-        if again is None:
+        text = self._read(record.lock.pool, key).get(key)
+        if text is None:
             return _interrupted(record)
-        latest = _load(again)
+        latest = _load(text)
         return _interrupted(latest) if latest.cookie == record.cookie else latest
 
-    def is_held(self, record: JobRecord) -> bool:
-        """Whether whoever wrote a record still has its lock."""
-        holder = self._ledger.find_holder(record.lock)
+    def has_holder(self, record: JobRecord) -> bool:
+        """Return whether the writer of a record still holds its lock."""
+        holder = self._lock_store.find_holder(record.lock)
         return holder is not None and holder.cookie == record.cookie
 
     def write(self, record: JobRecord, guard: tuple[lock_store.Lock, lock_store.Holder]) -> None:
-        """Remember a job; one that is not active cannot be canceled any more.
+        """Write the record of a job; delete its cancel request if it is not active.
 
-        :raises LockLostError: the lock is not ours
+        :raises LockLostError: this client does not hold the lock
         """
         operation_id = record.job.operation_id
         entries: dict[str, str | None] = {_JOB + operation_id: _dump(record)}
         if not record.job.state.is_active:
             entries[_CANCEL + operation_id] = None
-        self._ledger.write(record.lock.pool, entries, guard)
+        self._lock_store.write(record.lock.pool, entries, guard)
 
-    def forget(self, record: JobRecord, guard: tuple[lock_store.Lock, lock_store.Holder]) -> None:
-        """Remove what is remembered of a job."""
+    def delete(self, record: JobRecord, guard: tuple[lock_store.Lock, lock_store.Holder]) -> None:
+        """Delete the record of a job."""
         operation_id = record.job.operation_id
         keys = (_JOB + operation_id, _CANCEL + operation_id)
-        self._ledger.write(record.lock.pool, dict.fromkeys(keys), guard)
+        self._lock_store.write(record.lock.pool, dict.fromkeys(keys), guard)
 
-    def ask_to_cancel(self, record: JobRecord) -> None:
-        """Leave word for whoever runs a job now, and for nobody who takes it up later."""
+    def request_cancel(self, record: JobRecord) -> None:
+        """Request that the current holder of a job cancels it; a later attempt is not affected."""
         key = _CANCEL + record.job.operation_id
-        self._ledger.write(record.lock.pool, {key: record.cookie})
+        self._lock_store.write(record.lock.pool, {key: record.cookie})
 
-    def asked_to_cancel(self, pool: str) -> frozenset[str]:
-        """Return the cookies of the jobs that are to be canceled, of those kept in a pool."""
+    def find_cancel_requests(self, pool: str) -> frozenset[str]:
+        """Return the cookies of the jobs of a pool that have a cancel request."""
         return frozenset(self._read(pool, _CANCEL).values())
 
 
@@ -197,7 +196,7 @@ def _load(text: str) -> JobRecord:
         serializer.decode(content['job']),
         content['cookie'],
         content['source_id'],
-        # Records of earlier releases do not count them.
+        # Records of earlier releases have no count.
         content.get('deaths', 0),
     )
 

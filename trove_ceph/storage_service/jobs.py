@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long work off the caller's thread, taken up by any copy of the service after any of them died."""
+"""Start, find and cancel jobs; any copy of the service resumes the jobs of a dead one."""
 
 import dataclasses
 import datetime
@@ -16,39 +16,39 @@ from trove_ceph.storage_service import executors, job_manager, job_store, leases
 
 LOG = logging.getLogger(__name__)
 
-#: How long somebody who holds what is asked for is waited for.
-PATIENCE_SEC = 3.0
-#: How many deaths of copies of the service an inspection may be followed by.
+#: How long a request waits for a lock that another operation holds.
+BUSY_WAIT_SEC = 3.0
+#: After how many consecutive deaths of copies of the service an inspection is given up.
 MAX_DEATHS = 3
 _POLL_SEC = 0.2
 
 
 class Jobs:
-    """The jobs of the service, on whichever copy they run.
+    """The jobs of all copies of the service.
 
-    :param keeper: has those of this copy
-    :param retention_sec: after which a job that ended is forgotten
-    :param now: the time of day
-    :param max_deaths: an inspection is given up when as many copies of the service, one after the
-        other, have died in the middle of it
+    :param manager: runs the jobs of this copy
+    :param retention_sec: how long the record of a job is kept after it ended
+    :param now: the wall clock
+    :param max_deaths: give an inspection up when this many copies of the service in a row died
+        while they ran it
     """
 
     def __init__(
         self,
-        tools: executors.ExecutorDependencies,
-        kept: job_store.JobStore,
-        held: leases.Leases,
-        keeper: job_manager.JobManager,
+        deps: executors.ExecutorDependencies,
+        store: job_store.JobStore,
+        own_leases: leases.Leases,
+        manager: job_manager.JobManager,
         retention_sec: float,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        now: Callable[[], datetime.datetime] = job_manager.time_of_day,
+        now: Callable[[], datetime.datetime] = job_manager.utc_now,
         max_deaths: int = MAX_DEATHS,
     ):
-        self._tools = tools
-        self._records = kept
-        self._leases = held
-        self._keeper = keeper
+        self._deps = deps
+        self._store = store
+        self._leases = own_leases
+        self._manager = manager
         self._retention = datetime.timedelta(seconds=retention_sec)
         self._clock = clock
         self._sleep = sleep
@@ -56,40 +56,40 @@ class Jobs:
         self._max_deaths = max_deaths
 
     def start(self, operation_id: str, work: tasks.Task) -> tasks.Job:
-        """Begin work, or carry on with what was interrupted, failed or canceled.
+        """Start a job, or resume one that was interrupted, failed or canceled.
 
-        The same request again returns the same job while it goes on and when it is done. Only a
-        fence is proved anew: what was true an hour ago proves nothing.
+        Repeating the request returns the same job while it runs and when it is done. Only a fence
+        runs again after it is done, since an old proof is worth nothing.
 
-        :raises InvalidRequestError: the operation's id is known with other work
-        :raises BusyError: another operation holds what is worked on
-        :raises NotFoundError: what is to be read is not there
-        :raises NotThisCopyError: another copy of the service is to do it
+        :raises InvalidRequestError: the operation id exists with another task
+        :raises BusyError: another operation holds a lock of the task
+        :raises NotFoundError: the source of the task does not exist
+        :raises NotThisCopyError: the task must run on another copy of the service
         """
-        self._keeper.check_not_stopping()
+        self._manager.check_not_stopping()
         found = self._find_same(operation_id, work)
-        if found is not None and self._stands(found):
-            return self._keeper.as_seen_here(found)
+        if found is not None and self._needs_no_start(found):
+            return self._manager.with_progress(found)
         if isinstance(work, tasks.InspectTask) and work.avoid == self._leases.name:
-            raise exceptions.NotThisCopyError(f'{work}: is not to be done by {work.avoid}')
+            raise exceptions.NotThisCopyError(f'{work}: must not run on {work.avoid}')
         if found is None and not isinstance(work, tasks.FenceTask):
-            # A fence may not have to wait for any other pool.
-            elsewhere = self._records.find_elsewhere(_pool_of(work), operation_id)
-            _check_same(elsewhere, work)
+            # A fence must not wait for any other pool.
+            other = self._store.find_in_other_pools(_pool_of(work), operation_id)
+            _check_same(other, work)
         if isinstance(work, tasks.PurgeTask):
             self._check_purge(work, is_new=found is None)
         source_id = self._find_source_id(work)
-        deadline = waiting.Deadline(PATIENCE_SEC, self._clock, self._sleep)
+        deadline = waiting.Deadline(BUSY_WAIT_SEC, self._clock, self._sleep)
         while True:
             try:
                 lease = self._take(operation_id, work)
                 break
             except exceptions.BusyError:
-                # Asked for twice at once, the other request was first; or whoever holds it is about
-                # to let go.
+                # The same request may have come first in another thread, or the holder may be about
+                # to release the lock.
                 found = self._find_same(operation_id, work)
                 if found is not None and found.job.state.is_active:
-                    return self._keeper.as_seen_here(found)
+                    return self._manager.with_progress(found)
                 if not deadline.pause(_POLL_SEC):
                     raise
         return self._begin(operation_id, work, lease, source_id)
@@ -97,22 +97,22 @@ class Jobs:
     def _find_source_id(self, work: tasks.Task) -> str | None:
         if work.source is None:
             return None
-        return self._tools.storage.describe(work.source, with_usage=False).image_id
+        return self._deps.storage.describe(work.source, with_usage=False).image_id
 
     def _take(self, operation_id: str, work: tasks.Task) -> leases.Lease:
         def on_loss() -> None:
-            self._keeper.end(operation_id, JobState.INTERRUPTED)
+            self._manager.stop_job(operation_id, JobState.INTERRUPTED)
 
         return self._leases.take(work.locks, operation_id, str(work), on_loss)
 
     def _begin(
         self, operation_id: str, work: tasks.Task, lease: leases.Lease, source_id: str | None
     ) -> tasks.Job:
-        """Have a job kept under its lease, unless that has become needless meanwhile."""
+        """Start a job under its lease, unless it was completed meanwhile."""
         try:
-            # The copy of the service that held it may just have ended it.
+            # The previous holder may just have completed it.
             found = self._find_same(operation_id, work)
-            if found is not None and self._stands(found):
+            if found is not None and self._needs_no_start(found):
                 self._leases.release(lease)
                 return found.job
             deaths = found.deaths if found and found.job.state is JobState.INTERRUPTED else 0
@@ -132,17 +132,16 @@ class Jobs:
             )
             if isinstance(work, tasks.InspectTask) and deaths >= self._max_deaths:
                 return self._give_up(record, lease)
-            return self._keeper.begin(record, lease)
+            return self._manager.begin(record, lease)
         except exceptions.StorageError:
             self._leases.release(lease)
             raise
 
     def _give_up(self, record: job_store.JobRecord, lease: leases.Lease) -> tasks.Job:
-        """Write down that a job is not attempted again: what it reads may be what kills."""
+        """Record that a job is not attempted again: the data that it reads may kill the service."""
         message = (
-            f'{record.job.work}: given up, because {record.deaths} copies of the service died one '
-            'after the other while they ran it; look at what ended them before it is asked for '
-            'again'
+            f'{record.job.work}: given up, because {record.deaths} copies of the service died in a '
+            'row while they ran it; find out why before you request it again'
         )
         ended = dataclasses.replace(
             record.job,
@@ -151,13 +150,13 @@ class Jobs:
             error=exceptions.NotInspectableError.__name__,
             message=message,
         )
-        self._records.write(dataclasses.replace(record, job=ended), lease.guard)
+        self._store.write(dataclasses.replace(record, job=ended), lease.guard)
         self._leases.release(lease)
         LOG.error('%s', message)
         return ended
 
-    def _stands(self, record: job_store.JobRecord) -> bool:
-        """Whether a start has nothing to do any more."""
+    def _needs_no_start(self, record: job_store.JobRecord) -> bool:
+        """Return whether the job runs or is complete, so that there is nothing to start."""
         if record.job.state is JobState.DONE:
             return not isinstance(record.job.work, tasks.FenceTask)
         if record.job.state is JobState.FAILED and isinstance(record.job.work, tasks.InspectTask):
@@ -165,110 +164,115 @@ class Jobs:
         return record.job.state.is_active
 
     def find(self, operation_id: str) -> tasks.Job:
-        """Tell how far a job is.
+        """Return a job with its progress.
 
-        :raises NotFoundError: there is none, or it is forgotten
+        :raises NotFoundError: there is no record of the job, or it has expired
         """
-        return self._keeper.as_seen_here(self._get(operation_id))
+        return self._manager.with_progress(self._get(operation_id))
 
     def all(self) -> list[tasks.Job]:
-        """Return all jobs, the latest first; all pools must answer."""
-        return self._latest_first(self._records.all())
+        """Return all jobs, latest first.
+
+        :raises CephUnreachableError: a pool does not answer
+        """
+        return self._latest_first(self._store.all())
 
     def survey(self) -> tuple[list[tasks.Job], list[str]]:
-        """Return the jobs of all pools that answer, the latest first, and the pools that do not."""
-        found, silent = self._records.survey()
+        """Return the jobs of all pools that answer, latest first, and the pools that do not."""
+        found, silent = self._store.survey()
         return self._latest_first(found), silent
 
     def _latest_first(self, found: Iterable[job_store.JobRecord]) -> list[tasks.Job]:
-        seen = [self._keeper.as_seen_here(record) for record in found]
-        return sorted(seen, key=lambda one: one.started_at, reverse=True)
+        found_jobs = [self._manager.with_progress(record) for record in found]
+        return sorted(found_jobs, key=lambda one: one.started_at, reverse=True)
 
     def cancel(self, operation_id: str) -> tasks.Job:
-        """Have a job end at its next piece; nothing if it has ended.
+        """Cancel a job at its next chunk; do nothing if it has ended.
 
-        What it did so far stays, and a start of the same operation carries on there.
+        Its work so far stays, and starting the same operation again resumes it.
 
-        :raises NotFoundError: there is none, or it is forgotten
+        :raises NotFoundError: there is no record of the job, or it has expired
         """
         record = self._get(operation_id)
-        if not self._keeper.cancel(record) and record.job.state is JobState.INTERRUPTED:
-            return self._end_for_the_dead(record)
-        return self._keeper.as_seen_here(record)
+        if not self._manager.cancel(record) and record.job.state is JobState.INTERRUPTED:
+            return self._cancel_interrupted(record)
+        return self._manager.with_progress(record)
 
-    def _end_for_the_dead(self, record: job_store.JobRecord) -> tasks.Job:
-        with self._under_its_lock(record) as lease:
-            latest = self._records.find_in(record.lock.pool, record.job.operation_id)
+    def _cancel_interrupted(self, record: job_store.JobRecord) -> tasks.Job:
+        with self._hold_lock_of(record) as lease:
+            latest = self._store.find_in(record.lock.pool, record.job.operation_id)
             if latest is None:
-                raise _none(record.job.operation_id)
+                raise _not_found(record.job.operation_id)
             if latest.cookie == record.cookie:
                 ended = dataclasses.replace(
                     latest.job, state=JobState.CANCELED, updated_at=self._now()
                 )
                 latest = job_store.JobRecord(ended, lease.holder.cookie, record.source_id)
-                self._records.write(latest, lease.guard)
+                self._store.write(latest, lease.guard)
         return latest.job
 
-    def _under_its_lock(self, record: job_store.JobRecord) -> Any:
-        return self._leases.held([record.lock], record.job.operation_id, wait_sec=0)
+    def _hold_lock_of(self, record: job_store.JobRecord) -> Any:
+        return self._leases.hold([record.lock], record.job.operation_id, wait_sec=0)
 
     def _get(self, operation_id: str) -> job_store.JobRecord:
-        found = self._records.find(operation_id)
+        found = self._store.find(operation_id)
         if found is None:
-            raise _none(operation_id)
+            raise _not_found(operation_id)
         return found
 
     def _find_same(self, operation_id: str, work: tasks.Task) -> job_store.JobRecord | None:
-        found = self._records.find_in(_pool_of(work), operation_id)
+        found = self._store.find_in(_pool_of(work), operation_id)
         _check_same(found, work)
         return found
 
     def _check_purge(self, purge: tasks.PurgeTask, is_new: bool) -> None:
-        """Refuse to purge what is not there, unless an earlier attempt was, and what is read.
+        """Check that the image is in the trash and that no job reads it.
 
-        Whoever reads it opened it before it was moved to the trash, so there will be no more. They
-        may be kept in any pool, so all pools must answer.
+        Its readers opened it before it was moved to the trash, so there are no new ones. Their
+        records may be in any pool, so all pools must answer.
+
+        :param is_new: False when an earlier attempt of the purge may have removed the image
         """
-        trashed = self._tools.storage.list_trash(purge.pool) if is_new else []
+        trashed = self._deps.storage.list_trash(purge.pool) if is_new else []
         if is_new and purge.image_id not in [one.image_id for one in trashed]:
             raise exceptions.NotFoundError(
-                f'image {purge.image_id} in the trash of {purge.pool}: there is none'
+                f'image {purge.image_id} in the trash of {purge.pool}: does not exist'
             )
-        for record in self._records.all():
+        for record in self._store.all():
             if record.source_id == purge.image_id and record.job.state.is_active:
                 raise exceptions.BusyError(
-                    f'image {purge.image_id} in the trash of {purge.pool}: is read by {record.job}'
+                    f'image {purge.image_id} in the trash of {purge.pool}: {record.job} reads it'
                 )
 
-    def forget_old(self, pool: str) -> None:
-        """Remove what a pool keeps of jobs that ended long ago, or whose holder died then."""
+    def delete_expired(self, pool: str) -> None:
+        """Delete the records of a pool whose jobs ended, or lost their holder, long ago."""
         oldest = self._now() - self._retention
-        for record in self._records.all_in(pool):
+        for record in self._store.all_in(pool):
             if record.job.state.is_active or record.job.updated_at > oldest:
                 continue
             try:
-                with self._under_its_lock(record) as lease:
-                    latest = self._records.find_in(pool, record.job.operation_id)
+                with self._hold_lock_of(record) as lease:
+                    latest = self._store.find_in(pool, record.job.operation_id)
                     if latest is not None and latest.cookie == record.cookie:
-                        self._records.forget(record, lease.guard)
-                        LOG.info('%s: forgotten', record.job)
+                        self._store.delete(record, lease.guard)
+                        LOG.info('%s: deleted its record', record.job)
             except exceptions.BusyError:
-                # Somebody takes it up just now.
+                # Another copy of the service just resumes it.
                 continue
 
 
 def _pool_of(work: tasks.Task) -> str:
-    """Return the pool where the job of some work is kept."""
+    """Return the pool with the record of a task's job."""
     return work.locks[0].pool
 
 
 def _check_same(found: job_store.JobRecord | None, work: tasks.Task) -> None:
     if found is not None and found.job.work != work:
         raise exceptions.InvalidRequestError(
-            f'operation {found.job.operation_id}: is known for other work: {found.job.work}, '
+            f'operation {found.job.operation_id}: is in use for another task: {found.job.work}, '
             f'not {work}'
         )
 
 
-def _none(operation_id: str) -> exceptions.NotFoundError:
-    return exceptions.NotFoundError(f'job {operation_id}: there is none')
+def _not_found(operation_id: str) -> exceptions.NotFoundError:
+    return exceptions.NotFoundError(f'job {operation_id}: does not exist')

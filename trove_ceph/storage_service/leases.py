@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hold locks for as long as work takes, and know when they are lost.
+"""Hold locks while a job runs, and detect their loss.
 
-A lease is good until a time of our own clock, which is before the cluster's clock ends it: counted
-from before the request that took or renewed it, and less a tenth. Whoever works under a lease asks
-it before each piece; a process that was paused for longer finds it expired before it goes on. So
-the clock must count while the machine is suspended, as that of the cluster does.
+A lease is valid until a time of our own clock that comes before the cluster expires the lock: it
+counts from before the request that took or renewed the lock, and is shorter by a tenth. A job
+checks its lease before each chunk, so a process that was paused for too long finds the lease
+expired before it continues. The clock must therefore count while the machine is suspended, as the
+cluster's clock does.
 
-Each pool is renewed by itself: one that does not answer costs the leases that have locks in it, and
-no others.
+Each pool is renewed separately: a pool that does not answer costs only the leases with locks in it.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ from trove_ceph.storage import lock_store
 
 LOG = logging.getLogger(__name__)
 
-#: Of the duration, after which a lease that was not renewed is no good.
-SAFE_PART = 0.9
+#: Fraction of the duration after which a lease that was not renewed is invalid.
+SAFE_FRACTION = 0.9
 _POLL_SEC = 0.2
 
 
 def time_since_boot() -> float:
-    """Return the seconds since the machine was started, those included for which it was suspended.
+    """Return the seconds since boot, including the time that the machine was suspended.
 
-    :func:`time.monotonic` leaves these out (clock_gettime(2)).
+    :func:`time.monotonic` does not count suspended time (clock_gettime(2)).
     """
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
@@ -39,7 +39,7 @@ def time_since_boot() -> float:
 class Lease:
     """Locks that are held together, until they are released or lost.
 
-    :param on_loss: called once, in the thread that finds it out
+    :param on_loss: called once, in the thread that detects the loss
     """
 
     def __init__(
@@ -53,40 +53,40 @@ class Lease:
         self.holder = holder
         self._clock = clock
         self._on_loss = on_loss
-        self._good_until: dict[str, float] = {}
+        self._valid_until: dict[str, float] = {}
         self._lost = threading.Event()
 
     @property
     def guard(self) -> tuple[lock_store.Lock, lock_store.Holder]:
-        """What an entry beside the first lock is written under."""
+        """The first lock and its holder, which guard writes of an entry beside the lock."""
         return self.locks[0], self.holder
 
-    def is_good(self) -> bool:
-        """Whether nobody else can have any of the locks."""
-        if not self._lost.is_set() and self._clock() >= min(self._good_until.values()):
-            self.lose()
+    def is_valid(self) -> bool:
+        """Return whether no other process can hold any of the locks."""
+        if not self._lost.is_set() and self._clock() >= min(self._valid_until.values()):
+            self.mark_lost()
         return not self._lost.is_set()
 
     def locks_in(self, pool: str) -> list[lock_store.Lock]:
         return [lock for lock in self.locks if lock.pool == pool]
 
     def extend(self, pool: str, until: float) -> None:
-        """Note until when the locks in a pool are good."""
-        self._good_until[pool] = until
+        """Set until when the locks in a pool are valid."""
+        self._valid_until[pool] = until
 
-    def lose(self) -> None:
-        """Note that a lock is gone."""
+    def mark_lost(self) -> None:
+        """Mark the lease as lost."""
         if not self._lost.is_set():
             self._lost.set()
-            LOG.warning('Lost %s', ', '.join(map(str, self.locks)))
+            LOG.warning('Lost the locks %s', ', '.join(map(str, self.locks)))
             self._on_loss()
 
 
 class Leases:
-    """All that this copy of the service holds.
+    """The leases of this copy of the service.
 
-    :param name: of this copy of the service, for others to read
-    :param duration_sec: after which the locks of a dead copy are free
+    :param name: of this copy, shown to others that want its locks
+    :param duration_sec: after which the locks of a dead copy expire
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class Leases:
     ):
         self.name = name
         self.duration_sec = duration_sec
-        self._ledger = entries
+        self._lock_store = entries
         self._clock = clock
         self._sleep = sleep
-        self._held: set[Lease] = set()
+        self._active: set[Lease] = set()
         self._mutex = threading.Lock()
         self._failure: str | None = None
 
@@ -115,21 +115,21 @@ class Leases:
     ) -> Lease:
         """Take locks, all or none.
 
-        :param operation: the operation's id, which others can read off the lock
-        :param what: is done under them
-        :raises BusyError: somebody else has one; the message says who, and for which operation
-        :raises ServiceUnavailableError: locks are not renewed here any more
+        :param operation: id of the operation, shown to others that want a lock
+        :param what: description of the operation, shown likewise
+        :raises BusyError: another process holds a lock; the message names it and its operation
+        :raises ServiceUnavailableError: this copy of the service cannot renew locks any more
         """
         self._check_not_failed()
         cookie = f'{operation}/{uuid.uuid4().hex}'
         holder = lock_store.Holder(cookie, f'{self.name} for {what}, operation {operation}')
         lease = Lease(locks, holder, self._clock, on_loss)
-        asked_at = self._clock()
+        requested_at = self._clock()
         taken: list[lock_store.Lock] = []
         try:
-            # In one order everywhere, so that of two at least one gets through.
+            # In the same order everywhere, so that of two processes at least one gets all locks.
             for lock in sorted(set(locks)):
-                other = self._ledger.take(lock, holder, self.duration_sec)
+                other = self._lock_store.take(lock, holder, self.duration_sec)
                 if other is not None:
                     raise exceptions.BusyError(f'{lock}: held by {other.description}')
                 taken.append(lock)
@@ -137,9 +137,9 @@ class Leases:
             self._release(taken, holder)
             raise
         for lock in locks:
-            lease.extend(lock.pool, self._good_until(asked_at))
+            lease.extend(lock.pool, self._valid_until(requested_at))
         with self._mutex:
-            self._held.add(lease)
+            self._active.add(lease)
             has_failed = self._failure is not None
         if has_failed:
             self.release(lease)
@@ -147,31 +147,31 @@ class Leases:
         return lease
 
     def fail(self, reason: str) -> None:
-        """Lose all leases, and take no others: what renews them has ended.
+        """Mark all leases as lost and refuse new ones, since the renewing thread has died.
 
-        :param reason: for those who ask for a lease
+        :param reason: for the error of later ``take`` calls
         """
         with self._mutex:
             self._failure = self._failure or reason
-            held = list(self._held)
-        for lease in held:
-            lease.lose()
+            active = list(self._active)
+        for lease in active:
+            lease.mark_lost()
 
     def _check_not_failed(self) -> None:
         if self._failure is not None:
             raise exceptions.ServiceUnavailableError(f'{self.name}: {self._failure}')
 
     def release(self, lease: Lease) -> None:
-        """Give all of them back; what cannot be given back ends by itself."""
+        """Release all locks of a lease; a lock that cannot be released expires."""
         with self._mutex:
-            self._held.discard(lease)
+            self._active.discard(lease)
         self._release(lease.locks, lease.holder)
 
     @contextlib.contextmanager
-    def held(self, locks: Sequence[lock_store.Lock], what: str, wait_sec: float) -> Iterator[Lease]:
-        """Hold locks for a verb that is soon over; others like it are waited for.
+    def hold(self, locks: Sequence[lock_store.Lock], what: str, wait_sec: float) -> Iterator[Lease]:
+        """Hold locks during a short verb; wait for other short verbs.
 
-        :raises BusyError: somebody else still has one after ``wait_sec``
+        :raises BusyError: another process still holds a lock after ``wait_sec``
         """
         deadline = waiting.Deadline(wait_sec, self._clock, self._sleep)
         while True:
@@ -187,39 +187,39 @@ class Leases:
             self.release(lease)
 
     def renew(self, pool: str) -> None:
-        """Renew what is held in a pool; to be called several times within the duration."""
+        """Renew all locks in a pool; call it several times within the duration."""
         with self._mutex:
-            held = [lease for lease in self._held if lease.locks_in(pool)]
-        for lease in held:
+            active = [lease for lease in self._active if lease.locks_in(pool)]
+        for lease in active:
             self._renew(lease, pool)
 
     def _renew(self, lease: Lease, pool: str) -> None:
-        if not lease.is_good():
+        if not lease.is_valid():
             return
-        asked_at = self._clock()
+        requested_at = self._clock()
         locks = lease.locks_in(pool)
         try:
             for lock in locks:
-                self._ledger.renew(lock, lease.holder, self.duration_sec)
+                self._lock_store.renew(lock, lease.holder, self.duration_sec)
         except exceptions.LockLostError:
-            # Given back meanwhile, it is not there either.
+            # A lease that was released meanwhile has no locks either.
             with self._mutex:
-                is_lost = lease in self._held
+                is_lost = lease in self._active
             if is_lost:
-                lease.lose()
+                lease.mark_lost()
         except exceptions.StorageError as error:
-            # It may be good for a while yet, and the next attempt may do.
-            LOG.warning('Could not renew %s: %s', ', '.join(map(str, locks)), error)
-            lease.is_good()
+            # The lease may still be valid, and the next attempt may succeed.
+            LOG.warning('Cannot renew the locks %s: %s', ', '.join(map(str, locks)), error)
+            lease.is_valid()
         else:
-            lease.extend(pool, self._good_until(asked_at))
+            lease.extend(pool, self._valid_until(requested_at))
 
-    def _good_until(self, asked_at: float) -> float:
-        return asked_at + self.duration_sec * SAFE_PART
+    def _valid_until(self, requested_at: float) -> float:
+        return requested_at + self.duration_sec * SAFE_FRACTION
 
     def _release(self, locks: Sequence[lock_store.Lock], holder: lock_store.Holder) -> None:
         for lock in locks:
             try:
-                self._ledger.release(lock, holder)
+                self._lock_store.release(lock, holder)
             except exceptions.StorageError as error:
-                LOG.warning('Could not release %s, it ends by itself: %s', lock, error)
+                LOG.warning('Cannot release the lock %s; it will expire: %s', lock, error)

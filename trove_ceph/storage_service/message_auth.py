@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to the storage service and its replies, signed so that a message bus cannot forge them.
+"""Sign the requests to the storage service and its replies, so that the bus cannot forge them.
 
-A message is a text of JSON with its HMAC-SHA256 and the id of the key. The signature is checked
-over the very bytes that came, before anything in them is parsed. It covers the verb, all arguments,
-the nonce, the times of issue and expiry, and the copy of the service that the request is for; that
-of a reply covers the signature of its request, so it is an answer to nothing else.
+A message is a JSON text with its HMAC-SHA256 and the id of the key. The signature is verified over
+the bytes as received, before they are parsed. It covers the verb, all arguments, the nonce, the
+times of issue and expiry, and the copy of the service that the request is for. The signature of a
+reply covers that of its request, so a reply cannot answer another request.
 
-A request is carried out once. Each copy of the service remembers the nonces of the requests that
-have not expired. It does not know what another copy has accepted, nor what was accepted before it
-was started. Therefore a verb that changes something is carried out only if the request names this
-copy and this run of it: a request without such an address is answered by the address alone, and the
-caller asks again, with another nonce. Whatever was issued before a copy was started is thus refused
-by it. Replaying a verb that only looks changes nothing.
+A request is executed once. Each copy of the service stores the nonces of the requests that have not
+expired. It does not know which requests another copy has accepted, or which were accepted before it
+was started. Therefore a verb that changes something is executed only if the request names this copy
+and this run of it. A request without such an address gets the address in reply, and the caller
+sends it again with another nonce. So a copy refuses every change that was requested before it was
+started. Replaying a verb that only reads changes nothing.
 
-A refusal is not signed: who gets one has no answer, and does not know whether the request, or an
-earlier copy of it, was carried out.
+A refusal is not signed: a caller that receives one has no answer, and does not know whether the
+request, or a duplicate of it, was executed.
 """
 
 import dataclasses
@@ -38,14 +38,14 @@ _NONCE_BYTES = 16
 
 
 class Purpose(enum.StrEnum):
-    """What a signature is for; that of one purpose is worth nothing for the other."""
+    """The purpose of a signature, which is invalid for any other purpose."""
 
     REQUEST = 'trove_ceph.storage.request'
     REPLY = 'trove_ceph.storage.reply'
 
 
 class Refusal(enum.StrEnum):
-    """Why a message is not accepted."""
+    """The reason for which a message is refused."""
 
     MALFORMED = 'malformed'
     NO_KEYS = 'no-keys'
@@ -61,17 +61,17 @@ EXPLANATIONS = {
     Refusal.MALFORMED: 'it is not a signed message of this version',
     Refusal.NO_KEYS: 'the service cannot use its key file',
     Refusal.UNKNOWN_KEY: 'its key is neither the current nor the previous one of the key file',
-    Refusal.BAD_SIGNATURE: 'its signature is wrong: it was forged or changed on its way',
-    Refusal.EXPIRED: 'it has expired; do the clocks of service and caller agree?',
-    Refusal.FROM_THE_FUTURE: 'it was issued in the future; do the clocks of service and caller '
-    'agree?',
+    Refusal.BAD_SIGNATURE: 'its signature is wrong: it was forged, or changed in transit',
+    Refusal.EXPIRED: 'it has expired; check that the clocks of service and caller agree',
+    Refusal.FROM_THE_FUTURE: 'it was issued in the future; check that the clocks of service and '
+    'caller agree',
     Refusal.OTHER_RECIPIENT: 'it is for another copy of the service, or for one that has ended',
     Refusal.REPLAYED: 'the same request was accepted before',
 }
 
 
 class RefusedError(Exception):
-    """A message is not accepted."""
+    """A message is refused."""
 
     def __init__(self, reason: Refusal, detail: str = ''):
         super().__init__(f'{EXPLANATIONS[reason]}{f" ({detail})" if detail else ""}')
@@ -83,7 +83,7 @@ class Address:
     """One run of one copy of the service.
 
     :param server: its queue on the message bus
-    :param run_id: chosen at random when it was started
+    :param run_id: random, new at each start
     """
 
     server: str
@@ -92,12 +92,12 @@ class Address:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A request whose signature is right.
+    """A request with a valid signature.
 
     :param arguments: as the serializer encoded them
-    :param issued_at: seconds since the epoch, as is ``expires_at``
+    :param issued_at: seconds since the epoch, as ``expires_at``
     :param address: None when any copy of the service may answer
-    :param mac: its signature, by which its reply is bound to it
+    :param mac: its signature, which the signature of its reply covers
     """
 
     verb: str
@@ -111,7 +111,7 @@ class Request:
 
 
 class Caller:
-    """Signs requests, and checks the replies to them."""
+    """Signs requests and verifies the replies."""
 
     def __init__(self, keys: message_keys.KeyFile, now: Callable[[], float] = time.time):
         self._keys = keys
@@ -124,9 +124,9 @@ class Caller:
         lifetime_sec: float,
         address: Address | None = None,
     ) -> tuple[dict[str, str], Request]:
-        """Return a signed request, as it is sent and as its reply is checked with.
+        """Return a signed message, and the request to verify its reply with.
 
-        :raises KeyFileError: there is no key to sign with
+        :raises KeyFileError: the key file is not usable
         """
         key = self._keys.load().current
         issued_at = self._now()
@@ -148,7 +148,7 @@ class Caller:
     def open_reply(self, message: Any, request: Request) -> dict[str, Any]:
         """Return the content of a reply.
 
-        :raises RefusedError: it is not the service's answer to this very request
+        :raises RefusedError: it is not the service's answer to this request
         """
         _, content = _open(self._keys, Purpose.REPLY, message)
         answered = (content.get('nonce'), content.get('request'))
@@ -158,10 +158,10 @@ class Caller:
 
 
 class Verifier:
-    """Checks the requests to one copy of the service, and signs its replies.
+    """Verifies the requests to one copy of the service and signs its replies.
 
     :param server: the name of the copy on the message bus
-    :param skew_sec: by how much the clocks of callers may differ
+    :param skew_sec: maximum difference of a caller's clock
     """
 
     def __init__(
@@ -178,12 +178,12 @@ class Verifier:
         self.address = Address(server, secrets.token_hex(_NONCE_BYTES))
 
     def accept(self, message: Any) -> Request:
-        """Return a request that may be answered; call ``finish`` once it was.
+        """Return a request that may be answered; call ``finish`` after the answer.
 
-        A second one with the same nonce is refused when the first was answered: a broker that
-        delivers a message twice must not have the refusal be faster than the answer.
+        A duplicate is refused only after the first was answered: otherwise, when a broker delivers
+        a message twice, the refusal might arrive before the answer.
 
-        :raises RefusedError: it is forged, changed, expired, for somebody else, or a replay
+        :raises RefusedError: it is forged, changed, expired, for another copy, or a replay
         """
         mac, content = _open(self._keys, Purpose.REQUEST, message)
         request = _request(message['key_id'], mac, content)
@@ -195,20 +195,20 @@ class Verifier:
             raise RefusedError(Refusal.EXPIRED, f'{now - request.expires_at:.0f} s ago')
         if request.address not in (None, self.address):
             raise RefusedError(Refusal.OTHER_RECIPIENT)
-        # One that is remembered until then would be refused as expired afterwards.
+        # After that time a replay is refused as expired.
         if not self._nonces.begin(request.nonce, request.expires_at + self._skew_sec, now):
             self._nonces.wait(request.nonce, MAX_LIFETIME_SEC)
             raise RefusedError(Refusal.REPLAYED)
         return request
 
     def finish(self, request: Request) -> None:
-        """Note that a request was answered."""
+        """Record that a request was answered."""
         self._nonces.finish(request.nonce)
 
     def sign_reply(self, request: Request, answer: Mapping[str, Any]) -> dict[str, str]:
-        """Return a signed reply, by the key of the request, which its caller knows.
+        """Return a reply signed with the key of the request, which the caller has.
 
-        :raises RefusedError: that key is gone
+        :raises RefusedError: that key is no longer in the key file
         """
         key = _load(self._keys).find(request.key_id)
         if key is None:
@@ -218,31 +218,32 @@ class Verifier:
 
 
 class Nonces:
-    """The nonces of requests that have not expired; used by several threads."""
+    """The nonces of requests that have not expired; safe for several threads."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._known: dict[str, tuple[float, threading.Event]] = {}
-        self._forgotten_until = float('-inf')
+        self._dropped_until = float('-inf')
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def begin(self, nonce: str, forget_at: float, now: float) -> bool:
-        """Remember a nonce; return False if it is known, or may have been forgotten.
+    def begin(self, nonce: str, expires_at: float, now: float) -> bool:
+        """Store a nonce; return False if it is known, or may have been dropped.
 
-        A clock that is put back makes expired requests valid again, whose nonces are forgotten.
+        If the clock is set back, expired requests become valid again after their nonces were
+        dropped.
         """
         with self._mutex:
             for old in [one for one, (until, _) in self._known.items() if until < now]:
-                self._forgotten_until = max(self._forgotten_until, self._known.pop(old)[0])
-            if nonce in self._known or forget_at <= self._forgotten_until:
+                self._dropped_until = max(self._dropped_until, self._known.pop(old)[0])
+            if nonce in self._known or expires_at <= self._dropped_until:
                 return False
-            self._known[nonce] = (forget_at, threading.Event())
+            self._known[nonce] = (expires_at, threading.Event())
             return True
 
     def finish(self, nonce: str) -> None:
-        """Let those go on who wait for the answer to this request."""
+        """Wake the threads that wait for the answer to this request."""
         with self._mutex:
             found = self._known.get(nonce)
         if found:
@@ -267,7 +268,7 @@ def _mac(key: message_keys.Key, purpose: Purpose, text: str) -> str:
 
 
 def _open(keys: message_keys.KeyFile, purpose: Purpose, message: Any) -> tuple[str, dict[str, Any]]:
-    """Return the signature and the content of a message whose signature is right."""
+    """Return the signature and the content of a message, after verifying the signature."""
     if not isinstance(message, dict):
         raise RefusedError(Refusal.MALFORMED)
     key_id, text, mac = (message.get(name) for name in ('key_id', 'content', 'mac'))
@@ -277,11 +278,11 @@ def _open(keys: message_keys.KeyFile, purpose: Purpose, message: Any) -> tuple[s
     if key is None:
         raise RefusedError(Refusal.UNKNOWN_KEY)
     try:
-        is_right = hmac.compare_digest(_mac(key, purpose, text), mac)
+        is_valid = hmac.compare_digest(_mac(key, purpose, text), mac)
     except (TypeError, UnicodeEncodeError):
-        # A signature or a text that no signer could have made.
-        is_right = False
-    if not is_right:
+        # No signer produces such a signature or text.
+        is_valid = False
+    if not is_valid:
         raise RefusedError(Refusal.BAD_SIGNATURE)
     content = json.loads(text)
     if content.get('format') != FORMAT:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key file: the secrets that the storage service and its callers sign messages with.
+"""The key file: the secrets with which the storage service and its callers sign messages.
 
-It holds a current key and, after a rotation, the previous one. Everybody signs with the current key
-and accepts both, so that the file may be replaced on one host after the other. Nobody but its owner
+It holds a current key and, after a rotation, the previous one. Service and callers sign with the
+current key and accept both, so the file can be replaced on one host after the other. Only its owner
 may read it; without a usable file no message is sent, accepted or answered.
 """
 
@@ -27,7 +27,7 @@ _ID = re.compile(r'[0-9A-Za-z-]{1,64}')
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """A secret with a name that may be shown."""
+    """A secret with a public id."""
 
     id: str
     secret: bytes = dataclasses.field(repr=False)
@@ -38,23 +38,23 @@ class Key:
 class Keys:
     """The content of a key file.
 
-    :param previous: accepted, and not signed with; None before the first rotation
+    :param previous: accepted but not used to sign; None before the first rotation
     """
 
     current: Key
     previous: Key | None = None
 
     def find(self, key_id: str) -> Key | None:
-        """Return the key of an id; None when it is neither of the two."""
+        """Return the key with an id, or None."""
         return next(
             (one for one in (self.current, self.previous) if one and one.id == key_id), None
         )
 
 
 class KeyFile:
-    """A key file that is read again whenever it was replaced.
+    """A key file, read again after it is replaced.
 
-    :param path: must exist before the first message, and belong to whoever reads it, or to root
+    :param path: must exist before the first message, and belong to its reader or to root
     """
 
     def __init__(self, path: str):
@@ -64,9 +64,9 @@ class KeyFile:
         self._keys: Keys | None = None
 
     def load(self) -> Keys:
-        """Return the keys as the file has them now.
+        """Return the current content of the file.
 
-        :raises KeyFileError: it is missing, damaged, or others may read it
+        :raises KeyFileError: the file is missing, damaged, or readable by others
         """
         with self._mutex, _opened(self.path) as descriptor:
             found = os.fstat(descriptor)
@@ -81,15 +81,15 @@ class KeyFile:
 def create(path: str) -> Keys:
     """Write a key file with one new key.
 
-    :raises KeyFileError: there is a file already, or it cannot be written
+    :raises KeyFileError: the file exists, or it cannot be written
     """
     if os.path.lexists(path):
-        raise exceptions.KeyFileError(f'{path}: is there already; rotate it to replace its key')
+        raise exceptions.KeyFileError(f'{path}: exists; rotate it to replace its key')
     return _write(path, Keys(_new_key()))
 
 
 def rotate(path: str) -> Keys:
-    """Make a new key the current one and the current one the previous; drop the previous one.
+    """Create a new current key, make the current key the previous one, and drop the previous one.
 
     :raises KeyFileError: there is no usable file, or it cannot be written
     """
@@ -97,7 +97,7 @@ def rotate(path: str) -> Keys:
 
 
 def retire(path: str) -> Keys:
-    """Drop the previous key; who still signs with it is refused from now on.
+    """Drop the previous key; messages signed with it are refused from now on.
 
     :raises KeyFileError: there is no usable file, or it cannot be written
     """
@@ -116,8 +116,8 @@ def _opened(path: str) -> Iterator[int]:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise exceptions.KeyFileError(
-            f'{path}: cannot be read: {error.strerror}; "trove-ceph-manage storage keys create" '
-            'makes one, and service and callers need the same'
+            f'{path}: cannot be read: {error.strerror}; create it with "trove-ceph-manage storage '
+            'keys create", and give service and callers the same file'
         ) from error
     try:
         yield descriptor
@@ -128,7 +128,7 @@ def _opened(path: str) -> Iterator[int]:
 def _check_owner(path: str, found: os.stat_result) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if not stat.S_ISREG(found.st_mode):
-        raise exceptions.KeyFileError(f'{path}: is no regular file')
+        raise exceptions.KeyFileError(f'{path}: is not a regular file')
     if mode & 0o077:
         raise exceptions.KeyFileError(f'{path}: has mode {mode:04o}, must have 0600')
     reader = os.geteuid()
@@ -144,9 +144,9 @@ def _parse(path: str, content: bytes) -> Keys:
         previous = document.get('previous')
         keys = Keys(_parse_key(document['current']), _parse_key(previous) if previous else None)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        # The message of a parser would quote the secret.
+        # The message of the parser might quote the secret.
         raise exceptions.KeyFileError(
-            f'{path}: is damaged ({type(error).__name__}); make a new one or restore it'
+            f'{path}: is damaged ({type(error).__name__}); restore it or create a new one'
         ) from None
     if keys.previous and keys.previous.id == keys.current.id:
         raise exceptions.KeyFileError(f'{path}: both keys have the id {keys.current.id}')
@@ -168,7 +168,7 @@ def _write(path: str, keys: Keys) -> Keys:
     }
     directory = os.path.dirname(path) or '.'
     try:
-        # mkstemp makes it with mode 0600; readers see the old file or the whole new one.
+        # mkstemp creates it with mode 0600; readers see the old file or the complete new one.
         descriptor, temporary = tempfile.mkstemp(prefix='.keys-', dir=directory)
         try:
             with os.fdopen(descriptor, 'w') as file:

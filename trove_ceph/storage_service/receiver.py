@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service's end of the message bus: one method, which takes signed requests for all verbs."""
+"""The RPC endpoint of the service: one method, which accepts signed requests for all verbs."""
 
 import inspect
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ LOG = logging.getLogger(__name__)
 
 
 class Receiver:
-    """Answers a request if its signature is right and its verb may be used on what it names.
+    """Executes requests with a valid signature, if the permission of their verb allows them.
 
-    Errors are within the signed reply, too. A request that is refused because of its signature, its
-    times or its address gets an unsigned reply with the reason alone; the details are in the log.
+    Errors are in the signed reply, too. A request that is refused because of its signature, its
+    times or its address gets an unsigned reply with only the reason; the details are in the log.
 
     :param verbs: the endpoint
     """
@@ -42,12 +42,12 @@ class Receiver:
         try:
             request = self._verifier.accept(message)
         except message_auth.RefusedError as refused:
-            LOG.warning('A request is refused: %s', refused)
+            LOG.warning('Refused a request: %s', refused)
             return {'refused': str(refused.reason)}
         try:
             return self._verifier.sign_reply(request, self._answer(request))
         except message_auth.RefusedError as refused:
-            LOG.warning('%s: the reply cannot be signed: %s', request.verb, refused)
+            LOG.warning('%s: cannot sign the reply: %s', request.verb, refused)
             return {'refused': str(refused.reason)}
         finally:
             self._verifier.finish(request)
@@ -56,23 +56,23 @@ class Receiver:
         try:
             permission = self._permissions.get(request.verb)
             if permission is None:
-                raise exceptions.InvalidRequestError(f'{request.verb}: there is no such verb')
+                raise exceptions.InvalidRequestError(f'{request.verb}: unknown verb')
             if permission.changes and request.address is None:
                 address = self._verifier.address
                 return {'address': {'server': address.server, 'run_id': address.run_id}}
-            return {'result': self._carry_out(permission, request)}
+            return {'result': self._execute(permission, request)}
         except exceptions.TroveCephError as error:
             return {'error': type(error).__name__, 'message': str(error)}
         except Exception as error:
-            LOG.exception('%s: failed in an unforeseen way', request.verb)
+            LOG.exception('%s: unexpected error', request.verb)
             message = f'{request.verb} failed: {type(error).__name__}: {error}'
             return {'error': exceptions.StorageError.__name__, 'message': message}
 
-    def _carry_out(self, permission: permissions.Permission, request: message_auth.Request) -> Any:
+    def _execute(self, permission: permissions.Permission, request: message_auth.Request) -> Any:
         method = getattr(self._endpoint, request.verb)
         arguments = {name: serializer.decode(value) for name, value in request.arguments.items()}
         try:
-            # Permissions rely on the names of arguments.
+            # The permissions use the arguments by name.
             inspect.signature(method).bind(**arguments)
         except TypeError as error:
             raise exceptions.InvalidRequestError(f'{request.verb}: {error}') from error
@@ -92,5 +92,5 @@ class Receiver:
             raise
         except AttributeError as error:
             raise exceptions.InvalidRequestError(
-                f'{verb}: an argument is of a wrong kind'
+                f'{verb}: an argument is of the wrong type'
             ) from error

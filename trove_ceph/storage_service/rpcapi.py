@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What trove-taskmanager and the commands ask of the storage service, over the bus.
+"""The client of the storage service, for trove-taskmanager and the commands.
 
-Needs no Ceph. Errors of the service come back as their own classes, with the message alone.
+It needs no Ceph. Errors of the service are raised as their own classes, with only their message.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from trove_ceph.storage_service import serializer, signed_client, transport
 
 LOG = logging.getLogger(__name__)
 
-#: Whatever exchange the caller's own services use.
+#: Independent of the exchange of the caller's own services.
 EXCHANGE = 'trove_ceph'
 TOPIC = 'trove-ceph-storage'
-#: The least that the service must understand.
+#: The minimum version of the service.
 VERSION = '2.0'
-#: Longer than one request to Ceph may take (operation_timeout_sec).
+#: Longer than the timeout of one request to Ceph (operation_timeout_sec).
 DEFAULT_TIMEOUT_SEC = 180
 
 _FIRST_POLL_SEC = 0.2
@@ -33,10 +33,10 @@ _BACK_OFF = 1.5
 
 
 def connect(conf: cfg.ConfigOpts) -> transport.Connection:
-    """Return the connection to the service that ``[trove_ceph_storage]`` describes.
+    """Return the connection to the service from the options of ``[trove_ceph_storage]``.
 
-    :raises InvalidTransportError: the service has no transport of its own
-    :raises KeyFileError: there are no keys to sign with
+    :raises InvalidTransportError: the service has no separate transport
+    :raises KeyFileError: the key file is not usable
     """
     return transport.connect(conf)
 
@@ -44,14 +44,14 @@ def connect(conf: cfg.ConfigOpts) -> transport.Connection:
 class StorageAPI:
     """The verbs of the storage service.
 
-    Each may raise ServiceUnavailableError, when nobody answers, or nobody who can prove to be the
-    service: the request may have been carried out. NotPermittedError tells that the verb may not be
-    used on what is not ours (:mod:`trove_ceph.storage_service.permissions`). InvalidRequestError
-    tells what must be corrected, and CephUnreachableError may be tried again; the errors of the
-    verbs themselves are those of :mod:`trove_ceph.storage.backend`.
+    Each verb may raise ServiceUnavailableError when no authentic answer arrives; the request may
+    have been executed. NotPermittedError means that the verb may not be used on the image or
+    snapshot (:mod:`trove_ceph.storage_service.permissions`). InvalidRequestError names the argument
+    to correct. After CephUnreachableError the caller may retry. The other errors of the verbs are
+    those of :mod:`trove_ceph.storage.backend`.
 
-    :param connection: made by ``connect``
-    :param timeout_sec: how long an answer is waited for
+    :param connection: from ``connect``
+    :param timeout_sec: how long to wait for an answer
     """
 
     def __init__(
@@ -67,25 +67,25 @@ class StorageAPI:
         self._clock = clock
         self._sleep = sleep
 
-    # Looking.
+    # Verbs that only read.
 
     def describe(
         self, image: image_types.ImageRef, with_usage: bool = False
     ) -> image_types.ImageFacts:
         """Describe an image.
 
-        :param with_usage: count the space it uses, which takes longer the larger the image is
+        :param with_usage: compute the used space, which takes time in proportion to the size
         """
-        return self._ask('describe', image=image, with_usage=with_usage)
+        return self._call('describe', image=image, with_usage=with_usage)
 
     def list_images(self, pool: str, prefix: str = '') -> Iterator[image_types.ListedImage]:
-        """List the images of a pool whose names begin so, in their order, page by page.
+        """List the images of a pool whose names begin with a prefix, in order, page by page.
 
-        What is made or removed meanwhile may be in the list or not.
+        Images that are created or removed meanwhile may be in the list or not.
         """
         after = ''
         while True:
-            page = self._ask(
+            page = self._call(
                 'list_images', pool=pool, prefix=prefix, after=after, limit=serializer.MAX_LISTED
             )
             yield from page
@@ -94,43 +94,43 @@ class StorageAPI:
             after = page[-1].image.name
 
     def list_trash(self, pool: str) -> list[image_types.TrashedImage]:
-        """List what lies in the trash of a pool."""
-        return self._ask('list_trash', pool=pool)
+        """List the images in the trash of a pool."""
+        return self._call('list_trash', pool=pool)
 
     def usage(self, pool: str) -> image_types.PoolUsage:
-        """Tell how full a pool is."""
-        return self._ask('usage', pool=pool)
+        """Return the space usage of a pool."""
+        return self._call('usage', pool=pool)
 
     def usage_of_tier(self, tier: str) -> list[image_types.PoolUsage]:
-        """Tell how full the pools of a tier are, that of the images first."""
-        return self._ask('usage_of_tier', tier=tier)
+        """Return the space usage of the pools of a tier, the image pool first."""
+        return self._call('usage_of_tier', tier=tier)
 
-    # Changing, soon over.
+    # Short changes.
 
     def create_snapshot(self, snapshot: image_types.SnapshotRef) -> image_types.SnapshotFacts:
-        """Make a snapshot; nobody is asked to pause.
+        """Create a snapshot; clients are not paused.
 
-        :raises AlreadyExistsError: there is one of this name, perhaps by an earlier attempt
+        :raises AlreadyExistsError: the snapshot exists, perhaps from an earlier attempt
         """
-        return self._ask('create_snapshot', snapshot=snapshot)
+        return self._call('create_snapshot', snapshot=snapshot)
 
     def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
-        """Remove a snapshot; clones made of it keep what they read.
+        """Remove a snapshot; its clones keep their data.
 
-        :raises BusyError: it is being copied or verified
+        :raises BusyError: the snapshot is being copied or verified
         """
-        self._ask('remove_snapshot', snapshot=snapshot)
+        self._call('remove_snapshot', snapshot=snapshot)
 
     def rename_snapshot(
         self, snapshot: image_types.SnapshotRef, name: str
     ) -> image_types.SnapshotFacts:
-        """Give a snapshot another name; clones and clients take no notice.
+        """Rename a snapshot, without effect on clones and clients.
 
-        :raises AlreadyExistsError: there is one of this name
-        :raises NotFoundError: it is not there; an earlier attempt may have renamed it
-        :raises BusyError: it is being copied or verified
+        :raises AlreadyExistsError: a snapshot has the new name
+        :raises NotFoundError: the snapshot does not exist; an earlier attempt may have renamed it
+        :raises BusyError: the snapshot is being copied or verified
         """
-        return self._ask('rename_snapshot', snapshot=snapshot, name=name)
+        return self._call('rename_snapshot', snapshot=snapshot, name=name)
 
     def clone(
         self,
@@ -139,73 +139,73 @@ class StorageAPI:
         qos: image_types.Qos,
         options: image_types.ImageOptions | None = None,
     ) -> None:
-        """Make a clone, in any of the service's pools, and set its limits.
+        """Create a clone, in any of the service's pools, and set its limits.
 
-        Again after it was interrupted, it sets the limits of the clone that is there, and makes
-        anew what was not written to.
+        After an interruption it may be repeated: it keeps an existing clone that was used and sets
+        its limits, and creates an unused one again.
 
-        :param options: how it is made; None: as its pool's tier says
-        :raises AlreadyExistsError: something else has the name
-        :raises BusyError: it is there and was not used, and is open, perhaps at a client that died
+        :param options: of the new image; None for those of its pool's tier
+        :raises AlreadyExistsError: the image exists and is not a clone of the snapshot
+        :raises BusyError: an unused clone exists and is open, perhaps at a client that died
         """
-        self._ask('clone', snapshot=snapshot, image=image, qos=qos, options=options)
+        self._call('clone', snapshot=snapshot, image=image, qos=qos, options=options)
 
     def set_qos(self, image: image_types.ImageRef, qos: image_types.Qos) -> None:
-        """Set the limits of an image; clients that have it open follow within seconds."""
-        self._ask('set_qos', image=image, qos=qos)
+        """Set the limits of an image; clients that have it open apply them within seconds."""
+        self._call('set_qos', image=image, qos=qos)
 
     def unfence(self, image: image_types.ImageRef) -> None:
-        """Let clients that were fenced off an image in again, which must be known to be dead."""
-        self._ask('unfence', image=image)
+        """Take the fenced clients of an image off the blocklist; they must be known to be dead."""
+        self._call('unfence', image=image)
 
     def trash(
         self, image: image_types.ImageRef, image_id: str | None = None
     ) -> image_types.TrashedImage:
-        """Move an image out of the way of its name; its clones go on reading from it.
+        """Move an image to the trash, which frees its name; its clones still read from it.
 
-        :param image_id: which it must be: another image that was made by this name stays
-        :raises NotFoundError: there is no image of this name, or it is another one
+        :param image_id: the expected id; an image with this name but another id is not moved
+        :raises NotFoundError: there is no image with this name, or it has another id
         """
-        return self._ask('trash', image=image, image_id=image_id)
+        return self._call('trash', image=image, image_id=image_id)
 
     def restore(self, pool: str, image_id: str, name: str) -> None:
-        """Take an image out of the trash again."""
-        self._ask('restore', pool=pool, image_id=image_id, name=name)
+        """Restore an image from the trash."""
+        self._call('restore', pool=pool, image_id=image_id, name=name)
 
-    # Long.
+    # Jobs.
 
     def start(self, operation_id: str, work: tasks.Task) -> tasks.Job:
-        """Begin work, or carry on with what was interrupted, failed or canceled.
+        """Start a job, or resume one that was interrupted, failed or canceled.
 
-        The same request again returns the same job, so it may be repeated when no answer came.
+        Repeating the request returns the same job, so a caller may repeat it if no answer came.
 
-        :param operation_id: chosen by the caller, the same whenever the operation is run again
-        :raises InvalidRequestError: it is known with other work
-        :raises BusyError: another operation holds what is worked on; the message names it
+        :param operation_id: chosen by the caller, the same each time that the operation runs
+        :raises InvalidRequestError: the operation id exists with another task
+        :raises BusyError: another operation holds a lock of the task; the message names it
         """
-        return self._ask('start', operation_id=operation_id, work=work)
+        return self._call('start', operation_id=operation_id, work=work)
 
     def find_job(self, operation_id: str) -> tasks.Job:
-        """Tell how far a job is.
+        """Return a job with its progress.
 
-        :raises NotFoundError: there is none, or it is forgotten
+        :raises NotFoundError: there is no record of the job, or it has expired
         """
-        return self._ask('find_job', operation_id=operation_id)
+        return self._call('find_job', operation_id=operation_id)
 
     def list_jobs(self) -> list[tasks.Job]:
-        """Return all jobs that are remembered, the latest first.
+        """Return all recorded jobs, latest first.
 
-        :raises CephUnreachableError: a pool does not answer, in which there may be others
+        :raises CephUnreachableError: a pool that may have more jobs does not answer
         """
-        return self._ask('list_jobs')
+        return self._call('list_jobs')
 
     def survey_jobs(self) -> tuple[list[tasks.Job], list[str]]:
-        """Return the jobs of all pools that answer, the latest first, and the pools that do not."""
-        return self._ask('survey_jobs')
+        """Return the jobs of all pools that answer, latest first, and the pools that do not."""
+        return self._call('survey_jobs')
 
     def cancel(self, operation_id: str) -> tasks.Job:
-        """Have a job end soon; it may be done before it hears of that."""
-        return self._ask('cancel', operation_id=operation_id)
+        """Request the cancellation of a job, which may complete before it is canceled."""
+        return self._call('cancel', operation_id=operation_id)
 
     def run(
         self,
@@ -214,17 +214,17 @@ class StorageAPI:
         timeout_sec: float,
         progress: Callable[[tasks.Job], None] = lambda _: None,
     ) -> Any:
-        """Start work, wait for it, and return its result.
+        """Start a job, wait for its end, and return its result.
 
-        When the copy of the service that does it dies, another is asked to carry on; while nobody
-        answers, or Ceph does not, it waits. Safe to be called again at any time, with the same
-        arguments.
+        If the copy of the service that runs it dies, the job is started again and another copy
+        resumes it. While the service or Ceph does not answer, the call waits. It may be repeated
+        at any time with the same arguments.
 
-        :param timeout_sec: for all of it
-        :param progress: called with the job whenever it was looked at
-        :raises StillRunningError: the time is up; the work goes on
-        :raises CanceledError: somebody canceled it
-        :raises StorageError: what made it fail, as its own class
+        :param timeout_sec: for the whole call
+        :param progress: called with the job at each poll
+        :raises StillRunningError: the time is up; the job continues
+        :raises CanceledError: the job was canceled
+        :raises StorageError: the error of the job, as its own class
         """
         deadline = waiting.Deadline(timeout_sec, self._clock, self._sleep)
         found: tasks.Job | None = None
@@ -249,7 +249,7 @@ class StorageAPI:
                 )
             pause_sec = min(pause_sec * _BACK_OFF, _LONGEST_POLL_SEC)
 
-    def _ask(self, verb: str, **arguments: Any) -> Any:
+    def _call(self, verb: str, **arguments: Any) -> Any:
         with self._errors(verb):
             return self._client.call({}, verb, **arguments)
 
@@ -259,7 +259,8 @@ class StorageAPI:
             yield
         except messaging.MessagingTimeout as error:
             raise exceptions.ServiceUnavailableError(
-                f'{TOPIC}: no answer to {verb} within {self._timeout_sec:.0f} s; is it running?'
+                f'{TOPIC}: no answer to {verb} within {self._timeout_sec:.0f} s; check that the '
+                'service runs'
             ) from error
         except messaging.MessagingException as error:
             raise exceptions.ServiceUnavailableError(f'{TOPIC}: {verb}: {error}') from error

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the storage service and its callers say to each other, as plain JSON.
+"""Convert the messages of the storage service and its callers to and from plain JSON.
 
-Only what is listed here crosses, each with the name of its class. A field that the reader does not
-know is left out, and one that the writer does not know has its default, so that service and callers
-need not be upgraded at once as long as new fields have one.
+Only the classes in this module can be sent, each by its name. A reader ignores fields that it does
+not know, and uses the default of a field that is missing. So service and callers need not be
+upgraded at the same time, provided that new fields have defaults.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from trove_ceph import exceptions
 from trove_ceph.storage import copying, fencing, image_types, tasks
 from trove_ceph.verification import report as verification
 
-#: How many of a list are in one answer.
+#: Maximum number of images in one answer.
 MAX_LISTED = 1000
 
 _DATACLASSES = {
@@ -37,8 +37,8 @@ _DATACLASSES = {
         verification.Inspection,
     )
 }
-#: By other names than their classes: one is a result, too.
-_WORKS = {
+#: Tasks are sent by names of their own.
+_TASKS = {
     'work.flatten': tasks.FlattenTask,
     'work.copy': tasks.CopyTask,
     'work.verify': tasks.VerifyTask,
@@ -46,15 +46,15 @@ _WORKS = {
     'work.fence': tasks.FenceTask,
     'work.purge': tasks.PurgeTask,
 }
-_BY_NAME: dict[str, Any] = _DATACLASSES | _WORKS
+_BY_NAME: dict[str, Any] = _DATACLASSES | _TASKS
 _NAMES = {known: name for name, known in _BY_NAME.items()}
 _PLAIN = (str, int, float, bool, type(None))
 
 
 def encode(entity: Any) -> Any:
-    """Turn a value into what JSON has.
+    """Convert a value to JSON types.
 
-    :raises TypeError: it is of a class that does not cross
+    :raises TypeError: values of this class cannot be sent
     """
     if isinstance(entity, tasks.JobState):
         return {'class': 'state', 'is': entity.value}
@@ -75,13 +75,13 @@ def encode(entity: Any) -> Any:
             field.name: encode(getattr(entity, field.name)) for field in dataclasses.fields(entity)
         }
         return {'class': _NAMES[type(entity)], 'is': fields}
-    raise TypeError(f'{type(entity).__name__} does not cross the bus')
+    raise TypeError(f'{type(entity).__name__} cannot be sent over the bus')
 
 
 def decode(primitive: Any) -> Any:
-    """Turn back what ``encode`` made.
+    """Convert the result of ``encode`` back to the value.
 
-    :raises InvalidRequestError: it is of another version, or not of ours
+    :raises InvalidRequestError: it is malformed, or of another version
     """
     if isinstance(primitive, list):
         return [decode(each) for each in primitive]
@@ -91,7 +91,8 @@ def decode(primitive: Any) -> Any:
         return _decode(primitive['class'], primitive['is'])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise exceptions.InvalidRequestError(
-            f'not understood, is it of another version? {type(error).__name__}: {error}'
+            f'cannot decode a message; it may be of another version: {type(error).__name__}: '
+            f'{error}'
         ) from error
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service as a whole: made from its configuration, started and stopped."""
+"""Create the service from its configuration, start it and stop it."""
 
 import concurrent.futures
 import functools
@@ -36,36 +36,36 @@ from trove_ceph.verification import inspection
 
 LOG = logging.getLogger(__name__)
 
-#: Progress is written down, and word to cancel looked for, as often.
-_BEAT_SEC = 2.0
-_FORGET_EVERY_SEC = 600.0
-#: Of all instances of a host that was lost, at once.
+#: Interval between writes of progress, and between checks for cancel requests.
+_HEARTBEAT_SEC = 2.0
+_EXPIRY_INTERVAL_SEC = 600.0
+#: How many fences run at the same time, such as those of all instances of a lost host.
 _FENCES = 16
 #: How often locks are renewed within their duration.
 _RENEWALS = 4
-# librados needs more than ten seconds to look for a restarted OSD at its new address.
-_LEAST_LEDGER_SEC = 11
+# librados takes more than ten seconds to find a restarted OSD at its new address.
+_MIN_LOCK_REQUEST_SEC = 11
 
 
-def ledger_timeout_sec(lock_duration_sec: int) -> int:
-    """Return how long a request of the ledger may wait for an OSD to come back.
+def lock_store_timeout_sec(lock_duration_sec: int) -> int:
+    """Return the timeout of a lock store request, which may have to wait for a restarted OSD.
 
-    As long as it may, because one that fails costs the locks: whoever connects anew is another
-    client, and locks belong to the old one.
+    It is as long as possible, since a failed request loses the locks: a new connection is another
+    client, and the locks belong to the old client.
     """
-    usable = leases.SAFE_PART - 1 / _RENEWALS
-    return max(_LEAST_LEDGER_SEC, int(lock_duration_sec * usable))
+    usable = leases.SAFE_FRACTION - 1 / _RENEWALS
+    return max(_MIN_LOCK_REQUEST_SEC, int(lock_duration_sec * usable))
 
 
 def time_to_next(interval_sec: float, passed_sec: float) -> float:
-    """Return the seconds until a whole number of intervals will have passed."""
+    """Return the seconds until the next whole number of intervals has passed."""
     return interval_sec - passed_sec % interval_sec
 
 
 def find_pools(options: cfg.ConfigOpts.GroupAttr) -> pools.Pools:
-    """Return the pools that the configuration lets the service work on.
+    """Return the pools that the service is configured for.
 
-    :raises InvalidTiersError: the tiers file is wrong, or gives the user nothing
+    :raises InvalidTiersError: the tiers file is invalid, or has no entry for the user
     """
     if options.pools:
         return pools.Pools(tuple(options.pools), tuple(options.data_pools))
@@ -88,22 +88,24 @@ def find_pools(options: cfg.ConfigOpts.GroupAttr) -> pools.Pools:
 class Service:
     """One copy of the service, without the bus.
 
-    :param storage: does the work
-    :param entries: clients of their own
-    :param inspector: None where nothing is inspected
+    :param storage: executes the tasks
+    :param entries: the lock store, with clients of its own
+    :param own_pools: the pools that the service may read and change
+    :param name: of this copy; default host name and pid
+    :param inspector: None if this copy runs no inspections
     """
 
     def __init__(
         self,
         storage: backend.Backend,
         entries: lock_store.LockStore,
-        ours: pools.Pools,
+        own_pools: pools.Pools,
         options: cfg.ConfigOpts.GroupAttr,
         name: str | None = None,
         inspector: inspection.Inspector | None = None,
     ):
         self.name = name or f'{socket.gethostname()}:{os.getpid()}'
-        self._ledger = entries
+        self._lock_store = entries
         self._inspector = inspector
         self._stop_timeout_sec = options.stop_timeout_sec
         self._renew_sec = options.lock_duration_sec / _RENEWALS
@@ -115,84 +117,84 @@ class Service:
             options.copy_in_flight_mib * units.Mi,
             options.copy_mib_per_sec * units.Mi or None,
         )
-        tools = executors.ExecutorDependencies(storage, ours, limits, inspector, self.name)
-        kept = job_store.JobStore(entries, ours.images)
-        self._keeper = job_manager.JobManager(tools, kept, self._leases, threads, urgent)
+        deps = executors.ExecutorDependencies(storage, own_pools, limits, inspector, self.name)
+        store = job_store.JobStore(entries, own_pools.images)
+        self._manager = job_manager.JobManager(deps, store, self._leases, threads, urgent)
         self._jobs = jobs.Jobs(
-            *(tools, kept, self._leases, self._keeper, options.job_retention_hours * 3600),
+            *(deps, store, self._leases, self._manager, options.job_retention_hours * 3600),
             max_deaths=options.max_inspection_deaths,
         )
-        self.endpoint = endpoint.Endpoint(storage, ours, self._leases, self._jobs)
-        self.evidence = permissions.Evidence(storage, ours, entries)
-        self._ending = threading.Event()
-        #: Called with the reason once locks cannot be renewed here any more, as a thread of this
-        #: copy has died: it does nothing from then on, and should be started anew.
+        self.endpoint = endpoint.Endpoint(storage, own_pools, self._leases, self._jobs)
+        self.evidence = permissions.Evidence(storage, own_pools, entries)
+        self._stopping = threading.Event()
+        #: Called with the reason after a thread of this copy has died, so that locks cannot be
+        #: renewed. The copy then executes nothing any more, and should be restarted.
         self.on_failure: Callable[[str], None] = lambda reason: None
-        self._made_at = time.monotonic()
-        # Of each pool its own, so that one that does not answer holds up no other.
-        self._keeping = [
+        self._created_at = time.monotonic()
+        # Separate threads for each pool, so that a pool that does not answer delays no other.
+        self._heartbeats = [
             watched_thread.WatchedThread(
                 f'{name}-{pool}',
-                functools.partial(keep, pool),
-                self._ending.is_set,
+                functools.partial(function, pool),
+                self._stopping.is_set,
                 self._fail,
             )
-            for pool in ours.images
-            for name, keep in (('leases', self._keep_leases), ('jobs', self._keep_jobs))
+            for pool in own_pools.images
+            for name, function in (('leases', self._renew_leases), ('jobs', self._update_jobs))
         ]
 
     def start(self) -> None:
-        """Begin to keep what is held; needs no answer of Ceph yet."""
-        for thread in self._keeping:
+        """Start the heartbeat threads; do not wait for Ceph."""
+        for thread in self._heartbeats:
             thread.start()
         if self._inspector:
             self._executors[0].submit(self._inspector.clear_killed)
 
     def stop(self) -> bool:
-        """Have jobs stop where they can be taken up again; return whether all did in time."""
-        ended = self._keeper.stop(self._stop_timeout_sec)
-        self._ending.set()
-        for thread in self._keeping:
+        """Stop jobs so that they can be resumed; return whether all stopped in time."""
+        ended = self._manager.stop(self._stop_timeout_sec)
+        self._stopping.set()
+        for thread in self._heartbeats:
             thread.join()
         for executor in self._executors:
             executor.shutdown(wait=False)
         return ended
 
     def _fail(self, reason: str) -> None:
-        LOG.critical('%s: all work here is broken off, since %s', self.name, reason)
+        LOG.critical('%s: stops all its jobs and needs a restart: %s', self.name, reason)
         self._leases.fail(reason)
         self.on_failure(reason)
 
-    def _keep_leases(self, pool: str) -> None:
-        # All pools at the same instants: of one that died, all locks end together, and whoever sees
-        # one of them end can take the others too.
+    def _renew_leases(self, pool: str) -> None:
+        # At the same times for all pools: the locks of a dead copy then expire together, and a
+        # process that takes one of them can take the others too.
         while True:
-            passed_sec = time.monotonic() - self._made_at
-            if self._ending.wait(time_to_next(self._renew_sec, passed_sec)):
+            passed_sec = time.monotonic() - self._created_at
+            if self._stopping.wait(time_to_next(self._renew_sec, passed_sec)):
                 return
             self._leases.renew(pool)
 
-    def _keep_jobs(self, pool: str) -> None:
+    def _update_jobs(self, pool: str) -> None:
         is_prepared = False
-        forget_at = time.monotonic()
+        expire_at = time.monotonic()
         while True:
             try:
-                # First, as it notices whether the pool answers.
-                self._keeper.beat(pool)
+                # First, since it detects whether the pool answers.
+                self._manager.heartbeat(pool)
                 if not is_prepared:
-                    self._ledger.prepare(pool)
+                    self._lock_store.prepare(pool)
                     is_prepared = True
-                if time.monotonic() >= forget_at:
-                    forget_at = time.monotonic() + _FORGET_EVERY_SEC
-                    self._jobs.forget_old(pool)
+                if time.monotonic() >= expire_at:
+                    expire_at = time.monotonic() + _EXPIRY_INTERVAL_SEC
+                    self._jobs.delete_expired(pool)
             except exceptions.StorageError as error:
-                LOG.warning('Will try again: %s', error)
-            if self._ending.wait(_BEAT_SEC):
+                LOG.warning('Cannot update the jobs of pool %s, will retry: %s', pool, error)
+            if self._stopping.wait(_HEARTBEAT_SEC):
                 return
 
 
 class Server:
-    """A copy of the service on the bus, where it answers signed requests alone."""
+    """A copy of the service on the bus; it answers only signed requests."""
 
     def __init__(self, service: Service, connection: transport.Connection):
         self._service = service
@@ -205,15 +207,15 @@ class Server:
         )
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start answering."""
         self._service.start()
         self._server.start()
         LOG.info('%s answers on topic %s', self._service.name, rpcapi.TOPIC)
 
     def stop(self) -> bool:
-        """Answer what was asked, and stop; return whether all jobs stopped in time."""
+        """Answer pending requests and stop; return whether all jobs stopped in time."""
         self._server.stop()
         ended = self._service.stop()
         self._server.wait()
-        LOG.info('%s has stopped%s', self._service.name, '' if ended else ', abandoning jobs')
+        LOG.info('%s has stopped%s', self._service.name, '' if ended else ' and abandoned jobs')
         return ended

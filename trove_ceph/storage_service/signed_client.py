@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask the storage service with signed requests, and believe signed replies alone."""
+"""Send signed requests to the storage service and accept only signed replies."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,17 +10,17 @@ import oslo_messaging as messaging
 from trove_ceph import exceptions
 from trove_ceph.storage_service import message_auth, serializer, transport
 
-#: What the service's end of the bus is called; the verb is within the signed request.
+#: The RPC method of the service; the verb is in the signed request.
 METHOD = 'request'
-#: A copy of the service that does not show for so long that it is at work has died.
+#: A copy of the service that sends no heartbeat for so long has died.
 _SILENT_SEC = 30
 
 
 class SignedClient:
-    """A client of oslo.messaging, to whose ``call`` the signatures are added.
+    """A client of oslo.messaging whose ``call`` signs requests and verifies replies.
 
     :param target: topic, exchange and version of the service
-    :param timeout_sec: how long an answer is waited for; the service begins nothing after that
+    :param timeout_sec: how long to wait for an answer; the service refuses the request after that
     :param now: seconds since the epoch
     """
 
@@ -36,25 +36,25 @@ class SignedClient:
         self._timeout_sec = timeout_sec
 
     def call(self, _context: Mapping[str, Any], verb: str, **arguments: Any) -> Any:
-        """Ask, and return the answer.
+        """Send a request and return the answer.
 
-        A verb that changes something is asked for twice: the first reply says which copy of the
+        A verb that changes something takes two requests: the first reply names the copy of the
         service to address.
 
-        :raises UnauthenticatedReplyError: what came is not the service's answer to this request
-        :raises TroveCephError: the error that the answer is
+        :raises UnauthenticatedReplyError: the reply is not the service's answer to this request
+        :raises TroveCephError: the answer is this error
         """
         encoded = {name: serializer.encode(value) for name, value in arguments.items()}
-        reply = self._ask(verb, encoded, None)
+        reply = self._request(verb, encoded, None)
         if 'address' in reply:
-            reply = self._ask(verb, encoded, message_auth.Address(**reply['address']))
+            reply = self._request(verb, encoded, message_auth.Address(**reply['address']))
         if 'error' in reply:
             raise exceptions.error_class(reply['error'])(reply['message'])
         if 'result' not in reply:
-            raise exceptions.UnauthenticatedReplyError(f'{verb}: the reply holds no answer')
+            raise exceptions.UnauthenticatedReplyError(f'{verb}: the reply has no result')
         return serializer.decode(reply['result'])
 
-    def _ask(
+    def _request(
         self, verb: str, arguments: Mapping[str, Any], address: message_auth.Address | None
     ) -> dict[str, Any]:
         options: dict[str, Any] = {'timeout': self._timeout_sec}
@@ -66,15 +66,15 @@ class SignedClient:
         try:
             reply = self._bus.prepare(**options).call({}, METHOD, message=message)
         except messaging.RemoteError as error:
-            # The service never answers so, except where it has another version.
+            # Only a service of another version answers so.
             raise exceptions.UnauthenticatedReplyError(
-                f'{verb}: the reply is an unsigned error, {error.exc_type}; is the service of the '
-                'same release?'
+                f'{verb}: the reply is an unsigned error, {error.exc_type}; check that the service '
+                'is of the same release'
             ) from error
         except messaging.MessagingException:
             raise
         except Exception as error:
-            # oslo.messaging makes any built-in exception that a message names.
+            # oslo.messaging raises any built-in exception that a message names.
             raise exceptions.UnauthenticatedReplyError(
                 f'{verb}: the reply is an unsigned error, {type(error).__name__}'
             ) from error
@@ -84,13 +84,13 @@ class SignedClient:
         if isinstance(reply, dict) and 'refused' in reply:
             explanation = _explain(reply['refused'])
             raise exceptions.UnauthenticatedReplyError(
-                f'{verb}: the request was refused, says a reply without signature: {explanation}'
+                f'{verb}: a reply without signature refuses the request: {explanation}'
             )
         try:
             return self._caller.open_reply(reply, request)
         except message_auth.RefusedError as error:
             raise exceptions.UnauthenticatedReplyError(
-                f'{verb}: the reply is not the service\'s: {error}'
+                f'{verb}: the reply is not authentic: {error}'
             ) from error
 
 
@@ -98,4 +98,4 @@ def _explain(code: object) -> str:
     try:
         return message_auth.EXPLANATIONS[message_auth.Refusal(str(code))]
     except ValueError:
-        return 'for no known reason'
+        return 'for an unknown reason'

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The message bus of the storage service, which is not the one that guests can reach.
+"""The message bus of the storage service, which guests cannot reach.
 
-Every guest holds the credentials of Trove's bus. So service and callers have a transport of their
-own, in a virtual host that these credentials do not open, and refuse to start on Trove's.
+Every guest has the credentials of Trove's bus. So the service and its callers use a separate
+transport, in a virtual host that these credentials do not open, and refuse to start on Trove's.
 """
 
 import dataclasses
@@ -14,16 +14,16 @@ from trove_ceph import exceptions
 from trove_ceph.storage_service import message_keys
 
 _REMEDY = (
-    'give the storage service a virtual host and a user of its own, which guests do not know, or '
-    'set allow_guest_transport to accept that every guest can reach it'
+    'configure a separate virtual host and user for the storage service, unknown to guests, or set '
+    'allow_guest_transport to accept that every guest can reach it'
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Connection:
-    """What the service is reached by.
+    """The transport and the keys with which to reach the service.
 
-    :param skew_sec: by how much the clocks of service and callers may differ
+    :param skew_sec: maximum difference between the clocks of service and callers
     """
 
     transport: messaging.Transport
@@ -32,16 +32,16 @@ class Connection:
 
 
 def connect(conf: cfg.ConfigOpts) -> Connection:
-    """Return the connection that ``[trove_ceph_storage]`` describes; nobody is asked yet.
+    """Return the connection from the options of ``[trove_ceph_storage]``, without connecting.
 
-    :raises InvalidTransportError: the service has no transport of its own
-    :raises KeyFileError: there are no keys to sign with
+    :raises InvalidTransportError: the service has no separate transport
+    :raises KeyFileError: the key file is not usable
     """
     url = find_url(conf)
     options = conf.trove_ceph_storage
     keys = message_keys.KeyFile(options.key_file)
     keys.load()
-    # Exceptions of the other side are within signed replies; no class of ours is made of others.
+    # Errors of the service are in signed replies; no other message may raise our exceptions.
     transport = messaging.get_rpc_transport(conf, url=url, allowed_remote_exmods=[])
     return Connection(transport, keys, options.clock_skew_sec)
 
@@ -49,20 +49,20 @@ def connect(conf: cfg.ConfigOpts) -> Connection:
 def check(conf: cfg.ConfigOpts) -> None:
     """Refuse a configuration that ``connect`` would refuse.
 
-    :raises InvalidTransportError: the service has no transport of its own
-    :raises KeyFileError: there are no keys to sign with
+    :raises InvalidTransportError: the service has no separate transport
+    :raises KeyFileError: the key file is not usable
     """
     find_url(conf)
     message_keys.KeyFile(conf.trove_ceph_storage.key_file).load()
 
 
 def find_url(conf: cfg.ConfigOpts) -> messaging.TransportURL:
-    """Return the service's transport, after a comparison with ``[DEFAULT] transport_url``.
+    """Return the service's transport, after comparing it with ``[DEFAULT] transport_url``.
 
-    :raises InvalidTransportError: it is not set, not a transport, or what guests can reach
+    :raises InvalidTransportError: it is not set, is invalid, or is reachable by guests
     """
     options = conf.trove_ceph_storage
-    # Registers [DEFAULT] transport_url, too.
+    # This also registers [DEFAULT] transport_url.
     common = _parse(conf, None, '[DEFAULT] transport_url')
     if not options.transport_url:
         if options.allow_guest_transport:
@@ -71,20 +71,20 @@ def find_url(conf: cfg.ConfigOpts) -> messaging.TransportURL:
             f'[trove_ceph_storage] transport_url: is not set; {_REMEDY}'
         )
     own = _parse(conf, options.transport_url, '[trove_ceph_storage] transport_url')
-    # Without one of its own in the file, there is nothing to compare with.
+    # The default value means that the file sets none, so there is nothing to compare with.
     reason = find_overlap(own, common) if conf.transport_url != 'rabbit://' else None
     if reason and not options.allow_guest_transport:
         raise exceptions.InvalidTransportError(
             f'[trove_ceph_storage] transport_url: {reason} as [DEFAULT] transport_url, whose '
-            f'credentials guests may hold; {_REMEDY}'
+            f'credentials guests may have; {_REMEDY}'
         )
     return own
 
 
 def find_overlap(own: messaging.TransportURL, other: messaging.TransportURL) -> str | None:
-    """Say what two transports have in common that lets users of one reach the other.
+    """Return what two transports share that lets users of one reach the other.
 
-    Hosts are compared by the names in the URLs: one that has two names is not recognized.
+    Hosts are compared by the names in the URLs: a host with two names is not recognized.
 
     :returns: None when they share neither a virtual host of a broker nor a user
     """
@@ -112,5 +112,5 @@ def _parse(conf: cfg.ConfigOpts, url: str | None, name: str) -> messaging.Transp
     try:
         return messaging.TransportURL.parse(conf, url)
     except messaging.InvalidTransportURL as error:
-        # Its message has the URL, and so the password.
-        raise exceptions.InvalidTransportError(f'{name}: is no URL of a transport') from error
+        # The message of the error contains the URL with its password.
+        raise exceptions.InvalidTransportError(f'{name}: is not a transport URL') from error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads that must not end before the process does."""
+"""Threads whose unexpected end must be handled."""
 
 import threading
 from collections.abc import Callable
@@ -10,23 +10,23 @@ LOG = logging.getLogger(__name__)
 
 
 class WatchedThread(threading.Thread):
-    """Runs a function that goes on until it is told to end, and tells if it ends before.
+    """Runs a function until it is stopped, and calls ``on_death`` if it ends earlier.
 
     :param function: called once
-    :param is_ending: whether it was told to end
-    :param on_death: called in the thread with what happened, once the function has ended before
+    :param is_stopping: returns whether the thread was stopped
+    :param on_death: called in the thread with the reason if the function ends unexpectedly
     """
 
     def __init__(
         self,
         name: str,
         function: Callable[[], None],
-        is_ending: Callable[[], bool],
+        is_stopping: Callable[[], bool],
         on_death: Callable[[str], None],
     ):
         super().__init__(name=name, daemon=True)
         self._function = function
-        self._is_ending = is_ending
+        self._is_stopping = is_stopping
         self._on_death = on_death
 
     def run(self) -> None:
@@ -36,5 +36,5 @@ class WatchedThread(threading.Thread):
         except BaseException as error:
             reason = f'{type(error).__name__}: {error}'
             LOG.exception('Thread %s failed', self.name)
-        if not self._is_ending():
+        if not self._is_stopping():
             self._on_death(f'thread {self.name} has ended: {reason}')

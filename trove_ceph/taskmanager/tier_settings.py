@@ -90,10 +90,10 @@ class TierSettings:
         for instance in instances:
             present.add(instance.id)
             volume = self._volume_of(instance, listed)
-            if volume is None or volume.volume_type not in rates or instance.is_deleting:
+            if volume is None or volume.volume_type not in rates or not _can_answer(instance):
                 continue
             rate = rates[volume.volume_type]
-            if instance.has_our_guest_agent and self._is_due(instance.id, rate):
+            if self._is_due(instance.id, rate):
                 self._send(instance.id, rate)
         for gone in self._sent.keys() - present:
             del self._sent[gone]
@@ -126,3 +126,8 @@ class TierSettings:
         """Return the promised rates of the tiers, by the names of their volume types."""
         tiers = tiers_file.load(self._path).tiers.values()
         return {tier.volume_type.name: tier.iops for tier in tiers if tier.volume_type}
+
+
+def _can_answer(instance: backup_types.Instance) -> bool:
+    # The rate of a new instance is sent when its creation ends; before, the agent only times out.
+    return instance.has_our_guest_agent and not (instance.is_building or instance.is_deleting)

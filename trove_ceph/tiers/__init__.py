@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage tiers: one file says what they are; Ceph, Cinder and Trove are made to match it.
+"""Storage tiers: one file describes them, and Ceph, Cinder and Trove are changed to match it.
 
-The file is read by :mod:`tiers_file` into :mod:`model`; :mod:`desired` derives from it the
-resources that should exist, the adapters :mod:`ceph`, :mod:`cinder` and :mod:`trove` observe those
-that do, and :mod:`planning` compares the two. What it finds is shown by :mod:`render` and carried
-out by :mod:`apply`.
+:mod:`tiers_file` reads the file into :mod:`tier_types`, and :mod:`desired` derives the resources
+that should exist. The adapters :mod:`ceph`, :mod:`cinder` and :mod:`trove` observe those that do,
+and :mod:`planning` compares the two. :mod:`render` prints the plan, and :mod:`apply` applies it.
 """

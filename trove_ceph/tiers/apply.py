@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making the clouds match the tiers file, one change after the other.
+"""Application of a plan to Ceph, Cinder and Trove, one change after the other.
 
-There is no way back and none is needed: each change is safe by itself, and running again after an
+There is no undo, and none is needed: each change is safe by itself, and a new run after an
 interruption plans what is left.
 """
 
@@ -15,9 +15,9 @@ from trove_ceph.tiers.changes import Change, Plan, Risk
 
 
 class Application:
-    """One run, from what was observed at its beginning.
+    """One run of ``tiers apply``, based on the state observed at its beginning.
 
-    :param note: told each change when it has been seen to be made
+    :param note: called with each change after its effect is observed
     """
 
     def __init__(
@@ -33,22 +33,23 @@ class Application:
         self._note = note
 
     def make(self, change: Change) -> None:
-        """Make one change and look whether it is there.
+        """Make one change and verify that it took effect.
 
-        :raises ChangeNotSeenError: it is not
+        :raises ChangeNotSeenError: the change had no effect
         """
-        self._systems.carry_out(change, self._observed)
-        self._observed = self._systems.observe_again(self._observed, change.kind)
+        self._systems.make(change, self._observed)
+        self._observed = self._systems.refresh(self._observed, change.kind)
         for left in planning.plan(self._content, self._observed).changes:
-            if _belongs_to(left, change):
+            if _is_part_of(left, change):
                 raise exceptions.ChangeNotSeenError(
-                    f'{change}: was made, but there still is "{left}"; run "tiers plan" to see more'
+                    f'{change}: was made, but the plan still has "{left}"; run "tiers plan" to see '
+                    'more'
                 )
         self._note(change)
 
 
 def make_steps(plan: Plan, application: Application) -> list[steps.Step]:
-    """Return a plan's changes as steps, none of which is undone."""
+    """Return a plan's changes as steps without an undo."""
     return [
         steps.Step(str(change), functools.partial(application.make, change), commits=True)
         for change in plan.changes
@@ -61,12 +62,12 @@ def run(
     accepted: frozenset[Risk],
     note: Callable[[Change], None],
 ) -> Plan:
-    """Make everything match, but for what waits, and return the plan.
+    """Make all changes, except those that must wait, and return the plan.
 
-    :param accepted: the consequences that were agreed to
-    :raises InvalidTiersError: the tiers do not fit; nothing was done
-    :raises ConsequencesNotAcceptedError: there are others; nothing was done
-    :raises ChangeNotSeenError: a change had no effect; those before it were made
+    :param accepted: the accepted consequences
+    :raises InvalidTiersError: the tiers do not fit the cloud; nothing is changed
+    :raises ConsequencesNotAcceptedError: a change has other consequences; nothing is changed
+    :raises ChangeNotSeenError: a change had no effect; those before it are made
     """
     observed = targets.observe()
     plan = planning.plan(content, observed)
@@ -92,11 +93,11 @@ def _check_risks(plan: Plan, accepted: frozenset[Risk]) -> None:
     )
     flags = ' '.join(risk.flag for risk in Risk if risk in missing)
     raise exceptions.ConsequencesNotAcceptedError(
-        f'nothing was changed, because of: {reasons}. If that is wanted, add {flags}'
+        f'nothing was changed, because of: {reasons}. To accept this, add {flags}'
     )
 
 
-def _belongs_to(left: Change, made: Change) -> bool:
+def _is_part_of(left: Change, made: Change) -> bool:
     if (left.kind, left.name) != (made.kind, made.name):
         return False
     return made.creates or left.attribute == made.attribute

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The caps of cephx users, derived from what they are for.
+"""The caps of cephx users, derived from their roles.
 
-Documented in "Block Devices and OpenStack" of Ceph's manual: ``profile rbd`` for each pool, and
-``profile rbd-read-only`` where parents of clones are. That profile also lets a client register its
-clones with their parents.
+They follow "Block Devices and OpenStack" of Ceph's manual: ``profile rbd`` for each pool, and
+``profile rbd-read-only`` for pools with parents of clones. That profile also lets a client register
+its clones with their parents.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from trove_ceph.tiers import tier_types
 from trove_ceph.tiers.tier_types import Purpose, Role
 
-#: ``profile rbd`` lets a client add to the blocklist, as every exclusive lock needs; only removing
-#: an entry takes the command itself.
+#: ``profile rbd`` lets a client add to the blocklist, as every exclusive lock needs; removing an
+#: entry requires a grant of the command itself.
 _FENCING = 'allow command "osd blocklist"'
 
 
 def derive(user: tier_types.User, tiers: Mapping[str, tier_types.Tier]) -> dict[str, str]:
-    """Return what a user should have at least: what its role needs and what is declared.
+    """Return the least caps of a user: those of its role and those that are declared.
 
     :returns: caps by service; services without a grant are left out
     """
@@ -30,12 +30,12 @@ def derive(user: tier_types.User, tiers: Mapping[str, tier_types.Tier]) -> dict[
     return {service: ', '.join(given) for service, given in found.items() if given}
 
 
-def merged(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """Return caps as they are, followed by the grants that are missing from them."""
-    has = grants(present)
+def merged(present: Mapping[str, str], needed: Mapping[str, str]) -> dict[str, str]:
+    """Return the present caps followed by the needed grants that they lack."""
+    granted = grants(present)
     found = dict(present)
-    for service, text in wanted.items():
-        missing = [each for each in _listed(text) if f'{service} {each}' not in has]
+    for service, text in needed.items():
+        missing = [each for each in _listed(text) if f'{service} {each}' not in granted]
         found[service] = ', '.join(filter(None, [found.get(service, '').strip(' ,;'), *missing]))
     return found
 
@@ -43,8 +43,8 @@ def merged(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, s
 def _of_role(user: tier_types.User, tiers: Mapping[str, tier_types.Tier]) -> dict[str, list[str]]:
     assert user.role
     role = user.role
-    own = [tiers[name] for name in user.tiers if _works_on(role, tiers[name])]
-    others = [tiers[name] for name in user.tiers if not _works_on(role, tiers[name])]
+    own = [tiers[name] for name in user.tiers if _writes_to(role, tiers[name])]
+    others = [tiers[name] for name in user.tiers if not _writes_to(role, tiers[name])]
     full = [f'profile rbd pool={pool}' for tier in own for pool in tier.pools]
     reading = [f'profile rbd-read-only pool={pool}' for tier in others for pool in tier.pools]
     mon = ['profile rbd'] + ([_FENCING] if role is Role.STORAGE else [])
@@ -59,15 +59,15 @@ def grants(caps: Mapping[str, str]) -> frozenset[str]:
 
 
 def by_service(found: Iterable[str]) -> dict[str, list[str]]:
-    """Return single grants, as :func:`grants` has them, by their services."""
-    sorted_out: dict[str, list[str]] = {}
+    """Return the grants of each service, from a set as :func:`grants` returns it."""
+    services: dict[str, list[str]] = {}
     for each in sorted(found):
         service, _, grant = each.partition(' ')
-        sorted_out.setdefault(service, []).append(grant)
-    return sorted_out
+        services.setdefault(service, []).append(grant)
+    return services
 
 
-def _works_on(role: Role, tier: tier_types.Tier) -> bool:
+def _writes_to(role: Role, tier: tier_types.Tier) -> bool:
     if role is Role.CINDER:
         return tier.volume_type is not None
     if role is Role.GLANCE:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place where tiers speak to Ceph: with its own commands, under an administrator's key.
+"""The tiers' adapter to Ceph, which runs Ceph's commands with an administrator's key.
 
-Output that holds keys is never kept: of a user only the caps are read.
+Keys in the output are never stored: only the caps of a user are read.
 """
 
 import json
@@ -13,18 +13,19 @@ from trove_ceph.tiers import crush, resources
 
 _CONNECT_TIMEOUT_SEC = 30
 _REPLICATED = 1
-# CRUSH_ITEM_NONE: in place of a chunk that is not there.
+# CRUSH_ITEM_NONE: stands for a missing chunk.
 _NO_OSD = 2**31 - 1
 
 
 class Ceph:
     """One cluster.
 
-    Every method raises StorageCommandError when Ceph refuses or does not answer. Making what is
-    there already is harmless everywhere.
+    Every method raises StorageCommandError when Ceph refuses or does not answer. Each create method
+    is idempotent.
 
     :param conf: path of the cluster's ceph.conf
     :param user: cephx name of an administrator, without ``client.``
+    :param run: runs a command and returns its output
     """
 
     def __init__(self, conf: str, user: str, run: Callable[..., str] = commands.run):
@@ -33,14 +34,14 @@ class Ceph:
         self._run = run
 
     def observe(self, with_data_pool: Collection[str] = ()) -> resources.CephState:
-        """Return what there is.
+        """Return the present state of the cluster.
 
-        :param with_data_pool: the pools of which to tell where new images put their data
+        :param with_data_pool: the pools whose default data pool is read
         """
         rules = self._rules_by_number()
-        dump = self._ask('osd', 'dump')
+        dump = self._query('osd', 'dump')
         return resources.CephState(
-            osds=crush.read_osds(self._ask('osd', 'tree')['nodes']),
+            osds=crush.read_osds(self._query('osd', 'tree')['nodes']),
             rules={rule.name: rule for rule in rules.values()},
             profiles=_profiles(dump),
             pools=self._pools(dump, rules, with_data_pool),
@@ -56,66 +57,66 @@ class Ceph:
 
     def profiles(self) -> dict[str, resources.Profile | None]:
         """Return the erasure code profiles by name."""
-        return _profiles(self._ask('osd', 'dump'))
+        return _profiles(self._query('osd', 'dump'))
 
     def pools(self, with_data_pool: Collection[str] = ()) -> dict[str, resources.Pool]:
         """Return the pools by name."""
-        return self._pools(self._ask('osd', 'dump'), self._rules_by_number(), with_data_pool)
+        return self._pools(self._query('osd', 'dump'), self._rules_by_number(), with_data_pool)
 
     def usage(self) -> dict[str, resources.Usage]:
-        """Return what the pools hold, by their names; it lags by some seconds."""
+        """Return the usage of the pools by name; it lags by some seconds."""
         return {
             pool['name']: resources.Usage(
                 objects=pool['stats']['objects'],
                 stored_bytes=pool['stats']['stored'],
                 fill=pool['stats']['percent_used'],
             )
-            for pool in self._ask('df')['pools']
+            for pool in self._query('df')['pools']
         }
 
     def users(self) -> dict[str, resources.User]:
         """Return the cephx users with their caps."""
         return {
             user['entity']: resources.User(user['entity'], user['caps'])
-            for user in self._ask('auth', 'ls')['auth_dump']
+            for user in self._query('auth', 'ls')['auth_dump']
         }
 
     def fsid(self) -> str:
         """Return the id of the cluster."""
-        return str(self._ask('fsid')['fsid'])
+        return str(self._query('fsid')['fsid'])
 
     def create_profile(self, profile: resources.Profile) -> None:
-        """Make an erasure code profile; fails if it exists with other values."""
-        place = profile.placement
-        self._tell(
+        """Create an erasure code profile; fail if it exists with other values."""
+        placement = profile.placement
+        self._execute(
             *('osd', 'erasure-code-profile', 'set', profile.name),
             *(f'k={profile.k}', f'm={profile.m}', f'plugin={profile.plugin}'),
             f'technique={profile.technique}',
-            f'crush-root={place.root}',
-            *([f'crush-device-class={place.device_class}'] if place.device_class else []),
-            f'crush-failure-domain={place.failure_domain}',
+            f'crush-root={placement.root}',
+            *([f'crush-device-class={placement.device_class}'] if placement.device_class else []),
+            f'crush-failure-domain={placement.failure_domain}',
         )
 
     def create_rule(self, rule: resources.Rule) -> None:
-        """Make a CRUSH rule."""
+        """Create a CRUSH rule."""
         if rule.profile:
-            self._tell('osd', 'crush', 'rule', 'create-erasure', rule.name, rule.profile)
+            self._execute('osd', 'crush', 'rule', 'create-erasure', rule.name, rule.profile)
             return
-        place = rule.placement
-        assert place
-        self._tell(
+        placement = rule.placement
+        assert placement
+        self._execute(
             *('osd', 'crush', 'rule', 'create-replicated', rule.name),
-            *(place.root, place.failure_domain),
-            *([place.device_class] if place.device_class else []),
+            *(placement.root, placement.failure_domain),
+            *([placement.device_class] if placement.device_class else []),
         )
 
     def create_pool(self, pool: resources.Pool) -> None:
-        """Make a pool as it should be, and last of all enable it for RBD."""
+        """Create a pool with all its settings, and enable it for RBD last."""
         number = () if pool.pg_num is None else (pool.pg_num, pool.pg_num)
         kind = ('erasure', pool.profile, pool.rule) if pool.profile else ('replicated', pool.rule)
         size = () if pool.profile or pool.size == 1 else ('--size', pool.size)
         mode = ('--autoscale_mode', pool.autoscale)
-        self._tell('osd', 'pool', 'create', pool.name, *number, *kind, *size, *mode)
+        self._execute('osd', 'pool', 'create', pool.name, *number, *kind, *size, *mode)
         if pool.size == 1:
             self.set_size(pool.name, pool.size, pool.min_size)
         for attribute in ('min_size', 'target_size_ratio', 'overwrites', 'data_pool'):
@@ -127,13 +128,13 @@ class Ceph:
         self._enable_rbd(pool.name, bool(pool.profile))
 
     def set_size(self, name: str, size: int, min_size: int) -> None:
-        """Set the copies of a replicated pool; Ceph then chooses min_size, so it is set as well.
+        """Set size and min_size of a replicated pool, because Ceph changes min_size with the size.
 
-        Between the two, for about a second, Ceph's choice holds.
+        Ceph's choice of min_size is effective for about a second between the two commands.
         """
-        # The monitor takes a size of one only by an explicit second step.
+        # The monitor accepts a size of one only with an explicit confirmation.
         confirmation = ('--yes-i-really-mean-it',) if size == 1 else ()
-        self._tell('osd', 'pool', 'set', name, 'size', size, *confirmation)
+        self._execute('osd', 'pool', 'set', name, 'size', size, *confirmation)
         self.set_pool(name, 'min_size', min_size)
 
     def set_pool(self, name: str, attribute: str, value: Any, erasure: bool = False) -> None:
@@ -148,25 +149,25 @@ class Ceph:
         else:
             if isinstance(value, bool):
                 value = str(value).lower()
-            self._tell('osd', 'pool', 'set', name, _VARIABLES.get(attribute, attribute), value)
+            self._execute('osd', 'pool', 'set', name, _VARIABLES.get(attribute, attribute), value)
 
     def create_user(self, user: resources.User) -> None:
-        """Make a user, to whom Ceph gives a key; fails if it exists with other caps."""
-        self._tell('auth', 'get-or-create', user.name, *_caps(user))
+        """Create a user, for which Ceph generates a key; fail if it exists with other caps."""
+        self._execute('auth', 'get-or-create', user.name, *_caps(user))
 
     def set_caps(self, user: resources.User) -> None:
-        """Give a user exactly these caps."""
-        self._tell('auth', 'caps', user.name, *_caps(user))
+        """Set the caps of a user to exactly these."""
+        self._execute('auth', 'caps', user.name, *_caps(user))
 
     def _enable_rbd(self, name: str, erasure: bool) -> None:
         if erasure:
-            # Such a pool holds no image headers: there is nothing to prepare in it.
-            self._tell('osd', 'pool', 'application', 'enable', name, 'rbd')
+            # An erasure-coded pool holds no image headers, so "rbd pool init" is not needed.
+            self._execute('osd', 'pool', 'application', 'enable', name, 'rbd')
         else:
             self._rbd('pool', 'init', name)
 
     def _rules_by_number(self) -> dict[int, resources.Rule]:
-        dump = self._ask('osd', 'crush', 'rule', 'dump')
+        dump = self._query('osd', 'crush', 'rule', 'dump')
         return {
             rule['rule_id']: resources.Rule(rule['rule_name'], crush.read_placement(rule))
             for rule in dump
@@ -193,29 +194,29 @@ class Ceph:
         return None
 
     def _copies(self, dump: Mapping[str, Any]) -> dict[str, int]:
-        """Return how many copies each placement group of a pool has at least; lags by seconds.
+        """Return the smallest acting set of each pool's placement groups; it lags by seconds.
 
-        What min_size is compared with: OSDs that are still to be filled do not act yet.
+        This is what Ceph compares with min_size: OSDs that are being backfilled do not act yet.
         """
         names = {pool['pool']: pool['pool_name'] for pool in dump['pools']}
         found: dict[str, int] = {}
-        for group in self._ask('pg', 'dump', 'pgs_brief')['pg_stats']:
-            # A pool may have been made since.
+        for group in self._query('pg', 'dump', 'pgs_brief')['pg_stats']:
+            # A pool may have been created meanwhile.
             if name := names.get(int(group['pgid'].partition('.')[0])):
                 acting = sum(osd != _NO_OSD for osd in group['acting'])
                 found[name] = min(acting, found.get(name, acting))
         return found
 
     def _max_pgs_per_osd(self) -> int:
-        """Return the limit of a running monitor, which may have it from its own ceph.conf."""
-        monitor = self._ask('mon', 'dump')['mons'][0]['name']
-        answer = self._ask('tell', f'mon.{monitor}', 'config', 'get', 'mon_max_pg_per_osd')
+        """Return the limit that a running monitor uses, which its own ceph.conf may set."""
+        monitor = self._query('mon', 'dump')['mons'][0]['name']
+        answer = self._query('tell', f'mon.{monitor}', 'config', 'get', 'mon_max_pg_per_osd')
         return int(answer['mon_max_pg_per_osd'])
 
-    def _ask(self, *words: object) -> Any:
+    def _query(self, *words: object) -> Any:
         return json.loads(self._run(*self._command('ceph'), *words, '--format', 'json'))
 
-    def _tell(self, *words: object) -> None:
+    def _execute(self, *words: object) -> None:
         self._run(*self._command('ceph'), *words)
 
     def _rbd(self, *words: object) -> str:
@@ -228,7 +229,7 @@ class Ceph:
         return base
 
 
-#: What the monitor calls the attributes of a pool that have another name there.
+#: The monitor's names of attributes that resources.Pool names otherwise.
 _VARIABLES = {
     'autoscale': 'pg_autoscale_mode',
     'overwrites': 'allow_ec_overwrites',
@@ -253,7 +254,7 @@ def _profile(name: str, found: Mapping[str, str]) -> resources.Profile | None:
             plugin=found['plugin'],
             technique=found['technique'],
             placement=resources.Placement(
-                # What Ceph's plugins take for keys that a profile lacks, as the default one does.
+                # The defaults of Ceph's plugins for missing keys; the default profile lacks them.
                 root=found.get('crush-root') or 'default',
                 device_class=found.get('crush-device-class') or None,
                 failure_domain=found.get('crush-failure-domain') or 'host',
@@ -271,7 +272,7 @@ def _pool(found: Mapping[str, Any], rule: str, data_pool: str | None) -> resourc
         rule=rule,
         size=found['size'],
         min_size=found['min_size'],
-        # Where it is on its way to: Ceph splits and merges groups a few at a time.
+        # The target: Ceph splits and merges placement groups gradually.
         pg_num=found['pg_num_target'],
         autoscale=found['pg_autoscale_mode'],
         target_size_ratio=options.get('target_size_ratio', 0.0),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What separates the clouds that are and should be."""
+"""Changes between the observed and the desired state, and the plan that consists of them."""
 
 import dataclasses
 import enum
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Risk(enum.Enum):
-    """A consequence that somebody has to agree to."""
+    """A consequence of a change that the operator has to accept."""
 
     MOVES_DATA = 'moves data'
     LOWERS_REDUNDANCY = 'lowers redundancy'
@@ -16,7 +16,7 @@ class Risk(enum.Enum):
 
     @property
     def flag(self) -> str:
-        """The option of the command line that agrees to it."""
+        """The option of the command line that accepts it."""
         return {
             Risk.MOVES_DATA: '--yes-move-data',
             Risk.LOWERS_REDUNDANCY: '--yes-lower-redundancy',
@@ -26,7 +26,7 @@ class Risk(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """What is changed; in the order in which it is made."""
+    """The kind of object that is changed, in the order of creation."""
 
     PROFILE = 'erasure code profile'
     RULE = 'CRUSH rule'
@@ -38,7 +38,7 @@ class Kind(enum.Enum):
 
     @property
     def system(self) -> str:
-        """Which of ceph, cinder and trove has it."""
+        """The system that has the object: ceph, cinder or trove."""
         if self in (Kind.QOS, Kind.TYPE):
             return 'cinder'
         return 'trove' if self is Kind.ASSOCIATION else 'ceph'
@@ -46,11 +46,11 @@ class Kind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One step from what is to what should be.
+    """One change from the observed to the desired state.
 
-    :param attribute: what of the object changes, None when it is made or removed
-    :param before: the value, or the whole object when it is removed
-    :param after: the value, or the whole object when it is made
+    :param attribute: the attribute that changes; None: the object is created or removed
+    :param before: the present value; the whole object if it is removed
+    :param after: the desired value; the whole object if it is created
     """
 
     kind: Kind
@@ -62,12 +62,12 @@ class Change:
 
     @property
     def creates(self) -> bool:
-        """Whether the object is not there yet."""
+        """Whether the change creates the object."""
         return self.attribute is None and self.after is not None
 
     @property
     def removes(self) -> bool:
-        """Whether the object is there and no longer needed."""
+        """Whether the change removes the object."""
         return self.attribute is None and self.after is None
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Change:
         return f'{self.kind.value} {self.name}: {self.attribute} {difference(self)}'
 
     def as_document(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
+        """Return a value for JSON."""
         return {
             'system': self.kind.system,
             'kind': self.kind.value,
@@ -90,7 +90,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Something that is not a change: a note, or a problem, which forbids every change."""
+    """A note for the operator, or a fatal problem that prevents all changes."""
 
     text: str
     fatal: bool = True
@@ -98,10 +98,10 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Everything to be done, in an order that is safe.
+    """All changes in a safe order.
 
-    :param problems: why it cannot be done at all
-    :param notes: what the operator should know, and need not do anything about
+    :param problems: what prevents all changes
+    :param notes: information that requires no action
     """
 
     changes: tuple[Change, ...]
@@ -109,7 +109,7 @@ class Plan:
     notes: tuple[str, ...]
 
     def waiting(self, accepted: frozenset[Risk]) -> list[Change]:
-        """Return the changes that wait until they pause nothing, as that is not accepted."""
+        """Return the changes that would pause I/O now, if that is not accepted."""
         return [change for change in self.changes if Risk.PAUSES_IO in set(change.risks) - accepted]
 
     def risky(self, accepted: frozenset[Risk] = frozenset()) -> list[Change]:
@@ -117,7 +117,7 @@ class Plan:
         return [change for change in self.changes if set(change.risks) - accepted]
 
     def as_document(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
+        """Return a value for JSON."""
         return {
             'changes': [change.as_document() for change in self.changes],
             'problems': list(self.problems),
@@ -126,12 +126,12 @@ class Plan:
 
 
 def difference(change: Change) -> str:
-    """Return what changes, for a person to read: of sets only what comes and goes."""
+    """Return the difference as text; for sets, only the added and removed members."""
     before, after = change.before, change.after
     if isinstance(after, frozenset):
-        coming = [f'+ {each}' for each in sorted(after - before)]
-        going = [f'- {each}' for each in sorted(before - after)]
-        return '; '.join(going + coming)
+        added = [f'+ {each}' for each in sorted(after - before)]
+        removed = [f'- {each}' for each in sorted(before - after)]
+        return '; '.join(removed + added)
     return f'{_text(before)} -> {_text(after)}'
 
 

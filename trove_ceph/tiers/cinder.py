@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place where tiers speak to Cinder, as an administrator: types, QoS specs, volumes."""
+"""The tiers' adapter to Cinder, as an administrator: volume types, QoS specs and volumes."""
 
 import collections
 from collections.abc import Iterable
@@ -19,9 +19,9 @@ _translated = connection.translated
 class Cinder:
     """Cinder of one region.
 
-    Every method raises ServiceUnavailableError when it refuses or does not answer.
+    Every method raises ServiceUnavailableError when Cinder refuses or does not answer.
 
-    :param client: of cinderclient, connection.API_VERSION or later
+    :param client: a client of cinderclient with connection.API_VERSION or later
     """
 
     def __init__(self, client: Any):
@@ -29,7 +29,7 @@ class Cinder:
 
     @classmethod
     def of_environment(cls) -> 'Cinder':
-        """Return the one that OS_* variables or clouds.yaml name."""
+        """Return an adapter to the cloud of the OS_* variables or of clouds.yaml."""
         with _translated('connecting'):
             try:
                 adapter = openstack.connect().config.get_session_client('block-storage')
@@ -40,9 +40,9 @@ class Cinder:
         return cls(connection.connect_like(adapter))
 
     def observe(self, known: resources.CinderState | None = None) -> resources.CinderState:
-        """Return what there is, in all projects.
+        """Return the present state of all projects.
 
-        :param known: an earlier observation, whose volumes and back ends are still right
+        :param known: an earlier observation, whose volumes and back ends are reused
         """
         listed = self._types()
         qos = self._qos()
@@ -87,17 +87,17 @@ class Cinder:
             with _translated('listing the back ends'):
                 pools = self._client.pools.list(detailed=True)
         except exceptions.ServiceUnavailableError:
-            # Volume types do not need the scheduler, and must not wait for its recovery.
+            # Changes of volume types do not need the scheduler.
             return None
         return [pool.to_dict()['capabilities'] for pool in pools]
 
     def create_qos(self, specs: resources.QosSpecs) -> None:
-        """Make QoS specs; fails if there are some of this name."""
+        """Create QoS specs; fail if the name is in use."""
         with _translated(f'creating QoS specs {specs.name}'):
             self._client.qos_specs.create(specs.name, {'consumer': specs.consumer, **specs.specs})
 
     def set_qos(self, name: str, key: str, value: str | None) -> None:
-        """Set one key of QoS specs, ``consumer`` included; None removes it."""
+        """Set one key of QoS specs, or ``consumer``; None removes the key."""
         found = self._qos_id(name)
         with _translated(f'setting {key} of QoS specs {name}'):
             if value is None:
@@ -106,24 +106,24 @@ class Cinder:
                 self._client.qos_specs.set_keys(found, {key: value})
 
     def remove_qos(self, name: str) -> None:
-        """Delete QoS specs; fails while a volume type has them."""
+        """Delete QoS specs; fail if a volume type uses them."""
         found = self._qos_id(name)
         with _translated(f'deleting QoS specs {name}'):
             self._client.qos_specs.delete(found)
 
     def create_type(self, volume_type: resources.VolumeType) -> None:
-        """Make a volume type, without QoS specs; fails if there is one of this name.
+        """Create a volume type without QoS specs; fail if the name is in use.
 
         The type stays private until it has its back end, so that no project can create a volume
         with it on any other back end. After an interruption, :meth:`set_type` completes it.
         """
         with _translated(f'creating volume type {volume_type.name}'):
-            made = self._client.volume_types.create(
+            created = self._client.volume_types.create(
                 volume_type.name, volume_type.description, is_public=False
             )
-            made.set_keys({_BACKEND: volume_type.backend})
+            created.set_keys({_BACKEND: volume_type.backend})
             if volume_type.public:
-                self._client.volume_types.update(made.id, is_public=True)
+                self._client.volume_types.update(created.id, is_public=True)
 
     def set_type(self, name: str, attribute: str, value: Any) -> None:
         """Set ``backend``, ``description``, ``public`` or ``qos`` of a volume type."""
@@ -139,7 +139,7 @@ class Cinder:
                 self._client.volume_types.update(found.id, **{key: value})
 
     def _associate(self, volume_type: Any, qos_id: str | None) -> None:
-        """Let a type have these QoS specs and no others; it can have one at a time."""
+        """Replace the QoS specs of a type, which can have one at a time."""
         present = volume_type.to_dict().get('qos_specs_id')
         if present:
             self._client.qos_specs.disassociate(present, volume_type.id)
@@ -173,10 +173,10 @@ def _names(pools: Iterable[dict[str, Any]] | None) -> frozenset[str] | None:
 
 
 def _rbd_backends(pools: Iterable[dict[str, Any]]) -> tuple[resources.RbdBackend, ...]:
-    """Return those whose ``location_info`` is of the form that the RBD driver reports.
+    """Return the back ends whose ``location_info`` has the form of the RBD driver.
 
-    It is ``cluster:conf:fsid:user:pool``; that driver parses it in the same way to see whether two
-    back ends share a cluster.
+    The form is ``cluster:conf:fsid:user:pool``. The driver parses it in the same way to find out
+    whether two back ends share a cluster.
     """
     found = []
     for pool in pools:
@@ -189,7 +189,7 @@ def _rbd_backends(pools: Iterable[dict[str, Any]]) -> tuple[resources.RbdBackend
 
 def _volume(found: Any) -> resources.VolumeOfTier:
     facts = found.to_dict()
-    # host@back end#pool, where the RBD driver's only pool has the back end's name
+    # host@backend#pool; the only pool of the RBD driver is named as the back end
     _, _, backend = (facts.get('os-vol-host-attr:host') or '').partition('#')
     return resources.VolumeOfTier(
         id=facts['id'],

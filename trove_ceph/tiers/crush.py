@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading Ceph's CRUSH map: where the OSDs are, and what a rule does."""
+"""Parsing of Ceph's CRUSH map: the location of OSDs and the placement of rules."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,14 +17,14 @@ def read_osds(nodes: Iterable[Mapping[str, Any]]) -> tuple[Osd, ...]:
             device_class=node.get('device_class'),
             up=node['status'] == 'up',
             serves=node['reweight'] > 0 and node['crush_weight'] > 0,
-            places=_places(node, parents),
+            buckets=_buckets(node, parents),
         )
         for node in sorted(by_id.values(), key=lambda node: node['id'])
         if node['type'] == 'osd'
     )
 
 
-def _places(node: Mapping[str, Any], parents: Mapping[int, Mapping[str, Any]]) -> dict[str, str]:
+def _buckets(node: Mapping[str, Any], parents: Mapping[int, Mapping[str, Any]]) -> dict[str, str]:
     found = {}
     parent = parents.get(node['id'])
     while parent is not None:
@@ -34,9 +34,11 @@ def _places(node: Mapping[str, Any], parents: Mapping[int, Mapping[str, Any]]) -
 
 
 def read_placement(rule: Mapping[str, Any]) -> Placement | None:
-    """Return what a rule of ``ceph osd crush rule dump`` does, None if it is more than one choice.
+    """Return the placement of a rule of ``ceph osd crush rule dump``.
 
-    The device class is part of the name of where a rule begins: ``default~nvme``.
+    The device class is part of the name of the rule's root: ``default~nvme``.
+
+    :returns: None: the rule consists of more than one choice
     """
     steps = [step for step in rule['steps'] if not step['op'].startswith('set_')]
     if [step['op'].partition('_')[0] for step in steps] not in (

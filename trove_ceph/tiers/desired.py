@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The resources that should exist, derived from the tiers; a pure function.
+"""The resources that should exist, derived from the tiers by a pure function.
 
-Front-end limits are those that Cinder's manager computes when a volume is attached
+Cinder's manager computes front-end limits when a volume is attached
 (``_parse_connection_options`` in cinder/volume/manager.py): ``total_iops_sec_per_gb`` times the
-size, not below ``…_per_gb_min``, and not above ``total_iops_sec_max``, which it takes out again
-before the hypervisor sees it. To the RBD driver the last key means something else (a burst of
-*bytes*), so such specs must never be given to the back end: their consumer is ``front-end``, which
-the driver skips.
+size, at least ``…_per_gb_min`` and at most ``total_iops_sec_max``, which it removes before the
+hypervisor sees it. The RBD driver interprets the last key as a burst of *bytes*, so such specs must
+never reach the back end: their consumer is ``front-end``, which the driver skips.
 """
 
 import dataclasses
@@ -26,10 +25,10 @@ _KEYS = {
 
 
 def derive(content: tier_types.TiersFile, ceph: resources.CephState | None) -> resources.Desired:
-    """Return what should be there.
+    """Return the desired state.
 
-    :param ceph: what Ceph has, from which numbers of placement groups follow; None where Ceph is
-        left out, and then nothing is derived for it
+    :param ceph: the observed state of Ceph, on which the numbers of placement groups depend; None:
+        derive nothing for Ceph
     """
     tiers = content.tiers.values()
     pools = [pool for tier in tiers for pool in _pools(tier, ceph)] if ceph else []
@@ -49,37 +48,37 @@ def derive(content: tier_types.TiersFile, ceph: resources.CephState | None) -> r
     )
 
 
-def made_here(specs: resources.QosSpecs) -> bool:
-    """Return whether QoS specs look like those that are derived here."""
+def is_derived_here(specs: resources.QosSpecs) -> bool:
+    """Return whether QoS specs have the form of those derived here."""
     return specs.consumer == _FRONT_END and specs.specs.keys() <= _KEYS
 
 
 def placement(tier: tier_types.Tier) -> Placement:
-    """Return where the data of a tier lies."""
+    """Return the placement of a tier's data."""
     return Placement(tier.crush_root, tier.device_class, tier.failure_domain)
 
 
 def metadata_placement(tier: tier_types.Tier) -> Placement:
-    """Return where the replicated pool beside an erasure-coded one lies."""
+    """Return the placement of the replicated pool beside an erasure-coded one."""
     assert tier.erasure
     return Placement(tier.crush_root, tier.erasure.metadata_device_class, tier.failure_domain)
 
 
-def rule_name(place: Placement) -> str:
-    """Return the name of the rule that copies by a placement."""
-    prefix = '' if place.root == 'default' else f'{place.root}-'
-    return f'{prefix}{place.device_class or "all"}-{place.failure_domain}'
+def rule_name(target: Placement) -> str:
+    """Return the name of the replicated rule for a placement."""
+    prefix = '' if target.root == 'default' else f'{target.root}-'
+    return f'{prefix}{target.device_class or "all"}-{target.failure_domain}'
 
 
 def _rules(tier: tier_types.Tier) -> list[resources.Rule]:
     if tier.erasure is None:
-        place = placement(tier)
-        return [resources.Rule(rule_name(place), place)]
-    coded, copied = placement(tier), metadata_placement(tier)
+        target = placement(tier)
+        return [resources.Rule(rule_name(target), target)]
+    coded, replicated = placement(tier), metadata_placement(tier)
     name = tier.erasure.pool
     return [
         resources.Rule(name, coded, profile=name),
-        resources.Rule(rule_name(copied), copied),
+        resources.Rule(rule_name(replicated), replicated),
     ]
 
 
@@ -123,7 +122,7 @@ def _data_pool(
         rule=rule,
         size=size,
         min_size=min_size,
-        pg_num=placement_groups.wanted(policy, osds, size, present),
+        pg_num=placement_groups.choose_pg_num(policy, osds, size, present),
         autoscale='on' if policy.autoscale or policy.keep else 'off',
         target_size_ratio=policy.autoscale or 0.0,
         compression_mode=mode,

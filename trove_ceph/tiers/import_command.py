@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``trove-ceph-manage tiers import``: write the tiers file that describes what is there."""
+"""``trove-ceph-manage tiers import``: write a tiers file that describes the existing cloud."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -22,18 +22,19 @@ from trove_ceph.tiers.changes import Plan
 from trove_ceph.yaml_file import Dumper, Problem
 
 _HEADER = """\
-# Storage tiers, as "trove-ceph-manage tiers import" found them. "trove-ceph-manage tiers plan"
-# shows what differs from this file: nothing, until one of the two is changed. The page "The tiers
-# file" of the documentation explains every key.
+# Storage tiers as found by "trove-ceph-manage tiers import". "trove-ceph-manage tiers plan" shows
+# differences between the cloud and this file; there are none until one of them changes. The page
+# "The tiers file" of the documentation explains every key.
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What an import found.
+    """The result of an import.
 
-    :param text: of the tiers file
-    :param plan: what would be changed by this file; empty where everything could be described
+    :param text: the text of the tiers file
+    :param notes: what is left out, and why
+    :param plan: the plan for this file; empty if the file describes everything
     """
 
     text: str
@@ -49,11 +50,11 @@ def run(
     versions: list[str],
     purposes: Mapping[str, tier_types.Purpose],
 ) -> Result:
-    """Look at everything, and return the tiers file that describes it; nothing is changed.
+    """Return a tiers file that describes the existing cloud; change nothing.
 
-    :param versions: the datastore versions whose volume types are asked of Trove
-    :param purposes: what pools are for where it does not show, by their names
-    :raises InvalidTiersError: there is nothing that can be a tier
+    :param versions: the datastore versions whose volume types are read from Trove
+    :param purposes: given purposes of pools, by pool name
+    :raises InvalidTiersError: no pool can be described as a tier
     """
     names = [pool.name for pool in cluster.pools().values() if not pool.profile]
     observed = resources.Observed(
@@ -67,7 +68,7 @@ def run(
     except Problem as problem:
         where = schema_problems.path_text(problem.path)
         raise exceptions.InvalidTiersError(
-            f'what is there cannot be described: {where}: {problem}'
+            f'the existing cloud cannot be described: {where}: {problem}'
         ) from problem
     text = _HEADER + ''.join(f'# Left out: {note}\n' for note in found.notes)
     text += '\n' + yaml.dump(found.content, Dumper=Dumper, sort_keys=False, width=100)
@@ -77,7 +78,7 @@ def run(
 def write(path: str, text: str) -> None:
     """Write a new file.
 
-    :raises InvalidTiersError: there is one already, or it cannot be written
+    :raises InvalidTiersError: the file exists or cannot be written
     """
     try:
         with Path(path).open('x', encoding='utf-8') as file:

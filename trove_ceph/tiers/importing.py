@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tiers file that describes what is there; pure functions of what was observed.
+"""The tiers file that describes an existing cloud; pure functions of the observed state.
 
-The file is made so that the plan which follows from it is empty: what has no exact description is
-kept as it is (``placement_groups: {keep: true}``, ``qos: keep``, grants of cephx users word for
-word), and what is no tier is left out and noted.
+The file yields an empty plan: what it cannot describe exactly is marked to stay as it is
+(``placement_groups: {keep: true}``, ``qos: keep``, literal grants of cephx users), and what cannot
+be a tier is left out and noted.
 """
 
 import dataclasses
@@ -21,10 +21,10 @@ _MODES = ('none', 'passive', 'aggressive', 'force')
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """What was found.
+    """The result of an import.
 
-    :param content: of the tiers file
-    :param notes: what was left out, and why
+    :param content: the decoded content of the tiers file
+    :param notes: what is left out, and why
     """
 
     content: dict[str, Any]
@@ -34,11 +34,11 @@ class Imported:
 def describe(observed: resources.Observed, fsid: str, purposes: Mapping[str, Purpose]) -> Imported:
     """Return the content of a tiers file.
 
-    :param observed: Ceph, with the data pools of all pools for RBD, and Cinder and Trove where
-        they were looked at
-    :param fsid: of the Ceph cluster
-    :param purposes: what pools are for, by their names, where it is known better than it shows
-    :raises InvalidTiersError: there is no pool that can be a tier
+    :param observed: the state of Ceph, with the data pools of all RBD pools, and of Cinder and
+        Trove if they were observed
+    :param fsid: id of the Ceph cluster
+    :param purposes: given purposes of pools by pool name, which override detected ones
+    :raises InvalidTiersError: no pool can be a tier
     """
     assert observed.ceph
     notes: list[str] = []
@@ -48,8 +48,8 @@ def describe(observed: resources.Observed, fsid: str, purposes: Mapping[str, Pur
     for pool, purpose in chosen.items():
         try:
             tier = _tier(observed.ceph, observed.ceph.pools[pool], purpose)
-        except _NoTier as reason:
-            notes.append(f'pool {pool} is no tier: {reason}')
+        except _NotATier as reason:
+            notes.append(f'pool {pool} is not a tier: {reason}')
             continue
         name = pool
         backend = backends.get(pool)
@@ -59,7 +59,7 @@ def describe(observed: resources.Observed, fsid: str, purposes: Mapping[str, Pur
             tier |= found.keys
             name = found.name or pool
         if purpose is Purpose.DATA and 'volume_type' not in tier:
-            notes.append(f'pool {pool} is no tier: Cinder offers it by no volume type')
+            notes.append(f'pool {pool} is not a tier: no volume type of Cinder offers it')
             continue
         tiers[name if name not in tiers and _NAME.fullmatch(name) else pool] = tier
     if not tiers:
@@ -69,20 +69,20 @@ def describe(observed: resources.Observed, fsid: str, purposes: Mapping[str, Pur
     return Imported({'tiers': tiers, **({'users': users} if users else {})}, tuple(notes))
 
 
-class _NoTier(Exception):
-    """Why a pool cannot be described as a tier."""
+class _NotATier(Exception):
+    """The reason why a pool cannot be described as a tier."""
 
 
 def _backends(
     cinder: resources.CinderState | None, fsid: str, notes: list[str]
 ) -> dict[str, resources.RbdBackend]:
-    """Return Cinder's back ends on this cluster by their pools."""
+    """Return Cinder's back ends on this cluster by pool."""
     found: dict[str, resources.RbdBackend] = {}
     if cinder is None:
         return found
     if cinder.backends is None:
         raise exceptions.ServiceUnavailableError(
-            "Cinder's scheduler does not answer, which knows the pools of the back ends"
+            "Cinder's scheduler, which knows the pools of the back ends, does not answer"
         )
     for backend in sorted(cinder.rbd_backends, key=lambda each: (each.name, each.pool)):
         if backend.fsid != fsid:
@@ -103,9 +103,9 @@ def _purposes(
     given: Mapping[str, Purpose],
     notes: list[str],
 ) -> dict[str, Purpose]:
-    """Return what each pool that can be a tier is for, in the order of their names."""
+    """Return the purpose of each pool that can be a tier, ordered by pool name."""
     for pool in given.keys() - ceph.pools.keys():
-        raise exceptions.InvalidTiersError(f'there is no pool {pool}')
+        raise exceptions.InvalidTiersError(f'pool {pool} does not exist')
     data_pools = {pool.data_pool for pool in ceph.pools.values()}
     free = [
         name
@@ -123,32 +123,32 @@ def _purposes(
             found[name] = Purpose.IMAGES
         elif name in free:
             notes.append(
-                f'pool {name} is no tier: neither a back end of Cinder nor Glance uses it; '
+                f'pool {name} is not a tier: neither a back end of Cinder nor Glance uses it; '
                 f'--purpose {name}=vault or another purpose makes it one'
             )
     return found
 
 
 def _tier(ceph: resources.CephState, pool: resources.Pool, purpose: Purpose) -> dict[str, Any]:
-    """Return the keys of a tier that are Ceph's."""
+    """Return the keys of a tier that describe Ceph."""
     if pool.profile:
-        raise _NoTier('it is erasure-coded, and RBD needs a replicated pool beside it')
+        raise _NotATier('it is erasure-coded, and RBD needs a replicated pool beside it')
     if not _NAME.fullmatch(pool.name):
-        raise _NoTier('its name has characters that names of tiers cannot have')
+        raise _NotATier('its name has characters that the name of a tier must not have')
     data = ceph.pools[pool.data_pool] if pool.data_pool else pool
-    place, own = _placement(ceph, data), _placement(ceph, pool)
+    placement, own = _placement(ceph, data), _placement(ceph, pool)
     keys: dict[str, Any] = {'purpose': str(purpose)}
-    if place.device_class:
-        keys['device_class'] = place.device_class
-    keys['failure_domain'] = place.failure_domain
-    if place.root != 'default':
-        keys['crush_root'] = place.root
+    if placement.device_class:
+        keys['device_class'] = placement.device_class
+    keys['failure_domain'] = placement.failure_domain
+    if placement.root != 'default':
+        keys['crush_root'] = placement.root
     keys |= {'pool': pool.name, 'copies': pool.size, 'min_size': pool.min_size}
     if pool.size == 1 and purpose is not Purpose.REPLICA:
         keys['allow_single_copy'] = True
     if data is not pool:
-        if (own.root, own.failure_domain) != (place.root, place.failure_domain):
-            raise _NoTier(f'it lies on {own}, and its data pool {data.name} on {place}')
+        if (own.root, own.failure_domain) != (placement.root, placement.failure_domain):
+            raise _NotATier(f'it is placed on {own}, but its data pool {data.name} on {placement}')
         keys['erasure'] = _erasure(ceph, data, own.device_class)
     keys['placement_groups'] = _placement_groups(data, coded=data is not pool)
     if data.compression_mode != 'none':
@@ -157,12 +157,12 @@ def _tier(ceph: resources.CephState, pool: resources.Pool, purpose: Purpose) -> 
 
 
 def _placement(ceph: resources.CephState, pool: resources.Pool) -> resources.Placement:
-    place = ceph.rules[pool.rule].placement
-    if place is None:
-        raise _NoTier(f'its CRUSH rule {pool.rule} is not of a kind that tiers have')
-    if place.failure_domain not in tier_types.FAILURE_DOMAINS:
-        raise _NoTier(f'its failure domain is {place.failure_domain}')
-    return place
+    placement = ceph.rules[pool.rule].placement
+    if placement is None:
+        raise _NotATier(f'tiers do not support its CRUSH rule {pool.rule}')
+    if placement.failure_domain not in tier_types.FAILURE_DOMAINS:
+        raise _NotATier(f'tiers do not support its failure domain {placement.failure_domain}')
+    return placement
 
 
 def _erasure(
@@ -170,12 +170,12 @@ def _erasure(
 ) -> dict[str, Any]:
     profile = ceph.profiles.get(data.profile or '')
     if profile is None or profile.plugin not in ('jerasure', 'isa'):
-        raise _NoTier(
-            f'its data pool {data.name} is coded by profile {data.profile}, of no kind '
-            f'that tiers have'
+        raise _NotATier(
+            f'tiers do not support the erasure code profile {data.profile} of its data pool '
+            f'{data.name}'
         )
     if profile.placement != ceph.rules[data.rule].placement:
-        raise _NoTier(f'the rule of its data pool {data.name} differs from its profile')
+        raise _NotATier(f'the rule of its data pool {data.name} differs from its profile')
     return {
         'k': profile.k,
         'm': profile.m,
@@ -202,31 +202,31 @@ def _is_power_of_two(count: int) -> bool:
 
 def _compression(pool: resources.Pool) -> dict[str, Any]:
     if pool.compression_mode not in _MODES:
-        raise _NoTier(f'its compression mode is {pool.compression_mode}')
+        raise _NotATier(f'tiers do not support its compression mode {pool.compression_mode}')
     if pool.compression_algorithm is None:
-        raise _NoTier('it is compressed by the algorithm of the OSDs; set one for the pool')
+        raise _NotATier('it uses the compression algorithm of the OSDs; set one for the pool')
     return {'mode': pool.compression_mode, 'algorithm': pool.compression_algorithm}
 
 
 def _keep_excessive_shares(tiers: Mapping[str, dict[str, Any]]) -> None:
-    """Leave shares as they are which add up to more than all: to Ceph they are weights."""
+    """Do not describe shares that exceed 1 in total: to Ceph they are weights."""
     shares: dict[tuple[str, str | None], float] = {}
     for tier in tiers.values():
-        place = _place(tier)
-        shares[place] = shares.get(place, 0.0) + tier['placement_groups'].get('autoscale', 0.0)
+        devices = _devices(tier)
+        shares[devices] = shares.get(devices, 0.0) + tier['placement_groups'].get('autoscale', 0.0)
     for tier in tiers.values():
-        if shares[_place(tier)] > 1 and 'autoscale' in tier['placement_groups']:
+        if shares[_devices(tier)] > 1 and 'autoscale' in tier['placement_groups']:
             tier['placement_groups'] = {'keep': True}
 
 
-def _place(tier: Mapping[str, Any]) -> tuple[str, str | None]:
+def _devices(tier: Mapping[str, Any]) -> tuple[str, str | None]:
     return tier.get('crush_root', 'default'), tier.get('device_class')
 
 
 def purposes_of(texts: Iterable[str]) -> Iterator[tuple[str, Purpose]]:
     """Yield pool and purpose of each ``POOL=PURPOSE``.
 
-    :raises InvalidTiersError: one is not of this form
+    :raises InvalidTiersError: a text does not have this form
     """
     for text in texts:
         pool, _, purpose = text.rpartition('=')

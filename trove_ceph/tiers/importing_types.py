@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a tiers file describes the volume type by which Cinder offers a pool that is there."""
+"""The description of existing volume types in a tiers file."""
 
 import dataclasses
 import re
@@ -10,22 +10,22 @@ from trove_ceph.tiers import desired, resources
 from trove_ceph.tiers.tier_types import Purpose
 
 _MIB = 1024**2
-#: The keys of QoS specs from which a tier's promise is read.
+#: The keys of QoS specs from which the limits of a tier are read.
 _PER_GB, _LEAST, _MOST, _FIXED, _BYTES = (
     *('total_iops_sec_per_gb', 'total_iops_sec_per_gb_min', 'total_iops_sec_max'),
     *('total_iops_sec', 'total_bytes_sec'),
 )
 _VERSION = re.compile(r'[^/\s]+/[^/\s]+')
 _TYPE_NAME = re.compile(r'[^\s,]([^,]*[^\s,])?')
-#: Cinder makes it at its installation and gives it to requests that name none.
+#: Cinder creates this type at installation and uses it for requests without a type.
 _DEFAULT = '__DEFAULT__'
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """The keys of a tier that are Cinder's and Trove's.
+    """The keys of a tier that describe Cinder and Trove.
 
-    :param name: of the volume type, None where there is none
+    :param name: name of the volume type; None: there is none
     """
 
     name: str | None
@@ -41,8 +41,8 @@ def describe(
 ) -> Found:
     """Return the volume type that offers a back end, its limits, and the versions that use it.
 
-    Of several types that which datastore versions are allowed to use comes first, then the names'
-    order decides: a tier has one.
+    A tier has one type. Of several, types that datastore versions may use come first, then types in
+    alphabetical order.
     """
     assert cinder
     allowed = _allowed(cinder, trove)
@@ -52,14 +52,14 @@ def describe(
     )
     free = [each for each in cinder.types.values() if each.backend is None]
     if not named and len(cinder.backends or ()) == 1:
-        # With one back end the scheduler has no choice.
+        # With a single back end, types without one also lead to it.
         named = sorted(free, key=lambda each: each.name != _DEFAULT)
     named = [each for each in named if _TYPE_NAME.fullmatch(each.name)]
     if not named:
         return Found(None, {}, [])
     chosen, *others = named
     notes = [
-        f'volume type {other.name} has the same back end {backend.name} and stays as it is'
+        f'volume type {other.name} uses the same back end {backend.name} and stays as it is'
         for other in others
     ]
     volume_type: dict[str, Any] = {'name': chosen.name, 'backend': backend.name}
@@ -95,12 +95,12 @@ def _versions(name: str, allowed: Mapping[str, set[str]]) -> list[str]:
 
 
 def _limits(volume_type: resources.VolumeType, cinder: resources.CinderState) -> dict[str, Any]:
-    """Return what a type's QoS specs promise, and who holds volumes to it."""
+    """Return the limits of a type's QoS specs, and who enforces them."""
     specs = cinder.qos.get(volume_type.qos or '')
     if specs is None:
-        # Specs without a type that look like ours would be planned to go.
-        left = cinder.qos.get(volume_type.name)
-        return {'qos': 'keep'} if left and desired.made_here(left) else {}
+        # Unused specs that look like ours would be removed by the plan.
+        unused = cinder.qos.get(volume_type.name)
+        return {'qos': 'keep'} if unused and desired.is_derived_here(unused) else {}
     promise = _promise(specs.specs)
     if specs.name == volume_type.name and _is_exact(specs, promise):
         return {**promise, 'qos': 'front-end'}
@@ -124,7 +124,7 @@ def _promise(specs: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _is_exact(specs: resources.QosSpecs, promise: Mapping[str, Any]) -> bool:
-    """Tell whether front-end limits derived from a promise would be these specs."""
+    """Return whether the front-end limits derived from a promise equal these specs."""
     if not promise or specs.consumer != 'front-end':
         return False
     expected: dict[str, str] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a tiers file describes the cephx users that are there, with all their caps."""
+"""The description of existing cephx users in a tiers file, with all their caps."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -11,14 +11,14 @@ from trove_ceph.tiers.tier_types import Purpose, Role
 _POOL = re.compile(r'\bpool[= ]"?([A-Za-z0-9][A-Za-z0-9._-]*)')
 _NAME = re.compile(r'client\.(?!admin$)[A-Za-z0-9][A-Za-z0-9._-]*')
 _READ_ONLY = re.compile(r'osd (profile rbd-read-only|allow r(x)?) ')
-#: The order in which roles are tried: the one that explains most grants first.
+#: The order in which roles are tried: the role with most grants first.
 _ROLES = (Role.CINDER, Role.STORAGE, Role.GLANCE)
 
 
 def pool_of_glance(users: Iterable[resources.User], pools: Collection[str]) -> str | None:
-    """Return the pool of Glance's images: by its usual name, or the only one that Glance writes to.
+    """Return the pool of Glance's images: ``images``, or the only one that Glance writes to.
 
-    :param pools: to choose from
+    :param pools: the candidates
     """
     if 'images' in pools:
         return 'images'
@@ -36,10 +36,10 @@ def pool_of_glance(users: Iterable[resources.User], pools: Collection[str]) -> s
 def describe(
     ceph: resources.CephState, tiers: Mapping[str, Mapping[str, Any]], notes: list[str]
 ) -> dict[str, Any]:
-    """Return the users that reach pools of the tiers.
+    """Return the users with access to pools of the tiers.
 
-    A user whose grants include all that a role takes gets the role and, as declared, the rest. The
-    grants of any other are declared one by one, and none is added to them.
+    A user whose grants include all grants of a role is described by the role and its further
+    grants. Any other user is described by its grants alone.
     """
     described = tiers_file.parse({'tiers': tiers})
     pools = {pool for tier in described.tiers.values() for pool in tier.pools}
@@ -51,7 +51,7 @@ def describe(
             continue
         services = {each.partition(' ')[0] for each in grants}
         if not _NAME.fullmatch(user.name) or services - set(tier_types.SERVICES):
-            notes.append(f'cephx user {user.name} is left out, and keeps its caps')
+            notes.append(f'cephx user {user.name} is left out and keeps its caps')
             continue
         found[user.name] = _user(user.name, grants, reached, described.tiers)
     return found
@@ -67,13 +67,13 @@ def _user(
         suitable = [each for each in tiers if tiers_file.suits(role, tiers[each].purpose)]
         chosen = tuple(each for each in own if each in suitable)
         needed = caps.grants(caps.derive(tier_types.User(name, role, chosen), tiers))
-        if chosen and needed <= grants and _works(role, chosen, tiers):
+        if chosen and needed <= grants and _can_write(role, chosen, tiers):
             keys['role'] = str(role)
             if list(chosen) != suitable:
                 keys['tiers'] = list(chosen)
             rest = grants - needed
             break
-    pools = sorted(_fully_open(rest) - {pool for tier in tiers.values() for pool in tier.pools})
+    pools = sorted(_writable_pools(rest) - {pool for tier in tiers.values() for pool in tier.pools})
     if 'role' in keys and pools:
         keys['pools'] = pools
         rest -= {
@@ -84,15 +84,15 @@ def _user(
     return keys
 
 
-def _works(role: Role, chosen: Iterable[str], tiers: Mapping[str, tier_types.Tier]) -> bool:
-    """Tell whether a role would let the user write to any of the tiers."""
+def _can_write(role: Role, chosen: Iterable[str], tiers: Mapping[str, tier_types.Tier]) -> bool:
+    """Return whether a role lets the user write to any of the tiers."""
     if role is Role.CINDER:
         return any(tiers[name].volume_type for name in chosen)
     return any(tiers[name].purpose is Purpose.IMAGES for name in chosen) or role is Role.STORAGE
 
 
-def _fully_open(grants: frozenset[str]) -> set[str]:
-    """Return the pools that a user may work on by the manager's grants and the OSDs'."""
+def _writable_pools(grants: frozenset[str]) -> set[str]:
+    """Return the pools with ``profile rbd`` for both the manager and the OSDs."""
     prefix = 'osd profile rbd pool='
     found = {each.removeprefix(prefix) for each in grants if each.startswith(prefix)}
     return {pool for pool in found if f'mgr profile rbd pool={pool}' in grants and ' ' not in pool}

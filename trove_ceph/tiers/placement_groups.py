@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many placement groups a pool gets."""
+"""The number of placement groups of a pool."""
 
 from trove_ceph.tiers import tier_types
 
-#: Placement groups on each OSD, all pools together; the usual target of 100 to 200.
+#: Placement groups on each OSD over all pools; 100 to 200 is the usual target.
 PER_OSD = 100
 
 
-def wanted(
+def choose_pg_num(
     policy: tier_types.PlacementGroups, osds: int, size: int, present: int | None = None
 ) -> int | None:
-    """Return the number of placement groups, None where Ceph's autoscaler decides.
+    """Return the number of placement groups; None: Ceph's autoscaler chooses it.
 
-    A pool that exists keeps its number while it is within a factor of two of what its share gives,
-    because every change moves data and the number of OSDs changes often.
+    An existing pool keeps its number if it is within a factor of two of the computed one, because
+    every change moves data and the number of OSDs changes often.
 
-    :param osds: that the pool can use
+    :param osds: number of OSDs that the pool can use
     :param size: copies, or chunks of an erasure code
-    :param present: the number that the pool has, None for a new one
+    :param present: the present number of the pool; None: a new pool
     """
     if policy.share is None:
         return policy.count
@@ -28,9 +28,9 @@ def wanted(
 
 
 def power_of_two(target: float) -> int:
-    """Return the power of two below, or the next if that is more than a quarter below.
+    """Return the power of two below the target, or the next one if that is over 25 % smaller.
 
-    The rule is that of Ceph's pgcalc.
+    Ceph's pgcalc uses the same rule.
     """
     below = 1
     while below * 2 <= target:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to change in Ceph: erasure code profiles, CRUSH rules and pools."""
+"""The plan for Ceph: erasure code profiles, CRUSH rules and pools."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,37 +8,37 @@ from trove_ceph.tiers import desired, resources, tier_types
 from trove_ceph.tiers.changes import Change, Finding, Kind, Risk
 from trove_ceph.tiers.resources import CephState, Placement, Pool
 
-#: Settings of a pool that can be changed at any time and move nothing; the last ends its making.
+#: Settings of a pool that can be changed at any time without moving data; rbd is set last.
 _HARMLESS = ('overwrites', 'compression_mode', 'compression_algorithm', 'data_pool', 'rbd')
-#: What Ceph's autoscaler begins with.
+#: The initial number of placement groups of Ceph's autoscaler.
 _AUTOSCALED_PG_NUM = 32
 
 
 def plan(
-    content: tier_types.TiersFile, wanted: resources.Desired, ceph: CephState
+    content: tier_types.TiersFile, target: resources.Desired, ceph: CephState
 ) -> list[Change | Finding]:
-    """Return the changes of profiles, rules and pools, and what is in their way."""
+    """Return the changes of profiles, rules and pools, and the problems that prevent them."""
     findings: list[Change | Finding] = []
     for tier in content.tiers.values():
-        findings += _placement_problems(tier, wanted, ceph)
-    findings += _profiles(wanted, ceph)
-    findings += _rules(wanted, ceph)
-    for pool in wanted.pools:
-        findings += _pool(pool, wanted, ceph)
+        findings += _placement_problems(tier, target, ceph)
+    findings += _profiles(target, ceph)
+    findings += _rules(target, ceph)
+    for pool in target.pools:
+        findings += _pool(pool, target, ceph)
     if not any(isinstance(found, Finding) for found in findings):
-        findings += _too_many_groups(wanted, ceph)
+        findings += _too_many_groups(target, ceph)
     return findings
 
 
 def _placement_problems(
-    tier: tier_types.Tier, wanted: resources.Desired, ceph: CephState
+    tier: tier_types.Tier, target: resources.Desired, ceph: CephState
 ) -> Iterator[Finding]:
-    """Yield why CRUSH could not place an object of a tier.
+    """Yield the reasons why CRUSH cannot place an object of a tier.
 
-    Of pools that are there and stay as they are it is a note: nothing that is done here caused it.
+    For pools whose placement does not change they are notes, as this plan is not the cause.
     """
     fatal = not all(
-        _stays_as_placed(pool, wanted, ceph) for pool in wanted.pools if pool.name in tier.pools
+        _keeps_placement(pool, target, ceph) for pool in target.pools if pool.name in tier.pools
     )
     needs = [(desired.placement(tier), tier.copies, f'{tier.copies} copies need')]
     if tier.erasure:
@@ -47,35 +47,34 @@ def _placement_problems(
             (desired.placement(tier), code.chunks, f'the code {code.k}+{code.m} needs'),
             (desired.metadata_placement(tier), tier.copies, f'{tier.copies} copies need'),
         ]
-    for place, parts, phrase in dict.fromkeys(needs):
-        members = ceph.members(place)
-        if place.device_class and not any(
-            osd.device_class == place.device_class for osd in ceph.osds
-        ):
+    for placement, parts, phrase in dict.fromkeys(needs):
+        members = ceph.members(placement)
+        device_class = placement.device_class
+        if device_class and not any(osd.device_class == device_class for osd in ceph.osds):
             yield Finding(
-                f'tier {tier.name}: there is no OSD of device class {place.device_class}', fatal
+                f'tier {tier.name}: there is no OSD of device class {device_class}', fatal
             )
         elif len(members) < parts:
-            which = f' of device class {place.device_class}' if place.device_class else ''
+            which = f' of device class {device_class}' if device_class else ''
             yield Finding(
-                f'tier {tier.name}: {phrase} {parts} of failure domain {place.failure_domain} with '
-                f'OSDs{which} under {place.root}, there '
+                f'tier {tier.name}: {phrase} {parts} of failure domain {placement.failure_domain} '
+                f'with OSDs{which} under {placement.root}, there '
                 f'{"is" if len(members) == 1 else "are"} {len(members)}',
                 fatal,
             )
 
 
-def _stays_as_placed(pool: Pool, wanted: resources.Desired, ceph: CephState) -> bool:
+def _keeps_placement(pool: Pool, target: resources.Desired, ceph: CephState) -> bool:
     found = ceph.pools.get(pool.name)
     if found is None or found.size != pool.size:
         return False
-    places = {rule.name: rule.placement for rule in wanted.rules}
-    return ceph.rules[found.rule].placement == places[pool.rule]
+    placements = {rule.name: rule.placement for rule in target.rules}
+    return ceph.rules[found.rule].placement == placements[pool.rule]
 
 
-def _profiles(wanted: resources.Desired, ceph: CephState) -> Iterator[Change | Finding]:
-    for profile in wanted.profiles:
-        if _is_coded_alike(profile, wanted, ceph):
+def _profiles(target: resources.Desired, ceph: CephState) -> Iterator[Change | Finding]:
+    for profile in target.profiles:
+        if _is_coded_alike(profile, target, ceph):
             continue
         if profile.name not in ceph.profiles:
             yield Change(Kind.PROFILE, profile.name, None, None, profile)
@@ -86,9 +85,9 @@ def _profiles(wanted: resources.Desired, ceph: CephState) -> Iterator[Change | F
             )
 
 
-def _is_coded_alike(profile: resources.Profile, wanted: resources.Desired, ceph: CephState) -> bool:
-    """Tell whether the pool is there, by a profile of another name that does the same."""
-    pools = [pool for pool in wanted.pools if pool.profile == profile.name]
+def _is_coded_alike(profile: resources.Profile, target: resources.Desired, ceph: CephState) -> bool:
+    """Return whether the pool exists with an equal profile of another name."""
+    pools = [pool for pool in target.pools if pool.profile == profile.name]
     found = [ceph.pools[pool.name].profile for pool in pools if _has(ceph, pool)]
     present = [ceph.profiles.get(name or '') for name in found]
     return len(present) == len(pools) and all(
@@ -97,13 +96,13 @@ def _is_coded_alike(profile: resources.Profile, wanted: resources.Desired, ceph:
     )
 
 
-def _rules(wanted: resources.Desired, ceph: CephState) -> Iterator[Change | Finding]:
-    in_use = {pool.name: ceph.pools[pool.name].rule for pool in wanted.pools if _has(ceph, pool)}
-    for rule in wanted.rules:
+def _rules(target: resources.Desired, ceph: CephState) -> Iterator[Change | Finding]:
+    in_use = {pool.name: ceph.pools[pool.name].rule for pool in target.pools if _has(ceph, pool)}
+    for rule in target.rules:
         found = ceph.rules.get(rule.name)
-        users = [pool for pool in wanted.pools if pool.rule == rule.name]
+        users = [pool for pool in target.pools if pool.rule == rule.name]
         if found is None:
-            # A pool that was taken over has a rule that does the same under another name.
+            # An existing pool may have an equal rule of another name.
             if any(
                 pool.name not in in_use or ceph.rules[in_use[pool.name]].placement != rule.placement
                 for pool in users
@@ -112,7 +111,7 @@ def _rules(wanted: resources.Desired, ceph: CephState) -> Iterator[Change | Find
         elif found.placement != rule.placement:
             yield Finding(
                 f'CRUSH rule {rule.name} exists and places on '
-                f'{found.placement or "terms of its own"}, not on {rule.placement}: rename it'
+                f'{found.placement or "an unsupported choice"}, not on {rule.placement}: rename it'
             )
 
 
@@ -120,7 +119,7 @@ def _has(ceph: CephState, pool: Pool) -> bool:
     return pool.name in ceph.pools
 
 
-def _pool(pool: Pool, wanted: resources.Desired, ceph: CephState) -> Iterator[Change | Finding]:
+def _pool(pool: Pool, target: resources.Desired, ceph: CephState) -> Iterator[Change | Finding]:
     found = ceph.pools.get(pool.name)
     if found is None:
         yield Change(Kind.POOL, pool.name, None, None, pool)
@@ -132,15 +131,15 @@ def _pool(pool: Pool, wanted: resources.Desired, ceph: CephState) -> Iterator[Ch
         )
         return
     if pool.profile:
-        yield from _code_problems(pool, found, wanted, ceph)
-    yield from _pool_changes(pool, found, wanted, ceph)
+        yield from _code_problems(pool, found, target, ceph)
+    yield from _pool_changes(pool, found, target, ceph)
 
 
 def _code_problems(
-    pool: Pool, found: Pool, wanted: resources.Desired, ceph: CephState
+    pool: Pool, found: Pool, target: resources.Desired, ceph: CephState
 ) -> Iterator[Finding]:
     present = ceph.profiles.get(found.profile or '')
-    (profile,) = [each for each in wanted.profiles if each.name == pool.profile]
+    (profile,) = [each for each in target.profiles if each.name == pool.profile]
     if present is None or (present.k, present.m) != (profile.k, profile.m):
         code = f'{present.k}+{present.m}' if present else f'by profile {found.profile}'
         yield Finding(
@@ -150,18 +149,18 @@ def _code_problems(
 
 
 def _pool_changes(
-    pool: Pool, found: Pool, wanted: resources.Desired, ceph: CephState
+    pool: Pool, found: Pool, target: resources.Desired, ceph: CephState
 ) -> Iterator[Change | Finding]:
-    """Yield the changes of a pool that exists; a pool that holds nothing has nothing to lose."""
+    """Yield the changes of an existing pool; changes of an empty pool carry no risk."""
     usage = ceph.usage.get(pool.name)
-    # Enabling it for RBD is the last step of making a pool: without that it is unfinished.
+    # A pool is enabled for RBD last, so a pool without that is unfinished.
     holds_data = found.rbd or usage is None or usage.objects > 0
 
     def change(attribute: str, *risks: Risk) -> Change:
         before, after = getattr(found, attribute), getattr(pool, attribute)
         return Change(Kind.POOL, pool.name, attribute, before, after, risks if holds_data else ())
 
-    yield from _rule_change(pool, found, wanted, ceph, holds_data)
+    yield from _rule_change(pool, found, target, ceph, holds_data)
     if pool.size > found.size:
         yield change('size', Risk.MOVES_DATA)
     elif pool.size < found.size:
@@ -174,7 +173,7 @@ def _pool_changes(
     if not pool.keeps_groups:
         yield from _group_changes(pool, found, change)
     for attribute in _HARMLESS:
-        # What is not compressed has no need of an algorithm, and keeps the one it has.
+        # A pool without compression keeps its algorithm, which has no effect.
         ignored = attribute == 'compression_algorithm' and pool.compression_mode == 'none'
         if getattr(pool, attribute) != getattr(found, attribute) and not ignored:
             yield change(attribute)
@@ -192,28 +191,29 @@ def _group_changes(
 
 
 def _rule_change(
-    pool: Pool, found: Pool, wanted: resources.Desired, ceph: CephState, holds_data: bool
+    pool: Pool, found: Pool, target: resources.Desired, ceph: CephState, holds_data: bool
 ) -> Iterator[Change | Finding]:
-    (rule,) = [each for each in wanted.rules if each.name == pool.rule]
+    (rule,) = [each for each in target.rules if each.name == pool.rule]
     present = ceph.rules[found.rule].placement
-    place = rule.placement
-    assert place
-    if present == place:
+    placement = rule.placement
+    assert placement
+    if present == placement:
         return
     if present is None:
         yield Finding(
-            f'pool {pool.name} exists with the CRUSH rule {found.rule}, which is not of a kind '
-            f'that tiers have: give it another rule, or name another pool'
+            f'pool {pool.name} exists with the CRUSH rule {found.rule}, which tiers do not '
+            f'support: give it another rule, or name another pool'
         )
-    elif (present.root, present.device_class) != (place.root, place.device_class):
+    elif (present.root, present.device_class) != (placement.root, placement.device_class):
         yield Finding(
-            f'pool {pool.name} exists on {present}, not on {place}: another medium is another '
+            f'pool {pool.name} exists on {present}, not on {placement}: other devices need another '
             f'tier, so name another pool and retype the volumes'
         )
     elif pool.profile:
         yield Finding(
-            f'pool {pool.name} exists by failure domain {present.failure_domain}, not '
-            f'{place.failure_domain}; that of a coded pool is not changed: name another pool'
+            f'pool {pool.name} exists with failure domain {present.failure_domain}, not '
+            f'{placement.failure_domain}, which cannot change in an erasure-coded pool: name '
+            f'another pool'
         )
     else:
         yield Change(
@@ -222,44 +222,44 @@ def _rule_change(
             'rule',
             found.rule,
             pool.rule,
-            _moving(present, place) if holds_data else (),
+            _rule_risks(present, placement) if holds_data else (),
         )
 
 
-def _moving(present: Placement, place: Placement) -> tuple[Risk, ...]:
+def _rule_risks(present: Placement, placement: Placement) -> tuple[Risk, ...]:
     width = tier_types.FAILURE_DOMAINS.index
     narrower = present.failure_domain in tier_types.FAILURE_DOMAINS and width(
-        place.failure_domain
+        placement.failure_domain
     ) < width(present.failure_domain)
     return (Risk.MOVES_DATA, Risk.LOWERS_REDUNDANCY) if narrower else (Risk.MOVES_DATA,)
 
 
-def _too_many_groups(wanted: resources.Desired, ceph: CephState) -> Iterator[Finding]:
+def _too_many_groups(target: resources.Desired, ceph: CephState) -> Iterator[Finding]:
     """Yield the device classes whose OSDs would exceed ``mon_max_pg_per_osd``."""
-    places = {rule.name: rule.placement for rule in (*ceph.rules.values(), *wanted.rules)}
-    before = _groups_per_osd(ceph.pools.values(), places, ceph)
-    pools = {**ceph.pools, **{pool.name: pool for pool in wanted.pools}}
-    after = _groups_per_osd(pools.values(), places, ceph)
-    told = set()
+    placements = {rule.name: rule.placement for rule in (*ceph.rules.values(), *target.rules)}
+    before = _groups_per_osd(ceph.pools.values(), placements, ceph)
+    pools = {**ceph.pools, **{pool.name: pool for pool in target.pools}}
+    after = _groups_per_osd(pools.values(), placements, ceph)
+    reported = set()
     for osd in ceph.osds:
-        load = after[osd.number]
-        if load > max(ceph.max_pgs_per_osd, before[osd.number]) and osd.device_class not in told:
-            told.add(osd.device_class)
+        load, limit = after[osd.number], max(ceph.max_pgs_per_osd, before[osd.number])
+        if load > limit and osd.device_class not in reported:
+            reported.add(osd.device_class)
             yield Finding(
                 f'device class {osd.device_class}: {round(load)} placement groups on each OSD, '
-                f'copies counted, are more than mon_max_pg_per_osd = {ceph.max_pgs_per_osd}: lower '
+                f'including copies, exceed mon_max_pg_per_osd = {ceph.max_pgs_per_osd}: lower '
                 f'count or share of its tiers'
             )
 
 
 def _groups_per_osd(
-    pools: Iterable[Pool], places: Mapping[str, Placement | None], ceph: CephState
+    pools: Iterable[Pool], placements: Mapping[str, Placement | None], ceph: CephState
 ) -> dict[int, float]:
     """Return the expected number of placement groups on each OSD."""
     load = {osd.number: 0.0 for osd in ceph.osds}
     for pool in pools:
-        place = places.get(pool.rule)
-        osds = ceph.serving(place) if place else [osd for osd in ceph.osds if osd.serves]
+        placement = placements.get(pool.rule)
+        osds = ceph.serving(placement) if placement else [osd for osd in ceph.osds if osd.serves]
         groups = _AUTOSCALED_PG_NUM if pool.pg_num is None else pool.pg_num
         for osd in osds:
             load[osd.number] += groups * pool.size / len(osds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as text: what is added, changed and in the way."""
+"""A plan as text: additions, changes, notes and problems."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from typing import Any
 from trove_ceph.tiers import resources
 from trove_ceph.tiers.changes import Change, Kind, Plan, Risk, difference
 
-#: How long a change waits.
-UNTIL = f'waits until the copies are there; to have it at once, add {Risk.PAUSES_IO.flag}'
+#: Why a change that would pause I/O is not made yet.
+UNTIL = f'waits until the copies exist; to apply it now, add {Risk.PAUSES_IO.flag}'
 _GREEN, _YELLOW, _RED, _BOLD = '32', '33', '31', '1'
 
 
@@ -49,14 +49,14 @@ def _change_lines(change: Change, paint: Any) -> Iterator[str]:
         yield paint(colour, f'      {line}')
 
 
-def _described(made: Any) -> Iterator[str]:
-    """Yield what is worth knowing of an object that will be made."""
-    if isinstance(made, resources.User):
-        for service, caps in sorted(made.caps.items()):
+def _described(created: Any) -> Iterator[str]:
+    """Yield the attributes of a new object that differ from their defaults."""
+    if isinstance(created, resources.User):
+        for service, caps in sorted(created.caps.items()):
             yield from (f'{service} {grant.strip()}' for grant in caps.split(','))
         return
-    for field in dataclasses.fields(made):
-        value = getattr(made, field.name)
+    for field in dataclasses.fields(created):
+        value = getattr(created, field.name)
         if field.name == 'name' or value in (None, '', 0.0):
             continue
         if field.default is not dataclasses.MISSING and value == field.default:
@@ -69,16 +69,16 @@ def _described(made: Any) -> Iterator[str]:
 
 def _summary(plan: Plan) -> str:
     if plan.problems:
-        return f'{len(plan.problems)} problems; nothing can be changed before they are solved.'
+        return f'{len(plan.problems)} problems; solve them before anything can be changed.'
     if not plan.changes:
         return 'Everything matches the tiers file.'
-    made = sum(change.creates for change in plan.changes)
+    created = sum(change.creates for change in plan.changes)
     removed = sum(change.removes for change in plan.changes)
-    changed = len(plan.changes) - made - removed
+    changed = len(plan.changes) - created - removed
     risks = {risk for change in plan.changes for risk in change.risks}
     flags = ' '.join(risk.flag for risk in Risk if risk in risks - {Risk.PAUSES_IO})
     needs = f' To apply it, add {flags}.' if flags else ''
     if Risk.PAUSES_IO in risks:
-        needs += f' What pauses I/O {UNTIL}.'
+        needs += f' A change that pauses I/O {UNTIL}.'
     removals = f', {removed} to remove' if removed else ''
-    return f'{made} to create, {changed} to change{removals}.{needs}'
+    return f'{created} to create, {changed} to change{removals}.{needs}'

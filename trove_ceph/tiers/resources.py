@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is, or should be, in Ceph, Cinder and Trove, in one shape for both."""
+"""Resources of Ceph, Cinder and Trove, in the same form for the observed and desired state."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """Where CRUSH puts the parts of an object: each on another member of the failure domain.
+    """Where CRUSH places the parts of an object: each in another failure domain.
 
-    :param device_class: None for OSDs of all classes
+    :param device_class: None: OSDs of all classes
     """
 
     root: str
@@ -24,8 +24,8 @@ class Placement:
 class Rule:
     """A CRUSH rule.
 
-    :param placement: None for a rule of a kind that tiers do not have
-    :param profile: the erasure code profile that it is made from
+    :param placement: None: a rule that tiers do not support
+    :param profile: the erasure code profile from which the rule is created
     """
 
     name: str
@@ -49,16 +49,16 @@ class Profile:
 class Pool:
     """A pool.
 
-    :param rule: the name of its CRUSH rule
+    :param rule: name of its CRUSH rule
     :param size: copies, or chunks of an erasure code
-    :param pg_num: None where Ceph's autoscaler decides
-    :param target_size_ratio: what the autoscaler is told, 0 for nothing
-    :param compression_algorithm: None where nothing is compressed
-    :param rbd: it is enabled for RBD, which is the last thing done to a new pool
-    :param keeps_groups: its placement groups and what the autoscaler is told are not compared
-    :param profile: the erasure code profile, None for a replicated pool
-    :param overwrites: an erasure-coded pool takes the writes of RBD
-    :param data_pool: where new images put their data, None for the pool itself
+    :param pg_num: None: Ceph's autoscaler chooses it
+    :param target_size_ratio: for the autoscaler; 0: not set
+    :param compression_algorithm: None: no compression
+    :param rbd: whether the pool is enabled for RBD, the last step of its creation
+    :param keeps_groups: do not compare placement groups and settings of the autoscaler
+    :param profile: the erasure code profile; None: a replicated pool
+    :param overwrites: whether an erasure-coded pool allows overwrites, as RBD requires
+    :param data_pool: default data pool of new images; None: the pool itself
     """
 
     name: str
@@ -79,9 +79,9 @@ class Pool:
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """What a pool holds.
+    """The usage of a pool.
 
-    :param fill: share of what it can hold, 0 to 1
+    :param fill: used share of its capacity, 0 to 1
     """
 
     objects: int
@@ -91,9 +91,9 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True)
 class User:
-    """A cephx user and its caps by service; the key is Ceph's affair.
+    """A cephx user and its caps by service, without its key.
 
-    :param exclusive: it should have no other caps than these
+    :param exclusive: revoke all other caps
     """
 
     name: str
@@ -105,25 +105,25 @@ class User:
 class Osd:
     """An OSD.
 
-    :param serves: it is in, so that CRUSH gives it data
-    :param places: the buckets above it, name by type
+    :param serves: whether it is in and has a weight, so that CRUSH places data on it
+    :param buckets: the CRUSH buckets above it, name by type
     """
 
     number: int
     device_class: str | None
     up: bool
     serves: bool
-    places: Mapping[str, str]
+    buckets: Mapping[str, str]
 
     def member_of(self, placement: Placement) -> str | None:
-        """Return the member of the failure domain that it belongs to, None if it is outside."""
-        if self.places.get('root') != placement.root:
+        """Return its failure domain under a placement; None: the placement excludes it."""
+        if self.buckets.get('root') != placement.root:
             return None
         if placement.device_class not in (None, self.device_class):
             return None
         if placement.failure_domain == 'osd':
             return f'osd.{self.number}'
-        return self.places.get(placement.failure_domain)
+        return self.buckets.get(placement.failure_domain)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,8 +141,8 @@ class VolumeType:
 
     :param backend: its extra spec ``volume_backend_name``
     :param qos: the name of the QoS specs associated with it
-    :param keeps_backend: whatever extra spec it has is not compared
-    :param keeps_qos: whatever QoS specs it has are not compared
+    :param keeps_backend: do not compare the extra spec
+    :param keeps_qos: do not compare the QoS specs
     """
 
     name: str
@@ -159,8 +159,8 @@ class RbdBackend:
     """A back end of Cinder's RBD driver, as it reports to the scheduler.
 
     :param name: its ``volume_backend_name``
-    :param fsid: of the cluster
-    :param pool: where its volumes lie
+    :param fsid: id of the Ceph cluster
+    :param pool: the pool of its volumes
     :param user: its cephx user, without ``client.``
     """
 
@@ -174,10 +174,10 @@ class RbdBackend:
 class VolumeOfTier:
     """A volume of Cinder.
 
-    :param name_id: the id in the name of its image: another one than its own after a migration
-        whose last step, the renaming, failed
-    :param backend: the ``volume_backend_name`` where it lies, None before the scheduler chose
-    :param volume_type: the name, None for a volume without one
+    :param name_id: the id in the name of its image; it differs from the volume's id after a
+        migration whose last step, renaming the image, failed
+    :param backend: ``volume_backend_name`` of its back end; None: not scheduled yet
+    :param volume_type: name of its type; None: it has none
     """
 
     id: str
@@ -195,11 +195,11 @@ class VolumeOfTier:
 
 @dataclasses.dataclass(frozen=True)
 class CephState:
-    """What Ceph has; all by name.
+    """The state of Ceph; mappings are by name.
 
-    :param profiles: None for one that tiers could not have made
-    :param copies: the least number of copies, or chunks, that any placement group of a pool has;
-        while they are being made, those that are complete
+    :param profiles: None: a profile that tiers do not support
+    :param copies: the least number of complete copies, or chunks, of any placement group of a pool
+    :param max_pgs_per_osd: mon_max_pg_per_osd
     """
 
     osds: tuple[Osd, ...]
@@ -212,25 +212,25 @@ class CephState:
     max_pgs_per_osd: int
 
     def serving(self, placement: Placement) -> list[Osd]:
-        """Return the OSDs that a placement chooses from."""
+        """Return the OSDs from which a placement chooses."""
         return [osd for osd in self.osds if osd.serves and osd.member_of(placement)]
 
     def members(self, placement: Placement) -> set[str]:
-        """Return the members of the failure domain that a placement chooses from."""
+        """Return the failure domains from which a placement chooses."""
         found = (osd.member_of(placement) for osd in self.osds if osd.serves)
         return {member for member in found if member}
 
 
 @dataclasses.dataclass(frozen=True)
 class CinderState:
-    """What Cinder has.
+    """The state of Cinder.
 
-    :param types: by name
-    :param qos: by name
-    :param volumes: the sizes in GiB of the volumes of each type, of all projects
-    :param type_names: by id
-    :param backends: those that have reported to the scheduler, None where it does not answer
-    :param rbd_backends: those of them that are Ceph's
+    :param types: volume types by name
+    :param qos: QoS specs by name
+    :param volumes: sizes in GiB of the volumes of each type, in all projects
+    :param type_names: names of volume types by id
+    :param backends: back ends that have reported to the scheduler; None: it does not answer
+    :param rbd_backends: those of them that use the RBD driver
     """
 
     types: Mapping[str, VolumeType]
@@ -243,10 +243,10 @@ class CinderState:
 
 @dataclasses.dataclass(frozen=True)
 class TroveState:
-    """What Trove has.
+    """The state of Trove.
 
-    :param associations: names or ids of volume types for each ``datastore/version`` that was asked
-        for; a version that does not exist is None
+    :param associations: names or ids of volume types for each queried ``datastore/version``; None:
+        the version does not exist
     """
 
     associations: Mapping[str, frozenset[str] | None]
@@ -254,7 +254,7 @@ class TroveState:
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-    """All of it; None for a system that was not to be looked at."""
+    """The observed state of all systems; None: a system that was left out."""
 
     ceph: CephState | None = None
     cinder: CinderState | None = None
@@ -263,7 +263,7 @@ class Observed:
 
 @dataclasses.dataclass(frozen=True)
 class Desired:
-    """What should be there; the parts of a system come in the order in which they are made."""
+    """The desired state, in the order of creation."""
 
     profiles: tuple[Profile, ...]
     rules: tuple[Rule, ...]

@@ -16,7 +16,7 @@ _SHARE = {
     'maximum': 1,
     'description': 'a share above 0 and up to 1',
 }
-#: As the guest's option volume_iops_per_gib.
+#: The same bounds as the guest's option volume_iops_per_gib.
 _RATE = {
     'type': 'number',
     'minimum': 0,
@@ -75,7 +75,7 @@ _ERASURE = _object(
         'metadata_pg_num': _PG_NUM,
     },
     ['k', 'm'],
-    'the keys k and m, and what else the code needs',
+    'the keys k and m, and optional keys of the code',
 )
 _COMPRESSION = _object(
     {
@@ -83,7 +83,7 @@ _COMPRESSION = _object(
         'algorithm': {'enum': ['snappy', 'zlib', 'zstd', 'lz4']},
     },
     ['mode'],
-    'the key mode, and algorithm where wanted',
+    'the key mode, and optionally algorithm',
 )
 _IOPS = _object(
     {'per_gib': _RATE, 'floor': _count(0, 10**7, 'IOPS'), 'cap': _count(1, 10**7, 'IOPS')},
@@ -97,7 +97,7 @@ _VOLUME_TYPE = _object(
             'minLength': 1,
             'maxLength': 255,
             'pattern': '^[^\\s,]([^,]*[^\\s,])?\\Z',
-            'description': 'a name without commas and without blanks at its ends',
+            'description': 'a name without commas, leading blanks and trailing blanks',
         },
         'backend': _NAME,
         'description': {'type': 'string', 'maxLength': 255, 'description': 'a text'},
@@ -105,14 +105,14 @@ _VOLUME_TYPE = _object(
         'names_backend': _YES_OR_NO,
     },
     ['name', 'backend'],
-    'the keys name and backend, and description, public and names_backend where wanted',
+    'the keys name and backend, and optionally description, public and names_backend',
 )
 _DATASTORE_VERSIONS = {
     'type': 'array',
     'items': {
         'type': 'string',
         'pattern': '^[^/\\s]+/[^/\\s]+\\Z',
-        'description': 'a datastore and its version, as mysql/9.7.4',
+        'description': 'a datastore and its version, such as mysql/9.7.4',
     },
     'uniqueItems': True,
     'description': 'a list such as [mysql/9.7.4]',
@@ -132,7 +132,7 @@ _TIER = _object(
         'compression': _COMPRESSION,
         'iops': _IOPS,
         'throughput_mib_per_sec': _count(1, 10**6, 'MiB per second'),
-        # Accepted so that files of earlier releases work; tiers_file.py notes that it does nothing.
+        # Accepted for files of earlier releases; tiers_file.py notes that it has no effect.
         'latency_ms': {},
         'qos': {'enum': list(tier_types.TierLimits)},
         'volume_type': _VOLUME_TYPE,
@@ -174,7 +174,7 @@ _USER = _object(
         'exclusive': _YES_OR_NO,
     },
     [],
-    'one of the keys role, pools and caps, and tiers and exclusive where wanted',
+    'one of the keys role, pools and caps, and optionally tiers and exclusive',
 )
 TIERS_FILE = _object(
     {
@@ -190,7 +190,7 @@ TIERS_FILE = _object(
             'propertyNames': {
                 'type': 'string',
                 'pattern': '^client\\.(?!admin\\Z)[A-Za-z0-9][A-Za-z0-9._-]*\\Z',
-                'description': 'client. and a name, and not client.admin',
+                'description': '"client." and a name other than admin',
             },
             'additionalProperties': _USER,
             'description': 'cephx users by their names',

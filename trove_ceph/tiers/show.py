@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tiers as they are: devices, fill, placement groups, and what is promised to volumes."""
+"""The present tiers: devices, usage, placement groups, and limits promised to volumes."""
 
 import dataclasses
 from collections.abc import Sequence
-
-import prettytable
 
 from trove_ceph.tiers import desired, resources, tier_types
 
@@ -13,14 +11,15 @@ _MIB_PER_GIB = 1024
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A tier with its facts; None where they were not looked at or there are none.
+    """The facts of a tier; None: not observed, or there are none.
 
-    :param osds_up: OSDs of its class that are up, of ``osds`` that serve
+    :param osds: OSDs that serve its placement
+    :param osds_up: those of them that are up
     :param redundancy: copies, or the erasure code
-    :param fill: share of what its data pool can hold, 0 to 1
-    :param pgs_per_osd: placement groups of its data pool on each OSD, copies counted
-    :param volumes: of its type, in all projects
-    :param promised_iops: to those volumes together
+    :param fill: used share of its data pool's capacity, 0 to 1
+    :param pgs_per_osd: placement groups of its data pool on each OSD, including copies
+    :param volumes: number of volumes of its type, in all projects
+    :param promised_iops: sum over those volumes
     """
 
     tier: str
@@ -89,29 +88,3 @@ def _pgs_per_osd(pool: resources.Pool | None, osds: Sequence[resources.Osd] | No
     if pool is None or pool.pg_num is None or not osds:
         return None
     return round(pool.pg_num * pool.size / len(osds), 1)
-
-
-def table_text(found: Sequence[Row]) -> str:
-    """Return the rows as a table."""
-    table = prettytable.PrettyTable(
-        ['tier', 'purpose', 'class', 'OSDs up', 'pool', 'copies', 'fill', 'PGs', 'PGs/OSD']
-        + ['volume type', 'IOPS/GiB', 'volumes', 'GiB', 'IOPS promised']
-    )
-    table.set_style(prettytable.TableStyle.PLAIN_COLUMNS)
-    table.align = 'l'
-    table.right_padding_width = 2
-    for row in found:
-        table.add_row(
-            [row.tier, row.purpose, row.device_class or 'all']
-            + ['-' if row.osds is None else f'{row.osds_up}/{row.osds}']
-            + [f'{row.pool} (missing)' if row.exists is False else row.pool, row.redundancy]
-            + ['-' if row.fill is None else f'{row.fill:.1%}']
-            + [_cell(row.pg_num), _cell(row.pgs_per_osd), _cell(row.volume_type)]
-            + [_cell(row.iops_per_gib), _cell(row.volumes)]
-            + [_cell(row.provisioned_gib), _cell(row.promised_iops)]
-        )
-    return '\n'.join(line.rstrip() for line in table.get_string().splitlines())
-
-
-def _cell(value: object) -> object:
-    return '-' if value is None else value

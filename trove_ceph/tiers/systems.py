@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ceph, Cinder and Trove together: observed in one go, changed one change at a time."""
+"""Ceph, Cinder and Trove together: observed at once, changed one change at a time."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from trove_ceph.tiers.changes import Change, Kind
 
 
 class Systems:
-    """The systems that are looked at; None for one that is left out.
+    """The systems to observe and change; None: a system that is left out.
 
     Every method raises StorageCommandError or ServiceUnavailableError when a system refuses or does
     not answer.
@@ -28,15 +28,15 @@ class Systems:
         self._trove = trove
 
     def observe(self) -> resources.Observed:
-        """Return what there is."""
+        """Return the present state."""
         return resources.Observed(
             ceph=self._ceph.observe(self._coded_pools()) if self._ceph else None,
             cinder=self._cinder.observe() if self._cinder else None,
             trove=self._trove.observe(self._versions()) if self._trove else None,
         )
 
-    def observe_again(self, known: resources.Observed, kind: Kind) -> resources.Observed:
-        """Return what was known, with one kind of object observed anew."""
+    def refresh(self, known: resources.Observed, kind: Kind) -> resources.Observed:
+        """Return the known state with one kind of object observed again."""
         if kind.system == 'cinder':
             assert self._cinder and known.cinder
             return dataclasses.replace(known, cinder=self._cinder.observe(known.cinder))
@@ -55,14 +55,14 @@ class Systems:
             state = dataclasses.replace(known.ceph, users=self._ceph.users())
         return dataclasses.replace(known, ceph=state)
 
-    def carry_out(self, change: Change, known: resources.Observed) -> None:
-        """Make one change; it is safe to make it again."""
-        wanted = desired.derive(self._content, known.ceph)
+    def make(self, change: Change, known: resources.Observed) -> None:
+        """Make one change; idempotent."""
+        target = desired.derive(self._content, known.ceph)
         by_kind: Mapping[Kind, Callable[[], None]] = {
             Kind.PROFILE: lambda: self._ceph_().create_profile(change.after),
             Kind.RULE: lambda: self._ceph_().create_rule(change.after),
-            Kind.POOL: lambda: self._change_pool(change, wanted, known),
-            Kind.USER: lambda: self._change_user(change, wanted),
+            Kind.POOL: lambda: self._change_pool(change, target, known),
+            Kind.USER: lambda: self._change_user(change, target),
             Kind.QOS: lambda: self._change_qos(change),
             Kind.TYPE: lambda: self._change_type(change),
             Kind.ASSOCIATION: lambda: self._change_association(change, known),
@@ -70,14 +70,14 @@ class Systems:
         by_kind[change.kind]()
 
     def _change_pool(
-        self, change: Change, wanted: resources.Desired, known: resources.Observed
+        self, change: Change, target: resources.Desired, known: resources.Observed
     ) -> None:
         if change.creates:
             self._ceph_().create_pool(change.after)
             return
-        (pool,) = [pool for pool in wanted.pools if pool.name == change.name]
+        (pool,) = [pool for pool in target.pools if pool.name == change.name]
         if change.attribute == 'size':
-            # To raise it is a change of its own, which may have to wait for the copies.
+            # Raising min_size is a separate change, which may have to wait for the copies.
             assert known.ceph
             min_size = min(pool.min_size, known.ceph.pools[pool.name].min_size)
             self._ceph_().set_size(pool.name, pool.size, min_size)
@@ -85,13 +85,13 @@ class Systems:
             assert change.attribute
             self._ceph_().set_pool(pool.name, change.attribute, change.after, bool(pool.profile))
 
-    def _change_user(self, change: Change, wanted: resources.Desired) -> None:
+    def _change_user(self, change: Change, target: resources.Desired) -> None:
         if change.creates:
             self._ceph_().create_user(change.after)
             return
-        (user,) = [user for user in wanted.users if user.name == change.name]
+        (user,) = [user for user in target.users if user.name == change.name]
         if not user.exclusive:
-            # What somebody else has granted since it was observed stays as well.
+            # Caps that were granted after the observation stay as well.
             present = self._ceph_().users()[user.name].caps
             user = dataclasses.replace(user, caps=caps.merged(present, user.caps))
         self._ceph_().set_caps(user)
@@ -119,7 +119,7 @@ class Systems:
     def _change_association(self, change: Change, known: resources.Observed) -> None:
         assert self._trove and known.trove
         names = known.cinder.type_names if known.cinder else {}
-        # Removals last: a version whose last type is taken away would allow every type.
+        # Remove last: a version without any type would allow every type.
         for name in sorted(change.after - change.before):
             self._trove.associate(change.name, name)
         for stored in sorted(known.trove.associations[change.name] or ()):

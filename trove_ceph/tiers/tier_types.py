@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tiers file says, checked and with every default filled in."""
+"""The content of the tiers file, validated and with defaults filled in."""
 
 import dataclasses
 import enum
@@ -28,7 +28,7 @@ SERVICES = ('mds', 'mgr', 'mon', 'osd')
 
 
 class Purpose(enum.StrEnum):
-    """What a tier's pool holds."""
+    """The kind of data in a tier's pool."""
 
     DATA = 'data'
     REPLICA = 'replica'
@@ -37,7 +37,7 @@ class Purpose(enum.StrEnum):
 
 
 class TierLimits(enum.StrEnum):
-    """Who holds a volume to its tier's IOPS and throughput."""
+    """What enforces the IOPS and the throughput of a tier's volumes."""
 
     FRONT_END = 'front-end'
     IMAGE = 'image'
@@ -46,7 +46,7 @@ class TierLimits(enum.StrEnum):
 
 
 class Role(enum.StrEnum):
-    """What a cephx user is for, from which its caps follow."""
+    """The role of a cephx user, which determines its caps."""
 
     CINDER = 'cinder'
     GLANCE = 'glance'
@@ -55,12 +55,12 @@ class Role(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class PlacementGroups:
-    """How many placement groups a pool gets: exactly one of the four is set.
+    """The policy for the number of placement groups; exactly one of the four is set.
 
-    :param count: so many, a power of two
-    :param share: of the data on the device class, 0 to 1; the count follows from the OSDs
-    :param autoscale: the same share, given to Ceph's autoscaler, which decides
-    :param keep: whatever the pool has; a new pool is left to Ceph's autoscaler
+    :param count: this number, a power of two
+    :param share: share of the data on the device class, 0 to 1; the number follows from the OSDs
+    :param autoscale: the same share, given to Ceph's autoscaler, which chooses the number
+    :param keep: keep the present number; Ceph's autoscaler chooses that of a new pool
     """
 
     count: int | None = None
@@ -74,8 +74,8 @@ class Erasure:
     """An erasure-coded data pool beside the replicated pool, which then holds metadata only.
 
     :param pool: the data pool
-    :param min_size: chunks that must be there for a write
-    :param metadata_device_class: where the replicated pool lies, None for OSDs of every class
+    :param min_size: chunks that must be available for I/O
+    :param metadata_device_class: device class of the replicated pool; None: all classes
     :param metadata_pg_num: placement groups of the replicated pool
     """
 
@@ -90,7 +90,7 @@ class Erasure:
 
     @property
     def chunks(self) -> int:
-        """The OSDs that hold a part of each object."""
+        """The number of OSDs that store a part of each object."""
         return self.k + self.m
 
 
@@ -99,8 +99,8 @@ class VolumeType:
     """The volume type through which Cinder offers a tier.
 
     :param backend: ``volume_backend_name`` of the back end in cinder.conf
-    :param names_backend: the type has it as an extra spec; without one Cinder's scheduler is free
-        to choose among all back ends
+    :param names_backend: whether the type has the back end as an extra spec; without it, Cinder's
+        scheduler chooses among all back ends
     """
 
     name: str
@@ -114,12 +114,12 @@ class VolumeType:
 class Tier:
     """One class of storage.
 
-    :param device_class: None for OSDs of every class
-    :param pool: holds its images; with an erasure code their headers only
-    :param copies: of what lies in ``pool``
-    :param min_size: copies that must be there for a write
-    :param iops: what each volume is promised, None for a tier without a promise
-    :param throughput_mib_per_sec: a volume's limit, None for none
+    :param device_class: None: OSDs of all classes
+    :param pool: the pool of its images; with an erasure code, of their headers only
+    :param copies: copies of each object in ``pool``
+    :param min_size: copies that must be available for I/O
+    :param iops: the IOPS promised to each volume; None: no promise
+    :param throughput_mib_per_sec: limit of a volume; None: no limit
     :param datastore_versions: ``datastore/version`` that may be created on this tier
     """
 
@@ -152,11 +152,11 @@ class User:
     """A cephx user.
 
     :param name: such as ``client.cinder``
-    :param role: None for one that gets what ``pools`` and ``caps`` say and nothing else
-    :param tiers: the names of those it works on by its role
-    :param pools: further pools that it may work on as it may on those of its tiers
+    :param role: None: the user gets only ``pools`` and ``caps``
+    :param tiers: names of the tiers to which its role applies
+    :param pools: further pools with the same access as those of its tiers
     :param caps: further grants by service
-    :param exclusive: it has no other grants; those that it has are revoked
+    :param exclusive: revoke all other grants
     """
 
     name: str
@@ -169,9 +169,9 @@ class User:
 
 @dataclasses.dataclass(frozen=True)
 class TiersFile:
-    """Everything that the file describes; both by name, in the file's order.
+    """Tiers and users by name, in the order of the file.
 
-    :param notes: what the author of the file should know, and need not do anything about
+    :param notes: information for the author of the file that requires no action
     """
 
     tiers: Mapping[str, Tier]

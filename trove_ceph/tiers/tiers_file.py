@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading the tiers file: schema, defaults, and what keys must have to do with each other."""
+"""Parsing of the tiers file: schema, defaults, and consistency between keys."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from trove_ceph.yaml_file import Problem
 
 DEFAULT_PATH = '/etc/trove-ceph/tiers.yaml'
 _METADATA_PG_NUM = 16
-#: Which tiers a user of a role can work on.
+#: The purposes of tiers to which a role applies.
 _SUITS: dict[Role, Callable[[Purpose], bool]] = {
     Role.CINDER: lambda purpose: True,
     Role.GLANCE: lambda purpose: purpose is Purpose.IMAGES,
@@ -26,7 +26,7 @@ _SUITS: dict[Role, Callable[[Purpose], bool]] = {
 def load(path: str) -> tier_types.TiersFile:
     """Read and check a file.
 
-    :raises InvalidTiersError: it cannot be read or is wrong; the message names line and key
+    :raises InvalidTiersError: the file cannot be read or is invalid; the message names line and key
     """
     try:
         text = Path(path).read_text(encoding='utf-8')
@@ -39,7 +39,7 @@ def load(path: str) -> tier_types.TiersFile:
         try:
             return parse(yaml_file.construct(root))
         except Problem as problem:
-            where = yaml_file.place_text(root, problem.path)
+            where = yaml_file.location_text(root, problem.path)
             raise exceptions.InvalidTiersError(f'{path}, {where}: {problem}') from problem
     except yaml.YAMLError as error:
         reason = ' '.join(str(error).split())
@@ -47,14 +47,14 @@ def load(path: str) -> tier_types.TiersFile:
 
 
 def suits(role: Role, purpose: Purpose) -> bool:
-    """Tell whether a user of a role has a use for tiers of a purpose."""
+    """Return whether a role applies to tiers of a purpose."""
     return _SUITS[role](purpose)
 
 
 def parse(content: Mapping[str, Any]) -> tier_types.TiersFile:
-    """Return what a decoded file says.
+    """Return the tiers and users of a decoded file.
 
-    :raises Problem: something is wrong; it carries the path of the key
+    :raises Problem: a value is invalid; the error carries the path of the key
     """
     for path, what in schema_problems.problems(content, schema.TIERS_FILE):
         raise Problem(path, what)
@@ -84,7 +84,7 @@ def _tier(name: str, content: Mapping[str, Any]) -> tier_types.Tier:
         crush_root=content.get('crush_root', 'default'),
         pool=content['pool'],
         copies=copies,
-        # As Ceph's osd_pool_default_min_size of 0 has it: half of the copies, rounded up.
+        # Ceph's own default: half of the copies, rounded up.
         min_size=content.get('min_size', copies - copies // 2),
         erasure=_erasure(content),
         placement_groups=tier_types.PlacementGroups(**content['placement_groups']),
@@ -115,7 +115,7 @@ def _erasure(content: Mapping[str, Any]) -> tier_types.Erasure | None:
         'plugin': 'jerasure',
         'technique': 'reed_sol_van',
         'pool': f'{content["pool"]}-data',
-        # As Ceph has it: one chunk more than are needed to read, where there are two to lose.
+        # Ceph's own default: one chunk more than reading needs if the code tolerates two losses.
         'min_size': k + min(1, m - 1),
         'metadata_device_class': content.get('device_class'),
         'metadata_pg_num': _METADATA_PG_NUM,
@@ -134,7 +134,7 @@ def _volume_type(content: Mapping[str, Any], purpose: Purpose) -> tier_types.Vol
 def _problems_within(
     tier: tier_types.Tier, allow_single_copy: bool
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the key and the problem of values that do not fit each other in one tier."""
+    """Yield key and problem of values of one tier that contradict each other."""
     if tier.copies == 1 and tier.purpose is not Purpose.REPLICA and not allow_single_copy:
         yield (
             ('copies',),
@@ -184,21 +184,21 @@ def _promise_problems(tier: tier_types.Tier) -> Iterator[tuple[tuple[str, ...], 
             yield ('qos',), 'keep is for the QoS specs of a volume type, and this tier has none'
         return
     if tier.iops is None and tier.throughput_mib_per_sec is None:
-        yield ('qos',), f'{tier.qos} has nothing to hold: give iops or throughput_mib_per_sec'
+        yield ('qos',), f'{tier.qos} has nothing to limit: set iops or throughput_mib_per_sec'
     if tier.volume_type is None:
-        yield ('qos',), 'limits are those of volumes, and this tier has no volume_type'
+        yield ('qos',), 'limits apply to volumes, and this tier has no volume_type'
     if tier.qos is not TierLimits.FRONT_END or tier.iops is None:
         return
     if tier.iops.iops_per_gib < 1 or tier.iops.iops_per_gib % 1:
         yield (
             ('iops', 'per_gib'),
-            f'{tier.iops.iops_per_gib} must be a whole number from 1 on: Cinder takes no other in '
-            f'front-end limits; choose the next one and let the cap hold, or qos: image',
+            f'{tier.iops.iops_per_gib} must be a whole number from 1 on, as front-end limits of '
+            f'Cinder require; round it and rely on the cap, or choose qos: image',
         )
 
 
 def _problems_between(tiers: Mapping[str, tier_types.Tier]) -> Iterator[Problem]:
-    """Yield what tiers must not share."""
+    """Yield conflicts between tiers."""
     taken: dict[tuple[str, str], str] = {}
     for tier in tiers.values():
         for kind, value, key in _exclusive(tier):
@@ -209,13 +209,13 @@ def _problems_between(tiers: Mapping[str, tier_types.Tier]) -> Iterator[Problem]
     for tier in tiers.values():
         groups = tier.placement_groups
         share = groups.share or groups.autoscale or 0
-        place = (tier.crush_root, tier.device_class)
-        shares[place] = shares.get(place, 0) + share
-        if shares[place] > 1.0001:
+        devices = (tier.crush_root, tier.device_class)
+        shares[devices] = shares.get(devices, 0) + share
+        if shares[devices] > 1.0001:
             yield Problem(
                 ('tiers', tier.name, 'placement_groups'),
                 f'the shares of device class {tier.device_class or "all"} add up to '
-                f'{shares[place]:g}, which is more than 1',
+                f'{shares[devices]:g}, which is more than 1',
             )
 
 
@@ -240,7 +240,7 @@ def _user(
     role = Role(content['role']) if 'role' in content else None
     own = _user_tiers(name, role, content, tiers) if role else ()
     if role is None and 'tiers' in content:
-        raise Problem(('users', name, 'tiers'), 'goes with a role, and this user has none')
+        raise Problem(('users', name, 'tiers'), 'requires a role, and this user has none')
     return tier_types.User(
         name,
         role,
@@ -262,7 +262,7 @@ def _user_tiers(
         if tier not in suitable:
             purpose = tiers[tier].purpose
             raise Problem(
-                path, f'tier {tier} is for {purpose}, which the role {role} has no use for'
+                path, f'tier {tier} is for {purpose}, to which the role {role} does not apply'
             )
     if not suitable:
         raise Problem(('users', name, 'role'), f'there is no tier for the role {role}')

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place where tiers speak to Trove: which volume types a datastore version may use.
+"""The tiers' adapter to Trove: the volume types that a datastore version may use.
 
-Trove's API shows these associations, but only ``trove-manage`` changes them, on a host that has
-Trove's configuration. It says what it did in prose and ends with 0 whatever happened, so every
-change has to be looked at afterwards.
+Trove's API shows these associations, but only ``trove-manage`` changes them, on a host with Trove's
+configuration. It reports in prose and exits with 0 even if it fails, so the caller has to verify
+every change.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,17 +19,17 @@ from trove_ceph.tiers import resources
 
 _FOUND = ', Volume Type: '
 _NONE = 'No Volume Type Associations found'
-#: What is said of a version and of a datastore that is not there.
-_NOT_THERE = ('cannot be found', 'DBDatastore Not Found')
+#: Parts of the messages about a missing version and a missing datastore.
+_MISSING = ('cannot be found', 'DBDatastore Not Found')
 _TIMEOUT_SEC = 180
 
 
 def list_versions(database: Any = None) -> list[str]:
     """Return the ``datastore/version`` names that Trove's API shows.
 
-    :param database: a keystoneauth1.adapter.Adapter for Trove; None: of the OS_* variables or
-        clouds.yaml
-    :raises ServiceUnavailableError: it refuses or does not answer
+    :param database: a keystoneauth1.adapter.Adapter for Trove; None: the cloud of the OS_*
+        variables or of clouds.yaml
+    :raises ServiceUnavailableError: Trove refuses or does not answer
     """
     try:
         response = (database or openstack.connect().database).get('/datastores')
@@ -40,22 +40,23 @@ def list_versions(database: Any = None) -> list[str]:
         openstack.exceptions.OpenStackCloudException,
     ) as error:
         raise exceptions.ServiceUnavailableError(
-            f'Trove does not tell its datastores: {error}; name their versions with '
+            f'Trove does not list its datastores: {error}; name their versions with '
             f'--datastore-version, or leave Trove out with --only ceph --only cinder'
         ) from error
     names = (f'{each["name"]}/{version["name"]}' for each in found for version in each['versions'])
-    # Versions of the same name differ in their number only, and share associations by name.
+    # Versions of the same name differ in their number only and share associations.
     return list(dict.fromkeys(names))
 
 
 class Trove:
-    """Trove behind one database.
+    """Trove, managed by ``trove-manage``.
 
     Every method raises StorageCommandError when ``trove-manage`` does not run, and
-    ServiceUnavailableError when it says something unexpected.
+    ServiceUnavailableError when its output is unexpected.
 
-    :param program: ``trove-manage``, or its path
+    :param program: name or path of ``trove-manage``
     :param conf: path of trove.conf
+    :param run: runs a command and returns its output
     """
 
     def __init__(self, program: str, conf: str, run: Callable[..., str] = commands.run):
@@ -68,11 +69,11 @@ class Trove:
         return resources.TroveState({version: self._associations(version) for version in versions})
 
     def associate(self, version: str, volume_type: str) -> None:
-        """Allow a volume type; the next observation tells whether it worked."""
+        """Allow a volume type; the caller verifies by a new observation."""
         self._manage('add', version, volume_type)
 
     def dissociate(self, version: str, volume_type: str) -> None:
-        """Allow a volume type, by the name or id that was observed, no longer."""
+        """Disallow a volume type, given by its observed name or id."""
         self._manage('delete', version, volume_type)
 
     def _associations(self, version: str) -> frozenset[str] | None:
@@ -82,10 +83,10 @@ class Trove:
             return frozenset(found)
         if any(line.startswith(_NONE) for line in lines):
             return frozenset()
-        if any(words in line for line in lines for words in _NOT_THERE):
+        if any(words in line for line in lines for words in _MISSING):
             return None
         raise exceptions.ServiceUnavailableError(
-            f'{self._program} does not tell the volume types of {version}: {" ".join(lines)[-300:]}'
+            f'{self._program} does not list the volume types of {version}: {" ".join(lines)[-300:]}'
         )
 
     def _manage(self, verb: str, version: str, *words: str) -> str:

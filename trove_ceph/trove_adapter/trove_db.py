@@ -90,7 +90,7 @@ class TroveDatabase:
         Trove's API deletes the children of a backup with it. It refuses to do so while a child is
         being taken, and afterwards this backup has no parent.
 
-        :raises NotFoundError: the backup is deleted
+        :raises RecordNotFoundError: the backup is deleted
         """
         self._update(backup_id, state=BackupState.BUILDING, size=0.0, location=None, parent_id=None)
 
@@ -98,7 +98,7 @@ class TroveDatabase:
         """Show a backup as complete, with the location of its snapshot.
 
         :param size_gib: of the volume; Trove refuses to restore to a smaller one
-        :raises NotFoundError: the backup is deleted
+        :raises RecordNotFoundError: the backup is deleted
         """
         self._update(
             backup_id,
@@ -135,7 +135,7 @@ class TroveDatabase:
     def _update(self, backup_id: str, **values: Any) -> None:
         row = _find(backup_models.DBBackup, backup_id)
         if row is None or row.deleted:
-            raise exceptions.NotFoundError(f'backup {backup_id}: was deleted')
+            raise exceptions.RecordNotFoundError(f'backup {backup_id}: was deleted')
         row.update(**values)
 
     def _update_if_present(self, backup_id: str, **values: Any) -> None:
@@ -159,6 +159,7 @@ def _instance(row: Any, version: '_Version') -> backup_types.Instance:
         row.compute_instance_id,
         version.datastore,
         version.name,
+        is_building=row.task_status == InstanceTasks.BUILDING,
         is_deleting=row.task_status == InstanceTasks.DELETING,
         is_deleted=bool(row.deleted),
         has_our_guest_agent=version.has_our_guest_agent,

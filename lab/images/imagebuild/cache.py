@@ -2,8 +2,8 @@
 """The cache of built artefacts: directories named by kind and content hash.
 
 An entry appears under its name by one rename when it is complete, so an entry that exists is
-whole.  One build works at a time; whatever lies in ``tmp`` while nobody builds is left over
-from an interrupted build and goes.
+complete.  One build runs at a time; each one first removes what an interrupted build left in
+``tmp``.
 """
 
 import fcntl
@@ -44,7 +44,7 @@ def file_hash(path: Path) -> str:
 def tree_hashes(paths: Iterable[Path]) -> list[list[str]]:
     """Return name, mode and content hash of the given files and of all files below directories.
 
-    Names are relative to each given path's parent, so the place of the checkout does not count.
+    Names are relative to each given path's parent, and so independent of the checkout's path.
     """
     found = []
     for top in paths:
@@ -60,7 +60,7 @@ def tree_hashes(paths: Iterable[Path]) -> list[list[str]]:
 class Cache:
     """Artefacts below one directory.
 
-    :param root: the directory; made when needed.
+    :param root: the directory; it is created if it is missing.
     """
 
     def __init__(self, root: Path):
@@ -70,9 +70,9 @@ class Cache:
 
     @contextmanager
     def locked(self, waiting: Callable[[], None]) -> Iterator[None]:
-        """Hold the cache for one build; blocks while another build holds it.
+        """Lock the cache for one build; block while another build holds the lock.
 
-        :param waiting: called once if there is somebody to wait for.
+        :param waiting: called once if another build holds the lock.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
         with open(self.root / "lock", "w") as lock:
@@ -95,9 +95,9 @@ class Cache:
 
     @contextmanager
     def create(self, kind: str, key: str) -> Iterator[Path]:
-        """Give an empty directory that becomes the entry if the block ends without an exception.
+        """Yield an empty directory that becomes the entry if the block ends without an exception.
 
-        Older entries of the kind beyond the three used last are removed.
+        Then only the three most recently used entries of the kind stay.
         """
         path = self._tmp / f"{kind}-{key}"
         path.mkdir(mode=0o755)
@@ -106,18 +106,18 @@ class Cache:
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
             raise
-        _write_out(path)
+        _sync(path)
         path.rename(self.root / path.name)
         self._prune(kind)
 
     def log(self, name: str) -> Path:
-        """Return an empty log file of this name."""
+        """Return an empty log file with this name."""
         path = self.logs / f"{name}.log"
         path.write_bytes(b"")
         return path
 
     def scratch(self, name: str) -> Path:
-        """Return a new directory that is gone at the next build at the latest."""
+        """Return a new directory, which the next build removes at the latest."""
         path = self._tmp / name
         path.mkdir(parents=True)
         return path
@@ -128,15 +128,15 @@ class Cache:
             self.root.glob(f"{kind}-{digits}"), key=lambda p: p.stat().st_mtime, reverse=True
         )
         for path in entries[_KEPT_PER_KIND:]:
-            doomed = self._tmp / f"{path.name}.old"
-            path.rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            old = self._tmp / f"{path.name}.old"
+            path.rename(old)
+            shutil.rmtree(old, ignore_errors=True)
 
 
-def _write_out(top: Path) -> None:
-    """Bring files to the disk, so that a power cut cannot leave an entry with empty ones.
+def _sync(top: Path) -> None:
+    """Sync files to disk, so that a power cut cannot leave an entry with empty files.
 
-    File by file: sync(2) would also wait for whatever else writes on the machine.
+    File by file: sync(2) would also wait for all other writes on the machine.
     """
     for path in [top, *top.rglob("*")]:
         mode = path.lstat().st_mode
@@ -149,7 +149,7 @@ def _write_out(top: Path) -> None:
 
 
 def write_manifest(entry: Path, manifest: dict[str, object]) -> None:
-    """Record facts about an entry beside it."""
+    """Write facts about an entry into its directory."""
     (entry / "manifest.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
 
 

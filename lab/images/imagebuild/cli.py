@@ -26,8 +26,8 @@ from imagebuild.progress import Progress
 _CHECKOUT = Path(__file__).resolve().parents[3]
 
 _DESCRIPTION = """\
-Build what the lab's databases run on.  Everything is kept in a cache under a hash of what it is
-made of: asking again costs a second, and a change rebuilds what depends on it.
+Build the images for the lab's databases.  Results are cached under a hash of their inputs: a
+repeated build takes a second, and a change rebuilds only what depends on it.
 
   mysql-rootfs   a directory with Debian's MySQL to chroot into     (about 40 s the first time)
   mysql-image    the same as a container image, mysql:<version>     (3 s more)
@@ -36,7 +36,7 @@ made of: asking again costs a second, and a change rebuilds what depends on it.
   inspection-kernel
                  a directory with Debian's kernel for clouds, for the virtual machines that inspect
                  backups                                              (10 s the first time)
-  kvm-probe      whether this machine can run guests with KVM
+  kvm-probe      a check whether this machine can run guests with KVM
 """
 _EPILOG = """\
 examples:
@@ -51,7 +51,7 @@ Progress goes to standard error, the result to standard output.  Building needs 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; print a message instead of a traceback for what an operator can mend."""
+    """Run one command; print a message instead of a traceback for errors of the build."""
     arguments = _parser().parse_args(argv)
     progress = Progress(quiet=arguments.quiet)
     try:
@@ -61,10 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in error.log_tail():
             print(f"  | {line}", file=sys.stderr)
         if error.log:
-            print(f"  the whole output is in {error.log}", file=sys.stderr)
+            print(f"  the complete output is in {error.log}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"interrupted: {progress.current}; the next run carries on", file=sys.stderr)
+        print(f"interrupted: {progress.current}; the next run continues", file=sys.stderr)
         return 130
     if arguments.format == "json":
         print(json.dumps(result, sort_keys=True))
@@ -83,12 +83,12 @@ def _parser() -> argparse.ArgumentParser:
         "--cache",
         type=Path,
         default=Path(os.environ.get("TROVE_CEPH_CACHE", DEFAULT_ROOT)),
-        help="directory of finished artefacts (default: $TROVE_CEPH_CACHE or %(default)s)",
+        help="directory of the cache (default: $TROVE_CEPH_CACHE or %(default)s)",
     )
     common.add_argument(
         "--mirror",
         metavar="URL",
-        help="Debian mirror (default: the one this machine's apt is configured for)",
+        help="Debian mirror (default: that of this machine's apt)",
     )
     common.add_argument("--format", choices=("text", "json"), default="text")
     common.add_argument("--quiet", action="store_true", help="no progress on standard error")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs other programs so that an interrupted build leaves neither processes nor mounts behind.
+"""Run other programs so that an interrupted build leaves neither processes nor mounts behind.
 
-The build works in a mount namespace of its own and every long-running command in a process
-namespace of its own.  When the build dies, even by SIGKILL, the kernel ends the commands, and
-with the last of them the mounts and the loop devices that belong to them.
+The build runs in a mount namespace of its own and every long command in a PID namespace of its
+own.  When the build dies, even by SIGKILL, the kernel kills the commands, and with the last of
+them removes their mounts and loop devices.
 """
 
 import ctypes
@@ -25,9 +25,9 @@ _PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROX
 
 
 def enter_private_mounts() -> None:
-    """Move this process into its own mount namespace, from which no mount leaks out.
+    """Move this process into its own mount namespace, from which no mount propagates.
 
-    :raises BuildError: when the kernel refuses, usually for want of root.
+    :raises BuildError: the kernel refuses it, usually because the process is not root.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS) != 0 or (
@@ -38,7 +38,7 @@ def enter_private_mounts() -> None:
 
 
 def base_environment(**extra: str) -> dict[str, str]:
-    """Return the environment commands run in: fixed, apart from the machine's proxy settings."""
+    """Return the environment of commands: fixed, except for the machine's proxy settings."""
     environment = {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/root",
@@ -51,7 +51,7 @@ def base_environment(**extra: str) -> dict[str, str]:
 
 
 def pip_environment() -> dict[str, str]:
-    """Return the environment for pip here, with the caller's PIP_* and PBR_* settings."""
+    """Return the environment for pip, with the caller's PIP_* and PBR_* settings."""
     settings = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "PBR_"))}
     return base_environment(**settings)
 
@@ -59,7 +59,7 @@ def pip_environment() -> dict[str, str]:
 def contained(argv: Sequence[str], *, root: Path | None = None) -> list[str]:
     """Wrap a command so that it and all its children die with this process.
 
-    :param root: run it inside this directory as its root, with a /proc of its own.
+    :param root: the command's root directory, with a /proc of its own.
     """
     wrapper = ["setpriv", "--pdeathsig", "KILL"]
     wrapper += ["unshare", "--mount", "--pid", "--fork", "--kill-child=SIGKILL"]
@@ -76,10 +76,10 @@ def run(
     env: Mapping[str, str] | None = None,
     stdin: Path | None = None,
 ) -> None:
-    """Run a command to its end, its output appended to a log.
+    """Run a command to its end, and append its output to a log.
 
-    :param root: a directory the command sees as its root.
-    :raises BuildError: when it exits with anything but 0.
+    :param root: the command's root directory.
+    :raises BuildError: the command exits with another status than 0.
     """
     with open(log, "ab") as output, open(stdin or os.devnull, "rb") as source:
         output.write(f"+ {shlex.join(argv)}\n".encode())
@@ -97,9 +97,9 @@ def run(
 
 
 def capture(argv: Sequence[str], *, root: Path | None = None) -> str:
-    """Return what a short command prints.
+    """Return the output of a short command.
 
-    :raises BuildError: when it exits with anything but 0.
+    :raises BuildError: the command exits with another status than 0.
     """
     done = subprocess.run(
         contained(argv, root=root),
@@ -116,10 +116,10 @@ def capture(argv: Sequence[str], *, root: Path | None = None) -> str:
 
 @contextmanager
 def host_network_files(root: Path) -> Iterator[dict[str, str]]:
-    """Let commands inside a root resolve names and trust what this machine trusts.
+    """Give commands in a root directory the machine's name resolution and certificates.
 
-    :returns: the environment to run them with; it carries the machine's pip settings, with the
-        certificate store replaced by the copy that lies inside the root during the block.
+    :returns: their environment; it has the machine's pip settings, with the certificate store
+        replaced by the copy that is inside the root during the block.
     """
     certificates = root / "tmp/host-ca-certificates.crt"
     source = os.environ.get("PIP_CERT") or "/etc/ssl/certs/ca-certificates.crt"
@@ -141,15 +141,15 @@ def host_network_files(root: Path) -> Iterator[dict[str, str]]:
 
 
 def mount(arguments: Sequence[str], *, log: Path) -> None:
-    """Mount something in this process's private namespace.
+    """Run mount(8) in this process's private namespace.
 
-    :raises BuildError: when mount(8) fails.
+    :raises BuildError: mount(8) fails.
     """
     _plain(["mount", *arguments], log=log)
 
 
 def unmount_all(path: Path, *, log: Path) -> None:
-    """Unmount what is mounted at a path and below it."""
+    """Unmount everything at a path and below it."""
     _plain(["umount", "--recursive", str(path)], log=log)
 
 

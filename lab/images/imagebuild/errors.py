@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong in a build, as one exception the command line knows how to print."""
+"""The exception for all failures of a build, which the command line prints."""
 
 from pathlib import Path
 
 
 class BuildError(Exception):
-    """A build cannot go on; the message says what an operator can do about it.
+    """A build cannot continue; the message says what to do.
 
-    :param message: one sentence naming the object and what was expected of it.
-    :param log: file that holds the output of the failed command, if a command failed.
+    :param message: one sentence with the object and the expectation.
+    :param log: file with the output of the failed command, if a command failed.
     """
 
     TAIL_LINES = 15

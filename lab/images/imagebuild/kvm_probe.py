@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds out whether this machine runs ordinary guests with KVM.
+"""Check whether this machine runs ordinary guests with KVM.
 
-A ``/dev/kvm`` that exists proves nothing: on some nested hosts every ordinary guest hangs.  So
-two guests are booted: a boot sector that writes one letter, which fails fast where KVM is of no
-use, and then the kernel of the guest image.
+The existence of ``/dev/kvm`` proves nothing: on some nested hosts every ordinary guest hangs.
+So two guests are booted: a boot sector that writes one letter, which fails fast if KVM is
+useless, and then the kernel of the guest image.
 """
 
 import subprocess
@@ -29,7 +29,7 @@ _KERNEL_ARGUMENTS = "console=ttyS0 loglevel=4 panic=-1"
 def probe(store: Cache, progress: Progress) -> str:
     """Return ``kvm`` if a guest boots with it within ten seconds, otherwise ``qemu``.
 
-    Call with the cache locked.  Without a guest kernel in the cache the answer is ``qemu``.
+    Call with the cache locked.  Without a guest kernel in the cache the result is ``qemu``.
     """
     if not _DEVICE.exists():
         progress.note(f"kvm-probe: there is no {_DEVICE}")
@@ -39,31 +39,31 @@ def probe(store: Cache, progress: Progress) -> str:
     sector.write_bytes(_BOOT_SECTOR)
     drive = ["-drive", f"file={sector},format=raw,if=ide"]
     with progress.stage("kvm-probe: boot a boot sector"):
-        answered = boots(drive, "K", work / "sector.log", limit_sec=_BOOT_LIMIT_SEC)
-    if not answered:
-        progress.note("kvm-probe: a guest hangs under KVM here")
+        booted = boots(drive, "K", work / "sector.log", limit_sec=_BOOT_LIMIT_SEC)
+    if not booted:
+        progress.note("kvm-probe: a guest hangs under KVM on this machine")
         return EMULATION
     kernel = _newest_kernel(store)
     if kernel is None:
-        progress.note("kvm-probe: no guest kernel in the cache to prove KVM with")
+        progress.note("kvm-probe: there is no guest kernel in the cache to test KVM with")
         return EMULATION
     direct = ["-kernel", str(kernel), "-initrd", str(kernel.with_name(guest_base.INITRD))]
     direct += ["-append", _KERNEL_ARGUMENTS]
     with progress.stage("kvm-probe: boot the guest's kernel"):
-        answered = boots(direct, "initrd: started", work / "kernel.log", limit_sec=_BOOT_LIMIT_SEC)
-    return KVM if answered else EMULATION
+        booted = boots(direct, "initrd: started", work / "kernel.log", limit_sec=_BOOT_LIMIT_SEC)
+    return KVM if booted else EMULATION
 
 
 def boots(
-    what: Sequence[str], expected: str, serial: Path, *, limit_sec: float, accelerator: str = KVM
+    media: Sequence[str], expected: str, serial: Path, *, limit_sec: float, accelerator: str = KVM
 ) -> bool:
     """Return whether a guest writes the expected text to its serial port in time.
 
-    :param what: QEMU arguments that name what to boot.
+    :param media: QEMU arguments that name the boot medium or kernel.
     :param serial: file for the serial port's output.
     """
     argv = ["qemu-system-x86_64", "-accel", accelerator, "-m", "256", "-smp", "1"]
-    argv += ["-display", "none", "-no-reboot", "-nodefaults", "-serial", f"file:{serial}", *what]
+    argv += ["-display", "none", "-no-reboot", "-nodefaults", "-serial", f"file:{serial}", *media]
     with subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as guest:

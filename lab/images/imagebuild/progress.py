@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress lines on standard error: what is being done and how long each stage took."""
+"""Progress lines on standard error: the present stage, and the duration of each stage."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Progress:
-    """Prints one line when a stage starts and one when it ends.
+    """Print one line when a stage starts and one when it ends.
 
     :param quiet: print nothing.
     """
@@ -19,14 +19,14 @@ class Progress:
         self.current = "start"
 
     def note(self, text: str) -> None:
-        """Print one line, stamped with the seconds since the program started."""
+        """Print one line with the seconds since the program's start."""
         if not self._quiet:
             elapsed_sec = time.monotonic() - self._started
             print(f"[{elapsed_sec:6.1f} s] {text}", file=sys.stderr, flush=True)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Name the work done inside the block, so that a failure can say where it happened."""
+        """Name the work of the block, so that an error message can name it."""
         self.current = name
         began = time.monotonic()
         self.note(f"{name} ...")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trove_ceph wheel that goes into a guest: given, or built from a checkout."""
+"""The trove_ceph wheel for a guest: given, or built from a checkout."""
 
 import re
 import zipfile
@@ -13,17 +13,18 @@ from imagebuild.progress import Progress
 KIND = "wheel"
 _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt", "README.rst")
 _PROJECT_TREES = ("trove_ceph", "etc", "tempest_plugin")
-# A change in these alone makes no other guest: nothing of them is imported there.
+# A change in these alone needs no new guest image: guests do not import them.
 _NOT_FOR_GUESTS = ("trove_ceph/tests/", "trove_ceph_bench/", "trove_ceph_tempest_plugin/")
 _VERSIONED = re.compile(r"^trove_ceph-[^/]*\.(dist-info|data)/")
 
 
 def contents_hash(wheel: Path) -> str:
-    """Return a hash of what a guest has of a wheel: names and contents, without times and version.
+    """Return a hash of the parts of a wheel that guests use: names and contents.
 
-    Left out are the parts that guests never import, and the metadata but for the entry points.
+    It excludes times, the version, parts that guests never import, and metadata except the entry
+    points.
 
-    :raises BuildError: when the file is no wheel of trove_ceph.
+    :raises BuildError: the file is not a wheel of trove_ceph.
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -35,7 +36,7 @@ def contents_hash(wheel: Path) -> str:
     except (OSError, zipfile.BadZipFile) as error:
         raise BuildError(f"{wheel} is not a readable wheel: {error}") from error
     if not any(name.startswith("trove_ceph/") for name, _ in members):
-        raise BuildError(f"{wheel} does not hold the package trove_ceph")
+        raise BuildError(f"{wheel} does not contain the package trove_ceph")
     return cache.content_hash(members)
 
 
@@ -48,8 +49,8 @@ def _is_for_guests(name: str) -> bool:
 def ensure_wheel(store: Cache, progress: Progress, project: Path) -> Path:
     """Return a wheel of a checkout, building it if none was built from the same sources.
 
-    :param project: the directory that holds pyproject.toml.
-    :raises BuildError: when it is no trove_ceph checkout or pip cannot build it.
+    :param project: the directory with pyproject.toml.
+    :raises BuildError: the directory is not a trove_ceph checkout, or pip cannot build it.
     """
     if not (project / "pyproject.toml").is_file() or not (project / "trove_ceph").is_dir():
         raise BuildError(f"{project} is not a trove_ceph checkout")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show what the lab is doing, how long each part took and how far it is."""
+"""Show the progress of the lab and the duration of each part."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ short_description: one line for each part of the lab, details on failure
 description:
   - Prints a line for each role with its duration, and for each task that takes
     longer than a few seconds. On failure prints the task, its message, the
-    last lines of its log and where the log is.
+    last lines of its log and the path of the log.
 """
 
 SLOW_TASK_SEC = 4.0
@@ -49,10 +49,10 @@ class CallbackModule(CallbackBase):
             self._role, self._role_changed = role, 0
             self._role_started = time.time()
             if not self._live:
-                self._print(f'{self._place()} {role} …')
+                self._print(f'{self._position()} {role} …')
         self._task_name = task.get_name().split(' : ', 1)[-1]
         self._task_started = time.time()
-        self._transient(f'{self._place()} {role}: {self._task_name}')
+        self._transient(f'{self._position()} {role}: {self._task_name}')
 
     def v2_runner_on_ok(self, result):
         if result._result.get('changed'):
@@ -87,23 +87,23 @@ class CallbackModule(CallbackBase):
         self._print(f'{word} after {_minutes(self._elapsed())}, {changed} changed')
 
     def _end_task(self):
-        took = time.time() - self._task_started
-        if self._task_started and took >= SLOW_TASK_SEC:
-            self._print(f'          {took:6.1f} s  {self._task_name}')
+        duration_sec = time.time() - self._task_started
+        if self._task_started and duration_sec >= SLOW_TASK_SEC:
+            self._print(f'          {duration_sec:6.1f} s  {self._task_name}')
         self._task_started = 0.0
 
     def _end_role(self):
         if self._role is None:
             return
-        took = time.time() - self._role_started
+        duration_sec = time.time() - self._role_started
         changed = f', {self._role_changed} changed' if self._role_changed else ''
         self._print(
-            f'{self._place()} {self._role:<12} {took:6.1f} s'
+            f'{self._position()} {self._role:<12} {duration_sec:6.1f} s'
             f'{changed}   (elapsed {_minutes(self._elapsed())})'
         )
         self._role = None
 
-    def _place(self):
+    def _position(self):
         total = len(self._roles)
         number = self._roles.index(self._role) + 1 if self._role in self._roles else 0
         return f'[{number:2}/{total}]'

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible module: what a cloud contains, described and made so."""
+"""Ansible module: ensure that a cloud contains the described resources."""
 
 import ipaddress
 
@@ -11,7 +11,7 @@ DOCUMENTATION = """
 module: cloud_resources
 short_description: ensure the resources of a cloud exist
 description:
-  - Creates what is missing and changes nothing else. Run it with the interpreter
+  - Creates missing resources and changes nothing else. Run it with the interpreter
     of the environment that has openstacksdk.
 options:
   auth:
@@ -22,18 +22,18 @@ options:
       roles, projects (names); users (name, password, project, roles); services
       (type, name, url); flavors (name, ram, vcpus, disk); networks (name, cidr,
       and optionally gateway, dhcp, physical_network, external, shared, project,
-      reserved: addresses never handed out); routers (name, project, external,
+      reserved: addresses excluded from allocation); routers (name, project, external,
       networks); security_groups (name, project, ports); keypairs (name, public_key, user,
       project, password)
     required: true
 returns:
-  made: what had to be created
+  made: the created resources
   ids: the ids of the networks and security groups by kind and name
 """
 
 
 class Cloud:
-    """The cloud as its administrator sees it; ``made`` names what was made."""
+    """The cloud, accessed as an administrator; ``made`` lists the created resources."""
 
     def __init__(self, auth):
         self._auth = auth
@@ -202,7 +202,7 @@ class Cloud:
 
     def ensure_keypairs(self, keypairs):
         for wanted in keypairs:
-            # A key pair belongs to the user who makes it.
+            # A key pair belongs to the user who creates it.
             sdk = self._connect(
                 self._auth
                 | {

@@ -13,12 +13,12 @@ DOCUMENTATION = """
 module: once
 short_description: run commands until they have all succeeded once
 description:
-  - Runs the commands in order unless a mark says that they succeeded before with
-    the same commands and the same inputs. The mark is written last, so an
-    interrupted run is done again; the commands must bear that.
+  - Runs the commands in order unless a mark records that the same commands succeeded
+    before with the same inputs. The mark is written last, so an interrupted run is
+    repeated; the commands must be safe to repeat.
 options:
   mark:
-    description: file that records success
+    description: file that records the success
     required: true
   commands:
     description: list of argument lists
@@ -26,22 +26,22 @@ options:
   inputs:
     description: files or texts on which the result depends
   log:
-    description: where the commands' output is appended
+    description: file to which the commands' output is appended
     required: true
   environment:
     description: additional environment variables
   attempts:
-    description: how often a failing command is tried
+    description: the number of attempts for a failing command
     default: 1
 """
 
 LOG_LINES = 15
 RETRY_WAIT_SEC = 5
-CANNOT_EXECUTE = 127  # as a shell says it
+CANNOT_EXECUTE = 127  # as in a shell
 
 
-def wanted_digest(commands, inputs):
-    """Return the digest of everything the result depends on."""
+def inputs_digest(commands, inputs):
+    """Return the digest of everything that the result depends on."""
     parts = [repr(commands).encode()]
     for item in inputs:
         parts.append(item.encode())
@@ -50,7 +50,7 @@ def wanted_digest(commands, inputs):
                 parts.append(f.read())
         else:
             parts.append(b'')
-    # Each with its length, so that no text moves from one to the next unseen.
+    # Each with its length, so that text cannot move from one part to the next unnoticed.
     total = hashlib.sha256()
     for part in parts:
         total.update(b'%d:' % len(part) + part)
@@ -58,7 +58,7 @@ def wanted_digest(commands, inputs):
 
 
 def done_before(mark, digest):
-    """Tell whether the mark records this digest."""
+    """Return whether the mark records this digest."""
     try:
         with open(mark) as f:
             return f.read().strip() == digest
@@ -67,7 +67,7 @@ def done_before(mark, digest):
 
 
 def run(command, log, environment, attempts):
-    """Run a command, again if it fails; return the last exit code."""
+    """Run a command, retry it if it fails, and return the last exit code."""
     for attempt in range(attempts):
         if attempt:
             time.sleep(RETRY_WAIT_SEC)
@@ -103,11 +103,11 @@ def main():
     )
     p = module.params
     commands = [[str(word) for word in command] for command in p['commands']]
-    digest = wanted_digest(commands, p['inputs'])
+    digest = inputs_digest(commands, p['inputs'])
     if done_before(p['mark'], digest):
         module.exit_json(changed=False)
     environment = dict(os.environ, **{k: str(v) for k, v in p['environment'].items()})
-    # What an earlier input made is no longer whole once a command has begun.
+    # The result for earlier inputs is no longer complete once a command has begun.
     if os.path.exists(p['mark']):
         os.unlink(p['mark'])
     for command in commands:

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible module: programs under supervisor, running and ready."""
+"""Ansible module: ensure that programs run under supervisor and are ready."""
 
 import hashlib
 import http.client
@@ -34,12 +34,12 @@ options:
       unix, command), stop_sec and priority
     required: true
   timeout_sec:
-    description: how long to wait for all of them to answer
+    description: the time limit for all of them to answer
     default: 240
 """
 
 LOG_LINES = 15
-# A program that needs more starts than this has more than a slow neighbour.
+# With more starts than this, a program does not just wait for a slow dependency.
 MAX_STARTS = 8
 # From supervisor.xmlrpc.Faults.
 ALREADY_STARTED = 60
@@ -108,7 +108,7 @@ class Supervisor:
         return self._proxy.supervisor
 
     def ensure_started(self):
-        """Start supervisord if it does not answer; return whether it was."""
+        """Start supervisord if it does not answer; return whether it was started."""
         if self._answers():
             return False
         subprocess.run(
@@ -135,7 +135,7 @@ class Supervisor:
             return False
 
     def write(self, program):
-        """Write a program's section; return whether it differed."""
+        """Write a program's section; return whether it has changed."""
         path = f'{self.home}/etc/supervisor/{program["name"]}.conf'
         text = render(program, self.home)
         try:
@@ -150,7 +150,7 @@ class Supervisor:
         return True
 
     def reload(self, names):
-        """Load changed sections of the named programs and restart those."""
+        """Load changed sections of the named programs, and restart and return these programs."""
         added, changed, _removed = self.rpc.reloadConfig()[0]
         for name in [n for n in changed if n in names]:
             self.rpc.stopProcessGroup(name, True)
@@ -161,7 +161,7 @@ class Supervisor:
         return [n for n in added if n in names]
 
     def ensure_running(self, name):
-        """Start a program that is stopped; return whether it was."""
+        """Start a stopped program; return whether it was stopped."""
         state = self.rpc.getProcessInfo(name)['statename']
         if state in ('RUNNING', 'STARTING'):
             return False
@@ -169,7 +169,7 @@ class Supervisor:
             try:
                 self.rpc.startProcess(name, False)
             except xmlrpc.client.Fault as e:
-                # Supervisor may have restarted it since it was looked at.
+                # Supervisor may have restarted it in the meantime.
                 if e.faultCode != ALREADY_STARTED:
                     raise
         return True
@@ -177,8 +177,8 @@ class Supervisor:
     def wait_ready(self, program, deadline):
         """Wait until a program runs and answers.
 
-        :raises Failure: with the program's log, at the deadline or as soon as
-            supervisor gives it up.
+        :raises Failure: the deadline has passed, or supervisor has given the program
+            up; the exception has the program's log.
         """
         name, log = program['name'], f'{self.home}/log/{program["name"]}.log'
         starts = set()
@@ -186,8 +186,8 @@ class Supervisor:
             info = self.rpc.getProcessInfo(name)
             starts.add(info['start'])
             if info['statename'] == 'FATAL' or len(starts) > MAX_STARTS:
-                why = info['spawnerr'] or f'started {len(starts)} times'
-                raise Failure(f'{name} does not stay up: {why}', log)
+                reason = info['spawnerr'] or f'started {len(starts)} times'
+                raise Failure(f'{name} does not stay up: {reason}', log)
             if info['statename'] == 'RUNNING' and ready(program.get('ready') or {}):
                 return
             if time.monotonic() > deadline:
@@ -237,7 +237,7 @@ def _files_below(path):
 
 
 def ready(probe):
-    """Tell whether a program answers its probe."""
+    """Return whether a program answers its probe."""
     if 'tcp' in probe:
         host, port = probe['tcp'].rsplit(':', 1)
         return _connects(socket.AF_INET, (host, int(port)))
@@ -276,7 +276,7 @@ def _http_answers(url):
 
 
 def run(supervisor, programs, timeout_sec):
-    """Ensure the programs run and answer; return the names touched."""
+    """Ensure that the programs run and answer; return the names of started programs."""
     touched = set()
     if supervisor.ensure_started():
         touched.add('supervisord')
@@ -301,7 +301,7 @@ def main():
             'timeout_sec': {'type': 'int', 'default': 240},
         }
     )
-    # A proxy set for downloads must not swallow probes of this machine.
+    # Probes of this machine must not go through a proxy for downloads.
     os.environ['no_proxy'] = '*'
     try:
         touched = run(

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scenarios are made of, and the scenarios."""
+"""The scenarios and their base classes."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all scenarios share: a database on a volume type, and figures with the result."""
+"""The base class of all scenarios: a database on a volume type, and figures in the result."""
 
 import re
 import time
@@ -21,10 +21,10 @@ ROWS = 20
 
 
 class DatabaseTest(base.BaseTroveTest):
-    """Scenarios on a database that the class shares; if a test removed it, the next gets a new one.
+    """Scenarios that share the database of their class; recreate it if a test deleted it.
 
-    Add a scenario by a subclass with test methods, and the class to the list in
-    ``scenario/test_database.py``, or by a module of its own with :func:`on_volume_types`.
+    To add a scenario, write a subclass with test methods, and add it to the bases in
+    ``scenario/test_database.py``, or write a module with its own :func:`on_volume_types`.
     """
 
     datastore = 'mysql'
@@ -34,7 +34,7 @@ class DatabaseTest(base.BaseTroveTest):
     def skip_checks(cls):
         super().skip_checks()
         if not cls.volume_type:
-            raise cls.skipException('[trove_ceph] volume_types names none to test')
+            raise cls.skipException('[trove_ceph] volume_types is empty')
 
     @classmethod
     def setup_clients(cls):
@@ -62,9 +62,9 @@ class DatabaseTest(base.BaseTroveTest):
         create_user=True,
         volume=None,
     ):
-        """Ask for an instance of this class's volume type; it is deleted with the class.
+        """Request an instance on this class's volume type; class cleanup deletes it.
 
-        :param volume: another ``size`` in GiB, or another ``type``
+        :param volume: overrides ``size`` in GiB, or ``type``
         """
         body = {
             'name': name or cls.get_resource_name('instance'),
@@ -74,7 +74,7 @@ class DatabaseTest(base.BaseTroveTest):
         if replica_of:
             body['replica_of'] = replica_of
         else:
-            body |= cls._what_to_create(datastore_version, volume or {})
+            body |= cls._creation_parameters(datastore_version, volume or {})
             if create_user:
                 schema = {'name': database}
                 user = {'name': username, 'password': password, 'databases': [schema]}
@@ -91,11 +91,11 @@ class DatabaseTest(base.BaseTroveTest):
         return instance
 
     @classmethod
-    def _what_to_create(cls, datastore_version, volume):
+    def _creation_parameters(cls, datastore_version, volume):
         options = CONF.trove_ceph
         version = datastore_version or CONF.database.default_datastore_versions.get(cls.datastore)
         datastore = {'type': cls.datastore}
-        if version:  # without one Trove takes its default
+        if version:  # without a version Trove uses its default
             datastore['version'] = version
         return {
             'datastore': datastore,
@@ -107,7 +107,7 @@ class DatabaseTest(base.BaseTroveTest):
         super().setUp()
         self._figures = {}
         if not self._instance_exists():
-            LOG.info('The class has no instance left, another is made')
+            LOG.info('A test deleted the instance of the class; creating another one')
             type(self).resource_setup()
         self.database = self.database_of(self.instance_id)
         self.database.wait_reachable(CONF.trove_ceph.connect_timeout_sec)
@@ -120,7 +120,7 @@ class DatabaseTest(base.BaseTroveTest):
         return True
 
     def database_of(self, instance_id) -> mysql.Database:
-        """Return a connection to the schema that every instance of these tests has."""
+        """Return the database of an instance, with the schema that all these instances have."""
         instance = self.client.get_resource('instances', instance_id)['instance']
         return mysql.Database(
             model.Address(
@@ -132,43 +132,43 @@ class DatabaseTest(base.BaseTroveTest):
         )
 
     def prepare_load(self, workload: str) -> load.Load:
-        """Return a workload whose tables are filled; they are removed after the test."""
+        """Return a workload with filled tables; test cleanup drops them."""
         options = CONF.trove_ceph
         dataset = model.Dataset('scenario', options.sysbench_tables, options.sysbench_rows)
-        prepared = load.Load(self.database.address, workload, dataset)
-        self.addCleanup(prepared.cleanup)
-        prepared.prepare()
-        return prepared
+        sysbench_load = load.Load(self.database.address, workload, dataset)
+        self.addCleanup(sysbench_load.cleanup)
+        sysbench_load.prepare()
+        return sysbench_load
 
     def write_rows(self) -> list[tuple]:
-        """Commit rows, and return all that there are."""
+        """Commit rows, and return all rows of the table."""
         self.database.query('CREATE TABLE IF NOT EXISTS kept_rows (id CHAR(32) PRIMARY KEY)')
         for _ in range(ROWS):
             self.database.query('INSERT INTO kept_rows VALUES (%s)', uuid.uuid4().hex)
         return self.rows()
 
     def rows(self, database: mysql.Database | None = None) -> list[tuple]:
-        """Return the rows of :meth:`write_rows`, from another database if one is given."""
+        """Return the rows of :meth:`write_rows`, from this or another database."""
         return (database or self.database).query('SELECT id FROM kept_rows ORDER BY id')
 
     def record(self, name: str, figures: dict) -> None:
-        """Attach figures to the result, in the detail ``figures``: a JSON object by name."""
+        """Attach figures to the result, as the detail ``figures``: a JSON object by name."""
         LOG.info('%s: %s', name, figures)
         self._figures[name] = figures
         self.addDetail('figures', testtools.content.json_content(dict(self._figures)))
 
     def traces_of(self, instance_id) -> traces.Traces:
-        """Return what an instance consists of, with its image if Ceph may be asked."""
-        asked = self.cluster if self.expected else None
+        """Return the resources of an instance, with its image if Ceph is accessible."""
+        cluster = self.cluster if self.expected else None
         pool = self.expected.pool if self.expected else ''
-        return traces.Traces(self.os_admin, self.admin_client, instance_id, asked, pool)
+        return traces.Traces(self.os_admin, self.admin_client, instance_id, cluster, pool)
 
     def act(self, action: dict, *, admin: bool = False) -> float:
-        """Ask for an action on the instance and wait until it is healthy again.
+        """Request an action on the instance, and wait until it is healthy again.
 
         :param action: such as ``{'restart': {}}``
-        :param admin: ask for one that only an administrator may have
-        :returns: seconds until Trove called it healthy
+        :param admin: use the administrator's API
+        :returns: seconds until Trove reported it as healthy
         """
         began = time.monotonic()
         client, prefix = (self.admin_client, 'mgmt/') if admin else (self.client, '')
@@ -185,8 +185,8 @@ class DatabaseTest(base.BaseTroveTest):
 def on_volume_types(loader, everywhere, first) -> unittest.TestSuite:
     """Return the tests of a class for each configured volume type.
 
-    :param everywhere: the class for every type but the first, if there is one
-    :param first: the class, with more scenarios, for the first type
+    :param everywhere: class for every type except the first; None means no tests
+    :param first: class with more scenarios, for the first type
     """
     suite = unittest.TestSuite()
     for number, volume_type in enumerate(CONF.trove_ceph.volume_types or [None]):

@@ -1,103 +1,105 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``trove-ceph-manage db``: make the tables in Trove's database."""
+"""``trove-ceph-manage db``: create and upgrade the tables of trove_ceph in Trove's database."""
 
 import argparse
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage.cli_base import TROVE_CONF, CommandGroup, trove_conf
+from trove_ceph.cmd.manage import base, columns, options
 
 if TYPE_CHECKING:
     import sqlalchemy
 
-OK = 0
-OUTDATED = 1
-DEFAULT_CONFIG = '/etc/trove/trove.conf'
-
 _EXIT_CODES = """\
 exit status:
-  0  the tables are there, and of the version that this program needs, or were made so
-  1  they are missing, or of another version (version)
+  0  the tables have the version that this program needs, or were upgraded to it
+  1  the tables are missing, or have another version (version)
+  2  the command line is wrong
   3  the database did not answer, or the configuration file is wrong
 """
-_OVERVIEW = """\
-What trove_ceph knows of backups is in tables of its own in Trove's database, all of whose names
-begin with trove_ceph_. Trove's own tables, and their version, are left alone.
-"""
-_EXAMPLES = """\
+
+
+class Group(base.Group):
+    """Create and upgrade the tables of trove_ceph in Trove's database.
+
+    trove_ceph keeps its records of backups in tables of its own, whose names begin with
+    trove_ceph_. Trove's own tables, and their version, are not changed.
+    """
+
+    examples = """\
 examples:
-  Make the tables, or bring them to the version of this program, after each upgrade:
+  Create the tables, or upgrade them after an upgrade of trove_ceph:
     trove-ceph-manage db sync
-
 """
+    exit_codes = _EXIT_CODES
 
 
-def add_commands(areas: Any) -> None:
-    """Add ``db`` and its verbs to the areas of ``trove-ceph-manage``."""
-    area = CommandGroup(
-        areas,
-        'db',
-        "make the tables of trove_ceph in Trove's database",
-        overview=_OVERVIEW,
-        examples=_EXAMPLES,
-        exit_codes=_EXIT_CODES,
-    )
-    for name, function, help_text in (
-        ('sync', _sync, 'make what is missing'),
-        ('version', _version, 'show the version of the tables'),
-    ):
-        area.add_verb(name, function, help_text).add_argument(
+class _DatabaseCommand(base.ShowOne):
+    exit_codes = _EXIT_CODES
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
             '--config-file',
-            default=trove_conf(DEFAULT_CONFIG)[0],
+            default=options.trove_conf()[0],
             metavar='PATH',
-            help='where [database] connection is '
-            f'(default: the first of ${TROVE_CONF}, else {DEFAULT_CONFIG})',
+            help='the file with [database] connection '
+            f'(default: the first of ${options.TROVE_CONF}, else {options.DEFAULT_TROVE_CONF})',
         )
+        return parser
 
 
-def _sync(arguments: argparse.Namespace) -> int:
-    from trove_ceph.db import migration
+class Sync(_DatabaseCommand):
+    """Create the tables, or upgrade them to the version of this program."""
 
-    with _engine(arguments.config_file) as engine:
-        before = migration.find_version(engine)
-        migration.upgrade(engine)
-        after = migration.find_version(engine)
-    print(f'version {after}' if before == after else f'version {before or "none"} -> {after}')
-    return OK
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        """Return the version, and the one before."""
+        from trove_ceph.db import migration
+
+        with _engine(parsed_args.config_file) as engine:
+            before = migration.find_version(engine)
+            migration.upgrade(engine)
+            after = migration.find_version(engine)
+        return ('version', 'version_before'), (after, columns.of(before))
 
 
-def _version(arguments: argparse.Namespace) -> int:
-    from trove_ceph.db import migration
+class Version(_DatabaseCommand):
+    """Show the version of the tables."""
 
-    wanted = migration.required_version()
-    with _engine(arguments.config_file) as engine:
-        found = migration.find_version(engine)
-    print(f'version {found or "none"}' + ('' if found == wanted else f', needed {wanted}'))
-    return OK if found == wanted else OUTDATED
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        """Return the version, and the one that this program needs."""
+        from trove_ceph.db import migration
+
+        needed = migration.required_version()
+        with _engine(parsed_args.config_file) as engine:
+            found = migration.find_version(engine)
+        if found != needed:
+            self.exit_status = base.ExitStatus.DIFFERS
+        return ('version', 'needed_version'), (columns.of(found), needed)
 
 
 @contextlib.contextmanager
 def _engine(config_file: str) -> 'Iterator[sqlalchemy.Engine]':
-    # Only here: it loads eventlet where that is installed, which tells everybody that it is old.
+    # Imported here: it loads eventlet where that is installed, which warns that it is deprecated.
     warnings.filterwarnings('ignore', message=r'\s*Eventlet is deprecated')
     import oslo_db.exception
     import sqlalchemy.exc
-    from oslo_db import options
+    from oslo_db import options as db_options
     from oslo_db.sqlalchemy import enginefacade
 
     conf = cfg.ConfigOpts()
-    conf.register_opts(options.database_opts, 'database')
+    conf.register_opts(db_options.database_opts, 'database')
     try:
         conf([], default_config_files=[config_file])
     except cfg.Error as error:
-        raise exceptions.InvalidRequestError(f'{config_file}: {error}') from error
+        raise exceptions.InvalidConfigurationError(f'{config_file}: {error}') from error
     if not conf.database.connection:
-        raise exceptions.InvalidRequestError(f'{config_file}: has no [database] connection')
+        raise exceptions.InvalidConfigurationError(f'{config_file}: has no [database] connection')
     facade = enginefacade.transaction_context()
     facade.configure(connection=conf.database.connection, max_retries=1, retry_interval=1)
     try:

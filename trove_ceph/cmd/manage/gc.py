@@ -4,43 +4,32 @@
 import argparse
 import contextlib
 import datetime
-import json
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import prettytable
-
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage.cli_base import TROVE_CONF, CommandGroup, add_format, trove_conf
+from trove_ceph.cmd.manage import base, columns, options
 
 if TYPE_CHECKING:
     from trove_ceph.gc import collector as gc_collector
     from trove_ceph.gc.orphan import Orphan
 
-OK = 0
-FOUND = 1
-DEFAULT_CONFIG = '/etc/trove/trove.conf'
 DEFAULT_AGE_HOURS = 24
+REMOVED = 'removed'
 
 _EXIT_CODES = """\
 exit status:
-  0  nothing was found, or all that was found was removed
-  1  something was found (list, and remove without --yes), or could not be removed
+  0  there are no orphans, or all of them were removed
+  1  there are orphans (list, and remove without --yes), or some could not be removed
   2  the command line or the tiers file is wrong
-  3  Trove's database, Cinder or the storage service could not be asked; nothing was changed
-"""
-_OVERVIEW = """\
-An orphan is an image, a snapshot, a volume, a job or a record that nothing refers to. Operations of
-trove_ceph leave none, and these commands prove it: they compare what exists in Ceph and Cinder with
-Trove's records, trove_ceph's own tables and the jobs of the storage service. Only objects that
-trove_ceph named are considered. Run them where trove-taskmanager runs, with its configuration.
+  3  Trove's database, Cinder or the storage service did not answer; nothing was changed
 """
 _EXAMPLES = """\
 examples:
   List orphans; for a monitoring system, in JSON:
     trove-ceph-manage gc list
-    trove-ceph-manage gc list --format json
+    trove-ceph-manage gc list -f json
 
   Show what would be removed, then remove it:
     trove-ceph-manage gc remove
@@ -48,112 +37,110 @@ examples:
 
 An orphan whose instance or backup this Trove never had is listed and stays, because another Trove
 may share the pools, or the configuration may name another database. --include-unknown removes it.
-
 """
 
 
-def add_commands(areas: Any) -> None:
-    """Add ``gc`` and its verbs to the areas of ``trove-ceph-manage``."""
-    area = CommandGroup(
-        areas,
-        'gc',
-        'list and remove orphans',
-        overview=_OVERVIEW,
-        examples=_EXAMPLES,
-        exit_codes=_EXIT_CODES,
-    )
-    listing = area.add_verb('list', _list, 'list orphans; changes nothing')
-    remove = area.add_verb('remove', _remove, 'remove orphans; without --yes only show which')
-    remove.add_argument('--yes', action='store_true', help='remove them')
-    for verb in (listing, remove):
-        add_format(verb)
-        verb.add_argument(
+class Group(base.Group):
+    """List and remove orphans.
+
+    An orphan is an image, a snapshot, a volume, a job or a record that nothing refers to.
+    Operations of trove_ceph leave none, and these commands prove it: they compare what exists in
+    Ceph and Cinder with Trove's records, trove_ceph's own tables and the jobs of the storage
+    service. Only objects that trove_ceph named are considered. Run them where trove-taskmanager
+    runs, with its configuration.
+    """
+
+    examples = _EXAMPLES
+    exit_codes = _EXIT_CODES
+
+
+class _OrphanCommand(base.Lister):
+    exit_codes = _EXIT_CODES
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
             '--include-unknown',
             action='store_true',
             help='also remove orphans whose instance or backup this Trove never had',
         )
-        verb.add_argument(
+        parser.add_argument(
             '--min-age-hours',
             type=float,
             default=DEFAULT_AGE_HOURS,
             metavar='HOURS',
             help='ignore objects younger than this (default: %(default)s)',
         )
-        verb.add_argument(
+        parser.add_argument(
             '--config-file',
             action='append',
             metavar='PATH',
-            help='configuration file of trove-taskmanager; repeat for several '
-            f'(default: those in ${TROVE_CONF}, else {DEFAULT_CONFIG})',
+            help='configuration file of trove-taskmanager; repeat for several (default: those in '
+            f'${options.TROVE_CONF}, else {options.DEFAULT_TROVE_CONF})',
+        )
+        return parser
+
+    def show_orphans(
+        self, found: 'Sequence[Orphan]', outcomes: Sequence[str]
+    ) -> tuple[Sequence[str], Sequence[Any]]:
+        """Return the rows; set the exit status."""
+        if not all(outcome == REMOVED for outcome in outcomes):
+            self.exit_status = base.ExitStatus.DIFFERS
+        if not found:
+            self.note('There are no orphans.')
+        return ('kind', 'name', 'since', 'reason', 'outcome'), [
+            (str(orphan.kind), orphan.name)
+            + (columns.of(orphan.since and orphan.since.isoformat()), orphan.reason, outcome)
+            for orphan, outcome in zip(found, outcomes, strict=True)
+        ]
+
+
+class List(_OrphanCommand):
+    """List orphans; change nothing."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        """Return the orphans with whether they can be removed."""
+        with _translated():
+            found = _collector(parsed_args).find()
+        stays = [one.stays_because(parsed_args.include_unknown) for one in found]
+        return self.show_orphans(
+            found, [f'stays: {reason}' if reason else 'can be removed' for reason in stays]
         )
 
 
-def _list(arguments: argparse.Namespace) -> int:
-    with _translated():
-        found = _collector(arguments).find()
-    outcomes = [one.stays_because(arguments.include_unknown) or '' for one in found]
-    _print(arguments, found, [f'stays: {text}' if text else 'can go' for text in outcomes])
-    return FOUND if found else OK
+class Remove(_OrphanCommand):
+    """Remove orphans; without --yes only show which."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--yes', action='store_true', help='remove them')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        """Return the orphans with what became of each."""
+        with _translated():
+            collector = _collector(parsed_args)
+            found = collector.find()
+            outcomes = [_remove(parsed_args, collector, one) for one in found]
+            if parsed_args.yes:
+                collector.finish()
+        return self.show_orphans(found, outcomes)
 
 
-def _remove(arguments: argparse.Namespace) -> int:
-    with _translated():
-        collector = _collector(arguments)
-        found = collector.find()
-        outcomes = [_deal_with(arguments, collector, one) for one in found]
-        if arguments.yes:
-            collector.finish()
-    _print(arguments, found, outcomes)
-    return OK if all(outcome == 'removed' for outcome in outcomes) else FOUND
-
-
-def _deal_with(
-    arguments: argparse.Namespace, collector: 'gc_collector.Collector', orphan: 'Orphan'
+def _remove(
+    parsed_args: argparse.Namespace, collector: 'gc_collector.Collector', orphan: 'Orphan'
 ) -> str:
-    """Remove an orphan if that is asked for; return the outcome."""
-    if stays := orphan.stays_because(arguments.include_unknown):
+    """Remove an orphan if --yes is given; return the outcome."""
+    if stays := orphan.stays_because(parsed_args.include_unknown):
         return f'stays: {stays}'
-    if not arguments.yes:
+    if not parsed_args.yes:
         return 'would be removed'
     try:
-        collector.remove(orphan, arguments.include_unknown)
+        collector.remove(orphan, parsed_args.include_unknown)
     except exceptions.TroveCephError as error:
         return f'stays: {error}'
-    return 'removed'
-
-
-def _print(
-    arguments: argparse.Namespace, found: 'Sequence[Orphan]', outcomes: Sequence[str]
-) -> None:
-    if arguments.format == 'json':
-        documents = [
-            _as_document(orphan) | {'outcome': outcome}
-            for orphan, outcome in zip(found, outcomes, strict=True)
-        ]
-        print(json.dumps({'status': 'found' if found else 'ok', 'found': documents}, indent=2))
-    elif found:
-        print(table_text(found, outcomes))
-    else:
-        print('ok: no orphans.')
-
-
-def _as_document(orphan: 'Orphan') -> dict[str, Any]:
-    return {
-        'kind': str(orphan.kind),
-        'name': orphan.name,
-        'since': orphan.since and orphan.since.isoformat(),
-        'reason': orphan.reason,
-    }
-
-
-def table_text(found: 'Sequence[Orphan]', outcomes: Sequence[str]) -> str:
-    """Return what was found as a table."""
-    table = prettytable.PrettyTable(['Kind', 'Name', 'Since (UTC)', 'Why', 'Outcome'])
-    table.align = 'l'
-    for orphan, outcome in zip(found, outcomes, strict=True):
-        since = f'{orphan.since:%Y-%m-%d %H:%M}' if orphan.since else '?'
-        table.add_row([orphan.kind, orphan.name, since, orphan.reason, outcome])
-    return table.get_string()
+    return REMOVED
 
 
 @contextlib.contextmanager
@@ -168,7 +155,7 @@ def _translated() -> Iterator[None]:
         raise exceptions.ServiceUnavailableError(f'the database failed: {error}') from error
 
 
-def _collector(arguments: argparse.Namespace) -> 'gc_collector.Collector':
+def _collector(parsed_args: argparse.Namespace) -> 'gc_collector.Collector':
     # Imported here: it loads much of OpenStack, and eventlet warns that it is deprecated.
     warnings.filterwarnings('ignore', message=r'\s*Eventlet is deprecated')
     try:
@@ -177,5 +164,5 @@ def _collector(arguments: argparse.Namespace) -> 'gc_collector.Collector':
         raise exceptions.ServiceUnavailableError(
             f'the Python package {error.name} is missing: run this where trove-taskmanager runs'
         ) from error
-    age = datetime.timedelta(hours=arguments.min_age_hours)
-    return factory.make_collector(arguments.config_file or trove_conf(DEFAULT_CONFIG), age)
+    age = datetime.timedelta(hours=parsed_args.min_age_hours)
+    return factory.make_collector(parsed_args.config_file or options.trove_conf(), age)

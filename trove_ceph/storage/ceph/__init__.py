@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adapter to Ceph: nothing else in trove_ceph imports ``rados`` and ``rbd``."""
+"""The adapter to Ceph, the only package that imports ``rados`` and ``rbd``."""

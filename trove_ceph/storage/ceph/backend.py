@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of storage on a real cluster."""
+"""The storage back end of a real Ceph cluster."""
 
 import contextlib
 import dataclasses
@@ -26,7 +26,7 @@ from trove_ceph.storage.ceph import (
 
 
 class CephBackend(backend.Backend):
-    """A cluster through one connection; the reference says which caps its key needs."""
+    """A cluster accessed by one connection; the reference lists the caps that its key needs."""
 
     def __init__(self, link: connection.Connection):
         self._link = link
@@ -39,9 +39,9 @@ class CephBackend(backend.Backend):
     def create_image(
         self, image: image_types.ImageRef, size_bytes: int, options: image_types.ImageOptions
     ) -> None:
-        with self._pool(image.pool, f'making {image}', options.data_pool) as context:
+        with self._pool(image.pool, f'creating {image}', options.data_pool) as context:
             names = (context, image.name, size_bytes)
-            stale_names.make(
+            stale_names.create(
                 *(context, image.name),
                 lambda: self._rbd.create(*names, old_format=False, **_options(options)),
             )
@@ -78,7 +78,7 @@ class CephBackend(backend.Backend):
             yield facts
 
     def create_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
-        with self._image(snapshot.of, f'making snapshot {snapshot.name} of') as (handle, _):
+        with self._image(snapshot.of, f'creating snapshot {snapshot.name} of') as (handle, _):
             handle.create_snap(snapshot.name, rbd.RBD_SNAP_CREATE_SKIP_QUIESCE)
 
     def remove_snapshot(self, snapshot: image_types.SnapshotRef) -> None:
@@ -104,10 +104,10 @@ class CephBackend(backend.Backend):
             self._pool(image.pool, verb, options.data_pool) as child,
         ):
             names = (parent, snapshot.image, snapshot.name, child, image.name)
-            stale_names.make(
+            stale_names.create(
                 child, image.name, lambda: self._rbd.clone(*names, **_options(options))
             )
-            # It has inherited its parent's limits, and what was remembered of the parent.
+            # The clone has inherited the limits and the other metadata of its parent.
             image_id = metadata.image_id(child, image.name)
             metadata.change(child, image_id, dict.fromkeys(metadata.read(child, image_id)))
 
@@ -125,38 +125,38 @@ class CephBackend(backend.Backend):
                 if value is not None:
                     handle.config_set(option, value)
                 else:
-                    # What was not set answers ENOENT.
+                    # An option that is not set answers ENOENT.
                     with contextlib.suppress(rbd.ImageNotFound, KeyError):
                         handle.config_remove(option)
 
     def remove(self, image: image_types.ImageRef) -> None:
         try:
             with self._pool(image.pool, f'removing {image}') as context:
-                if not stale_names.clear(context, image.name):
+                if not stale_names.remove(context, image.name):
                     self._rbd.remove(context, image.name)
         except exceptions.BusyError as error:
-            raise self._why_busy(image, error) from error
+            raise self._explain_busy(image, error) from error
 
     def trash(
         self, image: image_types.ImageRef, image_id: str | None = None
     ) -> image_types.TrashedImage:
         try:
             with self._pool(image.pool, f'moving {image} to the trash') as context:
-                # librbd would move even this.
-                stale_names.clear(context, image.name)
+                # librbd would move even a stale name.
+                stale_names.remove(context, image.name)
                 found_id = stale_names.find_id(context, image.name)
                 if image_id is not None and found_id not in (None, image_id):
-                    raise _another(image, image_id)
+                    raise _wrong_id(image, image_id)
                 before = {one['id'] for one in self._rbd.trash_list(context)}
                 self._rbd.trash_move(context, image.name)
                 moved = self._find_moved(context, image, found_id, before)
                 if image_id is not None and moved != image_id:
-                    # librbd goes by the name. Others than this service may just have made another
-                    # image, which is put back.
+                    # librbd moves by name. Another client may just have created a new image with
+                    # this name, which is restored.
                     self._rbd.trash_restore(context, moved, image.name)
-                    raise _another(image, image_id)
+                    raise _wrong_id(image, image_id)
         except exceptions.BusyError as error:
-            raise self._why_busy(image, error) from error
+            raise self._explain_busy(image, error) from error
         return self._describe_trashed(image.pool, moved)
 
     def _find_moved(
@@ -168,13 +168,13 @@ class CephBackend(backend.Backend):
     ) -> str:
         """Return the id of the image that was just moved to the trash.
 
-        :param image_id: that its name had before; None where that was cut off
-        :param before: the ids that were in the trash
+        :param image_id: the id of the name before; None if an earlier move was interrupted
+        :param before: the ids that were in the trash before
         """
         entries = [one for one in self._rbd.trash_list(context) if one['name'] == image.name]
         moved = [one for one in entries if one['id'] not in before]
         if not moved and image_id in [one['id'] for one in entries]:
-            # A move that was cut off is completed.
+            # This call completed an interrupted move.
             return str(image_id)
         return max(moved or entries, key=lambda one: one['deletion_time'])['id']
 
@@ -188,7 +188,7 @@ class CephBackend(backend.Backend):
         return found
 
     def _describe_trashed(self, pool: str, image_id: str) -> image_types.TrashedImage:
-        """Describe an image in the trash, also where whoever purged it left its entry alone."""
+        """Describe an image in the trash, even if an interrupted purge left only its entry."""
         subject = f'describing image {image_id} in the trash of pool {pool}'
         with self._pool(pool, subject) as context:
             children: tuple[image_types.Child, ...] = ()
@@ -207,13 +207,13 @@ class CephBackend(backend.Backend):
         with self._pool(pool, f'purging image {image_id} of pool {pool}') as context:
             name = image_types.ImageRef(pool, self._rbd.trash_get(context, image_id)['name'])
             if any(one['id'] == image_id for one in self._rbd.list2(context)):
-                # Whoever was to move it here, or to restore it, died at it: librbd would refuse,
-                # but only after its snapshots are gone.
+                # Moving or restoring it was interrupted. librbd would refuse to remove it, but only
+                # after its snapshots are removed.
                 raise exceptions.BusyError(
-                    f'{name} (in the trash, id {image_id}): is an image, too; trash or restore it '
-                    'by its name'
+                    f'{name} (in the trash, id {image_id}): is also listed as an image; trash or '
+                    'restore it by its name'
                 )
-            # Without a header whoever purged it before died at the end of it.
+            # An earlier purge that was interrupted at its end has removed the header.
             if stale_names.has_header(context, image_id):
                 self._remove_snapshots(context, name, image_id)
             self._rbd.trash_remove(context, image_id, force=True)
@@ -253,7 +253,9 @@ class CephBackend(backend.Backend):
             metadata.change(context, metadata.image_id(context, image.name), entries)
 
     def blocklisted(self) -> frozenset[str]:
-        return frozenset(entry['addr'] for entry in self._link.ask('osd blocklist ls') or ())
+        return frozenset(
+            entry['addr'] for entry in self._link.mon_command('osd blocklist ls') or ()
+        )
 
     def blocklist(self, addresses: Iterable[str], expire_sec: int) -> None:
         for address in addresses:
@@ -264,7 +266,7 @@ class CephBackend(backend.Backend):
         listed = self.blocklisted()
         for address in addresses:
             if address in listed:
-                self._link.ask('osd blocklist', blocklistop='rm', addr=address)
+                self._link.mon_command('osd blocklist', blocklistop='rm', addr=address)
 
     def break_lock(self, image: image_types.ImageRef, owner: str) -> None:
         with self._image(image, 'breaking the lock of') as (handle, _):
@@ -274,14 +276,17 @@ class CephBackend(backend.Backend):
     def await_blocklist(self, image: image_types.ImageRef) -> None:
         with self._image(image, 'opening', read_only=True) as (handle, context):
             data_pool = description.data_pool_of(handle, context, self._link)
-        groups = {pool['pool_name']: pool['pg_num'] for pool in self._link.ask('osd dump')['pools']}
-        subject = f'waiting for the OSDs of {image}'
+        groups = {
+            pool['pool_name']: pool['pg_num']
+            for pool in self._link.mon_command('osd dump')['pools']
+        }
+        subject = f'waiting for the OSD map, for {image}'
         with self._link.using() as cluster, self._link.translated(subject):
             cluster.wait_for_latest_osdmap()
         for pool in filter(None, (image.pool, data_pool)):
-            with self._pool(pool, f'asking each placement group of pool {pool}') as context:
-                # A request carries our map's epoch. Nothing of that name is there, and that is the
-                # answer.
+            with self._pool(pool, f'querying each placement group of pool {pool}') as context:
+                # A request carries the epoch of our map. The objects do not exist, but any answer
+                # will do.
                 objects.absent(context, placement.one_object_per_group(groups[pool]))
 
     @contextlib.contextmanager
@@ -306,17 +311,17 @@ class CephBackend(backend.Backend):
         ):
             yield handle, context
 
-    def _why_busy(
+    def _explain_busy(
         self, image: image_types.ImageRef, error: exceptions.BusyError
     ) -> exceptions.BusyError:
         facts = self.describe(image, with_usage=False)
-        # Only where it matters: it is one more request, and not every key may ask.
+        # Only with clients: it is one more request, and not every key has the caps for it.
         obstacles = facts.obstacles(self.blocklisted() if facts.clients else ())
         return exceptions.BusyError(f'{error}: it has {obstacles}' if obstacles else str(error))
 
 
-def _another(image: image_types.ImageRef, image_id: str) -> exceptions.NotFoundError:
-    return exceptions.NotFoundError(f'{image}: is another image now, not that with id {image_id}')
+def _wrong_id(image: image_types.ImageRef, image_id: str) -> exceptions.NotFoundError:
+    return exceptions.NotFoundError(f'{image}: is another image now, expected id {image_id}')
 
 
 def _options(options: image_types.ImageOptions) -> dict[str, object]:

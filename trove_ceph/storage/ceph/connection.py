@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One connection to a cluster, and the one place where Ceph's errors become ours."""
+"""Connect to a cluster, and translate the errors of Ceph's libraries to this package's."""
 
 import collections
 import contextlib
@@ -21,10 +21,10 @@ LOG = logging.getLogger(__name__)
 
 _MISSING = {errno.ENOENT}
 _EXISTS = {errno.EEXIST}
-# A lock that its holder does not give away answers EROFS.
+# librbd answers EROFS if the holder of a lock does not release it.
 _BUSY = {errno.EBUSY, errno.ENOTEMPTY, errno.EROFS}
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-# A client on the blocklist gets ESHUTDOWN, for ever.
+# A client on the blocklist gets ESHUTDOWN for every request.
 _UNREACHABLE = {
     errno.ETIMEDOUT,
     errno.ESHUTDOWN,
@@ -36,13 +36,13 @@ _UNREACHABLE = {
 
 
 class Connection:
-    """Connects when it is first used, and anew after Ceph did not answer or cut it off.
+    """Connects at its first use, and again after Ceph did not answer or blocklisted the client.
 
     :param conf: path of the cluster's ceph.conf
-    :param user: cephx name such as ``client.trove-ceph``; its keyring is where ceph.conf says
+    :param user: cephx name such as ``client.trove-ceph``; ceph.conf names its keyring
     :param connect_timeout_sec: for the first answer of a monitor
-    :param operation_timeout_sec: for each single request, and for one that waits for an OSD to come
-        back; shorter than an outage that should be survived is too short
+    :param operation_timeout_sec: for each request, including the time in which an OSD restarts; it
+        should exceed the outages that requests are to survive
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class Connection:
             'client_mount_timeout': str(connect_timeout_sec),
             'rados_mon_op_timeout': str(operation_timeout_sec),
             'rados_osd_op_timeout': str(operation_timeout_sec),
-            # What was written is on disk when Ceph says so.
+            # A write is on disk when Ceph acknowledges it.
             'rbd_cache': 'false',
             'rbd_default_clone_format': '2',
-            # Deletes what it is told to, whatever the file says.
+            # Remove images even if the file sets this option.
             'rbd_move_to_trash_on_remove': 'false',
-            # Ceph 16.2 answers EINVAL to each lock that is to be broken if this is set.
+            # With another value, Ceph 16.2 answers EINVAL to every request to break a lock.
             'rbd_blocklist_expire_seconds': '0',
         }
         self._lock = threading.Lock()
         self._cluster: rados.Rados | None = None
-        # Those that were cut off, until nobody uses them any more.
-        self._forgotten: set[rados.Rados] = set()
+        # Handles that failed, until no thread uses them any more.
+        self._discarded: set[rados.Rados] = set()
         self._users: collections.Counter[rados.Rados] = collections.Counter()
 
     @property
@@ -95,11 +95,11 @@ class Connection:
             cluster.connect()
         except rados.Error as error:
             if cluster is not None:
-                # It has opened sockets, and keeps them.
+                # Otherwise its sockets stay open.
                 cluster.shutdown()
             if error.errno == errno.ENOENT:
                 raise exceptions.StorageError(
-                    f'{subject}: there is no such file, or no keyring of this user'
+                    f'{subject}: the file does not exist, or there is no keyring of this user'
                 ) from error
             if error.errno in (errno.EACCES, errno.EPERM):
                 raise exceptions.StorageError(f'{subject}: {_reason(error)}') from error
@@ -107,31 +107,31 @@ class Connection:
         LOG.info('Connected to Ceph %s as %s', cluster.get_fsid(), self._user)
         return cluster
 
-    def another(self) -> 'Connection':
-        """A connection of its own to the same cluster: another client in the eyes of Ceph."""
+    def new_client(self) -> 'Connection':
+        """Return another connection to the same cluster, which is another client for Ceph."""
         return Connection(self._conf, self._user, *self._timeouts)
 
     def close(self) -> None:
-        """Disconnect, when nothing is open any more."""
-        self._forget()
+        """Disconnect as soon as no thread uses the connection."""
+        self._discard()
         self._shut_down_unused()
 
-    def _forget(self) -> None:
-        """Let the next request connect anew; what other threads still do goes on as it can.
+    def _discard(self) -> None:
+        """Make the next request connect again; other threads may still use the old handle.
 
-        A client whose requests end before objecter_timeout (10 s) never asks for a newer map, and
-        would look for restarted OSDs at their old addresses for ever.
+        A client whose requests time out before objecter_timeout (10 s) never requests a newer map,
+        so it would try to reach restarted OSDs at their old addresses for ever.
         """
         with self._lock:
             if self._cluster is not None:
-                self._forgotten.add(self._cluster)
+                self._discarded.add(self._cluster)
                 self._cluster = None
 
     def _shut_down_unused(self) -> None:
-        """Give back threads and sockets of what was forgotten, which nothing else does."""
+        """Release the threads and sockets of discarded handles that no thread uses."""
         with self._lock:
-            unused = {one for one in self._forgotten if not self._users[one]}
-            self._forgotten -= unused
+            unused = {one for one in self._discarded if not self._users[one]}
+            self._discarded -= unused
             for cluster in unused:
                 del self._users[cluster]
         for cluster in unused:
@@ -139,7 +139,7 @@ class Connection:
 
     @contextlib.contextmanager
     def using(self) -> Iterator[rados.Rados]:
-        """Keep the connected handle while it is used, also when it is forgotten meanwhile.
+        """Yield the connected handle, which stays usable even if it is discarded meanwhile.
 
         :raises CephUnreachableError: no monitor answered in time
         """
@@ -155,12 +155,12 @@ class Connection:
 
     @contextlib.contextmanager
     def pool(self, name: str) -> Iterator[rados.Ioctx]:
-        """Open a pool, so that writing to a full one fails instead of waiting."""
+        """Open a pool such that writes fail, rather than wait, when it is full."""
         with self.using() as cluster:
             with self.translated(f'pool {name}'):
                 context = cluster.open_ioctx(name)
-            # CEPH_OSD_FLAG_FULL_TRY: the OSDs answer EDQUOT or ENOSPC. librbd hands it on to what
-            # it opens with this context, a data pool included.
+            # CEPH_OSD_FLAG_FULL_TRY: the OSDs answer EDQUOT or ENOSPC. librbd passes it on to what
+            # it opens with this context, including a data pool.
             context.set_osdmap_full_try()
             try:
                 yield context
@@ -169,10 +169,10 @@ class Connection:
 
     @contextlib.contextmanager
     def translated(self, subject: str, pools: Sequence[str] = ()) -> Iterator[None]:
-        """Turn what Ceph's libraries raise into this package's errors.
+        """Translate the exceptions of Ceph's libraries to this package's errors.
 
-        :param subject: what the message begins with: the verb and the object
-        :param pools: whose fill the message tells when there is no space
+        :param subject: verb and object, with which the message begins
+        :param pools: pools whose usage the message includes if there is no space
         """
         try:
             yield
@@ -182,7 +182,7 @@ class Connection:
     def translate(
         self, error: Exception, subject: str, pools: Sequence[str] = ()
     ) -> exceptions.StorageError:
-        """Return the error of this package that says the same; no text of Ceph's goes into it."""
+        """Return the corresponding error of this package, without text from Ceph."""
         code = getattr(error, 'errno', None)
         message = f'{subject}: {_reason(error)}'
         if code in _MISSING:
@@ -192,35 +192,35 @@ class Connection:
         if code in _BUSY:
             return exceptions.BusyError(message)
         if code in _FULL:
-            return exceptions.NoSpaceError('; '.join([message, *self._fills(pools)]))
+            return exceptions.NoSpaceError('; '.join([message, *self._usages(pools)]))
         if code in _UNREACHABLE:
-            self._forget()
+            self._discard()
             return exceptions.CephUnreachableError(message)
         return exceptions.StorageError(message)
 
-    def _fills(self, pools: Sequence[str]) -> list[str]:
+    def _usages(self, pools: Sequence[str]) -> list[str]:
         try:
             return [str(self.usage(pool)) for pool in dict.fromkeys(pools)]
         except exceptions.StorageError:
             return []
 
-    def ask(self, prefix: str, **arguments: Any) -> Any:
-        """Ask the monitors and return the decoded answer."""
+    def mon_command(self, prefix: str, **arguments: Any) -> Any:
+        """Send a command to the monitors and return the decoded answer."""
         request = json.dumps({'prefix': prefix, 'format': 'json', **arguments})
         with self.using() as cluster, self.translated(prefix):
             code, output, _ = cluster.mon_command(request, b'')
             if code:
                 raise rados.OSError(prefix, errno=-code)
-        # Lists of lists come one after another, unseparated.
+        # Several lists come one after another, without a separator.
         return json.JSONDecoder().raw_decode(output.decode())[0] if output.strip() else None
 
     def usage(self, pool: str) -> image_types.PoolUsage:
-        """Tell how full a pool is.
+        """Return the space usage of a pool.
 
-        :raises NotFoundError: there is no such pool
+        :raises NotFoundError: the pool does not exist
         """
-        details = _by_name(self.ask('osd pool ls', detail='detail'), 'pool_name', pool)
-        stats = _by_name(self.ask('df')['pools'], 'name', pool)['stats']
+        details = _by_name(self.mon_command('osd pool ls', detail='detail'), 'pool_name', pool)
+        stats = _by_name(self.mon_command('df')['pools'], 'name', pool)['stats']
         stored, available = stats['stored'], stats['max_avail']
         fill = stats['percent_used']
         if quota := details['quota_max_bytes']:
@@ -242,7 +242,7 @@ def _by_name(rows: list[dict[str, Any]], key: str, name: str) -> dict[str, Any]:
     for row in rows:
         if row[key] == name:
             return row
-    raise exceptions.NotFoundError(f'pool {name}: there is none')
+    raise exceptions.NotFoundError(f'pool {name}: does not exist')
 
 
 def _reason(error: Exception) -> str:

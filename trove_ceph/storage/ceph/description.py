@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an open image tells of itself."""
+"""Read the facts of an open image."""
 
 import datetime
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ def describe(
     context: rados.Ioctx,
     link: connection.Connection,
 ) -> image_types.ImageFacts:
-    """Gather the facts of an image, in half a dozen requests however many snapshots it has."""
+    """Return the facts of an image, with a few requests however many snapshots it has."""
     stat = handle.stat()
     entries = metadata.read(context, handle.id())
     parent = _parent_of(handle)
     clients = clients_of(handle, link)
-    # Last: it looks at the snapshots one by one where there are clones.
+    # children_of comes last: with clones it opens the snapshots one by one.
     snapshots = tuple(_snapshots_of(handle))
     return image_types.ImageFacts(
         image=image,
@@ -46,16 +46,16 @@ def describe(
 def read_header(
     handle: rbd.Image, image: image_types.ImageRef, context: rados.Ioctx
 ) -> image_types.ImageHeader:
-    """Read what the image's own header holds."""
+    """Return the facts in the image's header."""
     entries = limits.without_options(metadata.read(context, handle.id()))
     return image_types.ImageHeader(image, handle.id(), _features_of(handle), entries)
 
 
 def used_bytes(handle: rbd.Image) -> int:
-    """Count what an image and its snapshots occupy, in whole objects, without its parent.
+    """Return the space of an image and its snapshots, in whole objects, without its parent.
 
-    As ``rbd du`` does: what each snapshot and the image itself wrote since the one before. Where
-    removed snapshots are kept for clones, the sum is too high by what was written after them.
+    Like ``rbd du``: the sum of what was written between consecutive snapshots. If Ceph keeps a
+    removed snapshot for its clones, the sum is too high by what was written after it.
     """
     total = 0
     since: str | None = None
@@ -70,7 +70,7 @@ def used_bytes(handle: rbd.Image) -> int:
     for snapshot in sorted(handle.list_snaps(), key=lambda one: one['id']):
         handle.set_snap_by_id(snapshot['id'])
         count()
-        # librbd compares with snapshots by name, and removed ones have none.
+        # librbd compares with a snapshot by its name; it does not find a removed one.
         if snapshot['namespace'] == rbd.RBD_SNAP_NAMESPACE_TYPE_USER:
             since = snapshot['name']
     handle.set_snap(None)
@@ -79,10 +79,10 @@ def used_bytes(handle: rbd.Image) -> int:
 
 
 def clients_of(handle: rbd.Image, link: connection.Connection) -> image_types.Clients:
-    """Tell who else has an image open for writing, and whose lock it is."""
+    """Return the other clients that have an image open for writing, and the lock owner."""
     ourselves = link.cluster.get_instance_id()
     watchers = {watcher['addr'] for watcher in handle.watchers_list() if watcher['id'] != ourselves}
-    # The exclusive lock is an advisory lock inside, which a read-only handle can list, too.
+    # The exclusive lock is based on an advisory lock, which even a read-only handle can list.
     lockers = handle.list_lockers()
     owners = [
         address
@@ -93,7 +93,7 @@ def clients_of(handle: rbd.Image, link: connection.Connection) -> image_types.Cl
 
 
 def children_of(handle: rbd.Image) -> tuple[image_types.Child, ...]:
-    """List the clones of all snapshots; asks nobody when the image says that there are none."""
+    """List the clones of all snapshots; send no request if the image has no clones."""
     snapshots = list(handle.list_snaps())
     has_children = handle.op_features() & rbd.RBD_OPERATION_FEATURE_CLONE_PARENT or any(
         snapshot['namespace'] == rbd.RBD_SNAP_NAMESPACE_TYPE_USER
@@ -121,7 +121,7 @@ def children_of(handle: rbd.Image) -> tuple[image_types.Child, ...]:
 def data_pool_of(
     handle: rbd.Image, context: rados.Ioctx, link: connection.Connection
 ) -> str | None:
-    """Return the name of the pool of an image's data where it is not the image's own."""
+    """Return the name of an image's data pool, or None if it is the image's own pool."""
     identifier = handle.data_pool_id()
     if identifier == context.get_pool_id():
         return None

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ceph's encoding: little-endian numbers, and lengths before what has one.
+"""Ceph's binary encoding: little-endian numbers and length-prefixed data.
 
-For what Python has to say to object classes itself (src/include/encoding.h in Ceph's source).
+For requests to object classes that the Python bindings do not offer (src/include/encoding.h in
+Ceph's source).
 """
 
 import struct
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 
 
 class Reader:
-    """An answer, read from its beginning on."""
+    """Decodes an answer from its beginning."""
 
     _HEADER_BYTES = 1 + 1 + 4
 
@@ -21,7 +22,7 @@ class Reader:
         self._at += count
 
     def skip_header(self) -> None:
-        """Enter a structure, which begins with its version, the oldest it fits, and its length."""
+        """Skip the header of a structure: its version, its compatible version and its length."""
         self.skip(self._HEADER_BYTES)
 
     def skip_structure(self) -> None:
@@ -44,7 +45,7 @@ class Reader:
 
 
 def versioned(content: bytes) -> bytes:
-    """Encode a structure of the first version."""
+    """Encode a structure of version 1."""
     return struct.pack('<BBI', 1, 1, len(content)) + content
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flatten an image so that it can be called off, which librbd has no word for, and loses nothing.
+"""Flatten an image such that the work can be canceled, which librbd does not offer, without loss.
 
-A client of its own does it. To call it off, that client is put on the blocklist: its requests end
-with an error, and nobody else's. Where a hypervisor has the image open, librbd has asked it to do
-the work, and it goes on with it, which does no harm.
+A separate client does the work. Canceling puts that client on the blocklist, so that its requests
+fail, and no others. If a hypervisor has the image open, librbd has delegated the work to it, and
+it continues, which does no harm.
 
-What was cut off in the middle earlier, by this or by anything else, is mended first, since librbd
-would lose data (see :mod:`unwritten`). A hypervisor that dies while it does the work is such a
-case: librbd would take over as soon as Ceph has forgotten it, and finish without another look.
+After an earlier interruption, by this or another program, the object map is repaired first, since
+librbd would lose data otherwise (see :mod:`object_map_repair`). A hypervisor that dies during the
+work is such an interruption: librbd would take over as soon as its watch expires, and complete the
+flatten without a repair.
 """
 
 import contextlib
@@ -25,17 +26,17 @@ from trove_ceph.storage.ceph import connection, object_map_repair
 LOG = logging.getLogger(__name__)
 
 _POLL_SEC = 0.2
-#: Nobody is ever that client again; longer than its last requests may be on their way.
+#: The address is never used again; the entry outlasts the client's last requests in transit.
 _EXPIRE_SEC = 3600
-# Without word of who does the work. Ceph forgets a dead client 30 s after its last sign of life,
-# which comes every 5 s (osd_client_watch_timeout, objecter_tick_interval).
+# Without progress from the client that does the work. The watch of a dead client expires 30 s after
+# its last renewal, which comes every 5 s (osd_client_watch_timeout, objecter_tick_interval).
 _SILENCE_SEC = 15
 
 
 class Flattening:
-    """One image's.
+    """The flattening of one image.
 
-    :param link: a connection to the cluster, which is not used for the work
+    :param link: a connection to the cluster, which is not used for the work itself
     """
 
     def __init__(
@@ -49,31 +50,33 @@ class Flattening:
         self._image = image
         self._progress = progress
         self._cancel = cancel or threading.Event()
-        self._refused = threading.Event()
-        self._heard_at = 0.0
+        self._progress_failed = threading.Event()
+        self._progress_at = 0.0
         self._is_silent = False
 
     def run(self) -> None:
-        """Do it.
+        """Flatten the image; do nothing if it has no parent.
 
-        :raises CanceledError: it was called off
+        :raises CanceledError: the work was canceled
         """
         while True:
             self._is_silent = False
             try:
-                self._go_on()
-                object_map_repair.copy_up(self._link, self._image, self._go_on)
+                self._check_canceled()
+                object_map_repair.copy_up(self._link, self._image, self._check_canceled)
                 self._flatten()
                 return
             except exceptions.StorageError as error:
-                if self._is_called_off():
-                    raise self._canceled() from error
+                if self._is_canceled():
+                    raise self._canceled_error() from error
                 if not self._is_silent:
                     raise
-                LOG.warning('%s: the client that flattens it is silent, so look again', self._image)
+                LOG.warning(
+                    '%s: the client that flattens it does not answer; starting again', self._image
+                )
 
     def _flatten(self) -> None:
-        own = self._link.another()
+        own = self._link.new_client()
         try:
             with (
                 own.pool(self._image.pool) as context,
@@ -81,40 +84,40 @@ class Flattening:
                 rbd.Image(context, self._image.name) as handle,
             ):
                 if _has_parent(handle):
-                    with self._called_off_by_blocklist(handle, _address(own, handle)):
+                    with self._cancelable(handle, _address(own, handle)):
                         handle.flatten(on_progress=self._note(handle.stat()['obj_size']))
         finally:
             own.close()
 
-    def _go_on(self) -> None:
-        """Raise CanceledError once it is called off."""
+    def _check_canceled(self) -> None:
+        """Raise CanceledError once the work is canceled."""
         self._note(0)(0, 0)
-        if self._is_called_off():
-            raise self._canceled()
+        if self._is_canceled():
+            raise self._canceled_error()
 
-    def _canceled(self) -> exceptions.CanceledError:
+    def _canceled_error(self) -> exceptions.CanceledError:
         return exceptions.CanceledError(f'flattening {self._image}: canceled')
 
-    def _is_called_off(self) -> bool:
-        return self._cancel.is_set() or self._refused.is_set()
+    def _is_canceled(self) -> bool:
+        return self._cancel.is_set() or self._progress_failed.is_set()
 
     def _note(self, object_bytes: int) -> Callable[[int, int], int]:
         def note(number: int, count: int) -> int:
-            self._heard_at = time.monotonic()
-            # Called by a thread of librbd's, which drops exceptions and ignores the answer.
+            self._progress_at = time.monotonic()
+            # Called in a thread of librbd, which drops exceptions and ignores the result.
             try:
                 if self._progress is not None:
                     self._progress(number * object_bytes, count * object_bytes)
             except exceptions.StorageError:
-                self._refused.set()
+                self._progress_failed.set()
             return 0
 
         return note
 
     @contextlib.contextmanager
-    def _called_off_by_blocklist(self, handle: rbd.Image, address: str) -> Iterator[None]:
+    def _cancelable(self, handle: rbd.Image, address: str) -> Iterator[None]:
         ended = threading.Event()
-        self._heard_at = time.monotonic()
+        self._progress_at = time.monotonic()
         watching = threading.Thread(target=self._watch, args=(handle, address, ended), daemon=True)
         watching.start()
         try:
@@ -126,8 +129,8 @@ class Flattening:
     def _watch(self, handle: rbd.Image, address: str, ended: threading.Event) -> None:
         while not ended.wait(_POLL_SEC):
             self._is_silent = self._is_silent_now(handle)
-            if self._is_called_off() or self._is_silent:
-                # Tried again until it works: Ceph may not answer just now.
+            if self._is_canceled() or self._is_silent:
+                # Retried until it succeeds: Ceph may not answer just now.
                 with contextlib.suppress(exceptions.StorageError):
                     subject = f'blocklisting {address}'
                     with self._link.using() as cluster, self._link.translated(subject):
@@ -135,8 +138,8 @@ class Flattening:
                     return
 
     def _is_silent_now(self, handle: rbd.Image) -> bool:
-        """Whether somebody else does the work, and nothing was heard of that for long."""
-        if time.monotonic() - self._heard_at < _SILENCE_SEC:
+        """Return whether another client does the work and has reported no progress for long."""
+        if time.monotonic() - self._progress_at < _SILENCE_SEC:
             return False
         with contextlib.suppress(rbd.Error):
             has_lock = handle.features() & rbd.RBD_FEATURE_EXCLUSIVE_LOCK

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image's limits, which are options of librbd's that the image's metadata sets.
+"""The limits of an image, which are librbd options in the image's metadata.
 
-With them goes the tick in which librbd hands out what a limit allows. By default that is 50 ms, and
-at the limit almost each hundredth request waits that long; QEMU's own throttle has no tick.
+With them goes the schedule tick, the interval at which librbd refills a limit's tokens. By default
+it is 50 ms, and at the limit almost one in a hundred requests waits that long; QEMU's own throttle
+has no tick.
 """
 
 import re
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 
 from trove_ceph.storage import image_types
 
-# Where librbd keeps an image's own options in its metadata.
+# The prefix of librbd options in the metadata of an image.
 _PREFIX = 'conf_'
 _FIELDS = {
     'rbd_qos_iops_limit': 'iops',
@@ -19,14 +20,15 @@ _FIELDS = {
     'rbd_qos_bps_burst': 'bytes_per_sec_burst',
 }
 _TICK, _TICK_MS = 'rbd_qos_schedule_tick_min', '10'
-# As Ceph reads the numbers of its configuration: 4K is 4096.
+# As Ceph parses the numbers of its configuration: 4K is 4096.
 _NUMBER = re.compile(r'(\d+)(?:([KMGTPE])i?)?')
 
 
 def changes(qos: image_types.Qos) -> list[tuple[str, str | None]]:
-    """Return the options that set limits, in their order; None removes one.
+    """Return the options that set limits, in the order to apply them; None removes an option.
 
-    The tick comes before the first limit and goes after the last, so that no limit is ever without.
+    The tick is set before the first limit and removed after the last, so that no limit ever lacks
+    it.
     """
     found = {option: getattr(qos, field) for option, field in _FIELDS.items()}
     limits = [(option, str(value) if value else None) for option, value in found.items()]
@@ -34,9 +36,9 @@ def changes(qos: image_types.Qos) -> list[tuple[str, str | None]]:
 
 
 def read(entries: Mapping[str, str]) -> image_types.Qos:
-    """Read the limits from an image's metadata as librbd does, whoever set them.
+    """Return the limits in an image's metadata as librbd reads them.
 
-    What librbd refuses is no limit: something that is no number, and a burst below its limit.
+    Like librbd it ignores a value that is not a number, and a burst below its limit.
     """
     found = {field: _number(entries.get(_PREFIX + key, '')) for key, field in _FIELDS.items()}
     for limit, burst in (('iops', 'iops_burst'), ('bytes_per_sec', 'bytes_per_sec_burst')):
@@ -46,12 +48,12 @@ def read(entries: Mapping[str, str]) -> image_types.Qos:
 
 
 def is_whole(entries: Mapping[str, str]) -> bool:
-    """Whether limits have their tick, and no tick is there without limits."""
+    """Return whether the tick is set exactly if there are limits."""
     return entries.get(_PREFIX + _TICK) == dict(changes(read(entries)))[_TICK]
 
 
 def without_options(entries: Mapping[str, str]) -> dict[str, str]:
-    """Return what of an image's metadata is none of librbd's options."""
+    """Return an image's metadata without librbd options."""
     return {key: value for key, value in entries.items() if not key.startswith(_PREFIX)}
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What librados does not offer of the OSDs' advisory locks, in their own encoding.
+"""Encode requests of the OSDs' advisory locks that librados does not offer.
 
-A lock is an attribute of an object, which the object class ``lock`` keeps (src/cls/lock in Ceph's
-source). librados cannot make a request depend on a lock, nor tell who holds it to Python, and what
-it takes for Python has a random duration: the binding leaves the microseconds unset, which are up
-to 4.3 seconds.
+A lock is an attribute of an object that the object class ``lock`` manages (src/cls/lock in Ceph's
+source). librados cannot guard a request by a lock, and its Python binding does not return the
+holder of a lock. A lock that the binding takes also has a random duration: the binding does not
+initialize the microseconds, which add up to 4.3 seconds.
 """
 
 import struct
@@ -20,7 +20,7 @@ _TIME = struct.Struct('<II')
 
 
 def attribute(lock_name: str) -> str:
-    """Name the attribute that is the lock."""
+    """Return the name of the attribute that holds a lock."""
     return f'lock.{lock_name}'
 
 
@@ -29,8 +29,8 @@ def lock(
 ) -> bytes:
     """Return the argument of ``lock``, which takes a lock or renews it.
 
-    It answers EBUSY where the lock is somebody else's. Where it is ours already it answers EEXIST;
-    with ``must_renew`` it prolongs that, and answers ENOENT where it is not.
+    It answers EBUSY if another client holds the lock, and EEXIST if this client holds it. With
+    ``must_renew`` it extends a lock that this client holds, and answers ENOENT otherwise.
     """
     return encoding.versioned(
         _identity(lock_name, holder.cookie)
@@ -41,7 +41,7 @@ def lock(
 
 
 def assert_locked(lock_name: str, cookie: str) -> bytes:
-    """Return the argument of ``assert_locked``, which answers EBUSY where the lock is not ours."""
+    """Return the argument of ``assert_locked``; it answers EBUSY if another holds the lock."""
     return encoding.versioned(_identity(lock_name, cookie))
 
 
@@ -60,18 +60,18 @@ def get_info(lock_name: str) -> bytes:
 
 
 def read_holder(answer: bytes) -> lock_store.Holder | None:
-    """Read the answer of ``get_info``, which leaves out who let the lock expire."""
+    """Return the holder from the answer of ``get_info``, which leaves out expired locks."""
     reader = encoding.Reader(answer)
     reader.skip_header()
     if reader.number() == 0:
         return None
     reader.skip_header()
-    # The client's type and number.
+    # Type and number of the client.
     reader.skip(1 + 8)
     cookie = reader.string()
     reader.skip_header()
     reader.skip(_TIME.size)
-    # The client's address: a marker of its encoding, then a structure.
+    # The address of the client: a marker of its encoding, then a structure.
     reader.skip(1)
     reader.skip_structure()
     return lock_store.Holder(cookie, reader.string())

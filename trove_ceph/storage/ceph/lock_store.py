@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks and entries in Ceph: all of a pool on one object, out of the way of its images.
+"""The lock store in Ceph: one object per pool, in a namespace apart from the images.
 
-An entry is a key of the object's omap, a lock one of its advisory locks; on the same object, so
-that one request can do both. Where a pool is full, OSDs refuse what makes objects or makes them
-longer. Neither locks nor omap do once the object is there.
+An entry is a key of the object's omap, and a lock is one of its advisory locks. Both are on the
+same object, so that one request can check a lock and write an entry. In a full pool, OSDs refuse
+requests that create or extend objects; locks and omap of an existing object still work.
 """
 
 import contextlib
@@ -17,21 +17,22 @@ from trove_ceph import exceptions
 from trove_ceph.storage import lock_store
 from trove_ceph.storage.ceph import connection, lock_class
 
-#: Neither librbd nor ``rados ls`` look into it.
+#: librbd does not use it, and ``rados ls`` does not list it by default.
 NAMESPACE = 'trove_ceph'
 OBJECT = 'ledger'
-# What OSDs give in one answer (osd_max_omap_entries_per_request).
+# Entries in one answer of an OSD (osd_max_omap_entries_per_request).
 _PAGE = 1024
 
 
 class CephLockStore(lock_store.LockStore):
-    """The ledger of a cluster through a connection of its own for each pool.
+    """The lock store of a cluster, with a separate connection for each pool.
 
-    Locks belong to the client that took them, and a request that gets no answer makes its
-    connection begin anew. So no pool may share one with another, whose locks would go with it.
+    Locks belong to the client that took them, and a request without answer makes its connection
+    connect again as another client. If pools shared a connection, one silent pool would cost the
+    locks of the others.
 
-    :param connect: makes a connection; it opens no image, so nobody fences it, and its requests
-        give up long before a lock ends
+    :param connect: returns a connection. It opens no image, so no fence concerns it, and its
+        requests time out long before a lock expires
     """
 
     def __init__(self, connect: Callable[[], connection.Connection]):
@@ -40,7 +41,7 @@ class CephLockStore(lock_store.LockStore):
         self._mutex = threading.Lock()
 
     def prepare(self, pool: str) -> None:
-        with self._pool(pool, 'preparing the ledger') as context:
+        with self._pool(pool, 'preparing the lock store') as context:
             self._operate(context, lambda _: None, create=True)
 
     def take(
@@ -52,7 +53,7 @@ class CephLockStore(lock_store.LockStore):
                     self._lock(context, lock, holder, duration_sec)
                     return None
                 except rados.ObjectExists:
-                    # It is ours: the answer to an earlier attempt was lost on its way.
+                    # This client holds it: the answer to an earlier attempt was lost.
                     self.renew(lock, holder, duration_sec)
                     return None
                 except rados.ObjectBusy:
@@ -60,7 +61,7 @@ class CephLockStore(lock_store.LockStore):
                         return found
 
     def renew(self, lock: lock_store.Lock, holder: lock_store.Holder, duration_sec: int) -> None:
-        with self._pool(lock.pool, f'renewing the lock {lock}') as context, _lost(lock):
+        with self._pool(lock.pool, f'renewing the lock {lock}') as context, _translating_loss(lock):
             self._lock(context, lock, holder, duration_sec, must_renew=True)
 
     def _lock(
@@ -71,11 +72,11 @@ class CephLockStore(lock_store.LockStore):
         duration_sec: int,
         must_renew: bool = False,
     ) -> None:
-        wanted = lock_class.lock(_name(lock), holder, duration_sec, must_renew)
-        self._operate(context, lambda request: request.execute('lock', 'lock', wanted))
+        argument = lock_class.lock(_name(lock), holder, duration_sec, must_renew)
+        self._operate(context, lambda request: request.execute('lock', 'lock', argument))
 
     def release(self, lock: lock_store.Lock, holder: lock_store.Holder) -> None:
-        # Unlocking would leave the attribute behind, one for each image that ever was.
+        # Unlocking would leave an attribute for each image that ever existed.
         with self._pool(lock.pool, f'releasing the lock {lock}') as context:
             with contextlib.suppress(exceptions.LockLostError):
                 self._operate(
@@ -85,14 +86,14 @@ class CephLockStore(lock_store.LockStore):
                 )
 
     def find_holder(self, lock: lock_store.Lock) -> lock_store.Holder | None:
-        with self._pool(lock.pool, f'asking for the lock {lock}') as context:
+        with self._pool(lock.pool, f'reading the lock {lock}') as context:
             return self._find_holder(context, lock)
 
     @staticmethod
     def _find_holder(context: rados.Ioctx, lock: lock_store.Lock) -> lock_store.Holder | None:
         try:
-            question = lock_class.get_info(_name(lock))
-            _, answer = context.execute(OBJECT, 'lock', 'get_info', question)
+            argument = lock_class.get_info(_name(lock))
+            _, answer = context.execute(OBJECT, 'lock', 'get_info', argument)
         except rados.ObjectNotFound:
             return None
         return lock_class.read_holder(answer)
@@ -103,13 +104,13 @@ class CephLockStore(lock_store.LockStore):
         entries: Mapping[str, str | None],
         guard: tuple[lock_store.Lock, lock_store.Holder] | None = None,
     ) -> None:
-        kept = {key: value.encode() for key, value in entries.items() if value is not None}
+        new = {key: value.encode() for key, value in entries.items() if value is not None}
         removed = tuple(key for key, value in entries.items() if value is None)
-        with self._pool(pool, 'writing the ledger') as context:
+        with self._pool(pool, 'writing entries') as context:
 
             def fill(request: rados.WriteOp) -> None:
-                if kept:
-                    context.set_omap(request, tuple(kept), tuple(kept.values()))
+                if new:
+                    context.set_omap(request, tuple(new), tuple(new.values()))
                 if removed:
                     context.remove_omap_keys(request, removed)
 
@@ -117,7 +118,7 @@ class CephLockStore(lock_store.LockStore):
 
     def read(self, pool: str, prefix: str) -> dict[str, str]:
         found: dict[str, str] = {}
-        with self._pool(pool, 'reading the ledger') as context:
+        with self._pool(pool, 'reading entries') as context:
             last = ''
             while True:
                 page = self._read_page(context, prefix, last)
@@ -143,14 +144,14 @@ class CephLockStore(lock_store.LockStore):
         guard: tuple[lock_store.Lock, lock_store.Holder] | None = None,
         create: bool = False,
     ) -> None:
-        """Send one request, all of which is done or nothing."""
+        """Send one atomic request."""
         with contextlib.ExitStack() as stack:
             request = stack.enter_context(rados.WriteOpCtx())
             if guard is not None:
                 lock, holder = guard
-                stack.enter_context(_lost(lock))
-                asserted = lock_class.assert_locked(_name(lock), holder.cookie)
-                request.execute('lock', 'assert_locked', asserted)
+                stack.enter_context(_translating_loss(lock))
+                argument = lock_class.assert_locked(_name(lock), holder.cookie)
+                request.execute('lock', 'assert_locked', argument)
             if create:
                 request.new(rados.LIBRADOS_CREATE_IDEMPOTENT)
             fill(request)
@@ -169,17 +170,17 @@ class CephLockStore(lock_store.LockStore):
 
 
 def _name(lock: lock_store.Lock) -> str:
-    """Name a lock of any length in an attribute, whose name may have 100 bytes in Ceph.
+    """Return a short name for a lock: Ceph limits attribute names to 100 bytes.
 
-    osd_max_attr_name_len; who holds it, and what for, is in the lock's description.
+    The limit is osd_max_attr_name_len. The lock's description names its holder and purpose.
     """
     return hashlib.sha256(lock.name.encode()).hexdigest()
 
 
 @contextlib.contextmanager
-def _lost(lock: lock_store.Lock) -> Iterator[None]:
-    """Tell that a lock is not ours from all else that may go wrong."""
+def _translating_loss(lock: lock_store.Lock) -> Iterator[None]:
+    """Translate the errors of a lost lock to LockLostError."""
     try:
         yield
     except (rados.ObjectNotFound, rados.ObjectBusy) as error:
-        raise exceptions.LockLostError(f'{lock}: is not held any more') from error
+        raise exceptions.LockLostError(f'{lock}: the lock is lost') from error

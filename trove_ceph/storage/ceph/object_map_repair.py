@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of a clone that its object map has and that are not there.
+"""Create the objects of a clone that are marked in its object map and do not exist.
 
-librbd marks an object in the map and then writes it. A client that ends in between leaves a mark
-without an object. Reading and writing are right all the same, since they ask for the object, and
-then its parent. But flattening passes over what is marked, and then takes the parent away: what it
-had there reads as zeros from then on, without an error (``C_FlattenObject`` in
+librbd marks an object in the map and then writes it. A client that dies in between leaves a mark
+without an object. Reads and writes are correct all the same, since they request the object and then
+its parent. But flattening skips marked objects, and then removes the parent: its data there reads
+as zeros from then on, without an error (``C_FlattenObject`` in
 src/librbd/operation/FlattenRequest.cc of Ceph's source).
 
-``rebuild_object_map`` does not mend that: in an image itself, other than in its snapshots, it
-leaves such marks, because somebody might be writing there just now (``update_object_map`` in
-RebuildObjectMapRequest.cc). So the objects are asked for here, and what is missing is copied from
-the parent by the request that librbd uses for that, ``copyup`` of the object class ``rbd``. It does
-nothing where the object is there by then, so that no lock is needed, and whoever has the image open
-does not notice. To take the lock from a hypervisor would make its server's writes fail.
+``rebuild_object_map`` does not repair that: in an image itself, unlike in its snapshots, it leaves
+such marks, because a client might be writing there just now (``update_object_map`` in
+RebuildObjectMapRequest.cc). So this module checks the objects, and copies missing ones from the
+parent with the request that librbd uses for that, ``copyup`` of the object class ``rbd``. It does
+nothing if the object exists by then, so it needs no lock, and clients that have the image open do
+not notice. Taking the lock from a hypervisor would make its server's writes fail.
 """
 
 import dataclasses
@@ -29,11 +29,11 @@ LOG = logging.getLogger(__name__)
 
 
 def copy_up(
-    link: connection.Connection, image: image_types.ImageRef, go_on: Callable[[], None]
+    link: connection.Connection, image: image_types.ImageRef, check_canceled: Callable[[], None]
 ) -> None:
-    """Have all objects of a clone be there that its object map has; it may be in use.
+    """Create all missing objects that the object map of a clone has; the clone may be in use.
 
-    :param go_on: called again and again; it may raise what ends it
+    :param check_canceled: called from time to time; an exception ends the work
     """
     with (
         link.pool(image.pool) as context,
@@ -45,23 +45,23 @@ def copy_up(
         names = {layout.name_of(number): number for number in _find_marked(context, handle, layout)}
         with (
             link.pool(pool) as data_context,
-            link.translated(f'copying up what {image} lacks', [image.pool, pool]),
+            link.translated(f'copying up missing objects of {image}', [image.pool, pool]),
         ):
-            missing = objects.absent(data_context, names, go_on)
+            missing = objects.absent(data_context, names, check_canceled)
             for name in missing:
-                go_on()
+                check_canceled()
                 content = layout.read(handle, names[name])
-                # What the parent does not have reads as zeros without it, too.
+                # Without an object the range reads as zeros, too.
                 if content.count(0) < len(content):
                     data_context.execute(name, 'rbd', 'copyup', content)
     if missing:
-        LOG.warning('%s: %d objects were in its map and not there', image, len(missing))
-        _rebuild_snapshots(link, image, go_on)
+        LOG.warning('%s: created %d objects that its map has and were missing', image, len(missing))
+        _rebuild_snapshots(link, image, check_canceled)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Layout:
-    """How the data of an image lies in objects."""
+    """The mapping of an image's data to objects."""
 
     prefix: str
     object_bytes: int
@@ -78,13 +78,13 @@ class _Layout:
         return f'{self.prefix}.{number:016x}'
 
     def offset_of(self, number: int, row: int = 0) -> int:
-        """Return where in the image a row of an object is; most images have one in each."""
+        """Return the offset in the image of a row of an object; most images have one row each."""
         group, column = divmod(number, self.stripe_count)
         rows = self.object_bytes // self.stripe_bytes
         return ((group * rows + row) * self.stripe_count + column) * self.stripe_bytes
 
     def read(self, handle: rbd.Image, number: int) -> bytes:
-        """Return what reads where an object is, or would be."""
+        """Return the image's data in the range of an object."""
         rows = []
         for row in range(self.object_bytes // self.stripe_bytes):
             offset = self.offset_of(number, row)
@@ -95,7 +95,7 @@ class _Layout:
 
 
 def _find_marked(context: rados.Ioctx, handle: rbd.Image, layout: _Layout) -> Sequence[int]:
-    """Return the numbers of the objects that the map has and that the parent may have, too."""
+    """Return the numbers of the marked objects in the range that the parent covers."""
     within = handle.overlap()
     if not handle.features() & rbd.RBD_FEATURE_OBJECT_MAP or not within:
         return []
@@ -104,21 +104,21 @@ def _find_marked(context: rados.Ioctx, handle: rbd.Image, layout: _Layout) -> Se
         size, _ = context.stat(name)
         marked = object_map.marked(context.read(name, size))
     except rados.ObjectNotFound:
-        # Nobody believes such a map, nor passes anything over.
+        # Without a map librbd skips no objects.
         return []
     return [number for number in marked if layout.offset_of(number) < within]
 
 
 def _rebuild_snapshots(
-    link: connection.Connection, image: image_types.ImageRef, go_on: Callable[[], None]
+    link: connection.Connection, image: image_types.ImageRef, check_canceled: Callable[[], None]
 ) -> None:
-    """Have the maps of snapshots show what they got with the image, as they share its objects."""
+    """Rebuild the object maps of snapshots, which share the objects created for the image."""
     with (
         link.pool(image.pool) as context,
         link.translated(f'rebuilding the object maps of the snapshots of {image}', [image.pool]),
         rbd.Image(context, image.name) as handle,
     ):
         for snapshot in list(handle.list_snaps()):
-            go_on()
+            check_canceled()
             handle.set_snap_by_id(snapshot['id'])
             handle.rebuild_object_map()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of a pool, one by one."""
+"""Check the existence of objects in a pool."""
 
 import errno
 import itertools
@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterable
 
 import rados
 
-# Asked for at once.
+# Requests in flight at once.
 _BATCH = 128
 
 
 def absent(
-    context: rados.Ioctx, names: Iterable[str], go_on: Callable[[], None] = lambda: None
+    context: rados.Ioctx, names: Iterable[str], check_canceled: Callable[[], None] = lambda: None
 ) -> list[str]:
-    """Ask for each of the objects, and return those that are not there.
+    """Return the objects that do not exist, after a request for each.
 
-    :param go_on: called before each hundred or so; it may raise what ends it
+    :param check_canceled: called before each batch of requests; an exception ends the work
     """
     rest = iter(names)
     found: list[str] = []
     while batch := list(itertools.islice(rest, _BATCH)):
-        go_on()
+        check_canceled()
         pending = [
             (name, context.aio_stat(name, lambda _completion, _size, _time: None)) for name in batch
         ]

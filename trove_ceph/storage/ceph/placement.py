@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which placement group an object lies.
+"""Compute the placement group of an object.
 
-Ceph hashes an object's name by Robert Jenkins' function of 1996, in the public domain
-(http://burtleburtle.net/bob/hash/evahash.html; src/common/ceph_hash.cc), and folds the result onto
-the number of placement groups (ceph_stable_mod in src/include/rados.h).
+Ceph hashes the name of an object with Robert Jenkins' function of 1996, which is in the public
+domain (http://burtleburtle.net/bob/hash/evahash.html; src/common/ceph_hash.cc), and maps the result
+to the number of placement groups (ceph_stable_mod in src/include/rados.h).
 """
 
 import itertools
@@ -14,9 +14,11 @@ _WORD = 0xFFFFFFFF
 
 
 def one_object_per_group(groups: int) -> list[str]:
-    """Name objects so that one lies in each placement group of a pool with so many groups.
+    """Return object names such that one is in each of a pool's placement groups.
 
-    They need not exist, and do not.
+    The objects do not exist.
+
+    :param groups: number of placement groups of the pool
     """
     names: dict[int, str] = {}
     candidates = (f'trove_ceph.nothing.{number}' for number in itertools.count())
@@ -39,7 +41,7 @@ def _hash(key: bytes) -> int:
     whole = len(key) // 12 * 12
     for x, y, z in struct.iter_unpack('<III', key[:whole]):
         a, b, c = _mix(a + x, b + y, c + z)
-    # The rest fills a, b and the upper three bytes of c, whose lowest holds the length.
+    # The rest fills a, b and the upper three bytes of c, whose lowest byte is the length.
     rest = key[whole:].ljust(12, b'\0')
     x, y = struct.unpack_from('<II', rest)
     z = int.from_bytes(rest[8:11], 'little') << 8

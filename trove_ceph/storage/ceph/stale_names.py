@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of which nothing else is left, because whoever made or removed the image died at it.
+"""Remove names of images that do not exist, left by an interrupted creation or removal.
 
-librbd writes a name into the pool's directory, then an object that holds the image's id, then the
-image's header, and removes them the other way round (CreateRequest.cc and RemoveRequest.cc in
-Ceph's source). In between there is nothing to open, and nothing else can be made by that name.
+librbd writes a name into the pool's directory, then an object with the image's id, then the image's
+header, and removes them in reverse order (CreateRequest.cc and RemoveRequest.cc in Ceph's source).
+After an interruption there is no image to open, and no other image can be created with that name.
 """
 
 import contextlib
@@ -18,35 +18,36 @@ _DIRECTORY = 'rbd_directory'
 
 
 def find_id(context: rados.Ioctx, name: str) -> str | None:
-    """Return the id that belongs to a name, by the pool's directory or else by its own object."""
+    """Return the id of a name from the pool's directory, or else from its id object, or None."""
     return next(iter(_ids(context, name)), None)
 
 
-def make(context: rados.Ioctx, name: str, request: Callable[[], None]) -> None:
-    """Make an image, also where only its name is left of another."""
+def create(context: rados.Ioctx, name: str, request: Callable[[], None]) -> None:
+    """Create an image, even if a stale name is in the way."""
     try:
         request()
     except rbd.ImageExists:
-        if not clear(context, name):
+        if not remove(context, name):
             raise
         request()
 
 
-def clear(context: rados.Ioctx, name: str) -> bool:
-    """Clear a name if nothing else is left of its image, and tell whether that was so.
+def remove(context: rados.Ioctx, name: str) -> bool:
+    """Remove a stale name, and return whether the name was stale.
 
-    Whoever is just making the image looks the same: callers see to it that nobody is.
+    The name of an image that is just being created looks the same: the caller must ensure that no
+    other client creates it.
     """
-    if not _is_only_a_name(context, name):
+    if not _is_stale(context, name):
         return False
-    # What is not in the directory is removed, too, and then said to be missing.
+    # A name that is not in the directory is removed, too, and then reported as missing.
     with contextlib.suppress(rbd.ImageNotFound):
         rbd.RBD().remove(context, name)
     return True
 
 
 def has_header(context: rados.Ioctx, image_id: str) -> bool:
-    """Tell whether an image is there, under its name or in the trash."""
+    """Return whether an image exists, under its name or in the trash."""
     try:
         context.stat(metadata.header_of(image_id))
     except rados.ObjectNotFound:
@@ -54,7 +55,7 @@ def has_header(context: rados.Ioctx, image_id: str) -> bool:
     return True
 
 
-def _is_only_a_name(context: rados.Ioctx, name: str) -> bool:
+def _is_stale(context: rados.Ioctx, name: str) -> bool:
     ids = _ids(context, name)
     return bool(ids) and not any(has_header(context, one) for one in ids)
 

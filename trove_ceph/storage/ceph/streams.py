@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images opened for copying: many requests at once, answered through futures."""
+"""Images opened for copying, with asynchronous requests that return futures."""
 
 import contextlib
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Answer = TypeVar('Answer')
 
 
 class _Opened:
-    """An image kept open, with the pool that it needs."""
+    """An open image, with the open pool that it needs."""
 
     def __init__(self, link: connection.Connection, image: image_types.ImageRef, **options: Any):
         self._link = link
@@ -36,21 +36,21 @@ class _Opened:
         with self._link.translated(f'closing {self._image}'):
             self._stack.close()
 
-    def _begin(
+    def _start(
         self,
         subject: str,
         request: Callable[[Callable[..., None]], Any],
         answer: Callable[..., Answer],
     ) -> Future[Answer]:
-        """Begin a request and return the future that it ends.
+        """Start a request and return its future.
 
-        :param request: given the callback, starts it
-        :param answer: turns the arguments of the callback into the result
+        :param request: starts the request with the given callback
+        :param answer: returns the result from the arguments of the callback
         """
         future: Future[Answer] = Future()
 
         def done(completion: rbd.Completion, *data: Any) -> None:
-            # Called by a thread of librbd's: an exception that left here would be lost.
+            # Called in a thread of librbd, where an exception would be lost.
             try:
                 code = completion.get_return_value()
                 if code < 0:
@@ -64,12 +64,12 @@ class _Opened:
         return future
 
     def _error(self, subject: str, code: int) -> exceptions.StorageError:
-        # What is told of a full pool is asked for later: librbd's thread must not wait for it.
+        # Without the usage of a full pool: this thread of librbd must not wait for a request.
         return self._link.translate(rados.OSError(subject, errno=code), subject)
 
 
 class Reader(_Opened, backend.ImageReader):
-    """An image at a snapshot."""
+    """An image opened at a snapshot."""
 
     def __init__(self, link: connection.Connection, snapshot: image_types.SnapshotRef):
         super().__init__(link, snapshot.of, snapshot=snapshot.name, read_only=True)
@@ -104,32 +104,32 @@ class Reader(_Opened, backend.ImageReader):
         return [image_types.Extent(*found) for found in joined]
 
     def read(self, offset: int, length: int) -> Future[bytes]:
-        # What is copied once should not push what others read again out of the OSDs' caches.
-        once = rados.LIBRADOS_OP_FLAG_FADVISE_NOCACHE
-        return self._begin(
+        # Data that is read once should not evict other data from the OSDs' caches.
+        no_cache = rados.LIBRADOS_OP_FLAG_FADVISE_NOCACHE
+        return self._start(
             f'reading {self._name}',
-            lambda done: self.handle.aio_read(offset, length, done, once),
+            lambda done: self.handle.aio_read(offset, length, done, no_cache),
             lambda data: data,
         )
 
 
 class Writer(_Opened, backend.ImageWriter):
-    """An image under the exclusive lock of a client of its own.
+    """An image under the exclusive lock of a new client.
 
-    When Ceph goes away the lock may stay in the client's name, and no client can break its own:
-    the next writer is another one.
+    If Ceph becomes unreachable, the lock may stay with the client, and no client can break its own
+    lock. So each writer is another client.
     """
 
     def __init__(self, link: connection.Connection, image: image_types.ImageRef):
-        super().__init__(link.another(), image)
+        super().__init__(link.new_client(), image)
         try:
             with self._translated('locking'):
                 self.handle.lock_acquire(rbd.RBD_LOCK_MODE_EXCLUSIVE)
         except exceptions.BusyError as error:
-            holders = description.clients_of(self.handle, self._link)
+            clients = description.clients_of(self.handle, self._link)
             self.close()
             raise exceptions.BusyError(
-                f'{image} is held by {holders.lock_owner or "another client"}'
+                f'{image} is held by {clients.lock_owner or "another client"}'
             ) from error
         except BaseException:
             self.close()
@@ -150,15 +150,15 @@ class Writer(_Opened, backend.ImageWriter):
             self.handle.resize(size_bytes)
 
     def write(self, offset: int, data: bytes) -> Future[None]:
-        return self._begin(
+        return self._start(
             f'writing {self._image}',
             lambda done: self.handle.aio_write(data, offset, done),
             lambda: None,
         )
 
     def zero(self, offset: int, length: int) -> Future[None]:
-        # A discard would leave what is not aligned to rbd_discard_granularity_bytes as it is.
-        return self._begin(
+        # A discard would not change ranges that are not aligned to rbd_discard_granularity_bytes.
+        return self._start(
             f'zeroing {self._image}',
             lambda done: self.handle.aio_write_zeroes(offset, length, done),
             lambda: None,
@@ -173,12 +173,12 @@ class Writer(_Opened, backend.ImageWriter):
             if value is not None:
                 self.handle.metadata_set(key, value)
             else:
-                # What was not set.
+                # The entry was not set.
                 with contextlib.suppress(KeyError):
                     self.handle.metadata_remove(key)
 
     def create_snapshot(self, name: str) -> None:
-        with self._translated(f'making snapshot {name} of'):
+        with self._translated(f'creating snapshot {name} of'):
             self.handle.create_snap(name, rbd.RBD_SNAP_CREATE_SKIP_QUIESCE)
 
     def remove_snapshot(self, name: str) -> None:

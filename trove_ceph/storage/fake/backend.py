@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of storage on the cluster in memory."""
+"""The storage back end of the fake cluster."""
 
 import contextlib
 import datetime
@@ -17,7 +17,7 @@ Answer = TypeVar('Answer')
 
 
 class FakeBackend(backend.Backend):
-    """One client of a cluster in memory."""
+    """One client of the fake cluster."""
 
     def __init__(self, cluster: fake_cluster.Cluster):
         self.cluster = cluster
@@ -141,7 +141,7 @@ class FakeBackend(backend.Backend):
                 if cancel is not None and cancel.is_set():
                     raise canceled
             found.flatten()
-            cluster.drop_orphans()
+            cluster.drop_unneeded_snapshots()
 
     def set_qos(self, image: image_types.ImageRef, qos: image_types.Qos) -> None:
         with self._connected() as cluster:
@@ -154,7 +154,7 @@ class FakeBackend(backend.Backend):
             if found.snapshots or found.watchers:
                 raise self._busy('removing', found)
             cluster.images.remove(found)
-            cluster.drop_orphans()
+            cluster.drop_unneeded_snapshots()
 
     def _busy(self, verb: str, image: fake_cluster.Image) -> exceptions.BusyError:
         return exceptions.BusyError(f'{verb} {image.ref}: it has {self.facts(image).obstacles()}')
@@ -165,7 +165,9 @@ class FakeBackend(backend.Backend):
         with self._connected() as cluster:
             found = cluster.get(image)
             if image_id not in (None, found.image_id):
-                raise exceptions.NotFoundError(f'{image}: is another image, not {image_id}')
+                raise exceptions.NotFoundError(
+                    f'{image}: has id {found.image_id}, expected {image_id}'
+                )
             if found.watchers:
                 raise self._busy('moving to the trash', found)
             found.trashed_at = datetime.datetime.now(datetime.UTC)
@@ -198,7 +200,7 @@ class FakeBackend(backend.Backend):
             if cluster.children(image):
                 raise self._busy('purging', image)
             cluster.images.remove(image)
-            cluster.drop_orphans()
+            cluster.drop_unneeded_snapshots()
 
     def usage(self, pool: str) -> image_types.PoolUsage:
         with self._connected() as cluster:
@@ -263,7 +265,7 @@ class FakeBackend(backend.Backend):
 
 
 class FakeReader(backend.ImageReader):
-    """A snapshot in memory."""
+    """A snapshot of the fake cluster, opened for reading."""
 
     def __init__(self, image: fake_cluster.Image, state: fake_cluster.Snapshot):
         self._image = image
@@ -314,11 +316,11 @@ class FakeReader(backend.ImageReader):
         return range(offset // self.object_bytes, -(-end // self.object_bytes))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is held."""
 
 
 class FakeWriter(backend.ImageWriter):
-    """An image in memory, under the lock of one client."""
+    """An image of the fake cluster, under the lock of one client."""
 
     def __init__(self, owner: FakeBackend, image: fake_cluster.Image):
         self._owner = owner
@@ -394,7 +396,7 @@ def check_free(image: fake_cluster.Image, name: str) -> None:
 def remove_snapshot(cluster: fake_cluster.Cluster, image: fake_cluster.Image, name: str) -> None:
     state = image.snapshot(name)
     state.removed_name, state.name = name, str(uuid.uuid4())
-    cluster.drop_orphans()
+    cluster.drop_unneeded_snapshots()
 
 
 def set_metadata(image: fake_cluster.Image, entries: Mapping[str, str | None]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fake cluster holds: pools, images, objects, and who has them open."""
+"""The state of the fake cluster: pools, images, objects, clients and locks."""
 
 import dataclasses
 import datetime
@@ -14,14 +14,14 @@ from trove_ceph.storage import image_types, lock_store
 
 SECTOR_BYTES = 512
 
-# Objects by number. They are never changed in place, so a snapshot shares them; one may be shorter
-# than the others, and an empty one hides what the parent has.
+# Objects by number. They are never changed in place, so snapshots share them. An object may be
+# shorter than the others, and an empty object hides that of the parent.
 Objects = dict[int, bytes]
 
 
 @dataclasses.dataclass
 class Snapshot:
-    """A state of an image; ``objects`` are its own, without those that it reads from a parent."""
+    """A state of an image; ``objects`` does not include those read from a parent."""
 
     name: str
     snapshot_id: int
@@ -34,14 +34,14 @@ class Snapshot:
 
 @dataclasses.dataclass(frozen=True)
 class Parent:
-    """What a clone reads from."""
+    """The parent of a clone."""
 
     image: 'Image'
     snapshot: Snapshot
 
 
 class Image:
-    """An image, its present state and its snapshots."""
+    """An image, its current state and its snapshots."""
 
     def __init__(self, image_id: str, pool: str, name: str, size_bytes: int):
         self.image_id = image_id
@@ -66,18 +66,18 @@ class Image:
 
     @property
     def states(self) -> list['Image | Snapshot']:
-        """The present state and those of the snapshots."""
+        """The current state and those of the snapshots."""
         return [self, *self.snapshots]
 
     def snapshot(self, name: str) -> Snapshot:
-        """Return the snapshot of a name.
+        """Return a snapshot by its name.
 
-        :raises NotFoundError: there is none
+        :raises NotFoundError: the snapshot does not exist
         """
         for snapshot in self.snapshots:
             if snapshot.name == name:
                 return snapshot
-        raise exceptions.NotFoundError(f'{self.ref.snapshot(name)}: there is none')
+        raise exceptions.NotFoundError(f'{self.ref.snapshot(name)}: does not exist')
 
     def take(self, name: str, snapshot_id: int) -> None:
         self.snapshots.append(
@@ -112,11 +112,11 @@ class Image:
             number, start = divmod(offset, object_bytes)
             count = min(object_bytes - start, end - offset)
             old = find_object(self, number)
-            kept = old[:start]
+            new = old[:start]
             if tail := old[start + count :]:
-                kept = kept.ljust(start, b'\0') + bytes(count) + tail
-            if kept or self.parent:
-                self.objects[number] = kept
+                new = new.ljust(start, b'\0') + bytes(count) + tail
+            if new or self.parent:
+                self.objects[number] = new
             else:
                 self.objects.pop(number, None)
             offset += count
@@ -131,14 +131,14 @@ class Image:
 
 
 def find_object(state: Image | Snapshot, number: int) -> bytes:
-    """Return an object as it reads in a state of an image, up to its last written byte."""
+    """Return the data of an object in a state of an image, up to its last written byte."""
     if number in state.objects:
         return state.objects[number]
     return find_object(state.parent.snapshot, number) if state.parent else b''
 
 
 def changed_sectors(old: bytes, new: bytes, length: int) -> Iterator[tuple[int, bool]]:
-    """List the sectors in which two states of an object differ, and whether they are stored."""
+    """Yield the sectors in which two states of an object differ, and whether they are stored."""
     for start in range(0, length, SECTOR_BYTES):
         before, after = old[start : start + SECTOR_BYTES], new[start : start + SECTOR_BYTES]
         if before.ljust(SECTOR_BYTES, b'\0') != after.ljust(SECTOR_BYTES, b'\0'):
@@ -146,8 +146,8 @@ def changed_sectors(old: bytes, new: bytes, length: int) -> Iterator[tuple[int, 
 
 
 @dataclasses.dataclass(frozen=True)
-class HeldLock:
-    """A lock of the ledger, of one client, until a time of the cluster's clock."""
+class LockEntry:
+    """A lock of one client, with its expiry by the cluster's clock."""
 
     client: object
     holder: lock_store.Holder
@@ -158,10 +158,10 @@ class HeldLock:
 
 
 class Cluster:
-    """What several clients share.
+    """The state that all clients of the cluster share.
 
-    :param pools: each pool's capacity in bytes
-    :param clock: by which locks of the ledger end
+    :param pools: the capacity of each pool in bytes
+    :param clock: by which locks expire
     """
 
     def __init__(self, pools: dict[str, int], clock: Callable[[], float] = time.monotonic):
@@ -170,7 +170,7 @@ class Cluster:
         self.images: list[Image] = []
         self.blocklist: set[str] = set()
         self.clock = clock
-        self.locks: dict[lock_store.Lock, HeldLock] = {}
+        self.locks: dict[lock_store.Lock, LockEntry] = {}
         self.entries: dict[str, dict[str, str]] = {}
         self.lock = threading.RLock()
         self._numbers = itertools.count(1)
@@ -180,7 +180,7 @@ class Cluster:
 
     def check_pool(self, pool: str) -> None:
         if pool not in self.capacities:
-            raise exceptions.NotFoundError(f'pool {pool}: there is none')
+            raise exceptions.NotFoundError(f'pool {pool}: does not exist')
 
     def find(self, image: image_types.ImageRef) -> Image | None:
         self.check_pool(image.pool)
@@ -192,7 +192,7 @@ class Cluster:
     def get(self, image: image_types.ImageRef) -> Image:
         found = self.find(image)
         if found is None:
-            raise exceptions.NotFoundError(f'{image}: there is none')
+            raise exceptions.NotFoundError(f'{image}: does not exist')
         return found
 
     def trashed(self, pool: str, image_id: str) -> Image:
@@ -200,7 +200,7 @@ class Cluster:
         for one in self.images:
             if (one.pool, one.image_id) == (pool, image_id) and one.trashed_at is not None:
                 return one
-        raise exceptions.NotFoundError(f'image {image_id} in the trash of {pool}: there is none')
+        raise exceptions.NotFoundError(f'image {image_id} in the trash of {pool}: does not exist')
 
     def add(
         self, image: image_types.ImageRef, size_bytes: int, options: image_types.ImageOptions
@@ -209,10 +209,10 @@ class Cluster:
             self.check_pool(pool)
         if self.find(image):
             raise exceptions.AlreadyExistsError(f'{image} exists')
-        made = Image(f'{self.next_number():x}', image.pool, image.name, size_bytes)
-        made.options = options
-        self.images.append(made)
-        return made
+        created = Image(f'{self.next_number():x}', image.pool, image.name, size_bytes)
+        created.options = options
+        self.images.append(created)
+        return created
 
     def children(self, image: Image) -> tuple[image_types.Child, ...]:
         """List the clones of all snapshots of an image."""
@@ -224,8 +224,8 @@ class Cluster:
             if one.parent and one.parent.image is image
         )
 
-    def drop_orphans(self) -> None:
-        """Let removed snapshots go that no clone needs any more."""
+    def drop_unneeded_snapshots(self) -> None:
+        """Drop removed snapshots that no clone needs any more."""
         needed = {
             id(state.parent.snapshot)
             for image in self.images

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks and entries of the cluster in memory."""
+"""The lock store of the fake cluster."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from trove_ceph.storage.fake import cluster as fake_cluster
 
 
 class FakeLockStore(lock_store.LockStore):
-    """One client's view."""
+    """The lock store as one client uses it."""
 
     def __init__(self, cluster: fake_cluster.Cluster):
         self.cluster = cluster
@@ -54,17 +54,17 @@ class FakeLockStore(lock_store.LockStore):
         with self._pool(pool) as cluster:
             if guard is not None:
                 self._check(*guard)
-            there = cluster.entries.setdefault(pool, {})
+            stored = cluster.entries.setdefault(pool, {})
             for key, value in entries.items():
                 if value is None:
-                    there.pop(key, None)
+                    stored.pop(key, None)
                 else:
-                    there[key] = value
+                    stored[key] = value
 
     def read(self, pool: str, prefix: str) -> dict[str, str]:
         with self._pool(pool) as cluster:
-            there = cluster.entries.get(pool, {})
-            return {key: there[key] for key in sorted(there) if key.startswith(prefix)}
+            stored = cluster.entries.get(pool, {})
+            return {key: stored[key] for key in sorted(stored) if key.startswith(prefix)}
 
     @contextlib.contextmanager
     def _pool(self, pool: str) -> Iterator[fake_cluster.Cluster]:
@@ -72,14 +72,14 @@ class FakeLockStore(lock_store.LockStore):
             self.cluster.check_pool(pool)
             yield self.cluster
 
-    def _find(self, lock: lock_store.Lock) -> fake_cluster.HeldLock | None:
+    def _find(self, lock: lock_store.Lock) -> fake_cluster.LockEntry | None:
         found = self.cluster.locks.get(lock)
         return found if found and found.expires_at > self.cluster.clock() else None
 
     def _check(self, lock: lock_store.Lock, holder: lock_store.Holder) -> None:
         found = self._find(lock)
         if found is None or not found.is_held_by(self, holder):
-            raise exceptions.LockLostError(f'{lock}: is not held any more')
+            raise exceptions.LockLostError(f'{lock}: the lock is lost')
 
     def _hold(
         self,
@@ -89,4 +89,4 @@ class FakeLockStore(lock_store.LockStore):
         duration_sec: int,
     ) -> None:
         expires_at = cluster.clock() + duration_sec
-        cluster.locks[lock] = fake_cluster.HeldLock(self, holder, expires_at)
+        cluster.locks[lock] = fake_cluster.LockEntry(self, holder, expires_at)

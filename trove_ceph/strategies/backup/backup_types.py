@@ -13,6 +13,7 @@ class Instance:
     :param volume_id: None until Trove has created the volume
     :param server_id: Nova's id; None until Trove has created the server
     :param datastore: the name of the datastore; ``version`` is the name of its version
+    :param is_building: its creation is under way; its guest agent may not answer yet
     :param is_deleting: its deletion has been requested
     :param has_our_guest_agent: its datastore version names a guest manager of trove_ceph. Backups
         of other instances (a stock agent or another datastore) stay with Trove's own code
@@ -24,6 +25,7 @@ class Instance:
     server_id: str | None = None
     datastore: str = ''
     version: str = ''
+    is_building: bool = False
     is_deleting: bool = False
     is_deleted: bool = False
     has_our_guest_agent: bool = True

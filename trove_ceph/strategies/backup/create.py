@@ -155,7 +155,7 @@ class BackupCreation:
         self._await_answer: Callable[[], settings_check.Answer]
         self._snapshot: cinder_resources.Snapshot
         self.began = deps.clock() if began is None else began
-        #: False from when Trove was seen not to show the backup until this run has it shown.
+        #: Whether Trove may show the backup. False after a look at Trove, until this run shows it.
         self.may_be_shown = True
 
     def steps(self) -> list[steps.Step]:

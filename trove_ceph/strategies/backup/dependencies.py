@@ -35,13 +35,13 @@ class Trove(Protocol):
     def begin_backup(self, backup_id: str) -> None:
         """Show a backup as being taken, and without a parent, whose deletion would delete it.
 
-        :raises NotFoundError: the backup is deleted
+        :raises RecordNotFoundError: the backup is deleted
         """
 
     def complete_backup(self, backup_id: str, snapshot_id: str, size_gib: int) -> None:
         """Show a backup as complete, with the location of its snapshot.
 
-        :raises NotFoundError: the backup is deleted
+        :raises RecordNotFoundError: the backup is deleted
         """
 
     def fail_backup(self, backup_id: str) -> None:

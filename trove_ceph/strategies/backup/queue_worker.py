@@ -18,6 +18,8 @@ LOG = logging.getLogger(__name__)
 
 #: The error of a verification whose backup could not be copied.
 _WAITS_FOR_COPY = 'it waits for the copy of the backup, which has failed and is retried'
+#: The work is another worker's now: a claim in the database, or a lock in Ceph, was lost.
+_LOST = (exceptions.ClaimLostError, exceptions.LockLostError)
 
 
 _NAMES = {Role.COPY: 'copy', Role.VERIFY: 'verification'}
@@ -84,7 +86,7 @@ def run_job(deps: BackupDependencies, role: Role, record: backup_record.BackupRe
     try:
         with deps.heartbeat.hold(claim):
             _run(deps, claim)
-    except exceptions.LockLostError as error:
+    except _LOST as error:
         LOG.info('%s', error)
     deps.records.claims.release(claim)
 
@@ -93,7 +95,7 @@ def _run(deps: BackupDependencies, claim: Claim) -> None:
     record = deps.records.get(claim.resource_id)
     try:
         (_copy if claim.role is Role.COPY else _verify)(deps, claim, record)
-    except exceptions.LockLostError:
+    except _LOST:
         raise
     except Exception as error:
         is_known = isinstance(error, exceptions.TroveCephError)

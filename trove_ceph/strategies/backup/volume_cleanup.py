@@ -23,7 +23,7 @@ LOG = logging.getLogger(__name__)
 
 
 def reclaim(deps: BackupDependencies) -> None:
-    """Delete all kept volumes and trashed images that nothing needs; several processes may."""
+    """Delete the kept volumes and trashed images that nothing needs; safe in several processes."""
     for volume in deps.records.kept_volumes():
         reclaim_volume(deps, volume.volume_id)
     purge_trashed(deps)

@@ -2,7 +2,7 @@
 """Flatten volumes whose parent is in another pool, while they are in use.
 
 Until then such a volume reads from the vault, at the vault's speed, and depends on its copies. The
-volume's metadata in Cinder say that it is not flattened yet; Ceph tells when it is.
+volume's metadata in Cinder mark it as not flattened yet; Ceph shows when it is.
 """
 
 import contextlib

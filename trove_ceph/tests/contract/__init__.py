@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an interface promises, as test cases for each of its implementations to run."""
+"""Test cases for the contract of an interface, to be run with each of its implementations."""

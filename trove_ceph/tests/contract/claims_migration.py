@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of version 0003, whose workers had their roles in their names, become claims."""
+"""Migrate rows of version 0003, in which the names of workers contain their roles, to claims."""
 
 import datetime
 
@@ -16,7 +16,7 @@ MINUTE = datetime.timedelta(minutes=1)
 
 
 class ClaimsMigrationContract:
-    """Mixed into a test case that has ``engine``, of an empty database, and its ``facade``."""
+    """Mix into a test case with ``engine``, of an empty database, and its ``facade``."""
 
     def fill_old_tables(self):
         migration.upgrade(self.engine, '0003')
@@ -41,13 +41,13 @@ class ClaimsMigrationContract:
         with self.engine.begin() as connection:
             connection.execute(sa.insert(found).values(**values))
 
-    def test_rows_are_carried_over(self):
+    def test_rows_are_migrated(self):
         self.fill_old_tables()
         migration.upgrade(self.engine)
         now = [SEEN_AT + datetime.timedelta(seconds=10)]
-        kept = backups.BackupStore(self.facade, lambda: now[0])
+        store = backups.BackupStore(self.facade, lambda: now[0])
         found = {
-            one.backup_id: (one.claim_role, one.claimed_by) for one in kept.all() if one.claimed_by
+            one.backup_id: (one.claim_role, one.claimed_by) for one in store.all() if one.claimed_by
         }
         expected = {
             'taking': (Role.TAKE, 'host:7'),
@@ -56,22 +56,22 @@ class ClaimsMigrationContract:
             'deleting': (Role.DELETE, 'host:7'),
         }
         self.assertEqual(expected, found)
-        self.assertEqual({SEEN_AT}, {one.heartbeat_at for one in kept.all()})
-        uncopied, unverified = kept.get('uncopied'), kept.get('unverified')
+        self.assertEqual({SEEN_AT}, {one.heartbeat_at for one in store.all()})
+        uncopied, unverified = store.get('uncopied'), store.get('unverified')
         self.assertEqual((3, RETRY_AT), (uncopied.copy_failures, uncopied.copy_retry_at))
         self.assertEqual((None, None), (uncopied.verify_failures, uncopied.verify_retry_at))
         self.assertEqual((2, RETRY_AT), (unverified.verify_failures, unverified.verify_retry_at))
-        # Nothing is taken over while the worker of before may be alive, and all of it afterwards.
+        # A claim can be taken over only after its worker must have died.
         worker = claims.Claimant('new')
-        self.assertEqual([], kept.list_interrupted(worker))
+        self.assertEqual([], store.list_interrupted(worker))
         now[0] += MINUTE
-        listed = {one.backup_id for one in kept.list_interrupted(worker)}
+        listed = {one.backup_id for one in store.list_interrupted(worker)}
         self.assertEqual({'taking', 'deleting'}, listed)
-        kept.note_taken(kept.claims.claim(Role.TAKE, 'taking', worker), 's', 'c', 1.0)
-        self.assertEqual(RecordState.TAKEN, kept.get('taking').state)
-        due = [one.backup_id for one in kept.queue.list_due(Role.VERIFY, worker)]
+        store.note_taken(store.claims.claim(Role.TAKE, 'taking', worker), 's', 'c', 1.0)
+        self.assertEqual(RecordState.TAKEN, store.get('taking').state)
+        due = [one.backup_id for one in store.queue.list_due(Role.VERIFY, worker)]
         self.assertEqual(['verifying'], due)
-        self.assertIsNotNone(kept.queue.begin(Role.COPY, kept.get('copying'), worker))
+        self.assertIsNotNone(store.queue.begin(Role.COPY, store.get('copying'), worker))
         known = policies.PolicyStore(transactions.Transactions(self.facade, lambda: now[0]))
         run = known.runs()['i']
         self.assertEqual((PolicyRunState.BEGUN, 4, None), (run.state, run.count, run.claimed_by))

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the contract tests of storage share.
+"""Shared parts of the contract tests of storage.
 
-A concrete test class inherits a contract and a test case that sets, in ``setUp``, ``storage``; the
-clients ``other`` and ``third`` of the same cluster; ``pool``, ``second_pool`` and ``data_pool``;
-and offers ``fill(pool)``, after which the pool takes no more data, and
-``await_dead_clients(error)``, which raises a busy error or returns when it may be over.
+A concrete test class inherits a contract and a test case. ``setUp`` of the test case sets
+``storage``, the clients ``other`` and ``third`` of the same cluster, and ``pool``, ``second_pool``
+and ``data_pool``. The test case has the methods ``fill(pool)``, after which the pool accepts no
+data, and ``await_dead_clients(error)``, which raises a busy error, or returns when watches of dead
+clients may have expired.
 """
 
 import random
@@ -19,7 +20,7 @@ MIB = units.Mi
 
 
 class StorageContract:
-    """Mixed in before the test case."""
+    """Mix in before the test case."""
 
     def setUp(self):
         super().setUp()
@@ -36,7 +37,7 @@ class StorageContract:
         return image
 
     def make_written(self, name='image', **options):
-        """An image with a snapshot ``s`` of three objects of data."""
+        """Return an image with a snapshot ``s`` of three objects of data."""
         image = self.make(name, **options)
         with self.storage.open_writer(image) as writer:
             writer.write(0, self.data(9 * MIB)).result()
@@ -51,12 +52,12 @@ class StorageContract:
             writer.write(offset, data).result()
 
     def content(self, snapshot):
-        """Everything of a snapshot."""
+        """Return all data of a snapshot."""
         with self.storage.open_reader(snapshot) as reader:
             return reader.read(0, reader.size_bytes).result()
 
     def content_now(self, image):
-        """Everything of an image, by a snapshot that does not stay."""
+        """Return all data of an image, by a temporary snapshot."""
         snapshot = image.snapshot(f'look-{uuid.uuid4().hex}')
         self.storage.create_snapshot(snapshot)
         try:
@@ -68,7 +69,7 @@ class StorageContract:
         return self.storage.describe(image).snapshot_names
 
     def remove_all(self):
-        """Remove what this test made, clones first."""
+        """Remove the images of this test, clones first."""
         while True:
             try:
                 return self._remove_all()
@@ -98,5 +99,5 @@ class StorageContract:
         for part in parts:
             self.assertIn(str(part), str(error))
 
-    def assert_not_there(self, image):
+    def assert_missing(self, image):
         self.assertRaises(exceptions.NotFoundError, self.storage.describe, image)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies: full and by increments, interrupted anywhere, of any history, and checked."""
+"""Copies: full and incremental, interrupted anywhere, of random histories, and verified."""
 
 import threading
 
@@ -49,19 +49,19 @@ class CopiesContract(storage.StorageContract):
             writer.create_snapshot('t')
         report = self.copy(image, 't', since='s')
         self.assertEqual(self.vault.snapshot('t'), report.snapshot)
-        # Where an object is new, all before what was written is new, too; zeros are not moved.
+        # In a new object, everything before the write is new, too; zeros are not copied.
         self.assertTrue(16384 + 512 <= report.copied_bytes <= 2 * 16384, report)
         self.assertGreater(report.used_bytes, used_bytes)
         self.assert_copied(image, 's', 't')
 
-    def test_again_changes_nothing(self):
+    def test_a_repetition_changes_nothing(self):
         image = self.make_written()
         self.copy(image, 's')
         before = self.storage.describe(self.vault)
         self.assertEqual(copying.CopyReport(self.vault.snapshot('s')), self.copy(image, 's'))
         self.assertEqual(before, self.storage.describe(self.vault))
 
-    def test_zeros_are_given_back(self):
+    def test_zeros_free_space(self):
         image = self.make_written()
         self.copy(image, 's')
         with self.storage.open_writer(image) as writer:
@@ -69,12 +69,12 @@ class CopiesContract(storage.StorageContract):
             writer.write(8 * MIB, bytes(MIB)).result()
             writer.create_snapshot('t')
         report = self.copy(image, 't', since='s')
-        # The fake sees changes by sector.
+        # The fake detects changes by sector.
         self.assertLessEqual(report.copied_bytes, 2 * 512)
         self.assertGreaterEqual(report.zeroed_bytes, 6 * MIB - 2 * 512)
         self.assert_copied(image, 's', 't')
 
-    def test_source_removed_meanwhile(self):
+    def test_the_source_is_removed_meanwhile(self):
         image = self.make_written()
 
         def remove(progress):
@@ -109,7 +109,7 @@ class CopiesContract(storage.StorageContract):
             previous = name
         self.assert_copied(image, 's', 'grown', 'shrunk', 'regrown')
 
-    def test_intermediate_snapshots_may_be_left_out_or_gone(self):
+    def test_intermediate_snapshots_may_be_skipped_or_removed(self):
         image = self.make_written()
         self.copy(image, 's')
         for name in ('t', 'u', 'v'):
@@ -132,7 +132,7 @@ class CopiesContract(storage.StorageContract):
         self.copy(image, 't', since='s')
         self.assert_copied(image, 's', 't')
 
-    def test_a_copy_of_a_clone_stands_alone(self):
+    def test_a_copy_of_a_clone_has_no_parent(self):
         parent, clone = self.make_written('parent'), self.ref('clone')
         self.storage.clone(parent.snapshot('s'), clone, image_types.ImageOptions())
         self.write(clone, 5 * MIB, b'of the clone')
@@ -180,7 +180,7 @@ class CopiesContract(storage.StorageContract):
         else:
             writer.resize(self.random.randrange(MIB, 32 * MIB))
 
-    def test_canceled_and_taken_up_again(self):
+    def test_a_canceled_copy_is_resumed(self):
         image = self.make_written(size_mib=32)
         self.write(image, 16 * MIB, self.data(12 * MIB))
         self.storage.create_snapshot(image.snapshot('t'))
@@ -199,7 +199,7 @@ class CopiesContract(storage.StorageContract):
         self.assertGreaterEqual(report.compared_bytes, 21 * MIB)
         self.assert_copied(image, 't')
 
-    def test_canceled_while_comparing(self):
+    def test_a_copy_canceled_while_verifying_is_resumed(self):
         image = self.make_written()
         cancel = threading.Event()
 
@@ -214,7 +214,7 @@ class CopiesContract(storage.StorageContract):
         self.assertEqual(0, report.copied_bytes)
         self.assert_copied(image, 's')
 
-    def test_what_is_left_of_another_increment_is_rolled_back(self):
+    def test_a_partial_copy_of_another_increment_is_rolled_back(self):
         image = self.make_written()
         self.copy(image, 's')
         with self.storage.open_writer(image) as writer:
@@ -228,7 +228,7 @@ class CopiesContract(storage.StorageContract):
         self.copy(image, 'u', since='s')
         self.assert_copied(image, 's', 'u')
 
-    def test_what_is_left_of_another_full_copy_is_removed(self):
+    def test_a_partial_copy_of_another_full_copy_is_removed(self):
         image = self.make_written()
         self._cancel_at(4 * MIB, image, 's')
         with self.storage.open_writer(image) as writer:
@@ -250,7 +250,7 @@ class CopiesContract(storage.StorageContract):
             exceptions.CanceledError, self.copy, image, name, since=since, limits=limits
         )
 
-    def test_an_increment_on_an_older_snapshot_than_the_last(self):
+    def test_an_increment_may_have_an_older_base_than_the_latest_copy(self):
         image = self.make_written()
         self.copy(image, 's')
         self.write(image, 0, self.data(9 * MIB))
@@ -269,7 +269,7 @@ class CopiesContract(storage.StorageContract):
         self._cancel_at(4 * MIB, image, 's')
         error = self.assertRaises(exceptions.NotFoundError, self.copy, image, 't', since='s')
         self.assert_message(error, self.vault, 's')
-        # A snapshot of the same name, but another.
+        # Another snapshot with the same name.
         self.copy(image, 's')
         self.storage.remove_snapshot(image.snapshot('s'))
         self.storage.create_snapshot(image.snapshot('s'))
@@ -277,7 +277,7 @@ class CopiesContract(storage.StorageContract):
         self.assertRaises(exceptions.AlreadyExistsError, self.copy, image, 's')
         self.assertRaises(exceptions.NotFoundError, self.copy, image, 'none')
 
-    def test_what_is_somebody_elses_is_left_alone(self):
+    def test_refuses_an_image_with_other_content(self):
         image = self.make_written()
         theirs = self.data(5000)
         with self.storage.open_writer(self.make('vault', pool=self.second_pool)) as writer:
@@ -287,7 +287,7 @@ class CopiesContract(storage.StorageContract):
         self.assert_message(error, self.vault)
         self.assertEqual(theirs, self.content_now(self.vault)[:5000])
 
-    def test_a_copy_in_progress_keeps_others_out(self):
+    def test_refuses_an_image_that_another_client_holds(self):
         image = self.make_written()
         self.make('vault', pool=self.second_pool)
         with self.other.open_writer(self.vault):
@@ -295,8 +295,8 @@ class CopiesContract(storage.StorageContract):
         self.copy(image, 's')
         self.assert_copied(image, 's')
 
-    def test_a_changed_copy_does_not_count(self):
-        """Something else wrote to the copy after its base: the next one is found to be wrong."""
+    def test_detects_a_change_of_the_base(self):
+        """Another client wrote to the image after the base copy: the next copy is corrupt."""
         image = self.make_written()
         self.copy(image, 's')
         self.storage.create_snapshot(image.snapshot('t'))
@@ -307,14 +307,14 @@ class CopiesContract(storage.StorageContract):
         self.copy(image, 't', since='s')
         self.assert_copied(image, 's', 't')
 
-    def test_what_changes_while_it_is_interrupted_is_found(self):
-        """In what was moved before, and where the source has nothing."""
+    def test_detects_a_change_during_an_interruption(self):
+        """Both in copied data and in a range that the source does not store."""
         image = self.make_written(size_mib=32)
         self.write(image, 16 * MIB, self.data(12 * MIB))
         self.storage.create_snapshot(image.snapshot('t'))
         for offset in (MIB + 3, 14 * MIB):
             self._cancel_at(20 * MIB, image, 't')
-            self._assert_change_is_found(offset, image, 't')
+            self._assert_change_is_detected(offset, image, 't')
             self.assertEqual([], self.complete())
         self.copy(image, 't')
         with self.storage.open_writer(image) as writer:
@@ -324,18 +324,18 @@ class CopiesContract(storage.StorageContract):
             writer.create_snapshot('u')
         for offset in (2 * MIB, 5 * MIB + 7, 8 * MIB):
             self._cancel_at(6 * MIB, image, 'u', since='t')
-            self._assert_change_is_found(offset, image, 'u', since='t')
+            self._assert_change_is_detected(offset, image, 'u', since='t')
         self.copy(image, 'u', since='t')
         self.assert_copied(image, 't', 'u')
 
-    def _assert_change_is_found(self, offset, image, name, since=None):
+    def _assert_change_is_detected(self, offset, image, name, since=None):
         self.write(self.vault, offset, b'not of the source')
         error = self.assertRaises(exceptions.CorruptCopyError, self.copy, image, name, since=since)
         self.assert_message(error, self.vault.snapshot(name), f'byte {offset};')
         self.assertNotIn(name, self.snapshot_names(self.vault))
 
-    def test_a_snapshot_that_goes_meanwhile_does_no_harm(self):
-        """The difference may be told in another way when it is verified."""
+    def test_a_snapshot_may_be_removed_meanwhile(self):
+        """Ceph may then report the difference in other extents during the verification."""
         image = self.make_written()
         self.copy(image, 's')
         self.write(image, 3 * MIB, self.data(4 * MIB))
@@ -347,7 +347,7 @@ class CopiesContract(storage.StorageContract):
         self.copy(image, 't', since='s')
         self.assert_copied(image, 's', 't')
 
-    def test_everything_may_be_compared(self):
+    def test_compares_everything_on_request(self):
         image = self.make_written()
         self.copy(image, 's')
         self.storage.create_snapshot(image.snapshot('t'))
@@ -356,7 +356,7 @@ class CopiesContract(storage.StorageContract):
         report = self.copy(image, 'u', since='t', compare_all=True)
         self.assertGreaterEqual(report.compared_bytes, 9 * MIB)
 
-    def test_a_full_vault_is_said_to_be_full(self):
+    def test_the_error_names_the_full_pool(self):
         image = self.make_written()
         self.fill(self.data_pool)
         options = image_types.ImageOptions(data_pool=self.data_pool)
@@ -367,7 +367,7 @@ class CopiesContract(storage.StorageContract):
         self.copy(image, 's', options=options)
         self.assert_copied(image, 's')
 
-    def test_copies_are_removed_and_made_again(self):
+    def test_copies_are_removed_and_created_again(self):
         image = self.make_written()
         self.copy(image, 's')
         self.storage.remove_snapshot(self.vault.snapshot('s'))
@@ -376,7 +376,7 @@ class CopiesContract(storage.StorageContract):
         self.copy(image, 's')
         self.assert_copied(image, 's')
 
-    def test_a_clone_of_a_copy_is_no_copy(self):
+    def test_a_clone_of_a_copy_is_not_a_copy(self):
         image, restored = self.make_written(), self.ref('restored')
         self.copy(image, 's')
         self.storage.clone(self.vault.snapshot('s'), restored, image_types.ImageOptions())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fencing: who is fenced cannot write, and others still can."""
+"""Fencing: a fenced client cannot write, and other clients still can."""
 
 from oslo_utils import units
 
@@ -14,22 +14,22 @@ class FencingContract(storage.StorageContract):
     def fence(self, image):
         return fencing.fence(self.storage, image)
 
-    def test_the_holder_is_cut_off(self):
+    def test_the_client_with_the_lock_is_fenced(self):
         image = self.make()
         victim = self.other.open_writer(image)
         self.addCleanup(self._close, victim)
         victim.write(0, b'before').result()
-        held = self.storage.find_clients(image)
-        self.assertEqual({held.lock_owner}, set(held.addresses))
+        before = self.storage.find_clients(image)
+        self.assertEqual({before.lock_owner}, set(before.addresses))
 
         proof = self.fence(image)
         self.addCleanup(fencing.unfence, self.storage, image)
-        self.assertEqual(held.addresses, proof.addresses)
+        self.assertEqual(before.addresses, proof.addresses)
         self.assertRaises(
             exceptions.CephUnreachableError, lambda: victim.write(0, b'behind').result()
         )
         self.assertEqual(frozenset(), self.storage.find_clients(image).addresses)
-        self.assertLessEqual(held.addresses, self.storage.blocklisted())
+        self.assertLessEqual(before.addresses, self.storage.blocklisted())
         self.write(image, 6, b' and after', storage=self.third)
         self.assertEqual(b'before and after', self.content_now(image)[:16])
 
@@ -37,16 +37,16 @@ class FencingContract(storage.StorageContract):
         try:
             writer.close()
         except exceptions.CephUnreachableError:
-            # It is what is to happen to a fenced client.
+            # As expected of a fenced client.
             return
 
-    def test_nobody_held_it(self):
+    def test_an_image_without_clients(self):
         image = self.make()
         before = self.storage.blocklisted()
         self.assertEqual(fencing.Fence(image, frozenset()), self.fence(image))
         self.assertEqual(before, self.storage.blocklisted())
 
-    def test_again_says_the_same(self):
+    def test_a_repetition_returns_the_same_proof(self):
         image = self.make()
         victim = self.other.open_writer(image)
         self.addCleanup(self._close, victim)
@@ -54,22 +54,21 @@ class FencingContract(storage.StorageContract):
         self.assertEqual(proof, self.fence(image))
         fencing.unfence(self.storage, image)
 
-    def test_unfencing_removes_what_it_made_and_no_more(self):
+    def test_unfencing_removes_only_its_own_entries(self):
         image, other = self.make(), self.make('other')
-        for held in (image, other):
-            victim = (self.other if held == image else self.third).open_writer(held)
-            self.addCleanup(self._close, victim)
-        kept = self.fence(other).addresses
-        gone = self.fence(image).addresses
+        for client, one in ((self.other, image), (self.third, other)):
+            self.addCleanup(self._close, client.open_writer(one))
+        others = self.fence(other).addresses
+        own = self.fence(image).addresses
         fencing.unfence(self.storage, image)
         fencing.unfence(self.storage, image)
         left = self.storage.blocklisted()
-        self.assertLessEqual(kept, left)
-        self.assertEqual(frozenset(), gone & left)
+        self.assertLessEqual(others, left)
+        self.assertEqual(frozenset(), own & left)
         self.assertEqual({}, self.storage.describe(image).metadata)
         fencing.unfence(self.storage, other)
 
-    def test_a_clone_of_a_fenced_image_unfences_nobody(self):
+    def test_unfencing_a_clone_of_a_fenced_image_changes_nothing(self):
         image, clone = self.make(), self.ref('clone')
         victim = self.other.open_writer(image)
         self.addCleanup(self._close, victim)
@@ -80,12 +79,12 @@ class FencingContract(storage.StorageContract):
         self.assertLessEqual(fenced, self.storage.blocklisted())
         fencing.unfence(self.storage, image)
 
-    def test_without_an_exclusive_lock_there_is_no_proof(self):
+    def test_refuses_an_image_without_exclusive_lock(self):
         image = self.make(features=frozenset({'layering'}))
         error = self.assertRaises(exceptions.NotFencedError, self.fence, image)
         self.assert_message(error, image)
 
-    def test_writers_of_our_own_are_fenced_and_others_follow(self):
+    def test_own_writers_are_fenced_and_new_ones_can_write(self):
         image = self.make()
         victim = self.storage.open_writer(image)
         self.addCleanup(self._close, victim)

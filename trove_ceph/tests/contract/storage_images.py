@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images, snapshots, clones, trash, limits and fill."""
+"""Images, snapshots, clones, trash, limits and pool usage."""
 
 import datetime
 import threading
@@ -32,7 +32,7 @@ class ImagesContract(storage.StorageContract):
         age = datetime.datetime.now(datetime.UTC) - facts.created_at
         self.assertLess(abs(age), datetime.timedelta(minutes=1))
 
-    def test_what_is_missing_is_named(self):
+    def test_the_error_names_the_missing_object(self):
         nothing, nowhere = self.ref('nothing'), image_types.ImageRef('no-such-pool', 'x')
         there = self.make()
         for verb, arguments, missing in (
@@ -69,7 +69,7 @@ class ImagesContract(storage.StorageContract):
             exceptions.NotFoundError, list, self.storage.describe_pool('no-such-pool')
         )
 
-    def test_names_are_taken_once(self):
+    def test_names_are_unique(self):
         image = self.make_written()
         for verb, arguments in (
             ('create_image', (image, MIB, image_types.ImageOptions())),
@@ -82,7 +82,7 @@ class ImagesContract(storage.StorageContract):
             )
             self.assert_message(error, image)
 
-    def test_a_snapshot_stays_as_the_image_was(self):
+    def test_a_snapshot_keeps_the_state_of_the_image(self):
         image = self.make(size_mib=8)
         before = self.data(5 * MIB)
         with self.storage.open_writer(image) as writer:
@@ -117,7 +117,7 @@ class ImagesContract(storage.StorageContract):
         self.assertEqual(bytes(expected), self.content_now(clone))
 
     def test_a_snapshot_is_renamed(self):
-        """In use, by a client and by a clone."""
+        """Even in use by a client and by a clone."""
         image, clone = self.make_written(), self.ref('clone')
         expected = self.content(image.snapshot('s'))
         before = self.storage.describe(image).find_snapshot('s')
@@ -149,7 +149,7 @@ class ImagesContract(storage.StorageContract):
         self.assertEqual([expected[:3], expected[3:], []], [[x.image for x in p] for p in pages])
         self.assertEqual([], self.storage.list_images(self.pool, f'{self.prefix}-none'))
 
-    def test_rolling_back(self):
+    def test_roll_back(self):
         image = self.make_written()
         with self.storage.open_writer(image) as writer:
             writer.zero(0, 4 * MIB).result()
@@ -186,21 +186,21 @@ class ImagesContract(storage.StorageContract):
         self.assertEqual((), self.storage.describe(image).snapshots)
         self.assertEqual(expected, self.content_now(clone))
 
-    def test_a_flatten_is_called_off(self):
+    def test_a_flatten_is_canceled(self):
         image, clone = self.make_written(), self.ref('clone')
         self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
         cancel = threading.Event()
         cancel.set()
 
         def refuse(_done, _total):
-            raise exceptions.LockLostError('not any more')
+            raise exceptions.LockLostError('the lock is lost')
 
         for options in ({'cancel': cancel}, {'progress': refuse}):
             self.assertRaises(exceptions.CanceledError, self.storage.flatten, clone, **options)
             self.assertEqual(image.snapshot('s'), self.storage.describe(clone).parent)
 
-    def test_a_clone_is_an_image_of_its_own(self):
-        """It inherits no limits and nothing that is remembered of its parent."""
+    def test_a_clone_inherits_no_limits_and_no_metadata(self):
+        """librbd copies the metadata of the parent, which the back end removes."""
         image, clone = self.make_written(), self.ref('clone')
         self.storage.set_qos(image, image_types.Qos(iops=500))
         self.storage.set_image_metadata(image, {'trove_ceph.test': 'of the parent'})
@@ -212,7 +212,7 @@ class ImagesContract(storage.StorageContract):
         self.assertTrue(facts.qos_is_whole)
         self.assertEqual(self.data_pool, facts.data_pool)
 
-    def test_removal_names_what_stands_in_the_way(self):
+    def test_removal_names_the_obstacles(self):
         image, clone = self.make_written(), self.ref('clone', self.second_pool)
         error = self.assertRaises(exceptions.BusyError, self.storage.remove, image)
         self.assert_message(error, image, 'snapshots s')
@@ -228,17 +228,17 @@ class ImagesContract(storage.StorageContract):
             self.assert_message(error, f'clients {client}')
         self.storage.remove(clone)
         self.storage.remove(image)
-        self.assert_not_there(image)
+        self.assert_missing(image)
 
-    def test_a_parent_waits_in_the_trash_for_its_last_child(self):
+    def test_a_parent_stays_in_the_trash_until_its_last_clone_is_gone(self):
         image, clone = self.make_written(), self.ref('clone', self.second_pool)
         self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
         expected = self.content(image.snapshot('s'))
         trashed = self.storage.trash(image)
-        self.assert_not_there(image)
+        self.assert_missing(image)
         self.assertEqual((image.name, [clone]), (trashed.name, [c.image for c in trashed.children]))
         self.assertIn(trashed, self.storage.list_trash(self.pool))
-        # The name is free for another.
+        # The name is free for another image.
         self.make()
 
         error = self.assertRaises(
@@ -250,7 +250,7 @@ class ImagesContract(storage.StorageContract):
         self.storage.purge(self.pool, trashed.image_id)
         self.assertNotIn(image.name, [one.name for one in self.storage.list_trash(self.pool)])
 
-    def test_an_image_that_was_made_anew_by_the_same_name_stays(self):
+    def test_an_image_with_another_id_is_not_trashed(self):
         image = self.make()
         old_id = self.storage.describe(image).image_id
         self.storage.remove(image)
@@ -261,10 +261,10 @@ class ImagesContract(storage.StorageContract):
         self.assertEqual(new_id, self.storage.describe(image).image_id)
         self.assertNotIn(new_id, [one.image_id for one in self.storage.list_trash(self.pool)])
         self.assertEqual(new_id, self.storage.trash(image, new_id).image_id)
-        # Asked for again, as its answer may have been lost.
+        # A repetition, as after a lost answer.
         self.assertRaises(exceptions.NotFoundError, self.storage.trash, image, new_id)
 
-    def test_a_purged_clone_takes_the_removed_snapshot_along_that_it_read(self):
+    def test_purging_a_clone_drops_the_removed_snapshot_that_it_read(self):
         image, clone = self.make_written(), self.ref('clone', self.second_pool)
         self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
         self.storage.remove_snapshot(image.snapshot('s'))
@@ -274,7 +274,7 @@ class ImagesContract(storage.StorageContract):
         self.assertEqual((), self.storage.describe(image).snapshots)
         self.storage.remove(image)
 
-    def test_restored_from_the_trash(self):
+    def test_restore_from_the_trash(self):
         image = self.make_written()
         expected = self.storage.describe(image).image_id
         trashed = self.storage.trash(image)
@@ -311,7 +311,7 @@ class ImagesContract(storage.StorageContract):
             writer.set_metadata('b', None)
         self.assertEqual({}, self.storage.describe(image).metadata)
 
-    def test_much_metadata(self):
+    def test_metadata_with_many_entries(self):
         image, clone = self.make_written(), self.ref('clone')
         entries = {f'{number}': 'ä' * number for number in range(200)}
         self.storage.set_image_metadata(image, entries)
@@ -322,7 +322,7 @@ class ImagesContract(storage.StorageContract):
         self.assertEqual({}, self.storage.read_header(clone).metadata)
         self.assertEqual(image_types.Qos(), self.storage.describe(clone).qos)
 
-    def test_a_pool_is_described_in_one_sweep(self):
+    def test_describe_all_images_of_a_pool(self):
         parent = self.make_written()
         clone = self.ref('clone')
         self.storage.clone(parent.snapshot('s'), clone, image_types.ImageOptions())
@@ -336,15 +336,15 @@ class ImagesContract(storage.StorageContract):
         self.assertEqual([clone], [one.image for one in found[parent].children])
         self.assertIsNone(found[parent].used_bytes)
 
-    def test_used_bytes_count_what_only_snapshots_hold(self):
+    def test_used_bytes_include_data_of_snapshots(self):
         image = self.make_written()
         with self.storage.open_writer(image) as writer:
             writer.write(0, self.data(4 * MIB)).result()
         used = self.storage.describe(image).used_bytes
-        # Three objects at the snapshot, of which one has been replaced since.
+        # Three objects in the snapshot, one of which was replaced later.
         self.assertTrue(12 * MIB <= used <= 16 * MIB, used)
 
-    def test_only_one_holds_an_image_for_writing(self):
+    def test_only_one_client_can_open_an_image_for_writing(self):
         image = self.make()
         with self.other.open_writer(image) as writer:
             error = self.assertRaises(exceptions.BusyError, self.storage.open_writer, image)
@@ -352,7 +352,7 @@ class ImagesContract(storage.StorageContract):
             writer.write(0, b'goes on').result()
         self.write(image, 0, b'now we do')
 
-    def test_a_full_pool_answers_at_once(self):
+    def test_a_full_pool_refuses_writes_at_once(self):
         image = self.make(size_mib=64, data_pool=self.data_pool)
         self.write(image, 0, self.data(4 * MIB))
         self.fill(self.data_pool)
@@ -362,7 +362,7 @@ class ImagesContract(storage.StorageContract):
         with self.storage.open_writer(image) as writer:
             future = writer.write(8 * MIB, self.data(4 * MIB))
             self.assertRaises(exceptions.NoSpaceError, future.result)
-            # What gives back space still works.
+            # Requests that free space still work.
             writer.zero(0, 4 * MIB).result()
             writer.flush()
         self.storage.remove(image)

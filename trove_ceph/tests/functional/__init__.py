@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests with a real Ceph and a real MySQL on this machine, beside whatever else runs on it."""
+"""Tests with a real Ceph and a real MySQL on this machine, independent of its other processes."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the functional tests share."""
+"""The base of all functional tests."""
 
 import os
 import tempfile
@@ -21,14 +21,14 @@ SERIAL = 'serial'
 
 
 def long(test):
-    """Put a test, or all tests of a class, into the long suite, of which CI runs a share a day."""
+    """Put a test, or all tests of a class, into the long suite; CI runs a share of it each day."""
     return _tagged(test, LONG)
 
 
 def serial(test):
-    """Have a test, or all tests of a class, run while no other functional test runs.
+    """Run a test, or all tests of a class, while no other functional test runs.
 
-    For those that measure, or that would fail if the machine did not schedule them for seconds.
+    For tests that measure, or that fail if the machine does not schedule them for seconds.
     """
     return _tagged(test, SERIAL)
 
@@ -50,7 +50,7 @@ class TaggedTestCase(testtools.TestCase):
 
 
 class FunctionalTestCase(TaggedTestCase):
-    """A test with a directory of its own, whose logs are kept with its failure."""
+    """A test with a directory of its own; its failure has the end of the logs in it."""
 
     def setUp(self):
         super().setUp()
@@ -58,9 +58,9 @@ class FunctionalTestCase(TaggedTestCase):
             self.skipTest('needs root: daemons, loop devices and mounts')
         self.directory = Path(tempfile.mkdtemp(prefix='t', dir=workspace.shared()))
         self.useFixture(fixtures.Timeout(TIMEOUT_SEC, gentle=True))
-        self.addOnException(lambda _: self._keep_logs())
+        self.addOnException(lambda _: self._attach_logs())
 
-    def _keep_logs(self):
+    def _attach_logs(self):
         for log in sorted(self.directory.rglob('*.log')):
             tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors='replace')
             if tail:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real Ceph clusters for tests: a shared one for the whole run, and private ones to break."""
+"""Real Ceph clusters for tests: one shared by the whole run, and private ones to break."""
 
 import contextlib
 import functools
@@ -18,9 +18,9 @@ from trove_ceph.host import processes
 from trove_ceph.tests.functional import base, workspace
 
 TOOL = base.CHECKOUT / 'lab' / 'bin' / 'ceph-cluster'
-# Below the range from which the kernel takes ports for outgoing connections, above the servers'.
+# Below the kernel's range for outgoing connections, above the ports of servers.
 PORTS = range(20000, 32000)
-# For what hangs. Each change is a few commands, of which each takes seconds on a busy machine.
+# For hanging commands. A change takes a few commands of seconds each on a busy machine.
 TOOL_TIMEOUT_SEC = 600
 START_TIMEOUT_SEC = 300
 COMMAND_TIMEOUT_SEC = 60
@@ -29,8 +29,8 @@ MANAGE = 'import sys; from trove_ceph.cmd.manage import app; sys.exit(app.main()
 
 
 def tier(purpose, device_class, pool, copies, pg_num, **more):
-    """Describe a tier on one host."""
-    described = {
+    """Return the description of a tier on one host."""
+    description = {
         'purpose': purpose,
         'device_class': device_class,
         'failure_domain': 'osd',
@@ -39,8 +39,8 @@ def tier(purpose, device_class, pool, copies, pg_num, **more):
         'placement_groups': {'count': pg_num},
     }
     if purpose == 'data':
-        described['volume_type'] = {'name': pool, 'backend': pool}
-    return described | more
+        description['volume_type'] = {'name': pool, 'backend': pool}
+    return description | more
 
 
 TIERS = {
@@ -56,12 +56,12 @@ TIERS = {
 }
 
 
-#: What this process holds so that no other worker chooses its ports.
+#: The reservations of this process, so that no other worker chooses its ports.
 _reservations = []
 
 
 def free_ports():
-    """Choose two ports that nothing listens on and that no other worker of a test run chooses."""
+    """Return two unused ports that no other worker of a test run chooses."""
     ports = []
     for port in random.sample(PORTS, len(PORTS)):
         with contextlib.suppress(OSError):
@@ -78,7 +78,7 @@ def free_ports():
 def _reserve(port):
     """Reserve a port until this process ends, for servers that it starts later.
 
-    :returns: a socket, whose abstract name stands for the port; it goes with the process.
+    :returns: a socket whose abstract name represents the port; it ends with the process.
     :raises OSError: another process has reserved it.
     """
     reservation = socket.socket(socket.AF_UNIX)
@@ -91,7 +91,7 @@ def _reserve(port):
 
 
 class Cluster:
-    """A cluster made by lab/bin/ceph-cluster.
+    """A cluster created by lab/bin/ceph-cluster.
 
     :param root: its directory.
     :param osds: the device class and number of its OSDs, such as {'nvme': 2}.
@@ -107,13 +107,13 @@ class Cluster:
             self.create_arguments += ['--osd', f'{device_class}={count}']
 
     def command(self, *arguments):
-        """The command line of the tool for this cluster."""
+        """Return the command line of the tool for this cluster."""
         return [sys.executable, str(TOOL), '--root', str(self.root), *map(str, arguments)]
 
     def tool(self, *arguments):
         """Run the tool and return its standard output.
 
-        :raises AssertionError: it failed; the message carries what it said.
+        :raises AssertionError: the tool failed; the message has its standard error.
         """
         result = self.try_tool(*arguments)
         if result.returncode != 0:
@@ -136,7 +136,7 @@ class Cluster:
         self.tool('start', '--timeout', START_TIMEOUT_SEC)
 
     def tiers(self, verb, content, *arguments):
-        """Run ``trove-ceph-manage tiers`` on Ceph alone.
+        """Run ``trove-ceph-manage tiers`` for Ceph only.
 
         :param content: the tiers file.
         :returns: the ended process.
@@ -150,9 +150,9 @@ class Cluster:
         )
 
     def apply(self, content, *arguments):
-        """Apply tiers, write their users' keyrings, and return what the command says it did.
+        """Apply tiers, write their users' keyrings, and return the command's output.
 
-        :raises AssertionError: it failed; the message carries what it said.
+        :raises AssertionError: the command failed; the message has its standard error.
         """
         result = self.tiers('apply', content, *arguments)
         if result.returncode != 0:
@@ -167,12 +167,12 @@ class Cluster:
         return json.loads(self.try_tool('status', '--format', 'json').stdout)
 
     def pids(self):
-        """The pid of each running daemon by its name."""
+        """Return the pid of each running daemon by its name."""
         return {d['name']: d['pid'] for d in self.status()['daemons'] if d['pid']}
 
     @contextlib.contextmanager
     def connection(self, user='client.admin'):
-        """A librados connection; without keyring of its own a user is refused."""
+        """Yield a librados connection; a user without a keyring is refused."""
         handle = rados.Rados(conffile=str(self.conf), name=user)
         handle.connect(timeout=COMMAND_TIMEOUT_SEC)
         try:
@@ -186,7 +186,7 @@ class Cluster:
             yield context
 
     def mon_command(self, prefix, **arguments):
-        """Ask the monitor and return the decoded answer."""
+        """Run a monitor command and return the decoded reply."""
         with self.connection() as handle:
             request = json.dumps({'prefix': prefix, 'format': 'json', **arguments})
             code, output, message = handle.mon_command(request, b'', timeout=COMMAND_TIMEOUT_SEC)
@@ -195,7 +195,7 @@ class Cluster:
         return json.loads(output) if output else None
 
     def repeer(self, *pools):
-        """Have all placement groups of pools look again who watches their objects."""
+        """Have all placement groups of pools check the watchers of their objects again."""
         for pool in self.mon_command('osd dump')['pools']:
             if pool['pool_name'] in pools:
                 for number in range(pool['pg_num']):
@@ -208,15 +208,15 @@ class Cluster:
 
 @functools.cache
 def _shared():
-    """Return the shared cluster, to be made: the same one for whoever tries again."""
+    """Return the shared cluster before its creation: the same one for repeated attempts."""
     return Cluster(workspace.shared() / 'ceph', {'nvme': 2, 'hdd': 3}, osd_gib=8)
 
 
 @functools.cache
 def shared_cluster():
-    """Return the cluster of this run with the tiers of TIERS, made at its first use.
+    """Return the cluster of this run with the tiers of TIERS, created at its first use.
 
-    It goes with the workspace, at the end of the process.
+    It is removed with the workspace, at the end of the process.
     """
     cluster = _shared()
     cluster.create()
@@ -226,7 +226,7 @@ def shared_cluster():
 
 
 def kill_all(pids):
-    """Take the power away from processes and wait until they are gone."""
+    """Kill processes with SIGKILL and wait until they are gone."""
     for pid in pids:
         os.kill(pid, 9)
     for pid in pids:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The MySQL container without a container runtime: its root, its entrypoint, its user.
 
-Each container has mount and process namespaces of its own, so killing it is what it is under
-docker: every process in it is gone at once. A fault directory in front of its PATH can halt the
-entrypoint before any external command, which makes every step boundary a place to kill it.
+Each container has mount and PID namespaces of its own, so a kill has the same effect as under
+docker: every process in it is gone at once. A fault directory at the front of its PATH can halt the
+entrypoint before any external command, so that it can be killed at every step boundary.
 """
 
 import os
@@ -22,7 +22,7 @@ from trove_ceph.tests.functional import mysqld, workspace
 UID = 1001
 READY_TIMEOUT_SEC = 240
 POLL_SEC = 0.02
-# What Trove mounts at /var/lib/mysql holds the data directory one level down.
+# Trove's data directory is one level below its mount at /var/lib/mysql.
 DATA = 'data'
 
 ENTER = """
@@ -52,10 +52,10 @@ FAULTY_COMMANDS = ('chmod', 'mkdir', 'mv', 'openssl', 'rm', 'rmdir', 'sync', 'ta
 
 
 class Container(fixtures.Fixture):
-    """Runs the entrypoint on a volume, as often as a test likes.
+    """Run the entrypoint on a volume, repeatedly if needed.
 
-    :param volume: the directory that stands for /var/lib/mysql.
-    :param directory: an empty directory for everything else; it is made.
+    :param volume: the directory that becomes /var/lib/mysql.
+    :param directory: a directory for everything else; it is created.
     :param environment: the container's variables.
     :param options: arguments, with a leading dash.
     :param user: uid and gid, as for ``docker run --user``.
@@ -99,11 +99,11 @@ class Container(fixtures.Fixture):
         (self._faults / 'halt').write_text(str(halt_before))
         path = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
         variables = {'PATH': f'/mnt:{path}' if halt_before else path} | self.environment
-        words = [f'{name}={value}' for name, value in variables.items()]
-        words += ['tini', '--', 'docker-entrypoint.sh', '--skip-networking']
-        words += [f'--{name}={value}' for name, value in mysqld.SMALL.items()]
-        words += ['--socket=/var/run/mysqld/mysqld.sock', *self._options]
-        places = {
+        arguments = [f'{name}={value}' for name, value in variables.items()]
+        arguments += ['tini', '--', 'docker-entrypoint.sh', '--skip-networking']
+        arguments += [f'--{name}={value}' for name, value in mysqld.SMALL.items()]
+        arguments += ['--socket=/var/run/mysqld/mysqld.sock', *self._options]
+        paths = {
             'ROOTFS': mysqld.rootfs(),
             'VOLUME': self.volume,
             'RUN': self._run,
@@ -112,11 +112,11 @@ class Container(fixtures.Fixture):
             'USER_ID': self._user,
         }
         argv = ['unshare', '--mount', '--propagation', 'private', '--pid', '--fork']
-        argv += ['--kill-child=SIGKILL', 'sh', '-ec', ENTER, 'sh', *words]
+        argv += ['--kill-child=SIGKILL', 'sh', '-ec', ENTER, 'sh', *arguments]
         with open(self._log, 'ab') as log:
             self._process = subprocess.Popen(
                 argv,
-                env=os.environ | {name: str(place) for name, place in places.items()},
+                env=os.environ | {name: str(path) for name, path in paths.items()},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -124,12 +124,12 @@ class Container(fixtures.Fixture):
             )
 
     def kill(self):
-        """End every process of the container at once."""
+        """Kill every process of the container at once."""
         if self._process is None:
             return
         if self._process.poll() is None:
-            # The end of its first process is the end of all others in the namespace, and the
-            # kernel lets the first go only after them.
+            # Killing the first process kills all others in the namespace, and the kernel reaps the
+            # first one only after them.
             first = self._first_process()
             os.kill(first or self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -138,31 +138,29 @@ class Container(fixtures.Fixture):
         self._process = None
 
     def wait_until_halted(self):
-        """Wait for the halt that was asked for.
+        """Wait for the requested halt.
 
-        :returns: the command before which the entrypoint halts, or None when mysqld is ready first.
+        :returns: the command before which the entrypoint halts, or None if mysqld is ready first.
         """
-        self._wait_for(lambda: (self._faults / 'halted').exists() or self.accepts(), 'a halt')
+        self._wait_for(lambda: (self._faults / 'halted').exists() or self.accepts(), 'halted')
         if not (self._faults / 'halted').exists():
             return None
         return (self._faults / 'commands').read_text().splitlines()[-1]
 
     def wait_until_ready(self):
-        """Wait until the server accepts the password that the container was given."""
-        self._wait_for(self.accepts, 'the server to be ready')
+        """Wait until the server accepts the password of the container's environment."""
+        self._wait_for(self.accepts, 'ready')
 
     def wait_until_settled(self):
-        """Wait until the first start has left nothing of itself in the data directory."""
-        self._wait_for(
-            lambda: not list(self.data.glob('*first-start*')), 'the first start to complete'
-        )
+        """Wait until the first start has removed all its files from the data directory."""
+        self._wait_for(lambda: not list(self.data.glob('*first-start*')), 'first start complete')
 
     def wait_for_end(self):
         """Wait for the container to end by itself and return its exit status."""
         return self._process.wait(READY_TIMEOUT_SEC)
 
     def accepts(self):
-        """Return whether root can log in now with the password that the container was given."""
+        """Return whether root can log in with the password of the container's environment."""
         try:
             self.query('DO 0')
         except pymysql.err.MySQLError:
@@ -188,20 +186,20 @@ class Container(fixtures.Fixture):
             return cursor.fetchall()
 
     def log(self):
-        """What the container has printed, the last of it."""
+        """Return the end of the container's output."""
         return self._log.read_text(errors='replace')[-4000:]
 
     def _first_process(self):
-        """Return the host's number of the container's process 1, None before there is one."""
+        """Return the host's pid of the container's process 1, None before it exists."""
         pid = self._process.pid
         children = Path(f'/proc/{pid}/task/{pid}/children').read_text().split()
         return int(children[0]) if children else None
 
-    def _wait_for(self, condition, what):
+    def _wait_for(self, condition, event):
         deadline = time.monotonic() + READY_TIMEOUT_SEC
         while not condition():
             if time.monotonic() > deadline:
-                raise AssertionError(f'waited in vain for {what}: {self.log()}')
+                raise AssertionError(f'{event} not within {READY_TIMEOUT_SEC} s: {self.log()}')
             if self._process is not None and self._process.poll() not in (None, -9):
                 raise AssertionError(
                     f'the container ended with {self._process.returncode}: {self.log()}'

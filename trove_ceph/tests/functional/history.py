@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the transactions of a server come to, told from its binary log, and read from its tables.
+"""The expected content of a server, computed from its binary log, and its actual content.
 
-The log has the text of each statement (``binlog_rows_query_log_events``), so what a server must
-hold at a position can be told without having been written down by those who wrote it.
+The log has the text of each statement (``binlog_rows_query_log_events``), so the expected content
+at a position can be computed without records of the writers.
 """
 
 import dataclasses
 import re
 
-#: A server whose history can be read, with logs that are soon full.
+#: Options of a server whose history can be read, with small binary logs.
 OPTIONS = {'binlog_rows_query_log_events': 'ON', 'max_binlog_size': 4 * 1024**2}
 
 _GTID = re.compile(r"'([0-9a-f-]+):(\d+)'")
@@ -20,11 +20,11 @@ _DROPPED = re.compile(r'DROP TABLE .*(shape_\d+)')
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-    """What the writers' tables hold.
+    """The content of the writers' tables.
 
-    :param orders: how many rows each writer has, which are numbered without a gap
-    :param commits: the last number that the committer wrote
-    :param shapes: the tables that come and go
+    :param orders: the number of rows of each writer, which are numbered without a gap
+    :param commits: the last number that the commit probe wrote
+    :param shapes: the tables that are created and dropped
     """
 
     orders: dict[int, int]
@@ -33,10 +33,10 @@ class Content:
 
 
 def content_of(query):
-    """Return what a server holds.
+    """Return the content of a server.
 
     :param query: runs a statement and returns its rows
-    :raises AssertionError: a writer's row is missing in the middle
+    :raises AssertionError: the rows of a writer have a gap
     """
     rows = query('SELECT writer, COUNT(*), MAX(number) FROM shop.orders GROUP BY writer')
     for writer, count, highest in rows:
@@ -53,7 +53,7 @@ def content_of(query):
 
 
 class History:
-    """The transactions of a server, in the order of its binary log, which is not purged."""
+    """The transactions of a server in the order of its binary log, which must not be purged."""
 
     def __init__(self, query):
         ((self.server_uuid,),) = query('SELECT @@server_uuid')
@@ -71,13 +71,13 @@ class History:
         return len(self._statements)
 
     def content(self, position):
-        """Return what a server holds that has the transactions of a position, and no others.
+        """Return the content of a server that has exactly the transactions of a position.
 
-        :param position: a GTID set of this server alone, from the first transaction on
+        :param position: a GTID set of this server only, from the first transaction on
         """
         server_uuid, _, numbers = position.partition(':')
         if server_uuid != self.server_uuid or not re.fullmatch(r'1-\d+', numbers):
-            raise AssertionError(f'{position} is no prefix of what {self.server_uuid} did')
+            raise AssertionError(f'{position} is not a prefix of the history of {self.server_uuid}')
         orders, commits, shapes = {}, 0, set()
         for number in range(1, int(numbers.partition('-')[2]) + 1):
             text = self._statements[number]

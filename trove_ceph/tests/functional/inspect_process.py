@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An inspection in a process of its own, to be killed.
 
-Says each phase that it begins; ``checking`` does not end, so that it can be killed there.
+It prints each phase at its beginning; ``checking`` does not end, so that it can be killed there.
 """
 
 import sys
@@ -13,7 +13,7 @@ from trove_ceph.tests.functional import inspecting
 
 
 def main(conf, directory, mode, pool, image, snapshot, check_id):
-    def note(phase, *_):
+    def report_phase(phase, *_):
         print(phase, flush=True)
         if phase == 'checking':
             threading.Event().wait()
@@ -22,7 +22,7 @@ def main(conf, directory, mode, pool, image, snapshot, check_id):
         image_types.ImageRef(pool, image).snapshot(snapshot), check_id, inspecting.VERSION
     )
     inspector = inspecting.inspector(conf, Path(directory), mode=mode)
-    inspector.inspect(work, image_types.ImageOptions(), note=note)
+    inspector.inspect(work, image_types.ImageOptions(), note=report_phase)
 
 
 if __name__ == '__main__':

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inspections as the storage service makes them, with its key."""
+"""Inspections as the storage service does them, with its key."""
 
 import pymysql
 
@@ -9,17 +9,17 @@ from trove_ceph.verification import inspection, isolation, report
 
 VERSION = '9.7.4'
 MEMORY_BYTES = 640 * 1024**2
-#: An emulated machine takes a minute to start, and more on a busy host.
+#: An emulated virtual machine starts in a minute, and in more on a busy host.
 TIME_LIMIT_SEC = {report.NAMESPACES: 300, report.VM: 600}
 
 
 def inspector(conf, directory, sample_bytes=1024**3, mode=report.NAMESPACES, **options):
     """Return an inspector.
 
-    :param mode: how the server is kept apart from this host
-    :param options: of its connection to Ceph
+    :param mode: how the server is isolated from this host
+    :param options: options of its connection to Ceph
     """
-    # What is confined reaches its files as a user of its own.
+    # Confined processes access their files as a user of their own.
     directory.parent.chmod(0o711)
     settings = report.InspectionSettings(
         roots={'9.7': mysqld.rootfs()},
@@ -37,25 +37,25 @@ def inspector(conf, directory, sample_bytes=1024**3, mode=report.NAMESPACES, **o
     return inspection.Inspector(
         backend.CephBackend(connection.Connection(str(conf), storage.USER, **options)),
         isolation.Sandboxes(
-            # That a machine starts here is known: it is emulated.
             *(str(conf), storage.USER, settings, keyring.find_key),
+            # An emulated virtual machine starts on any host.
             probe=lambda *_: None,
         ),
         settings,
     )
 
 
-def inspect(inspector, work, options, directory, look):
-    """Inspect a backup, and look at its content meanwhile.
+def inspect(inspector, work, options, directory, read):
+    """Inspect a backup, and read its content meanwhile.
 
-    :param directory: of the inspector
-    :param look: called once, with what runs a statement and returns its rows
-    :returns: the inspection, and what ``look`` returned; None where no server came up
+    :param directory: the inspector's directory
+    :param read: called once with a function that runs a statement and returns its rows
+    :returns: the inspection, and the result of ``read``; None if no server started
     """
-    seen = []
+    results = []
 
-    def note(phase, *_):
-        if phase != 'checking' or seen:
+    def read_once(phase, *_):
+        if phase != 'checking' or results:
             return
         (socket,) = directory.glob('*/run/mysqld.sock')
         with (
@@ -67,6 +67,7 @@ def inspect(inspector, work, options, directory, look):
                 cursor.execute(statement)
                 return cursor.fetchall()
 
-            seen.append(look(query))
+            results.append(read(query))
 
-    return inspector.inspect(work, options, note=note), seen[0] if seen else None
+    inspection_result = inspector.inspect(work, options, note=read_once)
+    return inspection_result, results[0] if results else None

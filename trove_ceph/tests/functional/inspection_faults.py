@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inspections of a sound backup, below which something dies or stands still."""
+"""Inspections of a sound backup while a process below them dies or is stopped."""
 
 import contextlib
 import functools
@@ -20,9 +20,9 @@ from trove_ceph.verification import inspection, report
 
 POOL = test_storage_disruptions.POOL
 IMAGE, IMAGE_MIB, SNAPSHOT = 'inspected-database', 1024, 'backup'
-#: For which something stands still after that.
+#: A process stays stopped for this time after the limit.
 LONGER_SEC = 5
-#: A request of our own to Ceph ends sooner than the inspection.
+#: The inspection's own requests to Ceph end sooner than the inspection.
 OPERATION_TIMEOUT_SEC = 20
 SIGNALS = {'stops': signal.SIGSTOP, 'dies': signal.SIGKILL}
 TARGETS = ('storage daemon', 'OSDs', 'monitor')
@@ -30,14 +30,14 @@ TARGETS = ('storage daemon', 'OSDs', 'monitor')
 
 @functools.cache
 def backup():
-    """Make a database on the cluster that is broken, once, and return its snapshot."""
+    """Create a database on the cluster that tests break, once, and return its snapshot."""
     cluster = test_storage_disruptions.cluster()
     cluster.create_image(POOL, IMAGE, IMAGE_MIB)
-    place = test_workspace.shared() / IMAGE
+    directory = test_workspace.shared() / IMAGE
     with (
-        rbd_device.RbdDevice(cluster.conf, 'admin', POOL, IMAGE, place / 'export') as disk,
-        rbd_device.Filesystem(disk.device, place / 'volume', make=True) as filesystem,
-        mysqld.durable_server(filesystem.path, place / 'run') as server,
+        rbd_device.RbdDevice(cluster.conf, 'admin', POOL, IMAGE, directory / 'export') as disk,
+        rbd_device.Filesystem(disk.device, directory / 'volume', make=True) as filesystem,
+        mysqld.durable_server(filesystem.path, directory / 'run') as server,
     ):
         server.query('CREATE DATABASE shop')
         server.query('CREATE TABLE shop.orders (id INT PRIMARY KEY, note VARCHAR(200))')
@@ -49,11 +49,11 @@ def backup():
 
 
 class Fault(threading.Thread):
-    """Strikes when an inspection begins with a phase, and is over after the inspection's time.
+    """A fault that strikes at the beginning of a phase, and ends after the inspection's limit.
 
     :param target: one of TARGETS
     :param how: one of SIGNALS
-    :param limit_sec: of the inspection
+    :param limit_sec: the time limit of the inspection
     """
 
     def __init__(self, cluster, directory, phase, target, how, limit_sec):
@@ -71,12 +71,12 @@ class Fault(threading.Thread):
 
     def note(self, phase, *_):
         if phase == self._phase and not self._begun.is_set():
-            # What is there is struck before the phase begins, what it makes as soon as it is there.
+            # Existing processes are struck before the phase begins, new ones as soon as they exist.
             self._strike()
             self._begun.set()
 
     def end(self):
-        """The inspection has ended: nothing is struck any more, and all is as it was."""
+        """End the fault after the inspection: strike no more, and restore the processes."""
         self._ended.set()
         self._begun.set()
         self.join()
@@ -109,7 +109,7 @@ class Fault(threading.Thread):
         return [pid for name, pid in self._cluster.pids().items() if name.startswith(prefix)]
 
     def _hypervisors(self):
-        """Return the processes that open the clone for a virtual machine."""
+        """Return the processes of QEMU, which open the clone for a virtual machine."""
         found = workspace.members(self._directory) if self._directory.exists() else []
         return [pid for pid, name in found if name.startswith('qemu-system')]
 
@@ -123,8 +123,8 @@ class Fault(threading.Thread):
 
 class InspectionFaultsTestCase(base.FunctionalTestCase):
     mode = report.NAMESPACES
-    #: Of an inspection below which something fails. A sound one may not be done within it on a busy
-    #: machine, which is no verdict either.
+    #: The time limit of an inspection with a fault. On a busy machine an inspection without a fault
+    #: may exceed it, which is no verdict either.
     limit_sec = 20
 
     def setUp(self):
@@ -144,7 +144,7 @@ class InspectionFaultsTestCase(base.FunctionalTestCase):
         return tasks.InspectTask(self.backup, str(uuid.uuid4()), inspecting.VERSION, **options)
 
     def strike(self, phase, target, how):
-        """Inspect the backup with a fault; return the inspection, None where it failed."""
+        """Inspect the backup with a fault; return both, None for a failed inspection."""
         work = self.work(time_limit_sec=self.limit_sec)
         fault = Fault(self.cluster, self.inspections, phase, target, how, self.limit_sec)
         fault.start()
@@ -158,12 +158,12 @@ class InspectionFaultsTestCase(base.FunctionalTestCase):
         finally:
             fault.end()
         self._clear(work)
-        # Once the storage daemon is gone, or before it is there, it cannot be struck.
+        # The storage daemon cannot be struck before its start or after its end.
         self.assertTrue(fault.has_struck or target == 'storage daemon')
         return fault, found
 
     def _clear(self, work):
-        """Remove what an inspection had to leave behind while Ceph did not answer."""
+        """Remove the remains of an inspection that Ceph's silence left behind."""
         self.inspector.clear_killed()
         deadline = time.monotonic() + base.TIMEOUT_SEC
         while True:
@@ -180,8 +180,8 @@ class InspectionFaultsTestCase(base.FunctionalTestCase):
 
     def assert_no_verdict(self, phase, target, how):
         fault, found = self.strike(phase, target, how)
-        said = f'{target} {how} at {phase}: {found}'
-        self.assertTrue(found is None or not found.is_against, said)
+        message = f'{target} {how} at {phase}: {found}'
+        self.assertTrue(found is None or not found.is_against, message)
         return fault, found
 
     def assert_sound(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes in files, for tests of what happens to their content; Ceph has no part in it."""
+"""Volumes in files, for tests of their content without Ceph."""
 
 import contextlib
 import os
@@ -13,12 +13,12 @@ VOLUME_BYTES = 1024**3
 
 
 class LocalDisk:
-    """A file as a block device, while entered."""
+    """A file as a block device, inside a ``with`` block."""
 
     def __init__(self, file):
         self._file = file
         self.device = ''
-        # There is no daemon below it: the process that cannot end before the test does.
+        # There is no daemon below it; this process cannot end before the test.
         self.daemon_pid = os.getpid()
 
     def __enter__(self):
@@ -31,13 +31,13 @@ class LocalDisk:
 
 @contextlib.contextmanager
 def mounted(file, mount_point, make=False):
-    """Give the content of a volume."""
+    """Mount a volume and yield its path."""
     with LocalDisk(file) as disk, rbd_device.Filesystem(disk.device, mount_point, make) as volume:
         yield volume.path
 
 
 def make_database(file, directory):
-    """Make a volume with a stopped database that has a few rows."""
+    """Create a volume with a stopped database that has a few rows."""
     with file.open('wb') as volume:
         volume.truncate(VOLUME_BYTES)
     with mounted(file, directory / 'made', make=True) as volume:
@@ -48,9 +48,9 @@ def make_database(file, directory):
 
 
 def hostile_root(directory, body):
-    """Make a root file system whose mysqld is a shell script that may do anything.
+    """Create a root file system whose mysqld is an arbitrary shell script.
 
-    :param body: the script's part after the options are known; ``say`` writes into the error log
+    :param body: the script's part after the options are parsed; ``say`` writes to the error log
     """
     root = directory / 'hostile'
     subprocess.run(['cp', '--archive', '--link', mysqld.rootfs(), root], check=True)
@@ -73,7 +73,7 @@ say() {
 
 
 def copy(source, target):
-    """Copy a volume, leaving out what it does not hold."""
+    """Copy a volume as a sparse file."""
     subprocess.run(['cp', '--sparse=always', source, target], check=True)
 
 

@@ -13,7 +13,7 @@ BUILD = base.CHECKOUT / 'lab' / 'images' / 'build'
 BUILD_TIMEOUT_SEC = 900
 COPY_TIMEOUT_SEC = 300
 
-# The settings on which a lock-free backup stands: every acknowledged commit is on the volume.
+# The settings that a lock-free backup requires: every acknowledged commit is on the volume.
 DURABLE = {
     'innodb_flush_log_at_trx_commit': 1,
     'sync_binlog': 1,
@@ -32,7 +32,7 @@ SMALL = {
 
 @functools.cache
 def rootfs():
-    """Return the root file system with MySQL, built when the cache does not hold it."""
+    """Return the root file system with MySQL, building it if it is not in the cache."""
     result = subprocess.run(
         [str(BUILD), 'mysql-rootfs'],
         stdout=subprocess.PIPE,
@@ -45,12 +45,12 @@ def rootfs():
 
 
 def server(volume, directory, options):
-    """Prepare a server with the given options and no others."""
+    """Return a server with exactly the given options."""
     return sandbox.Mysqld(installation.Rootfs(rootfs()), volume, directory, options)
 
 
 class DurableServer(sandbox.Mysqld):
-    """A server whose new data directory is a copy: one is initialised in each test process."""
+    """A server whose new data directory is a copy of one that each test process initialises."""
 
     def ensure_initialised(self):
         self.prepare_run()
@@ -62,16 +62,16 @@ class DurableServer(sandbox.Mysqld):
             timeout=COPY_TIMEOUT_SEC,
             check=True,
         )
-        # As after --initialize: a snapshot must not find files that nobody has written yet.
+        # As after --initialize: a snapshot must not contain files that are not on disk yet.
         subprocess.run(
             ['sync', '--file-system', str(self.data)], timeout=COPY_TIMEOUT_SEC, check=True
         )
 
 
 def durable_server(volume, directory, server_id=1):
-    """Prepare a small server whose image is a backup at any instant.
+    """Return a small server whose image is a consistent backup at any time.
 
-    :param server_id: differs between servers that run side by side.
+    :param server_id: must differ between servers that run at the same time.
     """
     options = _durable_options(server_id)
     return DurableServer(installation.Rootfs(rootfs()), volume, directory, options)
@@ -83,10 +83,10 @@ def _durable_options(server_id):
 
 @functools.cache
 def _initialised_data():
-    """Return a data directory to copy, without the identity that each server makes for itself."""
+    """Return a data directory to copy, without the identity that each server creates itself."""
     volume = workspace.shared() / 'initialised'
     volume.mkdir(exist_ok=True)
-    made = server(volume, volume / 'run', _durable_options(1))
-    made.ensure_initialised()
-    made.forget_identity()
-    return made.data
+    template = server(volume, volume / 'run', _durable_options(1))
+    template.ensure_initialised()
+    template.forget_identity()
+    return template.data

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A RabbitMQ node of a test's own, with the users and permissions of the lab."""
+"""A private RabbitMQ node for a test, with the users and permissions of the lab."""
 
 import os
 import socket
@@ -32,9 +32,9 @@ USERS = {
 
 
 class RabbitMQ(fixtures.Fixture):
-    """A node that is stopped in the end.
+    """A node that is stopped at the end of the test.
 
-    :param directory: a :class:`pathlib.Path`, for its data and log
+    :param directory: the :class:`pathlib.Path` for its data and log
     """
 
     def __init__(self, directory):
@@ -70,7 +70,7 @@ class RabbitMQ(fixtures.Fixture):
         }
         log = (self._directory / 'rabbitmq.log').open('w')
         self.addCleanup(log.close)
-        # epmd is one for the node, and ends with it: it would stay otherwise.
+        # An epmd of its own, which ends with the node; a shared one would stay.
         self._start(['/usr/bin/epmd', '-address', '127.0.0.1'], environment, log)
         self._node = self._start([SERVER], environment, log)
         self._await()
@@ -100,21 +100,21 @@ class RabbitMQ(fixtures.Fixture):
                     raise
                 time.sleep(0.5)
 
-    def url(self, who, virtual_host=None):
-        """Return the transport URL of a user, for its own virtual host or another one."""
-        user, own = USERS[who]
+    def url(self, role, virtual_host=None):
+        """Return the transport URL of a role's user, for its own virtual host or another one."""
+        user, own = USERS[role]
         path = (virtual_host or own).replace('/', '%2F')
-        return f'rabbit://{user}:{PASSWORDS[who]}@127.0.0.1:{self.port}/{path}'
+        return f'rabbit://{user}:{PASSWORDS[role]}@127.0.0.1:{self.port}/{path}'
 
-    def connection(self, who, virtual_host=None):
-        """Return a connection of a user without oslo.messaging, which is not open yet."""
-        return kombu.Connection(self.url(who, virtual_host).replace('rabbit:', 'amqp:', 1))
+    def connection(self, role, virtual_host=None):
+        """Return an unopened connection of a role's user, without oslo.messaging."""
+        return kombu.Connection(self.url(role, virtual_host).replace('rabbit:', 'amqp:', 1))
 
 
 def _free_ports(count):
-    listening = [socket.create_server(('127.0.0.1', 0)) for _ in range(count)]
+    listeners = [socket.create_server(('127.0.0.1', 0)) for _ in range(count)]
     try:
-        return [one.getsockname()[1] for one in listening]
+        return [listener.getsockname()[1] for listener in listeners]
     finally:
-        for one in listening:
-            one.close()
+        for listener in listeners:
+            listener.close()

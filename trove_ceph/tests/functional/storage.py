@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage on a real Ceph, with the key that tiers make for the storage service."""
+"""Storage on a real Ceph, with the key that the tiers create for the storage service."""
 
 import json
 import subprocess
@@ -13,39 +13,39 @@ from trove_ceph.storage.ceph import backend, connection
 from trove_ceph.tests.functional import base, ceph, storage_client
 
 USER = 'client.trove-ceph-storage'
-# Ceph ends the watch of a client that is dead 30 s after it died, on a busy machine.
+# The watch of a dead client expires after 30 s; a busy machine may be later.
 WATCH_SEC = 40
-FORGOTTEN_SEC = 600
+EXPIRY_TIMEOUT_SEC = 600
 # The monitors learn within seconds how full a pool is.
 FULL_TIMEOUT_SEC = 300
 
 
 def link(case, cluster, user=USER, **options):
-    """A connection of its own, as another process would have, until the test ends."""
-    made = connection.Connection(str(cluster.conf), user, **options)
-    case.addCleanup(made.close)
-    return made
+    """Return a new connection, like that of another process, which is closed after the test."""
+    result = connection.Connection(str(cluster.conf), user, **options)
+    case.addCleanup(result.close)
+    return result
 
 
 def connect(case, cluster, user=USER, **options):
-    """A client of its own, until the test ends."""
+    """Return a new client, which is closed after the test."""
     return backend.CephBackend(link(case, cluster, user, **options))
 
 
 class DeadClients:
-    """A test that kills clients of its cluster, which Ceph remembers for a while."""
+    """A test that kills clients of its cluster, whose watches Ceph keeps for a while."""
 
-    gives_up_at = repeers_at = None
+    fails_at = repeers_at = None
 
     def await_dead_clients(self, error):
-        """Give Ceph time to forget them, and see to it that it does."""
+        """Wait for their watches to expire, and repeer the pools if that takes too long."""
         now = time.monotonic()
-        if self.gives_up_at is None:
-            self.gives_up_at, self.repeers_at = now + FORGOTTEN_SEC, now + WATCH_SEC
-        self.assertLess(now, self.gives_up_at, error)
+        if self.fails_at is None:
+            self.fails_at, self.repeers_at = now + EXPIRY_TIMEOUT_SEC, now + WATCH_SEC
+        self.assertLess(now, self.fails_at, error)
         if now > self.repeers_at:
-            # Who is put on the blocklist at the very moment that its watch ends may be listed as a
-            # watcher until the object is looked at anew. That lets all watches begin anew.
+            # A client that is blocklisted at the very moment when its watch expires may stay listed
+            # as a watcher. Repeering makes all clients watch again.
             self.cluster.repeer(self.pool, self.second_pool)
             self.repeers_at = time.monotonic() + WATCH_SEC
         time.sleep(1)
@@ -62,7 +62,7 @@ class CephStorageTestCase(DeadClients, base.FunctionalTestCase):
         self.storage, self.other, self.third = (connect(self, self.cluster) for _ in range(3))
 
     def start_writing(self, image):
-        """Start another process that writes to an image all the time; return it once it does."""
+        """Start a process that writes to an image continuously; return it after its first write."""
         arguments = ('write', str(self.cluster.conf), USER, image.pool, image.name)
         process = subprocess.Popen(
             [sys.executable, storage_client.__file__, *arguments],
@@ -76,7 +76,7 @@ class CephStorageTestCase(DeadClients, base.FunctionalTestCase):
         return process
 
     def fill(self, pool):
-        """Have a pool take no more data, by a quota."""
+        """Make a pool full by a quota."""
         self.addCleanup(self.empty, pool)
         image = image_types.ImageRef(self.pool, f'{self.prefix}-filling')
         self.storage.create_image(image, 8 * units.Mi, image_types.ImageOptions(data_pool=pool))
@@ -99,5 +99,5 @@ class CephStorageTestCase(DeadClients, base.FunctionalTestCase):
     def _await(self, condition):
         deadline = time.monotonic() + FULL_TIMEOUT_SEC
         while not condition():
-            self.assertLess(time.monotonic(), deadline, 'not within the time')
+            self.assertLess(time.monotonic(), deadline, f'not within {FULL_TIMEOUT_SEC} s')
             time.sleep(0.5)

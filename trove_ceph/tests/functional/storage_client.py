@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A client of storage in a process of its own, to be fenced or killed.
 
-``write``: open an image as a hypervisor does and write numbers into it, one after another, until
-that fails. ``copy``: make a copy, slowly.
+``write``: open an image as a hypervisor does and write numbers to it, one after another, until a
+write fails. ``copy``: copy a snapshot slowly.
 """
 
 import sys
@@ -18,7 +18,7 @@ BLOCKS = 1024
 
 
 def write(conf, user, pool, name):
-    """Say ``writing`` after the first write, and at the end the error and the last number."""
+    """Print ``writing`` after the first write, and at the end the error and the last number."""
     cluster = rados.Rados(name=user, conffile=conf)
     cluster.connect()
     image = rbd.Image(cluster.open_ioctx(pool), name)
@@ -35,7 +35,7 @@ def write(conf, user, pool, name):
 
 
 def copy(conf, user, pool, name, snapshot, target_pool, target, bytes_per_sec):
-    """Say how far it is after each piece."""
+    """Copy a snapshot and print the position after each chunk."""
     storage = backend.CephBackend(connection.Connection(conf, user))
     limits = throttle.Throttle(
         bytes_per_sec=int(bytes_per_sec),

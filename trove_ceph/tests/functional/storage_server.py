@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A copy of the storage service in a process of its own, to be killed; without a bus.
 
-Each line of its input is a request as it would cross the bus, each line of its output the answer to
-one, under the number of the request.
-SIGTERM ends it as it ends the service.
+Each line of its input is a request as it would cross the bus, each line of its output the reply to
+one, with the number of the request. SIGTERM stops it as it stops the service.
 """
 
 import json
@@ -39,7 +38,7 @@ def listen(endpoint):
 
 def reply(endpoint, request):
     content = {'number': request['number'], **answer(endpoint, request)}
-    # In one piece, as there are other threads.
+    # In one write, because other threads write, too.
     sys.stdout.write(f'{json.dumps(content)}\n')
     sys.stdout.flush()
 
@@ -49,12 +48,12 @@ def main(name, *arguments):
     storage_conf.register(conf)
     verification_conf.register(conf)
     conf(list(arguments))
-    told = command.listen_for_the_end()
+    stop_requests = command.listen_for_the_end()
     service = factory.make(conf.trove_ceph_storage, conf.trove_ceph_verification, name)
     service.start()
     threading.Thread(target=listen, args=(service.endpoint,), daemon=True).start()
     print('serving', flush=True)
-    told.get()
+    stop_requests.get()
     os._exit(0 if service.stop() else 1)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backups at random moments, each held against what the source logged, statement by statement."""
+"""Backups at random moments, each compared with the source's binary log by statement."""
 
 import dataclasses
 import itertools
@@ -41,14 +41,14 @@ LEVELS = (
     QuiesceLevel.FREEZE,
 )
 LIMIT_SEC = 60
-#: How long a server waits for a statement that a lock must wait for.
+#: The time for which a lock waits for running statements.
 WAIT_SEC = 30
 VAULT = 'vault'
 VAULT_OPTIONS = image_types.ImageOptions(data_pool='vault-data')
 
 
 class Definer(threading.Thread):
-    """Makes a table and drops the one before, again and again."""
+    """Create a table and drop the previous one, repeatedly."""
 
     PAUSE_SEC = 0.3
 
@@ -56,17 +56,17 @@ class Definer(threading.Thread):
         super().__init__(daemon=True)
         self._server = server
         self._ended = threading.Event()
-        self.made = 0
+        self.created = 0
         self.error = None
 
     def run(self):
         try:
             with self._server.connect() as connection, connection.cursor() as cursor:
                 while not self._ended.wait(self.PAUSE_SEC):
-                    cursor.execute(f'CREATE TABLE shop.shape_{self.made} (id INT PRIMARY KEY)')
-                    self.made += 1
-                    if self.made > 1:
-                        cursor.execute(f'DROP TABLE shop.shape_{self.made - 2}')
+                    cursor.execute(f'CREATE TABLE shop.shape_{self.created} (id INT PRIMARY KEY)')
+                    self.created += 1
+                    if self.created > 1:
+                        cursor.execute(f'DROP TABLE shop.shape_{self.created - 2}')
         except pymysql.MySQLError as error:
             self.error = error
 
@@ -76,7 +76,7 @@ class Definer(threading.Thread):
 
 
 class Guest:
-    """What the guest agent does for a backup, without the bus."""
+    """The guest agent's part in a backup, without the bus."""
 
     def __init__(self, server):
         self._server = server
@@ -105,12 +105,12 @@ class Guest:
 
 @dataclasses.dataclass(frozen=True)
 class Backup:
-    """What is known of a backup.
+    """A backup and its inspection.
 
-    :param acknowledged: what clients had been told before it was begun
-    :param gtid_before: what the source had done by then
-    :param inspection: of it, or of its copy in the vault
-    :param content: what was found in it
+    :param acknowledged: the content that clients had acknowledgements for when it began
+    :param gtid_before: the GTIDs that the source had executed by then
+    :param inspection: the inspection of the backup, or of its copy in the vault
+    :param content: the content that the inspection read
     """
 
     level: QuiesceLevel
@@ -149,7 +149,7 @@ class BackupConsistencyTest(test_mysql_on_rbd.WritersTestCase):
                 self.storage.remove(image)
 
     def start_clients(self):
-        """Have clients write rows, commit numbers, and change definitions."""
+        """Start clients that write rows, commit numbers, and change definitions."""
         server = self._serve(self.image)
         server.options.update(history.OPTIONS)
         self.source = self.enterContext(server)
@@ -164,21 +164,22 @@ class BackupConsistencyTest(test_mysql_on_rbd.WritersTestCase):
         for client in (*self.writers, self.definer):
             client.end()
             self.assertIsNone(client.error)
-        seen = self.committer.stop()
-        self.addDetail('committer', json_content({k: v for k, v in seen.items() if k != 'seconds'}))
-        self.assertEqual(0, seen['errors'])
+        result = self.committer.stop()
+        figures = {key: value for key, value in result.items() if key != 'seconds'}
+        self.addDetail('committer', json_content(figures))
+        self.assertEqual(0, result['errors'])
 
     def acknowledged(self):
         log = self.committer.read()
-        newest = f'shape_{self.definer.made - 1}'
+        newest = f'shape_{self.definer.created - 1}'
         return history.Content(
             {writer.number: writer.acknowledged for writer in self.writers},
             len(log.commits),
-            frozenset([newest] if self.definer.made else []),
+            frozenset([newest] if self.definer.created else []),
         )
 
     def take(self, guest, level, is_copied):
-        """Take a backup, and see what is in it, or in its copy in the vault."""
+        """Take a backup, and read its content, or that of its copy in the vault."""
         backup_id = str(uuid.uuid4())
         snapshot = self.volume.snapshot(names.snapshot_name('backup', backup_id))
         ((gtid_before,),) = self.source.query('SELECT @@GLOBAL.gtid_executed')
@@ -186,10 +187,10 @@ class BackupConsistencyTest(test_mysql_on_rbd.WritersTestCase):
         with backup_quiesce.quiesced(guest, backup_id, level, LIMIT_SEC, time.monotonic):
             self.storage.create_snapshot(snapshot)
         if is_copied:
-            place, options = self.copy(snapshot), VAULT_OPTIONS
+            target, options = self.copy(snapshot), VAULT_OPTIONS
         else:
-            place, options = snapshot, image_types.ImageOptions()
-        work = tasks.InspectTask(place, backup_id, inspecting.VERSION, expected_gtid=gtid_before)
+            target, options = snapshot, image_types.ImageOptions()
+        work = tasks.InspectTask(target, backup_id, inspecting.VERSION, expected_gtid=gtid_before)
         inspection, content = inspecting.inspect(
             self.inspector, work, options, self.inspections, history.content_of
         )
@@ -199,7 +200,7 @@ class BackupConsistencyTest(test_mysql_on_rbd.WritersTestCase):
         return Backup(level, acknowledged, gtid_before, inspection, content)
 
     def copy(self, snapshot):
-        """Copy what changed since the last copy to the vault, and forget the last backup."""
+        """Copy the changes since the last copy to the vault, and remove the last backup."""
         since = self.copied.name if self.copied else None
         copying.copy(
             self.storage, snapshot, self.storage, self.vault, since=since, options=VAULT_OPTIONS
@@ -210,7 +211,7 @@ class BackupConsistencyTest(test_mysql_on_rbd.WritersTestCase):
         self.copied = snapshot
         return self.vault.snapshot(snapshot.name)
 
-    def test_each_holds_exactly_what_its_position_says(self):
+    def test_each_backup_has_exactly_the_transactions_of_its_position(self):
         self.start_clients()
         guest = Guest(self.source)
         self.assertEqual([], guest.check_backup_settings()['reasons'])

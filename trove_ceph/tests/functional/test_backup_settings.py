@@ -42,7 +42,7 @@ class SettingsTest(test_quiesce.VolumeTestCase):
                 server.query(undo)
                 self.assertEqual([], self._codes(), undo)
 
-    def test_every_change_leaves_evidence(self):
+    def test_every_change_of_settings_leaves_evidence(self):
         """Also one that was changed back before anybody looked."""
         server = self._serve()
         history = settings_history.SettingsHistory()
@@ -107,7 +107,7 @@ class SettingsTest(test_quiesce.VolumeTestCase):
             server.restart()
             self.assertEqual(codes, set(self._codes()), options)
 
-    def test_links_out_of_the_volume(self):
+    def test_finds_links_out_of_the_volume(self):
         server = self._serve()
         (server.data / 'far').symlink_to('/srv/far')
         (server.data / 'shop' / 'near.MYD').symlink_to('../near.MYD')
@@ -127,7 +127,7 @@ class SettingsTest(test_quiesce.VolumeTestCase):
         )
         self.assertEqual({'count': 1, 'names': ['shop.visits']}, answer['non_transactional_tables'])
 
-    def test_full_volume_and_a_server_that_is_down(self):
+    def test_finds_a_full_volume_and_a_stopped_server(self):
         server = self._serve()
         free = self.storage.free_bytes(self.mount_point)
         filler = pathlib.Path(self.mount_point) / 'filler'
@@ -141,7 +141,7 @@ class SettingsTest(test_quiesce.VolumeTestCase):
         self.assertEqual(['server-down'], [reason['code'] for reason in answer['reasons']])
         self.assertIsNone(answer['server_uuid'])
 
-    def test_mounts_inside_and_missing_barriers(self):
+    def test_finds_mounts_inside_and_missing_barriers(self):
         ext4 = self.directory / 'ext4.img'
         with open(ext4, 'wb') as image:
             image.truncate(64 * units.Mi)

@@ -37,7 +37,7 @@ class CopiesTest(base.FunctionalTestCase):
             lambda instance: ('boss', 'x'),
         )
 
-    def test_probe_and_dump(self):
+    def test_probes_and_dumps_a_server(self):
         self.operations.probe()
         with self.source.connect() as holder, holder.cursor() as cursor:
             cursor.execute('LOCK INSTANCE FOR BACKUP')
@@ -51,7 +51,7 @@ class CopiesTest(base.FunctionalTestCase):
         with self.operations._serving(restored) as server:
             self.assertEqual(((2,),), server.query('SELECT COUNT(*) FROM dumped.t'))
 
-    def test_clone_starts_and_the_donor_is_as_it_was(self):
+    def test_clone_starts_and_the_donor_is_unchanged(self):
         users = 'SELECT user FROM mysql.user ORDER BY user'
         before = self.source.query(users)
         copy = self.directory / 'copy'

@@ -126,7 +126,7 @@ class MeasureTest(MeasureTestCase):
         return measure.measure(targets, load, self.directory, note or self.note)
 
     @base.serial
-    def test_totals_are_those_of_sysbench(self):
+    def test_totals_equal_those_of_sysbench(self):
         run = self.measure('mixed-70-30')
 
         self.assertEqual((True, None, 5.0), (run['complete'], run['reason'], run['measured_sec']))
@@ -157,7 +157,7 @@ class MeasureTest(MeasureTestCase):
             summary.latency_percentile_ms, 1.04 * whole.percentile_ms(min(99 + ranks, 100))
         )
 
-    def test_statements_are_in_the_ratio_that_the_name_says(self):
+    def test_statements_have_the_ratio_in_the_name(self):
         for name, reads, writes in (('mixed-70-30', 7, 3), ('mixed-75-25', 9, 3)):
             measure.prefill([self.target], SMALL, self.note)
             load = sysbench.Sysbench(self.target.address, workloads.get(name), SMALL)
@@ -199,7 +199,7 @@ class MeasureTest(MeasureTestCase):
         self.assertGreaterEqual(run['totals']['latency_ms']['max'], 1000 * STALL_SEC)
         self.assertTrue([each for each in run['warnings'] if 'no commit was acknowledged' in each])
 
-    def test_stall_that_has_not_ended_is_a_gap(self):
+    def test_stall_in_progress_is_a_gap(self):
         with commit_probe.Committer(self.target.address) as client:
             with self.server.connect() as connection:
                 connection.cursor().execute('FLUSH TABLES WITH READ LOCK')
@@ -209,7 +209,7 @@ class MeasureTest(MeasureTestCase):
         self.assertGreater(seen['commits'], 0)
         self.assertGreaterEqual(seen['gap_max_ms'], 1000 * STALL_SEC)
 
-    def test_committer_outlives_a_restart(self):
+    def test_commit_probe_survives_a_restart(self):
         self.use_own_server()
         with commit_probe.Committer(self.target.address) as client:
             before = len(client.read().commits)
@@ -225,7 +225,7 @@ class MeasureTest(MeasureTestCase):
         self.assertGreater(seen['errors'], 0)
         self.assertGreater(seen['gap_max_ms'], 1000 * DOWN_SEC)
 
-    def test_two_instances_at_once(self):
+    def test_measures_two_instances_at_once(self):
         targets = [self.target, self.useFixture(Schema(self.server, 'second'))]
 
         run = self.measure('read', targets, measure_sec=3)
@@ -235,7 +235,7 @@ class MeasureTest(MeasureTestCase):
         self.assertGreater(min(counts), 0)
         self.assertEqual(run['totals']['transactions'], sum(counts))
 
-    def test_server_killed_in_mid_run(self):
+    def test_reports_a_server_killed_during_a_run(self):
         self.use_own_server()
         kill = model.Event(5.5, 'kill', f'kill -9 {self.server.pid}')
 
@@ -246,7 +246,7 @@ class MeasureTest(MeasureTestCase):
         self.assertGreater(run['totals']['transactions'], 0)
         self.assertTrue(1 <= run['measured_sec'] < 60, run['measured_sec'])
 
-    def test_server_killed_before_anything_was_measured(self):
+    def test_reports_a_server_killed_before_a_run(self):
         self.use_own_server()
         kill = model.Event(-28, 'kill', f'kill -9 {self.server.pid}')
 
@@ -256,7 +256,7 @@ class MeasureTest(MeasureTestCase):
 
         self.assertIn('connection to the server was lost', str(error))
 
-    def test_interrupted(self):
+    def test_interruption_keeps_the_results(self):
         def note(text, share):
             self.note(text, share)
             if len([said for said, _ in self.notes if said.startswith('measuring')]) == 5:
@@ -269,7 +269,7 @@ class MeasureTest(MeasureTestCase):
         self.assertGreater(run['totals']['transactions'], 0)
         self.assert_nothing_runs()
 
-    def test_interrupted_before_anything_was_measured(self):
+    def test_interruption_before_the_first_result(self):
         def note(text, share):
             if text.startswith('warming up'):
                 os.kill(os.getpid(), signal.SIGINT)
@@ -277,7 +277,7 @@ class MeasureTest(MeasureTestCase):
         self.assertRaises(KeyboardInterrupt, self.measure, note=note)
         self.assert_nothing_runs()
 
-    def test_event_that_does_not_end(self):
+    def test_reports_an_event_that_does_not_end(self):
         run = self.measure(measure_sec=2, events=[model.Event(0, 'endless', 'echo hi; sleep 1000')])
 
         (event,) = run['events']
@@ -285,7 +285,7 @@ class MeasureTest(MeasureTestCase):
         self.assertIn('still running', event['output'])
         self.assertTrue([each for each in run['warnings'] if 'endless' in each])
 
-    def test_statement_that_cannot_be_run(self):
+    def test_reports_a_failing_statement(self):
         measure.prefill([self.target], SMALL, self.note)
         self.server.query('DROP TABLE first.sbtest2')
         load = model.Load(workloads.get('read'), SMALL, 2, 0, 5)
@@ -301,7 +301,7 @@ class MeasureTest(MeasureTestCase):
 
         self.assertIn('a table is missing', str(error))
 
-    def test_disk_full(self):
+    def test_reports_a_full_disk(self):
         place = self.directory / 'small'
         (place / 'volume').mkdir(parents=True)
         subprocess.run(
@@ -321,7 +321,7 @@ class MeasureTest(MeasureTestCase):
 
         self.assertIn('full', str(error))
 
-    def test_zero_threads(self):
+    def test_refuses_zero_threads(self):
         self.assertRaises(exceptions.InvalidPlanError, self.measure, threads=0)
 
 
@@ -336,7 +336,7 @@ class PrefillTest(MeasureTestCase):
             "WHERE NAME LIKE 'first/sbtest%%' ORDER BY NAME"
         )
 
-    def test_fills_and_keeps_what_fits(self):
+    def test_prefill_keeps_matching_tables(self):
         self.prefill()
         before = self.created()
         self.assertEqual(2, len(before))
@@ -346,14 +346,14 @@ class PrefillTest(MeasureTestCase):
 
         self.assertEqual(before, self.created())
 
-    def test_fills_anew_what_has_other_rows(self):
+    def test_prefill_replaces_tables_of_another_size(self):
         self.prefill()
         self.prefill(model.Dataset('other', 1, 500))
 
         self.assertEqual(1, len(self.created()))
         self.assertEqual(((500,),), self.server.query('SELECT COUNT(*) FROM first.sbtest1'))
 
-    def test_fills_anew_what_lost_a_row_or_the_index(self):
+    def test_prefill_replaces_incomplete_tables(self):
         for damage in (
             'DELETE FROM first.sbtest1 LIMIT 1',
             'DROP INDEX k_1 ON first.sbtest1',
@@ -365,7 +365,7 @@ class PrefillTest(MeasureTestCase):
             self.prefill()
             self.assertNotEqual(before, self.created(), damage)
 
-    def test_leaves_a_foreign_table_alone(self):
+    def test_prefill_leaves_a_foreign_table_alone(self):
         self.server.query('CREATE TABLE first.sbtest1 (a INT)')
 
         error = self.assertRaises(exceptions.TargetUnavailableError, self.prefill)
@@ -384,7 +384,7 @@ class PrefillTest(MeasureTestCase):
         error = self.assertRaises(exceptions.LoadFailedError, load.run, 1, 1, self.directory / 'r')
         self.assertIn('access is denied', str(error))
 
-    def test_bytes_of_a_row(self):
+    def test_bytes_per_row(self):
         self.prefill(model.Dataset('one', 1, 40000))
         size_bytes = database.Server(self.target.address).schema_bytes('first')
 
@@ -393,7 +393,7 @@ class PrefillTest(MeasureTestCase):
 
 
 class FioTest(base.FunctionalTestCase):
-    def test_jobs_on_a_directory(self):
+    def test_fio_jobs_on_a_directory(self):
         figures = fio.on_directory(self.directory, list(fio.JOBS), 1, 16, self.directory / 'raw')
 
         self.assertEqual(list(fio.JOBS), list(figures))

@@ -111,7 +111,7 @@ class LoadPlanTestCase(BenchRunTestCase):
         }
 
     @base.long
-    def test_interrupted_and_resumed(self):
+    def test_resumes_an_interrupted_plan(self):
         # The second run is so long that the interruption falls into it.
         long = self.plan(measure_sec=10, repeats=1)
         process = self.start('run', long)
@@ -155,7 +155,7 @@ class LoadPlanTestCase(BenchRunTestCase):
         raise AssertionError(f'ended with {process.returncode}: {process.stderr.read()}')
 
     @base.long
-    def test_data_is_of_the_size_that_was_asked_for(self):
+    def test_data_has_the_requested_size(self):
         status, _, errors = self.run_plan('run', self.plan(datasets=['1:2'], repeats=1))
         self.assertEqual(0, status, errors)
         for run in self.stored():
@@ -164,7 +164,7 @@ class LoadPlanTestCase(BenchRunTestCase):
             variables = run.disclosure['target']['mysql']['variables']
             self.assertEqual(str(16 * MIB), variables['innodb_buffer_pool_size'])
 
-    def test_a_server_that_dies(self):
+    def test_reports_a_server_that_dies(self):
         process = self.start('run', self.plan(measure_sec=30))
         self.wait_for_measured_second(process)
         for each in self.started():
@@ -180,7 +180,7 @@ class LoadPlanTestCase(BenchRunTestCase):
         self.assertFalse(run.run['complete'])
         self.assertGreater(run.run['totals']['transactions'], 0)
 
-    def test_a_server_that_is_not_there(self):
+    def test_reports_a_missing_server(self):
         plan = self.plan()
         plan['variants'][1]['target'] = {'dsn': 'mysql://bench@127.0.0.1:9'}
         status, _, errors = self.run_plan('run', plan)
@@ -193,7 +193,7 @@ class LoadPlanTestCase(BenchRunTestCase):
 
 class OperationsPlanTestCase(BenchRunTestCase):
     @base.long
-    def test_two_sizes_and_a_contender_that_fails(self):
+    def test_measures_two_sizes_and_reports_a_failing_contender(self):
         dump = self.directory / 'dump'
         gone = self.directory / 'gone'
         target = self.server()

@@ -106,7 +106,7 @@ class ServerOnLocalDiskTest(TargetsTestCase):
 
         self.assert_nothing_left()
 
-    def test_restart_keeps_data_and_counts_processor_time_on(self):
+    def test_restart_keeps_data_and_processor_time(self):
         with self.make(self.local()) as target:
             run(target.address, 'CREATE TABLE t (a INT PRIMARY KEY)')
             run(target.address, 'INSERT INTO t VALUES (1)')
@@ -133,7 +133,7 @@ class ServerOnLocalDiskTest(TargetsTestCase):
         self.assertIn('no_such_option', str(error))
         self.assert_nothing_left()
 
-    def test_stock_profile_without_what_this_mysql_refuses(self):
+    def test_stock_profile_omits_options_that_this_mysql_refuses(self):
         flavor = {'ram_mib': 512, 'vcpus': 1}
         with self.make(self.local(profile='stock', flavor=flavor, options={})) as target:
             disclosed = target.disclose()
@@ -142,7 +142,7 @@ class ServerOnLocalDiskTest(TargetsTestCase):
         self.assertEqual('150M', disclosed['options']['innodb_buffer_pool_size'])
         self.assertEqual('100', disclosed['mysql']['variables']['max_connections'])
 
-    def test_our_profile(self):
+    def test_profile_of_trove_ceph(self):
         flavor = {'ram_mib': 768, 'vcpus': 1}
         with self.make(
             self.local(profile='trove-ceph', flavor=flavor, options={'innodb_io_capacity': 777})
@@ -153,7 +153,7 @@ class ServerOnLocalDiskTest(TargetsTestCase):
         self.assertEqual('777', variables['innodb_io_capacity'])
         self.assertEqual('3000', variables['innodb_io_capacity_max'])
 
-    def test_program_on_this_host_with_an_option_file(self):
+    def test_runs_a_program_of_this_host_with_an_option_file(self):
         # mysqld's user must reach its data directory and socket.
         self.directory.chmod(0o711)
         root = mysqld.rootfs()
@@ -205,7 +205,7 @@ class ServerOnRbdTest(TargetsTestCase):
         self.assertEqual([], self.images())
         self.assert_nothing_left()
 
-    def test_two_at_once_leave_in_any_order(self):
+    def test_two_servers_stop_in_any_order(self):
         first, second = self.make(self.on_rbd()), self.make(self.on_rbd())
         first.__enter__()
         second.__enter__()
@@ -220,7 +220,7 @@ class ServerOnRbdTest(TargetsTestCase):
         self.assertEqual([], self.images())
         self.assert_nothing_left()
 
-    def test_reports_a_pool_that_is_not_there(self):
+    def test_reports_a_missing_pool(self):
         target = self.make(self.on_rbd(pool='no-such-pool'))
 
         error = self.assertRaises(exceptions.TargetUnavailableError, target.__enter__)
@@ -228,7 +228,7 @@ class ServerOnRbdTest(TargetsTestCase):
         self.assertIn('no-such-pool', str(error))
         self.assert_nothing_left()
 
-    def test_next_one_clears_what_a_killed_owner_left(self):
+    def test_clears_remains_of_a_killed_owner(self):
         words = [sys.executable, '-c', OWNER, str(self.place), json.dumps(self.on_rbd())]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as owner:
             try:
@@ -278,7 +278,7 @@ class DsnTest(base.FunctionalTestCase):
     def schemas(self):
         return sorted(row[0] for row in run(self.root, f"SHOW DATABASES LIKE '{database.PREFIX}%'"))
 
-    def test_has_a_schema_of_its_own_while_entered(self):
+    def test_has_a_schema_of_its_own_inside_the_block(self):
         escaped = database.PREFIX.replace('_', r'\_')
         run(self.root, f'GRANT ALL ON `{escaped}%`.* TO tenant')
         own = self.schemas()
@@ -297,7 +297,7 @@ class DsnTest(base.FunctionalTestCase):
 
         self.assertIn('check the password', str(error))
 
-    def test_says_which_right_is_missing(self):
+    def test_error_names_the_missing_privilege(self):
         error = self.assertRaises(exceptions.TargetUnavailableError, self.tenant().__enter__)
 
         self.assertIn(r"GRANT ALL ON `trove\_ceph\_bench\_%`.* TO 'tenant'", str(error))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a cluster made by lab/bin/ceph-cluster, power cuts and interruptions included."""
+"""The life of a cluster created by lab/bin/ceph-cluster, with power cuts and interruptions."""
 
 import signal
 import subprocess
@@ -15,7 +15,7 @@ from trove_ceph.tests.functional import base, ceph
 TIERS = {'tiers': {'ssd': ceph.tier('data', 'ssd', 'p', 2, 8)}}
 PATTERN = bytes(range(256)) * 4096
 LAB = str(base.CHECKOUT / 'lab')
-# The tool, which kills itself where it would report a point.
+# The tool; it kills itself when it reports a given point.
 DYING = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
@@ -79,14 +79,14 @@ class LifecycleTest(PrivateClusterTestCase):
         self.cluster.tool('destroy')
         self._assert_nothing_left()
 
-    def test_repeated_and_contradicting_create(self):
+    def test_repeated_create_changes_nothing_and_refuses_other_settings(self):
         self.cluster.create()
         fsid = self.cluster.status()['fsid']
         self.cluster.create()
         self.assertEqual(fsid, self.cluster.status()['fsid'])
         result = self.cluster.try_tool(*self.cluster.create_arguments, '--osd', 'hdd=1')
         self.assertEqual(2, result.returncode)
-        self.assertIn('has another shape: osd_classes', result.stderr)
+        self.assertIn('has other settings: osd_classes', result.stderr)
         self.assertEqual(fsid, self.cluster.status()['fsid'])
 
     def test_osd_in_the_foreground_reuses_its_loop_device(self):
@@ -101,17 +101,17 @@ class LifecycleTest(PrivateClusterTestCase):
         ceph.kill_all([pid])
         process = self._spawn(*self.cluster.command('run', 'osd.1'))
         self._wait_for(lambda: self.cluster.pids().get('osd.1') == process.pid)
-        # start leaves what runs alone and waits until all OSDs serve.
+        # start leaves running daemons alone and waits until all OSDs are active.
         self.cluster.start()
         self.assertEqual(process.pid, self.cluster.pids()['osd.1'])
         self.assertEqual(sorted(devices), sorted(workspace.loop_devices(self.cluster.root)))
         self.cluster.tool('stop')
         self.assertIsNotNone(process.wait(ceph.START_TIMEOUT_SEC))
 
-    def _spawn(self, *words):
-        """Start a process that does not outlive the test, however the test ends."""
+    def _spawn(self, *command):
+        """Start a process that never outlives the test."""
         process = subprocess.Popen(
-            words,
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -123,23 +123,23 @@ class LifecycleTest(PrivateClusterTestCase):
     def _wait_for(self, condition, timeout_sec=ceph.START_TIMEOUT_SEC):
         deadline = time.monotonic() + timeout_sec
         while not condition():
-            self.assertLess(time.monotonic(), deadline, 'not within the time')
+            self.assertLess(time.monotonic(), deadline, f'not within {timeout_sec} s')
             time.sleep(0.05)
 
-    def test_stale_pid_file_names_a_stranger(self):
+    def test_does_not_kill_the_process_named_by_a_stale_pid_file(self):
         self.cluster.create()
-        stranger = self._spawn('sleep', '600')
+        foreign = self._spawn('sleep', '600')
         pid_file = self.cluster.root / 'run' / 'osd.0.pid'
-        pid_file.write_text(f'{stranger.pid}\n')
+        pid_file.write_text(f'{foreign.pid}\n')
         self.assertEqual({}, self.cluster.pids())
         self.cluster.start()
-        self.assertNotEqual(stranger.pid, self.cluster.pids()['osd.0'])
-        pid_file.write_text(f'{stranger.pid}\n')
+        self.assertNotEqual(foreign.pid, self.cluster.pids()['osd.0'])
+        pid_file.write_text(f'{foreign.pid}\n')
         self.cluster.tool('destroy')
-        self.assertIsNone(stranger.poll(), 'a stranger was killed')
+        self.assertIsNone(foreign.poll(), 'a foreign process was killed')
         self._assert_nothing_left()
 
-    def test_two_clusters_side_by_side(self):
+    def test_two_clusters_run_side_by_side(self):
         other = ceph.Cluster(self.directory / 'other', {'hdd': 1}, osd_gib=3)
         self.addCleanup(other.try_tool, 'destroy')
         for cluster in (self.cluster, other):
@@ -151,7 +151,7 @@ class LifecycleTest(PrivateClusterTestCase):
         self.assertEqual(4, len(self.cluster.pids()))
 
     def test_bad_requests_leave_nothing_behind(self):
-        for arguments, words in (
+        for arguments, message in (
             (['start'], 'there is no cluster'),
             (['run', 'osd.0'], 'there is no cluster'),
             (['create', '--osd', 'nvme'], 'is not CLASS=COUNT'),
@@ -160,7 +160,7 @@ class LifecycleTest(PrivateClusterTestCase):
         ):
             result = self.cluster.try_tool(*arguments)
             self.assertEqual(2, result.returncode, result.stderr)
-            self.assertIn(words, result.stderr)
+            self.assertIn(message, result.stderr)
             self.assertFalse(self.cluster.root.exists())
 
 
@@ -170,9 +170,9 @@ class InterruptedCreateTest(testscenarios.WithScenarios, PrivateClusterTestCase)
 
     scenarios = [
         ('settings written', {'point': None}),
-        ('monitor made', {'point': 'monitor made'}),
-        ('stores half made', {'point': 'OSDs registered'}),
-        ('stores made', {'point': 'OSD stores made'}),
+        ('monitor created', {'point': 'monitor created'}),
+        ('stores partly created', {'point': 'OSDs registered'}),
+        ('stores created', {'point': 'OSD stores created'}),
     ]
 
     def test_rerun_completes(self):
@@ -194,7 +194,7 @@ class InterruptedCreateTest(testscenarios.WithScenarios, PrivateClusterTestCase)
         self._assert_nothing_left()
 
     def _create_until(self, point):
-        """Run create, which is killed where it reports a point, with no time to react."""
+        """Run create and kill it with SIGKILL when it reports a point."""
         arguments = [str(self.cluster.root), *self.cluster.create_arguments]
         with subprocess.Popen(
             [sys.executable, '-c', DYING, LAB, str(point), '--root', *arguments],

@@ -97,11 +97,11 @@ class ConfinedServerTestCase(base.FunctionalTestCase):
 
 
 class Contract:
-    """What each way of confining a server holds to."""
+    """What holds in each mode of isolation."""
 
     # Sound and damaged data.
 
-    def test_a_real_server(self):
+    def test_inspects_with_a_real_server(self):
         sandbox = self.open()
         server = sandbox.serve('9.7.4')
         self.assertEqual('9.7.4', server.data_version)
@@ -117,7 +117,7 @@ class Contract:
         self.assertEqual(self.isolation, sandbox.isolation)
         self.assertIn(sandbox.memory_limit, self.memory_limits)
 
-    def test_an_index_larger_than_memory(self):
+    def test_refuses_an_index_larger_than_memory(self):
         def grow(data):
             (data / 'a.index').touch()
             os.truncate(data / 'a.index', 600 * MIB)
@@ -125,7 +125,7 @@ class Contract:
         self.change(grow)
         self.assert_found(report.CORRUPT, 'a.index is not a list of logs')
 
-    def test_a_link_to_a_file_of_the_host(self):
+    def test_refuses_a_link_to_a_file_of_the_host(self):
         def link(data):
             (data / 'mysql.ibd').unlink()
             (data / 'mysql.ibd').symlink_to('/etc/shadow')
@@ -133,11 +133,11 @@ class Contract:
         self.change(link)
         self.assert_found(report.CORRUPT, 'mysql.ibd cannot be read: is not a regular file')
 
-    def test_a_data_directory_of_root(self):
+    def test_inspects_a_data_directory_of_root(self):
         self.change(lambda data: os.chown(data, 0, 0))
         self.assert_found(report.CORRUPT, 'data belongs to root')
 
-    def test_a_user_that_the_tenant_chose(self):
+    def test_server_does_not_run_as_the_user_that_the_tenant_chose(self):
         """Whatever the id, the server has the files and is not that user on the host."""
 
         def give_away(data):
@@ -170,7 +170,7 @@ class Contract:
         (processes,) = [part for part in told.split('; ') if 'processes ' in part]
         self.assertLess(int(processes.rpartition(' ')[2]), 60, told)
 
-    def test_no_other_process_can_be_reached(self):
+    def test_cannot_reach_other_processes(self):
         ids = (f'--reuid={TENANT_ID}', f'--regid={TENANT_ID}')
         neighbour = subprocess.Popen(['setpriv', *ids, '--clear-groups', 'sleep', '600'])
         self.addCleanup(neighbour.wait)
@@ -185,12 +185,12 @@ class Contract:
         self.assertIn('cannot see', told)
         self.assertIsNone(neighbour.poll())
 
-    def test_a_server_that_ends_all_it_can(self):
-        """Its own confined place ends, or the server itself, and nothing else."""
-        told = self.start_hostile('kill -9 -1; say ended all')
-        self.assertTrue('the confined program ended' in told or 'ended all' in told, told)
+    def test_kill_of_all_processes_ends_only_the_server(self):
+        """The processes of its sandbox end, and nothing else."""
+        told = self.start_hostile('kill -9 -1; say killed all')
+        self.assertTrue('the confined program ended' in told or 'killed all' in told, told)
 
-    def test_what_takes_memory(self):
+    def test_memory_is_limited(self):
         told = self.start_hostile(
             """
             for number in 1 2 3 4 5 6; do tail /dev/zero 2>/dev/null & done
@@ -202,7 +202,7 @@ class Contract:
         # Either each is refused, or what holds them all together ends the confined place.
         self.assertTrue('refused 6' in told or 'the confined program ended' in told, told)
 
-    def test_what_fills_the_disk(self):
+    def test_written_bytes_are_limited(self):
         told = self.start_hostile(
             'dd if=/dev/zero of=/var/lib/mysql/data/bomb bs=1M conv=fsync 2>/dev/null\nsleep 600',
             exceptions.NotInspectableError,
@@ -210,7 +210,7 @@ class Contract:
         )
         self.assertIn('up to 48 MiB are allowed', told)
 
-    def test_what_fills_the_room_for_files(self):
+    def test_temporary_files_are_limited(self):
         told = self.start_hostile(
             """
             dd if=/dev/zero of=/tmp/bomb bs=1M count=900 2>/dev/null
@@ -224,7 +224,7 @@ class Contract:
         for word in ('tmp ', 'run '):
             self.assertLess(int(told.split(word)[1].split(';')[0]), 100 * MIB, told)
 
-    def test_what_starts_more_and_more(self):
+    def test_number_of_processes_is_limited(self):
         told = self.start_hostile(
             """
             number=0
@@ -237,7 +237,7 @@ class Contract:
         )
         self.assertNotIn('started 5000', told)
 
-    def test_what_never_answers(self):
+    def test_silent_server_is_stopped_at_the_time_limit(self):
         root = local_disk.hostile_root(self.directory, 'trap "" TERM; sleep 600 & wait; wait')
         self.addCleanup(local_disk.remove, root)
         server = self.open(root).serve('9.7.4')
@@ -307,25 +307,25 @@ class VirtualMachineTestCase(ConfinedServerTestCase):
 class VirtualMachineTest(VirtualMachineTestCase):
     """The part of the contract that each run of the tests has time for, and what comes before."""
 
-    test_a_link_to_a_file_of_the_host = Contract.test_a_link_to_a_file_of_the_host
+    test_refuses_a_link_to_a_file_of_the_host = Contract.test_refuses_a_link_to_a_file_of_the_host
 
     def find_obstacle(self, image, accelerator=virtual_machine.ACCELERATOR):
         self.addCleanup(self.assert_nothing_left)
         settings = self.settings(mysqld.rootfs())
         return vm_probe.find_obstacle(image, accelerator, self.inspections, settings.first_uid)
 
-    def test_a_kernel_that_starts(self):
+    def test_starts_a_kernel(self):
         image = vm_image.load(virtual_machine.directory())
         self.assertIsNone(self.find_obstacle(image))
 
-    def test_a_kernel_that_does_not_start(self):
+    def test_reports_a_kernel_that_does_not_start(self):
         image = vm_image.load(virtual_machine.directory())
         kernel = self.directory / 'kernel'
         kernel.write_bytes(b'no kernel')
         told = self.find_obstacle(dataclasses.replace(image, kernel=kernel))
         self.assertIn('a virtual machine with tcg did not start: qemu', told)
 
-    def test_what_this_host_runs(self):
+    def test_chooses_and_logs_the_isolation(self):
         """Whether KVM is missing, works or hangs here, the choice is made and told."""
         self.addCleanup(self.assert_nothing_left)
         settings = self.settings(

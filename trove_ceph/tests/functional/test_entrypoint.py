@@ -78,7 +78,7 @@ class EntrypointTestCase(base.FunctionalTestCase):
 class FirstStartTest(EntrypointTestCase):
     """First starts that nobody disturbs."""
 
-    def test_template(self):
+    def test_starts_from_the_template(self):
         box = self.make_container()
         box.start()
         self.assert_first_start_right(box)
@@ -88,13 +88,13 @@ class FirstStartTest(EntrypointTestCase):
         self.assertLess(len(authority), 1000)
         self.assertFalse((box.data / 'client-key.pem').exists())
 
-    def test_accounts_are_not_transactions_of_the_server(self):
+    def test_accounts_are_no_transactions_of_the_server(self):
         box = self.make_container()
         box.start()
         box.wait_until_ready()
         self.assertEqual((('',),), box.query('SELECT @@gtid_executed'))
 
-    def test_initialize_where_the_template_does_not_fit(self):
+    def test_initialises_if_the_template_does_not_fit(self):
         box = self.make_container(options=('--lower-case-table-names=1',))
         box.start()
         self.assert_first_start_right(box)
@@ -151,7 +151,7 @@ class FirstStartTest(EntrypointTestCase):
         zone = box.query("SELECT CONVERT_TZ('2026-01-01 00:00:00', 'UTC', 'Europe/Rome')")
         self.assertEqual('2026-01-01 01:00:00', str(zone[0][0]))
 
-    def test_as_root(self):
+    def test_starts_as_root(self):
         box = self.make_container(user='0:0')
         box.start()
         self.assert_first_start_right(box)
@@ -161,7 +161,7 @@ class FirstStartTest(EntrypointTestCase):
 class LaterStartTest(EntrypointTestCase):
     """What later starts leave alone."""
 
-    def test_changed_password_stays(self):
+    def test_keeps_a_changed_password(self):
         box = self.make_container()
         box.start()
         box.wait_until_ready()
@@ -176,7 +176,7 @@ class LaterStartTest(EntrypointTestCase):
         hosts = box.query("SELECT Host FROM mysql.user WHERE User = 'root'")
         self.assertEqual((('localhost',),), hosts)
 
-    def test_accounts_are_made_once_even_if_the_note_stays(self):
+    def test_creates_accounts_once_even_if_the_marker_stays(self):
         box = self.make_container()
         box.start()
         box.wait_until_ready()
@@ -193,7 +193,7 @@ class LaterStartTest(EntrypointTestCase):
         hosts = box.query("SELECT Host FROM mysql.user WHERE User = 'root'")
         self.assertEqual((('localhost',),), hosts)
 
-    def test_stale_socket_lock(self):
+    def test_ignores_a_stale_socket_lock(self):
         box = self.make_container()
         box.start()
         box.wait_until_ready()
@@ -214,7 +214,7 @@ class InterruptedFirstStartTest(EntrypointTestCase):
         # Containers know nothing of each other, and mysqld starts on one processor.
         self.pair = self.enterContext(concurrent.futures.ThreadPoolExecutor(2))
 
-    def test_killed_before_each_command(self):
+    def test_survives_a_kill_before_each_command(self):
         reached = []
         for number in range(1, MAX_COMMANDS, 2):
             halts = list(self.pair.map(self.kill_before, (number, number + 1)))
@@ -246,7 +246,7 @@ class InterruptedFirstStartTest(EntrypointTestCase):
 
         list(self.pair.map(kill, range(len(delays)), delays))
 
-    def test_killed_again_and_again(self):
+    def test_survives_repeated_kills(self):
         box = self.make_container()
         kills = 0
         for number in range(2, MAX_COMMANDS, 3):
@@ -258,15 +258,15 @@ class InterruptedFirstStartTest(EntrypointTestCase):
         self.assertGreater(kills, 1)
         self.assert_survives_kill(box)
 
-    def test_killed_after_any_delay(self):
+    def test_survives_a_kill_after_any_delay(self):
         # At another instant of each part of the start in each run.
         self.kill_after([0.1 + (step + random.random()) * 0.3 for step in range(8)])
 
-    def test_killed_while_initialising(self):
+    def test_survives_a_kill_during_initialisation(self):
         delays = [0.5 + step * 0.7 for step in range(4)]
         self.kill_after(delays, options=('--lower-case-table-names=1',))
 
-    def test_killed_in_a_hook(self):
+    def test_survives_a_kill_in_a_hook(self):
         box = self.make_container()
         (box.hooks / '1.sql').write_text(
             'CREATE TABLE hooked (a INT); INSERT INTO hooked VALUES (7)'

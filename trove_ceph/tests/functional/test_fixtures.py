@@ -12,7 +12,7 @@ RESERVE = (
 
 
 class PortsTest(base.FunctionalTestCase):
-    def test_no_other_worker_gets_them(self):
+    def test_no_other_worker_gets_the_same_ports(self):
         first, second = ceph.free_ports()
         self.assertNotEqual(first, second)
         for port in (first, second):
@@ -23,7 +23,7 @@ class PortsTest(base.FunctionalTestCase):
 
 
 class DurableServerTest(base.FunctionalTestCase):
-    def test_each_has_its_own_identity(self):
+    def test_each_server_has_its_own_identity(self):
         uuids = set()
         for name in ('one', 'two'):
             volume = self.directory / name

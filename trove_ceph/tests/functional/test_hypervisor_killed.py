@@ -64,7 +64,7 @@ class HypervisorKilledTest(storage.DeadClients, test_mysql_on_rbd.WritersTestCas
         self.assertEqual([], list(self.inspections.iterdir()))
         self.storage.remove_snapshot(self.snapshot)
 
-    def test_before(self):
+    def test_killed_before_the_snapshot(self):
         """Its lock is broken as soon as Ceph has forgotten it."""
         ((gtid_before,),) = self.source.query('SELECT @@GLOBAL.gtid_executed')
         self.kill()
@@ -74,7 +74,7 @@ class HypervisorKilledTest(storage.DeadClients, test_mysql_on_rbd.WritersTestCas
         self.storage.create_snapshot(self.snapshot)
         self.assert_sound(gtid_before, [writer.acknowledged for writer in self.writers])
 
-    def test_meanwhile(self):
+    def test_killed_during_the_snapshot(self):
         pause_sec = random.uniform(0, 0.2)
         self.addDetail('pause', text_content(str(pause_sec)))
         killer = threading.Timer(pause_sec, self.kill)

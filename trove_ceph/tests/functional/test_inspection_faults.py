@@ -9,34 +9,34 @@ from trove_ceph.verification import report
 
 
 class Contract:
-    """The storage daemon is the process that opens the clone: in a virtual machine, QEMU."""
+    """Faults in both modes of isolation; in a virtual machine, QEMU is the storage daemon."""
 
-    def test_the_storage_daemon_dies_while_the_server_reads(self):
+    def test_storage_daemon_dies_while_the_server_reads(self):
         fault, found = self.assert_no_verdict('checking', 'storage daemon', 'dies')
         self.assertEqual((True, None), (fault.has_struck, found))
 
-    def test_the_storage_daemon_dies_while_the_server_recovers(self):
+    def test_storage_daemon_dies_while_the_server_recovers(self):
         fault, found = self.assert_no_verdict('recovering', 'storage daemon', 'dies')
         self.assertEqual((True, None), (fault.has_struck, found))
 
-    def test_the_storage_daemon_stands_still_while_it_is_mounted(self):
+    def test_storage_daemon_stops_during_the_mount(self):
         """The mount hangs in the kernel until the daemon is killed."""
         fault, found = self.assert_no_verdict('opening', 'storage daemon', 'stops')
         self.assertEqual((True, None), (fault.has_struck, found))
 
-    def test_the_osds_stand_still_while_the_server_reads(self):
+    def test_osds_stop_while_the_server_reads(self):
         fault, found = self.assert_no_verdict('recovering', 'OSDs', 'stops')
         self.assertEqual((True, None), (fault.has_struck, found))
         self.assert_sound()
 
 
 class InspectionFaultsTest(Contract, inspection_faults.InspectionFaultsTestCase):
-    """With the server in namespaces of this host."""
+    """Faults of inspections in namespaces of this host."""
 
 
 @base.long
 class VirtualMachineFaultsTest(Contract, inspection_faults.InspectionFaultsTestCase):
-    """With the server in a virtual machine, which takes a minute to come to the tables."""
+    """Faults of inspections in a virtual machine, which takes a minute to start."""
 
     mode = report.VM
     limit_sec = 120

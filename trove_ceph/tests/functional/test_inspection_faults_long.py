@@ -23,7 +23,7 @@ class EveryInspectionFaultTest(inspection_faults.InspectionFaultsTestCase):
         super().setUp()
         self.useFixture(fixtures.Timeout(TIMEOUT_SEC, gentle=True))
 
-    def test_no_verdict_ever(self):
+    def test_no_fault_causes_a_verdict(self):
         steps = inspection.make_steps(mock.Mock(spec=inspection.Context))
         for step, target, how in itertools.product(
             steps, inspection_faults.TARGETS, inspection_faults.SIGNALS

@@ -82,7 +82,7 @@ class MessageBusTest(base.FunctionalTestCase):
     def images(self):
         return [str(one.image) for pool in POOLS for one in self.storage.list_images(pool)]
 
-    def test_who_may_what(self):
+    def test_permissions_of_each_user(self):
         """One test, since a broker takes ten seconds to start."""
         self._service_and_caller()
         self._guest_at_the_service()

@@ -65,7 +65,7 @@ class MySqlSettingsTest(base.FunctionalTestCase):
         )
         return server
 
-    def test_tiny_machine(self):
+    def test_settings_of_a_tiny_machine(self):
         server = self._assert_taken_as_they_are(TINY)
 
         rows = server.query(
@@ -79,7 +79,7 @@ class MySqlSettingsTest(base.FunctionalTestCase):
         # Replication status must be readable, or Trove never sees a replica start.
         server.query('SELECT * FROM performance_schema.replication_connection_status')
 
-    def test_small_machine_and_a_larger_volume_later(self):
+    def test_settings_follow_a_larger_volume(self):
         server = self._assert_taken_as_they_are(SMALL)
         larger = tuning.tune(tuning.Machine(2048, 2, 1024 * 1024, 20000)).mysqld_options()
 
@@ -89,7 +89,7 @@ class MySqlSettingsTest(base.FunctionalTestCase):
         for name in tuning.VOLUME_OPTIONS:
             self.assertEqual(((larger[name],),), server.query(f'SELECT @@GLOBAL.{name}'), name)
 
-    def test_slower_tier_while_the_server_runs(self):
+    def test_running_server_follows_a_slower_tier(self):
         server = self._assert_taken_as_they_are(SMALL)
         slower = tuning.tune(dataclasses.replace(SMALL, volume_iops=60)).mysqld_options()
         self.assertEqual(100, slower['innodb_io_capacity_max'])
@@ -100,7 +100,7 @@ class MySqlSettingsTest(base.FunctionalTestCase):
         for name in tuning.VOLUME_OPTIONS:
             self.assertEqual(((slower[name],),), server.query(f'SELECT @@GLOBAL.{name}'), name)
 
-    def test_agent_finds_a_source_and_bounds_the_binary_logs(self):
+    def test_server_is_a_source_and_its_binary_logs_are_bounded(self):
         """Defect 9: the first replica restarts its source."""
         mysqld_server = self._serve(TINY)
         engine = sqlalchemy.create_engine(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits that the keeper sets, measured with fio through librbd as a hypervisor would open it.
+"""Limits that the reconciler sets, measured with fio through librbd as a hypervisor would open it.
 
 The cap must hold within 5 % for ten seconds, and follow a resize without the client opening the
 image anew: one fio writes and reads from the beginning to the end. The limits are far below what
@@ -89,24 +89,24 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         with self.storage.open_writer(self.image) as writer:
             writer.write(0, self.data(SIZE_MIB * units.Mi)).result()
 
-    def test_limits_of_somebody_else_are_read_as_librbd_does(self):
+    def test_reads_foreign_limits_as_librbd_does(self):
         theirs = {'iops_limit': '4K', 'iops_burst': '10'}
         entries = {f'conf_rbd_qos_{key}': value for key, value in theirs.items()}
         self.storage.set_image_metadata(self.image, entries)
         facts = self.storage.describe(self.image)
         self.assertEqual((image_types.Qos(iops=4096), False), (facts.qos, facts.qos_is_whole))
 
-    def test_a_tick_that_is_lost_is_set_again(self):
-        keeper = self._keeper(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
-        keeper.sweep()
+    def test_restores_a_lost_tick(self):
+        reconciler = self._reconciler(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
+        reconciler.sweep()
         self.assertEqual('10', self._tick())
         self.storage.set_image_metadata(self.image, {TICK: None})
-        self.assertEqual(1, len(keeper.plan().changes))
-        keeper.sweep()
+        self.assertEqual(1, len(reconciler.plan().changes))
+        reconciler.sweep()
         self.assertEqual('10', self._tick())
-        self.assertEqual((), keeper.plan().changes)
+        self.assertEqual((), reconciler.plan().changes)
         self.volume['volume_type'] = 'of no tier'
-        keeper.sweep()
+        reconciler.sweep()
         self.assertIsNone(self._tick())
 
     def _tick(self):
@@ -117,7 +117,7 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         ):
             return dict(handle.metadata_list()).get(TICK)
 
-    def _keeper(self, **promise):
+    def _reconciler(self, **promise):
         return reconciler.Reconciler(
             lambda: tiers(**promise), cinder.Cinder(self.cloud.client()), self.storage
         )
@@ -152,26 +152,26 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
 
     @base.long
     def test_iops_hold_and_follow_a_resize(self):
-        keeper = self._keeper(iops={'per_gib': 2, 'floor': 12, 'cap': 50}, qos='image')
+        reconciler = self._reconciler(iops={'per_gib': 2, 'floor': 12, 'cap': 50}, qos='image')
         fio = self._fio('--bs=4k', '--iodepth=16')
         free = self._plateau(fio, seconds=FREE_SEC)
-        limited = self._plateau(fio, keeper.sweep)
+        limited = self._plateau(fio, reconciler.sweep)
 
         def resize():
             self.volume['size'] = 20
-            keeper.keep(self.volume['id'])
+            reconciler.set_limits(self.volume['id'])
 
         resized = self._plateau(fio, resize)
 
         def outgrow():
             self.volume['size'] = 1000
-            keeper.keep(self.volume['id'])
+            reconciler.set_limits(self.volume['id'])
 
         capped = self._plateau(fio, outgrow)
 
         def retype():
             self.volume['volume_type'] = 'of no tier'
-            keeper.keep(self.volume['id'])
+            reconciler.set_limits(self.volume['id'])
 
         freed = self._plateau(fio, retype, FREE_SEC)
         rates = self._rates(fio, free, limited, resized, capped, freed)
@@ -183,15 +183,15 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual((image_types.Qos(), {}), (facts.qos, facts.metadata))
 
     def test_throughput_holds(self):
-        keeper = self._keeper(throughput_mib_per_sec=1, qos='image')
+        reconciler = self._reconciler(throughput_mib_per_sec=1, qos='image')
         fio = self._fio('--bs=32k', '--iodepth=16')
-        limited = self._plateau(fio, keeper.sweep)
+        limited = self._plateau(fio, reconciler.sweep)
         self.assert_held(32, self._rates(fio, limited)[0])
 
-    def test_a_clone_of_cinders_gets_its_own_limits(self):
+    def test_clone_by_cinder_gets_its_own_limits(self):
         """librbd lets it inherit those of its parent, with the mark, and Cinder does not mind."""
-        keeper = self._keeper(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
-        keeper.sweep()
+        reconciler = self._reconciler(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
+        reconciler.sweep()
         self.storage.create_snapshot(self.image.snapshot('s'))
         clone = image_types.ImageRef(self.pool, f'volume-{self.prefix}-clone')
         self.addCleanup(self.storage.remove_snapshot, self.image.snapshot('s'))
@@ -202,10 +202,10 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual(40, inherited.qos.iops)
         self.assertEqual(40, ownership.read(inherited.metadata).limits.iops)
         volume = self.cloud.add_volume(self.pool, 5, self.pool, id=f'{self.prefix}-clone')
-        keeper.sweep()
+        reconciler.sweep()
         self.assertEqual(25, self.storage.describe(clone).qos.iops)
         volume['volume_type'] = 'of no tier'
-        keeper.sweep()
+        reconciler.sweep()
         facts = self.storage.describe(clone)
         self.assertEqual((image_types.Qos(), {}), (facts.qos, facts.metadata))
         self.assertEqual(40, self.storage.describe(self.image).qos.iops)

@@ -182,7 +182,7 @@ class QuiesceTest(VolumeTestCase):
 
     # ddl
 
-    def test_ddl_keeps_definitions_and_lets_rows_change(self):
+    def test_ddl_blocks_definitions_but_not_rows(self):
         self._serve()
         writer = self._start_writer()
         quiescer = self._quiescer()
@@ -207,7 +207,7 @@ class QuiesceTest(VolumeTestCase):
         self.assertFalse(answer['held'])
         self.assertTrue(answer['reason'])
 
-    def test_ddl_waits_no_longer_than_it_may(self):
+    def test_ddl_wait_is_limited(self):
         server = self._serve()
         server.query('CREATE TABLE shop.orders (id INT PRIMARY KEY)')
         with server.connect() as reader, reader.cursor() as cursor:
@@ -241,7 +241,7 @@ class QuiesceTest(VolumeTestCase):
             time.sleep(0.05)
         return found
 
-    def test_killed_agent_holds_no_lock(self):
+    def test_kill_of_the_agent_releases_the_lock(self):
         self._serve()
         agent = self._start_agent('ddl')
 
@@ -274,7 +274,7 @@ class QuiesceTest(VolumeTestCase):
         self._create_table('one')
         self.assertTrue((self.server.data / 'general.log').stat().st_size)
 
-    def test_agent_on_green_threads(self):
+    def test_agent_with_green_threads(self):
         self._serve()
         writer = self._start_writer()
         agent = self._start_agent('freeze')
@@ -328,7 +328,7 @@ class QuiesceTest(VolumeTestCase):
         self._assert_stalled(writer)
         self.assertTrue(quiescer.release('b2', 't2')['held'])
 
-    def test_starting_agent_thaws_what_was_left_frozen(self):
+    def test_starting_agent_thaws_a_frozen_volume(self):
         self._serve()
         writer = self._start_writer()
         run('fsfreeze', '--freeze', self.mount_point)
@@ -380,7 +380,7 @@ class QuiesceTest(VolumeTestCase):
         # Each row is a transaction, and so are the schema and the two tables.
         self.assertEqual(sum(counts) + 3, int(position.rpartition('-')[2]))
 
-    def test_query_on_a_plain_table_delays_nobody_for_long(self):
+    def test_query_on_a_myisam_table_delays_others_only_briefly(self):
         server = self._serve()
         writer = self._start_writer()
         server.query('CREATE TABLE shop.visits (id INT) ENGINE = MyISAM')

@@ -49,7 +49,7 @@ class ReadingEndsTest(base.FunctionalTestCase):
         )
         self.mysqld.query(f'ANALYZE TABLE {quoted}')
 
-    def test_few_rows_of_tables_with_any_indexes(self):
+    def test_reads_few_rows_of_tables_with_any_indexes(self):
         for name, definition in TABLES.items():
             self.fill(name, definition)
         tables = {table.name: table for table in self.server.tables() if table.schema == 'shop'}

@@ -111,7 +111,7 @@ class RestoredServerTest(base.FunctionalTestCase):
         rows = self._query(self.server, APP, 'SELECT COUNT(*) FROM shop.orders')
         self.assertEqual(((3,),), rows)
 
-    def test_identity_is_new_and_all_else_is_kept(self):
+    def test_only_the_identity_is_new(self):
         """Defect 11: root's password comes with the volume."""
         # A statement that fails ends the file and not the server.
         with self._first_start(['CREATE NONSENSE', *restored_server.statements(NEW)]):

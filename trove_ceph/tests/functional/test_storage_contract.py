@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Ceph keeps the contract of storage."""
+"""A real Ceph fulfils the contract of storage."""
 
 import json
 import time
@@ -15,7 +15,7 @@ from trove_ceph.tests.contract import (
 from trove_ceph.tests.functional import storage
 
 DURATION_SEC = 60
-# Less is never enough to find an OSD at its new address.
+# A shorter time is never enough to find an OSD at its new address.
 REQUEST_SEC = 11
 TIMEOUT_SEC = 120
 
@@ -32,30 +32,30 @@ class FencingTest(storage_fencing.FencingContract, storage.CephStorageTestCase):
     pass
 
 
-class LedgerTest(storage_lock_store.LedgerContract, storage.CephStorageTestCase):
+class LockStoreTest(storage_lock_store.LockStoreContract, storage.CephStorageTestCase):
     def setUp(self):
         super().setUp()
-        self.ledger, self.other_ledger = (self._ledger() for _ in range(2))
+        self.locks, self.other_locks = (self._connect_lock_store() for _ in range(2))
 
-    def _ledger(self, **options):
+    def _connect_lock_store(self, **options):
         return lock_store.CephLockStore(lambda: storage.link(self, self.cluster, **options))
 
     def let_expire(self, seconds):
         time.sleep(seconds)
 
-    def test_a_silent_pool_costs_no_lock_of_another(self):
-        entries = self._ledger(operation_timeout_sec=REQUEST_SEC)
+    def test_silent_pool_does_not_affect_locks_of_another(self):
+        entries = self._connect_lock_store(operation_timeout_sec=REQUEST_SEC)
         self.assertIsNone(entries.take(self.lock, self.mine, DURATION_SEC))
         self._silence(self.second_pool)
         self._await_answer(False)
         self.assertRaises(exceptions.CephUnreachableError, entries.read, self.second_pool, '')
-        # By the client that has it, as nobody else may.
+        # Only the client that holds the lock may do this.
         entries.renew(self.lock, self.mine, DURATION_SEC)
         entries.write(self.pool, {}, (self.lock, self.mine))
         entries.release(self.lock, self.mine)
 
     def _silence(self, pool):
-        """Demand of a pool more copies than there are OSDs for."""
+        """Configure more replicas for a pool than there are OSDs."""
         (found,) = [
             one
             for one in self.cluster.mon_command('osd pool ls', detail='detail')
@@ -74,10 +74,10 @@ class LedgerTest(storage_lock_store.LedgerContract, storage.CephStorageTestCase)
 
     def _await_answer(self, expected):
         deadline = time.monotonic() + TIMEOUT_SEC
-        asking = self._ledger(operation_timeout_sec=REQUEST_SEC)
+        client = self._connect_lock_store(operation_timeout_sec=REQUEST_SEC)
         while True:
             try:
-                asking.read(self.second_pool, '')
+                client.read(self.second_pool, '')
                 answers = True
             except exceptions.CephUnreachableError:
                 answers = False

@@ -27,7 +27,7 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         snapshot = image.snapshot(name)
         return copying.copy(self.storage, snapshot, self.storage, self.vault, since=since)
 
-    def test_right_where_a_snapshot_was_removed_and_not_yet_trimmed(self):
+    def test_copies_correctly_after_removal_of_an_untrimmed_snapshot(self):
         """In this state ``rbd deep cp`` of Ceph 16.2 copies wrong data without an error."""
         self._set_flag('osd set', 'nosnaptrim')
         self.addCleanup(self._set_flag, 'osd unset', 'nosnaptrim')
@@ -67,7 +67,7 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
                 source.deep_copy(context, deep.name)
         return deep
 
-    def test_killed_and_taken_up_again(self):
+    def test_resumes_a_killed_copy(self):
         image = self.make(size_mib=LARGE_MIB)
         with self.storage.open_writer(image) as writer:
             blocks = range(LARGE_MIB // 4)
@@ -79,15 +79,15 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         arguments += (self.vault.pool, self.vault.name, 100 * MIB)
         process = self._spawn(*arguments)
         for line in process.stdout:
-            if int(line) > transfer.MARK_BYTES + 64 * MIB:
+            if int(line) > transfer.CHECKPOINT_BYTES + 64 * MIB:
                 break
         process.kill()
         process.wait()
         self.assertEqual({}, copying.complete_copies(self.storage.describe(self.vault)))
         # Waits for the watch of the killed process to end.
         report = self._copy(image, 's')
-        self.assertGreaterEqual(report.resumed_at, transfer.MARK_BYTES)
-        self.assertLessEqual(report.copied_bytes, LARGE_MIB * MIB - transfer.MARK_BYTES)
+        self.assertGreaterEqual(report.resumed_at, transfer.CHECKPOINT_BYTES)
+        self.assertLessEqual(report.copied_bytes, LARGE_MIB * MIB - transfer.CHECKPOINT_BYTES)
         self.assertEqual(LARGE_MIB * MIB, report.compared_bytes)
         self.assertEqual(['s'], list(copying.complete_copies(self.storage.describe(self.vault))))
 
@@ -102,7 +102,7 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         self.addCleanup(process.kill)
         return process
 
-    def test_to_another_cluster(self):
+    def test_copies_to_another_cluster(self):
         elsewhere = ceph.Cluster(self.directory / 'c', {'ssd': 2}, osd_gib=3)
         self.addCleanup(elsewhere.try_tool, 'destroy')
         elsewhere.create()
@@ -123,7 +123,7 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
                 copied = reader.read(0, reader.size_bytes).result()
             self.assertEqual(self.content(image.snapshot(name)), copied)
 
-    def test_an_increment_moves_what_changed(self):
+    def test_increment_moves_only_changes(self):
         """Within a tenth: pages where nothing was, and overlapping writes where something was."""
         image = self.make_written(size_mib=256)
         self._copy(image, 's')

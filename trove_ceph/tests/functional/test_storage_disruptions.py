@@ -241,7 +241,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
 
     # What happens.
 
-    def test_the_service_is_killed(self):
+    def test_service_is_killed(self):
         deeds = self.deeds()
         first, second = self.serve('first'), self.serve('second')
         self.served = first
@@ -250,7 +250,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         self.served = second
         self.insist(deeds)
 
-    def test_a_monitor_stands_still_and_an_osd_dies(self):
+    def test_monitor_stops_and_an_osd_dies(self):
         """Whoever asks sees nothing of either."""
         deeds = self.deeds()
         self.served = self.serve('one')
@@ -268,7 +268,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
             self.cluster.start()
         self.insist(deeds)
 
-    def test_the_osds_are_full(self):
+    def test_osds_are_full(self):
         deeds = self.deeds()
         self.served = self.serve('one')
         self.addCleanup(self._set_ratios, 1)
@@ -312,7 +312,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
             self.assertLess(time.monotonic(), deadline, 'not within the time')
             time.sleep(0.5)
 
-    def test_what_is_wrong_is_refused_and_changes_nothing(self):
+    def test_refuses_invalid_requests_without_a_change(self):
         self.served = self.serve('one')
         image, other, nothing = self.base, self.make('other'), self.ref('nothing')
         self.write(other, 0, b'somebody\'s')

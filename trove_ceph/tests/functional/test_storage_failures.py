@@ -107,7 +107,7 @@ class FailuresTest(base.FunctionalTestCase):
 
 
 class KeysTest(contract.StorageContract, storage.CephStorageTestCase):
-    def test_keys_that_are_missing_or_weak(self):
+    def test_reports_missing_and_weak_keys(self):
         image = self.make(size_mib=4)
         for user in ('client.stranger', 'client.weak'):
             if user == 'client.weak':

@@ -34,7 +34,7 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         self.write(image, 0, b'a new owner', storage=self.other)
         fencing.unfence(self.storage, image)
 
-    def test_a_stopped_process_is_fenced_before_it_goes_on(self):
+    def test_fences_a_stopped_process_before_it_continues(self):
         """Nobody can tell it from a host that lost its network."""
         image = self.make(size_mib=8)
         victim = self.start_writing(image)
@@ -47,7 +47,7 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual(expected, self.content_now(image))
         fencing.unfence(self.storage, image)
 
-    def test_a_stopped_holder_is_not_waited_for(self):
+    def test_does_not_wait_for_a_stopped_lock_owner(self):
         """librbd would ask it for the lock, and break that once Ceph has forgotten the client."""
         image = self.make(size_mib=8)
         victim = self.start_writing(image)
@@ -64,7 +64,7 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual('ConnectionShutdown', victim.stdout.readline().split()[0])
         fencing.unfence(self.storage, image)
 
-    def test_what_librbd_fences_by_itself_stays_as_long(self):
+    def test_entries_of_librbd_last_as_long(self):
         """The older entry of two for one address stays; librbd lets it last for Ceph's default."""
         image = self.make(size_mib=8)
         owner = self._break_lock(image, self.storage)
@@ -79,7 +79,7 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertLess(until, self._now() + datetime.timedelta(days=1))
         self.storage.unblocklist([owner])
 
-    def test_locks_are_broken_whatever_the_file_says(self):
+    def test_breaks_locks_despite_rbd_blocklist_expire_seconds(self):
         """Ceph 16.2 breaks no lock for which it is told how long its holder is fenced."""
         conf = self.directory / 'ceph.conf'
         conf.write_text(
@@ -103,7 +103,7 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         return owner
 
     def _expiries(self, address):
-        listed = storage.link(self, self.cluster).ask('osd blocklist ls')
+        listed = storage.link(self, self.cluster).mon_command('osd blocklist ls')
         for entry in listed:
             if entry['addr'] == address:
                 yield datetime.datetime.fromisoformat(entry['until'])
@@ -112,7 +112,7 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
     def _now():
         return datetime.datetime.now(datetime.UTC)
 
-    def test_an_image_removed_meanwhile_stays_removed(self):
+    def test_fence_does_not_recreate_a_removed_image(self):
         image = self.make(size_mib=8)
         with self.cluster.pool(image.pool, storage.USER) as pool:
             image_id = metadata.image_id(pool, image.name)
@@ -124,7 +124,7 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
             exceptions.NotFoundError, self.storage.set_image_metadata, image, {'a': '1'}
         )
 
-    def test_each_placement_group_is_asked(self):
+    def test_requests_an_object_of_each_placement_group(self):
         for pool in self.cluster.mon_command('osd dump')['pools']:
             groups = set()
             for name in placement.one_object_per_group(pool['pg_num']):
@@ -134,7 +134,7 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
                 groups.add(group)
             self.assertEqual(set(range(pool['pg_num'])), groups)
 
-    def test_names_of_any_length_are_placed_as_ceph_does(self):
+    def test_computes_the_placement_of_names_of_any_length(self):
         for length in range(1, 40):
             name = 'rbd_data.0123456789abcdef.0123456789abcdef'[:length]
             mapped = self.cluster.mon_command('osd map', pool=self.pool, object=name)

@@ -22,7 +22,7 @@ OBJECT_BYTES = 4 * MIB
 
 
 class ObjectsTest(contract.StorageContract, storage.CephStorageTestCase):
-    def test_those_that_are_absent(self):
+    def test_finds_absent_objects(self):
         """An image has millions of objects: names are taken as they are asked for."""
         taken, ahead = 0, []
 
@@ -85,7 +85,7 @@ class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
             self.storage.flatten(clone)
             self.assert_whole(clone)
 
-    def test_a_snapshot_of_the_clone_stays_as_it_was(self):
+    def test_snapshot_of_the_clone_is_unchanged(self):
         clone = self.clone('clone')
         self.storage.create_snapshot(clone.snapshot('before'))
         self.break_off(clone)
@@ -94,7 +94,7 @@ class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
         is_same = self.content(clone.snapshot('before')) == self.expected
         self.assertTrue(is_same, 'the snapshot has lost data')
 
-    def test_librbd_alone_loses_it(self):
+    def test_librbd_alone_loses_data(self):
         """Also after the map was rebuilt, which leaves such marks."""
         found = {}
         for name in ('flattened', 'rebuilt'):
@@ -110,7 +110,7 @@ class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
             self.skipTest('this Ceph flattens what the object map has, too')
         self.assertEqual({'flattened': False, 'rebuilt': False}, found)
 
-    def test_in_use_by_one_that_shares(self):
+    def test_flattens_an_image_of_a_client_that_shares_its_lock(self):
         """As a hypervisor does, which gives the lock to whoever asks and takes it again."""
         clone = self.clone('clone')
         self.break_off(clone)
@@ -121,7 +121,7 @@ class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual(b'beforeafter!', self.content_now(clone)[:12])
         self.assert_whole(clone, begin=12)
 
-    def test_in_use_by_one_that_does_not_share(self):
+    def test_flattens_an_image_of_a_client_that_keeps_its_lock(self):
         clone = self.clone('clone')
         self.break_off(clone)
         with self.other.open_writer(clone) as writer:
@@ -131,7 +131,7 @@ class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual(b'beforeafter!', self.content_now(clone)[:12])
         self.assert_whole(clone, begin=12)
 
-    def test_a_striped_image(self):
+    def test_flattens_a_striped_image(self):
         """Whose objects hold pieces from all over it."""
         clone, features = self.ref('striped'), ','.join({*image_types.DEFAULT_FEATURES, 'striping'})
         with self.cluster.pool(self.pool) as pool:
@@ -145,7 +145,7 @@ class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
         self.storage.flatten(clone)
         self.assert_whole(clone)
 
-    def test_the_client_that_does_it_is_killed(self):
+    def test_client_that_flattens_is_killed(self):
         """A hypervisor does the work where it has the image open; librbd would go on without it."""
         self.image = self.make('large', size_mib=164)
         self.expected = self.data(160 * MIB).ljust(164 * MIB, b'\0')

@@ -163,18 +163,18 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual(['s'], list(copying.complete_copies(self.storage.describe(self.vault))))
         return time.monotonic() - started
 
-    def test_killed_in_the_middle_the_other_carries_on(self):
+    def test_another_copy_of_the_service_resumes_after_a_kill(self):
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
-        work = self.begin_copy(one, transfer.MARK_BYTES + 64 * MIB)
+        work = self.begin_copy(one, transfer.CHECKPOINT_BYTES + 64 * MIB)
         # It is the same job, whoever is asked.
         seen = other.ask('start', operation_id=self.operation, work=work)
         self.assertEqual((JobState.RUNNING, 'one', 1), (seen.state, seen.holder, seen.attempt))
         one.kill()
         found = self.wait_for(other, lambda found: found.state is not JobState.RUNNING)
         self.assertEqual(JobState.INTERRUPTED, found.state)
-        self.assert_taken_up(other, work, transfer.MARK_BYTES)
+        self.assert_taken_up(other, work, transfer.CHECKPOINT_BYTES)
 
-    def test_told_to_end_it_lets_go_at_once(self):
+    def test_sigterm_releases_locks_at_once(self):
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
         work = self.begin_copy(one, 64 * MIB)
         began = time.monotonic()
@@ -186,13 +186,13 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         # Where it was asked to stop, all is on disk: nothing is copied twice.
         self.assert_taken_up(other, work, 64 * MIB)
 
-    def test_paused_for_too_long_it_is_too_late(self):
+    def test_paused_for_too_long_loses_its_locks(self):
         """As a virtual machine that was suspended, or a host that lost its network."""
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
-        work = self.begin_copy(one, transfer.MARK_BYTES + 64 * MIB)
+        work = self.begin_copy(one, transfer.CHECKPOINT_BYTES + 64 * MIB)
         one.signal('STOP')
         self.wait_for(other, lambda found: found.state is JobState.INTERRUPTED)
-        self.assert_taken_up(other, work, transfer.MARK_BYTES)
+        self.assert_taken_up(other, work, transfer.CHECKPOINT_BYTES)
         before = other.ask('find_job', operation_id=self.operation)
         one.signal('CONT')
         # It learns that at its next piece, and writes nothing at its next beat.
@@ -203,7 +203,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
             self.content(work.snapshot), self.content(self.vault.snapshot('s')), 'not the same'
         )
 
-    def test_two_on_one_image_take_turns(self):
+    def test_work_on_one_image_takes_turns(self):
         one, other = self.serve('one', copy_mib_per_sec=10), self.serve('other')
         work = self.begin_copy(one)
         image = work.snapshot.of
@@ -241,7 +241,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         done = self.wait_for(other, lambda found: not found.state.is_active)
         self.assertEqual((JobState.DONE, 0), (done.state, done.result.copied_bytes), done)
 
-    def test_a_flatten_is_called_off_and_taken_up(self):
+    def test_cancels_and_resumes_a_flatten(self):
         one, other = self.serve('one'), self.serve('other')
         image, clone = self.make_large(), self.ref('clone', self.second_pool)
         self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
@@ -265,7 +265,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         # Whoever called it off still works.
         self.assertEqual(clone, one.ask('describe', image=clone, with_usage=False).image)
 
-    def test_a_clone_that_was_cut_off_is_made_anew(self):
+    def test_recreates_an_interrupted_clone(self):
         one, image = self.serve('one'), self.make_written()
         expected = self.content(image.snapshot('s'))
         whole, blank, unknown = (self.ref(name) for name in ('whole', 'blank', 'unknown'))
@@ -294,7 +294,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
             header = metadata.header_of(facts.image_id)
             context.execute(header, 'rbd', 'child_detach', snapshot_id + child)
 
-    def test_a_fence_goes_before_other_work(self):
+    def test_fence_cancels_other_work(self):
         one, other = self.serve('one'), self.serve('other')
         image, clone = self.make_large(), self.ref('clone', self.second_pool)
         self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
@@ -307,7 +307,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertIn(flattened.state, (JobState.CANCELED, JobState.DONE))
         other.ask('unfence', image=clone)
 
-    def test_no_key_is_told(self):
+    def test_no_key_in_errors_or_records(self):
         one = self.serve('one')
         (found,) = self.cluster.mon_command('auth get', entity=storage.USER)
         key = found['key']

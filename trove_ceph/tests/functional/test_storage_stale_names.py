@@ -52,7 +52,7 @@ class RemainsTestCase(contract.StorageContract, storage.CephStorageTestCase):
 class AnotherImageTest(RemainsTestCase):
     """librbd moves to the trash what has a name, whoever made it meanwhile."""
 
-    def test_one_that_is_made_at_the_very_moment_is_put_back(self):
+    def test_restores_an_image_created_at_that_moment(self):
         image = self.make()
         old_id = self.storage.read_header(image).image_id
         real = self.storage._rbd
@@ -97,7 +97,7 @@ class NamesTest(RemainsTestCase):
         self.assertFalse(self.is_listed(image))
         self.assert_not_there(image)
 
-    def test_an_image_is_made_of_it(self):
+    def test_creates_an_image_with_a_stale_name(self):
         for stage in STAGES:
             image, image_id = self.leave(stage)
             self.storage.create_image(image, 4 * MIB, image_types.ImageOptions())
@@ -108,7 +108,7 @@ class NamesTest(RemainsTestCase):
             self.storage.remove(image)
             self.assert_cleared(image, image_id)
 
-    def test_a_clone_is_made_of_it(self):
+    def test_clones_to_a_stale_name(self):
         parent = self.make_written('parent')
         for stage in STAGES:
             image, image_id = self.leave(stage)
@@ -117,20 +117,20 @@ class NamesTest(RemainsTestCase):
             self.storage.remove(image)
             self.assert_cleared(image, image_id)
 
-    def test_it_is_removed(self):
+    def test_removes_a_stale_name(self):
         for stage in STAGES:
             image, image_id = self.leave(stage)
             self.storage.remove(image)
             self.assert_cleared(image, image_id)
             self.assertRaises(exceptions.NotFoundError, self.storage.remove, image)
 
-    def test_nothing_is_there_to_be_moved_to_the_trash(self):
+    def test_trash_of_a_stale_name_clears_it(self):
         for stage in STAGES:
             image, image_id = self.leave(stage)
             self.assertRaises(exceptions.NotFoundError, self.storage.trash, image)
             self.assert_cleared(image, image_id)
 
-    def test_an_image_that_cannot_be_opened_by_its_name_is_more(self):
+    def test_image_with_a_header_is_not_stale(self):
         """Whoever was to move it to the trash, or to restore it, died at it."""
         image = self.make()
         image_id = self.storage.read_header(image).image_id
@@ -153,7 +153,7 @@ class TrashTest(RemainsTestCase):
         states = bytes([state, NORMAL])
         self.call('rbd_trash', 'trash_state_set', trashed.image_id, states)
 
-    def test_moving_is_completed(self):
+    def test_completes_a_move_to_the_trash(self):
         for is_entered in (True, False):
             image = self.make_written(f'{is_entered}')
             trashed = self.storage.trash(image)
@@ -175,7 +175,7 @@ class TrashTest(RemainsTestCase):
             self.remove_objects(f'rbd_object_map.{trashed.image_id}')
         return trashed
 
-    def test_it_is_listed_and_purged(self):
+    def test_lists_and_purges_remains_of_a_purge(self):
         for has_map in (True, False):
             trashed = self.leave(has_map)
             self.assertIn(trashed, self.storage.list_trash(self.pool))
@@ -185,7 +185,7 @@ class TrashTest(RemainsTestCase):
             arguments = (self.pool, trashed.image_id)
             self.assertRaises(exceptions.NotFoundError, self.storage.purge, *arguments)
 
-    def test_it_is_not_restored(self):
+    def test_does_not_restore_remains_of_a_purge(self):
         trashed = self.leave(has_map=False)
         image = self.ref('restored')
         arguments = (self.pool, trashed.image_id, image.name)

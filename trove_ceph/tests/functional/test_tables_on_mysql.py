@@ -59,7 +59,7 @@ class TablesOnMySqlTest(MySqlTestCase):
     def add(self, scope=Scope.TIER):
         return self.policies.add('hourly', scope, 'nvme', interval_min=60, keep=Retention(last=1))
 
-    def test_one_alone_has_a_run(self):
+    def test_one_worker_gets_a_run(self):
         policy = self.add()
         before = None
         for number in range(ROUNDS):
@@ -81,7 +81,7 @@ class TablesOnMySqlTest(MySqlTestCase):
         numbers = [one.number for one in self.policies.backups_of('instance')]
         self.assertEqual((ROUNDS, sorted(numbers)), (len(numbers), numbers))
 
-    def test_one_alone_has_a_claim(self):
+    def test_one_worker_gets_a_claim(self):
         workers = [claims.Claimant(f'worker-{number}') for number in range(WRITERS)]
         claim = self.records.begin_taking('b', 'instance', 'project', workers[0])
         self.records.note_taken(claim, 's', 'c', 1.0, copy=True)
@@ -103,7 +103,7 @@ class TablesOnMySqlTest(MySqlTestCase):
     def heartbeat_of(self, claim):
         return lambda _writer: self.records.claims.heartbeat(claim)
 
-    def test_one_alone_takes_a_backup(self):
+    def test_one_worker_takes_a_backup(self):
         """Of several messages about the same backup, which come at the same moment."""
 
         def begin(writer):
@@ -120,7 +120,7 @@ class TablesOnMySqlTest(MySqlTestCase):
         def add(_writer):
             try:
                 return self.add()
-            except exceptions.AlreadyExistsError:
+            except exceptions.RecordExistsError:
                 return None
 
         (made,) = filter(None, self.at_once(add))

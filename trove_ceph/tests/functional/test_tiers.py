@@ -55,12 +55,12 @@ class TiersTest(base.FunctionalTestCase):
             found |= {classes[osd] for osd in mapped['acting']}
         return found
 
-    def test_objects_lie_on_the_device_class_of_their_tier(self):
+    def test_objects_are_on_the_device_class_of_their_tier(self):
         for pool, device_class in (('volumes-nvme', 'nvme'), ('volumes-hdd', 'hdd')):
             self._make_image(pool)
             self.assertEqual({device_class}, self._classes_of(pool))
 
-    def test_coded_pool_keeps_data_of_an_image_on_its_class(self):
+    def test_erasure_coded_pool_keeps_data_on_its_class(self):
         self._make_image('volumes-hdd', data_pool='vault-data')
         self.assertEqual({'hdd'}, self._classes_of('vault-data'))
         with self.cluster.pool('volumes-hdd') as context:
@@ -84,7 +84,7 @@ class TiersTest(base.FunctionalTestCase):
         with self.cluster.connection(user):
             self.fail(f'{user} has no key, but was let in')
 
-    def test_clone_outlives_its_snapshot_across_pools(self):
+    def test_clone_survives_its_snapshot_across_pools(self):
         """Clone format 2: no protection needed, and the snapshot may go before the clone."""
         self._make_image('volumes-nvme')
         pool = self.cluster.pool
@@ -128,7 +128,7 @@ class ApplyTest(base.FunctionalTestCase):
         pool = self._pool(name)
         return pool['size'], pool['min_size'], pool['pg_num_target']
 
-    def test_from_nothing_and_again(self):
+    def test_applies_to_an_empty_cluster_and_repeats(self):
         content = {
             'tiers': {
                 'data': ceph.tier('data', 'ssd', 'data', 3, 16, min_size=1),
@@ -164,7 +164,7 @@ class ApplyTest(base.FunctionalTestCase):
                 image.write(b'd' * 8 * MIB, 0)
             self.assertNotEqual([], [item.key for item in data.list_objects()])
 
-    def test_consequences_are_agreed_to_one_by_one(self):
+    def test_each_consequence_needs_its_option(self):
         self.cluster.apply({'tiers': {'data': ceph.tier('data', 'ssd', 'p', 2, 8)}})
         for copies, min_size, pg_num, flag in (
             (3, 2, 8, '--yes-move-data'),
@@ -181,7 +181,7 @@ class ApplyTest(base.FunctionalTestCase):
             self.cluster.apply({'tiers': {'data': described}}, flag)
             self.assertEqual((copies, min_size, pg_num), self._shape('p'))
 
-    def test_more_copies_are_needed_once_they_are_there(self):
+    def test_raises_min_size_once_the_copies_exist(self):
         self.cluster.apply({'tiers': {'data': ceph.tier('replica', 'ssd', 'w', 1, 8)}})
         self.cluster.create_image('w', 'image', 8)
         content = {'tiers': {'data': ceph.tier('replica', 'ssd', 'w', 3, 8, min_size=2)}}
@@ -223,7 +223,7 @@ class ApplyTest(base.FunctionalTestCase):
         rules = self.cluster.mon_command('osd crush rule dump')
         self.assertEqual(['replicated_rule'], [rule['rule_name'] for rule in rules])
 
-    def test_run_after_one_that_was_killed_while_it_made_a_pool(self):
+    def test_completes_a_run_killed_while_creating_a_pool(self):
         content = {'tiers': {'data': ceph.tier('data', 'ssd', 'p', 2, 8)}}
         self.cluster.apply(content)
         half_made = 'osd pool create q 8 8 replicated ssd-osd --size 3'
@@ -341,7 +341,7 @@ class ImportTest(base.FunctionalTestCase):
         self.assertEqual([], fake.changes)
         self.assertEqual(before, self._state())
 
-    def test_more_is_granted_and_nothing_is_revoked(self):
+    def test_grants_more_and_revokes_nothing(self):
         clients = (tiers_ceph.Ceph(str(self.cluster.conf), 'admin'), None, None)
         found = import_command.run(*clients, [], {})
         users = dict(found.content.users)
@@ -375,7 +375,7 @@ class AssociationsTest(base.FunctionalTestCase):
     def _associations(self, version='mysql/9.7.4'):
         return self.trove.observe([version]).associations[version]
 
-    def test_associations(self):
+    def test_reads_and_changes_associations(self):
         self.assertEqual(frozenset(), self._associations())
         for name in ('nvme', 'a name with blanks'):
             self.trove.associate('mysql/9.7.4', name)
@@ -386,6 +386,6 @@ class AssociationsTest(base.FunctionalTestCase):
         self.trove.associate('mysql/9.7.4', 'nvme')
         self.assertEqual({'nvme', 'a name with blanks'}, self._associations())
 
-    def test_what_does_not_exist(self):
+    def test_reports_missing_versions_and_types(self):
         self.assertIsNone(self._associations('mysql/1'))
         self.assertIsNone(self._associations('maria/1'))

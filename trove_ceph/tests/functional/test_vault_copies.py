@@ -124,7 +124,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         if shared:
             self.assertEqual(shared, set(self.snapshot_names(copied[0].copy.of)))
 
-    def test_in_any_order(self):
+    def test_copies_and_deletes_in_any_order(self):
         first = self.back_up(0, 10, 20)
         self.assertEqual((None, 3 * MIB), self.copy(first))
         used_bytes = self.records.get(first).used_bytes

@@ -142,11 +142,11 @@ class VerificationTestCase(test_mysql_on_rbd.WritersTestCase):
 
 
 class Contract:
-    """What inspections come to, in each way of keeping the server apart from the host."""
+    """The findings of inspections in each mode of isolation."""
 
     isolation = ''
 
-    def test_sound_backup(self):
+    def test_finds_a_backup_sound(self):
         self.make_sound_backup()
 
         found = self.inspect(self.work('backup'))
@@ -156,7 +156,7 @@ class Contract:
         self.assertEqual(found.tables, found.tables_checked)
         self.assertRegex(found.gtid_executed, '^[0-9a-f-]{36}:1-[0-9]+$')
 
-    def test_overwritten_table(self):
+    def test_finds_an_overwritten_table(self):
         self.make_sound_backup()
 
         found = self.damage(overwrite_orders)
@@ -168,7 +168,7 @@ class Contract:
         self.assertIsNotNone(found.gtid_executed)
         self.assertLess(found.tables_checked, found.tables)
 
-    def test_overwritten_redo(self):
+    def test_finds_an_overwritten_redo_log(self):
         with self.serving() as source:
             self._start_writers(source)
             source.kill()
@@ -184,7 +184,7 @@ class Contract:
         self.assertIn('recovery failed', found.reasons[0])
         self.assertIsNone(found.gtid_executed)
 
-    def test_missing_files(self):
+    def test_finds_missing_files(self):
         self.make_sound_backup()
 
         found = self.damage(lambda data: (data / 'mysql.ibd').unlink())
@@ -193,7 +193,7 @@ class Contract:
             (verification.INCOMPLETE, ('mysql.ibd is not there',)), (found.verdict, found.reasons)
         )
 
-    def test_no_file_system(self):
+    def test_reports_a_missing_file_system(self):
         name = f'{self.image}-blank'
         self.cluster.create_image(test_mysql_on_rbd.POOL, name, 64)
         blank = image_types.ImageRef(test_mysql_on_rbd.POOL, name)
@@ -207,7 +207,7 @@ class Contract:
         self.assertEqual(verification.INCOMPLETE, found.verdict)
         self.assertIn('holds nothing, expected XFS', found.reasons[0])
 
-    def test_canceled_and_out_of_time(self):
+    def test_can_be_canceled_and_has_a_time_limit(self):
         self.make_sound_backup()
         cancel = threading.Event()
 
@@ -235,8 +235,8 @@ class Contract:
         found = self.inspect(self.work('backup', time_limit_sec=limit_sec), note=linger)
         self.assertEqual(verification.UNFINISHED, found.verdict, found)
 
-    def test_killed_while_a_server_runs(self):
-        """Killed on this host, the same inspection is run again."""
+    def test_repeats_an_inspection_killed_with_a_server(self):
+        """The inspection is repeated on the same host."""
         self.make_sound_backup()
         self.kill_at('checking')
 
@@ -248,7 +248,7 @@ class Contract:
 class VerificationTest(Contract, VerificationTestCase):
     isolation = 'namespace'
 
-    def test_transactions_that_are_missing_or_were_not_expected(self):
+    def test_finds_missing_and_unexpected_transactions(self):
         self.make_sound_backup()
         found = self.inspect(self.work('backup'))
         self.assertTrue(found.ok, found)
@@ -274,7 +274,7 @@ class VerificationTest(Contract, VerificationTestCase):
         )
         self.assert_nothing_left(self.work('backup'))
 
-    def test_overwritten_table_that_is_too_large_for_a_sample(self):
+    def test_samples_an_overwritten_large_table(self):
         self.make_sound_backup()
         self.inspector = self.make_inspector(sample_bytes=9000)
         sound = self.inspect(self.work('backup', deep=False))
@@ -309,7 +309,7 @@ class VerificationTest(Contract, VerificationTestCase):
         self.assertEqual(("X'74782731',X'6272',7",), found.prepared_xa)
         self.assertEqual(1, found.prepared_xa_count)
 
-    def test_no_server_for_it(self):
+    def test_refuses_a_version_without_a_server(self):
         self.make_sound_backup()
         work = tasks.InspectTask(self.work('backup').snapshot, self.check_id, '8.0.36')
 
@@ -320,7 +320,7 @@ class VerificationTest(Contract, VerificationTestCase):
         self.assertIn('MySQL 8.0.36', str(error))
         self.assert_nothing_left(work)
 
-    def test_nobody_else_reaches_its_server(self):
+    def test_other_users_cannot_reach_its_server(self):
         self.make_sound_backup()
         # Down to the server's own directory, the way is open for everybody.
         self.directory.chmod(0o711)
@@ -352,7 +352,7 @@ class VerificationTest(Contract, VerificationTestCase):
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     @base.long
-    def test_killed_and_run_again(self):
+    def test_killed_inspection_can_be_repeated(self):
         """At each phase; the last kill comes while a server runs."""
         self.make_sound_backup()
         work = self.work('backup')
@@ -361,7 +361,7 @@ class VerificationTest(Contract, VerificationTestCase):
             found = self.inspect(work)
             self.assertTrue(found.ok, found)
 
-    def test_killed_on_another_host(self):
+    def test_fences_an_inspection_killed_on_another_host(self):
         """There nobody clears up: whoever goes on here cuts it off."""
         self.make_sound_backup()
         elsewhere = self.directory / 'elsewhere'
@@ -375,7 +375,7 @@ class VerificationTest(Contract, VerificationTestCase):
         self.assertEqual([], workspace.members(elsewhere))
         self.assertEqual([], list(elsewhere.iterdir()))
 
-    def test_service_killed_and_started_again(self):
+    def test_restarted_service_resumes_an_inspection(self):
         self.make_sound_backup()
         one = self.serve('one')
         work = self.work('backup', deep=True)
@@ -436,7 +436,7 @@ class VirtualMachineTest(Contract, VerificationTestCase):
     mode = verification.VM
     isolation = 'vm (tcg)'
 
-    def test_the_key_of_ceph_is_in_the_memory_of_qemu_alone(self):
+    def test_only_qemu_has_the_ceph_key(self):
         self.make_sound_backup()
         key = keyring.find_key(str(self.cluster.conf), storage.USER)
         self.assertGreater(len(key), 20)

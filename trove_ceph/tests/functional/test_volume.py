@@ -62,7 +62,7 @@ class DataVolumeTestCase(base.FunctionalTestCase):
         stats = os.statvfs(self.mount_point)
         return stats.f_blocks * stats.f_frsize // MIB
 
-    def test_blank_volume_is_formatted_mounted_owned_and_remembered(self):
+    def test_formats_and_mounts_a_blank_volume(self):
         self._prepare()
 
         device, fstype = self.storage.find_mount(str(self.mount_point))
@@ -89,7 +89,7 @@ class DataVolumeTestCase(base.FunctionalTestCase):
 
         self.assertEqual([str(self.mount_point)], mounted)
 
-    def test_block_queue_is_set_at_each_start(self):
+    def test_sets_the_block_queue_at_each_start(self):
         self._prepare()
         queue = pathlib.Path('/sys/block', os.path.basename(self.device), 'queue')
         (queue / 'read_ahead_kb').write_text('128')
@@ -100,7 +100,7 @@ class DataVolumeTestCase(base.FunctionalTestCase):
         self.assertEqual('0', (queue / 'nomerges').read_text().strip())
         self.assertIn('[none]', (queue / 'scheduler').read_text())
 
-    def test_preparing_again_keeps_the_data(self):
+    def test_second_preparation_keeps_the_data(self):
         self._prepare()
         (self.mount_point / 'ibdata1').write_bytes(b'rows')
         fstab = self.fstab.read_text()
@@ -113,7 +113,7 @@ class DataVolumeTestCase(base.FunctionalTestCase):
         self.assertEqual(b'rows', (self.mount_point / 'ibdata1').read_bytes())
         self.assertEqual(fstab, self.fstab.read_text())
 
-    def test_ext4_of_a_stock_instance_is_kept(self):
+    def test_keeps_ext4_of_a_stock_instance(self):
         _run('mkfs.ext4', '-q', self.device)
 
         self._prepare()
@@ -121,7 +121,7 @@ class DataVolumeTestCase(base.FunctionalTestCase):
         self.assertEqual('ext4', self.storage.find_mount(str(self.mount_point))[1])
         self.assertNotIn('inode64', self.fstab.read_text())
 
-    def test_ext4_of_a_stock_instance_is_grown(self):
+    def test_grows_ext4_of_a_stock_instance(self):
         if not _has_capability(CAP_SYS_RESOURCE):
             self.skipTest('needs CAP_SYS_RESOURCE, which ext4 wants for growing while mounted')
         _run('mkfs.ext4', '-q', self.device)
@@ -187,14 +187,14 @@ class DataVolumeTestCase(base.FunctionalTestCase):
         self.assertEqual(LARGE_MIB - SMALL_MIB, gained)
         self.assertEqual(before + gained, self._total_mib())
 
-    def test_growing_reports_a_size_that_never_comes(self):
+    def test_reports_a_size_that_does_not_arrive(self):
         self._prepare()
 
         error = self.assertRaises(exceptions.VolumeNotReadyError, self.volume.grow, 1)
 
         self.assertIn(f'still has {SMALL_MIB} MiB', str(error))
 
-    def test_file_system_from_a_smaller_snapshot_is_grown_at_mount(self):
+    def test_grows_a_file_system_of_a_smaller_snapshot_at_mount(self):
         self._prepare()
         self.volume.ensure_unmounted()
         self._enlarge()
@@ -203,7 +203,7 @@ class DataVolumeTestCase(base.FunctionalTestCase):
 
         self.assertGreater(self._total_mib(), LARGE_MIB - 100)
 
-    def test_another_device_at_the_mount_point_is_reported(self):
+    def test_reports_another_device_at_the_mount_point(self):
         self.mount_point.mkdir()
         _run('mount', '-t', 'tmpfs', 'tmpfs', str(self.mount_point))
 

@@ -70,7 +70,7 @@ class VolumeTrimTest(contract.StorageContract, storage.CephStorageTestCase):
         self.server.query('CREATE DATABASE shop')
         self.server.query('CREATE TABLE shop.orders (id INT AUTO_INCREMENT KEY, note TEXT)')
 
-    def test_first_copy_moves_what_is_used(self):
+    def test_first_copy_moves_only_used_space(self):
         self._write_and_drop()
         untrimmed = self._extents('untrimmed')
         committer = Committer(self.server)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workspace of a test run: made at its first use, given back when the process ends.
+"""The workspace of a test run: created at its first use, removed when the process ends.
 
-Everything a run makes lies in it. To clear what killed runs left, without a test run::
+It contains everything that a run creates. To clear the workspaces of killed runs::
 
     python -m trove_ceph.tests.functional.workspace
 """
@@ -20,14 +20,14 @@ _shared = None
 
 
 def shared():
-    """Return the directory of this process's workspace, made at its first use."""
+    """Return the directory of this process's workspace, creating it at its first use."""
     global _shared
     if _shared is None:
         _shared = workspace.Workspace(PREFIX).__enter__()
-        # Whatever a test starts is the workspace's.
+        # All processes of tests belong to the workspace.
         os.environ.update(_shared.environment)
         atexit.register(_shared.__exit__)
-        # A terminated run leaves like any other: through atexit.
+        # A terminated run ends like any other: through atexit.
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     return _shared.path
 

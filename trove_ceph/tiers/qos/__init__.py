@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holding each volume to the IOPS and the throughput of its tier, by limits of its image.
+"""Enforcement of the IOPS and the throughput of a tier by limits of each volume's image.
 
-:mod:`limits` says what a volume is promised, :mod:`mark` how limits of ours are told from those of
-others, :mod:`planning` what has to change for one volume, and :mod:`keeper` does it for one or for
-all. :mod:`events` hears from Cinder which volumes changed; :mod:`agent` is all of it as a part of a
-service, :mod:`cli` as a command.
+:mod:`limits` computes the limits of a volume, :mod:`ownership` distinguishes our limits from those
+of others, :mod:`planning` finds what differs, and :mod:`reconciler` corrects one volume or all.
+:mod:`events` receives notifications of changed volumes from Cinder, and :mod:`service` runs the
+reconciler in a service.
 """

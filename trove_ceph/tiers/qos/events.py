@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hearing from Cinder which volumes changed, so that their limits follow at once.
+"""Cinder's notifications of changed volumes, so that their limits follow at once.
 
-Cinder sends these when ``[oslo_messaging_notifications] driver`` of its configuration is
-``messagingv2``, to each of its ``topics``. Whoever sends to a topic makes its queue, which grows
-for ever when nobody reads it, and several readers of one queue take messages from each other. So
-the topic is one of our own: several processes of the service share its queue, and each message
-reaches one of them. The payload names the volume in ``volume_id`` (_usage_from_volume in
-cinder/volume/volume_utils.py); what it says besides may be old by the time it is read, so the
-volume itself is asked for. Messages can be lost: a sweep finds what they did not tell.
+Cinder sends notifications if ``[oslo_messaging_notifications] driver`` in its configuration is
+``messagingv2``, to each of its ``topics``. The sender creates the queue of a topic, which grows
+without bound if no consumer reads it, and consumers of one queue take messages from each other. So
+use a topic of its own: all processes of the service share its queue, and one of them receives each
+message. The payload has the volume's id in ``volume_id`` (_usage_from_volume in
+cinder/volume/volume_utils.py). Its other fields may be outdated when it is read, so the reconciler
+reads the volume from Cinder. Messages can be lost; a sweep finds those changes.
 """
 
 import re
@@ -17,13 +17,13 @@ from typing import Any
 import oslo_messaging
 from oslo_config import cfg
 
-#: All come after what they tell of is in Cinder's database. ``retype`` has no end. A migration
-#: makes a temporary volume and thereby sends ``create.end`` for the image that is used afterwards.
+#: Cinder sends each of these after the change is in its database. ``retype`` has no ``.end``. A
+#: migration creates a temporary volume, so ``create.end`` announces its new image.
 EVENTS = ('create.end', 'manage_existing.end', 'resize.end', 'retype', 'attach.end')
 
 
 class Endpoint:
-    """Hands on the volume of each event; returns at once, as the bus waits for it."""
+    """Pass on the volume of each event; return at once, because the bus waits."""
 
     filter_rule = oslo_messaging.NotificationFilter(
         event_type=rf'^volume\.({"|".join(map(re.escape, EVENTS))})$'
@@ -40,7 +40,7 @@ class Endpoint:
         payload: dict[str, Any],
         metadata: dict[str, Any],
     ) -> None:
-        """Take a notification, with the arguments of oslo.messaging."""
+        """Receive a notification, with the arguments of oslo.messaging."""
         if volume_id := payload.get('volume_id'):
             self._changed(volume_id)
 
@@ -48,11 +48,11 @@ class Endpoint:
 def listener(
     conf: cfg.ConfigOpts, topics: list[str], exchange: str, changed: Callable[[str], None]
 ) -> Any:
-    """Return a listener, to be started, stopped and waited for.
+    """Return a listener, which the caller starts, stops and waits for.
 
-    The bus is that of ``[oslo_messaging_notifications] transport_url``, or the process's own.
+    The bus is that of ``[oslo_messaging_notifications] transport_url``, or the default transport.
 
-    :param changed: called with the id of each volume that changed, by threads of the listener
+    :param changed: called with the id of each changed volume, in threads of the listener
     """
     return oslo_messaging.get_notification_listener(
         oslo_messaging.get_notification_transport(conf),

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling limits that we set from those that somebody else set.
+"""Ownership of limits: which limits of an image we set, and which others set.
 
-An entry in the image's metadata says which limits are ours. It is written before they are and goes
-after them, so there is no instant at which a limit of ours is taken for somebody else's. While they
-change, both the old and the new ones are in it: a process that is killed may have set some.
+An entry in the image's metadata lists our limits. It is written before the limits are set and
+removed after them, so one of our limits is never mistaken for a foreign one. During a change the
+entry has both the old and the new limits, because a killed process may have set some of them.
 
-librbd copies the metadata of an image to its clones, this entry with the limits that it speaks of.
-The limits of a clone are ours then, too.
+librbd copies the metadata of an image to its clones, both this entry and the limits. So the limits
+of a clone are ours, too.
 """
 
 import dataclasses
@@ -23,25 +23,25 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(image_types.Qos))
 
 @dataclasses.dataclass(frozen=True)
 class LimitOwner:
-    """Which limits are ours.
+    """The limits that we set.
 
-    :param limits: those that were set last, or are just being set
-    :param before: those of ours that they replaced
+    :param limits: the limits that were set last, or are being set
+    :param before: our limits before them
     """
 
     limits: image_types.Qos
     before: image_types.Qos = _NONE
 
     def text(self) -> str:
-        """Return it as it is kept."""
+        """Return the text for the metadata of the image."""
         return json.dumps({'limits': _plain(self.limits), 'before': _plain(self.before)})
 
     def ours(self, found: image_types.Qos) -> image_types.Qos:
-        """Return those limits of an image that we set."""
+        """Return the limits of an image that we set."""
         return _chosen(found, self._is_ours)
 
     def foreign(self, found: image_types.Qos) -> image_types.Qos:
-        """Return those limits of an image that somebody set over ours."""
+        """Return the limits of an image that others set."""
         return _chosen(found, lambda name, value: not self._is_ours(name, value))
 
     def _is_ours(self, name: str, value: int) -> bool:
@@ -49,7 +49,7 @@ class LimitOwner:
 
 
 def read(metadata: Mapping[str, str]) -> LimitOwner | None:
-    """Return the mark of an image; None where it has none that can be read."""
+    """Return the entry of an image; None: it has none, or an unreadable one."""
     try:
         entry = json.loads(metadata[KEY])
         return LimitOwner(image_types.Qos(**entry['limits']), image_types.Qos(**entry['before']))
@@ -61,6 +61,6 @@ def _plain(limits: image_types.Qos) -> dict[str, int]:
     return {name: value for name in _FIELDS if (value := getattr(limits, name))}
 
 
-def _chosen(found: image_types.Qos, belongs: Callable[[str, int], bool]) -> image_types.Qos:
-    values = {name: value for name, value in _plain(found).items() if belongs(name, value)}
+def _chosen(found: image_types.Qos, condition: Callable[[str, int], bool]) -> image_types.Qos:
+    values = {name: value for name, value in _plain(found).items() if condition(name, value)}
     return image_types.Qos(**values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to change so that an image's limits are those of its volume: pure functions."""
+"""Comparison of an image's limits with those promised to its volume: pure functions."""
 
 import dataclasses
 from typing import Any
@@ -13,12 +13,12 @@ from trove_ceph.tiers.qos import limits, ownership
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One image whose limits differ from what its volume is promised.
+    """A change of an image whose limits differ from those promised to its volume.
 
-    :param tier: the name of the tier that the volume's type belongs to, None for a type of none
-    :param mark: what then says which limits are ours; None when none are
-    :param limits_differ: the limits themselves change, not only whose they are; they may say the
-        same and lack what is set with them
+    :param tier: name of the tier of the volume's type; None: the type belongs to no tier
+    :param owner: the new ownership entry; None: no limit is ours any more
+    :param limits_differ: whether to set the limits, not only their ownership; limits with equal
+        values may lack settings that belong to them
     """
 
     volume: resources.VolumeOfTier
@@ -26,7 +26,7 @@ class Change:
     tier: str | None
     before: image_types.Qos
     after: image_types.Qos
-    mark: ownership.LimitOwner | None
+    owner: ownership.LimitOwner | None
     limits_differ: bool
 
     def __str__(self) -> str:
@@ -34,16 +34,16 @@ class Change:
 
     @property
     def difference(self) -> str:
-        """What changes, for a person to read."""
+        """The difference as text."""
         if self.before == self.after and self.limits_differ:
             return f'{text(self.after)}, completed'
         if self.before == self.after:
-            whose = 'taken over' if self.mark else 'left to whom they belong'
-            return f'{text(self.after)}, {whose}'
+            action = 'taken over' if self.owner else 'no longer managed'
+            return f'{text(self.after)}, {action}'
         return f'{text(self.before)} -> {text(self.after)}'
 
     def as_document(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
+        """Return a value for JSON."""
         return {
             'volume': self.volume.id,
             'image': str(self.image),
@@ -57,7 +57,7 @@ class Change:
 def image_of(
     content: tier_types.TiersFile, volume: resources.VolumeOfTier
 ) -> image_types.ImageRef | None:
-    """Return where the image of a volume lies; None outside of the tiers."""
+    """Return the image of a volume; None: it is in no tier."""
     for tier in content.tiers.values():
         if tier.volume_type and tier.volume_type.backend == volume.backend:
             return image_types.ImageRef(tier.pool, volume.image_name)
@@ -67,7 +67,7 @@ def image_of(
 def tier_of(
     content: tier_types.TiersFile, volume: resources.VolumeOfTier
 ) -> tier_types.Tier | None:
-    """Return the tier that promises a volume something, which is that of its type."""
+    """Return the tier of a volume's type, whose limits apply to the volume."""
     for tier in content.tiers.values():
         if tier.volume_type and tier.volume_type.name == volume.volume_type:
             return tier
@@ -77,30 +77,30 @@ def tier_of(
 def plan(
     content: tier_types.TiersFile, volume: resources.VolumeOfTier, image: image_types.ImageFacts
 ) -> Change | None:
-    """Return what has to change at the image of a volume; None when nothing has.
+    """Return the change of a volume's image; None: nothing differs.
 
-    Where the tier's limits are the image's, they replace whatever is set. Elsewhere only limits of
-    ours are taken away.
+    If the tier limits its images, its limits replace all that are set. Otherwise only our own
+    limits are removed.
     """
     tier = tier_of(content, volume)
     found = ownership.read(image.metadata)
     new: ownership.LimitOwner | None = None
     if tier and tier.qos is tier_types.TierLimits.IMAGE:
-        wanted = limits.of_volume(tier, volume.size_gib)
-        new = ownership.LimitOwner(wanted, found.ours(image.qos) if found else image_types.Qos())
+        target = limits.of_volume(tier, volume.size_gib)
+        new = ownership.LimitOwner(target, found.ours(image.qos) if found else image_types.Qos())
     elif found:
-        wanted = found.foreign(image.qos)
+        target = found.foreign(image.qos)
     else:
         return None
-    limits_differ = image.qos != wanted or not image.qos_is_whole
-    if not limits_differ and found and new and found.limits == wanted:
+    limits_differ = image.qos != target or not image.qos_is_whole
+    if not limits_differ and found and new and found.limits == target:
         return None
     name = tier.name if tier else None
-    return Change(volume, image.image, name, image.qos, wanted, new, limits_differ)
+    return Change(volume, image.image, name, image.qos, target, new, limits_differ)
 
 
 def text(qos: image_types.Qos) -> str:
-    """Return limits for a person to read."""
+    """Return limits as text."""
     values = {
         'IOPS': f'{qos.iops}' if qos.iops else '',
         'IOPS burst': f'{qos.iops_burst}' if qos.iops_burst else '',

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making the limits of images match what their volumes are promised, for one volume or for all.
+"""Reconciliation of the limits of images with those promised to their volumes.
 
-Nothing is remembered between runs: Cinder says which volumes there are, the tiers file what they
-are promised, and Ceph which limits they have. Of a volume that differs all of it is asked again
-before anything is done, under a lock, so what was listed before a resize never undoes the resize.
-The lock is that of one process: of two that come to the same volume within milliseconds one may set
-what was right a moment ago, and the next sweep finds it.
+No state is kept between runs: Cinder lists the volumes, the tiers file has the promised limits, and
+Ceph the present ones. Before a change, all of these are read again under a lock, so a list from
+before a resize never undoes the limits of the resize. The lock is local to one process. If two
+processes change the same volume within milliseconds, one of them may set outdated limits, which the
+next sweep corrects.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from trove_ceph.tiers.qos import ownership, planning
 
 LOG = logging.getLogger(__name__)
 
-#: In other states a volume may not have its image yet, or not any more.
+#: A volume in another status may have no image.
 _HAS_IMAGE = ('available', 'in-use')
 
 
@@ -34,11 +34,11 @@ def _never() -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What a look at all volumes found.
+    """The result of a run over all volumes.
 
-    :param volumes: how many lie in the tiers
-    :param changes: what differs, or what was done about it
-    :param failures: why nothing can be told or done, by the volume's id
+    :param volumes: number of volumes in the tiers
+    :param changes: changes that are planned or made
+    :param failures: errors by volume id
     """
 
     volumes: int
@@ -46,7 +46,7 @@ class Report:
     failures: dict[str, str]
 
     def as_document(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
+        """Return a value for JSON."""
         return {
             'volumes': self.volumes,
             'changes': [change.as_document() for change in self.changes],
@@ -55,9 +55,9 @@ class Report:
 
 
 class Reconciler:
-    """The limits of all volumes of one Cinder in one Ceph cluster; for several threads.
+    """The limits of all volumes of one Cinder in one Ceph cluster; safe for several threads.
 
-    :param load: reads the tiers file, anew for each run
+    :param load: reads the tiers file; called in each run
     """
 
     def __init__(
@@ -72,24 +72,24 @@ class Reconciler:
         self._lock = threading.Lock()
 
     def plan(self) -> Report:
-        """Return what differs, and change nothing.
+        """Return what differs; change nothing.
 
-        :raises InvalidTiersError: the tiers file cannot be used
+        :raises InvalidTiersError: the tiers file is invalid
         :raises ServiceUnavailableError: Cinder does not list its volumes
         :raises CephUnreachableError: Ceph does not answer
         """
-        return self._for_all(self._look, _never)
+        return self._for_all(self._plan_volume, _never)
 
     def sweep(self, stopped: Callable[[], bool] = _never) -> Report:
-        """Make the limits of all volumes match, and return what was changed.
+        """Set the limits of all volumes, and return what was changed.
 
-        A volume of which it cannot be done is left for the next time. Errors are those of
+        A volume whose limits cannot be set is left to the next sweep. Errors are those of
         :meth:`plan`.
 
-        :param stopped: asked before each volume whether to end early
+        :param stopped: called before each volume; True ends the sweep early
         """
         began = time.monotonic()
-        report = self._for_all(self._keep, stopped)
+        report = self._for_all(self._set_limits, stopped)
         for failure in report.failures.values():
             LOG.warning('%s', failure)
         LOG.info(
@@ -99,19 +99,19 @@ class Reconciler:
         )
         return report
 
-    def keep(self, volume_id: str) -> planning.Change | None:
-        """Make the limits of one volume match, and return what was changed.
+    def set_limits(self, volume_id: str) -> planning.Change | None:
+        """Set the limits of one volume, and return what was changed.
 
-        A volume that is gone, or lies outside of the tiers, is nobody's concern.
+        A volume that is gone or outside of the tiers is ignored.
 
-        :raises NotFoundError: it has no image
-        :raises TroveCephError: those of :meth:`plan`, and StorageError when Ceph refuses
+        :raises NotFoundError: the volume has no image
+        :raises TroveCephError: as in :meth:`plan`, and StorageError when Ceph refuses
         """
-        return self._keep(self._load(), volume_id)
+        return self._set_limits(self._load(), volume_id)
 
     def _for_all(
         self,
-        treat: Callable[[tier_types.TiersFile, str], planning.Change | None],
+        action: Callable[[tier_types.TiersFile, str], planning.Change | None],
         stopped: Callable[[], bool],
     ) -> Report:
         content = self._load()
@@ -128,11 +128,11 @@ class Reconciler:
         failures: dict[str, str] = {}
         for volume in itertools.takewhile(lambda _: not stopped(), (*differing, *waiting.values())):
             try:
-                change = treat(content, volume.id)
+                change = action(content, volume.id)
             except exceptions.CephUnreachableError:
                 raise
             except Exception as error:
-                # Whatever is wrong with one volume, the others get what they are promised.
+                # A failure of one volume must not affect the others.
                 failures[volume.id] = f'volume {volume.id}: {error}'
                 continue
             if change:
@@ -140,9 +140,9 @@ class Reconciler:
         return Report(count, tuple(changes), failures)
 
     def _images(self, pool: str) -> Iterator[image_types.ImageFacts]:
-        """Describe the images of a pool up to one of which it cannot be done.
+        """Describe the images of a pool until one fails.
 
-        The volumes of the others are then looked at one by one.
+        The caller then inspects the remaining volumes one by one.
         """
         try:
             yield from self._storage.describe_pool(pool)
@@ -151,7 +151,7 @@ class Reconciler:
         except Exception as error:
             LOG.warning('Pool %s cannot be described in one sweep: %s', pool, error)
 
-    def _look(self, content: tier_types.TiersFile, volume_id: str) -> planning.Change | None:
+    def _plan_volume(self, content: tier_types.TiersFile, volume_id: str) -> planning.Change | None:
         volume = self._cinder.find_volume(volume_id)
         image = planning.image_of(content, volume) if volume else None
         if volume is None or image is None:
@@ -164,19 +164,19 @@ class Reconciler:
             return None
         return planning.plan(content, volume, facts)
 
-    def _keep(self, content: tier_types.TiersFile, volume_id: str) -> planning.Change | None:
+    def _set_limits(self, content: tier_types.TiersFile, volume_id: str) -> planning.Change | None:
         with self._lock:
-            change = self._look(content, volume_id)
+            change = self._plan_volume(content, volume_id)
             if change:
                 steps.run(f'limits of {change}', make_steps(self._storage, change))
             return change
 
 
 def make_steps(storage: backend.Backend, change: planning.Change) -> list[steps.Step]:
-    """Return a change as steps: the mark is there whenever a limit of ours is."""
-    entry = change.mark.text() if change.mark else None
+    """Return a change as steps: the ownership entry exists whenever a limit of ours does."""
+    entry = change.owner.text() if change.owner else None
     marking = steps.Step(
-        'mark the limits' if entry else 'take the mark away',
+        'record the ownership' if entry else 'remove the ownership',
         lambda: storage.set_image_metadata(change.image, {ownership.KEY: entry}),
         commits=True,
     )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keeper as a part of a service: a sweep from time to time, and single volumes at once.
+"""The reconciler as part of a service: periodic sweeps, and single volumes on notification.
 
-Several processes may do this for the same volumes: what one has done the others find done.
+Several processes may run this for the same volumes, because each change is idempotent.
 """
 
 import queue
@@ -26,20 +26,21 @@ LOG = logging.getLogger(__name__)
 
 
 class QosService:
-    """Two threads: a sweep does not keep a volume waiting that was just resized.
+    """Two threads, so that a sweep does not delay a volume that was just resized.
 
+    :param limits: the reconciler
     :param interval_sec: from the end of a sweep to the next one; the first begins at the start
-    :param listen: given what takes the id of a changed volume, returns a listener as
-        :func:`events.listener` does; None where nobody tells
+    :param listen: returns a listener as :func:`events.listener` does, which calls its argument with
+        the id of each changed volume; None: there are no notifications
     """
 
     def __init__(
         self,
-        keeper: reconciler.Reconciler,
+        limits: reconciler.Reconciler,
         interval_sec: float,
         listen: Callable[[Callable[[str], None]], Any] | None = None,
     ):
-        self._keeper = keeper
+        self._reconciler = limits
         self._interval_sec = interval_sec
         self._stopping = threading.Event()
         self._changed: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -50,14 +51,14 @@ class QosService:
         ]
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the threads and the listener; return at once."""
         for thread in self._threads:
             thread.start()
         if self._listener:
             self._listener.start()
 
     def stop(self, timeout_sec: float) -> bool:
-        """End when the volume at hand is done with, and return whether that was in time."""
+        """Stop after the present volume, and return whether that was in time."""
         self._stopping.set()
         if self._listener:
             self._listener.stop()
@@ -71,11 +72,11 @@ class QosService:
     def _sweep(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._keeper.sweep(self._stopping.is_set)
+                self._reconciler.sweep(self._stopping.is_set)
             except exceptions.TroveCephError as error:
-                LOG.error('The limits of volumes cannot be kept: %s', error)
+                LOG.error('The sweep over the limits of volumes failed: %s', error)
             except Exception:
-                LOG.exception('The limits of volumes cannot be kept')
+                LOG.exception('The sweep over the limits of volumes failed')
             self._stopping.wait(self._interval_sec)
 
     def _follow(self) -> None:
@@ -83,20 +84,25 @@ class QosService:
             if self._stopping.is_set():
                 continue
             try:
-                self._keeper.keep(volume_id)
+                self._reconciler.set_limits(volume_id)
             except exceptions.TroveCephError as error:
-                LOG.warning('Limits of volume %s wait for a sweep: %s', volume_id, error)
+                LOG.warning(
+                    'Setting the limits of volume %s failed; the next sweep retries: %s',
+                    *(volume_id, error),
+                )
             except Exception:
-                LOG.exception('Limits of volume %s wait for a sweep', volume_id)
+                LOG.exception(
+                    'Setting the limits of volume %s failed; the next sweep retries', volume_id
+                )
 
 
 def of_configuration(conf: cfg.ConfigOpts, tiers_path: str, storage: backend.Backend) -> QosService:
-    """Return the agent that the options of ``[trove_ceph_qos]`` describe.
+    """Return the service that the options of ``[trove_ceph_qos]`` describe.
 
-    :param tiers_path: the tiers file
+    :param tiers_path: path of the tiers file
     :param storage: the cluster of the tiers
-    :raises InvalidTiersError: the tiers file cannot be used
-    :raises cfg.Error: options are missing or wrong
+    :raises InvalidTiersError: the tiers file is invalid
+    :raises cfg.Error: an option is missing or invalid
     """
     group = qos_conf.GROUP.name
     options = conf[group]

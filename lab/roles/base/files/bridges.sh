@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Make the provider bridges on the userspace datapath and give the host its
-# addresses on them. Prints "changed" when something had to be done.
+# Create the provider bridges on the userspace datapath and give the host its
+# addresses on them. Prints "changed" after a change.
 set -eu
 
 vsctl() { ovs-vsctl --timeout=30 "$@"; }

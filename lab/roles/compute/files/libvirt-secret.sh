@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# libvirt-secret.sh UUID KEYRING: let libvirt attach volumes with the keyring's
-# key. Prints "changed" when something had to be done.
+# libvirt-secret.sh UUID KEYRING: have libvirt attach volumes with the keyring's
+# key. Prints "changed" after a change.
 set -eu
 
 uuid=$1
@@ -18,7 +18,7 @@ cat > "$definition" <<XML
 </secret>
 XML
 virsh -q secret-define "$definition" > /dev/null
-# From a file: an argument would show in the list of processes.
+# From a file: an argument would be visible in the process list.
 printf '%s' "$key" > "$definition"
 virsh -q secret-set-value "$uuid" --file "$definition" > /dev/null
 [ "$(virsh -q secret-get-value "$uuid")" = "$key" ]

@@ -11,7 +11,7 @@ import openstack
 from trove_ceph.mysql import tuning
 
 # The guest agent's manager. Every later update of the version must repeat both:
-# Trove resets to its defaults what an update omits.
+# Trove resets omitted options to its defaults.
 REGISTRY_EXT = 'trove_ceph.guestagent.manager.Manager'
 REPL_STRATEGY = 'trove.guestagent.strategies.replication.mysql_gtid.MysqlGTIDReplication'
 IMAGE_PROPERTIES = {
@@ -79,12 +79,12 @@ def register(args, image_id):
 
 
 def allow_flavors(cloud, args):
-    """Let the API refuse the flavors in which MySQL does not fit."""
+    """Have the API refuse the flavors that are too small for MySQL."""
     large = [
         flavor.id for flavor in cloud.compute.flavors() if flavor.ram >= tuning.smallest_ram_mib()
     ]
     for flavor_id in large:
-        # Adding one that is there already is said and changes nothing.
+        # Adding a flavor again prints a message and changes nothing.
         trove_manage(args, 'datastore_version_flavor_add', 'mysql', args.mysql_version, flavor_id)
 
 
@@ -94,7 +94,7 @@ def trove_manage(args, *arguments):
 
 
 def remove_others(cloud, image_id):
-    """Delete the guest images that this one replaces."""
+    """Delete the guest images that this image replaces."""
     for image in cloud.image.images(owner=cloud.current_project_id):
         # An image need not have a name.
         if (image.name or '').startswith(PREFIX) and image.id != image_id:

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # tcp-without-size-check.sh NORTHBOUND: exempt TCP from the routers' size check.
 #
-# Neutron lets OVN answer packets above the networks' MTU with "fragmentation
+# Neutron has OVN answer packets above the networks' MTU with "fragmentation
 # needed". On the userspace datapath that check sees whole TCP offload segments
 # and drops them, so that only one packet per time-out gets through. TCP finds
-# its segment size by itself. Prints "changed" when something had to be done.
+# its segment size by itself. Prints "changed" after a change.
 set -eu
 
 northbound=$1

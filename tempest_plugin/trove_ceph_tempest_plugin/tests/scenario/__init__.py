@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Journeys of a tenant, each on a database that it shares with its class."""
+"""Scenarios of a tenant; those of a class share its database."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tenant tunes the server with a configuration group and takes it back."""
+"""A tenant attaches a configuration group to the server and detaches it."""
 
 from tempest.lib import decorators
 
@@ -12,7 +12,7 @@ NEEDS_RESTART = {'innodb_read_io_threads': 7}
 class ConfigurationScenario(base.DatabaseTest):
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a007')
     def test_configuration_dynamic(self):
-        """A dynamic parameter has its value at once, and its old one after the detachment."""
+        """A dynamic parameter takes effect at once, and is reset by the detachment."""
         (name, value), before = *DYNAMIC.items(), self.database.variable(*DYNAMIC)
         uptime = self.database.uptime_sec()
         self._attach(DYNAMIC)
@@ -23,7 +23,7 @@ class ConfigurationScenario(base.DatabaseTest):
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a008')
     def test_configuration_with_restart(self):
-        """A parameter of the server's start has its value after the restart that Trove asks for."""
+        """A static parameter takes effect after the restart that Trove requires."""
         (name, value), before = *NEEDS_RESTART.items(), self.database.variable(*NEEDS_RESTART)
         self._attach(NEEDS_RESTART, status='RESTART_REQUIRED')
         self.assertEqual(before, self.database.variable(name))

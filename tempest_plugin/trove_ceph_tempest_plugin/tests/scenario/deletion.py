@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tenant deletes the database; an operator finds nothing of it in any service."""
+"""A tenant deletes the database; an operator finds none of its resources in any service."""
 
 import time
 
@@ -13,21 +13,21 @@ POLL_SEC = 2
 
 
 class DeletionScenario(base.DatabaseTest):
-    # Its name sorts last: other scenarios of the class would have to make a new database.
+    # The name sorts last, because later scenarios of the class would need a new database.
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a011')
     @decorators.attr(type='smoke')
     def test_vanishes_when_deleted(self):
-        """Nothing is left in Trove, Nova, Cinder, Neutron and, if it may be asked, Ceph."""
+        """Nothing is left in Trove, Nova, Cinder, Neutron and, if accessible, Ceph."""
         traces = self.traces_of(self.instance_id)
         counts = traces.counts()
         self.assertGreater(min(counts['ports'], counts['security_groups']), 0, counts)
         began = time.monotonic()
         self.client.delete_resource('instances', self.instance_id)
-        left = traces.left()
-        while left and time.monotonic() - began < CONF.trove_ceph.delete_timeout_sec:
+        remaining = traces.remaining()
+        while remaining and time.monotonic() - began < CONF.trove_ceph.delete_timeout_sec:
             time.sleep(POLL_SEC)
-            left = traces.left()
-        asked = bool(self.cluster and self.expected)
-        took = round(time.monotonic() - began, 1)
-        self.record('deletion', {'seconds': took, 'ceph_asked': asked, **counts})
-        self.assertEqual([], left)
+            remaining = traces.remaining()
+        with_ceph = bool(self.cluster and self.expected)
+        elapsed = round(time.monotonic() - began, 1)
+        self.record('deletion', {'seconds': elapsed, 'ceph_asked': with_ceph, **counts})
+        self.assertEqual([], remaining)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tenant loads the database with sysbench; it is as fast as the configuration demands."""
+"""A tenant loads the database with sysbench; it is as fast as the configuration requires."""
 
 from tempest import config
 from tempest.lib import decorators

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tenant outgrows the volume, then the flavor, while clients work."""
+"""A tenant resizes the volume, then the flavor, while clients work."""
 
 from concurrent import futures
 
@@ -22,41 +22,41 @@ class ResizeScenario(base.DatabaseTest):
         uptime = self.database.uptime_sec()
         mixed = self.prepare_load('mixed-70-30')
         with (
-            futures.ThreadPoolExecutor() as beside,
+            futures.ThreadPoolExecutor() as executor,
             load.Client(self.database.address) as client,
         ):
-            loaded = beside.submit(mixed.run, options.sysbench_threads, options.sysbench_seconds)
-            took = self.act({'resize': {'volume': {'size': size}}})
-            seen = client.figures()
-        self.record('resize', {'seconds_to_healthy': took})
-        self.record('client', seen)
-        self.record('load', loaded.result())
+            running = executor.submit(mixed.run, options.sysbench_threads, options.sysbench_seconds)
+            elapsed = self.act({'resize': {'volume': {'size': size}}})
+            figures = client.figures()
+        self.record('resize', {'seconds_to_healthy': elapsed})
+        self.record('client', figures)
+        self.record('load', running.result())
         self.assertEqual(size, self._volume()['size'])
         self.assertGreater(self._volume()['total'], file_system_gib + 0.5)
-        self.assertEqual(0, seen['errors'])
-        self.assertGreaterEqual(self.database.uptime_sec(), uptime + int(took))
+        self.assertEqual(0, figures['errors'])
+        self.assertGreaterEqual(self.database.uptime_sec(), uptime + int(elapsed))
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a006')
     def test_resize_flavor(self):
-        """The server restarts on the larger flavor, uses its memory, and has lost nothing."""
+        """The server restarts on the larger flavor, uses its memory, and loses no row."""
         flavor = CONF.trove_ceph.resize_flavor_id or CONF.database.resize_flavor_id
         pool_before = int(self.database.variable('innodb_buffer_pool_size'))
-        kept = self.write_rows()
+        rows = self.write_rows()
         with load.Client(self.database.address) as client:
-            took = self.act({'resize': {'flavorRef': flavor}})
+            elapsed = self.act({'resize': {'flavorRef': flavor}})
             self.database.wait_reachable(CONF.trove_ceph.connect_timeout_sec)
-            seen = client.figures()
-        self.record('resize', {'seconds_to_healthy': took})
-        self.record('client', seen)
+            figures = client.figures()
+        self.record('resize', {'seconds_to_healthy': elapsed})
+        self.record('client', figures)
         instance = self.admin_client.get_resource('instances', self.instance_id)['instance']
         self.assertEqual(flavor, instance['flavor']['id'])
         server = self.os_admin.servers_client.show_server(instance['server_id'])['server']
         self.assertEqual('ACTIVE', server['status'])
         self.assertGreater(int(self.database.variable('innodb_buffer_pool_size')), pool_before)
-        self.assertEqual(kept, self.rows())
+        self.assertEqual(rows, self.rows())
 
     def _volume(self):
-        """Return the size in GiB, and what the guest calls the file system's total."""
+        """Return the volume: its size in GiB, and the file system's total from the guest."""
         return self.admin_client.get_resource('mgmt/instances', self.instance_id)['instance'][
             'volume'
         ]

@@ -23,12 +23,12 @@ class RestartScenario(base.DatabaseTest):
 
     def _interrupt(self, action, *, admin=False):
         began = time.monotonic()
-        kept = self.write_rows()
+        rows = self.write_rows()
         with load.Client(self.database.address) as client:
-            took = self.act(action, admin=admin)
+            elapsed = self.act(action, admin=admin)
             self.database.wait_reachable(CONF.trove_ceph.connect_timeout_sec)
-            seen = client.figures()
-        self.record('interruption', {'seconds_to_healthy': took})
-        self.record('client', seen)
+            figures = client.figures()
+        self.record('interruption', {'seconds_to_healthy': elapsed})
+        self.record('client', figures)
         self.assertLessEqual(self.database.uptime_sec(), time.monotonic() - began)
-        self.assertEqual(kept, self.rows())
+        self.assertEqual(rows, self.rows())

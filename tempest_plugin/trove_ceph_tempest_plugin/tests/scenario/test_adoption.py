@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An administrator adopts snapshots and clones made with librbd, and works on with Cinder alone."""
+"""An administrator adopts snapshots and clones created with librbd, and then uses Cinder alone."""
 
 import itertools
 import time
@@ -25,7 +25,7 @@ POLL_SEC = 0.5
 
 
 class TestAdoption(test.BaseTestCase):
-    """Volumes without servers, so each test takes seconds. Fails if anything is left behind."""
+    """Use volumes without servers, so that tests are fast; fail if a test leaves a resource."""
 
     credentials = ['admin', 'primary']
 
@@ -48,17 +48,17 @@ class TestAdoption(test.BaseTestCase):
         cls.cinder = _cinder(cls.os_admin)
         cls.owner = _cinder(cls.os_primary)
         cls.storage = images.Images(options.ceph_conf, options.ceph_storage_user)
-        backends = {each.backend_name: each for each in cls.cinder.list_backends()}
+        by_name = {each.backend_name: each for each in cls.cinder.list_backends()}
         types = [cls.cinder.find_type(name) for name in options.volume_types]
-        cls.places = {one.name: backends[one.backend_name] for one in types}
+        cls.backends = {one.name: by_name[one.backend_name] for one in types}
 
     def setUp(self):
         super().setUp()
         self._figures = {}
-        self.volume_type, *others = self.places
+        self.volume_type, *others = self.backends
         self.other_type = others[0] if others else self.volume_type
-        self._before = self._everything()
-        # Last of all: what is deleted by then must be gone.
+        self._before = self._all_resources()
+        # The last cleanup to run, after all deletions.
         self.addCleanup(self._check_nothing_left)
         self.source = self._create_volume()
         self.image = self._image(self.source)
@@ -67,7 +67,7 @@ class TestAdoption(test.BaseTestCase):
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a101')
     def test_deleted_in_every_order(self):
-        """Snapshot, clones in the same and in another pool: each goes at once, the source last.
+        """Delete a snapshot and its clones in two pools in every order; the source comes last.
 
         Cinder refuses to delete a volume that has snapshots.
         """
@@ -78,8 +78,8 @@ class TestAdoption(test.BaseTestCase):
                 'far': self._adopt_clone(snapshot_id, self.other_type),
             }
             with self._measured(' '.join(order)):
-                for what in order:
-                    if what == 'snapshot':
+                for each in order:
+                    if each == 'snapshot':
                         self.assertRaises(
                             tempest_exceptions.BadRequest,
                             self.volumes.delete_volume,
@@ -87,20 +87,20 @@ class TestAdoption(test.BaseTestCase):
                         )
                         self._delete_snapshot(snapshot_id)
                     else:
-                        self._delete_volume(clones[what])
+                        self._delete_volume(clones[each])
             self.assertEqual((), self.storage.describe(self.image).snapshots)
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a102')
     def test_clone_outlives_source(self):
-        """With its snapshot gone, the source waits for its clones or is copied into them."""
+        """After its snapshot, trove_ceph refuses to delete the source of a clone; Cinder copies."""
         snapshot_id = self._adopt_snapshot()
         clone = self._adopt_clone(snapshot_id, self.other_type)
         self._delete_snapshot(snapshot_id)
-        (kept,) = self.storage.describe(self.image).snapshots
-        self.assertTrue(kept.removed)
+        (snapshot,) = self.storage.describe(self.image).snapshots
+        self.assertTrue(snapshot.removed)
         error = self.assertRaises(exceptions.BusyError, self._delete_completely, self.source)
         self.assertIn(f'volume-{clone}', str(error))
-        # Cinder of itself does not refuse: it copies, here little, elsewhere all night.
+        # Cinder itself does not refuse: it flattens the clone, which can take hours elsewhere.
         with self._measured('delete a source with a clone'):
             self._delete_volume(self.source)
         self._check_content(clone)
@@ -119,7 +119,7 @@ class TestAdoption(test.BaseTestCase):
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a104')
     def test_extend(self):
-        """A clone grows, and so does its source; the snapshot keeps its size."""
+        """Extend a clone and its source; the snapshot keeps its size."""
         snapshot_id = self._adopt_snapshot()
         clone = self._adopt_clone(snapshot_id, self.other_type)
         for volume_id in (clone, self.source):
@@ -133,24 +133,24 @@ class TestAdoption(test.BaseTestCase):
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a105')
     def test_cinder_makes_volumes_of_adopted_snapshots(self):
-        """Of a snapshot of an adopted clone, too, which is a clone of a clone."""
+        """Also from a snapshot of an adopted clone, which gives a clone of a clone."""
         snapshot_id = self._adopt_snapshot()
         clone = self._adopt_clone(snapshot_id, self.volume_type)
-        made = self.snapshots.create_snapshot(volume_id=clone)['snapshot']['id']
-        self._wait_for(lambda: self.cinder.find_snapshot(made).status == 'available')
-        volumes_made = [self._create_volume(snapshot_id=each) for each in (snapshot_id, made)]
-        for volume_id in volumes_made:
+        second_id = self.snapshots.create_snapshot(volume_id=clone)['snapshot']['id']
+        self._wait_for(lambda: self.cinder.find_snapshot(second_id).status == 'available')
+        created = [self._create_volume(snapshot_id=each) for each in (snapshot_id, second_id)]
+        for volume_id in created:
             self._check_content(volume_id)
-        self._delete_snapshot(made)
+        self._delete_snapshot(second_id)
         self._delete_snapshot(snapshot_id)
-        for volume_id in reversed([self.source, clone, *volumes_made]):
+        for volume_id in reversed([self.source, clone, *created]):
             self._delete_completely(volume_id)
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a106')
     def test_retype_to_another_pool(self):
-        """Cinder copies: the volume is a clone no more, and nothing is left in its old pool."""
+        """Cinder copies the volume, which is then no clone; its old pool keeps nothing of it."""
         if self.other_type == self.volume_type:
-            raise self.skipException('[trove_ceph] volume_types names only one')
+            raise self.skipException('[trove_ceph] volume_types lists only one')
         snapshot_id = self._adopt_snapshot()
         clone = self._adopt_clone(snapshot_id, self.volume_type)
         before = self._image(clone)
@@ -162,14 +162,14 @@ class TestAdoption(test.BaseTestCase):
             self._wait_for_volume(clone)
         self.assertRaises(exceptions.NotFoundError, self.storage.describe, before)
         after = self.storage.describe(self._image(clone))
-        self.assertEqual(self.places[self.other_type].pool, after.image.pool)
+        self.assertEqual(self.backends[self.other_type].pool, after.image.pool)
         self.assertIsNone(after.parent)
         self._check_content(clone)
         self._delete_completely(clone)
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a107')
     def test_given_to_another_project(self):
-        """Its member deletes the volume; both projects' quotas are right."""
+        """A member of that project deletes the volume; the quotas of both projects are correct."""
         snapshot_id = self._adopt_snapshot()
         clone = self._adopt_clone(snapshot_id, self.other_type, self.owner)
         shown = self.os_primary.volumes_client_latest.show_volume(clone)['volume']
@@ -187,14 +187,14 @@ class TestAdoption(test.BaseTestCase):
         error = self.assertRaises(exceptions.BusyError, self._delete_completely, self.source)
         self.assertIn(unknown.name, str(error))
         self._delete_volume(self.source)
-        (left,) = [
+        (trashed,) = [
             one for one in self.storage.list_trash(self.image.pool) if one.name == self.image.name
         ]
-        self.storage.purge(left)
+        self.storage.purge(trashed)
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a109')
     def test_clone_of_format_1(self):
-        """The caps of Cinder's user reach the other pool, so Cinder copies and does not fail."""
+        """Cinder's user has caps on the other pool, so Cinder flattens the clone."""
         snapshot_id = self._adopt_snapshot()
         clone = self._adopt_clone(snapshot_id, self.other_type, clone_format=1)
         with self._measured('delete a snapshot with a clone of format 1'):
@@ -204,7 +204,7 @@ class TestAdoption(test.BaseTestCase):
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a10a')
     def test_run_again(self):
-        """Operations that were killed after each step, and are run again."""
+        """Interrupt the adoption after each step, and run it again."""
         operation_id = str(uuid.uuid4())
         adoption = self._snapshot_adoption(operation_id)
         for number in range(len(adoption.steps()) + 1):
@@ -217,30 +217,30 @@ class TestAdoption(test.BaseTestCase):
 
     @decorators.idempotent_id('0d5a4d5e-6a3f-4f0f-9f0b-6f5a53f7a10b')
     def test_failure_leaves_nothing(self):
-        """Cinder gives up on what is not there; its records go, and the quota is as before."""
-        nothing = lambda: None  # noqa: E731
+        """Cinder fails to adopt a missing image; its records and quota usage are removed."""
+        no_op = lambda: None  # noqa: E731
         adoptions = [
-            self._snapshot_adoption(str(uuid.uuid4()), nothing),
-            self._volume_adoption(str(uuid.uuid4()), self.volume_type, nothing, nothing),
+            self._snapshot_adoption(str(uuid.uuid4()), no_op),
+            self._volume_adoption(str(uuid.uuid4()), self.volume_type, no_op, no_op),
         ]
         for adoption in adoptions:
             error = self.assertRaises(exceptions.AdoptionFailedError, adoption.ensure_managed)
             self.assertIn('is in status error', str(error))
             adoption.remove_managed()
 
-    # What the tests are made of.
+    def _create_volume(self, **options):
+        volume = self.volumes.create_volume(size=1, volume_type=self.volume_type, **options)[
+            'volume'
+        ]
+        self.addCleanup(self._remove, volume['id'])
+        self._wait_for_volume(volume['id'])
+        return volume['id']
 
-    def _create_volume(self, **facts):
-        made = self.volumes.create_volume(size=1, volume_type=self.volume_type, **facts)['volume']
-        self.addCleanup(self._remove, made['id'])
-        self._wait_for_volume(made['id'])
-        return made['id']
-
-    def _snapshot_adoption(self, operation_id, make=None):
-        taken = self.image.snapshot(names.snapshot_name('backup', operation_id))
-        wanted = resources.SnapshotToAdopt(operation_id, taken, self.source, 'adopted')
-        make = make or (lambda: self.storage.create_snapshot(taken))
-        return snapshots.SnapshotAdoption(self.storage, self.cinder, wanted, make)
+    def _snapshot_adoption(self, operation_id, create=None):
+        snapshot = self.image.snapshot(names.snapshot_name('backup', operation_id))
+        target = resources.SnapshotToAdopt(operation_id, snapshot, self.source, 'adopted')
+        create = create or (lambda: self.storage.create_snapshot(snapshot))
+        return snapshots.SnapshotAdoption(self.storage, self.cinder, target, create)
 
     def _adopt_snapshot(self):
         adoption = self._snapshot_adoption(str(uuid.uuid4()))
@@ -248,20 +248,20 @@ class TestAdoption(test.BaseTestCase):
             steps.run('adopt a snapshot', adoption.steps())
         snapshot_id = adoption.snapshot_id
         self.addCleanup(self._delete_snapshot, snapshot_id)
-        (taken,) = self.storage.describe(self.image).snapshots
-        self.assertEqual(f'snapshot-{snapshot_id}', taken.name)
+        (snapshot,) = self.storage.describe(self.image).snapshots
+        self.assertEqual(f'snapshot-{snapshot_id}', snapshot.name)
         return snapshot_id
 
-    def _volume_adoption(self, operation_id, volume_type, make, remove, owner=None):
-        place = self.places[volume_type]
-        image = _restored(place, operation_id)
-        wanted = resources.ImageToAdopt(operation_id, image, volume_type, place.name, 'adopted')
-        return volumes.VolumeAdoption(self.storage, self.cinder, wanted, make, remove, owner)
+    def _volume_adoption(self, operation_id, volume_type, create, remove, owner=None):
+        backend = self.backends[volume_type]
+        image = _restored(backend, operation_id)
+        target = resources.ImageToAdopt(operation_id, image, volume_type, backend.name, 'adopted')
+        return volumes.VolumeAdoption(self.storage, self.cinder, target, create, remove, owner)
 
     def _adopt_clone(self, snapshot_id, volume_type, owner=None, clone_format=2):
         operation_id = str(uuid.uuid4())
         parent = self.image.snapshot(f'snapshot-{snapshot_id}')
-        image = _restored(self.places[volume_type], operation_id)
+        image = _restored(self.backends[volume_type], operation_id)
         adoption = self._volume_adoption(
             operation_id,
             volume_type,
@@ -283,7 +283,7 @@ class TestAdoption(test.BaseTestCase):
 
     def _image(self, volume_id):
         volume = self.cinder.find_volume(volume_id)
-        pools = {place.name: place.pool for place in self.places.values()}
+        pools = {backend.name: backend.pool for backend in self.backends.values()}
         return image_types.ImageRef(pools[volume.backend], volume.image_name)
 
     def _check_content(self, volume_id):
@@ -311,11 +311,11 @@ class TestAdoption(test.BaseTestCase):
         deadline = time.monotonic() + CONF.trove_ceph.delete_timeout_sec
         while not condition():
             if time.monotonic() > deadline:
-                self.fail('Cinder took too long')
+                self.fail(f'Cinder took more than {CONF.trove_ceph.delete_timeout_sec} s')
             time.sleep(POLL_SEC)
 
     def _remove(self, volume_id):
-        """Delete what a test did not, its snapshots first."""
+        """Delete a volume that a test left, its snapshots first."""
         if self.cinder.find_volume(volume_id):
             for snapshot in self.cinder.list_snapshots(volume_id):
                 self._delete_snapshot(snapshot.id)
@@ -329,12 +329,12 @@ class TestAdoption(test.BaseTestCase):
         self._figures[what] = max(seconds, self._figures.get(what, 0))
         self.addDetail('figures', testtools.content.json_content({'seconds': dict(self._figures)}))
 
-    def _everything(self):
-        """What the pools hold, and what the quotas of our projects say, which nobody else uses."""
+    def _all_resources(self):
+        """Return the images of the pools, and the quota usage of the projects of these tests."""
         found = {
-            f'{place.pool}/{name}'
-            for place in self.places.values()
-            for name in self.storage.list_names(place.pool)
+            f'{backend.pool}/{name}'
+            for backend in self.backends.values()
+            for name in self.storage.list_names(backend.pool)
         }
         for cinder in (self.cinder, self.owner):
             quota = self.quotas.show_quota_set(cinder.project_id, params={'usage': True})
@@ -344,18 +344,18 @@ class TestAdoption(test.BaseTestCase):
         return found
 
     def _check_nothing_left(self):
-        new = self._everything() - self._before
-        self.assertEqual(set(), {name for name in new if not self._is_of_others(name)})
+        new = self._all_resources() - self._before
+        self.assertEqual(set(), {name for name in new if not self._is_foreign(name)})
 
-    def _is_of_others(self, name):
-        """Tell whether it is the image of a volume that somebody else made meanwhile."""
+    def _is_foreign(self, name):
+        """Return whether an image is that of a volume of another project."""
         found = self.cinder.find_volume(name.rpartition('/volume-')[2])
         projects = (self.cinder.project_id, self.owner.project_id)
         return found is not None and found.project_id not in projects
 
 
 class _Measured:
-    """Notes how long a block takes."""
+    """Record the duration of a block."""
 
     def __init__(self, case, what):
         self._case, self._what = case, what
@@ -367,12 +367,12 @@ class _Measured:
         self._case.note(self._what, round(time.monotonic() - self._began, 2))
 
 
-def _restored(place, operation_id):
-    return image_types.ImageRef(place.pool, names.image_name('restore', operation_id))
+def _restored(backend, operation_id):
+    return image_types.ImageRef(backend.pool, names.image_name('restore', operation_id))
 
 
 def _cinder(manager):
-    """Return Cinder with the token of Tempest's user in its project."""
+    """Return a Cinder client with the credentials of Tempest's user."""
     credentials = manager.credentials
     identity = v3.Password(
         auth_url=CONF.identity.uri_v3,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a database, on each configured volume type."""
+"""The life cycle of a database, on each configured volume type."""
 
 from trove_ceph_tempest_plugin.tests import base
 from trove_ceph_tempest_plugin.tests.scenario import (
@@ -14,7 +14,7 @@ from trove_ceph_tempest_plugin.tests.scenario import (
 
 
 class TestProvisioning(placement.PlacementScenario, load.LoadScenario, deletion.DeletionScenario):
-    """What differs between volume types: where the data lies and how fast it is."""
+    """Scenarios that depend on the volume type: placement and speed of the data."""
 
 
 class TestDatabase(

@@ -32,7 +32,7 @@ class DetailsTest(base.BaseTestCase):
         status, body = self.ask('GET', '/backup_details')
         self.assertEqual((200, {'backup_details': []}), (status, body))
 
-    def test_backup(self):
+    def test_shows_a_backup(self):
         backup = self.world.add_backup(self.instance, 'taken')
         shown = self.show(backup)
         self.assertEqual(
@@ -45,23 +45,24 @@ class DetailsTest(base.BaseTestCase):
         self.assertNotIn('source_place', shown)
         self.assertIn('source_place', self.show(backup, role='admin'))
 
-    def test_backup_that_is_not_begun_or_not_ours(self):
+    def test_shows_a_backup_without_our_record(self):
         shown = self.show(self.world.add_backup(self.instance))
         self.assertEqual(('NEW', None, []), (shown['status'], shown['state'], shown['places']))
 
-    def test_where_and_what_it_is(self):
+    def test_shows_locations_to_administrators(self):
         backup = self.world.add_backup(self.instance, 'taken')
-        kept = self.world.records
-        kept._update(backup.id, quiesce='freeze', raised_from='none', raised_because='sync_binlog')
-        claim = kept.claims.claim(Role.VERIFY, backup.id, world.WORKER)
-        kept.results.note_verified(claim, 'uuid:1-7', {'tables': 3}, 2.0, 4096)
+        records = self.world.records
+        raised = {'raised_from': 'none', 'raised_because': 'sync_binlog'}
+        records._update(backup.id, quiesce='freeze', **raised)
+        claim = records.claims.claim(Role.VERIFY, backup.id, world.WORKER)
+        records.results.note_verified(claim, 'uuid:1-7', {'tables': 3}, 2.0, 4096)
         shown = self.show(backup)
         self.assertEqual('verified', shown['state'])
         self.assertEqual(('freeze', 'none'), (shown['quiesce'], shown['raised_from']))
         self.assertEqual(('uuid:1-7', 4096), (shown['gtid_executed'], shown['used_bytes']))
         self.assertEqual(3, shown['verification']['tables'])
 
-    def test_nobody_sees_foreign(self):
+    def test_hides_backups_of_other_projects(self):
         backup = self.world.add_backup(self.instance, 'taken')
         for method, path in (
             ('GET', ''),
@@ -79,11 +80,11 @@ class DetailsTest(base.BaseTestCase):
         self.assertIsNone(self.world.records.get(backup.id).copy_wanted_at)
         _status, body = self.ask('GET', '/backup_details', project=self.world.other)
         self.assertEqual([], body['backup_details'])
-        # Nor by the path of a project that is not one's own.
+        # Nor through the path of another project.
         request_of_other = f'/../{self.world.other}/backup_details'
         self.assertIn(self.ask('GET', request_of_other)[0], (403, 404))
 
-    def test_administrators_see_all(self):
+    def test_shows_all_backups_to_administrators(self):
         mine = self.world.add_backup(self.instance, 'taken')
         other = self.world.add_backup(self.world.add_instance(self.world.other), 'taken')
         self.assertEqual('taken', self.show(other, role='admin')['state'])
@@ -94,7 +95,7 @@ class DetailsTest(base.BaseTestCase):
         self.assertEqual(403, status)
         self.assertIn('backup_detail:index:all_projects', body['forbidden']['message'])
 
-    def test_lists(self):
+    def test_lists_backups(self):
         other = self.world.add_instance()
         first, second, third = (
             self.world.add_backup(one, state)
@@ -109,7 +110,7 @@ class DetailsTest(base.BaseTestCase):
             _status, body = self.ask('GET', f'/backup_details{query}')
             self.assertEqual(expected, {one['id'] for one in body['backup_details']}, query)
 
-    def test_pages(self):
+    def test_lists_in_pages(self):
         backups = {self.world.add_backup(self.instance, 'taken').id for _ in range(5)}
         listed, path = [], '/backup_details?limit=2'
         for expected in (2, 2, 1):
@@ -125,22 +126,22 @@ class DetailsTest(base.BaseTestCase):
             self.assertEqual(400, status)
             self.assertIn(query.partition('=')[0], body['badRequest']['message'])
 
-    def test_copy_and_verification(self):
+    def test_requests_a_copy_and_a_verification(self):
         backup = self.world.add_backup(self.instance, 'taken')
         for verb, column in (('copy', 'copy_wanted_at'), ('verify', 'verify_wanted_at')):
             status, body = self.ask('POST', f'/backup_details/{backup.id}/{verb}', {})
             self.assertEqual(202, status, body)
             self.assertIsNotNone(body['backup_detail'][column])
             self.assertIsNotNone(getattr(self.world.records.get(backup.id), column))
-        # A taskmanager begins at once.
+        # A taskmanager is notified.
         self.assertEqual(
             [('copy_and_verify_backups', {})] * 2,
             [(method, arguments) for method, _context, arguments in self.world.casts],
         )
         self.assertTrue(callable(manager.Manager.copy_and_verify_backups))
 
-    def test_bus_that_is_down(self):
-        """Nothing is lost by that: a taskmanager looks every minute."""
+    def test_accepts_requests_while_the_message_bus_is_down(self):
+        """No request is lost: a taskmanager looks for recorded requests every minute."""
 
         def fail(*_arguments, **_options):
             raise RuntimeError('no broker')
@@ -150,20 +151,20 @@ class DetailsTest(base.BaseTestCase):
         self.assertEqual(202, self.ask('POST', f'/backup_details/{backup.id}/copy', {})[0])
         self.assertIsNotNone(self.world.records.get(backup.id).copy_wanted_at)
 
-    def test_bus_is_not_waited_for(self):
-        asked = []
+    def test_does_not_wait_for_the_message_bus(self):
+        prepared = []
         prepare = world.Bus.prepare
         self.useFixture(
             fixtures.MonkeyPatch(
                 f'{world.__name__}.Bus.prepare',
-                lambda bus, **options: asked.append(options) or prepare(bus),
+                lambda bus, **options: prepared.append(options) or prepare(bus),
             )
         )
         backup = self.world.add_backup(self.instance, 'taken')
         self.ask('POST', f'/backup_details/{backup.id}/verify', {})
-        self.assertEqual([{'version': '1.0', 'retry': 1}], asked)
+        self.assertEqual([{'version': '1.0', 'retry': 1}], prepared)
 
-    def test_what_cannot_be_copied_or_verified(self):
+    def test_refuses_what_cannot_be_copied_or_verified(self):
         taking = self.world.add_backup(self.instance, 'taking')
         failed = self.world.add_backup(self.instance, 'taking')
         claim = self.world.claims[failed.id]
@@ -189,7 +190,7 @@ class DetailsTest(base.BaseTestCase):
         self.world.records.results.note_suspected(claim, found, 1.0, error)
         self.world.records.claims.release(claim)
 
-    def test_which_host_inspected_it_is_for_those_who_know_the_places(self):
+    def test_shows_the_inspecting_host_with_the_locations_alone(self):
         found = {'verdict': 'corrupt', 'inspected_by': 'storage1:77', 'clone_id': '10ab'}
         backup = self.world.add_backup(self.instance, 'taken')
         self.suspect(backup, found | {'first': dict(found)}, 'why')
@@ -197,11 +198,11 @@ class DetailsTest(base.BaseTestCase):
         for with_locations in (False, True):
             shown = views.detail(backup, record, None, with_locations)['verification']
             self.assertEqual(('corrupt', 'corrupt'), (shown['verdict'], shown['first']['verdict']))
-            for told in (shown, shown['first']):
-                self.assertEqual(with_locations, 'inspected_by' in told)
-                self.assertEqual(with_locations, 'clone_id' in told)
+            for document in (shown, shown['first']):
+                self.assertEqual(with_locations, 'inspected_by' in document)
+                self.assertEqual(with_locations, 'clone_id' in document)
 
-    def test_what_is_suspected_can_be_copied_and_verified(self):
+    def test_accepts_requests_for_suspected_backups(self):
         suspected = self.world.add_backup(self.instance, 'taken')
         self.suspect(suspected, {}, 'a page, perhaps')
         for verb in ('copy', 'verify'):
@@ -212,11 +213,11 @@ class DetailsTest(base.BaseTestCase):
                 (status, shown['state'], shown['verify_error']),
             )
 
-    def take(self, **wanted):
-        given = {'instance': self.instance.id, 'name': 'before-upgrade'} | wanted
-        return self.ask('POST', '/backup_details', {'backup_detail': given})
+    def take(self, **content):
+        request = {'instance': self.instance.id, 'name': 'before-upgrade'} | content
+        return self.ask('POST', '/backup_details', {'backup_detail': request})
 
-    def test_what_is_asked_for_reaches_the_taskmanager(self):
+    def test_the_taskmanager_gets_the_options(self):
         status, body = self.take(quiesce='freeze', copy=True, description='it may go wrong')
         self.assertEqual(202, status, body)
         ((method, context, arguments),) = self.world.casts
@@ -227,28 +228,29 @@ class DetailsTest(base.BaseTestCase):
             BackupOptions(QuiesceLevel.FREEZE, copy=True), backup_api.request_of(context)
         )
         self.assertEqual(self.world.project, context.project_id)
-        self.assertEqual(['dbaas.backup_create.start'], [event for event, _ in self.world.told])
+        events = [event for event, _ in self.world.notifications]
+        self.assertEqual(['dbaas.backup_create.start'], events)
 
-    def test_stock_requests_ask_for_nothing_besides(self):
-        wanted = {'backup': {'name': 'stock', 'instance': self.instance.id}}
-        wanted['backup']['storage_driver'] = 'cinder'
-        status, body = self.ask('POST', '/backups', wanted)
+    def test_stock_requests_have_no_options(self):
+        content = {'backup': {'name': 'stock', 'instance': self.instance.id}}
+        content['backup']['storage_driver'] = 'cinder'
+        status, body = self.ask('POST', '/backups', content)
         self.assertEqual(202, status, body)
         ((_method, context, _arguments),) = self.world.casts
         self.assertEqual(BackupOptions(), backup_api.request_of(context))
 
-    def test_what_cannot_be_taken(self):
+    def test_refuses_invalid_requests(self):
         foreign = self.world.add_instance(self.world.other)
         self.assertEqual(404, self.take(instance=foreign.id)[0])
-        for wanted, message in (
+        for content, message in (
             ({'quiesce': 'deep'}, 'backup_detail.quiesce: must be one of none, ddl, freeze'),
             ({'instance': 'shop'}, "backup_detail.instance: must be an instance's id"),
             ({'name': ''}, 'backup_detail.name'),
             ({'copy': 'yes'}, 'backup_detail.copy: must be true or false'),
             ({'quiece': 'ddl'}, 'did you mean quiesce?'),
         ):
-            status, body = self.take(**wanted)
-            self.assertEqual(400, status, wanted)
+            status, body = self.take(**content)
+            self.assertEqual(400, status, content)
             self.assertIn(message, body['badRequest']['message'])
         for body, message in (
             (None, 'lacks backup_detail'),
@@ -260,7 +262,7 @@ class DetailsTest(base.BaseTestCase):
             self.assertIn(message, answer['badRequest']['message'])
         self.assertEqual([], self.world.casts)
 
-    def test_database_without_our_tables(self):
+    def test_reports_a_database_without_our_tables(self):
         def fail(*_arguments):
             from trove_ceph import exceptions
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what, as operators find it and change it."""
+"""The default policies, as operators see and override them."""
 
 from pathlib import Path
 
@@ -16,22 +16,22 @@ PAGE = Path(trove_ceph.__file__).parent.parent / 'doc/source/admin/backup-polici
 
 
 class RulesTest(base.BaseTestCase):
-    def test_all_are_described(self):
+    def test_each_rule_has_a_description(self):
         page = PAGE.read_text()
         for rule in rules.list_rules():
             row = f'   * - ``{rule.name}``\n     - ``{rule.check_str}``\n     - '
             self.assertIn(row, page)
 
-    def test_operators_change_them(self):
-        # One that others do not go on with.
+    def test_operators_override_rules(self):
+        # An enforcer of its own, so that other tests are not affected.
         self.useFixture(fixtures.MonkeyPatch('trove.common.policy._ENFORCER', None))
         api = self.useFixture(world.World())
         rules.register()
         instance = api.add_instance()
         enforcer = trove_policy.get_enforcer()
-        wanted = {'backup_detail': {'instance': instance.id, 'name': 'frozen'}}
+        request = {'backup_detail': {'instance': instance.id, 'name': 'frozen'}}
         for check, expected in (('!', 403), ('rule:admin_or_owner', 202)):
             changed = oslo_policy.Rules.from_dict({'backup_detail:create': check})
             enforcer.set_rules(changed, overwrite=False)
-            status, body = api.ask('POST', '/backup_details', wanted)
+            status, body = api.ask('POST', '/backup_details', request)
             self.assertEqual(expected, status, body)

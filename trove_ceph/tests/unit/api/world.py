@@ -41,7 +41,7 @@ WORKER = claims.Claimant('worker')
 
 
 class TiersFile(fixtures.Fixture):
-    """A file of tiers that Trove's configuration names: gold is for data, archive a vault."""
+    """A tiers file in Trove's configuration: gold has the purpose data, archive vault."""
 
     def _setUp(self):
         path = self.useFixture(fixtures.TempDir()).join('tiers.yaml')
@@ -52,21 +52,21 @@ class TiersFile(fixtures.Fixture):
 
 
 class World(fixtures.Fixture):
-    """An API, and two projects."""
+    """The API, with two projects."""
 
     def _setUp(self):
         trove_database.path()
-        # Trove's policy is read from where its configuration is.
+        # Trove reads its policy file from the directory of its configuration.
         CONF([], project='trove', default_config_files=[])
         self.addCleanup(CONF.clear)
         facade = worlds._emptied()
         self.records = backups.BackupStore(facade)
-        #: By which backups are being taken.
+        #: The worker that takes backups.
         self.claims = {}
         self.policies = policies.PolicyStore(self.records._transactions)
         self.project, self.other = (f'project-{uuid.uuid4()}' for _ in range(2))
-        # What the taskmanager is told, and listeners are.
-        self.casts, self.told = [], []
+        # The calls to the taskmanager, and the notifications.
+        self.casts, self.notifications = [], []
         self._fake_clouds()
         self.useFixture(
             fixtures.MonkeyPatch('trove_ceph.db.backups.BackupStore', lambda: self.records)
@@ -81,7 +81,7 @@ class World(fixtures.Fixture):
         nova = types.SimpleNamespace(servers=types.SimpleNamespace(get=lambda _: self.server))
         neutron = types.SimpleNamespace(list_ports=lambda **_: {'ports': []})
         notifier = types.SimpleNamespace(
-            info=lambda context, event, payload: self.told.append((event, dict(payload)))
+            info=lambda context, event, payload: self.notifications.append((event, dict(payload)))
         )
         for name, value in (
             ('trove.common.clients.create_nova_client', lambda *_, **__: nova),
@@ -95,7 +95,7 @@ class World(fixtures.Fixture):
         return trove_database.add_instance(project or self.project, str(uuid.uuid4()), **facts)
 
     def add_backup(self, instance, state=None, **facts):
-        """Return a backup, which is as far as a state of ours says."""
+        """Return a backup in one of our states."""
         row = trove_database.add_backup(instance, **facts)
         if state is not None:
             claim = self.records.begin_taking(row.id, instance.id, instance.tenant_id, WORKER)
@@ -106,7 +106,7 @@ class World(fixtures.Fixture):
         return row
 
     def ask(self, method, path, body=None, project=None, role='member'):
-        """Return status and content of an answer."""
+        """Make a request, and return the status and content of the answer."""
         project = project or self.project
         request = webob.Request.blank(f'/v1.0/{project}{path}', method=method)
         request.headers.update(headers(project, role))
@@ -117,13 +117,13 @@ class World(fixtures.Fixture):
         return response.status_int, response.json if response.body else None
 
     def serve(self, request):
-        # As Trove's map of URLs leaves it.
+        # As Trove's URL map passes it on.
         assert request.path_info_pop() == 'v1.0'
         return request.get_response(self.app)
 
 
 class Bus:
-    """The bus to the taskmanager: what it is told crosses as JSON."""
+    """The message bus to the taskmanager, which carries JSON."""
 
     def __init__(self, casts):
         self._casts = casts
@@ -137,7 +137,7 @@ class Bus:
 
 
 def headers(project, role):
-    """Return what keystonemiddleware makes of a token."""
+    """Return the headers that keystonemiddleware adds for a token."""
     return {
         'X-Auth-Token': 'token',
         'X-Tenant-Id': project,
@@ -150,7 +150,7 @@ def headers(project, role):
 def _app():
     manager = extensions.ExtensionManager()
     ours = extension.BackupsOnCeph()
-    # As the entry point has it, which may be of an installation before this one.
+    # Not by the entry point, which may belong to an earlier installation.
     manager.extensions[ours.get_alias()] = ours
     app = extensions.TroveExtensionMiddleware(api.API(), manager)
     app = wsgi.ContextMiddleware(app)

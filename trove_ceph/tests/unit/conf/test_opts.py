@@ -35,12 +35,12 @@ class OptsTestCase(base.BaseTestCase):
         self.assertEqual(3000, conf.trove_ceph.volume_iops_floor)
         self.assertEqual(60, conf.trove_ceph_storage.lock_duration_sec)
 
-    def test_copies_have_as_much_under_way_as_the_library_does_by_default(self):
+    def test_the_default_of_copies_is_that_of_the_library(self):
         default = {opt.name: opt.default for opt in storage.OPTS}['copy_in_flight_mib']
 
         self.assertEqual(throttle.IN_FLIGHT_BYTES, default * 1024**2)
 
-    def test_value_out_of_bounds_is_refused(self):
+    def test_refuses_values_out_of_bounds(self):
         conf = cfg.ConfigOpts()
         guest.register(conf)
         conf([])

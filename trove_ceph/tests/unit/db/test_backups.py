@@ -79,7 +79,7 @@ class BackupStoreTest(base.BaseTestCase):
         self.records.claims.release(claim)
         self.records.delete(self.records.begin_deleting('b', ONE))
         self.assertIsNone(self.records.find('b'))
-        self.assertRaises(exceptions.NotFoundError, self.records.get, 'b')
+        self.assertRaises(exceptions.RecordNotFoundError, self.records.get, 'b')
 
     def test_continuing_keeps_recorded_values(self):
         claim = self.begin('b', parent_id='p')

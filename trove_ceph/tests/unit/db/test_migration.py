@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-import contextlib
-import io
+
+import json
 
 import alembic.autogenerate
 import alembic.migration
@@ -8,9 +8,9 @@ import fixtures
 import sqlalchemy as sa
 from oslotest import base
 
-from trove_ceph.cmd.manage import app
 from trove_ceph.db import migration, tables
 from trove_ceph.tests.contract import claims_migration
+from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.db import database
 
 
@@ -72,17 +72,18 @@ class CommandTest(base.BaseTestCase):
 
     def command(self, verb):
         """Run a command; return its exit status and output."""
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = app.run(['db', verb, '--config-file', self.config])
-        return status, out.getvalue() + err.getvalue()
+        result = command.run('db', verb, '--config-file', self.config, '-f', 'json')
+        return result.status, result.err or json.loads(result.out)
 
     def test_sync(self):
         required = migration.required_version()
-        self.assertEqual((1, f'version none, needed {required}\n'), self.command('version'))
-        self.assertEqual((0, f'version none -> {required}\n'), self.command('sync'))
-        self.assertEqual((0, f'version {required}\n'), self.command('sync'))
-        self.assertEqual((0, f'version {required}\n'), self.command('version'))
+        needed = {'needed_version': required}
+        self.assertEqual((1, {'version': None} | needed), self.command('version'))
+        self.assertEqual((0, {'version': required, 'version_before': None}), self.command('sync'))
+        self.assertEqual(
+            (0, {'version': required, 'version_before': required}), self.command('sync')
+        )
+        self.assertEqual((0, {'version': required} | needed), self.command('version'))
 
     def test_unusable_configurations(self):
         self.configure('sqlite:////nowhere/at/all.sqlite')

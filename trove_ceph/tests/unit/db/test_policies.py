@@ -51,7 +51,7 @@ class PoliciesTest(base.BaseTestCase):
 
     def test_one_policy_for_each_target(self):
         made = self.add()
-        error = self.assertRaises(exceptions.AlreadyExistsError, self.add, 'other')
+        error = self.assertRaises(exceptions.RecordExistsError, self.add, 'other')
         self.assertIn('instance instance', str(error))
         # The same target in another scope is another target.
         self.add(scope=Scope.TIER)

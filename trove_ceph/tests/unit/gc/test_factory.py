@@ -34,11 +34,10 @@ tiers:
 """
 
 
-class MakingTest(base.BaseTestCase):
+class FactoryTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
-        # Other tests reset what was set when the database was made.
-        CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')
+        trove_database.path()
         self.directory = self.useFixture(fixtures.TempDir())
         self.addCleanup(CONF.reset)
         self.deps = object()
@@ -50,22 +49,22 @@ class MakingTest(base.BaseTestCase):
 
     def write(self, name, text):
         path = self.directory.join(name)
-        with open(path, 'w') as made:
-            made.write(text)
+        with open(path, 'w') as file:
+            file.write(text)
         return path
 
-    def test_the_pools_are_those_of_volumes_and_copies(self):
+    def test_examines_the_pools_of_volumes_and_copies(self):
         tiers = self.write('tiers.yaml', TIERS)
         one = self.write('trove.conf', '[DEFAULT]\ntiers_file = of another section\n')
         other = self.write('more.conf', f'[trove_ceph_backup]\ntiers_file = {tiers}\n')
-        made = factory.make_collector([one, other], datetime.timedelta(hours=1))
-        self.assertEqual((['volumes', 'vault'], self.deps), (made._pools, made._deps))
-        age = datetime.datetime.now(datetime.UTC) - made._before
+        collector = factory.make_collector([one, other], datetime.timedelta(hours=1))
+        self.assertEqual((['volumes', 'vault'], self.deps), (collector._pools, collector._deps))
+        age = datetime.datetime.now(datetime.UTC) - collector._before
         self.assertLess(abs(age - datetime.timedelta(hours=1)), datetime.timedelta(minutes=5))
 
-    def test_a_file_that_cannot_be_read(self):
+    def test_refuses_an_unreadable_file(self):
         error = self.assertRaises(
-            exceptions.InvalidRequestError,
+            exceptions.InvalidConfigurationError,
             factory.make_collector,
             ['/nowhere.conf'],
             datetime.timedelta(0),

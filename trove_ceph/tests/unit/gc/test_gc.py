@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-import contextlib
 import datetime
-import io
 import json
 import uuid
 
@@ -10,13 +8,13 @@ from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import exceptions, steps
-from trove_ceph.cmd.manage import app
 from trove_ceph.gc import collector as gc_collector
 from trove_ceph.gc.orphan import Kind
 from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.strategies.backup import volume_cleanup
+from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.gc import world as worlds
-from trove_ceph.tests.unit.strategies import test_vault_copy
+from trove_ceph.tests.unit.strategies import vault_helpers
 from trove_ceph.tests.unit.strategies import world as strategy_worlds
 
 
@@ -29,11 +27,11 @@ class FindTest(base.BaseTestCase):
         (found,) = self.world.find(**options)
         return found
 
-    def test_nothing_where_nothing_was_left(self):
+    def test_finds_nothing_if_nothing_was_left(self):
         self.world.take_backup()
         self.assertEqual([], self.world.found())
 
-    def test_one_of_everything(self):
+    def test_finds_one_orphan_of_each_kind(self):
         self.world.litter()
         left = self.world.left
         expected = {
@@ -50,12 +48,12 @@ class FindTest(base.BaseTestCase):
         self.assertTrue(found.pop(Kind.JOB).startswith('copy ('))
         self.assertEqual(expected, found)
 
-    def test_what_is_young_is_let_alone(self):
+    def test_ignores_young_objects(self):
         self.world.litter()
-        # The world of jobs is an old one.
+        # The clock of the jobs is older.
         self.assertEqual([Kind.JOB], [one.kind for one in self.world.find(days=0.5)])
 
-    def test_what_others_have_named(self):
+    def test_ignores_names_that_are_not_ours(self):
         self.world.storage.create_snapshot(self.world.volume_image.snapshot('by hand'))
         for name in ('trove_ceph', 'trove_ceph.vault', 'trove_ceph.x.y', 'volume-x', 'trove-1'):
             image = image_types.ImageRef('volumes', name)
@@ -68,7 +66,7 @@ class FindTest(base.BaseTestCase):
         self.world.add_volume('no id')
         self.assertEqual([], self.world.found())
 
-    def test_metadata_of_other_projects_proves_nothing(self):
+    def test_ignores_metadata_of_other_projects(self):
         for verb, owner in (
             (self.world.add_volume, self.world.gone_instance),
             (self.world.add_volume_snapshot, self.world.gone_backup),
@@ -76,7 +74,7 @@ class FindTest(base.BaseTestCase):
             verb(owner)['project'] = 'a tenant'
         self.assertEqual([], self.world.found())
 
-    def test_what_trove_has_never_heard_of_stays(self):
+    def test_keeps_objects_that_this_trove_never_had(self):
         stranger = str(uuid.uuid4())
         self.world.make_image('restore', stranger)
         found = self.only()
@@ -85,30 +83,30 @@ class FindTest(base.BaseTestCase):
         )
         self.assertIsNone(found.stays_because(include_unknown=True))
 
-    def test_a_vault_is_its_backups(self):
+    def test_finds_a_vault_image_without_backups(self):
         backup = self.world.take_backup()
         vault = self.world.make_image('vault', self.world.instance.id, 'vault')
         self.assertEqual('no backup has a copy in it', self.only().reason)
         copy = vault.snapshot(names.snapshot_name('backup', backup))
-        with test_vault_copy.claimed(self.world, backup) as held:
-            self.world.records.results.begin_copying(held, copy)
+        with vault_helpers.claimed(self.world, backup) as claim:
+            self.world.records.results.begin_copying(claim, copy)
         self.assertEqual([], self.world.found())
-        # A copy that no backup has any more, beside one that is.
+        # A copy without a backup, beside one that belongs to a backup.
         self.world.storage.create_snapshot(copy)
         left = vault.snapshot(names.snapshot_name('backup', self.world.gone_backup))
         self.world.storage.create_snapshot(left)
         self.assertEqual([(Kind.SNAPSHOT, str(left))], self.world.found())
 
-    def test_copies_that_no_backup_has(self):
-        """Copies have the names that Cinder gave to the snapshots that they are of."""
+    def test_finds_copies_without_a_backup(self):
+        """Copies have the names that Cinder gave to their source snapshots."""
         backup = self.world.take_backup()
         vault = self.world.make_image('vault', self.world.instance.id, 'vault')
         copy = vault.snapshot(self.world.records.get(backup).location.name)
         left, manual = (vault.snapshot(one) for one in (f'snapshot-{uuid.uuid4()}', 'by-hand'))
         for one in (copy, left, manual):
             self.world.storage.create_snapshot(one)
-        with test_vault_copy.claimed(self.world, backup) as held:
-            self.world.records.results.begin_copying(held, copy)
+        with vault_helpers.claimed(self.world, backup) as claim:
+            self.world.records.results.begin_copying(claim, copy)
         found = self.only()
         self.assertEqual((Kind.SNAPSHOT, str(left)), (found.kind, found.name))
         self.assertEqual('no backup has this copy', found.reason)
@@ -116,11 +114,11 @@ class FindTest(base.BaseTestCase):
         collector = self.world.collector()
         collector.remove(collector.find()[0])
         self.assertEqual({copy.name, 'by-hand'}, set(self.world.snapshots(vault)))
-        # Snapshots of volumes that Cinder lists are looked at there, and nowhere else.
+        # Snapshots that Cinder lists are examined there alone.
         self.world.storage.create_snapshot(self.world.volume_image.snapshot(left.name))
         self.assertEqual([], self.world.found())
 
-    def test_a_vault_with_copies_that_no_backup_has(self):
+    def test_finds_a_vault_image_whose_copies_have_no_backup(self):
         vault = self.world.make_image('vault', self.world.instance.id, 'vault')
         left = vault.snapshot(f'snapshot-{uuid.uuid4()}')
         self.world.storage.create_snapshot(left)
@@ -130,7 +128,7 @@ class FindTest(base.BaseTestCase):
         self.assertIn('by-hand', self.only().stays_because())
         self.assertNotIn(left.name, self.only().stays_because())
 
-    def test_a_volume_that_is_being_made(self):
+    def test_ignores_a_volume_that_is_being_restored(self):
         image = self.world.make_image('restore', self.world.instance.id)
         self.assertEqual(
             f'instance {self.world.instance.id} has another volume', self.only().reason
@@ -138,7 +136,7 @@ class FindTest(base.BaseTestCase):
         self.world.instance.update(volume_id=None)
         self.assertEqual([], self.world.found(), image)
 
-    def test_a_snapshot_that_was_made_twice(self):
+    def test_finds_the_second_snapshot_of_a_backup(self):
         backup = self.world.take_backup()
         left = self.world.volume_image.snapshot(names.snapshot_name('backup', backup))
         self.world.storage.create_snapshot(left)
@@ -149,7 +147,7 @@ class FindTest(base.BaseTestCase):
         self.world.storage.remove_snapshot(left)
         self.assertIn(twice['id'], self.only().name)
 
-    def test_what_a_job_works_on(self):
+    def test_ignores_images_that_a_job_uses(self):
         clone = self.world.make_image('check', self.world.gone_backup)
         self.assertEqual('no inspection is under way', self.only().reason)
         work = tasks.InspectTask(self.world.image.snapshot('s'), self.world.gone_backup, '9.7.4')
@@ -158,10 +156,10 @@ class FindTest(base.BaseTestCase):
         dying.jobs.start('inspect', work)
         self.assertEqual([], self.world.found())
         self.world.bury()
-        # Whoever wants it can still carry on with it.
+        # A caller can still continue the job.
         self.assertEqual([Kind.JOB], [one.kind for one in self.world.find()])
 
-    def test_what_is_read_stays(self):
+    def test_keeps_objects_with_clones(self):
         self.world.litter(Kind.SNAPSHOT, Kind.VOLUME_SNAPSHOT)
         clone = image_types.ImageRef('vault', 'clone')
         for source in (
@@ -175,15 +173,15 @@ class FindTest(base.BaseTestCase):
             self.assertIn(f'it has clones: {clone}', stays)
             self.world.storage.remove(clone)
 
-    def test_what_is_used_stays(self):
+    def test_keeps_objects_in_use(self):
         volume = self.world.add_volume(self.world.gone_instance, status='in-use')
         self.assertEqual('its status is in-use', self.only().stays_because())
         volume['status'] = 'available'
         self.world.records.keep_volume(volume['id'], self.world.gone_instance, self.world.project)
         self.assertEqual([], self.world.found())
 
-    def test_a_backup_of_which_nothing_is_there(self):
-        """It is no garbage, and somebody must hear of it."""
+    def test_reports_a_backup_without_snapshot_and_copy(self):
+        """Its record is not removed, but an operator must see it."""
         record = self.world.records.get(self.world.take_backup())
         self.world.storage.remove_snapshot(record.location)
         del self.world.cinder.snapshots[record.cinder_snapshot_id]
@@ -200,19 +198,19 @@ class RemoveTest(base.BaseTestCase):
         super().setUp()
         self.world = worlds.World()
 
-    def test_what_became_somebodys_meanwhile(self):
+    def test_keeps_what_has_come_into_use_since(self):
         backup = self.world.take_backup()
         vault = self.world.make_image('vault', self.world.instance.id, 'vault')
         collector = self.world.collector()
         (found,) = collector.find()
         copy = vault.snapshot(names.snapshot_name('backup', backup))
-        with test_vault_copy.claimed(self.world, backup) as held:
-            self.world.records.results.begin_copying(held, copy)
+        with vault_helpers.claimed(self.world, backup) as claim:
+            self.world.records.results.begin_copying(claim, copy)
         error = self.assertRaises(exceptions.BusyError, collector.remove, found)
         self.assertIn("is in use now", str(error))
         self.assertEqual(vault, self.world.storage.describe(vault).image)
 
-    def test_what_must_stay(self):
+    def test_refuses_to_remove_what_must_stay(self):
         image = self.world.make_image('restore', str(uuid.uuid4()))
         collector = self.world.collector()
         (found,) = collector.find()
@@ -224,7 +222,7 @@ class RemoveTest(base.BaseTestCase):
 
 
 class RemovalInterruptionTest(strategy_worlds.RequestInterruptionTests, base.BaseTestCase):
-    """Of what takes more than one request."""
+    """Removals that take more than one request."""
 
     def make_world(self):
         world = worlds.World()
@@ -254,30 +252,31 @@ class CommandTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = worlds.World()
-        self.asked = []
+        self.calls = []
         self.useFixture(
             fixtures.MonkeyPatch('trove_ceph.gc.factory.make_collector', self.make_collector)
         )
 
     def make_collector(self, config_files, min_age):
-        self.asked.append((config_files, min_age))
+        self.calls.append((config_files, min_age))
         return self.world.collector()
 
     def command(self, *arguments):
         """Return exit status and output."""
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            return app.run(['gc', *arguments]), out.getvalue()
+        result = command.run('gc', *arguments)
+        self.err = result.err
+        return result.status, result.out
 
-    def test_nothing(self):
+    def test_prints_that_there_is_nothing(self):
         for verb in ('list', 'remove'):
-            self.assertEqual((0, 'ok: no orphans.\n'), self.command(verb))
+            self.assertEqual((0, '\n'), self.command(verb))
+            self.assertEqual('There are no orphans.\n', self.err)
         day = datetime.timedelta(hours=24)
-        self.assertEqual((['/etc/trove/trove.conf'], day), self.asked[0])
+        self.assertEqual((['/etc/trove/trove.conf'], day), self.calls[0])
         self.command('list', '--min-age-hours', '1.5', '--config-file', 'a', '--config-file', 'b')
-        self.assertEqual((['a', 'b'], datetime.timedelta(hours=1.5)), self.asked[-1])
+        self.assertEqual((['a', 'b'], datetime.timedelta(hours=1.5)), self.calls[-1])
 
-    def test_listed_and_removed(self):
+    def test_lists_and_removes(self):
         self.world.litter()
         before = self.world.found()
         status, text = self.command('list')
@@ -289,14 +288,12 @@ class CommandTest(base.BaseTestCase):
         self.assertEqual(before, self.world.found())
         status, text = self.command('remove', '--yes', '--format', 'json')
         self.assertEqual(0, status, text)
-        outcomes = {one['outcome'] for one in json.loads(text)['found']}
+        outcomes = {one['outcome'] for one in json.loads(text)}
         self.assertEqual({'removed'}, outcomes)
-        self.assertEqual(
-            (0, '{\n  "status": "ok",\n  "found": []\n}\n'),
-            self.command('list', '--format', 'json'),
-        )
+        status, text = self.command('list', '--format', 'json')
+        self.assertEqual((0, []), (status, json.loads(text)))
 
-    def test_one_that_fails_is_in_nobodys_way(self):
+    def test_continues_if_one_removal_fails(self):
         self.world.litter(Kind.IMAGE, Kind.VOLUME, Kind.VOLUME_RECORD)
         volume = self.world.left[Kind.VOLUME]
         with self.world.storage.open_writer(self.world.cinder.image(volume)):
@@ -306,18 +303,10 @@ class CommandTest(base.BaseTestCase):
         (found,) = self.world.find()
         self.assertEqual(Kind.VOLUME, found.kind)
 
-    def test_nobody_answers(self):
+    def test_fails_if_no_service_answers(self):
         def fail(*_):
             raise exceptions.ServiceUnavailableError('no answer')
 
         self.useFixture(fixtures.MonkeyPatch('trove_ceph.gc.factory.make_collector', fail))
-        err = io.StringIO()
-        with contextlib.redirect_stderr(err):
-            self.assertEqual(3, self.command('list')[0])
-        self.assertIn('no answer', err.getvalue())
-
-    def test_help_has_examples(self):
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            self.assertRaises(SystemExit, app.run, ['gc', '--help'])
-        self.assertIn('trove-ceph-manage gc remove --yes', out.getvalue())
+        self.assertEqual(3, self.command('list')[0])
+        self.assertEqual('trove-ceph-manage: no answer\n', self.err)

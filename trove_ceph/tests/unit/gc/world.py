@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A world with one of everything that can belong to nobody, and with what looks like it."""
+"""A world with one orphan of each kind, and with objects that look like orphans."""
 
 import datetime
 import uuid
@@ -27,7 +27,7 @@ class World(worlds.World):
         gone = trove_database.add_instance(self.project, None)
         gone.update(deleted=True)
         self.gone_instance = gone.id
-        #: What was left of them, by what it is.
+        #: Their orphans, by kind.
         self.left = {}
 
     def take_backup(self):
@@ -37,7 +37,7 @@ class World(worlds.World):
         return backup
 
     def collector(self, strike=None, days=2):
-        """Return the command's collector, so many days later."""
+        """Return the command's collector, as of a number of days later."""
         now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
         return collector.Collector(self.deps(strike), POOLS, MIN_AGE, now)
 
@@ -45,7 +45,7 @@ class World(worlds.World):
         return self.collector(**options).find()
 
     def found(self, **options):
-        """Return what is found, by kind and name."""
+        """Return the kinds and names of the orphans."""
         return sorted((one.kind, one.name) for one in self.find(**options))
 
     def make_image(self, kind, owner_id, pool='volumes'):
@@ -54,7 +54,7 @@ class World(worlds.World):
         return image
 
     def litter(self, *kinds):
-        """Leave one of these kinds behind each; without any, one of everything."""
+        """Leave one orphan of each of these kinds; without any, one of every kind."""
         for kind, leave in {
             Kind.IMAGE: lambda: self.make_image('restore', self.gone_instance),
             Kind.SNAPSHOT: self.leave_snapshot,
@@ -94,16 +94,16 @@ class World(worlds.World):
 
     def add_volume(self, operation_id, **facts):
         metadata = {cinder_resources.OPERATION_KEY: operation_id}
-        wanted = {'name': f'trove-{operation_id}', 'metadata': metadata}
-        return self.cinder.add_volume(worlds.SERVICE, worlds.NVME, **wanted | facts)
+        values = {'name': f'trove-{operation_id}', 'metadata': metadata}
+        return self.cinder.add_volume(worlds.SERVICE, worlds.NVME, **values | facts)
 
     def add_volume_snapshot(self, operation_id, **facts):
         metadata = {cinder_resources.OPERATION_KEY: operation_id}
-        wanted = {'name': f'trove-{operation_id}-backup', 'metadata': metadata}
-        return self.cinder.add_snapshot(self.volume, **wanted | facts)
+        values = {'name': f'trove-{operation_id}-backup', 'metadata': metadata}
+        return self.cinder.add_snapshot(self.volume, **values | facts)
 
     def interrupt_job(self):
-        """Have a copy of the service die in the middle of a copy."""
+        """Kill a copy of the service while it copies a backup."""
         self.storage.create_snapshot(self.image.snapshot('t'))
         work = tasks.CopyTask(self.image.snapshot('t'), image_types.ImageRef('vault', 'elsewhere'))
         dying = self.service('dying', threads=worlds.service_world.Later())

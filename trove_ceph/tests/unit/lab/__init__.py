@@ -4,7 +4,7 @@
 import sys
 from pathlib import Path
 
-# Imported from the checkout: the lab runs from there too.
+# Imported from the checkout, as the lab does.
 LAB = Path(__file__).resolve().parents[4] / 'lab'
 for directory in (LAB, LAB / 'images'):
     if str(directory) not in sys.path:

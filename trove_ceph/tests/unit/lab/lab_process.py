@@ -22,10 +22,9 @@ time.sleep(60)
 
 @contextlib.contextmanager
 def serving(server):
-    """Let a socket server answer from a thread.
+    """Run a socket server in a thread.
 
-    Its own loop polls, which never ends once eventlet, which Trove brings, has made the threads
-    share one.
+    Its own loop polls, and would never end once Trove's eventlet has patched the threads.
     """
     done = threading.Event()
     server.socket.settimeout(0.05)
@@ -57,10 +56,10 @@ def _descendants():
 
 
 class LabTestCase(base.BaseTestCase):
-    """A lab whose machine has the processes that this test started, and no others.
+    """A lab on a machine that has only the processes that this test started.
 
-    What is ended here is real: a lab that runs on this machine must be out of reach, even when
-    the code under test is wrong.
+    The tests terminate real processes: a lab that runs on this machine must be out of reach, even
+    if the code under test is wrong.
     """
 
     def setUp(self):
@@ -74,7 +73,7 @@ class LabTestCase(base.BaseTestCase):
         )
 
     def write(self, name, text=''):
-        """Write a file of the lab, which exists from then on."""
+        """Write a file of the lab, creating the lab."""
         self.root.mkdir(exist_ok=True)
         self.settings.mark.touch()
         path = self.root / name
@@ -82,15 +81,15 @@ class LabTestCase(base.BaseTestCase):
         path.write_text(text)
         return path
 
-    def spawn(self, code, *words, root=None, title=sys.executable, program=sys.executable):
-        """Start Python code, as a child of the supervisord of a lab if ``root`` is given.
+    def spawn(self, code, *arguments, root=None, title=sys.executable, program=sys.executable):
+        """Start Python code, as a child of a lab's supervisord if ``root`` is given.
 
-        :param title: what its command line begins with.
-        :param program: the name of the interpreter's link, which is the process's name.
+        :param title: the first word of its command line.
+        :param program: the name of the link to the interpreter, which becomes the process's name.
         """
         mark = {'SUPERVISOR_SERVER_URL': f'unix://{root}/run/supervisor.sock'} if root else {}
         process = subprocess.Popen(
-            [title, '-c', code, *words],
+            [title, '-c', code, *arguments],
             executable=self.directory / program,
             env=mark,
             stdout=subprocess.PIPE,
@@ -108,21 +107,22 @@ class LabTestCase(base.BaseTestCase):
         return process, int(process.first_line)
 
     def wait_for_zombie(self, process):
-        """Wait until a killed process has ended; its entry stays as nobody asks for its status."""
+        """Wait until a killed process is a zombie; its entry stays, because it is not reaped."""
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
-    def sleep(self, *words, **how):
-        return self.spawn('import time; print("up", flush=True); time.sleep(60)', *words, **how)
+    def sleep(self, *arguments, **options):
+        code = 'import time; print("up", flush=True); time.sleep(60)'
+        return self.spawn(code, *arguments, **options)
 
-    def sleep_as(self, name, *words, **how):
-        """Start a sleeping process of this name."""
+    def sleep_as(self, name, *arguments, **options):
+        """Start a sleeping process with this name."""
         link = self.directory / name
         if not link.exists():
             link.symlink_to(os.path.realpath(sys.executable))
-        return self.sleep(*words, program=name, **how)
+        return self.sleep(*arguments, program=name, **options)
 
     def guest(self, name, root):
-        """Start what looks like a guest of the Nova whose root is given."""
+        """Start a process that looks like a guest of the Nova with this root."""
         return self.sleep_as(
             'qemu-system-x86_64',
             '-name',

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load the lab's Ansible plugins without Ansible, and run modules the way Ansible does."""
+"""Load the lab's Ansible plugins without Ansible, and run modules as Ansible does."""
 
 import importlib.util
 import sys
@@ -11,7 +11,7 @@ from trove_ceph.tests.unit.lab import LAB
 
 
 class ModuleEnd(SystemExit):
-    """A module has reported its result, which ends it."""
+    """The exit of a module with its result."""
 
     def __init__(self, failed, result):
         super().__init__(int(failed))
@@ -20,21 +20,24 @@ class ModuleEnd(SystemExit):
 
 
 class AnsibleModule:
-    """What the lab's modules use of Ansible's class; ``given`` is set by :func:`run`."""
+    """The parts of Ansible's class that the lab's modules use.
 
-    given = {}
+    :func:`run` sets ``parameters``.
+    """
+
+    parameters = {}
 
     def __init__(self, argument_spec):
-        unknown = set(self.given) - set(argument_spec)
+        unknown = set(self.parameters) - set(argument_spec)
         missing = {
             name
             for name, spec in argument_spec.items()
-            if spec.get('required') and name not in self.given
+            if spec.get('required') and name not in self.parameters
         }
         if unknown or missing:
             raise AssertionError(f'unknown: {unknown}, missing: {missing}')
         defaults = {name: spec.get('default') for name, spec in argument_spec.items()}
-        self.params = defaults | self.given
+        self.params = defaults | self.parameters
         self.no_log_values = set()
 
     def exit_json(self, **result):
@@ -68,16 +71,16 @@ def _fakes():
 
 
 def load(path, name):
-    """Return the plugin at ``lab/plugins/{path}``, made with a stand-in for Ansible."""
+    """Import the plugin at ``lab/plugins/{path}`` with a fake of Ansible."""
     fakes = _fakes()
-    kept = {key: sys.modules.get(key) for key in fakes}
+    saved = {key: sys.modules.get(key) for key in fakes}
     sys.modules.update(fakes)
     try:
         spec = importlib.util.spec_from_file_location(name, LAB / 'plugins' / path)
         plugin = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(plugin)
     finally:
-        for key, module in kept.items():
+        for key, module in saved.items():
             if module is None:
                 del sys.modules[key]
             else:
@@ -86,8 +89,8 @@ def load(path, name):
 
 
 def run(plugin, **parameters):
-    """Run a module's ``main`` with parameters; return how it ended."""
-    with fixtures.MonkeyPatch(f'{__name__}.AnsibleModule.given', parameters):
+    """Run a module's ``main`` with parameters; return its exit."""
+    with fixtures.MonkeyPatch(f'{__name__}.AnsibleModule.parameters', parameters):
         try:
             plugin.main()
         except ModuleEnd as end:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lab's services are told about backups is what they understand."""
+"""The services accept the lab's configuration of backups."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ ROOTS = {'mysql_version': '9.7.4', 'path': '/var/cache/trove-ceph/mysql-rootfs-1
 
 class SettingsTestCase(base.BaseTestCase):
     def render(self, template, **variables):
-        """Return a role's template as Ansible renders it; what is not given is empty."""
+        """Render a role's template as Ansible does; missing variables are empty."""
         role = LAB / 'roles' / template.partition('/')[0] / 'templates'
         environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader([role, LAB / 'templates']),
@@ -57,7 +57,7 @@ class BackupSettingsTest(SettingsTestCase):
 
         return self.read(text, register)
 
-    def test_task_manager_is_ours_or_troves(self):
+    def test_setting_chooses_the_task_manager(self):
         ours = self.taskmanager(lab_backups='trove_ceph', lab_quiesce='ddl')
         self.assertEqual('trove_ceph.taskmanager.manager.Manager', ours.taskmanager_manager)
         self.assertEqual(
@@ -68,7 +68,7 @@ class BackupSettingsTest(SettingsTestCase):
         self.assertEqual('trove.taskmanager.manager.Manager', stock.taskmanager_manager)
 
     def cinder(self, *names, **variables):
-        """Return options of Cinder's as it reads them."""
+        """Return options as Cinder reads them."""
 
         def register(conf):
             conf.register_opts([cfg.StrOpt(name) for name in names])
@@ -77,10 +77,10 @@ class BackupSettingsTest(SettingsTestCase):
 
     def test_copies_of_cinder_volume_form_a_cluster(self):
         for count, expected in ((1, None), (2, 'lab-cluster'), (3, 'lab-cluster')):
-            told = self.cinder('cluster', host_name='lab', lab_cinder_volume_services=count)
-            self.assertEqual(expected, told.cluster)
+            conf = self.cinder('cluster', host_name='lab', lab_cinder_volume_services=count)
+            self.assertEqual(expected, conf.cluster)
 
-    def test_api_has_our_client_of_cinder_or_troves(self):
+    def test_setting_chooses_the_cinder_client_of_the_api(self):
         def register(conf):
             conf.register_opts([cfg.StrOpt('remote_cinder_client')])
 
@@ -88,17 +88,17 @@ class BackupSettingsTest(SettingsTestCase):
             ('trove_ceph', cinder_client.cinder_client),
             ('stock', None),
         ):
-            told = self.read(self.render('trove/trove-api.conf.j2', lab_backups=backups), register)
-            named = told.remote_cinder_client
+            conf = self.read(self.render('trove/trove-api.conf.j2', lab_backups=backups), register)
+            named = conf.remote_cinder_client
             self.assertEqual(expected, named and importutils.import_class(named))
 
-    def test_backups_are_inspected_with_the_mysql_that_was_found(self):
-        told = self.storage(inspecting=ROOTS, run='/opt/lab/run').trove_ceph_verification
-        self.assertEqual({'9.7.4': ROOTS['path']}, told.mysqld_roots)
-        self.assertEqual('/opt/lab/run/verification', told.directory)
-        self.assertGreaterEqual(told.memory_mib, 512)
+    def test_inspects_backups_with_the_cached_mysql(self):
+        conf = self.storage(inspecting=ROOTS, run='/opt/lab/run').trove_ceph_verification
+        self.assertEqual({'9.7.4': ROOTS['path']}, conf.mysqld_roots)
+        self.assertEqual('/opt/lab/run/verification', conf.directory)
+        self.assertGreaterEqual(conf.memory_mib, 512)
 
-    def test_nothing_is_inspected_where_there_is_none(self):
+    def test_inspects_nothing_without_a_root_file_system(self):
         self.assertEqual({}, self.storage(inspecting={}).trove_ceph_verification.mysqld_roots)
 
     def test_scenarios_of_backups_follow_the_setting(self):
@@ -138,7 +138,7 @@ class TransportTest(SettingsTestCase):
         (host,) = parsed.hosts
         return host.username, parsed.virtual_host
 
-    def test_service_and_caller_meet(self):
+    def test_service_and_caller_share_a_virtual_host(self):
         service = self.storage(**self.variables)
         transport.check(service)
         self.assertEqual(('trove-ceph-storage', 'trove-ceph'), self.urls(service))
@@ -152,7 +152,7 @@ class TransportTest(SettingsTestCase):
         transport.check(caller)
         self.assertEqual(('trove-ceph-caller', 'trove-ceph'), self.urls(caller))
 
-    def test_no_guest_is_told_of_the_service(self):
+    def test_guests_do_not_know_the_service(self):
         text = self.render('trove/trove-guestagent.conf.j2', **self.variables)
         self.assertIn(f'rabbit://trove-guest:guest-secret@{self.ADDRESS}/trove\n', text)
         self.assertNotIn('trove-ceph', text)

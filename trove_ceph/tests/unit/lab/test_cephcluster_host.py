@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings, configuration, processes and loop devices of a cluster, without a cluster."""
+"""Settings, configuration, processes and loop devices of a cluster, without a real cluster."""
 
 import base64
 import configparser
@@ -39,12 +39,12 @@ class HostTestCase(base.BaseTestCase):
 
 
 class LayoutTest(HostTestCase):
-    def test_settings_survive_the_file(self):
+    def test_saved_settings_can_be_read_back(self):
         self.assertIsNone(self.paths.find())
         self.paths.save(self.settings)
         self.assertEqual(self.settings, self.paths.find())
 
-    def test_incomplete_cluster_is_not_used(self):
+    def test_refuses_an_incomplete_cluster(self):
         self.assertIn('run create first', str(self.assertRaises(UsageError, self.paths.get)))
         self.paths.save(self.settings)
         self.assertIn('run create again', str(self.assertRaises(UsageError, self.paths.get)))
@@ -55,7 +55,7 @@ class LayoutTest(HostTestCase):
         other = settings(self.root, fsid='g', osd_gib=4)
         self.assertEqual(['osd_gib'], self.settings.differences(other))
 
-    def test_remove_data_spares_what_is_not_the_clusters(self):
+    def test_remove_data_keeps_foreign_files(self):
         self.paths.save(self.settings)
         etc = Path(self.settings.conf_dir)
         etc.mkdir()
@@ -67,7 +67,7 @@ class LayoutTest(HostTestCase):
     def _files(self):
         return sorted(str(path.relative_to(self.root)) for path in self.root.rglob('*'))
 
-    def test_root_too_long_for_a_socket(self):
+    def test_refuses_a_root_too_long_for_a_socket(self):
         self.assertRaises(UsageError, layout.Layout('/' + 'x' * 100).check)
         self.assertIsNone(layout.Layout('/srv/ceph').check())
 
@@ -78,7 +78,7 @@ class ConfTest(HostTestCase):
         parser.read_file(io.StringIO(conf.render(self.settings, self.paths, release)))
         return parser
 
-    def test_everything_lies_under_the_root(self):
+    def test_all_paths_are_below_the_root(self):
         rendered = self._render()
         for section in ('mon', 'mgr', 'osd'):
             for option in ('run_dir', 'pid_file', 'admin_socket', 'log_file', 'crash_dir'):
@@ -91,7 +91,7 @@ class ConfTest(HostTestCase):
         self.assertEqual('2', rendered['global']['rbd_default_clone_format'])
         self.assertEqual(str(3 * 1024**3), rendered['osd']['bluestore_block_size'])
 
-    def test_fenced_clients_stay_so_for_a_week(self):
+    def test_blocklist_entries_last_a_week(self):
         rendered = self._render()
         self.assertEqual('604800', rendered['mon']['mon_osd_blocklist_default_expire'])
         for section in rendered.sections():
@@ -112,20 +112,20 @@ class KernelTest(base.BaseTestCase):
         super().setUp()
         self.limit = Path(self.useFixture(fixtures.TempDir()).path) / 'aio-max-nr'
 
-    def test_default_of_the_kernel_is_raised(self):
+    def test_raises_the_default_of_the_kernel(self):
         self.limit.write_text('65536\n')
         self.assertTrue(kernel.allow_aio(self.limit))
         self.assertEqual('1048576\n', self.limit.read_text())
         self.assertFalse(kernel.allow_aio(self.limit))
 
-    def test_higher_limit_stays(self):
+    def test_keeps_a_higher_limit(self):
         self.limit.write_text('2097152\n')
         self.assertFalse(kernel.allow_aio(self.limit))
         self.assertEqual('2097152\n', self.limit.read_text())
 
 
 class KeysTest(base.BaseTestCase):
-    def test_key_has_cephs_layout(self):
+    def test_key_has_the_layout_of_ceph(self):
         first, second = keys.generate(), keys.generate()
         self.assertNotEqual(first, second)
         raw = base64.b64decode(first)
@@ -133,7 +133,7 @@ class KeysTest(base.BaseTestCase):
         self.assertEqual(b'\x01\x00', raw[:2])
         self.assertEqual(b'\x10\x00', raw[10:12])
 
-    def test_section(self):
+    def test_keyring_section(self):
         self.assertEqual(
             '[client.x]\n\tkey = k\n\tcaps mon = "allow r"\n',
             keys.section('client.x', 'k', {'mon': 'allow r'}),
@@ -147,11 +147,11 @@ class DaemonsTest(HostTestCase):
         self.useFixture(fixtures.MonkeyPatch('cephcluster.daemons.PROC', self.proc))
         self.conf = str(layout.conf_file(self.settings))
 
-    def _process(self, pid, *words):
+    def _process(self, pid, *arguments):
         (self.proc / str(pid)).mkdir()
-        (self.proc / str(pid) / 'cmdline').write_text('\0'.join(words) + '\0')
+        (self.proc / str(pid) / 'cmdline').write_text('\0'.join(arguments) + '\0')
 
-    def test_only_daemons_on_this_configuration_are_found(self):
+    def test_finds_only_daemons_with_this_configuration(self):
         self._process(10, '/usr/bin/ceph-osd', '-i', '1', '-c', self.conf, '-f')
         self._process(11, 'ceph-mon', '-i', 'a', '-c', self.conf)
         self._process(12, 'ceph-osd', '-i', '1', '-c', '/etc/ceph/ceph.conf')
@@ -164,14 +164,14 @@ class DaemonsTest(HostTestCase):
         self.assertEqual({10: 'osd.1', 11: 'mon.a', 14: 'osd.0'}, found)
         self.assertEqual([daemons.Process(10, 'osd.1')], daemons.find(self.settings, 'osd.1'))
 
-    def test_process_that_changed_hands_is_not_signalled(self):
-        gone = daemons.Process(os.getpid(), 'osd.0')
+    def test_does_not_signal_a_process_with_a_reused_pid(self):
+        dead = daemons.Process(os.getpid(), 'osd.0')
         with mock.patch('signal.pidfd_send_signal') as send:
-            left = daemons._signal_and_wait(self.settings, [gone], 15, timeout_sec=1)
+            left = daemons._signal_and_wait(self.settings, [dead], 15, timeout_sec=1)
         self.assertEqual([], left)
         send.assert_not_called()
 
-    def test_killed_daemon_may_wait_for_its_disk(self):
+    def test_waits_for_a_killed_daemon_that_waits_for_its_disk(self):
         self._process(10, 'ceph-osd', '-i', '1', '-c', self.conf)
         osd = daemons.Process(10, 'osd.1')
         waits = []
@@ -187,12 +187,12 @@ class DaemonsTest(HostTestCase):
             [each for each in waits if each[0]],
         )
 
-    def test_unknown_daemon(self):
+    def test_refuses_an_unknown_daemon(self):
         error = self.assertRaises(UsageError, daemons.execute, self.settings, self.paths, 'osd.2')
         self.assertIn('it has mon.a, mgr.x, osd.0, osd.1', str(error))
 
-    def test_silent_admin_socket(self):
-        self.assertIsNone(daemons.ask(self.paths, 'osd.0', 'status'))
+    def test_query_of_a_silent_admin_socket_returns_none(self):
+        self.assertIsNone(daemons.query(self.paths, 'osd.0', 'status'))
 
 
 class LoopTest(HostTestCase):
@@ -207,24 +207,24 @@ class LoopTest(HostTestCase):
         directory.mkdir(parents=True)
         (directory / 'backing_file').write_text(f'{backing_file}\n')
 
-    def test_attached_device_is_reused(self):
+    def test_reuses_an_attached_device(self):
         self._device('loop3', '/x/block.img')
         self._device('loop4', '/x/block.img2')
         with mock.patch('subprocess.run') as run:
             self.assertEqual('/dev/loop3', loop.ensure_attached('/x/block.img'))
         run.assert_not_called()
 
-    def test_device_over_an_unlinked_file_is_found(self):
+    def test_finds_a_device_over_an_unlinked_file(self):
         self._device('loop5', '/x/block.img (deleted)')
         self.assertEqual(['/dev/loop5'], loop.find_all('/x/block.img'))
 
-    def test_two_devices_over_one_file_are_an_error(self):
+    def test_refuses_two_devices_over_one_file(self):
         self._device('loop3', '/x/block.img')
         self._device('loop4', '/x/block.img')
         error = self.assertRaises(ClusterError, loop.ensure_attached, '/x/block.img')
         self.assertIn('/dev/loop3, /dev/loop4', str(error))
 
-    def test_attaching_is_tried_again(self):
+    def test_retries_to_attach(self):
         busy = mock.Mock(returncode=1, stdout='', stderr='Device or resource busy')
         good = mock.Mock(returncode=0, stdout='/dev/loop7\n')
         with mock.patch('time.sleep'), mock.patch('subprocess.run', side_effect=[busy, good]):
@@ -232,17 +232,17 @@ class LoopTest(HostTestCase):
 
 
 class CreateTest(HostTestCase):
-    def test_other_files_in_the_root_are_respected(self):
+    def test_refuses_a_root_with_other_files(self):
         self.root.mkdir()
         (self.root / 'precious').touch()
         with mock.patch('os.geteuid', return_value=0), mock.patch('shutil.which'):
             error = self.assertRaises(
                 UsageError, create.ensure_created, self.paths, self.settings, mock.Mock()
             )
-        self.assertIn('holds other files: precious', str(error))
+        self.assertIn('contains other files: precious', str(error))
         self.assertTrue((self.root / 'precious').exists())
 
-    def test_without_root(self):
+    def test_refuses_to_run_without_root(self):
         self.root.mkdir()
         with mock.patch('os.geteuid', return_value=1000):
             error = self.assertRaises(
@@ -250,7 +250,7 @@ class CreateTest(HostTestCase):
             )
         self.assertIn('root is needed', str(error))
 
-    def test_missing_programs_are_named_with_their_packages(self):
+    def test_error_names_missing_programs_and_their_packages(self):
         self.root.mkdir()
         with (
             mock.patch('os.geteuid', return_value=0),
@@ -263,7 +263,7 @@ class CreateTest(HostTestCase):
             )
         self.assertIn('not installed: ceph-osd (packages', str(error))
 
-    def test_lock_outlives_the_removal_of_the_directory(self):
+    def test_lock_survives_the_removal_of_the_directory(self):
         with create.locked(self.paths):
             self.assertTrue(self.root.is_dir())
         self.assertFalse(self.root.exists())
@@ -280,12 +280,12 @@ class CommandLineTest(HostTestCase):
         self.assertEqual([('nvme', 'nvme'), ('hdd',)], arguments.osd)
         self.assertEqual((3300, 6789), arguments.mon_ports)
 
-    def test_status_of_nothing(self):
+    def test_status_without_a_cluster_fails(self):
         with mock.patch('sys.stderr', new=io.StringIO()) as stderr:
             self.assertEqual(2, cli.main(['--root', str(self.root), 'status']))
         self.assertIn('run create first', stderr.getvalue())
 
-    def test_destroying_nothing_is_done(self):
+    def test_destroy_without_a_cluster_succeeds(self):
         with mock.patch('sys.stderr', new=io.StringIO()):
             self.assertEqual(0, cli.main(['--root', str(self.root), 'destroy']))
         self.assertFalse(self.root.exists())

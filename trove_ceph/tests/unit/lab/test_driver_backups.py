@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing who takes backups on a lab that is up."""
+"""The choice of the task manager that takes backups on a running lab."""
 
 import json
 
@@ -12,13 +12,13 @@ from trove_ceph.tests.unit.lab.test_driver_instruments import InstrumentsTestCas
 
 
 class BackupsTest(InstrumentsTestCase):
-    def choose(self, *words):
-        arguments = command_line._parser().parse_args(['backups', *words])
+    def choose(self, *options):
+        arguments = command_line._parser().parse_args(['backups', *options])
         code = arguments.run(self.settings, arguments)
         variables = json.loads((self.root / 'run' / 'settings.json').read_text())
         return code, variables['lab_backups'], variables['lab_quiesce']
 
-    def test_with_tables(self):
+    def test_chooses_with_tables(self):
         self.write('state/marks/schema-trove-ceph')
         self.assertEqual((0, 'trove_ceph', 'freeze'), self.choose('freeze'))
         arguments = json.loads(self.playbook.read_text())['arguments']
@@ -26,15 +26,15 @@ class BackupsTest(InstrumentsTestCase):
         self.assertTrue((LAB / backups.PLAYBOOK).exists())
         self.assertEqual((0, 'stock', 'none'), self.choose('stock'))
 
-    def test_without_tables(self):
+    def test_without_tables_only_stock_is_possible(self):
         self.assertEqual((0, 'stock', 'none'), self.choose('stock'))
         error = self.assertRaises(LabError, self.choose, 'none')
         self.assertIn('run make lab', str(error))
 
-    def test_lab_must_be_up(self):
+    def test_refuses_a_stopped_lab(self):
         self.supervisord_pid.return_value = None
         error = self.assertRaises(LabError, self.choose, 'stock')
         self.assertIn('run make lab to start it', str(error))
 
-    def test_other_choices(self):
+    def test_refuses_an_unknown_choice(self):
         self.assertRaises(SystemExit, self.choose, 'swift')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a shell gets to use the cloud."""
+"""The environment variables for a shell that uses the cloud."""
 
 import contextlib
 import io
@@ -12,7 +12,7 @@ import fixtures
 from driver import environment
 from oslotest import base
 
-from trove_ceph.cmd.manage import cli_base
+from trove_ceph.cmd.manage import options
 from trove_ceph.tests.unit.lab import LAB
 
 
@@ -32,36 +32,36 @@ class EnvironmentTestCase(base.BaseTestCase):
         lines = [line for line in out.getvalue().splitlines() if line.startswith('export ')]
         return dict(shlex.split(line)[1].split('=', 1) for line in lines)
 
-    def test_administrator_has_what_the_command_needs(self):
+    def test_administrator_has_all_variables_of_the_command(self):
         found = self.variables('admin')
         names = {
-            cli_base.CEPH_CONF,
-            cli_base.TIERS_FILE,
-            cli_base.TROVE_CONF,
-            cli_base.STORAGE_CONF,
+            options.CEPH_CONF,
+            options.TIERS_FILE,
+            options.TROVE_CONF,
+            options.STORAGE_CONF,
         }
         self.assertEqual(names | {'OS_USERNAME'}, set(found))
         etc = self.root / 'etc'
-        self.assertEqual(f'{etc}/ceph/tiers.yaml', found[cli_base.TIERS_FILE])
-        self.assertEqual(f'{etc}/trove/trove.conf', found[cli_base.TROVE_CONF])
+        self.assertEqual(f'{etc}/ceph/tiers.yaml', found[options.TIERS_FILE])
+        self.assertEqual(f'{etc}/trove/trove.conf', found[options.TROVE_CONF])
 
-    def test_paths_are_those_of_the_playbook(self):
+    def test_paths_match_the_playbook(self):
         found = self.variables('admin')
         etc = f'{self.root}/etc'
         variables = (LAB / 'group_vars' / 'all.yml').read_text()
         self.assertIn('ceph_conf: "{{ etc }}/ceph/ceph.conf"', variables)
         self.assertIn('tiers_file: "{{ etc }}/ceph/tiers.yaml"', variables)
-        self.assertEqual(f'{etc}/ceph/ceph.conf', found[cli_base.CEPH_CONF])
+        self.assertEqual(f'{etc}/ceph/ceph.conf', found[options.CEPH_CONF])
         service = (LAB / 'roles' / 'storage_service' / 'tasks' / 'main.yml').read_text()
-        path = found[cli_base.STORAGE_CONF].removeprefix(etc)
+        path = found[options.STORAGE_CONF].removeprefix(etc)
         self.assertIn(f'--config-file {{{{ etc }}}}{path}', service)
 
-    def test_configuration_of_the_task_manager_when_it_is_there(self):
+    def test_includes_the_task_managers_configuration_if_it_exists(self):
         own = self.root / 'etc' / 'trove-taskmanager.conf'
         own.touch()
         self.assertEqual(
-            f'{self.root}/etc/trove/trove.conf:{own}', self.variables('admin')[cli_base.TROVE_CONF]
+            f'{self.root}/etc/trove/trove.conf:{own}', self.variables('admin')[options.TROVE_CONF]
         )
 
-    def test_tenant_has_credentials_only(self):
+    def test_tenant_has_only_credentials(self):
         self.assertEqual({'OS_USERNAME': 'tenant'}, self.variables('tenant'))

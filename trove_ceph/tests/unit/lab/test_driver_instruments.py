@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running the benchmark and the scenarios on a lab that is up."""
+"""The benchmark and the scenarios on a running lab."""
 
 import argparse
 import json
@@ -28,7 +28,7 @@ class InstrumentsTestCase(UpTestCase):
 
 
 class InstallTest(InstrumentsTestCase):
-    def test_playbook_of_the_instruments_runs(self):
+    def test_runs_the_playbook_of_the_instruments(self):
         self.assertEqual(self.root / 'instruments' / 'bin', instruments.install(self.settings))
         arguments = json.loads(self.playbook.read_text())['arguments']
         self.assertIn(str(self.lab_dir / instruments.PLAYBOOK), arguments)
@@ -49,21 +49,21 @@ class InstallTest(InstrumentsTestCase):
 
 
 class BindingsTest(UpTestCase):
-    """Plans about storage speak to Ceph through the distribution's modules."""
+    """Plans about storage reach Ceph through the distribution's modules."""
 
     def environment_after(self, role):
-        """Return an environment after the commands of a role's first task that link into it."""
-        made = self.root / role
-        (made / 'lib/python3.11/site-packages').mkdir(parents=True)
+        """Run the linking commands of a role's first task; return the directory of packages."""
+        directory = self.root / role
+        (directory / 'lib/python3.11/site-packages').mkdir(parents=True)
         task = yaml.safe_load((LAB / f'roles/{role}/tasks/main.yml').read_text())[0]
         text = yaml.safe_load((LAB / 'group_vars/all.yml').read_text())['link_bindings']
-        names = {'venv': str(made), 'instruments': str(made)}
+        names = {'venv': str(directory), 'instruments': str(directory)}
         names['linked_into'] = self.render(task.get('vars', {}).get('linked_into', ''), names)
         names['link_bindings'] = self.render(text, names)
         for command in task['once']['commands']:
             if command[0] == '/bin/sh':
                 subprocess.run([self.render(each, names) for each in command], check=True)
-        return made / 'lib/python3.11/site-packages'
+        return directory / 'lib/python3.11/site-packages'
 
     def render(self, text, names):
         return jinja2.Template(text).render(names)
@@ -83,10 +83,10 @@ class BenchTest(InstrumentsTestCase):
         identities = {'admin': {'OS_USERNAME': 'admin'}, 'tenant': {'OS_USERNAME': 'tenant'}}
         self.write('etc/credentials.json', json.dumps(identities))
 
-    def run_bench(self, *words):
+    def run_bench(self, *options):
         parser = argparse.ArgumentParser()
         bench.add_arguments(parser)
-        code = bench.run(self.settings, parser.parse_args(words))
+        code = bench.run(self.settings, parser.parse_args(options))
         return code, json.loads(self.record.read_text())
 
     def test_plan_runs_as_administrator_in_a_new_folder(self):
@@ -99,7 +99,7 @@ class BenchTest(InstrumentsTestCase):
         self.assertEqual(f'{self.root}/etc/ceph/ceph.conf', run['environment']['BENCH_CEPH_CONF'])
         self.assertTrue(run['environment']['BENCH_BACKUPS'].endswith('/bin/lab backups'))
 
-    def test_plan_is_about_the_first_database(self):
+    def test_plan_measures_the_first_database(self):
         report = {'instance': {'id': 'i-1'}, 'placement': {'pool': 'p', 'image': 'volume-1'}}
         self.write('report.json', json.dumps(report))
         _, run = self.run_bench('--as', 'tenant')
@@ -107,16 +107,16 @@ class BenchTest(InstrumentsTestCase):
         self.assertEqual('i-1', run['environment']['BENCH_INSTANCE'])
         self.assertEqual('p/volume-1', run['environment']['BENCH_INSTANCE_IMAGE'])
 
-    def test_files_are_found_from_where_the_user_is(self):
+    def test_finds_files_from_the_users_directory(self):
         plan = self.directory / 'mine.yaml'
         plan.touch()
         _, run = self.run_bench(str(plan), '--results', str(self.directory / 'results'))
         self.assertEqual(['run', str(plan), '-d', f'{self.directory}/results'], run['arguments'])
 
-    def test_changes_of_the_plan_are_handed_on(self):
-        words = ['--set', 'operations.repeats=5', '--set', 'operations.sizes_mib=[64, 256]']
-        words += ['--only-variant', 'ours', '--only-variant', 'rbd', '--dry-run']
-        _, run = self.run_bench('storage-copy', *words)
+    def test_passes_changes_of_the_plan_on(self):
+        options = ['--set', 'operations.repeats=5', '--set', 'operations.sizes_mib=[64, 256]']
+        options += ['--only-variant', 'ours', '--only-variant', 'rbd', '--dry-run']
+        _, run = self.run_bench('storage-copy', *options)
         parsed = bench_arguments.parse(run['arguments'])
         self.assertEqual(['operations.repeats=5', 'operations.sizes_mib=[64, 256]'], parsed.set)
         self.assertEqual(['ours', 'rbd'], parsed.only_variant)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine must have before anything is touched."""
+"""The requirements on the machine, checked before anything is changed."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ class Clock:
 
 
 class PreflightTest(LabTestCase):
-    """A machine on which all is well, until a test spoils a part of it."""
+    """A suitable machine, of which a test breaks a part."""
 
     def setUp(self):
         super().setUp()
@@ -47,7 +47,7 @@ class PreflightTest(LabTestCase):
         self._distribution(_DEBIAN)
         self._addresses('192.168.1.5/24')
         self._patch('driver.preflight.DEVICES', ('/dev/null',))
-        # The default ports may well be taken here, by a lab even.
+        # The default ports may be taken on this machine, for instance by a lab.
         for number, name in enumerate(self.settings.ports, start=1):
             self.settings.ports[name] = number
         self.clock = Clock()
@@ -78,10 +78,10 @@ class PreflightTest(LabTestCase):
         text = str(self.assertRaises(LabError, preflight.check, self.settings, self.clock))
         return [line[4:] for line in text.splitlines() if line.startswith('  - ')]
 
-    def test_all_is_well(self):
+    def test_accepts_a_suitable_machine(self):
         self.assertIsNone(preflight.check(self.settings))
 
-    def test_every_problem_is_named_at_once(self):
+    def test_lists_every_problem(self):
         process, port = self._listening()
         self.root.mkdir()
         (self.root / 'precious').touch()
@@ -93,7 +93,7 @@ class PreflightTest(LabTestCase):
         problems = self._problems()
         expected = (
             'distribution fedora 40 is not supported (supported: debian 12, ',
-            f'{self.root} holds something else',
+            f'{self.root} contains other files',
             '9.5 GiB of memory are free, 10 GiB are needed',
             f'24.0 GiB of disk are free at {self.root}, 25 GiB',
             '/dev/absent is missing',
@@ -105,8 +105,8 @@ class PreflightTest(LabTestCase):
         for start, problem in zip(expected, problems, strict=True):
             self.assertTrue(problem.startswith(start), problem)
 
-    def test_without_root_nothing_else_is_looked_at(self):
-        # It would be seen in part only, and wrongly reported.
+    def test_without_root_checks_nothing_else(self):
+        # The other checks would see only a part, and report wrongly.
         self._patch('os.geteuid', lambda: 1000)
         self._memory(1)
         self._patch('driver.processes.listeners', mock.Mock(side_effect=PermissionError))
@@ -118,51 +118,51 @@ class PreflightTest(LabTestCase):
         self.settings.ports['glance'] = port
         return process, port
 
-    def test_taken_port_says_which_setting_helps(self):
+    def test_error_of_a_taken_port_names_the_setting(self):
         self._listening(root='/opt/other-lab')
         (problem,) = self._problems()
         self.assertIn('set TROVE_CEPH_LAB_PORTS_GLANCE', problem)
 
-    def test_port_held_by_somebody_unknown(self):
+    def test_port_with_an_unknown_holder(self):
         self._patch('driver.processes.listeners', lambda: {self.settings.ports['nova']: 0})
         (problem,) = self._problems()
         self.assertIn('(nova) is taken by another process;', problem)
         self.assertEqual(preflight.PORTS_TIMEOUT_SEC, round(self.clock.now - 1000))
 
-    def test_ports_of_processes_that_are_ending_are_waited_for(self):
+    def test_waits_for_ports_of_dying_processes(self):
         zombie = self.sleep()
         zombie.kill()
         self.wait_for_zombie(zombie)
         ports = self.settings.ports
-        held = {ports['nova']: zombie.pid, ports['trove']: 0}
-        self._patch('driver.processes.listeners', lambda: dict(held))
+        taken = {ports['nova']: zombie.pid, ports['trove']: 0}
+        self._patch('driver.processes.listeners', lambda: dict(taken))
         releases = iter([ports['trove'], ports['nova']])
-        self.clock.on_sleep = lambda: held.pop(next(releases))
+        self.clock.on_sleep = lambda: taken.pop(next(releases))
 
         self.assertIsNone(preflight.check(self.settings, self.clock))
 
-        self.assertEqual({}, held)
+        self.assertEqual({}, taken)
         self.output.seek(0)
         message = self.output.read()
-        self.assertIn('lab: waiting at most 30 s for processes that are ending', message)
+        self.assertIn('lab: waiting at most 30 s for dying processes', message)
         self.assertIn(f'{ports["nova"]} (nova), {ports["trove"]} (trove)', message)
 
-    def test_a_living_process_is_not_waited_for(self):
+    def test_does_not_wait_for_a_live_process(self):
         self._listening()
         self.assertEqual(1, len(self._problems()))
         self.assertEqual(1000.0, self.clock.now)
 
-    def test_nothing_is_waited_for_where_something_else_is_missing(self):
+    def test_does_not_wait_if_another_requirement_is_missing(self):
         self._memory(1)
         self._patch('driver.processes.listeners', lambda: {self.settings.ports['nova']: 0})
         self.assertEqual(2, len(self._problems()))
         self.assertEqual(1000.0, self.clock.now)
 
-    def test_own_ports_are_not_reported(self):
+    def test_does_not_report_own_ports(self):
         self._listening(root=self.root)
         self.assertIsNone(preflight.check(self.settings))
 
-    def test_own_bridges_are_not_reported(self):
+    def test_does_not_report_own_bridges(self):
         self._addresses('192.168.1.5/24', ours='br-other')
         (problem,) = self._problems()
         self.assertIn('overlaps 10.20.0.1/24 of br-other', problem)
@@ -184,33 +184,33 @@ class PreflightTest(LabTestCase):
         self._disk(2)
         self.assertIn('3 GiB are needed', self._problems()[0])
 
-    def test_running_lab_holds_the_memory_itself(self):
+    def test_running_lab_uses_the_memory_itself(self):
         self._memory(1)
         self.assertIn('10 GiB are needed', self._problems()[0])
         process = self.sleep('supervisord', '-c', f'{self.root}/etc/supervisord.conf')
         self.write('run/supervisord.pid', str(process.pid))
         self.assertIsNone(preflight.check(self.settings))
 
-    def test_memory_held_by_what_a_dead_supervisord_left(self):
+    def test_counts_memory_of_orphans_of_supervisord(self):
         self._memory(1)
         self.sleep(root='/opt/another')
         self.assertIn('10 GiB are needed', self._problems()[0])
         self.sleep(root=self.root)
         self.assertIsNone(preflight.check(self.settings))
 
-    def test_place_of_somebody_else(self):
+    def test_refuses_a_directory_with_other_files(self):
         self.root.mkdir()
         self.assertIsNone(preflight.check(self.settings))
         (self.root / 'precious').touch()
         (problem,) = self._problems()
-        self.assertIn(f'{self.root} holds something else than a lab', problem)
+        self.assertIn(f'{self.root} contains other files', problem)
         self.assertIn('TROVE_CEPH_LAB_ROOT', problem)
         self.settings.mark.touch()
         self.assertIsNone(preflight.check(self.settings))
 
-    def test_place_that_is_a_file(self):
+    def test_refuses_a_root_that_is_a_file(self):
         self.root.touch()
-        self.assertIn('holds something else', self._problems()[0])
+        self.assertIn('contains other files', self._problems()[0])
 
     def test_unreadable_release(self):
         self.assertEqual({}, _os_release(self.directory / 'absent'))

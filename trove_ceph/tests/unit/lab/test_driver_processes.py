@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding and ending processes, with real ones."""
+"""Finding and terminating real processes."""
 
 import os
 import re
@@ -21,7 +21,7 @@ time.sleep(60)
 """
 
 
-# A process, its child without environment, and that one's child.
+# A process, its child without environment, and the child's child.
 _GENERATIONS = """
 import subprocess, sys, time
 if len(sys.argv) < 3:
@@ -35,7 +35,7 @@ else:
 time.sleep(60)
 """
 
-_ASK = """
+_PRINT_LAB_PIDS = """
 import sys, types, pathlib
 from driver import processes
 lab = types.SimpleNamespace(root=pathlib.Path(sys.argv[1]), ports={'memcached': 11211})
@@ -44,7 +44,7 @@ print(processes.lab_pids(lab))
 
 
 class BelongingTest(LabTestCase):
-    def test_children_of_this_lab_alone(self):
+    def test_only_children_of_this_lab_belong_to_it(self):
         ours = self.sleep(root=self.root)
         self.assertTrue(processes.belongs_to_lab(ours.pid, self.settings))
         for other in (None, f'{self.root}2', '/opt/other'):
@@ -52,7 +52,7 @@ class BelongingTest(LabTestCase):
             self.assertFalse(processes.belongs_to_lab(process.pid, self.settings), other)
         self.assertEqual([ours.pid], processes.lab_pids(self.settings))
 
-    def test_title_in_place_of_the_mark(self):
+    def test_recognises_a_title_instead_of_the_mark(self):
         def titled(text):
             return self.sleep(title=text)
 
@@ -62,26 +62,26 @@ class BelongingTest(LabTestCase):
         ]
         titled('nova-conductor: master process [/opt/another/venv/bin/nova-conductor')
         titled(f'nova-conductor: master process [/mnt{self.root}/venv/bin/nova-conductor')
-        # Somebody at work with the lab's clients is not the lab.
+        # A user of the lab's clients is not part of the lab.
         titled(f'{self.root}/venv/bin/openstack')
         self.sleep(f'{self.root}/venv/bin/openstack')
         self.assertEqual(sorted(p.pid for p in ours), processes.lab_pids(self.settings))
 
-    def test_descendants_that_show_no_mark(self):
-        # A worker that has overwritten its environment, and what it started.
+    def test_includes_descendants_without_the_mark(self):
+        # A worker that has overwritten its environment, and its child.
         ours = self.spawn(_GENERATIONS, root=self.root)
         other = self.spawn(_GENERATIONS)
         family = [ours.pid, *map(int, ours.first_line.split())]
-        self.addCleanup(processes.end, list(map(int, other.first_line.split())), 5)
-        self.addCleanup(processes.end, family[1:], 5)
+        self.addCleanup(processes.terminate, list(map(int, other.first_line.split())), 5)
+        self.addCleanup(processes.terminate, family[1:], 5)
         self.assertEqual(3, len(family))
         self.assertFalse(processes.belongs_to_lab(family[2], self.settings))
         self.assertEqual(sorted(family), processes.lab_pids(self.settings))
 
-    def test_caller_and_its_ancestors_are_spared(self):
-        # Else a shell started by a service could not stop the lab.
+    def test_excludes_the_caller_and_its_ancestors(self):
+        # Otherwise a shell that a service started could not stop the lab.
         sibling = self.sleep(root=self.root)
-        program = [sys.executable, '-c', _ASK, str(self.root)]
+        program = [sys.executable, '-c', _PRINT_LAB_PIDS, str(self.root)]
         done = subprocess.run(
             ['/bin/sh', '-c', '"$@"; exit $?', 'sh', *program],
             env={
@@ -93,16 +93,16 @@ class BelongingTest(LabTestCase):
         )
         self.assertEqual(f'[{sibling.pid}]\n', done.stdout, done.stderr)
 
-    def test_all_processes_of_the_machine_are_looked_at(self):
+    def test_checks_all_processes_of_the_machine(self):
         self.assertLessEqual({1, os.getpid()}, set(lab_process.machine_pids()))
-        # But not by these tests, which end real ones.
+        # But not in these tests, which terminate real processes.
         self.assertNotIn(1, processes.pids())
 
     def test_unknown_process(self):
         self.assertFalse(processes.belongs_to_lab(0, self.settings))
 
     def _memcached(self, port):
-        """Start a process with the command line of memcached and an environment that is hidden."""
+        """Start a process with the command line of memcached and a hidden environment."""
         command = f'-u memcache -l 127.0.0.1 -p {port} -m 64'
         process = self.sleep()
         self.useFixture(
@@ -120,22 +120,22 @@ class BelongingTest(LabTestCase):
         )
         return process
 
-    def test_memcached_whose_environment_is_hidden(self):
+    def test_recognises_memcached_with_a_hidden_environment(self):
         ours = self._memcached(self.settings.ports['memcached'])
         self.assertTrue(processes.belongs_to_lab(ours.pid, self.settings))
         self.assertEqual([ours.pid], processes.lab_pids(self.settings))
 
-    def test_memcached_on_another_port(self):
+    def test_ignores_memcached_on_another_port(self):
         other = self._memcached(self.settings.ports['memcached'] + 1)
         self.assertFalse(processes.belongs_to_lab(other.pid, self.settings))
 
-    def test_memcached_with_the_mark_of_another_lab(self):
+    def test_ignores_memcached_with_the_mark_of_another_lab(self):
         other = self._memcached(self.settings.ports['memcached'])
         mark = b'SUPERVISOR_SERVER_URL=unix:///opt/other/run/supervisor.sock'
         self.useFixture(fixtures.MonkeyPatch('driver.processes._environ', lambda _pid: mark))
         self.assertFalse(processes.belongs_to_lab(other.pid, self.settings))
 
-    def test_command_of_memcached_is_that_of_its_role(self):
+    def test_command_of_memcached_matches_its_role(self):
         services = yaml.safe_load((LAB / 'roles/base/vars/main.yml').read_text())['base_services']
         (command,) = [one['command'] for one in services if one['name'] == 'memcached']
         port = str(self.settings.ports['memcached'])
@@ -143,57 +143,57 @@ class BelongingTest(LabTestCase):
         self.assertEqual(command, processes._memcached_command(self.settings))
 
     def test_titles_do_not_hide_the_mark(self):
-        # A service that sets its title would overwrite the environment that shows whose it is.
+        # A service that sets its title would overwrite the environment with the mark.
         text = (LAB / 'roles/base/templates/supervisord.conf.j2').read_text()
         environment = re.search(r'^environment = (.*)$', text, re.MULTILINE)[1]
         self.assertIn('SPT_NOENV="1"', environment.split(','))
 
 
 class SupervisordTest(LabTestCase):
-    def _record(self, *words):
-        process = self.sleep(*words)
+    def _record(self, *arguments):
+        process = self.sleep(*arguments)
         self.write('run/supervisord.pid', f'{process.pid}\n')
         return process
 
-    def test_alive(self):
+    def test_finds_a_live_supervisord(self):
         process = self._record('supervisord', '-c', f'{self.root}/etc/supervisord.conf')
         self.assertEqual(process.pid, processes.supervisord_pid(self.settings))
 
-    def test_ended(self):
+    def test_ignores_a_dead_supervisord(self):
         process = self._record('supervisord', '-c', f'{self.root}/etc/supervisord.conf')
         process.kill()
         process.wait()
         self.assertIsNone(processes.supervisord_pid(self.settings))
 
-    def test_number_given_to_another_process(self):
+    def test_ignores_another_process_with_the_same_id(self):
         self._record('anything')
         self.assertIsNone(processes.supervisord_pid(self.settings))
 
-    def test_number_given_to_the_supervisord_of_somebody_else(self):
+    def test_ignores_a_foreign_supervisord_with_the_same_id(self):
         self._record('supervisord', '-c', '/etc/supervisor/supervisord.conf')
         self.assertIsNone(processes.supervisord_pid(self.settings))
 
-    def test_no_or_broken_record(self):
+    def test_ignores_a_missing_or_broken_pid_file(self):
         self.assertIsNone(processes.supervisord_pid(self.settings))
         self.write('run/supervisord.pid', '')
         self.assertIsNone(processes.supervisord_pid(self.settings))
 
 
-class EndingTest(LabTestCase):
-    def test_from_the_kill_to_the_end(self):
+class DyingTest(LabTestCase):
+    def test_killed_process_is_dying(self):
         process = self.sleep()
-        self.assertFalse(processes.is_ending(process.pid))
+        self.assertFalse(processes.is_dying(process.pid))
         process.kill()
         self.wait_for_zombie(process)
-        self.assertTrue(processes.is_ending(process.pid))
+        self.assertTrue(processes.is_dying(process.pid))
         process.wait()
-        self.assertTrue(processes.is_ending(process.pid))
+        self.assertTrue(processes.is_dying(process.pid))
 
-    def test_a_process_without_environment(self):
-        # Children of these tests have none; the command line tells that they live.
+    def test_process_without_environment_is_not_dying(self):
+        # Children of these tests have none; their command line shows that they live.
         process = self.spawn(_STUBBORN)
         self.assertEqual(b'', processes._environ(process.pid).strip(b'\0'))
-        self.assertFalse(processes.is_ending(process.pid))
+        self.assertFalse(processes.is_dying(process.pid))
 
 
 class ListenersTest(LabTestCase):
@@ -205,20 +205,20 @@ class ListenersTest(LabTestCase):
         self.assertNotIn(port, processes.listeners())
 
 
-class EndTest(LabTestCase):
-    def test_kind_first_and_hard_at_the_deadline(self):
+class TerminateTest(LabTestCase):
+    def test_sends_sigterm_and_at_the_deadline_sigkill(self):
         obedient, stubborn = self.sleep(), self.spawn(_STUBBORN)
         pids = [obedient.pid, stubborn.pid]
-        self.assertEqual([stubborn.pid], processes.end(pids, timeout_sec=3))
+        self.assertEqual([stubborn.pid], processes.terminate(pids, timeout_sec=3))
         self.assertEqual((-15, -9), (obedient.wait(), stubborn.wait()))
 
-    def test_processes_that_are_gone(self):
+    def test_ignores_dead_processes(self):
         process = self.sleep()
         process.kill()
         process.wait()
-        self.assertEqual([], processes.end([process.pid], timeout_sec=5))
+        self.assertEqual([], processes.terminate([process.pid], timeout_sec=5))
 
-    def test_facts_of_processes(self):
+    def test_name_and_memory_of_a_process(self):
         process = self.sleep()
         self.assertTrue(processes.name_of(process.pid).startswith('python'))
         self.assertGreater(processes.rss_mib(process.pid), 1)
@@ -228,7 +228,7 @@ class EndTest(LabTestCase):
 
 
 class GuestsTest(LabTestCase):
-    def test_guests_of_this_lab_alone(self):
+    def test_lists_only_guests_of_this_lab(self):
         ours = self.guest('instance-0000000a', self.root)
         self.guest('instance-0000000b', '/var/lib')
         self.guest('instance-0000000c', f'{self.root}-two')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running the scenarios on a lab that is up."""
+"""The scenarios on a running lab."""
 
 import json
 
@@ -14,18 +14,18 @@ class ScenarioTest(InstrumentsTestCase):
         super().setUp()
         self.record = self.program('instruments/bin/python', code=3)
 
-    def run_scenario(self, *words):
-        arguments = command_line._parser().parse_args(['scenario', *words])
+    def run_scenario(self, *options):
+        arguments = command_line._parser().parse_args(['scenario', *options])
         code = scenario.run(self.settings, arguments)
         return code, json.loads(self.record.read_text())
 
-    def test_all_of_them(self):
+    def test_runs_all_scenarios(self):
         code, run = self.run_scenario()
         self.assertEqual(3, code)
         self.assertEqual(['-m', 'scenarios', str(self.root)], run['arguments'])
         self.assertTrue(self.playbook.exists())
 
-    def test_choice_is_passed_on(self):
+    def test_passes_the_choice_on(self):
         _, run = self.run_scenario('--smoke', '--ours', 'test_x|y')
         self.assertEqual(['--smoke', '--ours', '--regex=test_x|y'], run['arguments'][3:])
 
@@ -33,6 +33,6 @@ class ScenarioTest(InstrumentsTestCase):
         _, run = self.run_scenario('--theirs')
         self.assertEqual(['--theirs'], run['arguments'][3:])
 
-    def test_both_choices_exclude_each_other(self):
+    def test_choices_exclude_each_other(self):
         self.assertRaises(SystemExit, self.run_scenario, '--theirs', '--ours')
         self.assertFalse(self.record.exists())

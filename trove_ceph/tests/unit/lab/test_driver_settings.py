@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where settings come from, and which are refused."""
+"""The sources of settings, and invalid ones."""
 
 import shutil
 from pathlib import Path
@@ -50,7 +50,7 @@ class MergeTest(SettingsTestCase):
         self.assertEqual(28774, loaded.ports['nova'])
         self.assertEqual(Path('/srv/lab'), loaded.root)
 
-    def test_foreign_variables_are_none_of_the_labs(self):
+    def test_ignores_foreign_variables(self):
         loaded = settings.load(self.directory, {'TROVE_CEPH_CONSTRAINTS': '/x', 'ROOT': '/y'})
         self.assertEqual(Path('/opt/trove-ceph-lab'), loaded.root)
 
@@ -66,10 +66,10 @@ class MergeTest(SettingsTestCase):
         self.assertEqual(2, loaded.playbook_vars()['lab_cinder_volume_services'])
         self.assertIn('must be 1 to 3', self._refused(CINDER_VOLUME_SERVICES='0'))
 
-    def test_mark_is_in_the_root(self):
+    def test_mark_file_is_in_the_root(self):
         self.assertEqual(Path('/srv/lab/.trove-ceph-lab'), self._load(ROOT='/srv/lab').mark)
 
-    def test_a_path_has_one_spelling(self):
+    def test_normalises_paths(self):
         # The lab's processes are recognised by it.
         loaded = self._load(ROOT='/srv//lab/', CACHE='/srv/cache/')
         self.assertEqual('/srv/lab', loaded.playbook_vars()['lab_root'])
@@ -77,39 +77,39 @@ class MergeTest(SettingsTestCase):
 
 
 class UnknownKeyTest(SettingsTestCase):
-    def test_near_miss_in_the_local_file(self):
+    def test_suggests_a_name_for_the_local_file(self):
         message = self._refused('volum_gib = 3\n')
         self.assertIn(
             'local.toml: there is no setting volum_gib; did you mean volume_gib?', message
         )
 
-    def test_near_miss_in_a_table_with_a_short_key(self):
+    def test_suggests_a_short_name_in_a_table(self):
         message = self._refused('[ports]\nnva = 1\n')
         self.assertIn('there is no setting ports.nva; did you mean ports.nova?', message)
 
-    def test_near_miss_in_the_environment(self):
+    def test_suggests_a_name_for_the_environment(self):
         message = self._refused(PORTS_KEYSTON='1')
         self.assertIn('did you mean TROVE_CEPH_LAB_PORTS_KEYSTONE?', message)
 
-    def test_no_hint_when_nothing_is_near(self):
-        # The prefix that all variables share makes none of them a near miss.
+    def test_suggests_nothing_without_a_close_match(self):
+        # The common prefix of all variables must not cause a match.
         for message in (self._refused(XYZZY='1'), self._refused('xyzzy = 1\n')):
             self.assertNotIn('did you mean', message)
             self.assertIn('. The settings and their meaning', message)
 
 
 class WrongValueTest(SettingsTestCase):
-    def test_wrong_kinds(self):
+    def test_refuses_values_of_the_wrong_type(self):
         self.assertIn('VOLUME_GIB: a whole number is needed', self._refused(VOLUME_GIB='big'))
         self.assertIn('osd_gib: a int is needed', self._refused('osd_gib = 4.5\n'))
         self.assertIn('osd_gib: a int is needed', self._refused('osd_gib = true\n'))
         self.assertIn('ports: a table is needed', self._refused('ports = 3\n'))
         self.assertIn('root: a str is needed', self._refused('[root]\na = 1\n'))
 
-    def test_wrong_value_in_a_table_is_named_with_it(self):
+    def test_error_names_the_table_of_a_wrong_value(self):
         self.assertIn('ports.nova: a whole number', self._refused('[ports]\nnova = "x"\n'))
 
-    def test_invalid_toml_names_the_file(self):
+    def test_error_of_invalid_toml_names_the_file(self):
         message = self._refused('volume_gib = = 3\n')
         self.assertIn('local.toml: not valid TOML', message)
 
@@ -118,12 +118,12 @@ class WrongValueTest(SettingsTestCase):
         self.assertEqual('osds_nvme: must be 1 to 16, got 17', self._refused(OSDS_NVME='17'))
         self.assertEqual('osds_hdd: must be 1 to 16, got 0', self._refused(OSDS_HDD='0'))
 
-    def test_paths_that_must_not_be_removed(self):
+    def test_refuses_paths_that_must_not_be_removed(self):
         # Cleaning removes the directory and all below it.
         for path in ('/', '/opt', 'relative/path', '', '/opt/..', '/opt/lab/../..'):
             self.assertIn('root: an absolute path', self._refused(ROOT=path), path)
 
-    def test_choices(self):
+    def test_refuses_unknown_choices(self):
         self.assertIn("got 'xen'", self._refused(VIRT_TYPE='xen'))
         self.assertIn("got 'always'", self._refused(QUIESCE='always'))
         self.assertEqual(
@@ -131,18 +131,18 @@ class WrongValueTest(SettingsTestCase):
             self._refused('backups = "swift"\n'),
         )
 
-    def test_image_and_version_go_together(self):
+    def test_image_and_version_belong_together(self):
         archive = self.directory / 'mysql.tar'
-        self.assertIn('go together', self._refused(MYSQL_VERSION='8.4.0'))
-        self.assertIn('go together', self._refused(MYSQL_IMAGE=str(archive)))
+        self.assertIn('belong together', self._refused(MYSQL_VERSION='8.4.0'))
+        self.assertIn('belong together', self._refused(MYSQL_IMAGE=str(archive)))
         both = {'MYSQL_VERSION': '8.4.0', 'MYSQL_IMAGE': str(archive)}
-        self.assertIn(f'no file {archive}', self._refused(**both))
+        self.assertIn(f'there is no file {archive}', self._refused(**both))
         archive.touch()
         self.assertEqual('8.4.0', self._load(**both).values['mysql_version'])
 
 
 class NetworkTest(SettingsTestCase):
-    def test_overlapping_networks(self):
+    def test_refuses_overlapping_networks(self):
         self.assertEqual(
             'public_cidr 10.20.0.128/25 overlaps management_cidr 10.20.0.0/24',
             self._refused(PUBLIC_CIDR='10.20.0.128/25'),
@@ -152,7 +152,7 @@ class NetworkTest(SettingsTestCase):
             self._refused(TENANT_CIDR='10.20.0.0/16'),
         )
 
-    def test_not_a_network(self):
+    def test_refuses_an_invalid_network(self):
         self.assertIn('tenant_cidr: ', self._refused(TENANT_CIDR='10.22.0.1/24'))
         self.assertIn('tenant_cidr: ', self._refused(TENANT_CIDR='fd00::/64'))
         self.assertIn('/16 to /26', self._refused(TENANT_CIDR='10.22.0.0/27'))
@@ -160,11 +160,11 @@ class NetworkTest(SettingsTestCase):
 
 
 class PortTest(SettingsTestCase):
-    def test_duplicate_ports(self):
+    def test_refuses_duplicate_ports(self):
         self.assertEqual(
             'ports.nova and ports.keystone are both 5000', self._refused(PORTS_NOVA='5000')
         )
 
-    def test_ports_out_of_range(self):
+    def test_refuses_ports_out_of_range(self):
         self.assertIn('ports.nova: must be 1 to 65535', self._refused(PORTS_NOVA='0'))
         self.assertIn('ports.nova: must be 1 to 65535', self._refused(PORTS_NOVA='65536'))

@@ -33,7 +33,7 @@ _INSTANCE = {
 
 
 class StatusTestCase(LabTestCase):
-    """A lab whose programs answer what a test says."""
+    """A lab whose programs return the outputs that a test sets."""
 
     def setUp(self):
         super().setUp()
@@ -60,11 +60,11 @@ class StatusTestCase(LabTestCase):
 
 
 class ProcessesTest(StatusTestCase):
-    def test_stopped(self):
+    def test_reports_a_stopped_lab(self):
         (row,) = self._rows(status._processes)
         self.assertEqual(('supervisord', 'STOPPED', False), (row.name, row.state, row.ok))
 
-    def test_service_counts_with_its_workers(self):
+    def test_memory_of_a_service_includes_its_workers(self):
         self.answers['supervisorctl'] = (
             'nova-api     RUNNING   pid 70, uptime 0:01:02\n'
             'trove-api    BACKOFF   Exited too quickly\n'
@@ -89,7 +89,7 @@ class ProcessesTest(StatusTestCase):
 
 
 class CephTest(StatusTestCase):
-    """Against the document that the cluster's own tool makes."""
+    """The state as reported by the cluster's own tool."""
 
     def setUp(self):
         super().setUp()
@@ -129,26 +129,26 @@ class CephTest(StatusTestCase):
         self.answers['ceph-cluster'] = json.dumps(self.document)
         return self._rows(status._ceph)
 
-    def test_well(self):
+    def test_reports_a_healthy_cluster(self):
         cluster, pool = self._describe({'status': 'HEALTH_OK'})
         self.assertEqual(('HEALTH_OK', True, ''), (cluster.state, cluster.ok, cluster.detail))
         self.assertEqual('pool volumes-nvme', pool.name)
-        # Nothing is shown that the tool does not report.
+        # Only what the tool reports is shown.
         self.assertEqual('rule on-nvme, size 3, 32 PGs', pool.detail)
 
-    def test_reason_is_shown(self):
+    def test_shows_the_reason(self):
         check = {'summary': {'message': '1 osds down'}}
         cluster, _pool = self._describe({'status': 'HEALTH_WARN', 'checks': {'OSD_DOWN': check}})
         self.assertEqual(('HEALTH_WARN', False), (cluster.state, cluster.ok))
         self.assertEqual('1 osds down', cluster.detail)
 
-    def test_not_running(self):
+    def test_reports_a_stopped_cluster(self):
         self.answers['ceph-cluster'] = json.dumps(self.document)
         (row,) = self._rows(status._ceph)
         self.assertEqual(('DOWN', False), (row.state, row.ok))
         self.assertEqual('the monitor does not run', row.detail)
 
-    def test_tool_fails(self):
+    def test_reports_a_failure_of_the_tool(self):
         for answer in ('', subprocess.TimeoutExpired('ceph-cluster', 60), FileNotFoundError()):
             self.answers['ceph-cluster'] = answer
             (row,) = self._rows(status._ceph)
@@ -179,24 +179,24 @@ class EndpointsTest(StatusTestCase):
         (row,) = self._rows(status._endpoints)
         return row.state, row.ok
 
-    def test_codes(self):
-        # A refusal is an answer; a server error is not what one wants.
-        for code, well in ((200, True), (401, True), (500, False), (503, False)):
+    def test_judges_http_status_codes(self):
+        # A refused request shows a live service; a server error does not.
+        for code, is_healthy in ((200, True), (401, True), (500, False), (503, False)):
             self.api.code = code
-            self.assertEqual((str(code), well), self._state())
+            self.assertEqual((str(code), is_healthy), self._state())
 
-    def test_proxy_is_not_asked_about_this_machine(self):
+    def test_uses_no_proxy_for_this_machine(self):
         self.api.code = 200
         self.useFixture(fixtures.EnvironmentVariable('http_proxy', 'http://127.0.0.1:1'))
         self.assertEqual(('200', True), self._state())
 
-    def test_no_answer(self):
+    def test_reports_a_silent_endpoint(self):
         self.settings.ports['nova'] = 1
         self.assertEqual(('no answer', False), self._state())
 
 
 class DatabasesTest(StatusTestCase):
-    def test_healthy_and_not(self):
+    def test_reports_healthy_and_unhealthy_databases(self):
         self._credentials()
         self.answers['admin'] = json.dumps(
             [_INSTANCE | {'Name': 'other', 'Status': 'BUILD', 'Operating Status': None}]
@@ -208,20 +208,20 @@ class DatabasesTest(StatusTestCase):
         )
         self.assertEqual(('other', 'BUILD', False), (other.name, other.state, other.ok))
 
-    def test_active_without_health_is_not_well(self):
+    def test_active_without_health_is_unhealthy(self):
         self._credentials()
         self.answers['tenant'] = json.dumps([_INSTANCE | {'Operating Status': 'FAILED'}])
         (row,) = self._rows(status._databases)
         self.assertEqual(('ACTIVE FAILED', False), (row.state, row.ok))
 
-    def test_client_fails_for_one_identity(self):
+    def test_reports_a_failure_of_one_identity(self):
         self._credentials()
         self.answers['tenant'] = ''
         (row,) = self._rows(status._databases)
         self.assertEqual(('of tenant', 'UNREACHABLE'), (row.name, row.state))
         self.assertEqual('it failed', row.detail)
 
-    def test_cloud_that_was_not_finished(self):
+    def test_reports_an_incomplete_cloud(self):
         (row,) = self._rows(status._databases)
         self.assertEqual(('UNREACHABLE', False), (row.state, row.ok))
         self.assertIn('run make lab first', row.detail)
@@ -243,24 +243,24 @@ class ShowTest(StatusTestCase):
     def test_without_a_lab(self):
         self.assertRaises(LabError, self._show)
 
-    def test_all_well(self):
+    def test_exits_with_zero_if_all_are_healthy(self):
         self.write('etc/supervisord.conf')
         self._credentials()
         code, text = self._show()
         self.assertEqual(0, code)
-        self.assertEqual('3 parts, all well', text.splitlines()[-1])
+        self.assertEqual('3 parts, all healthy', text.splitlines()[-1])
 
-    def test_one_part_not_well(self):
+    def test_exits_with_one_if_a_part_is_unhealthy(self):
         self.write('etc/supervisord.conf')
         self._credentials()
         self.answers['supervisorctl'] = 'trove-api FATAL gave up\n'
         code, text = self._show()
         self.assertEqual(1, code)
-        self.assertEqual('3 parts, 1 not well (marked !)', text.splitlines()[-1])
+        self.assertEqual('3 parts, 1 unhealthy (marked !)', text.splitlines()[-1])
         marked = [line.split() for line in text.splitlines() if line.startswith('!')]
         self.assertEqual([['!', 'process', 'trove-api', 'FATAL', 'gave', 'up']], marked)
 
-    def test_unfinished_lab_shows_what_there_is(self):
+    def test_shows_the_parts_of_an_incomplete_lab(self):
         self.write('etc/supervisord.conf')
         code, text = self._show()
         self.assertEqual(1, code)
@@ -275,7 +275,7 @@ class ShowTest(StatusTestCase):
 
 
 class GuestTest(LabTestCase):
-    def test_guests_of_this_lab_alone(self):
+    def test_lists_only_guests_of_this_lab(self):
         guest = self.guest('instance-0000000a', self.root)
         self.guest('instance-0000000b', '/var/lib')
         (row,) = status._guests(self.settings)
@@ -290,15 +290,15 @@ class EnvironmentTest(LabTestCase):
             environment.show(self.settings, argparse.Namespace(identity=identity))
         return out.getvalue()
 
-    def test_before_the_first_cloud(self):
+    def test_refuses_before_the_first_cloud(self):
         self.assertIn('run make lab first', str(self.assertRaises(LabError, self._show, 'tenant')))
 
-    def test_a_shell_reads_it_back(self):
+    def test_output_is_valid_shell(self):
         self.settings.values['root'] = str(self.directory / 'a lab')
         path = self.settings.root / 'etc/credentials.json'
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(_CREDENTIALS))
-        # Twice, as one does: the path must not grow.
+        # Evaluated twice: the path must not grow.
         script = self._show('tenant') * 2 + 'printf "%s\\n" "$OS_USERNAME" "$OS_PASSWORD" "$PATH"'
         done = subprocess.run(
             ['/bin/sh', '-eu'], input=script, env={'PATH': '/bin'}, text=True, capture_output=True

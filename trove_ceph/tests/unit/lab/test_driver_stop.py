@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stopping the lab, and giving back what is the lab's and nothing else."""
+"""Stopping the lab, and removing only what belongs to it."""
 
 import argparse
 import contextlib
@@ -25,7 +25,7 @@ _QEMU = 'max_core = 0\n# BEGIN trove-ceph lab\nuser = "root"\n# END trove-ceph l
 
 
 class StopTestCase(LabTestCase):
-    """No command leaves the test: each is recorded and answered here."""
+    """No command is executed: each is recorded and answered here."""
 
     def setUp(self):
         super().setUp()
@@ -53,21 +53,21 @@ class StopTestCase(LabTestCase):
             self.useFixture(fixtures.MonkeyPatch(name, value))
 
     def _run(self, command, **_options):
-        words = [str(word) for word in command]
-        words[0] = Path(words[0]).name
-        self.commands.append(words)
-        done = mock.Mock(returncode=self.codes.get(words[0], 0), stdout='', stderr='it is busy')
-        if words[0] == 'ovsdb-tool' and not done.returncode:
-            self.assertEqual(['query', f'{self.root}/{_DATABASE}'], words[1:3])
-            self.assertEqual('Interface', json.loads(words[3])[1]['table'])
+        args = [str(argument) for argument in command]
+        args[0] = Path(args[0]).name
+        self.commands.append(args)
+        done = mock.Mock(returncode=self.codes.get(args[0], 0), stdout='', stderr='it is busy')
+        if args[0] == 'ovsdb-tool' and not done.returncode:
+            self.assertEqual(['query', f'{self.root}/{_DATABASE}'], args[1:3])
+            self.assertEqual('Interface', json.loads(args[3])[1]['table'])
             done.stdout = json.dumps([{'rows': [{'name': name} for name in self.interfaces]}])
         return done
 
-    def _verbs(self):
-        return [words for words in self.commands if words[0] != 'ovsdb-tool']
+    def _other_commands(self):
+        return [args for args in self.commands if args[0] != 'ovsdb-tool']
 
     def _removed_devices(self):
-        return [words[3] for words in self.commands if words[:3] == ['ip', 'link', 'delete']]
+        return [args[3] for args in self.commands if args[:3] == ['ip', 'link', 'delete']]
 
     def _do(self, command, cache=False):
         out = io.StringIO()
@@ -81,51 +81,51 @@ class StopTestCase(LabTestCase):
         self.write('ansible/bin/supervisorctl')
         return process
 
-    def _order_of_ends(self):
-        """Record which processes are ended, in order."""
-        ended, end = [], processes.end
+    def _record_terminated(self):
+        """Return a list to which terminated processes are added, in order."""
+        terminated, terminate = [], processes.terminate
 
         def record(pids, timeout_sec):
-            ended.extend(pids)
-            return end(pids, timeout_sec)
+            terminated.extend(pids)
+            return terminate(pids, timeout_sec)
 
-        self.useFixture(fixtures.MonkeyPatch('driver.processes.end', record))
-        return ended
+        self.useFixture(fixtures.MonkeyPatch('driver.processes.terminate', record))
+        return terminated
 
 
 class DownTest(StopTestCase):
-    def test_nova_does_not_see_its_guests_go(self):
+    def test_stops_nova_before_its_guests(self):
         supervisord = self._supervisord()
         guest = self.guest('instance-00000001', self.root)
-        ended, told = self._order_of_ends(), []
+        terminated, calls = self._record_terminated(), []
         run = self._run
 
-        def note(command, **options):
-            told.append((command[-2:], guest.poll()))
+        def record(command, **options):
+            calls.append((command[-2:], guest.poll()))
             return run(command, **options)
 
-        self.useFixture(fixtures.MonkeyPatch('subprocess.run', note))
+        self.useFixture(fixtures.MonkeyPatch('subprocess.run', record))
         self._do(stop.down)
-        self.assertEqual([(['stop', 'nova-compute'], None)], told)
-        self.assertEqual([guest.pid, supervisord.pid], ended)
+        self.assertEqual([(['stop', 'nova-compute'], None)], calls)
+        self.assertEqual([guest.pid, supervisord.pid], terminated)
         self.assertEqual(-15, guest.wait(5))
 
-    def test_nova_left_by_a_dead_supervisord_does_not_see_them_go_either(self):
+    def test_stops_an_orphaned_nova_before_its_guests(self):
         service = self.sleep(root=self.root)
         nova = self.sleep_as('nova-compute', root=self.root)
         guest = self.guest('instance-00000001', self.root)
-        ended = self._order_of_ends()
+        terminated = self._record_terminated()
         self._do(stop.down)
-        self.assertEqual([nova.pid, guest.pid, service.pid], ended)
+        self.assertEqual([nova.pid, guest.pid, service.pid], terminated)
 
-    def test_every_process_of_the_lab_ends_and_no_other(self):
+    def test_stops_all_processes_of_the_lab_and_no_other(self):
         supervisord, orphan = self._supervisord(), self.sleep(root=self.root)
         other = self.sleep(root='/opt/another')
         self._do(stop.down)
         self.assertEqual((-15, -15), (supervisord.wait(5), orphan.wait(5)))
         self.assertIsNone(other.poll())
 
-    def test_guests_of_others_are_left_alone(self):
+    def test_leaves_foreign_guests_alone(self):
         others = [
             self.guest('instance-00000001', '/var/lib'),
             self.guest('instance-00000002', f'{self.root}-two'),
@@ -136,56 +136,56 @@ class DownTest(StopTestCase):
         self.assertEqual(-15, ours.wait(5))
         self.assertEqual([None] * 3, [guest.poll() for guest in others])
 
-    def test_bridges_and_taps_that_the_switch_knows_are_removed(self):
+    def test_removes_bridges_and_taps_of_the_switch(self):
         self.write(_DATABASE)
         self.devices = {'eth0', 'br-mgmt', 'ovs-netdev', 'tap-ours', 'tap-other', 'br-other'}
-        # It also knows a tap that went with its guest, and a port that nobody may remove.
+        # It also has a tap whose guest is gone, and a port that must stay.
         self.interfaces = ['br-mgmt', 'eth0', 'tap-ours', 'tap-gone']
         self._do(stop.down)
         self.assertEqual(['tap-ours', 'br-mgmt', 'ovs-netdev'], self._removed_devices())
 
-    def test_broken_database_of_the_switch(self):
+    def test_removes_bridges_despite_a_broken_switch_database(self):
         self.write(_DATABASE)
         self.devices = {'br-mgmt', 'tap-ours'}
         self.codes['ovsdb-tool'] = 1
         self._do(stop.down)
         self.assertEqual(['br-mgmt'], self._removed_devices())
 
-    def test_inspections_that_were_cut_off_give_back_what_they_held(self):
+    def test_clears_interrupted_inspections(self):
         self.write('venv/bin/python')
         self.write('run/verification/inspect-1/owner')
         self._do(stop.down)
         expected = ['python', '-W', 'ignore', '-c', stop.CLEAR_INSPECTIONS]
         self.assertEqual([[*expected, f'{self.root}/run/verification']], self.commands)
 
-    def test_packages_are_gone(self):
+    def test_works_without_packages(self):
         self.write(_DATABASE)
         self.devices = {'br-mgmt'}
         self.useFixture(fixtures.MonkeyPatch('shutil.which', lambda name: None))
         self._do(stop.down)
         self.assertEqual([['ip', 'link', 'delete', 'br-mgmt']], self.commands)
 
-    def test_bridges_of_others_stay_where_the_lab_has_none(self):
+    def test_keeps_foreign_bridges(self):
         self.devices = {'br-int', 'br-ex'}
         self._do(stop.down)
         self.assertEqual([], self.commands)
 
-    def test_data_stays(self):
+    def test_keeps_data(self):
         kept = self.write('state/ceph/osd.0/block.img')
         self._do(stop.down)
         self.assertTrue(kept.exists())
 
-    def test_twice(self):
+    def test_can_be_repeated(self):
         self._supervisord()
         self._do(stop.down)
         self.commands.clear()
         self._do(stop.down)
         self.assertEqual([], self.commands)
 
-    def test_while_another_run_is_under_way(self):
+    def test_refuses_during_another_run(self):
         with up.exclusive():
             error = self.assertRaises(LabError, self._do, stop.down)
-        self.assertIn('another run is under way', str(error))
+        self.assertIn('another run is in progress', str(error))
         self._do(stop.down)
 
     def test_without_root(self):
@@ -195,7 +195,7 @@ class DownTest(StopTestCase):
 
 
 class ClearInspectionsTest(base.BaseTestCase):
-    def test_what_runs_in_the_environment_of_the_lab(self):
+    def test_code_that_runs_in_the_labs_environment(self):
         directory = Path(self.useFixture(fixtures.TempDir()).path)
         for name, owner in (('inspect-1', '1 0'), ('inspect-2', processes_of_host.identity(1))):
             (directory / name).mkdir()
@@ -214,7 +214,7 @@ class CleanTest(StopTestCase):
         self.precious = self.directory / 'precious'
         self.precious.touch()
 
-    def test_cache_stays_unless_asked_for(self):
+    def test_keeps_the_cache_unless_requested(self):
         self.assertIn(f'the cache {self.settings.cache} stays', self._do(stop.clean))
         self.assertFalse(self.root.exists())
         self.assertTrue(self.settings.cache.exists())
@@ -222,12 +222,12 @@ class CleanTest(StopTestCase):
         self.assertFalse(self.settings.cache.exists())
         self.assertTrue(self.precious.exists())
 
-    def test_ceph_gives_its_devices_back_before_its_files_go(self):
+    def test_ceph_detaches_its_devices_before_files_are_removed(self):
         self._do(stop.clean)
         home = f'{self.root}/state/ceph'
-        self.assertEqual([['ceph-cluster', '--root', home, 'destroy']], self._verbs())
+        self.assertEqual([['ceph-cluster', '--root', home, 'destroy']], self._other_commands())
 
-    def test_nothing_is_removed_while_ceph_holds_it(self):
+    def test_removes_nothing_if_ceph_cannot_be_destroyed(self):
         self.codes['ceph-cluster'] = 1
         error = self.assertRaises(LabError, self._do, stop.clean)
         self.assertIn('could not remove', str(error))
@@ -236,13 +236,13 @@ class CleanTest(StopTestCase):
         self._do(stop.clean)
         self.assertFalse(self.root.exists())
 
-    def _define(self, name, place):
+    def _define(self, name, root):
         definition = self.libvirt / 'qemu' / f'{name}.xml'
         definition.parent.mkdir(parents=True, exist_ok=True)
-        definition.write_text(f"<domain><log file='{place}/state/console.log'/></domain>")
+        definition.write_text(f"<domain><log file='{root}/state/console.log'/></domain>")
         return definition
 
-    def test_guests_are_forgotten(self):
+    def test_removes_definitions_of_guests(self):
         ours = self._define('instance-00000001', self.root)
         others = [
             self._define('instance-00000002', '/var/lib'),
@@ -256,7 +256,7 @@ class CleanTest(StopTestCase):
         self.assertFalse(ours.exists())
         self.assertEqual([True] * 4, [definition.exists() for definition in others])
 
-    def test_key_is_forgotten(self):
+    def test_removes_the_secret(self):
         folder = self.libvirt / 'secrets'
         folder.mkdir(parents=True)
         other = folder / '00000000-6d0e-4c39-9a41-5d1c7f0b7e52.xml'
@@ -265,11 +265,11 @@ class CleanTest(StopTestCase):
         self._do(stop.clean)
         self.assertEqual([other], list(folder.iterdir()))
 
-    def test_name_of_the_key_is_that_of_the_playbook(self):
+    def test_id_of_the_secret_matches_the_playbook(self):
         variables = (LAB / 'group_vars/all.yml').read_text()
         self.assertIn(f'cinder_secret_uuid: {stop.SECRET_UUID}\n', variables)
 
-    def test_libvirt_gets_its_configuration_back(self):
+    def test_restores_libvirts_configuration(self):
         conf = self.libvirt / 'qemu.conf'
         conf.parent.mkdir()
         conf.write_text(_QEMU)
@@ -278,32 +278,32 @@ class CleanTest(StopTestCase):
         self._do(stop.clean)
         self.assertEqual('max_core = 0\nvnc_tls = 1\n', conf.read_text())
 
-    def test_place_without_the_mark_is_left_alone(self):
+    def test_leaves_a_directory_without_the_mark_alone(self):
         self.settings.mark.unlink()
         process = self.sleep(root=self.root)
         error = self.assertRaises(LabError, self._do, stop.clean)
-        self.assertIn(f'{self.root} has no .trove-ceph-lab', str(error))
+        self.assertIn(f'{self.root} has no file .trove-ceph-lab', str(error))
         self.assertTrue((self.root / 'state/ceph/ceph.conf').exists())
         self.assertIsNone(process.poll())
         self.assertEqual([], self.commands)
 
-    def test_cache_without_its_lock_is_left_alone(self):
+    def test_leaves_a_cache_without_its_lock_alone(self):
         (self.settings.cache / 'lock').unlink()
         precious = self.settings.cache / 'precious'
         precious.touch()
         error = self.assertRaises(LabError, self._do, stop.clean, cache=True)
-        self.assertIn(f'{self.settings.cache} has no lock', str(error))
+        self.assertIn(f'{self.settings.cache} has no file lock', str(error))
         self.assertTrue(precious.exists())
         self.assertTrue((self.root / 'state/ceph/ceph.conf').exists())
         self._do(stop.clean)
         self.assertFalse(self.root.exists())
 
-    def test_place_that_is_a_file(self):
+    def test_refuses_a_root_that_is_a_file(self):
         self.settings.values['root'] = str(self.precious)
         self.assertRaises(LabError, self._do, stop.clean)
         self.assertTrue(self.precious.exists())
 
-    def test_mark_goes_last_so_that_an_interruption_can_be_made_good(self):
+    def test_removes_the_mark_last(self):
         for number in range(20):
             self.write(f'file{number}')
         (self.root / 'link').symlink_to(self.directory)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installing the tools, running the playbook and the main job."""
+"""Installation of the tools, the playbook and the main job."""
 
 import argparse
 import contextlib
@@ -46,7 +46,7 @@ class UpTestCase(LabTestCase):
         stack.enter_context(contextlib.redirect_stderr(self.output))
 
     def program(self, name, code=0):
-        """Put a program in the lab that records how it was run; return the record's path."""
+        """Add a program to the lab that records its call; return the path of the record."""
         record = self.directory / f'{name.replace("/", "-")}.json'
         script = _SCRIPT.format(python=sys.executable, record=str(record), code=code)
         self.write(name, script).chmod(0o755)
@@ -61,10 +61,10 @@ class ToolsTest(UpTestCase):
         self.useFixture(fixtures.MonkeyPatch('subprocess.run', self._run))
 
     def _run(self, command, stdout=None, **_options):
-        words = ' '.join(command)
-        self.commands.append(words)
+        text = ' '.join(command)
+        self.commands.append(text)
         for fragment, times in self.failing.items():
-            if fragment in words and times > 0:
+            if fragment in text and times > 0:
                 self.failing[fragment] -= 1
                 if stdout:
                     stdout.write(b'no route to host\n')
@@ -72,23 +72,23 @@ class ToolsTest(UpTestCase):
         return mock.Mock(returncode=0)
 
     def _ran(self, fragment):
-        return sum(fragment in words for words in self.commands)
+        return sum(fragment in text for text in self.commands)
 
     def _ensure(self):
-        # The environment itself is made by the faked command.
+        # The faked command does not create the environment.
         (self.root / 'ansible').mkdir(parents=True, exist_ok=True)
         with mock.patch('shutil.rmtree') as remove:
             up.ensure_tools(self.settings)
         return remove
 
-    def test_installed_once(self):
+    def test_installs_once(self):
         self._ensure().assert_called_once_with(self.root / 'ansible', ignore_errors=True)
         self.assertEqual(1, self._ran('pip install'))
         self.commands.clear()
         self._ensure().assert_not_called()
         self.assertEqual([], self.commands)
 
-    def test_installed_anew_when_a_version_changes(self):
+    def test_reinstalls_after_a_change_of_versions(self):
         self._ensure()
         for name in ('constraints.txt', 'tools-requirements.txt'):
             (self.lab_dir / name).write_text(f'another {name}\n')
@@ -96,7 +96,7 @@ class ToolsTest(UpTestCase):
             self._ensure()
             self.assertEqual(1, self._ran('pip install'), name)
 
-    def test_failure_shows_the_log_and_is_not_taken_for_success(self):
+    def test_failure_shows_the_log_and_is_repeated(self):
         self.failing['pip install'] = 1
         error = self.assertRaises(LabError, self._ensure)
         self.assertIn('pip failed with exit code 100', str(error))
@@ -105,17 +105,17 @@ class ToolsTest(UpTestCase):
         self._ensure()
         self.assertEqual(2, self._ran('pip install'))
 
-    def test_package_comes_only_where_it_is_missing(self):
+    def test_installs_a_package_only_if_it_is_missing(self):
         self._ensure()
         self.assertEqual(0, self._ran('apt-get'))
 
-    def test_package_lists_are_read_again_before_each_attempt(self):
+    def test_updates_package_lists_before_each_attempt(self):
         self.failing = {'import ensurepip': 1, 'install -y': 2}
         self._ensure()
         self.assertEqual(3, self._ran('apt-get update'))
         self.assertEqual(3, self._ran('python3-venv'))
 
-    def test_package_that_cannot_be_had(self):
+    def test_fails_if_a_package_is_unavailable(self):
         self.failing = {'import ensurepip': 1, 'apt-get update': up.APT_ATTEMPTS}
         self.assertIn('apt-get failed', str(self.assertRaises(LabError, self._ensure)))
         self.assertEqual(0, self._ran('pip install'))
@@ -149,7 +149,7 @@ class UpTest(UpTestCase):
     def _up(self, cloud_only=False):
         return up.up(self.settings, argparse.Namespace(cloud_only=cloud_only))
 
-    def test_exit_code_is_that_of_the_main_job(self):
+    def test_returns_the_exit_code_of_the_main_job(self):
         self.program('ansible/bin/ansible-playbook')
         self.assertEqual(3, self._up())
         run = json.loads(self.job.read_text())
@@ -163,7 +163,7 @@ class UpTest(UpTestCase):
         self.assertFalse(self.job.exists())
         self.assertTrue((self.root / 'state/installed').exists())
 
-    def test_incomplete_cloud_gets_no_database(self):
+    def test_creates_no_database_on_an_incomplete_cloud(self):
         self.program('ansible/bin/ansible-playbook', code=2)
         error = self.assertRaises(LabError, self._up)
         self.assertIn(f'All logs: {self.root}/log', str(error))
@@ -177,38 +177,38 @@ class UpTest(UpTestCase):
         self.assertEqual(3, self._up())
 
     def test_playbook_holds_the_lock_even_if_the_driver_is_gone(self):
-        held = self.directory / 'held'
+        open_files = self.directory / 'open-files'
         with up.exclusive():
-            up.call(['sh', '-c', f'ls -l /proc/$$/fd >{held}'], os.environ)
-        self.assertIn(str(self.directory / 'lock'), held.read_text())
+            up.call(['sh', '-c', f'ls -l /proc/$$/fd >{open_files}'], os.environ)
+        self.assertIn(str(self.directory / 'lock'), open_files.read_text())
 
-    def test_nothing_happens_on_an_unfit_machine(self):
+    def test_changes_nothing_on_an_unsuitable_machine(self):
         record = self.program('ansible/bin/ansible-playbook')
         self.settings.mark.unlink()
         orphan = self.sleep(root=self.root)
-        with mock.patch('driver.preflight.check', side_effect=LabError('unfit')):
+        with mock.patch('driver.preflight.check', side_effect=LabError('unsuitable')):
             self.assertRaises(LabError, self._up)
         self.assertFalse(record.exists())
         self.assertFalse(self.settings.mark.exists())
         self.assertIsNone(orphan.poll())
 
-    def test_mark_is_there_before_anything_else(self):
-        # Else an interrupted first run could neither be repeated nor cleaned.
+    def test_creates_the_mark_first(self):
+        # Otherwise an interrupted first run could neither be repeated nor cleaned.
         shutil.rmtree(self.root)
         with mock.patch('driver.up.ensure_tools', side_effect=KeyboardInterrupt):
             self.assertRaises(KeyboardInterrupt, self._up)
         self.assertEqual([self.settings.mark], list(self.root.iterdir()))
 
-    def test_place_of_somebody_else_stays_as_it_is(self):
+    def test_leaves_a_directory_with_other_files_alone(self):
         record = self.program('ansible/bin/ansible-playbook')
         self.settings.mark.unlink()
         before = sorted(self.root.rglob('*'))
         self.useFixture(fixtures.MonkeyPatch('driver.preflight.check', _check))
-        self.assertIn('something else than a lab', str(self.assertRaises(LabError, self._up)))
+        self.assertIn('contains other files', str(self.assertRaises(LabError, self._up)))
         self.assertEqual(before, sorted(self.root.rglob('*')))
         self.assertFalse(record.exists())
 
-    def test_what_a_dead_supervisord_left_ends_first(self):
+    def test_stops_orphans_of_supervisord_first(self):
         orphan, other = self.sleep(root=self.root), self.sleep(root='/opt/another')
         with mock.patch('driver.up.run_playbook', side_effect=lambda *_: -orphan.poll()) as run:
             self.assertRaises(LabError, self._up)
@@ -216,7 +216,7 @@ class UpTest(UpTestCase):
         self.assertEqual(-15, orphan.poll())
         self.assertIsNone(other.poll())
 
-    def test_processes_of_a_living_supervisord_go_on(self):
+    def test_keeps_processes_of_a_live_supervisord(self):
         self.program('ansible/bin/ansible-playbook')
         supervisord = self.sleep('supervisord', '-c', f'{self.root}/etc/supervisord.conf')
         self.write('run/supervisord.pid', str(supervisord.pid))
@@ -231,15 +231,15 @@ class CommandLineTest(UpTestCase):
             with mock.patch.multiple('driver.up', **patches):
                 return command_line.main(arguments)
 
-    def test_errors_are_one_plain_message(self):
+    def test_prints_errors_as_one_message(self):
         self.assertEqual(1, self._main('up', up=mock.Mock(side_effect=LabError('do this'))))
         self.assertEqual('lab: do this\n', self.output.getvalue())
 
     def test_interruption(self):
         self.assertEqual(130, self._main('up', up=mock.Mock(side_effect=KeyboardInterrupt)))
-        self.assertIn('run it again to carry on', self.output.getvalue())
+        self.assertIn('run it again to continue', self.output.getvalue())
 
-    def test_exit_code_and_options_are_passed_on(self):
+    def test_passes_exit_code_and_options_on(self):
         run = mock.Mock(return_value=5)
         self.assertEqual(5, self._main('up', '--cloud-only', up=run))
         settings, args = run.call_args.args

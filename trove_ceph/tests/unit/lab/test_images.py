@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image builder's own decisions: hashes, cache, kernel modules, boot sector, archive."""
+"""The image builder: hashes, cache, kernel modules, boot sector, archive."""
 
 import json
 import os
@@ -39,7 +39,7 @@ class HashTest(ImagesTestCase):
         os.utime(two, (1, 1))
         self.assertEqual(cache.tree_hashes([one.parent]), cache.tree_hashes([two.parent]))
 
-    def test_content_name_and_mode_count(self):
+    def test_hash_depends_on_content_name_and_mode(self):
         tree = self.make_file('files/x', '1').parent
         before = cache.tree_hashes([tree])
         self.make_file('files/x', '2')
@@ -58,7 +58,7 @@ class HashTest(ImagesTestCase):
 
 
 class CacheTest(ImagesTestCase):
-    def test_entry_appears_whole(self):
+    def test_entry_appears_when_it_is_complete(self):
         store = cache.Cache(self.directory)
         with store.locked(self.fail):
             with store.create('thing', 'k' * 16) as entry:
@@ -74,13 +74,13 @@ class CacheTest(ImagesTestCase):
             self.assertIsNone(store.find('thing', 'k'))
             self.assertEqual([], os.listdir(self.directory / 'tmp'))
 
-    def test_remains_of_a_killed_build_go(self):
+    def test_removes_remains_of_a_killed_build(self):
         self.make_file('tmp/thing-k/file', 'half')
         store = cache.Cache(self.directory)
         with store.locked(self.fail):
             self.assertEqual([], os.listdir(self.directory / 'tmp'))
 
-    def test_only_the_last_three_entries_stay(self):
+    def test_keeps_the_last_three_entries(self):
         store = cache.Cache(self.directory)
         keys = [digit * 16 for digit in 'abcde']
         with store.locked(self.fail):
@@ -109,7 +109,7 @@ class KernelModulesTest(ImagesTestCase):
         found = guest_kernel.selected(self.DEPENDENCIES, ['drivers/scsi/sr_mod', 'fs/xfs'])
         self.assertEqual({'kernel/drivers/scsi/sr_mod.ko.xz', 'kernel/fs/xfs/xfs.ko.xz'}, found)
 
-    def test_dependencies_are_kept(self):
+    def test_selection_includes_dependencies(self):
         kept = guest_kernel.with_dependencies(
             {'kernel/drivers/scsi/sr_mod.ko.xz'}, self.DEPENDENCIES
         )
@@ -121,7 +121,7 @@ class KernelModulesTest(ImagesTestCase):
         names = [guest_kernel.module_name(path) for path in order]
         self.assertEqual(['scsi_common', 'scsi_mod', 'cdrom', 'sr_mod'], names)
 
-    def test_missing_module(self):
+    def test_refuses_a_missing_module(self):
         error = self.assertRaises(
             BuildError, guest_kernel.load_order, ['isofs'], self.DEPENDENCIES, builtin=set()
         )
@@ -136,7 +136,7 @@ class DiskTest(ImagesTestCase):
         active, kind, start, sectors = struct.unpack('<B3xB3xII', record[446:462])
         self.assertEqual((0x80, 0x83, 2048, 3070 * 2048), (active, kind, start, sectors))
 
-    def test_boot_code_must_fit(self):
+    def test_refuses_boot_code_that_is_too_long(self):
         self.assertRaises(ValueError, disk.master_boot_record, bytes(441), 1)
 
 
@@ -171,14 +171,14 @@ class WheelTest(ImagesTestCase):
                 archive.writestr(zipfile.ZipInfo(member, (year, 1, 1, 0, 0, 0)), content)
         return path
 
-    def test_times_and_tests_do_not_count(self):
+    def test_hash_ignores_times_and_tests(self):
         one = self.make_wheel('one.whl', {'trove_ceph/a.py': 'x', 'trove_ceph/tests/t.py': '1'})
         two = self.make_wheel('two.whl', {'trove_ceph/a.py': 'x'}, year=2026)
         three = self.make_wheel('three.whl', {'trove_ceph/a.py': 'y'})
         self.assertEqual(wheel.contents_hash(one), wheel.contents_hash(two))
         self.assertNotEqual(wheel.contents_hash(one), wheel.contents_hash(three))
 
-    def test_what_guests_never_import_does_not_count(self):
+    def test_hash_ignores_parts_that_guests_never_import(self):
         def contents(version, **parts):
             info, data = f'trove_ceph-{version}.dist-info', f'trove_ceph-{version}.data'
             return self.make_wheel(
@@ -198,7 +198,7 @@ class WheelTest(ImagesTestCase):
         self.assertNotEqual(one, wheel.contents_hash(contents('0.3', template='other')))
         self.assertNotEqual(one, wheel.contents_hash(contents('0.4', entry_points='other')))
 
-    def test_other_files_are_refused(self):
+    def test_refuses_other_files(self):
         for path in (
             self.make_file('text.whl', 'no archive'),
             self.make_wheel('other.whl', {'other/a.py': 'x'}),

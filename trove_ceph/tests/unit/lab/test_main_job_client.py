@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tenant's command-line client, with a program in its place."""
+"""The tenant's command-line client, with a fake program."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ class ClientTest(base.BaseTestCase):
         self.useFixture(fixtures.MonkeyPatch('time.sleep', lambda seconds: None))
 
     def _answers(self, answers):
-        """Say what the program prints by the beginning of its arguments, one after the other."""
+        """Set the program's successive outputs by the beginning of its arguments."""
         (self.folder / 'answers').write_text(json.dumps(answers))
 
     def _calls(self):
@@ -62,7 +62,7 @@ class ClientTest(base.BaseTestCase):
         shown = [{'id': 'u-1', 'status': s, 'operating_status': o} | more for s, o in pairs]
         self._answers({'database instance show u-1': shown})
 
-    def test_find_by_name(self):
+    def test_finds_an_instance_by_name(self):
         self._answers(
             {
                 'database instance list': [
@@ -74,14 +74,14 @@ class ClientTest(base.BaseTestCase):
         self.assertEqual('BUILD', self.client.find_instance('b')['status'])
         self.assertIsNone(self.client.find_instance('c'))
 
-    def test_the_tenant_asks_in_json(self):
+    def test_requests_json_as_the_tenant(self):
         self._answers({'database instance show': [{}]})
         self.client.get_instance('u-1')
         self.assertEqual(
             [['tenant', 'database', 'instance', 'show', 'u-1', '-f', 'json']], self._calls()
         )
 
-    def test_create(self):
+    def test_creates_an_instance_with_options(self):
         self._answers({'database instance create': [{'id': 'u-1'}]})
         made = self.client.create_instance('db', volume_type='nvme', size=2, is_public=True)
         self.assertEqual('u-1', made['id'])
@@ -90,7 +90,7 @@ class ClientTest(base.BaseTestCase):
             self._calls()[0][4:],
         )
 
-    def test_wait_until_healthy(self):
+    def test_waits_until_the_instance_is_healthy(self):
         self._states(('BUILD', ''), ('ACTIVE', ''), ('ACTIVE', 'HEALTHY'))
         self.assertEqual('HEALTHY', self._wait()['operating_status'])
         self.assertEqual(['BUILD ', 'ACTIVE ', 'ACTIVE HEALTHY'], self.notes)
@@ -119,16 +119,16 @@ class ClientTest(base.BaseTestCase):
         self.client.delete_instance('u-1')
         self.assertEqual(3, len(self._calls()))
 
-    def test_delete_that_does_not_end(self):
+    def test_delete_fails_at_the_deadline(self):
         self._answers(
             {'database instance delete': [None], 'database instance list': [[{'ID': 'u-1'}]]}
         )
         clock = iter([0.0, 10.0, client.DELETE_TIMEOUT_SEC + 1.0])
         with mock.patch('main_job.client.time.monotonic', side_effect=clock):
             error = self.assertRaises(JobError, self.client.delete_instance, 'u-1')
-        self.assertIn('not gone after 300 s', str(error))
+        self.assertIn('still exists 300 s after its deletion', str(error))
 
-    def test_database_and_user_are_made_once(self):
+    def test_creates_database_and_user_once(self):
         self._answers({'database db list': [[]], 'database user list': [None]})
         self.client.ensure_database('u-1', 'shop')
         self.client.ensure_user('u-1', 'sue', 'secret', 'shop')
@@ -151,14 +151,14 @@ class ClientTest(base.BaseTestCase):
         self.client.ensure_user('u-1', 'sue', 'secret', 'shop')
         self.assertEqual([], [call for call in self._calls() if 'create' in call])
 
-    def test_failure_shows_what_was_said_and_no_password(self):
+    def test_error_has_the_output_and_no_password(self):
         self._answers({'database user list': [[]], 'database user create': ['no such instance']})
         error = self.assertRaises(JobError, self.client.ensure_user, 'u-1', 'sue', 'secret', 'shop')
         self.assertIn('openstack database user create u-1', str(error))
         self.assertIn('no such instance', str(error))
         self.assertNotIn('secret', str(error))
 
-    def test_client_that_hangs(self):
+    def test_error_of_a_hanging_client_has_no_password(self):
         hangs = subprocess.TimeoutExpired(['openstack', 'secret'], 300)
         with mock.patch('main_job.client.subprocess.run', side_effect=hangs):
             error = self.assertRaises(JobError, self.client.get_instance, 'u-1')

@@ -52,7 +52,7 @@ Threads fairness:
 
 
 class ParseTest(base.BaseTestCase):
-    def test_figures(self):
+    def test_parses_the_figures(self):
         self.assertEqual(
             {
                 'tps': 37.36,
@@ -65,13 +65,13 @@ class ParseTest(base.BaseTestCase):
             database.parse_sysbench(_REPORT),
         )
 
-    def test_missing_figures_are_named(self):
+    def test_error_names_missing_figures(self):
         lines = [line for line in _REPORT.splitlines() if 'queries:' not in line]
         other = '\n'.join(lines).replace('95th', '99th')
         error = self.assertRaises(JobError, database.parse_sysbench, other)
         self.assertEqual('sysbench reported no qps, latency_p95_ms', str(error))
 
-    def test_report_without_statistics(self):
+    def test_refuses_a_report_without_statistics(self):
         error = self.assertRaises(JobError, database.parse_sysbench, _REPORT.split('SQL')[0])
         self.assertIn('tps, qps, errors', str(error))
 
@@ -86,7 +86,7 @@ class DatabaseTest(base.BaseTestCase):
         done = mock.Mock(**{'returncode': 0, 'stdout': _REPORT, 'stderr': ''} | done)
         return mock.patch('main_job.database.subprocess.run', return_value=done)
 
-    def test_load(self):
+    def test_runs_sysbench(self):
         with self._sysbench() as run:
             self.assertEqual(37.36, self.database.load(30)['tps'])
         (command,) = run.call_args.args
@@ -94,25 +94,25 @@ class DatabaseTest(base.BaseTestCase):
         for option in ('--time=30', '--percentile=95', '--mysql-host=10.21.0.9'):
             self.assertIn(option, command)
 
-    def test_tables_are_filled_anew(self):
+    def test_recreates_the_tables(self):
         with self._sysbench() as run:
             self.database.prepare()
         self.assertEqual(['cleanup', 'prepare'], [call.args[0][-1] for call in run.call_args_list])
 
-    def test_failure_shows_what_was_said(self):
+    def test_error_has_the_output(self):
         # Sysbench reports a refused connection on its standard output.
         with self._sysbench(returncode=1, stdout='FATAL: error 2003', stderr=''):
             error = self.assertRaises(JobError, self.database.load, 30)
         self.assertEqual('sysbench run failed: FATAL: error 2003', str(error))
 
-    def test_reachable_after_a_while(self):
+    def test_waits_until_the_server_is_reachable(self):
         refused = pymysql.err.OperationalError(2003, 'refused')
         connection = mock.MagicMock()
         with mock.patch('pymysql.connect', side_effect=[refused, refused, connection]) as connect:
             self.database.wait_reachable()
         self.assertEqual(3, connect.call_count)
 
-    def test_not_reachable(self):
+    def test_fails_if_the_server_stays_unreachable(self):
         refused = pymysql.err.OperationalError(2003, 'refused')
         clock = iter([0.0, 10.0, database.CONNECT_TIMEOUT_SEC + 1.0])
         with (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proof of where a volume lies, against a Ceph that lies where a test says."""
+"""The proof of a volume's placement, with a fake Ceph."""
 
 import contextlib
 import json
@@ -13,11 +13,11 @@ from oslotest import base
 
 
 class Error(Exception):
-    """The root of the bindings' errors."""
+    """The base class of the bindings' errors."""
 
 
 def _load():
-    """Import the module without Ceph's bindings, which are the distribution's."""
+    """Import the module with a fake of Ceph's bindings, which only the distribution has."""
     names = ('rados', 'rbd')
     kept = {name: sys.modules.get(name) for name in names}
     for name in names:
@@ -38,7 +38,7 @@ placement = _load()
 
 
 class Ceph:
-    """One pool, with objects by name and the OSDs that hold them."""
+    """One pool, with its objects by name and their OSDs."""
 
     def __init__(self):
         self.objects = {}
@@ -92,7 +92,7 @@ class ProveTest(base.BaseTestCase):
     def _prove(self, pool='volumes-nvme'):
         return placement.prove('/etc/ceph.conf', pool, 'volume-1', 'nvme')
 
-    def test_all_on_the_class(self):
+    def test_accepts_objects_on_the_class(self):
         proof = self._prove()
         self.assertEqual(
             (2, 2.0, {'0': 2, '1': 2}, [2]),
@@ -104,37 +104,37 @@ class ProveTest(base.BaseTestCase):
             ),
         )
 
-    def test_unused_osd_of_the_class_is_no_other(self):
+    def test_ignores_an_unused_osd_of_the_class(self):
         self.ceph.classes[3] = 'nvme'
         proof = self._prove()
         self.assertNotIn('3', proof['copies_by_osd'])
         self.assertEqual([2], proof['osds_of_other_classes'])
 
-    def test_one_copy_elsewhere(self):
+    def test_refuses_a_copy_on_another_class(self):
         self.ceph.objects['rbd_data.1a2b.0000000000000001'] = [1, 2]
         error = self.assertRaises(JobError, self._prove)
         self.assertIn(
-            "volumes-nvme/volume-1 should lie on nvme OSDs alone, but: {2: 'hdd'}", str(error)
+            "volumes-nvme/volume-1 must be only on nvme OSDs, but: {2: 'hdd'}", str(error)
         )
 
-    def test_osd_without_a_class(self):
+    def test_refuses_an_osd_without_a_class(self):
         self.ceph.classes[1] = None
         self.assertIn('{1: None}', str(self.assertRaises(JobError, self._prove)))
 
-    def test_objects_of_an_image_whose_id_begins_alike(self):
+    def test_ignores_objects_of_an_image_with_a_similar_id(self):
         self.ceph.objects['rbd_data.1a2b3.0000000000000000'] = [2]
         self.assertEqual(2, self._prove()['objects'])
 
-    def test_nothing_is_proved_by_no_objects(self):
+    def test_refuses_an_image_without_objects(self):
         self.ceph.objects = {'rbd_directory': [0]}
         self.assertIn('it has no objects', str(self.assertRaises(JobError, self._prove)))
 
-    def test_refused_question(self):
+    def test_reports_a_refused_monitor_command(self):
         self.ceph.mapping_error = -22
         error = self.assertRaises(JobError, self._prove)
         self.assertEqual('ceph osd map failed: no such pool', str(error))
 
-    def test_errors_of_the_bindings(self):
+    def test_translates_errors_of_the_bindings(self):
         error = self.assertRaises(JobError, self._prove, 'absent')
         self.assertIn('absent/volume-1', str(error))
         self.assertIn('no pool absent', str(error))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of the main job, and what it says while it works."""
+"""The report and the progress of the main job."""
 
 import contextlib
 import io
@@ -52,7 +52,7 @@ class ReportTest(base.BaseTestCase):
         super().setUp()
         self.path = Path(self.useFixture(fixtures.TempDir()).path) / 'report.json'
 
-    def test_rendered(self):
+    def test_renders_the_report(self):
         text = report.render(REPORT)
         for expected in (
             'first-database (u-1), ACTIVE, HEALTHY',
@@ -68,26 +68,26 @@ class ReportTest(base.BaseTestCase):
         ):
             self.assertIn(expected, text)
 
-    def test_survives_the_file(self):
+    def test_saved_report_can_be_read_back(self):
         self.assertEqual({}, report.load(self.path))
         report.save(self.path, REPORT)
         self.assertEqual(REPORT, report.load(self.path))
         self.assertEqual(['report.json'], os.listdir(self.path.parent))
 
-    def test_it_holds_a_password(self):
+    def test_only_root_can_read_the_report(self):
         report.save(self.path, REPORT)
         self.assertEqual(0o600, self.path.stat().st_mode & 0o777)
 
-    def test_damaged_report_counts_as_none(self):
+    def test_ignores_a_damaged_report(self):
         self.path.write_text(json.dumps(REPORT)[:100])
         self.assertEqual({}, report.load(self.path))
 
-    def test_earlier_report_stays_until_the_new_one_is_whole(self):
+    def test_replaces_the_report_atomically(self):
         report.save(self.path, REPORT)
         self.assertRaises(TypeError, report.save, self.path, {'instance': object()})
         self.assertEqual(REPORT, report.load(self.path))
 
-    def test_the_gate_can_read_it(self):
+    def test_check_lab_report_accepts_the_report(self):
         gate = tools.load('check-lab-report')
         report.save(self.path, REPORT)
         with contextlib.redirect_stdout(io.StringIO()):
@@ -105,7 +105,7 @@ class ProgressTest(base.BaseTestCase):
         stack.enter_context(contextlib.redirect_stdout(self.out))
         return progress.Progress({})
 
-    def test_step_keeps_its_duration(self):
+    def test_records_the_duration_of_a_step(self):
         shown = self._progress(live=False)
         with mock.patch('main_job.progress.time.monotonic', side_effect=[100.0, 161.26]):
             with shown.step('build', 'build it'):
@@ -113,14 +113,14 @@ class ProgressTest(base.BaseTestCase):
         self.assertEqual({'build': 61.3}, shown.durations)
         self.assertIn('61.3 s  build it', self.out.getvalue())
 
-    def test_failed_step_keeps_none(self):
+    def test_does_not_record_a_failed_step(self):
         shown = self._progress(live=False)
         with contextlib.suppress(ValueError), shown.step('build', 'build it'):
             raise ValueError
         self.assertEqual({}, shown.durations)
         self.assertEqual('  build it …\n', self.out.getvalue())
 
-    def test_a_log_shows_changes_only(self):
+    def test_log_shows_only_changes(self):
         shown = self._progress(live=False)
         for text, seconds in (('BUILD', 0), ('BUILD', 4), ('ACTIVE', 61.9)):
             shown.note(text, seconds)
@@ -129,7 +129,7 @@ class ProgressTest(base.BaseTestCase):
             [line.strip() for line in self.out.getvalue().splitlines()],
         )
 
-    def test_a_terminal_shows_one_line_that_changes(self):
+    def test_terminal_shows_one_changing_line(self):
         shown = self._progress(live=True)
         for seconds in (0, 4):
             shown.note('BUILD', seconds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main job as a whole: made once, found again, resumed where it was cut off."""
+"""The whole main job: first run, repeated run, and resumption after an interruption."""
 
 import contextlib
 import copy
@@ -14,7 +14,7 @@ from main_job import report
 from main_job.errors import JobError
 from oslotest import base
 
-# Imported first: it stands in for Ceph's bindings, which the job imports too.
+# Imported first: it installs a fake of Ceph's bindings, which the job imports too.
 from trove_ceph.tests.unit.lab.test_main_job_placement import placement
 from trove_ceph.tests.unit.lab.test_main_job_report import REPORT
 
@@ -22,7 +22,7 @@ main_job = importlib.import_module('main_job.__main__')
 
 
 class FakeClient:
-    """The tenant's instances by name, and what was asked for."""
+    """The tenant's instances by name, and the recorded requests."""
 
     def __init__(self):
         self.instances = {}
@@ -114,7 +114,7 @@ class MainJobTestCase(base.BaseTestCase):
 
 
 class MainJobTest(MainJobTestCase):
-    def test_first_run(self):
+    def test_first_run_creates_and_reports(self):
         self.assertIn('10.21.0.9:3306', self._run())
         self.assertEqual(['create', 'database', 'user'], self._verbs())
         made = self._report()
@@ -149,7 +149,7 @@ class MainJobTest(MainJobTestCase):
     def _flavor_and_size(self, made):
         return made['instance']['flavor'], made['instance']['size_gib']
 
-    def test_resized_instance_is_reported_as_it_is(self):
+    def test_reports_the_present_size(self):
         self._run()
         (instance,) = self.client.instances.values()
         instance |= {'flavor': 'f-large', 'volume': 5}
@@ -165,7 +165,7 @@ class MainJobTest(MainJobTestCase):
         del instance['flavor']
         self.assertEqual('db.small', job._instance_facts(instance)['flavor'])
 
-    def test_failed_instance_is_replaced(self):
+    def test_replaces_a_failed_instance(self):
         self.client.healthy = False
         self.assertRaises(JobError, self._run)
         self.assertEqual({}, self._report())
@@ -174,7 +174,7 @@ class MainJobTest(MainJobTestCase):
         self.assertEqual(['create', 'delete', 'create', 'database', 'user'], self._verbs())
         self.assertNotIn('remove_failed', self._report()['seconds'])
 
-    def test_interrupted_at_each_step_and_run_again(self):
+    def test_resumes_after_an_interruption_at_each_step(self):
         reached = self.database.return_value
         for target, name in (
             (self.client, 'wait_healthy'),
@@ -196,7 +196,7 @@ class MainJobTest(MainJobTestCase):
             self.assertEqual(1, self._verbs().count('create'), name)
             self.assertEqual(REPORT['placement'], self._report()['placement'], name)
 
-    def test_report_of_another_instance_does_not_count(self):
+    def test_ignores_the_report_of_another_instance(self):
         report.save(self.root / 'report.json', REPORT | {'instance': {'id': 'u-other'}})
         self._run()
         self.assertEqual('u-1', self._report()['instance']['id'])
@@ -209,7 +209,7 @@ class MainJobTest(MainJobTestCase):
         error = self.assertRaises(JobError, job._instance_facts, instance)
         self.assertIn('u-1 has no floating IP', str(error))
 
-    def test_one_volume_is_expected(self):
+    def test_refuses_another_number_of_volumes(self):
         job = main_job.MainJob(self.settings)
         cloud = mock.Mock()
         with (
@@ -227,7 +227,7 @@ class MainJobTest(MainJobTestCase):
 
 
 class PasswordTest(MainJobTestCase):
-    def test_kept_across_runs_for_each_instance(self):
+    def test_keeps_a_password_for_each_instance(self):
         first = main_job.MainJob(self.settings)._password('u-1')
         self.assertGreaterEqual(len(first), 16)
         # An option's value must not look like an option.
@@ -237,7 +237,7 @@ class PasswordTest(MainJobTestCase):
         path = self.root / 'etc/secrets/shop-u-1'
         self.assertEqual(0o600, path.stat().st_mode & 0o777)
 
-    def test_empty_file_of_an_interrupted_run_is_no_password(self):
+    def test_replaces_the_empty_file_of_an_interrupted_run(self):
         (self.root / 'etc/secrets/shop-u-1').touch()
         self.assertGreaterEqual(len(main_job.MainJob(self.settings)._password('u-1')), 16)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cloud contains is made once, against a cloud that remembers."""
+"""Resources of a cloud are created once, with a fake cloud."""
 
 import copy
 import itertools
@@ -48,10 +48,10 @@ _RESOURCES = {
 
 
 class FakeCloud:
-    """The SDK's verbs over lists; every object made is kept with the arguments it came from."""
+    """The SDK's methods over lists; every created object keeps its arguments."""
 
     def __init__(self):
-        self.kept = {}
+        self.objects = {}
         self.assigned = set()
         self.updated = []
         self._ids = itertools.count(1)
@@ -59,7 +59,7 @@ class FakeCloud:
         self._make('project', name='admin')
 
     def all(self, kind):
-        return self.kept.setdefault(kind, [])
+        return self.objects.setdefault(kind, [])
 
     def _make(self, kind, **fields):
         thing = types.SimpleNamespace(id=f'{kind}-{next(self._ids)}', **fields)
@@ -129,14 +129,14 @@ class CloudResourcesTest(base.BaseTestCase):
 
     def test_second_run_makes_nothing(self):
         self.assertEqual(18, len(self._made()))
-        before = copy.deepcopy(self.cloud.kept)
+        before = copy.deepcopy(self.cloud.objects)
         self.assertEqual([], self._made())
-        self.assertEqual(before, self.cloud.kept)
+        self.assertEqual(before, self.cloud.objects)
 
     def test_a_run_that_was_cut_off_is_completed(self):
         """Interrupted after each thing made; the next run must reach the same end."""
         self._made()
-        whole = {kind: len(things) for kind, things in self.cloud.kept.items()}
+        whole = {kind: len(things) for kind, things in self.cloud.objects.items()}
         for cut in range(1, sum(whole.values())):
             self.cloud = FakeCloud()
             self.connect.return_value = self.cloud
@@ -152,7 +152,7 @@ class CloudResourcesTest(base.BaseTestCase):
                 break
             self.cloud._make = make
             self._made()
-            found = {kind: len(things) for kind, things in self.cloud.kept.items()}
+            found = {kind: len(things) for kind, things in self.cloud.objects.items()}
             self.assertEqual(whole, found, cut)
             self.assertEqual({('tenant', 'sue', 'creator')}, self.cloud.assigned)
         self.assertGreater(cut, 15)

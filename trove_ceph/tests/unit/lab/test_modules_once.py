@@ -62,7 +62,7 @@ class OnceTest(OnceTestCase):
         self.assertEqual((True, ['a']), self._changed(self._say('a'), inputs=['4']))
         self.assertEqual((True, ['a']), self._changed(self._say('a'), inputs=['4', '5']))
 
-    def test_text_that_moves_from_one_input_to_the_next(self):
+    def test_digest_separates_inputs(self):
         watched = self.directory / 'w'
         watched.write_text('x')
         for inputs in (['ab', 'c'], ['a', 'bc'], ['abc'], [str(watched)], [f'{watched}x']):
@@ -85,12 +85,12 @@ class OnceTest(OnceTestCase):
         script = ['/bin/sh', '-c', f'echo $KEPT $NUMBER >> {self.trace}']
         self.assertEqual((True, ['kept', '7']), self._changed(script, environment={'NUMBER': 7}))
 
-    def test_numbers_are_words(self):
+    def test_converts_numbers_to_strings(self):
         self.assertTrue(self._run(['/usr/bin/test', 1, '-eq', 1]).result['changed'])
 
 
 class FailureTest(OnceTestCase):
-    def test_failure_is_reported_and_tried_again(self):
+    def test_reports_a_failure_and_repeats_it(self):
         end = self._run(self._say('a', 'echo oh dear >&2; exit 3'), self._say('b'))
         self.assertTrue(end.failed)
         self.assertEqual('/bin/sh failed with exit code 3', end.result['msg'])
@@ -103,34 +103,34 @@ class FailureTest(OnceTestCase):
         end = self._run(['/bin/sh', '-c', 'seq 100; exit 1'])
         self.assertEqual([str(n) for n in range(86, 101)], end.result['stdout'].split())
 
-    def test_program_that_is_missing(self):
+    def test_reports_a_missing_program(self):
         end = self._run(['/nonexistent/program'])
         self.assertTrue(end.failed)
         self.assertIn('/nonexistent/program failed', end.result['msg'])
         self.assertIn('No such file', end.result['stdout'])
         self.assertFalse(self.mark.exists())
 
-    def test_attempts(self):
+    def test_retries_a_failing_command(self):
         flag = self.directory / 'flag'
         flaky = self._say('a', f'test -e {flag} || {{ touch {flag}; exit 1; }}')
         self.assertEqual((True, ['a', 'a', 'b']), self._changed(flaky, self._say('b'), attempts=2))
 
-    def test_attempts_have_an_end(self):
+    def test_limits_the_attempts(self):
         self.assertTrue(self._run(self._say('a', 'exit 1'), attempts=3).failed)
         self.assertEqual(['a'] * 3, self.trace.read_text().split())
 
-    def test_success_of_an_earlier_input_does_not_outlive_a_failure(self):
-        # What the earlier commands made may be half replaced by now.
+    def test_failure_removes_the_mark_of_an_earlier_input(self):
+        # The result of the earlier commands may be partly replaced by now.
         self._changed(self._say('a'), inputs=['1'])
         self.assertTrue(self._run(self._say('a', 'exit 1'), inputs=['2']).failed)
         self.assertEqual((True, ['a']), self._changed(self._say('a'), inputs=['1']))
 
 
 class InterruptionTest(OnceTestCase):
-    """Killed before, between and after the commands; the mark must not lie."""
+    """Killed before, between and after the commands; the mark must stay correct."""
 
     def _killed_at(self, step):
-        """Run in a process of its own that is killed at a numbered step; 0 is the first."""
+        """Run in a process of its own, which is killed at a numbered step; 0 is the first."""
         commands = [self._say(word) for word in 'abc']
         script = f'''
             import os, signal, sys
@@ -163,12 +163,12 @@ class InterruptionTest(OnceTestCase):
             self.assertEqual((False, []), self._changed(*commands), step)
             self.mark.unlink()
 
-    def test_not_killed(self):
+    def test_undisturbed_run_leaves_a_mark(self):
         code, commands = self._killed_at(step=9)
         self.assertEqual(0, code)
         self.assertEqual((False, []), self._changed(*commands))
 
-    def test_half_written_mark_is_no_mark(self):
+    def test_ignores_a_partly_written_mark(self):
         self._changed(self._say('a'))
         self.mark.write_text(self.mark.read_text()[:10])
         self.assertEqual((True, ['a']), self._changed(self._say('a')))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lab shows while the playbook runs."""
+"""The output of the lab during a playbook."""
 
 import contextlib
 import io
@@ -81,7 +81,7 @@ class ProgressTest(base.BaseTestCase):
             self.assertIn(expected, lines)
         self.assertTrue(lines[-1].startswith('stopped after'))
 
-    def test_only_the_end_of_long_output(self):
+    def test_shows_only_the_end_of_long_output(self):
         self._fail(stdout='\n'.join(str(n) for n in range(20)))
         self.assertIn('  | … 5 lines before', self._lines())
         self.assertNotIn('  | 4', self._lines())
@@ -93,10 +93,10 @@ class ProgressTest(base.BaseTestCase):
         self.assertIn('  | this one', self._lines())
         self.assertNotIn('  | All items completed', self._lines())
 
-    def test_ignored_failure_is_not_shown(self):
+    def test_does_not_show_an_ignored_failure(self):
         self._fail(ignored=True, msg='no matter')
         self.assertEqual([], self._lines())
 
-    def test_unreachable_is_not_done(self):
+    def test_reports_an_unreachable_host_as_a_failure(self):
         self._stats(unreachable=1)
         self.assertTrue(self._lines()[-1].startswith('stopped after'))

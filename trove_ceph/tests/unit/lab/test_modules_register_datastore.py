@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest image becomes a datastore version, also where an upload was cut off."""
+"""A guest image becomes a datastore version, also after an interrupted upload."""
 
 import importlib.util
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ class FakeGlance:
     current_project_id = 'p'
 
     def __init__(self, *images):
-        self.kept = list(images)
+        self.stored = list(images)
         self.uploads = []
         self.image = self
         ram = tuning.smallest_ram_mib()
@@ -36,17 +36,17 @@ class FakeGlance:
     def images(self, name=None, owner=None):
         return [
             image
-            for image in self.kept
+            for image in self.stored
             if name in (None, image.name) and owner in (None, image.owner)
         ]
 
     def delete_image(self, image):
-        self.kept.remove(image)
+        self.stored.remove(image)
 
     def create_image(self, name, **options):
         self.uploads.append(options)
-        self.kept.append(picture(name, 'new'))
-        return self.kept[-1]
+        self.stored.append(picture(name, 'new'))
+        return self.stored[-1]
 
 
 def picture(name, number, status='active', owner='p'):
@@ -68,7 +68,7 @@ class RegisterTest(base.BaseTestCase):
     def test_upload_and_registration(self):
         cloud = FakeGlance()
         commands = self._main(cloud)
-        self.assertEqual(['trove-guest-abc'], [image.name for image in cloud.kept])
+        self.assertEqual(['trove-guest-abc'], [image.name for image in cloud.stored])
         self.assertEqual('/c/guest.qcow2', cloud.uploads[0]['filename'])
         for command in commands:
             self.assertTrue(command[0].endswith('/trove-manage'))
@@ -90,23 +90,23 @@ class RegisterTest(base.BaseTestCase):
         named = version[version.index('--registry-ext') + 1].rpartition('.')
         self.assertEqual((manager.__name__, '.', manager.Manager.__name__), named)
 
-    def test_only_flavors_that_mysql_fits_in(self):
+    def test_associates_only_large_enough_flavors(self):
         commands = self._main(FakeGlance())
         ram = tuning.smallest_ram_mib()
         added = [command[-1] for command in commands if command[3].endswith('flavor_add')]
         self.assertEqual([str(ram), str(4 * ram)], added)
 
-    def test_present_image_is_used(self):
+    def test_uses_an_existing_image(self):
         cloud = FakeGlance(picture('trove-guest-abc', 'old'))
         self.assertEqual('old', self._main(cloud)[1][7])
         self.assertEqual([], cloud.uploads)
 
-    def test_cut_off_upload_is_replaced(self):
+    def test_replaces_an_interrupted_upload(self):
         cloud = FakeGlance(picture('trove-guest-abc', 'cut', status='saving'))
         self._main(cloud)
-        self.assertEqual(['new'], [image.id for image in cloud.kept])
+        self.assertEqual(['new'], [image.id for image in cloud.stored])
 
-    def test_replaced_images_go_and_others_stay(self):
+    def test_removes_replaced_images_and_keeps_others(self):
         cloud = FakeGlance(
             picture('trove-guest-old', '1'),
             picture('cirros', '2'),
@@ -114,4 +114,4 @@ class RegisterTest(base.BaseTestCase):
             picture('trove-guest-old', '4', owner='somebody'),
         )
         self._main(cloud)
-        self.assertEqual({'2', '3', '4', 'new'}, {image.id for image in cloud.kept})
+        self.assertEqual({'2', '3', '4', 'new'}, {image.id for image in cloud.stored})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs under supervisor, against a server that speaks its protocol on a real socket."""
+"""Programs under supervisor, with a server for its protocol on a real socket."""
 
 import configparser
 import contextlib
@@ -41,7 +41,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 class Daemon(xmlrpc.server.SimpleXMLRPCDispatcher):
-    """A supervisord that starts nothing; tests say what becomes of its programs."""
+    """A supervisord that starts nothing; tests set the states of its programs."""
 
     def __init__(self, home):
         super().__init__(allow_none=True)
@@ -50,7 +50,7 @@ class Daemon(xmlrpc.server.SimpleXMLRPCDispatcher):
         self.loaded = {}
         self.states = {}
         self.starts = {}
-        # Told which state a program takes when it is started, and which follow at each look.
+        # The state of a program after its start, and its states at the following queries.
         self.becomes = {}
         self.start_fault = None
         for name in (
@@ -129,7 +129,7 @@ class Daemon(xmlrpc.server.SimpleXMLRPCDispatcher):
 class SupervisedTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
-        # Not below the usual place: a socket's path must be short.
+        # Not below the usual directory: a socket's path must be short.
         self.home = Path(self.useFixture(fixtures.TempDir(rootdir='/tmp')).path)
         for name in ('run', 'log', 'etc/supervisor'):
             (self.home / name).mkdir(parents=True)
@@ -166,28 +166,28 @@ class RunTest(SupervisedTestCase):
         self.addCleanup(stack.close)
         stack.enter_context(self.daemon.answering())
 
-    def test_new_programs_are_started(self):
+    def test_starts_new_programs(self):
         programs = self.program('api'), self.program('worker')
         self.assertEqual(['api', 'worker'], self.touched(*programs))
         self.assertEqual(['add api', 'add worker', 'start api', 'start worker'], self.daemon.calls)
 
-    def test_second_run_touches_nothing(self):
+    def test_second_run_changes_nothing(self):
         self.touched()
         self.assertEqual([], self.touched())
         self.assertEqual([], self.daemon.calls)
 
-    def test_changed_file_restarts_its_program_alone(self):
+    def test_changed_file_restarts_only_its_program(self):
         programs = self.program('api'), self.program('worker', files=[])
         self.touched(*programs)
         self.watched.write_text('debug = true\n')
         self.assertEqual(['api'], self.touched(*programs))
         self.assertEqual(['stop api', 'remove api', 'add api', 'start api'], self.daemon.calls)
 
-    def test_changed_command_restarts(self):
+    def test_changed_command_restarts_its_program(self):
         self.touched()
         self.assertEqual(['api'], self.touched(self.program(command='/bin/api --other')))
 
-    def test_restart_that_was_interrupted_is_made_up_for(self):
+    def test_completes_an_interrupted_restart(self):
         self.touched()
         self.watched.write_text('debug = true\n')
         for method in ('reloadConfig', 'removeProcessGroup', 'addProcessGroup', 'startProcess'):
@@ -201,38 +201,38 @@ class RunTest(SupervisedTestCase):
             self.assertEqual([], self.touched(), method)
             self.watched.write_text(f'after = {method}\n')
 
-    def test_sections_of_others_are_not_loaded(self):
+    def test_does_not_load_other_sections(self):
         other = self.home / 'etc/supervisor/other.conf'
         other.write_text('[program:other]\n')
         self.assertEqual(['api'], self.touched())
         self.assertNotIn('other', self.daemon.loaded)
 
-    def test_stopped_program_is_started(self):
+    def test_starts_a_stopped_program(self):
         self.touched()
         for state in ('STOPPED', 'EXITED', 'FATAL'):
             self.daemon.states['api'] = [state]
             self.assertEqual(['api'], self.touched(), state)
             self.assertEqual(['start api'], self.daemon.calls)
 
-    def test_program_that_supervisor_starts_itself(self):
+    def test_waits_for_a_program_in_backoff(self):
         self.touched()
         self.daemon.states['api'] = ['BACKOFF', 'STARTING', 'RUNNING']
         self.assertEqual(['api'], self.touched())
         self.assertEqual([], self.daemon.calls)
 
-    def test_program_that_supervisor_starts_in_between(self):
+    def test_accepts_a_program_that_supervisor_has_restarted(self):
         self.touched()
         self.daemon.states['api'] = ['EXITED', 'STARTING', 'RUNNING']
         self.daemon.start_fault = xmlrpc.client.Fault(_ALREADY_STARTED, 'ALREADY_STARTED: api')
         self.assertEqual(['api'], self.touched())
 
-    def test_program_that_is_missing(self):
+    def test_reports_a_missing_program(self):
         self.daemon.start_fault = xmlrpc.client.Fault(20, 'NO_FILE: /bin/api')
         end = self.run_module()
         self.assertTrue(end.failed)
         self.assertIn('NO_FILE: /bin/api', end.result['msg'])
 
-    def test_program_that_is_given_up(self):
+    def test_fails_if_supervisor_gives_a_program_up(self):
         (self.home / 'log/api.log').write_text(''.join(f'{n}\n' for n in range(40)))
         self.daemon.becomes['api'] = ['STARTING', 'BACKOFF', 'FATAL']
         end = self.run_module()
@@ -241,7 +241,7 @@ class RunTest(SupervisedTestCase):
         self.assertEqual(str(self.home / 'log/api.log'), end.result['log'])
         self.assertEqual([str(n) for n in range(25, 40)], end.result['stdout'].split())
 
-    def test_program_that_ends_again_and_again(self):
+    def test_fails_if_a_program_ends_repeatedly(self):
         # It runs long enough each time for supervisor not to give it up.
         self.daemon.becomes['api'] = ['RESTARTED'] * 20
         self.useFixture(fixtures.MonkeyPatch('time.sleep', lambda seconds: None))
@@ -251,7 +251,7 @@ class RunTest(SupervisedTestCase):
             f'api does not stay up: started {supervised.MAX_STARTS + 1} times', end.result['msg']
         )
 
-    def test_slow_neighbour_is_waited_for(self):
+    def test_waits_for_a_slow_dependency(self):
         self.daemon.becomes['api'] = ['RESTARTED'] * (supervised.MAX_STARTS - 1) + ['RUNNING']
         flag = self.home / 'up'
         probe = {'command': ['/usr/bin/test', '-e', str(flag)]}
@@ -264,14 +264,14 @@ class RunTest(SupervisedTestCase):
         if self.looks == supervised.MAX_STARTS - 1:
             flag.touch()
 
-    def test_program_that_runs_but_does_not_answer(self):
+    def test_fails_if_a_running_program_does_not_answer(self):
         probe = {'unix': str(self.home / 'run/api.sock')}
         end = self.run_module(self.program(ready=probe), timeout_sec=0)
         self.assertTrue(end.failed)
         self.assertIn('api (RUNNING) does not answer on', end.result['msg'])
         self.assertIn('api.sock', end.result['msg'])
 
-    def test_watched_file_that_is_missing(self):
+    def test_reports_a_missing_watched_file(self):
         self.watched.unlink()
         end = self.run_module()
         self.assertTrue(end.failed)
@@ -279,7 +279,7 @@ class RunTest(SupervisedTestCase):
 
 
 class EnsureStartedTest(SupervisedTestCase):
-    def test_started_if_it_does_not_answer(self):
+    def test_starts_supervisord_if_it_does_not_answer(self):
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
 
@@ -295,7 +295,7 @@ class EnsureStartedTest(SupervisedTestCase):
             self.assertEqual([], self.touched())
         run.assert_called_once()
 
-    def test_started_but_silent(self):
+    def test_fails_if_supervisord_stays_silent(self):
         clock = iter(range(0, 1000, 15))
         with (
             mock.patch('subprocess.run'),
@@ -307,7 +307,7 @@ class EnsureStartedTest(SupervisedTestCase):
         self.assertEqual('supervisord was started but does not answer', end.result['msg'])
         self.assertEqual(f'{self.home}/log/supervisord.log', end.result['log'])
 
-    def test_program_of_supervisor_is_missing(self):
+    def test_reports_a_missing_supervisord(self):
         end = self.run_module()
         self.assertTrue(end.failed)
         self.assertIn('ansible/bin/supervisord', end.result['msg'])
@@ -341,7 +341,7 @@ class RenderTest(SupervisedTestCase):
         text = self._section(environment={'B': '50%', 'A': 1})['environment']
         self.assertTrue(text.startswith('A="1",B="50%%",LAB_CONFIG_DIGEST="'), text)
 
-    def test_digest_follows_the_content(self):
+    def test_digest_depends_on_the_content(self):
         first = self._digest()
         os.utime(self.watched, (1, 1))
         self.assertEqual(first, self._digest())
@@ -388,7 +388,7 @@ class ReadyTest(SupervisedTestCase):
         self.assertFalse(supervised.ready({'unix': path}))
         listener = self._listening(socket.AF_UNIX, path)
         self.assertTrue(supervised.ready({'unix': path}))
-        # A socket that a killed program left behind is not an answer.
+        # A socket that a killed program left behind does not answer.
         listener.close()
         self.assertFalse(supervised.ready({'unix': path}))
 
@@ -423,7 +423,7 @@ class ReadyTest(SupervisedTestCase):
             self.assertEqual(well, supervised.ready(self._answer(reply)), reply)
         self.assertFalse(supervised.ready({'http': 'http://127.0.0.1:1/'}))
 
-    def test_a_probe_does_not_hang(self):
+    def test_probe_does_not_hang(self):
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.addCleanup(listener.close)
         listener.bind(str(self.home / 'run/full.sock'))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which scenarios run, what is made of Tempest's stream, and the table at the end."""
+"""The selection of scenarios, the results in Tempest's stream, and the final table."""
 
 import contextlib
 import datetime
@@ -114,7 +114,7 @@ class StreamTest(StreamTestCase):
             (OURS, 'passed', 30.5, 100.0), (row.name, row.result, row.seconds, row.prepared_sec)
         )
         self.assertEqual({'read': {'tps': 12.5}}, row.figures)
-        self.assertTrue(outcome.good())
+        self.assertTrue(outcome.successful())
         self.assertIn('test_database.TestDatabase_nvme.test_a …', self.output)
         self.assertIn('passed              30.5 s', self.output)
 
@@ -131,29 +131,29 @@ class StreamTest(StreamTestCase):
         outcome = self.outcome(OURS)
         self.assertEqual('failed', outcome.rows[0].result)
         self.assertEqual('AssertionError: 2 != 3', outcome.rows[0].reason)
-        self.assertFalse(outcome.good())
+        self.assertFalse(outcome.successful())
 
-    def test_expected_failure_is_good(self):
+    def test_expected_failure_counts_as_success(self):
         self.expected[OURS] = 'a defect of Trove'
         self.event(OURS, 'fail', 2)
         outcome = self.outcome(OURS)
         self.assertEqual('expected failure', outcome.rows[0].result)
         self.assertEqual('a defect of Trove', outcome.rows[0].reason)
-        self.assertTrue(outcome.good())
+        self.assertTrue(outcome.successful())
 
-    def test_unexpected_pass_is_told(self):
+    def test_reports_an_unexpected_pass(self):
         self.expected[OURS] = 'a defect of Trove'
         self.event(OURS, 'success', 2)
         outcome = self.outcome(OURS)
         self.assertEqual('UNEXPECTED PASS', outcome.rows[0].result)
-        self.assertTrue(outcome.good())
+        self.assertTrue(outcome.successful())
 
     def test_skip(self):
         self.attach(OURS, 'reason', 'no Ceph')
         self.event(OURS, 'skip', 2)
         outcome = self.outcome(OURS)
         self.assertEqual(('skipped', 'no Ceph'), (outcome.rows[0].result, outcome.rows[0].reason))
-        self.assertTrue(outcome.good())
+        self.assertTrue(outcome.successful())
 
     def test_class_that_cannot_be_set_up(self):
         whole = f'setUpClass ({OURS.rpartition(".")[0]})'
@@ -161,28 +161,28 @@ class StreamTest(StreamTestCase):
         outcome = self.outcome(OURS)
         self.assertEqual([whole], [row.name for row in outcome.rows])
         self.assertEqual([], outcome.missing())
-        self.assertFalse(outcome.good())
+        self.assertFalse(outcome.successful())
 
-    def test_run_that_was_cut_off(self):
+    def test_interrupted_run_is_no_success(self):
         self.event(OURS, 'inprogress', 1)
         self.event(OURS, 'success', 2)
         outcome = self.outcome(OURS, THEIRS)
         self.assertEqual([THEIRS], outcome.missing())
-        self.assertFalse(outcome.good())
+        self.assertFalse(outcome.successful())
 
-    def test_what_comes_next_is_told_in_the_order_of_the_run(self):
+    def test_activity_follows_the_order_of_the_run(self):
         for name in (THEIRS, OURS):
             self.event(name, 'exists', 0)
         outcome = self.outcome(OURS, THEIRS)
-        self.assertIn('preparing test_replication.', outcome.doing())
+        self.assertIn('preparing test_replication.', outcome.activity())
         self.source.seek(0)
         self.source.truncate()
         self.event(THEIRS, 'success', 1)
         with contextlib.redirect_stdout(io.StringIO()):
             stream.follow(io.BytesIO(self.source.getvalue()), io.BytesIO(), outcome)
-        self.assertIn('preparing test_database.', outcome.doing())
+        self.assertIn('preparing test_database.', outcome.activity())
 
-    def test_stream_is_kept(self):
+    def test_saves_the_stream(self):
         self.event(OURS, 'success', 2)
         self.outcome(OURS)
         self.assertEqual(self.source.getvalue(), (self.directory / 'copy').read_bytes())
@@ -244,7 +244,7 @@ class FakeTrove:
 
 
 class LeftoversTest(base.BaseTestCase):
-    def test_only_what_scenarios_made_in_an_order_that_works(self):
+    def test_removes_only_leftovers_in_a_valid_order(self):
         source, replica = 'trove-tempest-X-instance-1', 'trove-tempest-X-replica-2'
         trove = FakeTrove(
             ['nightly', 'trove-tempest-X-backup-3'],
@@ -255,7 +255,7 @@ class LeftoversTest(base.BaseTestCase):
         self.assertEqual(expected, trove.order)
         self.assertEqual([], leftovers.remove(trove))
 
-    def test_deletion_that_never_ends_is_not_waited_for_for_ever(self):
+    def test_limits_the_wait_for_a_deletion(self):
         trove = FakeTrove([], {'trove-tempest-X-instance-1': None})
         trove.instances.force_delete = lambda key: None
         slept = []
@@ -284,14 +284,14 @@ if {sleep}:
 
 def _is_running(status):
     try:
-        # A zombie remains until its new parent looks.
+        # A zombie remains until its new parent reaps it.
         return 'State:\tZ' not in status.read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
 class RunTestCase(base.BaseTestCase):
-    """The command as a whole, with a Tempest that only talks."""
+    """The whole command, with a Tempest that only prints."""
 
     def setUp(self):
         super().setUp()
@@ -324,7 +324,7 @@ class RunTest(RunTestCase):
         self.tempest('success')
         code, output = self.run_scenarios('--ours')
         self.assertEqual(0, code, output)
-        self.assertIn('removed old, which an earlier run left', output)
+        self.assertIn('removed old of an earlier run', output)
         self.assertIn('1 passed', output)
         self.assertTrue(json.loads((self.root / 'log/scenario.json').read_text())['good'])
 
@@ -332,15 +332,15 @@ class RunTest(RunTestCase):
         self.tempest('fail')
         self.assertEqual(1, self.run_scenarios()[0])
 
-    def test_another_run(self):
+    def test_refuses_a_second_run(self):
         self.tempest('success')
         with open(self.root / 'run' / 'scenario.lock', 'a') as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             code, output = self.run_scenarios()
         self.assertEqual(1, code)
-        self.assertIn('another run is under way', output)
+        self.assertIn('another run is in progress', output)
 
-    def test_time_limit_in_mid_run_leaves_results_and_no_process(self):
+    def test_time_limit_during_a_run_leaves_results_and_no_process(self):
         self.tempest('success', sleep=True)
         so_far = io.StringIO()
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a run of the scenarios leaves anything that belongs to orphans."""
+"""Orphans that a run of the scenarios leaves."""
 
 import fixtures
 from scenarios import orphans
 
 from trove_ceph.tests.unit.lab import test_scenarios
 
-# Finds something the first few times.
+# Reports orphans for the first calls.
 _MANAGE = """#!/bin/sh
 echo "$*" >>{record}
 [ "$(wc -l <{record})" -gt {times} ] && exit 0
@@ -15,7 +15,7 @@ exit 1
 """
 
 
-class NobodyTest(test_scenarios.RunTestCase):
+class OrphansTest(test_scenarios.RunTestCase):
     def setUp(self):
         super().setUp()
         self.record = self.root / 'record'
@@ -35,29 +35,29 @@ class NobodyTest(test_scenarios.RunTestCase):
 
         return orphans.find(self.root, sleep)
 
-    def test_nothing(self):
+    def test_no_orphans(self):
         self.install(times=0)
         self.assertEqual(('', 0), (self.find(), self.waited))
         words = self.record.read_text().split()
         self.assertEqual(['gc', 'list', '--min-age-hours=0'], words[:3])
         self.assertIn(f'--config-file={self.root}/etc/trove/trove.conf', words)
 
-    def test_what_is_still_going_is_waited_for(self):
+    def test_waits_for_deletions_in_progress(self):
         self.install(times=3)
         self.assertEqual(('', 3 * orphans.POLL_SEC), (self.find(), self.waited))
 
-    def test_what_stays_is_told(self):
+    def test_reports_remaining_orphans(self):
         self.install(times=1000)
         self.assertIn('vault/x is an orphan', self.find())
-        self.assertEqual(orphans.PATIENCE_SEC, self.waited)
+        self.assertEqual(orphans.TIMEOUT_SEC, self.waited)
 
-    def test_nobody_is_asked_where_somebody_else_takes_backups(self):
+    def test_searches_nothing_with_the_stock_task_manager(self):
         self.assertEqual('', self.find())
         self.install(times=1000, manager='trove.taskmanager.manager.Manager')
         self.assertEqual('', self.find())
         self.assertFalse(self.record.exists())
 
-    def test_a_run_that_leaves_something_fails(self):
+    def test_run_that_leaves_orphans_fails(self):
         self.install(times=1000)
         self.tempest('success')
         find = orphans.find

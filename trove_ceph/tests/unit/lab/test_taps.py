@@ -6,7 +6,7 @@ import fixtures
 import taps
 from oslotest import base
 
-# Broadcast, multicast, and what each is about.
+# Broadcast and multicast, with IFF_PROMISC and IFF_UP in each combination.
 OFF, NEW, ON = '0x1102', '0x1002', '0x1103'
 
 
@@ -27,16 +27,16 @@ class TapsTest(base.BaseTestCase):
         self.assertEqual([['ip', 'link', 'set', 'dev', name, 'up'] for name in names], calls)
         return names
 
-    def test_taps_that_lost_it(self):
+    def test_switches_on_taps_that_are_off(self):
         for name, flags in (('tap-a', OFF), ('tap-b', ON), ('tap-c', OFF), ('eth0', OFF)):
             self.add(name, flags)
         self.assertEqual(['tap-a', 'tap-c'], self.switch_on())
 
-    def test_those_that_the_switch_has_not_got_yet_are_left_alone(self):
+    def test_leaves_taps_outside_the_switch_alone(self):
         self.add('tap-a', NEW)
         self.assertEqual([], self.switch_on())
 
-    def test_one_that_goes_meanwhile(self):
+    def test_ignores_a_tap_that_disappears(self):
         (self.interfaces / 'tap-a' / 'flags').mkdir(parents=True)
         self.add('tap-b', OFF)
         self.assertEqual(['tap-b'], self.switch_on())

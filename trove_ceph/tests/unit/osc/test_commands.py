@@ -41,7 +41,7 @@ print(*(name for name in sys.modules if name.startswith('trove_ceph.')))
 
 
 def entry_points():
-    """Return the entry points as they are installed from this checkout."""
+    """Return the entry points that this checkout declares."""
     project = tomllib.loads((CHECKOUT / 'pyproject.toml').read_text())['project']
     return [
         metadata.EntryPoint(name, value, group)
@@ -51,7 +51,7 @@ def entry_points():
 
 
 class Token(plugin.BaseAuthPlugin):
-    """What Keystone gives: a token, and where Trove is."""
+    """A token of Keystone, and the endpoint of Trove."""
 
     def __init__(self, project):
         super().__init__()
@@ -65,20 +65,21 @@ class Token(plugin.BaseAuthPlugin):
 
 
 class Adapter(requests.adapters.BaseAdapter):
-    """The network, keystonemiddleware at its end."""
+    """The network, with keystonemiddleware at the other end."""
 
     def __init__(self, api, role):
         super().__init__()
         self._api, self._role = api, role
 
     def send(self, request, **_options):
-        asked = webob.Request.blank(request.path_url, method=request.method)
-        asked.headers.update(request.headers)
+        forwarded = webob.Request.blank(request.path_url, method=request.method)
+        forwarded.headers.update(request.headers)
         project = request.path_url.split('/')[2]
-        asked.headers.update(world.headers(project, self._role))
+        forwarded.headers.update(world.headers(project, self._role))
         if request.body:
-            asked.body = request.body if isinstance(request.body, bytes) else request.body.encode()
-        answer = self._api.serve(asked)
+            body = request.body
+            forwarded.body = body if isinstance(body, bytes) else body.encode()
+        answer = self._api.serve(forwarded)
         response = requests.Response()
         response.status_code = answer.status_int
         response.headers.update(answer.headers)
@@ -87,11 +88,11 @@ class Adapter(requests.adapters.BaseAdapter):
         return response
 
     def close(self):
-        """Nothing is held."""
+        """Do nothing."""
 
 
 class App(cliff_app.App):
-    """What python-openstackclient is to its commands."""
+    """The parts of python-openstackclient that its commands use."""
 
     def __init__(self, database):
         manager = commandmanager.CommandManager('none')
@@ -102,7 +103,7 @@ class App(cliff_app.App):
         self.client_manager = types.SimpleNamespace(database=database)
 
     def configure_logging(self):
-        """Nothing is to be seen of it."""
+        """Log nothing."""
 
 
 class CommandsTest(base.BaseTestCase):
@@ -114,11 +115,11 @@ class CommandsTest(base.BaseTestCase):
     def app(self, project=None, role='member'):
         http = requests.Session()
         http.mount('http://', Adapter(self.world, role))
-        made = session.Session(Token(project or self.world.project), session=http)
-        return App(trove_client.Client(session=made))
+        keystone = session.Session(Token(project or self.world.project), session=http)
+        return App(trove_client.Client(session=keystone))
 
     def run_command(self, line, **options):
-        """Return the status and the output of a command."""
+        """Run a command, and return its status and output."""
         app = self.app(**options)
         try:
             with (
@@ -127,7 +128,7 @@ class CommandsTest(base.BaseTestCase):
             ):
                 status = app.run(['database', 'backup', *line.split()])
         except SystemExit as ended:
-            # argparse's way to say that the line is wrong.
+            # argparse exits if the command line is invalid.
             status = ended.code
         return status, app.stdout.getvalue() + logged.output
 
@@ -136,7 +137,7 @@ class CommandsTest(base.BaseTestCase):
         self.assertEqual(0, status, output)
         return json.loads(output)
 
-    def test_details(self):
+    def test_lists_and_shows_details(self):
         backup = self.world.add_backup(self.instance, 'taken')
         (row,) = self.shown('detail list')
         self.assertEqual((backup.id, 'taken'), (row['ID'], row['State']))
@@ -149,18 +150,18 @@ class CommandsTest(base.BaseTestCase):
         (row,) = self.shown(f'detail list --long --instance {self.instance.id}')
         self.assertEqual(self.world.project, row['Project ID'])
 
-    def test_more_than_a_page(self):
+    def test_lists_several_pages(self):
         for _ in range(25):
             self.world.add_backup(self.instance)
         self.assertEqual(25, len(self.shown('detail list')))
         self.assertEqual(22, len(self.shown('detail list --limit 22')))
 
-    def test_copy_and_verify(self):
+    def test_requests_a_copy_and_a_verification(self):
         backup = self.world.add_backup(self.instance, 'taken')
         for verb, key in (('copy', 'copy_wanted_at'), ('verify', 'verify_wanted_at')):
             self.assertIsNotNone(self.shown(f'{verb} {backup.id}')[key])
 
-    def test_errors_are_told(self):
+    def test_prints_errors(self):
         backup = self.world.add_backup(self.instance, 'taking')
         status, output = self.run_command(f'copy {backup.id}')
         self.assertEqual(1, status)
@@ -171,21 +172,21 @@ class CommandsTest(base.BaseTestCase):
         self.assertEqual(1, status)
         self.assertIn('keep: no backup would be kept', output)
 
-    def test_take(self):
+    def test_takes_a_backup(self):
         shown = self.shown(
             f'take before --instance {self.instance.id} --quiesce ddl --with-verification'
         )
         ((_method, context, _arguments),) = self.world.casts
-        asked = context.notification.payload['trove_ceph']
-        self.assertEqual({'quiesce': 'ddl', 'copy': False, 'verify': True}, asked)
+        options = context.notification.payload['trove_ceph']
+        self.assertEqual({'quiesce': 'ddl', 'copy': False, 'verify': True}, options)
         self.assertEqual('NEW', shown['status'])
 
-    def test_policies(self):
-        made = self.shown(
+    def test_manages_policies(self):
+        created = self.shown(
             f'policy create hourly --instance {self.instance.id} --every 6h --at 02:30 '
             '--timezone Europe/Berlin --keep-last 4 --keep-monthly 12 --copy-every 1'
         )
-        found = self.world.policies.find(made['id'])
+        found = self.world.policies.find(created['id'])
         self.assertEqual(
             (360, '02:30', Retention(last=4, monthly=12), 1),
             (found.interval_min, found.at, found.keep, found.copy_every),
@@ -195,7 +196,7 @@ class CommandsTest(base.BaseTestCase):
         self.assertIn('last=4, monthly=12', table)
         self.assertRegex(table, r'\| 6h +\| 02:30')
         self.shown('policy set hourly --no-at --keep-last 2 --disable --name other')
-        found = self.world.policies.find(made['id'])
+        found = self.world.policies.find(created['id'])
         self.assertEqual(
             ('other', None, 2, 12, False),
             (found.name, found.at, found.keep.last, found.keep.monthly, found.enabled),
@@ -213,7 +214,7 @@ class CommandsTest(base.BaseTestCase):
         self.assertEqual((0, ''), self.run_command('policy delete other'))
         self.assertEqual([], self.shown('policy list'))
 
-    def test_policies_of_operators(self):
+    def test_manages_policies_of_operators(self):
         target = f'tier-{self.world.project}'
         self.shown(f'policy create p --tier {target} --every 1d --keep-daily 7', role='admin')
         status, output = self.run_command(f'policy create p --tier {target} --every 1d')
@@ -222,19 +223,19 @@ class CommandsTest(base.BaseTestCase):
         status, _output = self.run_command('policy create p --every 1d', role='admin')
         self.assertEqual(2, status)
         self.shown('policy create p --datastore mysql --every 1d --keep-last 7', role='admin')
-        # Of two of one name, neither.
+        # With two policies of one name, neither is chosen.
         status, output = self.run_command('policy show p', role='admin')
         self.assertEqual(1, status)
         self.assertIn('2 backup policies are named p', output)
 
-    def test_several_are_deleted_as_far_as_it_goes(self):
+    def test_deletes_the_others_if_one_deletion_fails(self):
         self.shown(f'policy create p --instance {self.instance.id} --every 1h --keep-last 1')
         status, output = self.run_command('policy delete gone p')
         self.assertEqual(1, status)
         self.assertIn('gone: no backup policy is named gone', output)
         self.assertEqual([], self.world.policies.all())
 
-    def test_nothing_to_change(self):
+    def test_refuses_a_change_without_settings(self):
         status, output = self.run_command('policy set p')
         self.assertEqual(1, status)
         self.assertIn('nothing to change', output)
@@ -251,7 +252,7 @@ class CommandsTest(base.BaseTestCase):
 
 
 class WaitingTest(base.BaseTestCase):
-    """Waiting, for what others do meanwhile."""
+    """Commands that wait, and what workers do meanwhile."""
 
     def setUp(self):
         super().setUp()
@@ -264,8 +265,8 @@ class WaitingTest(base.BaseTestCase):
         self.useFixture(fixtures.MonkeyPatch('trove_ceph.osc.client.time', clock))
         http = requests.Session()
         http.mount('http://', Adapter(self.world, 'member'))
-        made = session.Session(Token(self.world.project), session=http)
-        self.api = client.Api(trove_client.Client(session=made))
+        keystone = session.Session(Token(self.world.project), session=http)
+        self.api = client.Api(trove_client.Client(session=keystone))
 
     def sleep(self, seconds):
         self.now += seconds
@@ -276,37 +277,37 @@ class WaitingTest(base.BaseTestCase):
         error = self.assertRaises(exceptions.CommandError, wait, self.backup.id, timeout_sec)
         return str(error)
 
-    def test_copies(self):
-        kept = self.world.records
+    def test_waits_for_a_copy(self):
+        records = self.world.records
         self.api.copy(self.backup.id)
 
         def finish():
-            claim = kept.claims.claim(Role.COPY, self.backup.id, world.WORKER)
-            kept.results.note_copied(claim, 4096, 1.0)
+            claim = records.claims.claim(Role.COPY, self.backup.id, world.WORKER)
+            records.results.note_copied(claim, 4096, 1.0)
 
         self.later = [lambda: None, finish]
         shown = self.api.wait_until_copied(self.backup.id, 60)
         self.assertEqual(('copied', 4096), (shown['state'], shown['moved_bytes']))
-        # One that is there is not waited for.
+        # There is no wait for an existing copy.
         self.assertEqual(10, self.now)
         self.api.copy(self.backup.id)
         self.api.wait_until_copied(self.backup.id, 0)
 
-    def test_copy_that_is_given_up(self):
+    def test_fails_if_the_copy_is_canceled(self):
         self.api.copy(self.backup.id)
         self.later = [lambda: self.world.records.queue.cancel_copy(self.backup.id)]
         self.assertIn('was not copied', self.failure(self.api.wait_until_copied))
 
-    def test_what_is_put_off(self):
-        """Who waits is told, instead of waiting for an attempt that may be hours away."""
-        kept = self.world.records
+    def test_does_not_wait_for_a_retry(self):
+        """The command fails with the time of the next attempt, which may be hours away."""
+        records = self.world.records
         self.api.copy(self.backup.id)
         self.api.verify(self.backup.id)
 
         def fail():
-            claim = kept.claims.claim(Role.COPY, self.backup.id, world.WORKER)
-            kept.queue.note_failure(claim, 'no room', 'no copy')
-            kept.claims.release(claim)
+            claim = records.claims.claim(Role.COPY, self.backup.id, world.WORKER)
+            records.queue.note_failure(claim, 'no room', 'no copy')
+            records.claims.release(claim)
 
         self.later = [fail]
         self.assertRegex(
@@ -315,24 +316,24 @@ class WaitingTest(base.BaseTestCase):
         )
         self.assertEqual(5, self.now)
         self.assertIn('no copy', self.failure(self.api.wait_until_verified))
-        # Asking again does not bring the next attempt forward.
+        # Another request does not bring the next attempt forward.
         self.api.copy(self.backup.id)
         self.assertIn('the next attempt is at', self.failure(self.api.wait_until_copied))
 
-    def test_time_that_is_over(self):
+    def test_fails_after_the_timeout(self):
         self.api.copy(self.backup.id)
         failure = self.failure(self.api.wait_until_copied)
         self.assertIn('is still taken after 60 s', failure)
         self.assertEqual(60, self.now)
 
     def note(self, verb, *found):
-        """Write down what a worker that verifies the backup found."""
+        """Record the result of a verification."""
         claims = self.world.records.claims
         claim = claims.claim(Role.VERIFY, self.backup.id, world.WORKER)
         getattr(self.world.records.results, verb)(claim, *found)
         claims.release(claim)
 
-    def test_verifications(self):
+    def test_waits_for_a_verification(self):
         self.api.verify(self.backup.id)
         self.later = [lambda: self.note('note_verified', 'uuid:1-2', {}, 1.0)]
         self.assertEqual('verified', self.api.wait_until_verified(self.backup.id, 60)['state'])
@@ -347,7 +348,7 @@ class WaitingTest(base.BaseTestCase):
             self.later = [later]
             self.assertIn(message, self.failure(self.api.wait_until_verified))
 
-    def test_copy_of_one_that_is_found_damaged(self):
+    def test_fails_to_copy_a_damaged_backup(self):
         self.api.copy(self.backup.id)
         self.later = [
             lambda: self.note('note_suspected', {}, 1.0, 'corrupt page, perhaps'),
@@ -357,7 +358,7 @@ class WaitingTest(base.BaseTestCase):
         self.assertIn('is damaged and cannot be copied: corrupt page', message)
         self.assertEqual([], self.later)
 
-    def test_backups(self):
+    def test_waits_for_a_backup(self):
         row = self.world.add_backup(self.instance, 'taking')
         self.backup = row
         self.later = [lambda: row.update(state='COMPLETED')]
@@ -374,15 +375,15 @@ class EntryPointsTest(base.BaseTestCase):
             if point.group in (GROUP, 'trove.api.extensions', 'oslo.policy.policies'):
                 self.assertTrue(callable(point.load()), point.name)
 
-    def test_none_is_a_command_of_others(self):
+    def test_no_name_is_that_of_another_command(self):
         ours = {point.name for point in entry_points() if point.group == GROUP}
         self.assertEqual(11, len(ours))
         for point in metadata.entry_points(group=GROUP):
             if not point.value.startswith('trove_ceph.'):
                 self.assertNotIn(point.name, ours)
 
-    def test_nothing_of_trove_is_needed(self):
-        """The commands are for machines of tenants."""
+    def test_commands_work_without_trove(self):
+        """The commands run on tenants' machines."""
         result = subprocess.run(
             [sys.executable, '-W', 'ignore', '-c', WITHOUT_TROVE],
             capture_output=True,
@@ -402,7 +403,7 @@ class ValuesTest(base.BaseTestCase):
         for text in ('', 'h', '1y', '-1h', '1.5h'):
             self.assertRaises(ValueError, policies.interval, text)
 
-    def test_what_people_read(self):
+    def test_values_for_people(self):
         for value, text in (
             (columns.Bytes(None), ''),
             (columns.Bytes(512), '512 B'),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fake keeps the contract of storage."""
+"""The fake fulfils the contract of storage."""
 
 from oslo_utils import units
 from oslotest import base
@@ -45,10 +45,10 @@ class FencingTest(storage_fencing.FencingContract, FakeStorageTestCase):
     pass
 
 
-class LedgerTest(storage_lock_store.LedgerContract, FakeStorageTestCase):
+class LockStoreTest(storage_lock_store.LockStoreContract, FakeStorageTestCase):
     def setUp(self):
         super().setUp()
-        self.ledger, self.other_ledger = (lock_store.FakeLockStore(self.cluster) for _ in range(2))
+        self.locks, self.other_locks = (lock_store.FakeLockStore(self.cluster) for _ in range(2))
 
     def let_expire(self, seconds):
         self.now += seconds

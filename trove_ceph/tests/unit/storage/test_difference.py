@@ -14,7 +14,7 @@ IMAGES = [image_types.ImageRef('volumes', name) for name in ('image', 'copy')]
 
 
 def bytes_of(extents):
-    """The places that extents hold, by the kilobyte."""
+    """Return the numbers of the KiB that extents cover."""
     return {at for one in extents for at in range(one.offset // KIB, one.end // KIB)}
 
 
@@ -41,7 +41,7 @@ class DifferenceTest(base.BaseTestCase):
         for one, next_one in itertools.pairwise(extents):
             self.assertLessEqual(one.end, next_one.offset)
 
-    def test_from_anywhere_on(self):
+    def test_extents_from_any_offset(self):
         for since in (None, 's'):
             everything = list(difference.extents(self.readers[0], since))
             self.assert_in_order(everything)
@@ -51,7 +51,7 @@ class DifferenceTest(base.BaseTestCase):
                 self.assertEqual(expected, bytes_of(found))
                 self.assertLessEqual(start, min((one.offset for one in found), default=MIB))
 
-    def test_strays_are_what_the_copy_has_alone(self):
+    def test_strays_are_changes_of_only_the_copy(self):
         for since in (None, 's'):
             source, copy = (list(difference.extents(one, since)) for one in self.readers)
             found = list(difference.with_strays(*self.readers, since))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ceph's encoding of what lock and metadata classes take."""
+"""Ceph's encoding of the arguments of object classes."""
 
 from oslotest import base
 
@@ -20,7 +20,7 @@ class EncodingTest(base.BaseTestCase):
         entries = {'b': '', 'aa': '1', 'ä': 'ö'}
         self.assertEqual(entries, encoding.Reader(encoding.strings(entries)).strings())
 
-    def test_what_is_read_one_after_another(self):
+    def test_values_are_read_one_after_another(self):
         reader = encoding.Reader(
             encoding.versioned(b'left out') + encoding.string('ä') + encoding.strings({})
         )

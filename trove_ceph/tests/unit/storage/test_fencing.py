@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fencing when the cluster does not do at once what it is told."""
+"""Fencing when watches outlive the blocklist entry, or calls are interrupted."""
 
 from unittest import mock
 
@@ -16,49 +16,49 @@ IMAGE = image_types.ImageRef('volumes', 'image')
 
 
 class LazyBackend(backend.FakeBackend):
-    """Watches end some time after the blocklist; calls may be interrupted."""
+    """Watches end some time after the blocklist entry; calls may be interrupted."""
 
-    def __init__(self, cluster, looks_until_gone=0):
+    def __init__(self, cluster, polls_until_gone=0):
         super().__init__(cluster)
-        self.looks = looks_until_gone
+        self.polls = polls_until_gone
         self.killed_at = None
         self.verbs = []
 
     def find_clients(self, image):
-        seen = super().find_clients(image)
-        if self.cluster.blocklist and self.looks > 0:
-            self.looks -= 1
+        clients = super().find_clients(image)
+        if self.cluster.blocklist and self.polls > 0:
+            self.polls -= 1
             return image_types.Clients(frozenset(self.cluster.blocklist), None)
-        return seen
+        return clients
 
-    def _note(self, verb):
+    def _count(self, verb):
         if len(self.verbs) == self.killed_at:
             raise interruption.Kill
         self.verbs.append(verb)
 
     def blocklist(self, addresses, expire_sec):
-        self._note('blocklist')
+        self._count('blocklist')
         super().blocklist(addresses, expire_sec)
 
     def break_lock(self, image, owner):
-        self._note('break_lock')
+        self._count('break_lock')
         super().break_lock(image, owner)
 
     def await_blocklist(self, image):
-        self._note('await_blocklist')
+        self._count('await_blocklist')
         super().await_blocklist(image)
 
     def set_image_metadata(self, image, entries):
-        self._note('remember')
+        self._count('set_image_metadata')
         super().set_image_metadata(image, entries)
 
 
 class FencingTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
-        self._begin()
+        self._create_world()
 
-    def _begin(self):
+    def _create_world(self):
         self.cluster = cluster.Cluster({'volumes': 64 * MIB})
         self.now = 0.0
         storage = backend.FakeBackend(self.cluster)
@@ -72,18 +72,18 @@ class FencingTest(base.BaseTestCase):
         return fencing.fence(storage, IMAGE, clock=lambda: self.now, sleep=self._sleep)
 
     def test_waits_for_the_watch_to_end(self):
-        proof = self._fence(LazyBackend(self.cluster, looks_until_gone=5))
+        proof = self._fence(LazyBackend(self.cluster, polls_until_gone=5))
         self.assertEqual(1, len(proof.addresses))
         self.assertGreater(self.now, 0)
 
     def test_a_watch_that_never_ends_is_no_proof(self):
-        storage = LazyBackend(self.cluster, looks_until_gone=10**6)
+        storage = LazyBackend(self.cluster, polls_until_gone=10**6)
         error = self.assertRaises(exceptions.NotFencedError, self._fence, storage)
         (address,) = self.cluster.blocklist
         self.assertIn(f'{IMAGE}: still held by {address}', str(error))
 
-    def test_relatives_are_not_asked_for(self):
-        """To find the clones of an image takes a look at every pool."""
+    def test_clones_are_not_listed(self):
+        """Listing the clones of an image takes requests to every pool."""
         with mock.patch.object(backend.FakeBackend, 'describe', side_effect=AssertionError):
             storage = backend.FakeBackend(self.cluster)
             (address,) = self._fence(storage).addresses
@@ -91,15 +91,15 @@ class FencingTest(base.BaseTestCase):
         self.assertEqual(({}, set()), (self.cluster.get(IMAGE).metadata, self.cluster.blocklist))
         self.assertTrue(address)
 
-    def test_remembered_before_it_acts_and_proved_last(self):
+    def test_records_the_addresses_first_and_proves_last(self):
         storage = LazyBackend(self.cluster)
         self._fence(storage)
-        expected = ['remember', 'blocklist', 'break_lock', 'await_blocklist']
+        expected = ['set_image_metadata', 'blocklist', 'break_lock', 'await_blocklist']
         self.assertEqual(expected, storage.verbs)
 
     def test_killed_anywhere_and_run_again(self):
         for killed_at in range(4):
-            self._begin()
+            self._create_world()
             storage = LazyBackend(self.cluster)
             storage.killed_at = killed_at
             self.assertRaises(interruption.Kill, self._fence, storage)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits as librbd's options, whatever instant a change of them is cut off at."""
+"""Limits as librbd options, even if a change of them is interrupted."""
 
 import itertools
 
@@ -27,7 +27,7 @@ def apply(entries, changes):
 
 
 class LimitsTest(base.BaseTestCase):
-    def test_a_change_is_read_again(self):
+    def test_reads_the_changed_limits(self):
         for before, after in itertools.product(STATES, repeat=2):
             entries = {'a': 'not of librbd'}
             for qos in (before, after):
@@ -36,8 +36,8 @@ class LimitsTest(base.BaseTestCase):
             self.assertEqual({'a': 'not of librbd'}, limits.without_options(entries))
             self.assertEqual(after == image_types.Qos(), len(entries) == 1)
 
-    def test_cut_off_anywhere(self):
-        """No limit is ever there without the tick, and a tick that is left over is told."""
+    def test_a_change_interrupted_anywhere(self):
+        """No limit ever lacks the tick, and a tick without limits is detected."""
         for before, after in itertools.product(STATES, repeat=2):
             changes = limits.changes(after)
             for done in range(len(changes) + 1):
@@ -48,7 +48,7 @@ class LimitsTest(base.BaseTestCase):
                 self.assertEqual(has_limits, limits.is_whole(entries) and bool(entries))
                 self.assertTrue(TICK in entries or not entries)
 
-    def test_a_tick_that_is_missing_or_another(self):
+    def test_a_missing_or_different_tick(self):
         entries = {'conf_rbd_qos_iops_limit': '300'}
         self.assertFalse(limits.is_whole(entries))
         self.assertFalse(limits.is_whole(entries | {TICK: '50'}))
@@ -56,7 +56,7 @@ class LimitsTest(base.BaseTestCase):
         self.assertFalse(limits.is_whole({TICK: '10'}))
         self.assertTrue(limits.is_whole({}))
 
-    def test_read_as_librbd_does(self):
+    def test_parses_numbers_as_librbd_does(self):
         entries = {'conf_rbd_qos_iops_limit': '4K', 'conf_rbd_qos_iops_burst': '10'}
         entries['conf_rbd_qos_bps_limit'] = 'much'
         self.assertEqual(image_types.Qos(iops=4096), limits.read(entries))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoding of Ceph's advisory locks, by what OSDs of Ceph 16.2 took and answered."""
+"""The encoding of Ceph's advisory locks, from recorded requests and answers of Ceph 16.2."""
 
 from oslotest import base
 
@@ -16,24 +16,24 @@ FREE = bytes.fromhex('010109000000000000000000000000')
 
 
 class LockClassTest(base.BaseTestCase):
-    def test_who_holds_it(self):
+    def test_reads_the_holder(self):
         self.assertEqual(
             lock_store.Holder('operation/5f0c', 'one for flatten volumes/image, operation 7'),
             lock_class.read_holder(HELD),
         )
         self.assertIsNone(lock_class.read_holder(FREE))
 
-    def test_a_lock_lasts_as_long_as_asked_for(self):
+    def test_the_duration_of_a_lock(self):
         holder = lock_store.Holder('c', 'who')
-        asked = b'\x01\x00\x00\x00a\x01\x01\x00\x00\x00c\x00\x00\x00\x00\x03\x00\x00\x00who'
+        identity = b'\x01\x00\x00\x00a\x01\x01\x00\x00\x00c\x00\x00\x00\x00\x03\x00\x00\x00who'
         duration = b'\x3c\x00\x00\x00\x00\x00\x00\x00'
         for must_renew, flags in ((False, b'\x00'), (True, b'\x02')):
             self.assertEqual(
-                b'\x01\x01\x1f\x00\x00\x00' + asked + duration + flags,
+                b'\x01\x01\x1f\x00\x00\x00' + identity + duration + flags,
                 lock_class.lock('a', holder, 60, must_renew),
             )
 
-    def test_what_is_asked(self):
+    def test_arguments_of_other_requests(self):
         self.assertEqual(
             b'\x01\x01\x08\x00\x00\x00\x04\x00\x00\x00a@\xc3\xa4', lock_class.get_info('a@ä')
         )

@@ -21,19 +21,19 @@ for one in threads:
     one.start()
 for one in threads:
     one.join()
-# On standard error, a paragraph for each heap.
+# On standard error, one paragraph for each arena.
 libc.malloc_stats()
 """
 
 
-class HeapTest(base.BaseTestCase):
-    def count(self, how):
+class MallocTest(base.BaseTestCase):
+    def count(self, mode):
         ran = subprocess.run(
-            [sys.executable, '-c', _PROGRAM, how], capture_output=True, text=True, check=True
+            [sys.executable, '-c', _PROGRAM, mode], capture_output=True, text=True, check=True
         )
         return ran.stderr.count('Arena ')
 
-    def test_threads_share_one(self):
+    def test_threads_share_one_arena(self):
         self.assertEqual(1, self.count('shared'))
-        # Where that changes nothing, the test above says nothing.
+        # Otherwise the assertion above would prove nothing.
         self.assertGreater(self.count('not shared'), 1)

@@ -21,8 +21,9 @@ class ObstaclesTest(base.BaseTestCase):
     def used_by(self, *clients):
         return dataclasses.replace(self.facts, clients=clients).obstacles({DEAD})
 
-    def test_clients_are_told_from_what_is_left_of_them(self):
-        left = f'on rbd_header.{self.facts.image_id} still listed, but cut off, {DEAD}'
+    def test_blocklisted_clients_are_listed_separately(self):
+        header = f'rbd_header.{self.facts.image_id}'
+        left = f'blocklisted clients that still watch {header} {DEAD}'
         self.assertEqual(f'clients {ALIVE}', self.used_by(ALIVE))
         self.assertEqual(left, self.used_by(DEAD))
         self.assertEqual(f'clients {ALIVE}; {left}', self.used_by(DEAD, ALIVE))

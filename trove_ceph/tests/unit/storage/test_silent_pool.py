@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool that does not answer stops its own work and no other."""
+"""A pool that does not answer stops its own jobs and no others."""
 
 import threading
 import time
@@ -20,20 +20,20 @@ SILENT = 'volumes'
 TIMEOUT_SEC = 60
 
 
-class Ledger:
-    """That of a cluster in memory, which does something else before each request."""
+class HookedLockStore:
+    """A fake lock store with a hook that runs before each request."""
 
     def __init__(self, cluster, before):
         self._inner = lock_store.FakeLockStore(cluster)
         self._before = before
 
     def __getattr__(self, verb):
-        def asked(place, *arguments):
-            # A pool, or a lock in it.
-            self._before(verb, getattr(place, 'pool', place))
-            return getattr(self._inner, verb)(place, *arguments)
+        def called(target, *arguments):
+            # The target is a pool, or a lock in it.
+            self._before(verb, getattr(target, 'pool', target))
+            return getattr(self._inner, verb)(target, *arguments)
 
-        return asked
+        return called
 
 
 def wait_to_be_canceled(_backend, image, progress, cancel):
@@ -52,53 +52,53 @@ class SilentPoolTestCase(base.BaseTestCase):
         )
 
 
-class GivenUpTest(SilentPoolTestCase):
-    """Each request is given up in the end, as those to Ceph are."""
+class TimeoutTest(SilentPoolTestCase):
+    """Each request times out, as requests to Ceph do."""
 
     def setUp(self):
         super().setUp()
-        self.asked, self.is_silent = [], False
+        self.requests, self.is_silent = [], False
         self.later = service_world.Later()
         self.one, self.waiting = self.service(), self.service(self.later)
 
     def service(self, threads=None):
         made = self.world.service('one', threads=threads)
-        made.ledger._inner = Ledger(self.world.cluster, self.before)
+        made.lock_store._inner = HookedLockStore(self.world.cluster, self.before)
         return made
 
     def before(self, verb, pool):
-        self.asked.append((verb, pool))
+        self.requests.append((verb, pool))
         if self.is_silent and pool == SILENT:
-            raise exceptions.CephUnreachableError(f'asking {pool}: timed out')
+            raise exceptions.CephUnreachableError(f'pool {pool}: timed out')
 
-    def notice(self):
-        """Do what is done every few seconds, until the silence has lasted."""
+    def detect_silence(self):
+        """Let the heartbeat detect that the pool is silent."""
         self.is_silent = True
-        self.assertRaises(exceptions.CephUnreachableError, self.one.keeper.beat, SILENT)
+        self.assertRaises(exceptions.CephUnreachableError, self.one.manager.heartbeat, SILENT)
         self.world.now += 30
-        self.asked.clear()
+        self.requests.clear()
 
-    def assert_asked_only(self, expected):
-        self.assertEqual({expected}, {pool for _verb, pool in self.asked})
+    def assert_requests_only(self, expected):
+        self.assertEqual({expected}, {pool for _verb, pool in self.requests})
 
-    def test_a_fence_asks_no_other_pool(self):
+    def test_a_fence_sends_no_request_to_other_pools(self):
         self.is_silent = True
         self.one.jobs.start('fence', tasks.FenceTask(self.clone))
-        self.assert_asked_only('vault')
+        self.assert_requests_only('vault')
         self.assertEqual(JobState.DONE, self.one.jobs.find('fence').state)
 
-    def test_work_elsewhere_begins_and_is_found_once_the_silence_is_noticed(self):
-        self.notice()
+    def test_jobs_of_other_pools_start_once_the_silence_is_detected(self):
+        self.detect_silence()
         self.one.jobs.start('flatten', tasks.FlattenTask(self.clone))
         self.assertEqual(JobState.DONE, self.one.jobs.find('flatten').state)
-        self.assert_asked_only('vault')
+        self.assert_requests_only('vault')
 
-    def test_each_pool_is_asked_once_whether_it_knows_an_id(self):
+    def test_an_id_is_looked_up_once_in_each_pool(self):
         self.one.jobs.start('flatten', tasks.FlattenTask(self.clone))
-        first = self.asked[: self.asked.index(('take', 'vault'))]
+        first = self.requests[: self.requests.index(('take', 'vault'))]
         self.assertEqual([('read', 'vault'), ('read', 'volumes')], first)
 
-    def test_what_it_keeps_is_not_said_to_be_nothing(self):
+    def test_jobs_of_a_silent_pool_are_not_reported_missing(self):
         self.one.jobs.start('flatten', tasks.FlattenTask(self.world.image))
         self.is_silent = True
         for verb in (self.one.jobs.find, self.one.jobs.cancel):
@@ -107,32 +107,32 @@ class GivenUpTest(SilentPoolTestCase):
         self.is_silent = False
         self.assertEqual(JobState.DONE, self.one.jobs.find('flatten').state)
 
-    def test_the_jobs_of_the_others_are_listed(self):
+    def test_jobs_of_other_pools_are_listed(self):
         self.one.jobs.start('there', tasks.FlattenTask(self.world.image))
         self.one.jobs.start('here', tasks.FlattenTask(self.clone))
         self.assertEqual(2, len(self.one.jobs.survey()[0]))
-        # Given up, and then not even asked.
+        # The request times out, and later no request is sent.
         self.is_silent = True
         for _ in range(2):
             found, silent = self.one.jobs.survey()
             self.assertEqual((['here'], [SILENT]), ([one.operation_id for one in found], silent))
             self.world.now += 30
-            self.asked.clear()
+            self.requests.clear()
         self.one.jobs.survey()
-        self.assert_asked_only('vault')
-        # Whoever acts on what there is has to know all.
+        self.assert_requests_only('vault')
+        # Callers that act on the list need all jobs.
         self.assertRaises(exceptions.CephUnreachableError, self.one.jobs.all)
 
-    def test_when_it_answers_again_it_is_asked_again(self):
+    def test_a_pool_that_answers_again_is_used_again(self):
         self.one.jobs.start('op', tasks.FlattenTask(self.world.image))
-        self.notice()
+        self.detect_silence()
         self.is_silent = False
-        self.one.keeper.beat(SILENT)
+        self.one.manager.heartbeat(SILENT)
         other = tasks.FlattenTask(self.clone)
         self.assertRaises(exceptions.InvalidRequestError, self.one.jobs.start, 'op', other)
 
-    def test_its_own_work_waits(self):
-        self.notice()
+    def test_its_own_jobs_fail(self):
+        self.detect_silence()
         for work in (
             tasks.FenceTask(self.world.image),
             tasks.FlattenTask(self.world.image),
@@ -141,28 +141,28 @@ class GivenUpTest(SilentPoolTestCase):
             self.assertRaises(exceptions.CephUnreachableError, self.one.jobs.start, 'op', work)
         self.assertEqual([], self.world.held_locks())
 
-    def test_a_purge_needs_to_know_all_readers(self):
+    def test_a_purge_needs_all_pools(self):
         trashed = self.world.storage.trash(self.clone)
-        self.notice()
+        self.detect_silence()
         purge = tasks.PurgeTask('vault', trashed.image_id)
         self.assertRaises(exceptions.CephUnreachableError, self.one.jobs.start, 'purge', purge)
         self.assertEqual([trashed], self.world.storage.list_trash('vault'))
 
-    def test_other_work_is_canceled_and_forgotten(self):
+    def test_jobs_of_other_pools_are_canceled_and_deleted(self):
         self.waiting.jobs.start('flatten', tasks.FlattenTask(self.clone))
-        self.notice()
+        self.detect_silence()
         self.one.jobs.cancel('flatten')
-        self.waiting.keeper.beat('vault')
+        self.waiting.manager.heartbeat('vault')
         self.later.run_next()
         self.assertEqual(JobState.CANCELED, self.one.jobs.find('flatten').state)
         self.world.now += service_world.RETENTION_SEC
-        self.one.jobs.forget_old('vault')
+        self.one.jobs.delete_expired('vault')
         self.is_silent = False
         self.assertRaises(exceptions.NotFoundError, self.one.jobs.find, 'flatten')
 
 
 class BlockingTest(SilentPoolTestCase):
-    """Requests to it wait for as long as the test does, in a service with threads."""
+    """Requests to the pool block during the whole test, in a service with threads."""
 
     def setUp(self):
         super().setUp()
@@ -170,7 +170,7 @@ class BlockingTest(SilentPoolTestCase):
         self.renewed = threading.Semaphore(0)
         for name, value in (
             ('storage_service.server._RENEWALS', 1200),
-            ('storage_service.server._BEAT_SEC', 0.05),
+            ('storage_service.server._HEARTBEAT_SEC', 0.05),
             ('storage_service.job_store.SILENT_SEC', 0),
             ('storage.fake.backend.FakeBackend.flatten', wait_to_be_canceled),
         ):
@@ -180,7 +180,7 @@ class BlockingTest(SilentPoolTestCase):
         conf([])
         self.service = server.Service(
             backend.FakeBackend(self.world.cluster),
-            Ledger(self.world.cluster, self.wait),
+            HookedLockStore(self.world.cluster, self.wait),
             service_world.POOLS,
             conf.trove_ceph_storage,
             'one',
@@ -200,20 +200,20 @@ class BlockingTest(SilentPoolTestCase):
 
     def wait_for(self, operation_id):
         """Wait until a job has ended, and return it."""
-        # To this one the pool answers.
+        # The pool answers this copy of the service.
         jobs = self.world.service('other').jobs
         deadline = time.monotonic() + TIMEOUT_SEC
         while (found := jobs.find(operation_id)).state.is_active and time.monotonic() < deadline:
             time.sleep(0.02)
         return found
 
-    def test_the_others_are_renewed_canceled_and_fenced(self):
+    def test_leases_jobs_and_fences_of_other_pools_work(self):
         self.service.start()
         self.assertTrue(self.is_silent.wait(TIMEOUT_SEC))
         self.start('flatten', tasks.FlattenTask(self.clone))
         for _ in range(3):
             self.assertTrue(self.renewed.acquire(timeout=TIMEOUT_SEC))
-        # By word in the ledger, as another copy of the service leaves it.
+        # By a request in the lock store, as from another copy of the service.
         self.world.service('other').jobs.cancel('flatten')
         self.assertEqual(JobState.CANCELED, self.wait_for('flatten').state)
         self.start('fence', tasks.FenceTask(self.clone))

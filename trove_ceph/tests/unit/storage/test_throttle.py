@@ -11,7 +11,7 @@ from trove_ceph.storage import image_types, throttle, transfer
 MIB = units.Mi
 
 
-class FlowTest(base.BaseTestCase):
+class ThrottleTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.now = 100.0
@@ -25,58 +25,58 @@ class FlowTest(base.BaseTestCase):
         self.now += timeout
         return False
 
-    def _flow(self, **options):
+    def _throttle(self, **options):
         return throttle.Throttle(cancel=self.cancel, clock=lambda: self.now, **options)
 
-    def test_the_rate_is_kept(self):
-        limits = self._flow(bytes_per_sec=10 * MIB)
+    def test_limits_the_rate(self):
+        limits = self._throttle(bytes_per_sec=10 * MIB)
         for _ in range(6):
             limits.take(5 * MIB)
-        # The last is let through when the five before have had their time.
+        # The last one waits for the time of the five before it.
         self.assertAlmostEqual(102.5, self.now)
 
     def test_idle_time_is_not_made_up_for(self):
-        limits = self._flow(bytes_per_sec=MIB)
+        limits = self._throttle(bytes_per_sec=MIB)
         self.now += 3600
         for _ in range(3):
             limits.take(MIB)
         self.assertAlmostEqual(3702, self.now)
 
     def test_without_a_rate_nothing_waits(self):
-        limits = self._flow()
+        limits = self._throttle()
         limits.take(10**12)
         self.assertEqual([], self.waits)
 
     def test_cancel_ends_a_wait(self):
-        limits = self._flow(bytes_per_sec=1)
+        limits = self._throttle(bytes_per_sec=1)
         limits.take(MIB)
         self.cancel.wait.side_effect = None
         self.cancel.wait.return_value = True
         self.assertRaises(exceptions.CanceledError, limits.take, 1)
 
-    def test_two_pieces_are_the_least(self):
-        self.assertRaises(ValueError, throttle.Throttle, in_flight_bytes=throttle.PIECE_BYTES)
+    def test_refuses_less_than_two_chunks_in_flight(self):
+        self.assertRaises(ValueError, throttle.Throttle, in_flight_bytes=throttle.CHUNK_BYTES)
 
 
-class PiecesTest(base.BaseTestCase):
-    def test_pieces_do_not_cross_objects(self):
-        pieces = list(throttle.pieces([image_types.Extent(3 * MIB, 6 * MIB)]))
+class ChunksTest(base.BaseTestCase):
+    def test_chunks_do_not_cross_objects(self):
+        chunks = list(throttle.chunks([image_types.Extent(3 * MIB, 6 * MIB)]))
         self.assertEqual(
             [(3 * MIB, MIB), (4 * MIB, 4 * MIB), (8 * MIB, MIB)],
-            [(piece.offset, piece.length) for piece in pieces],
+            [(chunk.offset, chunk.length) for chunk in chunks],
         )
 
-    def test_small_pieces_are_not_without_number(self):
-        for length, least in ((512, 2**18), (MIB, MIB), (200 * MIB, throttle.PIECE_BYTES)):
+    def test_small_chunks_have_a_minimum_cost(self):
+        for length, least in ((512, 2**18), (MIB, MIB), (200 * MIB, throttle.CHUNK_BYTES)):
             self.assertEqual(least, throttle.cost(image_types.Extent(0, length, exists=False)))
 
-    def test_zeros_are_larger_pieces(self):
-        (piece,) = throttle.pieces([image_types.Extent(1, 200 * MIB, exists=False)])
-        self.assertEqual(image_types.Extent(1, 200 * MIB, exists=False), piece)
+    def test_zeros_have_larger_chunks(self):
+        (chunk,) = throttle.chunks([image_types.Extent(1, 200 * MIB, exists=False)])
+        self.assertEqual(image_types.Extent(1, 200 * MIB, exists=False), chunk)
 
 
 class RunsTest(base.BaseTestCase):
-    def test_zeros_are_told_by_page(self):
+    def test_zeros_are_detected_by_page(self):
         page, zeros = b'd' * 16384, bytes(16384)
         self.assertEqual([], list(transfer.runs(b'')))
         self.assertEqual([(0, 16384, False)], list(transfer.runs(page)))

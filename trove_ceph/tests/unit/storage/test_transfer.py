@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a transfer holds at once, and what it takes up again after it was killed."""
+"""The bytes in flight of a transfer, and its resumption after a kill."""
 
 import concurrent.futures
 import threading
@@ -16,7 +16,7 @@ MIB = units.Mi
 
 
 class CopyTestCase(base.BaseTestCase):
-    """A test with an image of this many blocks of 4 MiB, which are all full."""
+    """With an image of ``blocks`` full blocks of 4 MiB."""
 
     blocks = 160
 
@@ -38,54 +38,56 @@ class CopyTestCase(base.BaseTestCase):
 
 
 class InFlightTest(CopyTestCase):
-    def test_no_more_is_held_than_allowed(self):
-        held, most = 0, 0
+    def test_limits_the_bytes_in_flight(self):
+        in_flight, maximum = 0, 0
         lock = threading.Lock()
         threads = concurrent.futures.ThreadPoolExecutor(4)
         self.addCleanup(threads.shutdown)
 
         class Reader(backend.FakeReader):
             def read(self, offset, length):
-                nonlocal held, most
+                nonlocal in_flight, maximum
                 with lock:
-                    held += length
-                    most = max(most, held)
+                    in_flight += length
+                    maximum = max(maximum, in_flight)
                 return threads.submit(self._read, offset, length)
 
         class Writer(backend.FakeWriter):
             def write(self, offset, data):
                 def work():
-                    nonlocal held
+                    nonlocal in_flight
                     self._image.write(offset, data)
                     with lock:
-                        held -= len(data)
+                        in_flight -= len(data)
 
                 return threads.submit(work)
 
         with self.storage.open_reader(self.image.snapshot('s')) as opened:
             reader = Reader(opened._image, opened._state)
         self.storage.create_image(self.vault, 640 * MIB, image_types.ImageOptions())
-        marks = []
+        checkpoints = []
         with Writer(self.storage, self.cluster.get(self.vault)) as writer:
             limits = throttle.Throttle(in_flight_bytes=16 * MIB)
-            moving = transfer.Transfer(reader, writer, None, limits, marks.append)
-            end = moving.run(transfer.Mark())
-        self.assertEqual(0, held)
-        self.assertTrue(8 * MIB <= most <= 16 * MIB, most)
-        # Remembered when so much is on disk, while more is under way.
-        positions = [mark.position_bytes for mark in marks]
+            data_transfer = transfer.Transfer(reader, writer, None, limits, checkpoints.append)
+            end = data_transfer.run(transfer.Checkpoint())
+        self.assertEqual(0, in_flight)
+        self.assertTrue(8 * MIB <= maximum <= 16 * MIB, maximum)
+        # A checkpoint is saved each time that so much is on disk, while more is in flight.
+        positions = [checkpoint.position_bytes for checkpoint in checkpoints]
         self.assertEqual(640 * MIB, positions.pop())
-        self.assertEqual(end, marks[-1])
+        self.assertEqual(end, checkpoints[-1])
         for number, position in enumerate(positions, start=1):
-            self.assertTrue(0 <= position - number * transfer.MARK_BYTES <= 32 * MIB, positions)
+            self.assertTrue(
+                0 <= position - number * transfer.CHECKPOINT_BYTES <= 32 * MIB, positions
+            )
         self.assertEqual(2, len(positions))
         with self.storage.open_reader(self.image.snapshot('s')) as source:
-            data = source.read(0, marks[0].position_bytes).result()
-            self.assertEqual(verify.checksum(data), marks[0].checksum)
+            data = source.read(0, checkpoints[0].position_bytes).result()
+            self.assertEqual(verify.checksum(data), checkpoints[0].checksum)
 
 
 class KilledBackend(backend.FakeBackend):
-    """Its writers are killed at a request, and leave their lock to the next."""
+    """Its writers are killed at a request; the next writer gets their lock."""
 
     def __init__(self, cluster, at_request):
         super().__init__(cluster)
@@ -107,32 +109,34 @@ class KilledWriter(backend.FakeWriter):
 
 
 class KilledTest(CopyTestCase):
-    """With a quarter of the data, and marks that are as much closer together."""
+    """With a quarter of the data, and four times as many checkpoints."""
 
     blocks = 40
 
     def setUp(self):
         super().setUp()
-        mark_bytes = transfer.MARK_BYTES // 4
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage.transfer.MARK_BYTES', mark_bytes))
+        checkpoint_bytes = transfer.CHECKPOINT_BYTES // 4
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.storage.transfer.CHECKPOINT_BYTES', checkpoint_bytes)
+        )
 
     def test_killed_at_any_request(self):
-        """Wherever it is killed, the next run completes it, and moves nothing before a mark."""
+        """After any kill the next run completes the copy, from the checkpoint on."""
         at_request = 0
         while True:
             target = KilledBackend(self.cluster, at_request)
             try:
                 self.copy(target)
             except interruption.Kill:
-                self._check_taken_up()
-                # Most requests are writes, all alike.
+                self._check_resumed()
+                # Most requests are equal writes.
                 is_alike = 8 <= at_request <= self.blocks
                 at_request += 6 if is_alike else 1
             else:
                 break
         self.assertGreater(at_request, self.blocks)
 
-    def _check_taken_up(self):
+    def _check_resumed(self):
         complete = copying.complete_copies(self.storage.describe(self.vault))
         report = self.copy()
         moved = self.blocks * 4 * MIB - report.resumed_at

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read to verify a copy, and what is found."""
+"""What a verification reads, and which differences it detects."""
 
 from oslo_utils import units
 from oslotest import base
@@ -13,7 +13,7 @@ SOURCE, COPY = image_types.ImageRef('volumes', 'image'), image_types.ImageRef('v
 
 
 class CountingReader(backend.FakeReader):
-    """Counts what is read of it."""
+    """Counts the bytes read."""
 
     def __init__(self, storage, snapshot):
         image = storage.cluster.get(snapshot.of)
@@ -26,7 +26,7 @@ class CountingReader(backend.FakeReader):
 
 
 class VerifyTest(base.BaseTestCase):
-    """Two images of 32 MiB with the same data in the same places, at two snapshots."""
+    """Two images of 32 MiB with the same data and the same snapshots."""
 
     def setUp(self):
         super().setUp()
@@ -48,13 +48,13 @@ class VerifyTest(base.BaseTestCase):
         self.change(lambda writer: writer.create_snapshot(name))
 
     def increment(self):
-        """What differs from ``s`` to ``t``: data in two places, and zeros in another."""
+        """Write data at two offsets, and zeros at a third, between ``s`` and ``t``."""
         self.take('s')
         self.change(lambda writer: writer.write(MIB, b'f' * 16384))
         self.change(lambda writer: writer.write(21 * MIB, b'g' * MIB))
         self.change(lambda writer: writer.zero(4 * MIB, 4 * MIB))
 
-    def verify(self, name, since=None, wrong_by=0):
+    def verify(self, name, since=None, checksum_error=0):
         self.source, self.copy = (
             CountingReader(self.storage, image.snapshot(name)) for image in (SOURCE, COPY)
         )
@@ -64,12 +64,12 @@ class VerifyTest(base.BaseTestCase):
             if extent.exists
         )
         self.source.read_bytes = 0
-        expected = verify.checksum(moved) + wrong_by
+        expected = verify.checksum(moved) + checksum_error
         return verify.verify(
             self.source, self.copy, since, expected, throttle.Throttle(), 'the copy'
         )
 
-    def assert_wrong_at(self, offset, name, since=None):
+    def assert_corrupt_at(self, offset, name, since=None):
         error = self.assertRaises(exceptions.CorruptCopyError, self.verify, name, since)
         self.assertIn(f'the copy: differs from its source at byte {offset};', str(error))
 
@@ -84,69 +84,71 @@ class VerifyTest(base.BaseTestCase):
         self.assertEqual(5 * MIB + 16384, self.verify('t', 's'))
         self.assertEqual((0, 5 * MIB + 16384), (self.source.read_bytes, self.copy.read_bytes))
 
-    def test_wrong_data(self):
+    def test_detects_wrong_data(self):
         self.writers[1].write(17 * MIB + 5, b'not of the source')
         self.take('s')
-        self.assert_wrong_at(17 * MIB + 5, 's')
+        self.assert_corrupt_at(17 * MIB + 5, 's')
 
-    def test_blocks_in_each_others_place(self):
+    def test_detects_swapped_blocks(self):
         self.change(lambda writer: writer.write(0, b'1' * 16384 + b'2' * 16384))
         self.writers[1].write(0, b'2' * 16384 + b'1' * 16384)
         self.take('s')
-        self.assert_wrong_at(0, 's')
+        self.assert_corrupt_at(0, 's')
 
-    def test_something_where_the_source_has_nothing(self):
+    def test_detects_data_that_the_source_does_not_have(self):
         for offset in (12 * MIB + 3, 30 * MIB):
             self.writers[1].write(offset, b'not of the source')
             self.take(f'at {offset}')
-            self.assert_wrong_at(offset, f'at {offset}')
+            self.assert_corrupt_at(offset, f'at {offset}')
             self.writers[1].zero(offset, 100)
 
-    def test_something_is_missing(self):
+    def test_detects_missing_data(self):
         self.writers[1].zero(16 * MIB, 4 * MIB)
         self.take('s')
-        self.assert_wrong_at(16 * MIB, 's')
+        self.assert_corrupt_at(16 * MIB, 's')
 
-    def test_a_wrong_increment(self):
+    def test_detects_a_wrong_increment(self):
         self.increment()
-        places = {
+        offsets = {
             'data': MIB + 5,
-            'what was made zero': 6 * MIB,
-            'what only the copy changed': 17 * MIB,
-            'what only the copy has': 31 * MIB,
+            'zeros': 6 * MIB,
+            'changed only in the copy': 17 * MIB,
+            'exists only in the copy': 31 * MIB,
         }
-        for name, offset in places.items():
+        for name, offset in offsets.items():
             self.writers[1].write(offset, b'not of the source')
             self.take(name)
-            self.assert_wrong_at(offset, name, 's')
+            self.assert_corrupt_at(offset, name, 's')
             self.writers[1].roll_back('s')
             self.writers[0].roll_back('s')
             for snapshot in (name, 's'):
                 self.change(lambda writer, gone=snapshot: writer.remove_snapshot(gone))
             self.increment()
 
-    def test_what_only_the_copy_changed_may_be_right(self):
+    def test_accepts_equal_data_that_changed_only_in_the_copy(self):
         self.increment()
         self.writers[1].write(17 * MIB, b'x')
         self.writers[1].write(17 * MIB, b'e')
         self.take('t')
         self.verify('t', 's')
 
-    def test_another_checksum_of_the_same_data(self):
-        """As when a difference was told in another way: comparing finds it right."""
+    def test_compares_both_if_the_checksum_differs(self):
+        """Such as when Ceph reported the difference in other extents before."""
         self.take('s')
-        self.assertEqual(16 * MIB, self.verify('s', wrong_by=1))
+        self.assertEqual(16 * MIB, self.verify('s', checksum_error=1))
         self.assertEqual(16 * MIB, self.source.read_bytes)
 
-    def test_another_size(self):
+    def test_detects_another_size(self):
         self.writers[1].resize(31 * MIB)
         self.take('s')
         error = self.assertRaises(exceptions.CorruptCopyError, self.verify, 's')
-        self.assertEqual(f'the copy: has {31 * MIB} bytes, its source {32 * MIB}', str(error))
+        self.assertEqual(
+            f'the copy: has {31 * MIB} bytes, expected {32 * MIB} as its source', str(error)
+        )
 
 
 class ChecksumTest(base.BaseTestCase):
-    def test_it_goes_on_from_anywhere(self):
+    def test_continues_from_any_position(self):
         data = bytes(range(256)) * 100
         for cut in (0, 1, 511, len(data)):
             whole = verify.checksum(data[cut:], verify.checksum(data[:cut]))

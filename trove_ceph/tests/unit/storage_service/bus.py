@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The storage service's message bus in tests: its options, its keys, and a bus that is a call."""
+"""The storage service's message bus in tests: options, keys, and a bus without transport."""
 
 import json
 
@@ -13,9 +13,9 @@ URL = 'fake:///trove-ceph'
 
 
 class StorageTransport(fixtures.Fixture):
-    """Configures a transport of the storage service's own, and keys, in memory.
+    """Configures a separate in-memory transport for the storage service, and a key file.
 
-    :param conf: has the options afterwards
+    :param conf: gets the options
     """
 
     def __init__(self, conf):
@@ -34,12 +34,12 @@ class StorageTransport(fixtures.Fixture):
 
 
 class Bus:
-    """The client of oslo.messaging, where the service is in the same process.
+    """A client of oslo.messaging that calls the service in the same process.
 
-    :param service: a copy of the service as :mod:`.service_world` makes it
+    :param service: a copy of the service from :mod:`.service_world`
     :param keys: the key file of the service
     :param now: its clock
-    :param tap: given each request and each reply as it is on the bus; returns what arrives instead
+    :param tap: called with each request and each reply on the bus; returns the message to deliver
     """
 
     def __init__(self, service, keys, now, tap=lambda kind, message: message, skew_sec=30):
@@ -56,5 +56,5 @@ class Bus:
 
 
 def cross(message):
-    """Return what the other side of a bus gets of a message."""
+    """Return a message as the other side of the bus receives it."""
     return json.loads(json.dumps(message))

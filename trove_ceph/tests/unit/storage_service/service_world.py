@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of the storage service on a cluster in memory, whose time and death tests decide."""
+"""Copies of the storage service on a fake cluster; tests control the time and kill copies."""
 
 import concurrent.futures
 import datetime
@@ -34,13 +34,13 @@ POOLS = pools.Pools(
 class World:
     """A cluster with an image of four objects, and any number of copies of the service.
 
-    :param image: its name
-    :param vault: the name of a copy that is not there yet
+    :param image: name of the image
+    :param vault: name of the vault image, which does not exist yet
     """
 
     def __init__(self, image='image', vault='copy'):
         self.now = 1000.0
-        #: The addresses of clients that are not the service's.
+        #: The addresses of live clients other than the service.
         self.alive = set()
         capacities = dict.fromkeys((*POOLS.images, *POOLS.data), 1024 * MIB)
         self.cluster = cluster.Cluster(capacities, lambda: self.now)
@@ -61,21 +61,21 @@ class World:
             return reader.read(0, reader.size_bytes).result()
 
     def service(self, name='one', life=None, threads=None, inspector=None):
-        """A copy of the service that works in the thread that asks it.
+        """Return a copy of the service that runs jobs in the calling thread.
 
-        :param life: how many requests it makes of the cluster before it is killed
-        :param inspector: called with what the copy has of the cluster in its hands
+        :param life: how many requests to the cluster it makes before it is killed
+        :param inspector: called with the copy's back end; returns its inspector
         """
         life = life or Life(None)
-        storage = Mortal(backend.FakeBackend(self.cluster), life)
-        entries = Mortal(lock_store.FakeLockStore(self.cluster), life)
+        storage = KillableClient(backend.FakeBackend(self.cluster), life)
+        entries = KillableClient(lock_store.FakeLockStore(self.cluster), life)
         return Service(self, name, storage, entries, threads, inspector and inspector(storage))
 
     def sleep(self, seconds):
         self.now += seconds
 
     def bury(self):
-        """Forget what the dead hold of images, and let their locks end."""
+        """Remove the watches of dead clients and let their locks expire."""
         for image in self.cluster.images:
             image.watchers &= self.alive
             if image.lock_owner not in self.alive:
@@ -83,18 +83,19 @@ class World:
         self.now += DURATION_SEC + 1
 
     def held_locks(self):
-        return [lock for lock, held in self.cluster.locks.items() if held.expires_at > self.now]
+        locks = self.cluster.locks
+        return [lock for lock, entry in locks.items() if entry.expires_at > self.now]
 
 
 class Service:
-    """What a copy of the service consists of, without threads and bus."""
+    """The parts of a copy of the service, without threads and bus."""
 
     def __init__(self, world, name, storage, entries, threads, inspector=None):
         self.storage = storage
-        self.ledger = entries
+        self.lock_store = entries
         self.leases = leases.Leases(entries, name, DURATION_SEC, lambda: world.now, world.sleep)
-        self.records = job_store.JobStore(entries, POOLS.images, lambda: world.now)
-        tools = executors.ExecutorDependencies(
+        self.store = job_store.JobStore(entries, POOLS.images, lambda: world.now)
+        deps = executors.ExecutorDependencies(
             storage, POOLS, executors.Limits(8 * MIB), inspector, name
         )
         times = (
@@ -102,15 +103,17 @@ class Service:
             world.sleep,
             lambda: datetime.datetime.fromtimestamp(world.now, datetime.UTC),
         )
-        shared = (tools, self.records, self.leases)
-        self.keeper = job_manager.JobManager(*shared, threads or AtOnce(), AtOnce(), *times)
-        self.jobs = jobs.Jobs(*shared, self.keeper, RETENTION_SEC, *times)
+        shared = (deps, self.store, self.leases)
+        self.manager = job_manager.JobManager(
+            *shared, threads or InlineExecutor(), InlineExecutor(), *times
+        )
+        self.jobs = jobs.Jobs(*shared, self.manager, RETENTION_SEC, *times)
         self.endpoint = endpoint.Endpoint(storage, POOLS, self.leases, self.jobs)
         self.evidence = permissions.Evidence(storage, POOLS, entries, lambda: world.now)
 
 
-class AtOnce(concurrent.futures.Executor):
-    """Runs what it is given in the thread that gives it."""
+class InlineExecutor(concurrent.futures.Executor):
+    """Runs each function in the calling thread."""
 
     def submit(self, function, *arguments):
         future = concurrent.futures.Future()
@@ -119,7 +122,7 @@ class AtOnce(concurrent.futures.Executor):
 
 
 class Later(concurrent.futures.Executor):
-    """Runs what it is given when it is told to."""
+    """Runs each function when the test calls ``run_next``."""
 
     def __init__(self):
         self.waiting = []
@@ -135,7 +138,7 @@ class Later(concurrent.futures.Executor):
 
 
 class Life:
-    """How much longer a process lives, in requests to the cluster; once dead it stays so."""
+    """The number of requests to the cluster that a process makes before it is killed."""
 
     def __init__(self, requests):
         self.left = requests
@@ -147,8 +150,8 @@ class Life:
             self.left -= 1
 
 
-class Mortal:
-    """Whatever a process has in its hands of the cluster."""
+class KillableClient:
+    """A client object of the cluster whose process may be killed at any request."""
 
     def __init__(self, inner, life):
         self._inner = inner
@@ -163,7 +166,7 @@ class Mortal:
             self._life.spend()
             answer = found(*arguments, **options)
             is_opened = name in ('open_reader', 'open_writer')
-            return Mortal(answer, self._life) if is_opened else answer
+            return KillableClient(answer, self._life) if is_opened else answer
 
         return called
 

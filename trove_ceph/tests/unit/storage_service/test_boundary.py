@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may speak to Ceph's libraries."""
+"""Only one package imports Ceph's libraries."""
 
 import ast
 import pathlib
@@ -26,5 +26,5 @@ class BoundaryTest(base.BaseTestCase):
             for path in PACKAGE.rglob('*.py')
             if {'rados', 'rbd'} & set(imported(path))
         }
-        outside_tests = {place for place in importers if not place.startswith('tests/')}
+        outside_tests = {path for path in importers if not path.startswith('tests/')}
         self.assertEqual({'storage/ceph'}, outside_tests)

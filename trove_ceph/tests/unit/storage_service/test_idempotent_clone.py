@@ -11,7 +11,7 @@ CLONE = image_types.ImageRef('vault', 'clone')
 OPTIONS = image_types.ImageOptions()
 
 
-class CloningTest(base.BaseTestCase):
+class IdempotentCloneTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = service_world.World()
@@ -27,24 +27,24 @@ class CloningTest(base.BaseTestCase):
         with self.storage.open_writer(CLONE) as writer:
             writer.write(0, b'used').result()
 
-    def test_one_without_a_parent_is_made_anew(self):
+    def test_an_unused_image_without_parent_is_created_again(self):
         self.storage.create_image(CLONE, units.Mi, OPTIONS)
         before = self.storage.describe(CLONE)
         after = self.clone()
         self.assertNotEqual(before.image_id, after.image_id)
         self.assertEqual(self.storage.describe(self.world.image).size_bytes, after.size_bytes)
 
-    def test_one_that_inherited_metadata_has_none(self):
+    def test_an_unused_clone_loses_inherited_metadata(self):
         self.clone()
         self.storage.set_image_metadata(CLONE, {'of': 'its parent'})
         self.assertEqual({}, self.clone().metadata)
 
-    def test_one_that_was_used_stays(self):
+    def test_a_used_clone_is_kept(self):
         before = self.clone()
         self.use()
         self.assertEqual(before.image_id, self.clone().image_id)
 
-    def test_one_that_is_open_is_waited_for(self):
+    def test_an_unused_clone_that_is_open_is_busy(self):
         before = self.clone()
         with self.storage.open_writer(CLONE):
             (client,) = self.storage.describe(CLONE).clients
@@ -52,7 +52,7 @@ class CloningTest(base.BaseTestCase):
             self.assertIn(client, str(error))
         self.assertEqual(before, self.storage.describe(CLONE))
 
-    def test_something_else_stays(self):
+    def test_another_image_is_refused(self):
         self.storage.create_image(CLONE, units.Mi, OPTIONS)
         self.use()
         before = self.storage.describe(CLONE)

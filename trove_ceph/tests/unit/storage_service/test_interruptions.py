@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kill a copy of the service at each request that it makes of Ceph; another carries on."""
+"""Kill a copy of the service at each of its requests to Ceph; another copy resumes the job."""
 
 from oslotest import base
 
@@ -12,7 +12,7 @@ from trove_ceph.tests.unit.storage_service import service_world
 
 class KilledJobsTest(base.BaseTestCase):
     def kill_everywhere(self, make_work, check):
-        """Return how many requests the job takes."""
+        """Run the job once per request, killed at that request; return the number of requests."""
         requests = 0
         while True:
             world = service_world.World()
@@ -23,20 +23,20 @@ class KilledJobsTest(base.BaseTestCase):
             except interruption.Kill as killed:
                 killed.add_note(f'after {requests} requests')
                 world.bury()
-                self.check_taken_up(world, work)
+                self.check_resumed(world, work)
                 check(world)
                 requests += 1
             else:
                 check(world)
                 return requests
 
-    def check_taken_up(self, world, work):
+    def check_resumed(self, world, work):
         other = world.service('other')
         try:
             before = other.jobs.find('op')
             self.assertIn(before.state, (JobState.INTERRUPTED, JobState.DONE))
         except exceptions.NotFoundError:
-            # It was killed before it had written anything.
+            # It was killed before it wrote the record.
             self.assertEqual([], other.jobs.all())
         other.jobs.start('op', work)
         found = other.jobs.find('op')
@@ -111,8 +111,8 @@ class KilledJobsTest(base.BaseTestCase):
 
         self.kill_everywhere(make_work, check)
 
-    def test_fence_killed_is_no_proof(self):
-        """As long as nobody proved it, the job does not say so."""
+    def test_a_killed_fence_is_no_proof(self):
+        """The job is not done before the fence is proved."""
         requests = 0
         while True:
             world = service_world.World()

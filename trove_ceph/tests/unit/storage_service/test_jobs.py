@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs: the same for whoever asks, whoever does them, and whatever becomes of it."""
+"""Jobs: the same on every copy of the service, whichever copy runs them."""
 
 from oslotest import base
 
@@ -28,12 +28,12 @@ class JobsTestCase(base.BaseTestCase):
 
 
 class StartTest(JobsTestCase):
-    def test_a_job_from_its_beginning_to_its_end(self):
+    def test_a_job_from_start_to_end(self):
         started = self.one.jobs.start('op', self.copy)
         self.assertEqual(
             (JobState.WAITING, 'one', 1), (started.state, started.holder, started.attempt)
         )
-        # Whoever is asked says the same.
+        # Every copy of the service returns the same.
         self.assertEqual(started, self.other.jobs.find('op'))
         self.later.run_next()
         for service in (self.one, self.other):
@@ -45,7 +45,7 @@ class StartTest(JobsTestCase):
         self.assertEqual([], self.world.held_locks())
         facts = self.world.storage.describe(self.vault)
         self.assertEqual(['s'], list(copying.complete_copies(facts)))
-        # As its tier has it.
+        # As its tier defines.
         self.assertEqual('vault-data', facts.data_pool)
 
     def test_the_same_request_is_the_same_job(self):
@@ -57,7 +57,7 @@ class StartTest(JobsTestCase):
         done = self.other.jobs.start('op', self.copy)
         self.assertEqual((JobState.DONE, 1, 'one'), (done.state, done.attempt, done.holder))
 
-    def test_other_work_under_the_same_id_is_refused(self):
+    def test_another_task_with_the_same_id_is_refused(self):
         self.one.jobs.start('op', self.copy)
         for other in (
             tasks.CopyTask(self.image.snapshot('s'), self.vault, compare_all=True),
@@ -66,7 +66,7 @@ class StartTest(JobsTestCase):
             error = self.assertRaises(
                 exceptions.InvalidRequestError, self.other.jobs.start, 'op', other
             )
-            self.assertIn(f'operation op: is known for other work: {self.copy}', str(error))
+            self.assertIn(f'operation op: is in use for another task: {self.copy}', str(error))
 
     def test_busy_names_the_holder_and_its_operation(self):
         self.one.jobs.start('op', self.copy)
@@ -78,14 +78,14 @@ class StartTest(JobsTestCase):
         self.later.run_next()
         self.other.jobs.start('op-2', tasks.FlattenTask(self.vault))
 
-    def test_what_is_missing_is_told_at_once(self):
+    def test_a_missing_source_is_reported_at_once(self):
         missing = image_types.ImageRef('volumes', 'missing')
         work = tasks.CopyTask(missing.snapshot('s'), self.vault)
         self.assertRaises(exceptions.NotFoundError, self.one.jobs.start, 'op', work)
         self.assertRaises(exceptions.NotFoundError, self.one.jobs.find, 'op')
         self.assertEqual([], self.world.held_locks())
 
-    def test_a_failure_is_remembered_and_can_be_tried_again(self):
+    def test_a_failure_is_recorded_and_can_be_retried(self):
         self.world.cluster.capacities['vault-data'] = 6 * MIB
         self.other.jobs.start('op', self.copy)
         failed = self.one.jobs.find('op')
@@ -99,7 +99,7 @@ class StartTest(JobsTestCase):
         self.assertEqual((JobState.DONE, 2), (done.state, done.attempt))
         self.assertIsNone(done.error)
 
-    def test_a_fence_is_proved_anew(self):
+    def test_a_fence_runs_again_after_it_is_done(self):
         fence = tasks.FenceTask(self.image)
         self.other.jobs.start('op', fence)
         self.assertEqual(frozenset(), self.one.jobs.find('op').result.addresses)
@@ -109,20 +109,20 @@ class StartTest(JobsTestCase):
         found = self.one.jobs.find('op')
         self.assertEqual((2, 1), (found.attempt, len(found.result.addresses)))
 
-    def test_nothing_is_begun_while_stopping(self):
-        self.assertTrue(self.one.keeper.stop(0))
+    def test_no_job_starts_while_the_service_stops(self):
+        self.assertTrue(self.one.manager.stop(0))
         self.assertRaises(exceptions.ServiceUnavailableError, self.one.jobs.start, 'op', self.copy)
 
 
 class ProgressTest(JobsTestCase):
-    def test_it_can_be_read_anywhere(self):
-        seen = []
+    def test_every_copy_of_the_service_reports_progress(self):
+        observed = []
 
         class Slow(service_world.backend.FakeReader):
             def read(reader, offset, length):
                 self.world.now += 2
-                self.one.keeper.beat('vault')
-                seen.append(self.other.jobs.find('op'))
+                self.one.manager.heartbeat('vault')
+                observed.append(self.other.jobs.find('op'))
                 return super().read(offset, length)
 
         def open_reader(snapshot):
@@ -132,7 +132,7 @@ class ProgressTest(JobsTestCase):
         self.one.storage._inner.open_reader = open_reader
         self.one.jobs.start('op', self.copy)
         self.later.run_next()
-        copies = [found for found in seen if found.phase == 'copying']
+        copies = [found for found in observed if found.phase == 'copying']
         self.assertEqual({JobState.RUNNING}, {found.state for found in copies})
         expected = [4 * MIB, 8 * MIB, 12 * MIB, 16 * MIB]
         self.assertEqual(expected, [found.done_bytes for found in copies])
@@ -140,9 +140,9 @@ class ProgressTest(JobsTestCase):
         self.assertGreater(copies[-1].bytes_per_sec, MIB)
         self.assertGreater(copies[1].left_sec, 0)
         self.assertEqual(0, copies[-1].left_sec)
-        self.assertIn('verifying', {found.phase for found in seen})
+        self.assertIn('verifying', {found.phase for found in observed})
 
-    def test_all_are_listed_the_latest_first(self):
+    def test_jobs_are_listed_latest_first(self):
         self.one.jobs.start('op-1', self.copy)
         self.world.now += 1
         self.other.jobs.start('op-2', tasks.FlattenTask(self.clone()))
@@ -153,27 +153,27 @@ class ProgressTest(JobsTestCase):
 
 
 class CancelTest(JobsTestCase):
-    def test_before_it_has_a_thread(self):
+    def test_cancel_before_it_runs(self):
         self.one.jobs.start('op', self.copy)
         self.one.jobs.cancel('op')
         self.later.run_next()
         self.assertEqual(JobState.CANCELED, self.other.jobs.find('op').state)
         self.assertEqual([], self.world.held_locks())
 
-    def test_by_another_copy_of_the_service(self):
+    def test_cancel_by_another_copy_of_the_service(self):
         self.one.jobs.start('op', self.copy)
         self.assertEqual(JobState.WAITING, self.other.jobs.cancel('op').state)
-        self.one.keeper.beat('vault')
+        self.one.manager.heartbeat('vault')
         self.later.run_next()
         self.assertEqual(JobState.CANCELED, self.other.jobs.find('op').state)
-        # Nobody who takes it up later is concerned.
-        self.assertEqual({}, self.one.ledger.read('vault', 'cancel/'))
+        # The request does not affect a later attempt.
+        self.assertEqual({}, self.one.lock_store.read('vault', 'cancel/'))
         self.assertEqual(JobState.WAITING, self.one.jobs.start('op', self.copy).state)
-        self.one.keeper.beat('vault')
+        self.one.manager.heartbeat('vault')
         self.later.run_next()
         self.assertEqual(JobState.DONE, self.other.jobs.find('op').state)
 
-    def test_in_the_middle(self):
+    def test_cancel_while_it_runs(self):
         clone = self.clone()
 
         def cancel_at_half(done, total):
@@ -196,30 +196,30 @@ class CancelTest(JobsTestCase):
         self.assertEqual((JobState.CANCELED, 8 * MIB), (found.state, found.done_bytes))
         self.assertIsNotNone(self.world.storage.describe(clone).parent)
 
-    def test_what_has_ended_stays_as_it_is(self):
+    def test_a_job_that_has_ended_is_not_canceled(self):
         self.other.jobs.start('op', self.copy)
         self.assertEqual(JobState.DONE, self.one.jobs.cancel('op').state)
         self.assertEqual(JobState.DONE, self.one.jobs.find('op').state)
 
-    def test_of_one_that_died(self):
+    def test_cancel_a_job_of_a_dead_copy(self):
         self.one.jobs.start('op', self.copy)
         self.world.bury()
         self.assertEqual(JobState.CANCELED, self.other.jobs.cancel('op').state)
         self.assertEqual(JobState.CANCELED, self.other.jobs.find('op').state)
         self.assertEqual([], self.world.held_locks())
 
-    def test_of_nothing(self):
+    def test_cancel_an_unknown_job(self):
         self.assertRaises(exceptions.NotFoundError, self.one.jobs.cancel, 'op')
 
 
 class DeathTest(JobsTestCase):
-    def test_interrupted_when_its_lock_is_gone(self):
+    def test_a_job_without_its_lock_is_interrupted(self):
         self.one.jobs.start('op', self.copy)
         self.assertEqual(JobState.WAITING, self.other.jobs.find('op').state)
         self.world.bury()
         self.assertEqual(JobState.INTERRUPTED, self.other.jobs.find('op').state)
 
-    def test_a_holder_that_comes_back_too_late_writes_nothing(self):
+    def test_a_former_holder_writes_nothing(self):
         self.one.jobs.start('op', self.copy)
         self.world.bury()
         taken_up = self.other.jobs.start('op', self.copy)
@@ -227,12 +227,12 @@ class DeathTest(JobsTestCase):
         expected = self.other.jobs.find('op')
         self.assertEqual((JobState.DONE, 'other'), (expected.state, expected.holder))
         facts = self.world.storage.describe(self.vault)
-        self.one.keeper.beat('vault')
+        self.one.manager.heartbeat('vault')
         self.later.run_next()
         self.assertEqual(expected, self.one.jobs.find('op'))
         self.assertEqual(facts, self.world.storage.describe(self.vault))
 
-    def test_the_loss_of_a_lock_ends_the_work(self):
+    def test_the_loss_of_a_lock_stops_the_job(self):
         clone = self.clone()
         flatten = self.one.storage._inner.flatten
 
@@ -252,51 +252,51 @@ class DeathTest(JobsTestCase):
         self.assertEqual(JobState.INTERRUPTED, self.other.jobs.find('op').state)
         self.assertEqual(JobState.DONE, self.other.jobs.start('op', tasks.FlattenTask(clone)).state)
 
-    def test_stopped_it_can_be_taken_up_at_once(self):
+    def test_a_stopped_job_can_be_resumed_at_once(self):
         self.one.jobs.start('op', self.copy)
-        self.one.keeper.stop(0)
+        self.one.manager.stop(0)
         self.later.run_next()
         self.assertEqual(JobState.INTERRUPTED, self.other.jobs.find('op').state)
         self.assertEqual([], self.world.held_locks())
         self.other.jobs.start('op', self.copy)
         self.assertEqual(JobState.DONE, self.one.jobs.find('op').state)
 
-    def test_written_down_once_ceph_answers_again(self):
+    def test_the_result_is_written_once_ceph_answers_again(self):
         self.one.jobs.start('op', self.copy)
-        write, failures = self.one.ledger._inner.write, []
+        write, failures = self.one.lock_store._inner.write, []
 
         def write_or_fail(pool, entries, guard=None):
             if any('"done"' in (text or '') for text in entries.values()) and len(failures) < 3:
                 failures.append(entries)
-                raise exceptions.CephUnreachableError('writing the ledger: timed out')
+                raise exceptions.CephUnreachableError('writing entries: timed out')
             write(pool, entries, guard)
 
-        self.one.ledger._inner.write = write_or_fail
+        self.one.lock_store._inner.write = write_or_fail
         self.later.run_next()
         self.assertEqual(3, len(failures))
         self.assertEqual(JobState.DONE, self.other.jobs.find('op').state)
 
 
-class ForgetTest(JobsTestCase):
-    def test_what_ended_long_ago(self):
+class ExpiryTest(JobsTestCase):
+    def test_old_records_are_deleted(self):
         self.other.jobs.start('done', self.copy)
         dying = self.clone()
         self.one.jobs.start('dead', tasks.FlattenTask(dying))
         self.world.bury()
         self.world.now += service_world.RETENTION_SEC
         self.one.jobs.start('running', tasks.FlattenTask(self.image))
-        self.other.jobs.forget_old('vault')
+        self.other.jobs.delete_expired('vault')
         self.assertEqual(['running'], [found.operation_id for found in self.other.jobs.all()])
         self.assertEqual(1, len(self.world.held_locks()))
 
-    def test_not_before_its_time(self):
+    def test_recent_records_are_kept(self):
         self.other.jobs.start('done', self.copy)
         self.world.now += service_world.RETENTION_SEC - 1
-        self.other.jobs.forget_old('vault')
+        self.other.jobs.delete_expired('vault')
         self.assertEqual(JobState.DONE, self.one.jobs.find('done').state)
 
 
-class WorksTest(JobsTestCase):
+class TasksTest(JobsTestCase):
     def test_verify(self):
         self.other.jobs.start('copy', self.copy)
         work = tasks.VerifyTask(self.image.snapshot('s'), self.vault.snapshot('s'))
@@ -311,13 +311,13 @@ class WorksTest(JobsTestCase):
         self.assertEqual((JobState.FAILED, 'CorruptCopyError'), (found.state, found.error))
         self.assertIn(str(8 * MIB), found.message)
 
-    def test_purge_waits_for_who_reads_it(self):
-        """A reader would be served what is left, without an error."""
+    def test_purge_is_refused_while_a_job_reads_the_image(self):
+        """The job would read a partly removed image, without an error."""
         self.one.jobs.start('op', self.copy)
         trashed = self.world.storage.trash(self.image)
         purge = tasks.PurgeTask('volumes', trashed.image_id)
         error = self.assertRaises(exceptions.BusyError, self.other.jobs.start, 'purge', purge)
-        self.assertIn(f'is read by op ({self.copy})', str(error))
+        self.assertIn(f'op ({self.copy}) reads it', str(error))
         self.world.storage.restore('volumes', trashed.image_id, self.image.name)
         self.later.run_next()
         self.world.storage.trash(self.image)
@@ -325,38 +325,38 @@ class WorksTest(JobsTestCase):
         self.assertEqual(JobState.DONE, self.other.jobs.find('purge').state)
         self.assertEqual([], self.world.storage.list_trash('volumes'))
 
-    def test_purge_of_what_is_not_there(self):
+    def test_purge_of_a_missing_image(self):
         purge = tasks.PurgeTask('volumes', 'abc')
         self.assertRaises(exceptions.NotFoundError, self.one.jobs.start, 'purge', purge)
 
-    def test_a_fence_waits_for_no_thread(self):
+    def test_a_fence_does_not_wait_for_a_thread(self):
         self.one.jobs.start('copy', self.copy)
         self.one.jobs.start('fence', tasks.FenceTask(self.image))
         self.assertEqual(JobState.DONE, self.one.jobs.find('fence').state)
         self.assertEqual(JobState.WAITING, self.one.jobs.find('copy').state)
 
-    def test_a_fence_ends_other_work_on_the_image(self):
+    def test_a_fence_cancels_other_jobs_on_the_image(self):
         clone = self.clone()
         self.one.jobs.start('flatten', tasks.FlattenTask(clone))
         sleep = self.world.sleep
 
         def sleep_while_the_other_ends(seconds):
             sleep(seconds)
-            self.one.keeper.beat('vault')
+            self.one.manager.heartbeat('vault')
             if self.later.waiting:
                 self.later.run_next()
 
-        self.other.keeper._sleep = sleep_while_the_other_ends
+        self.other.manager._sleep = sleep_while_the_other_ends
         began = self.world.now
         self.other.jobs.start('fence', tasks.FenceTask(clone))
         self.assertEqual(JobState.DONE, self.one.jobs.find('fence').state)
         self.assertEqual(JobState.CANCELED, self.one.jobs.find('flatten').state)
         self.assertLess(self.world.now, began + 5)
 
-    def test_a_fence_does_not_wait_for_the_dead(self):
+    def test_a_fence_does_not_wait_for_a_dead_copy(self):
         clone = self.clone()
         self.one.jobs.start('flatten', tasks.FlattenTask(clone))
         began = self.world.now
         self.other.jobs.start('fence', tasks.FenceTask(clone))
         self.assertEqual(JobState.DONE, self.other.jobs.find('fence').state)
-        self.assertLessEqual(self.world.now, began + job_manager.MAKE_WAY_SEC + 1)
+        self.assertLessEqual(self.world.now, began + job_manager.FENCE_GRACE_SEC + 1)

@@ -7,7 +7,7 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.storage import lock_store
 from trove_ceph.storage.fake import cluster
-from trove_ceph.storage.fake import lock_store as fake_ledger
+from trove_ceph.storage.fake import lock_store as fake_lock_store
 from trove_ceph.storage_service import leases
 
 A, B = lock_store.Lock('volumes', 'a'), lock_store.Lock('vault', 'b')
@@ -23,20 +23,20 @@ class LeasesTest(base.BaseTestCase):
         self.losses = []
 
     def _leases(self, name, entries=None):
-        entries = entries or fake_ledger.FakeLockStore(self.cluster)
+        entries = entries or fake_lock_store.FakeLockStore(self.cluster)
         return leases.Leases(entries, name, DURATION_SEC, lambda: self.now, self._sleep)
 
     def _sleep(self, seconds):
         self.now += seconds
 
-    def _take(self, held, *locks):
-        return held.take(locks, 'operation-1', 'copy it', lambda: self.losses.append(held.name))
+    def _take(self, taker, *locks):
+        return taker.take(locks, 'operation-1', 'copy it', lambda: self.losses.append(taker.name))
 
     def _renew(self):
         for pool in self.cluster.capacities:
             self.one.renew(pool)
 
-    def test_who_is_busy_is_named(self):
+    def test_the_error_names_the_holder(self):
         lease = self._take(self.one, A)
         error = self.assertRaises(exceptions.BusyError, self._take, self.other, A)
         self.assertEqual('volumes/a: held by one for copy it, operation operation-1', str(error))
@@ -48,79 +48,79 @@ class LeasesTest(base.BaseTestCase):
         self.assertRaises(exceptions.BusyError, self._take, self.other, A, B)
         self._take(self.one, A)
 
-    def test_one_process_excludes_itself(self):
+    def test_a_process_cannot_take_a_lock_twice(self):
         self._take(self.one, A)
         self.assertRaises(exceptions.BusyError, self._take, self.one, A)
 
-    def test_renewed_it_stays(self):
+    def test_a_renewed_lease_stays_valid(self):
         lease = self._take(self.one, A, B)
         for _ in range(10):
             self.now += DURATION_SEC / 4
             self._renew()
-        self.assertTrue(lease.is_good())
+        self.assertTrue(lease.is_valid())
         self.assertRaises(exceptions.BusyError, self._take, self.other, B)
         self.assertEqual([], self.losses)
 
-    def test_it_is_no_good_before_another_can_have_it(self):
-        """As a process finds that was paused, before it writes anything."""
+    def test_a_lease_is_invalid_before_another_process_can_take_it(self):
+        """So a process that was paused detects the loss before it writes."""
         lease = self._take(self.one, A)
         self.now += DURATION_SEC * 0.95
-        self.assertFalse(lease.is_good())
+        self.assertFalse(lease.is_valid())
         self.assertRaises(exceptions.BusyError, self._take, self.other, A)
         self.assertEqual(['one'], self.losses)
-        # Once lost it stays so, even if nobody took it.
+        # Once lost, a lease stays lost, even if no other process took its locks.
         self._renew()
-        self.assertFalse(lease.is_good())
+        self.assertFalse(lease.is_valid())
         self.assertEqual(['one'], self.losses)
 
-    def test_each_pool_is_renewed_by_itself(self):
-        """As when one of them does not answer: who needs both has neither."""
+    def test_each_pool_is_renewed_separately(self):
+        """If one pool does not answer, leases with locks in it are lost."""
         near, far = self._take(self.one, B), self._take(self.one, A)
         both = self._take(self.one, lock_store.Lock('vault', 'c'), lock_store.Lock('volumes', 'd'))
         for _ in range(4):
             self.now += DURATION_SEC / 4
             self.one.renew('vault')
-        self.assertTrue(near.is_good())
+        self.assertTrue(near.is_valid())
         for lease in (far, both):
-            self.assertFalse(lease.is_good())
+            self.assertFalse(lease.is_valid())
 
-    def test_lost_in_the_cluster(self):
+    def test_a_lock_that_is_gone_from_the_cluster_is_lost(self):
         lease = self._take(self.one, A, B)
         del self.cluster.locks[B]
         self._renew()
-        self.assertFalse(lease.is_good())
+        self.assertFalse(lease.is_valid())
         self.assertEqual(['one'], self.losses)
         self.one.release(lease)
         self.assertEqual({}, self.cluster.locks)
 
-    def test_while_ceph_does_not_answer_it_is_good_for_a_while(self):
-        class Deaf(fake_ledger.FakeLockStore):
-            deaf = False
+    def test_a_lease_survives_a_short_outage_of_ceph(self):
+        class SilentLockStore(fake_lock_store.FakeLockStore):
+            is_silent = False
 
             def renew(self, lock, holder, duration_sec):
-                if self.deaf:
+                if self.is_silent:
                     raise exceptions.CephUnreachableError('renewing: timed out')
                 super().renew(lock, holder, duration_sec)
 
-        entries = Deaf(self.cluster)
+        entries = SilentLockStore(self.cluster)
         one = self._leases('one', entries)
         lease = self._take(one, A)
-        entries.deaf = True
+        entries.is_silent = True
         self.now += 30
         one.renew('volumes')
-        self.assertTrue(lease.is_good())
-        entries.deaf = False
+        self.assertTrue(lease.is_valid())
+        entries.is_silent = False
         one.renew('volumes')
-        entries.deaf = True
+        entries.is_silent = True
         self.now += 50
         one.renew('volumes')
-        self.assertTrue(lease.is_good())
+        self.assertTrue(lease.is_valid())
         self.now += 5
         one.renew('volumes')
         self.assertEqual(['one'], self.losses)
 
-    def test_time_for_which_the_machine_was_suspended_counts(self):
-        """Which a monotonic clock leaves out, and that of the cluster does not."""
+    def test_suspended_time_counts(self):
+        """The monotonic clock does not count it, but the cluster's clock does."""
         suspended = [0.0]
         real = time.clock_gettime
 
@@ -128,18 +128,18 @@ class LeasesTest(base.BaseTestCase):
             return real(which) + (suspended[0] if which == time.CLOCK_BOOTTIME else 0.0)
 
         self.useFixture(fixtures.MonkeyPatch('time.clock_gettime', clock_gettime))
-        entries = fake_ledger.FakeLockStore(self.cluster)
-        held = leases.Leases(entries, 'one', DURATION_SEC, sleep=self._sleep)
-        lease = self._take(held, A)
-        self.assertTrue(lease.is_good())
+        entries = fake_lock_store.FakeLockStore(self.cluster)
+        suspendable = leases.Leases(entries, 'one', DURATION_SEC, sleep=self._sleep)
+        lease = self._take(suspendable, A)
+        self.assertTrue(lease.is_valid())
         suspended[0] = DURATION_SEC
-        self.assertFalse(lease.is_good())
+        self.assertFalse(lease.is_valid())
         self.assertEqual(['one'], self.losses)
 
-    def test_nothing_is_held_once_nobody_renews_it(self):
+    def test_all_leases_are_lost_when_the_renewing_thread_dies(self):
         lease = self._take(self.one, A, B)
         self.one.fail('thread leases-vault has ended: OSError: no more threads')
-        self.assertFalse(lease.is_good())
+        self.assertFalse(lease.is_valid())
         self.assertEqual(['one'], self.losses)
         error = self.assertRaises(
             exceptions.ServiceUnavailableError, self._take, self.one, lock_store.Lock('vault', 'c')
@@ -149,8 +149,8 @@ class LeasesTest(base.BaseTestCase):
         self.one.release(lease)
         self._take(self.other, A, B)
 
-    def test_renewing_ends_while_a_lease_is_taken(self):
-        class Failing(fake_ledger.FakeLockStore):
+    def test_the_renewing_thread_dies_while_a_lease_is_taken(self):
+        class Failing(fake_lock_store.FakeLockStore):
             def take(inner, *arguments):
                 one.fail('it has ended')
                 return super().take(*arguments)
@@ -163,22 +163,22 @@ class LeasesTest(base.BaseTestCase):
         self._take(self.one, A)
         del self.cluster.locks[A]
         lease = self._take(self.one, A)
-        error = self.assertRaises(exceptions.BusyError, self._held, 3)
+        error = self.assertRaises(exceptions.BusyError, self._hold, 3)
         self.assertIn('operation-1', str(error))
         self.assertGreaterEqual(self.now, 3)
         self.one.release(lease)
         began = self.now
-        self._held(3)
+        self._hold(3)
         self.assertEqual(began, self.now)
         self.assertEqual({}, self.cluster.locks)
 
-    def _held(self, wait_sec):
-        with self.other.held([A], 'trash', wait_sec) as lease:
-            self.assertTrue(lease.is_good())
+    def _hold(self, wait_sec):
+        with self.other.hold([A], 'trash', wait_sec) as lease:
+            self.assertTrue(lease.is_valid())
 
-    def test_given_back_when_the_verb_fails(self):
+    def test_locks_are_released_when_the_verb_fails(self):
         def fail():
-            with self.one.held([A, B], 'trash', 0):
+            with self.one.hold([A, B], 'trash', 0):
                 raise exceptions.NotFoundError('nothing')
 
         self.assertRaises(exceptions.NotFoundError, fail)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bus is lost in the middle of each verb: nobody knows whether it was carried out.
+"""The bus loses a message of each verb, so the caller does not know whether it was executed.
 
-Asked again, each comes to what it promises, or says by its error that it has done so before.
+Repeated, each verb succeeds, or its error shows that it was executed before.
 """
 
 import dataclasses
@@ -23,12 +23,12 @@ from trove_ceph.tests.unit.storage_service import bus, service_world
 IMAGE, VAULT, CLONE, TRASHED = (
     names.image_name(kind, str(uuid.uuid4())) for kind in ('restore', 'vault', 'replica', 'former')
 )
-CLONE_PLACE = image_types.ImageRef('vault', CLONE)
+CLONE_REF = image_types.ImageRef('vault', CLONE)
 load_tests = testscenarios.load_tests_apply_scenarios
 
 
 class LossyBus(bus.Bus):
-    """A bus that loses one message of those that carry a verb out, or none.
+    """A bus that loses one message of an addressed request, or none.
 
     :param lost: ``request``, ``answer`` or None
     """
@@ -54,15 +54,15 @@ class LossyBus(bus.Bus):
 class Verb:
     """A verb that changes something.
 
-    :param arguments: made of the test
-    :param done: what is to be seen in the end
-    :param says: the error of one that is asked for again after it was carried out
+    :param arguments: function of the test that returns the arguments
+    :param done: function of the test that returns whether the verb was executed
+    :param repeated_error: the error of a repetition after the verb was executed
     """
 
     name: str
     arguments: Any
     done: Any
-    says: type[Exception] | None = None
+    repeated_error: type[Exception] | None = None
 
 
 def _snapshots(test):
@@ -103,8 +103,8 @@ VERBS = (
     ),
     Verb(
         'clone',
-        lambda test: (test.world.image.snapshot('s'), CLONE_PLACE, image_types.Qos(iops=300)),
-        lambda test: test.world.storage.describe(CLONE_PLACE).qos.iops == 300,
+        lambda test: (test.world.image.snapshot('s'), CLONE_REF, image_types.Qos(iops=300)),
+        lambda test: test.world.storage.describe(CLONE_REF).qos.iops == 300,
     ),
     Verb(
         'set_qos',
@@ -162,7 +162,7 @@ class LostMessageTest(base.BaseTestCase):
             fencing.fence(self.world.storage, self.world.image)
         return self.world.image
 
-    def test_asked_again(self):
+    def test_a_repetition_succeeds(self):
         arguments = self.verb.arguments(self)
         keys = message_keys.KeyFile(self.useFixture(fixtures.TempDir()).join('keys.json'))
         message_keys.create(keys.path)
@@ -170,11 +170,11 @@ class LostMessageTest(base.BaseTestCase):
         self.useFixture(
             fixtures.MonkeyPatch('oslo_messaging.get_rpc_client', lambda *_, **__: lossy)
         )
-        ask = getattr(rpcapi.StorageAPI(transport.Connection(None, keys, 0)), self.verb.name)
-        self.assertRaises(exceptions.ServiceUnavailableError, ask, *arguments)
-        if self.lost == 'answer' and self.verb.says:
-            self.assertRaises(self.verb.says, ask, *arguments)
+        call = getattr(rpcapi.StorageAPI(transport.Connection(None, keys, 0)), self.verb.name)
+        self.assertRaises(exceptions.ServiceUnavailableError, call, *arguments)
+        if self.lost == 'answer' and self.verb.repeated_error:
+            self.assertRaises(self.verb.repeated_error, call, *arguments)
         else:
-            ask(*arguments)
+            call(*arguments)
         self.assertTrue(self.verb.done(self))
         self.assertEqual([], self.world.held_locks())

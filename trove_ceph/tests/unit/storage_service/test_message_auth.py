@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An attacker on the message bus forges, changes, repeats, and answers in the service's place.
+"""An attacker on the bus forges, changes and replays messages, and impersonates the service.
 
-Service and caller are real; the bus between them is what the test makes of it.
+Service and caller are real; the test controls the bus between them.
 """
 
 import json
@@ -29,7 +29,7 @@ load_tests = testscenarios.load_tests_apply_scenarios
 
 
 def changed(message, /, **content):
-    """Return a message whose content was changed and whose signature was not."""
+    """Return a message with changed content and the old signature."""
     return message | {'content': json.dumps(json.loads(message['content']) | content)}
 
 
@@ -43,7 +43,7 @@ class AttackTestCase(base.BaseTestCase):
         message_keys.create(self.keys.path)
         self.world = service_world.World(IMAGE, VAULT)
         self.image = self.world.image
-        self.seen = []
+        self.recorded = []
         self.bus = self.serve()
         self.useFixture(
             fixtures.MonkeyPatch('oslo_messaging.get_rpc_client', lambda *_, **__: self.bus)
@@ -51,21 +51,21 @@ class AttackTestCase(base.BaseTestCase):
         self.log = self.useFixture(fixtures.FakeLogger())
 
     def serve(self):
-        """Start a copy of the service on the bus; the time, and what was done, are the same."""
+        """Start a new copy of the service on the bus, with the same cluster and clock."""
         return bus.Bus(
             self.world.service(), self.service_keys, lambda: self.service_now, self.tap, SKEW_SEC
         )
 
     def tap(self, kind, message):
-        """What the attacker does with each message; to be replaced."""
-        self.seen.append((kind, message))
+        """Record a message and deliver it unchanged."""
+        self.recorded.append((kind, message))
         return message
 
     def attack(self, kind, change):
-        """Have messages of a kind changed on their way."""
+        """Change all messages of a kind in transit."""
 
         def tap(passing, message):
-            self.seen.append((passing, message))
+            self.recorded.append((passing, message))
             return change(message) if passing == kind else message
 
         self.bus._tap = tap
@@ -83,7 +83,7 @@ class AttackTestCase(base.BaseTestCase):
         return self.world.storage.describe(self.image).snapshot_names
 
     def last(self, kind):
-        return [message for seen, message in self.seen if seen == kind][-1]
+        return [message for recorded, message in self.recorded if recorded == kind][-1]
 
     def send(self, message):
         """Put a message on the bus as the attacker; return the unsigned refusal, or the reply."""
@@ -96,17 +96,17 @@ class AttackTestCase(base.BaseTestCase):
 
 
 class RequestTest(AttackTestCase):
-    def test_what_is_signed_is_carried_out_once(self):
+    def test_a_signed_request_is_executed_once(self):
         self.caller().create_snapshot(self.image.snapshot('t'))
         self.assertEqual(['s', 't'], self.snapshots())
-        requests = [json.loads(one['content']) for kind, one in self.seen if kind == 'request']
-        # Without an address first, then for this copy, under another nonce.
+        requests = [json.loads(one['content']) for kind, one in self.recorded if kind == 'request']
+        # First without an address, then for this copy, with another nonce.
         self.assertEqual([None, 'one'], [one['address'] and 'one' for one in requests])
         self.assertNotEqual(requests[0]['nonce'], requests[1]['nonce'])
         for name in ('verb', 'arguments', 'issued_at', 'expires_at'):
             self.assertIn(name, requests[0])
 
-    def test_no_signature(self):
+    def test_refuses_a_message_without_signature(self):
         for message in (
             None,
             [],
@@ -119,7 +119,7 @@ class RequestTest(AttackTestCase):
         ):
             self.assert_refused(Refusal.MALFORMED, message)
 
-    def test_forged(self):
+    def test_refuses_a_forged_message(self):
         content = json.dumps({'format': 1, 'verb': 'list_jobs'})
         key_id = self.keys.load().current.id
         for mac in ('', '0' * 64, 'ü', '\ud800'):
@@ -128,13 +128,13 @@ class RequestTest(AttackTestCase):
         message = {'key_id': key_id, 'content': '\ud800', 'mac': '0' * 64}
         self.assertEqual({'refused': 'bad-signature'}, self.bus.receiver.request({}, message))
 
-    def test_by_a_wrong_key(self):
+    def test_refuses_a_wrong_key(self):
         path = self.useFixture(fixtures.TempDir()).join('own.json')
         message_keys.create(path)
         self.keys = message_keys.KeyFile(path)
         error = self.assertRaises(exceptions.UnauthenticatedReplyError, self.caller().list_jobs)
         self.assertIn('neither the current nor the previous one', str(error))
-        # Even under the id of the right one.
+        # Even with the id of the right one.
         content = json.loads(open(path).read())
         content['current']['id'] = self.service_keys.load().current.id
         with open(path, 'w') as file:
@@ -142,11 +142,11 @@ class RequestTest(AttackTestCase):
         error = self.assertRaises(exceptions.UnauthenticatedReplyError, self.caller().list_jobs)
         self.assertIn('signature is wrong', str(error))
 
-    def test_a_reply_is_no_request(self):
+    def test_refuses_a_reply_as_a_request(self):
         self.caller().list_jobs()
         self.assert_refused(Refusal.BAD_SIGNATURE, self.last('reply'))
 
-    def test_any_change_is_noticed(self):
+    def test_detects_any_change(self):
         self.caller().create_snapshot(self.image.snapshot('t'))
         message = self.last('request')
         content = json.loads(message['content'])
@@ -161,25 +161,25 @@ class RequestTest(AttackTestCase):
         ):
             self.assertIn(name, content)
             self.assert_refused(Refusal.BAD_SIGNATURE, changed(message, **{name: value}))
-        # Even one that means the same.
+        # Even one without effect on the meaning.
         self.assert_refused(Refusal.BAD_SIGNATURE, message | {'content': message['content'] + ' '})
         message_keys.rotate(self.keys.path)
         self.assert_refused(
             Refusal.BAD_SIGNATURE, message | {'key_id': self.keys.load().current.id}
         )
 
-    def test_changed_on_its_way(self):
+    def test_a_request_changed_in_transit_is_refused(self):
         self.attack('request', lambda message: changed(message, verb='list_jobs'))
         error = self.assertRaises(
             exceptions.UnauthenticatedReplyError,
             self.caller().remove_snapshot,
             self.image.snapshot('s'),
         )
-        self.assertIn('says a reply without signature', str(error))
+        self.assertIn('a reply without signature refuses the request', str(error))
         self.assertEqual(['s'], self.snapshots())
-        self.assertIn('A request is refused', self.log.output)
+        self.assertIn('Refused a request', self.log.output)
 
-    def test_replayed(self):
+    def test_refuses_a_replay(self):
         self.caller().remove_snapshot(self.image.snapshot('s'))
         message = self.last('request')
         self.world.storage.create_snapshot(self.image.snapshot('s'))
@@ -189,7 +189,7 @@ class RequestTest(AttackTestCase):
         self.service_now = NOW + TIMEOUT_SEC + SKEW_SEC + 1
         self.assert_refused(Refusal.EXPIRED, message)
 
-    def test_replayed_to_another_copy_and_after_a_restart(self):
+    def test_refuses_a_replay_after_a_restart(self):
         self.caller().remove_snapshot(self.image.snapshot('s'))
         message = self.last('request')
         self.world.storage.create_snapshot(self.image.snapshot('s'))
@@ -197,9 +197,9 @@ class RequestTest(AttackTestCase):
         self.bus = self.serve()
         self.assert_refused(Refusal.OTHER_RECIPIENT, message)
 
-    def test_without_an_address_nothing_is_changed(self):
+    def test_a_request_without_address_changes_nothing(self):
         self.caller().remove_snapshot(self.image.snapshot('s'))
-        unaddressed = next(one for kind, one in self.seen if kind == 'request')
+        unaddressed = next(one for kind, one in self.recorded if kind == 'request')
         self.world.storage.create_snapshot(self.image.snapshot('s'))
         self.assert_refused(Refusal.REPLAYED, unaddressed)
         self.bus = self.serve()
@@ -207,7 +207,7 @@ class RequestTest(AttackTestCase):
         self.assertIn('address', json.loads(reply['content']))
         self.assertEqual(['s'], self.snapshots())
 
-    def test_a_clock_that_is_put_back_forgives_no_replay(self):
+    def test_refuses_a_replay_after_the_clock_is_set_back(self):
         self.caller().remove_snapshot(self.image.snapshot('s'))
         message = self.last('request')
         self.world.storage.create_snapshot(self.image.snapshot('s'))
@@ -215,12 +215,12 @@ class RequestTest(AttackTestCase):
         self.caller().list_jobs()
         self.service_now = NOW
         self.assert_refused(Refusal.REPLAYED, message)
-        # New ones are accepted at once.
+        # New requests are accepted at once.
         self.now = NOW + 1
         self.caller().create_snapshot(self.image.snapshot('t'))
 
-    def test_delivered_twice_the_second_waits_for_the_first(self):
-        """Or the refusal would be faster than the answer that the caller waits for."""
+    def test_a_duplicate_waits_for_the_first_answer(self):
+        """Otherwise the refusal might reach the caller before the answer."""
         begun, go_on, answers = threading.Event(), threading.Event(), []
         self.addCleanup(go_on.set)
         describe = self.world.storage.__class__.describe
@@ -254,15 +254,15 @@ class RequestTest(AttackTestCase):
         self.assertIn('result', caller.open_reply(answers['first'], request))
         self.assertEqual({'refused': 'replayed'}, answers['second'])
 
-    def test_nonces_are_forgotten_when_their_requests_expire(self):
+    def test_nonces_of_expired_requests_are_dropped(self):
         caller = self.caller()
         for second in range(0, 3600, 60):
             self.now = self.service_now = NOW + second
             caller.list_jobs()
-        kept = (TIMEOUT_SEC + SKEW_SEC) // 60 + 1
-        self.assertLessEqual(len(self.bus.verifier._nonces), kept)
+        limit = (TIMEOUT_SEC + SKEW_SEC) // 60 + 1
+        self.assertLessEqual(len(self.bus.verifier._nonces), limit)
 
-    def test_a_lifetime_that_no_caller_gives(self):
+    def test_refuses_an_invalid_lifetime(self):
         key = self.keys.load().current
         for issued_at, expires_at in ((NOW, NOW + 1e9), (NOW + 1, NOW), (NOW, float(10**300))):
             content = {
@@ -277,18 +277,18 @@ class RequestTest(AttackTestCase):
             message = message_auth._sign(key, message_auth.Purpose.REQUEST, content)
             self.assert_refused(Refusal.EXPIRED, message)
 
-    def test_the_time_limit_of_the_caller_is_bounded(self):
+    def test_the_lifetime_of_a_request_is_limited(self):
         _, request = message_auth.Caller(self.keys, lambda: NOW).sign('describe', {}, 1e9)
         self.assertEqual(NOW + message_auth.MAX_LIFETIME_SEC, request.expires_at)
 
-    def test_no_such_verb(self):
-        for verb in ('shutdown', '_changing', 'target', '__init__'):
+    def test_refuses_an_unknown_verb(self):
+        for verb in ('shutdown', '_locked', 'target', '__init__'):
             error = self.assertRaises(
                 exceptions.InvalidRequestError, self.caller()._client.call, {}, verb
             )
-            self.assertIn('there is no such verb', str(error))
+            self.assertIn('unknown verb', str(error))
 
-    def test_wrong_arguments(self):
+    def test_refuses_wrong_arguments(self):
         for arguments in ({}, {'image': 1, 'no': 2}, {'snapshot': 's'}, {'snapshot': None}):
             self.assertRaises(
                 exceptions.InvalidRequestError,
@@ -313,7 +313,7 @@ class ClockTest(AttackTestCase):
         )
     ]
 
-    def test_the_callers_clock_is_wrong(self):
+    def test_the_clock_of_the_caller_differs(self):
         self.now = NOW + self.seconds
         create = self.caller().create_snapshot
         if self.is_accepted:
@@ -323,13 +323,13 @@ class ClockTest(AttackTestCase):
             error = self.assertRaises(
                 exceptions.UnauthenticatedReplyError, create, self.image.snapshot('t')
             )
-            self.assertIn('do the clocks of service and caller agree?', str(error))
+            self.assertIn('check that the clocks of service and caller agree', str(error))
             self.assertEqual(['s'], self.snapshots())
 
 
 class KeysTest(AttackTestCase):
     def own_file(self):
-        """Give the caller a copy of the key file on another host."""
+        """Give the caller its own copy of the key file, as on another host."""
         path = self.useFixture(fixtures.TempDir()).join('keys.json')
         self.keys = message_keys.KeyFile(path)
         self.copy_to_caller()
@@ -339,7 +339,7 @@ class KeysTest(AttackTestCase):
             target.write(source.read())
         os.chmod(self.keys.path, 0o600)
 
-    def test_rotated_at_the_service_first(self):
+    def test_the_key_is_rotated_at_the_service_first(self):
         self.own_file()
         caller = self.caller()
         message_keys.rotate(self.service_keys.path)
@@ -350,7 +350,7 @@ class KeysTest(AttackTestCase):
         message_keys.retire(self.service_keys.path)
         caller.list_jobs()
 
-    def test_the_previous_one_is_retired(self):
+    def test_the_previous_key_is_retired(self):
         self.own_file()
         caller = self.caller()
         caller.list_jobs()
@@ -360,7 +360,7 @@ class KeysTest(AttackTestCase):
         self.assertIn('neither the current nor the previous one', str(error))
         self.assert_refused(Refusal.UNKNOWN_KEY, self.last('request'))
 
-    def test_no_key_no_service(self):
+    def test_a_service_without_key_refuses(self):
         self.own_file()
         caller = self.caller()
         with fixtures.MonkeyPatch('os.geteuid', lambda: 0):
@@ -368,14 +368,14 @@ class KeysTest(AttackTestCase):
         error = self.assertRaises(exceptions.UnauthenticatedReplyError, caller.list_jobs)
         self.assertIn('cannot use its key file', str(error))
 
-    def test_no_key_no_request(self):
+    def test_a_caller_without_key_sends_nothing(self):
         self.own_file()
         caller = self.caller()
         os.chmod(self.keys.path, 0o644)
         self.assertRaises(exceptions.KeyFileError, caller.list_jobs)
-        self.assertEqual([], self.seen)
+        self.assertEqual([], self.recorded)
 
-    def test_the_file_is_replaced_while_a_request_is_answered(self):
+    def test_the_key_is_retired_while_a_request_is_answered(self):
         self.own_file()
         caller = self.caller()
 
@@ -397,11 +397,11 @@ class KeysTest(AttackTestCase):
 
 
 class ReplyTest(AttackTestCase):
-    """A forged "fenced" is worse than none."""
+    """A forged proof of a fence would be worse than no answer."""
 
-    def assert_not_believed(self, ask, *arguments):
-        error = self.assertRaises(exceptions.UnauthenticatedReplyError, ask, *arguments)
-        # Those who retry treat it as no answer.
+    def assert_not_accepted(self, call, *arguments):
+        error = self.assertRaises(exceptions.UnauthenticatedReplyError, call, *arguments)
+        # Callers that retry treat it as no answer.
         self.assertIsInstance(error, exceptions.ServiceUnavailableError)
         return str(error)
 
@@ -409,55 +409,55 @@ class ReplyTest(AttackTestCase):
         work = tasks.FenceTask(self.image)
         return self.caller().start('fence', work)
 
-    def test_forged(self):
+    def test_refuses_a_forged_message(self):
         done = {'class': 'Job', 'is': {}}
         for reply in (
             None,
             [],
             {},
             {'result': done},
-            {'error': 'NotFoundError', 'message': 'volumes/image: there is none'},
+            {'error': 'NotFoundError', 'message': 'volumes/image: does not exist'},
             {'refused': 'expired'},
             {'refused': ['x']},
             {'key_id': self.keys.load().current.id, 'content': '{}', 'mac': '0' * 64},
         ):
             self.attack('reply', lambda _message, reply=reply: reply)
-            self.assert_not_believed(self.fence)
+            self.assert_not_accepted(self.fence)
 
-    def test_any_change_is_noticed(self):
+    def test_detects_any_change(self):
         for change in (
             {'result': {'class': 'set', 'is': []}},
             {'error': 'NotFoundError', 'message': 'x'},
             {'address': {'server': 'elsewhere', 'run_id': 'x'}},
         ):
             self.attack('reply', lambda message, change=change: changed(message, **change))
-            self.assertIn('signature is wrong', self.assert_not_believed(self.fence))
+            self.assertIn('signature is wrong', self.assert_not_accepted(self.fence))
 
-    def test_an_error_is_signed_too(self):
+    def test_an_error_is_signed(self):
         missing = image_types.ImageRef('volumes', names.image_name('former', str(uuid.uuid4())))
         error = self.assertRaises(exceptions.NotFoundError, self.caller().describe, missing)
         self.assertIs(exceptions.NotFoundError, type(error))
         self.attack(
-            'reply', lambda message: changed(message, message='volumes/other: there is none')
+            'reply', lambda message: changed(message, message='volumes/other: does not exist')
         )
-        self.assert_not_believed(self.caller().describe, missing)
+        self.assert_not_accepted(self.caller().describe, missing)
 
-    def test_the_reply_to_another_request(self):
+    def test_refuses_the_reply_to_another_request(self):
         caller = self.caller()
         caller.describe(self.image)
         old = self.last('reply')
         self.attack('reply', lambda _message: old)
-        text = self.assert_not_believed(caller.describe, self.image)
+        text = self.assert_not_accepted(caller.describe, self.image)
         self.assertIn('it answers another request', text)
 
-    def test_a_request_is_no_reply(self):
+    def test_refuses_a_request_as_a_reply(self):
         self.attack('reply', lambda _message: self.last('request'))
-        self.assertIn('signature is wrong', self.assert_not_believed(self.caller().list_jobs))
+        self.assertIn('signature is wrong', self.assert_not_accepted(self.caller().list_jobs))
 
-    def test_an_exception_that_the_bus_makes(self):
+    def test_refuses_an_unsigned_exception(self):
         for error in (
-            messaging.RemoteError('NotFoundError', 'there is none', []),
-            exceptions.NotFoundError('volumes/image: there is none'),
+            messaging.RemoteError('NotFoundError', 'does not exist', []),
+            exceptions.NotFoundError('volumes/image: does not exist'),
             KeyError('volumes/image'),
         ):
 
@@ -465,11 +465,11 @@ class ReplyTest(AttackTestCase):
                 raise error
 
             self.attack('reply', fail)
-            text = self.assert_not_believed(self.caller().describe, self.image)
+            text = self.assert_not_accepted(self.caller().describe, self.image)
             self.assertIn('unsigned error', text)
 
-    def test_an_address_again_and_again(self):
-        """Signed, but no answer: nothing is asked for ever."""
+    def test_refuses_a_second_address(self):
+        """The reply is signed but has no result: the caller does not repeat the request again."""
         address = {'address': {'server': 'one', 'run_id': 'x'}}
         self.useFixture(
             fixtures.MonkeyPatch(
@@ -477,11 +477,11 @@ class ReplyTest(AttackTestCase):
             )
         )
         self.bus.verifier.address = message_auth.Address('one', 'x')
-        text = self.assert_not_believed(self.caller().remove_snapshot, self.image.snapshot('s'))
-        self.assertIn('holds no answer', text)
+        text = self.assert_not_accepted(self.caller().remove_snapshot, self.image.snapshot('s'))
+        self.assertIn('has no result', text)
 
-    def test_a_job_is_asked_for_again(self):
-        """Somebody says that it has failed, and later that it is done; neither is believed."""
+    def test_forged_states_of_a_job_are_ignored(self):
+        """An attacker reports that the job failed, and later that it is done."""
         replies = [{'error': 'NotFoundError', 'message': 'x'}, {'result': None}]
 
         def forge(message):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key file: made, rotated, and refused when it is not as it must be."""
+"""The key file is created and rotated, and an unusable one is refused."""
 
-import contextlib
-import io
 import json
 import os
 import stat
@@ -12,8 +10,8 @@ import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage import app
 from trove_ceph.storage_service import message_keys
+from trove_ceph.tests.unit.cmd.manage import command
 
 
 class KeyFileTest(base.BaseTestCase):
@@ -24,7 +22,7 @@ class KeyFileTest(base.BaseTestCase):
     def refusal(self):
         return str(self.assertRaises(exceptions.KeyFileError, message_keys.KeyFile(self.path).load))
 
-    def test_created_for_its_owner_alone(self):
+    def test_only_the_owner_can_read_a_new_file(self):
         previous = os.umask(0)
         self.addCleanup(os.umask, previous)
         made = message_keys.create(self.path)
@@ -33,7 +31,7 @@ class KeyFileTest(base.BaseTestCase):
         self.assertEqual((message_keys.KEY_BYTES, None), (len(made.current.secret), made.previous))
         self.assertNotIn(made.current.secret.hex(), repr(made))
 
-    def test_one_that_is_there_is_not_replaced(self):
+    def test_create_does_not_replace_a_file(self):
         made = message_keys.create(self.path)
         self.assertRaises(exceptions.KeyFileError, message_keys.create, self.path)
         self.assertEqual(made, message_keys.KeyFile(self.path).load())
@@ -42,7 +40,7 @@ class KeyFileTest(base.BaseTestCase):
         file = message_keys.KeyFile(self.path)
         first = message_keys.create(self.path).current
         second = message_keys.rotate(self.path).current
-        # Read again, since it was replaced.
+        # The file is read again, since it was replaced.
         self.assertEqual(message_keys.Keys(second, first), file.load())
         third = message_keys.rotate(self.path).current
         self.assertEqual((third, second), (file.load().current, file.load().previous))
@@ -51,15 +49,15 @@ class KeyFileTest(base.BaseTestCase):
         self.assertEqual(message_keys.Keys(third), file.load())
         self.assertEqual(['keys.json'], os.listdir(os.path.dirname(self.path)))
 
-    def test_a_rotated_one_keeps_its_owner(self):
+    def test_a_rotated_file_keeps_its_owner(self):
         message_keys.create(self.path)
         with mock.patch('os.chown') as chown:
             message_keys.rotate(self.path)
         owner = os.stat(self.path)
         self.assertEqual((owner.st_uid, owner.st_gid), chown.call_args.args[1:])
 
-    def test_missing_at_first_and_later(self):
-        self.assertIn('"trove-ceph-manage storage keys create"', self.refusal())
+    def test_refuses_a_missing_file(self):
+        self.assertIn('trove-ceph-manage storage keys create', self.refusal())
         file = message_keys.KeyFile(self.path)
         message_keys.create(self.path)
         file.load()
@@ -67,13 +65,13 @@ class KeyFileTest(base.BaseTestCase):
         self.assertRaises(exceptions.KeyFileError, file.load)
         self.assertRaises(exceptions.KeyFileError, message_keys.rotate, self.path)
 
-    def test_open_to_others(self):
+    def test_refuses_a_file_that_others_can_read(self):
         message_keys.create(self.path)
         for mode in (0o640, 0o604, 0o620, 0o644):
             os.chmod(self.path, mode)
             self.assertIn(f'has mode {mode:04o}, must have 0600', self.refusal())
 
-    def test_of_another_user(self):
+    def test_refuses_a_file_of_another_user(self):
         message_keys.create(self.path)
         owner = os.stat(self.path).st_uid
         for reader, is_refused in ((owner + 1, owner != 0), (0, False), (owner, False)):
@@ -86,7 +84,7 @@ class KeyFileTest(base.BaseTestCase):
         with mock.patch('os.geteuid', lambda: 4243):
             self.assertIn('belongs to user id 4242, must belong to 4243', self.refusal())
 
-    def test_damaged(self):
+    def test_refuses_a_damaged_file(self):
         good = message_keys.create(self.path)
         document = json.loads(open(self.path).read())
         secret = document['current']['secret']
@@ -107,9 +105,9 @@ class KeyFileTest(base.BaseTestCase):
             self.assertNotIn(secret[:20], text)
             self.assertNotIn(good.current.secret.hex()[:20], text)
 
-    def test_no_regular_file(self):
+    def test_refuses_a_directory(self):
         os.mkdir(self.path, 0o700)
-        self.assertIn('is no regular file', self.refusal())
+        self.assertIn('is not a regular file', self.refusal())
 
 
 class CommandTest(base.BaseTestCase):
@@ -120,31 +118,23 @@ class CommandTest(base.BaseTestCase):
         self.path = self.useFixture(fixtures.TempDir()).join('keys.json')
 
     def command(self, *arguments):
-        self.out, self.err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(self.out), contextlib.redirect_stderr(self.err):
-            return app.run(['storage', 'keys', *arguments, '--key-file', self.path])
+        self.result = command.run('storage', 'keys', *arguments, '--key-file', self.path)
+        return self.result.status
 
-    def test_a_life(self):
+    def test_create_rotate_retire(self):
         self.assertEqual(3, self.command('show'))
-        self.assertIn('cannot be read', self.err.getvalue())
+        self.assertIn('cannot be read', self.result.err)
         self.assertEqual(0, self.command('create'))
         first = message_keys.KeyFile(self.path).load().current
-        self.assertEqual(
-            f'current: {first.id}, made {first.created_at}\nprevious: none\n', self.out.getvalue()
-        )
+        self.assertIn(f'"id": "{first.id}"', self.result.out)
+        self.assertRegex(self.result.out, r'\| previous +\| -')
         self.assertEqual(3, self.command('create'))
         self.assertEqual(0, self.command('rotate', '--format', 'json'))
-        told = json.loads(self.out.getvalue())
-        self.assertEqual(first.id, told['previous']['id'])
-        self.assertNotEqual(first.id, told['current']['id'])
+        shown = json.loads(self.result.out)
+        self.assertEqual(first.id, shown['previous']['id'])
+        self.assertNotEqual(first.id, shown['current']['id'])
         self.assertEqual(0, self.command('retire'))
         self.assertEqual(0, self.command('show', '--format', 'json'))
-        self.assertIsNone(json.loads(self.out.getvalue())['previous'])
+        self.assertIsNone(json.loads(self.result.out)['previous'])
         keys = message_keys.KeyFile(self.path).load()
-        self.assertNotIn(keys.current.secret.hex(), self.out.getvalue())
-
-    def test_help_teaches_the_order(self):
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            self.assertRaises(SystemExit, app.run, ['storage', 'keys', '--help'])
-        self.assertIn('Rotating without an interruption', out.getvalue())
+        self.assertNotIn(keys.current.secret.hex(), self.result.out)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each verb declares what it may be used on, and what is not ours is refused."""
+"""Each verb declares a permission, and refuses images and snapshots that are not managed."""
 
 import dataclasses
 import inspect
@@ -23,11 +23,11 @@ from trove_ceph.storage_service import transport as storage_transport
 from trove_ceph.tests.unit.storage_service import bus, service_world
 
 ID = str(uuid.uuid4())
-OURS = names.image_name('restore', ID)
+MANAGED = names.image_name('restore', ID)
 VAULT = names.image_name('vault', ID)
 VOLUME = f'volume-{ID}'
-#: What looks like a volume, or like ours, and is neither.
-OTHERS = (
+#: Names that resemble those of volumes or managed images, but are neither.
+FOREIGN = (
     'image',
     f'{VOLUME}.deleted',
     f'volume-{ID[:-1]}',
@@ -37,7 +37,7 @@ OTHERS = (
     f'xtrove_ceph.restore.{ID}',
     f'backup.{ID}',
 )
-OUR_SNAPSHOT = names.snapshot_name('backup', ID)
+MANAGED_SNAPSHOT = names.snapshot_name('backup', ID)
 OF_CINDER = f'snapshot-{ID}'
 QOS = image_types.Qos(iops=300)
 load_tests = testscenarios.load_tests_apply_scenarios
@@ -51,15 +51,15 @@ def verbs():
     ]
 
 
-def wrecking(name):
-    """Return what the arguments of a verb can be, to hurt what has this name."""
+def attacks(name):
+    """Return, by verb, the arguments with which a request attacks the image of this name."""
     image = image_types.ImageRef('volumes', name)
     snapshot = image.snapshot('s')
     other = image_types.ImageRef('volumes', VOLUME)
     qos = {'qos': QOS}
     works = (
         tasks.FlattenTask(image),
-        tasks.CopyTask(other.snapshot(OUR_SNAPSHOT), image),
+        tasks.CopyTask(other.snapshot(MANAGED_SNAPSHOT), image),
         tasks.CopyTask(snapshot, image_types.ImageRef('vault', VAULT)),
         tasks.VerifyTask(snapshot, snapshot),
         tasks.InspectTask(snapshot, ID, '9.7.4'),
@@ -70,7 +70,11 @@ def wrecking(name):
         'remove_snapshot': [{'snapshot': snapshot}],
         'rename_snapshot': [{'snapshot': snapshot, 'name': 't'}],
         'clone': [
-            {'snapshot': snapshot, 'image': image_types.ImageRef('volumes', OURS), 'options': None}
+            {
+                'snapshot': snapshot,
+                'image': image_types.ImageRef('volumes', MANAGED),
+                'options': None,
+            }
             | qos,
             {'snapshot': other.snapshot(OF_CINDER), 'image': image, 'options': None} | qos,
         ],
@@ -88,8 +92,8 @@ class DeclarationTest(base.BaseTestCase):
         for name, _member in verbs():
             self.assertIsInstance(declared.get(name), permissions.Permission, name)
 
-    def test_every_kind_of_work_declares_a_permission(self):
-        self.assertEqual(set(tasks.Task.__subclasses__()), set(permissions.OF_WORK))
+    def test_every_kind_of_task_declares_a_check(self):
+        self.assertEqual(set(tasks.Task.__subclasses__()), set(permissions.CHECKS_BY_TASK))
 
     def test_every_verb_that_changes_something_is_attacked_here(self):
         changing = {
@@ -97,17 +101,17 @@ class DeclarationTest(base.BaseTestCase):
             for name, permission in endpoint.permissions_of(endpoint.Endpoint).items()
             if permission.changes
         }
-        # A job is called off by its operation id; nothing is lost by it.
-        self.assertEqual(changing - {'cancel'}, set(wrecking('image')))
-        attacked = {type(one['work']) for one in wrecking('image')['start']}
+        # A job is canceled by its operation id, which loses no data.
+        self.assertEqual(changing - {'cancel'}, set(attacks('image')))
+        attacked = {type(one['work']) for one in attacks('image')['start']}
         self.assertEqual(set(tasks.Task.__subclasses__()) - {tasks.PurgeTask}, attacked)
 
-    def test_looking_changes_nothing(self):
-        """What declares to look alone asks the back end for nothing else."""
-        world = service_world.World(OURS, VAULT)
+    def test_verbs_that_only_read_change_nothing(self):
+        """Verbs with permission READ change nothing in the cluster."""
+        world = service_world.World(MANAGED, VAULT)
         service = world.service()
         before = json.dumps(serializer.encode(world.storage.describe(world.image)))
-        looks = {
+        reads = {
             'describe': {'image': world.image, 'with_usage': True},
             'list_images': {'pool': 'volumes', 'prefix': '', 'after': '', 'limit': 10},
             'list_trash': {'pool': 'volumes'},
@@ -118,9 +122,9 @@ class DeclarationTest(base.BaseTestCase):
             'survey_jobs': {},
         }
         declared = endpoint.permissions_of(endpoint.Endpoint)
-        self.assertEqual({name for name, one in declared.items() if not one.changes}, set(looks))
+        self.assertEqual({name for name, one in declared.items() if not one.changes}, set(reads))
         entries = json.dumps(world.cluster.entries)
-        for verb, arguments in looks.items():
+        for verb, arguments in reads.items():
             try:
                 getattr(service.endpoint, verb)({}, **arguments)
             except Exception as error:
@@ -128,22 +132,22 @@ class DeclarationTest(base.BaseTestCase):
         self.assertEqual(before, json.dumps(serializer.encode(world.storage.describe(world.image))))
         self.assertEqual(entries, json.dumps(world.cluster.entries))
 
-    def test_an_undeclared_verb_cannot_be_asked_for(self):
+    def test_an_undeclared_verb_cannot_be_called(self):
         class Extended(endpoint.Endpoint):
             def wipe(self):
-                raise AssertionError('was asked for')
+                raise AssertionError('was called')
 
         self.assertNotIn('wipe', endpoint.permissions_of(Extended))
 
 
 class PermissionTestCase(base.BaseTestCase):
-    """Through the signed bus, as a caller that holds the keys."""
+    """Over the signed bus, as a caller with the keys."""
 
     def setUp(self):
         super().setUp()
         keys = message_keys.KeyFile(self.useFixture(fixtures.TempDir()).join('keys.json'))
         message_keys.create(keys.path)
-        self.world = service_world.World(OURS, VAULT)
+        self.world = service_world.World(MANAGED, VAULT)
         self.service = self.world.service()
         self.useFixture(fixtures.FakeLogger())
         now = 1_700_000_000.0
@@ -162,11 +166,11 @@ class PermissionTestCase(base.BaseTestCase):
             self.world.storage.create_snapshot(image.snapshot(name))
         return image
 
-    def ask(self, verb, **arguments):
+    def call(self, verb, **arguments):
         return self.client.call({}, verb, **arguments)
 
     def state(self):
-        """All that a verb could have changed."""
+        """Return everything that a verb could have changed."""
         listed = [
             one.image
             for pool in service_world.POOLS.images
@@ -183,7 +187,7 @@ class PermissionTestCase(base.BaseTestCase):
 
     def assert_refused(self, verb, **arguments):
         before = self.state()
-        error = self.assertRaises(exceptions.NotPermittedError, self.ask, verb, **arguments)
+        error = self.assertRaises(exceptions.NotPermittedError, self.call, verb, **arguments)
         self.assertIn('not permitted: ', str(error))
         self.assertEqual(before, self.state())
         self.assertEqual([], self.world.held_locks())
@@ -191,13 +195,13 @@ class PermissionTestCase(base.BaseTestCase):
 
 
 class ForeignTest(PermissionTestCase):
-    scenarios = [(name, {'name': name}) for name in OTHERS]
+    scenarios = [(name, {'name': name}) for name in FOREIGN]
 
     def test_every_verb_is_refused(self):
         image = self.make(image_types.ImageRef('volumes', self.name), 's')
         trashed = self.make(image_types.ImageRef('vault', self.name))
         image_id = self.world.storage.trash(trashed).image_id
-        for verb, cases in wrecking(image.name).items():
+        for verb, cases in attacks(image.name).items():
             for arguments in cases:
                 if verb == 'restore':
                     arguments = arguments | {'pool': 'vault', 'image_id': image_id}
@@ -206,96 +210,96 @@ class ForeignTest(PermissionTestCase):
 
 
 class VolumeTest(PermissionTestCase):
-    """A volume of Cinder's, perhaps of another tenant."""
+    """A Cinder volume, perhaps of another tenant."""
 
     def test_refused(self):
         self.world.storage.create_snapshot(self.volume.snapshot('s'))
-        for verb, cases in wrecking(VOLUME).items():
+        for verb, cases in attacks(VOLUME).items():
             for arguments in cases:
                 if verb != 'restore':
                     self.assert_refused(verb, **arguments)
 
-    def test_snapshots_of_ours(self):
-        snapshot = self.volume.snapshot(OUR_SNAPSHOT)
-        self.ask('create_snapshot', snapshot=snapshot)
+    def test_managed_snapshots_of_a_volume(self):
+        snapshot = self.volume.snapshot(MANAGED_SNAPSHOT)
+        self.call('create_snapshot', snapshot=snapshot)
         other = names.snapshot_name('backup', str(uuid.uuid4()))
-        self.ask('rename_snapshot', snapshot=snapshot, name=other)
+        self.call('rename_snapshot', snapshot=snapshot, name=other)
         self.assert_refused('rename_snapshot', snapshot=self.volume.snapshot(other), name=OF_CINDER)
-        self.ask('remove_snapshot', snapshot=self.volume.snapshot(other))
+        self.call('remove_snapshot', snapshot=self.volume.snapshot(other))
 
     def test_snapshots_of_cinder(self):
         snapshot = self.volume.snapshot(OF_CINDER)
         self.assert_refused('create_snapshot', snapshot=snapshot)
         self.world.storage.create_snapshot(snapshot)
         self.assert_refused('remove_snapshot', snapshot=snapshot)
-        self.assert_refused('rename_snapshot', snapshot=snapshot, name=OUR_SNAPSHOT)
-        # Read it may be, into what is ours.
+        self.assert_refused('rename_snapshot', snapshot=snapshot, name=MANAGED_SNAPSHOT)
+        # It may be read, into a managed image.
         clone = image_types.ImageRef('volumes', names.image_name('replica', ID))
-        self.ask('clone', snapshot=snapshot, image=clone, qos=QOS, options=None)
+        self.call('clone', snapshot=snapshot, image=clone, qos=QOS, options=None)
         vault = image_types.ImageRef('vault', VAULT)
-        self.ask('start', operation_id='copy', work=tasks.CopyTask(snapshot, vault))
-        self.ask(
+        self.call('start', operation_id='copy', work=tasks.CopyTask(snapshot, vault))
+        self.call(
             'start',
             operation_id='verify',
             work=tasks.VerifyTask(snapshot, vault.snapshot(OF_CINDER)),
         )
-        self.ask('remove_snapshot', snapshot=vault.snapshot(OF_CINDER))
+        self.call('remove_snapshot', snapshot=vault.snapshot(OF_CINDER))
 
-    def test_a_vault_is_made_by_copies_alone(self):
+    def test_only_copies_create_a_vault_image(self):
         snapshot = self.world.image.snapshot('s')
         vault = image_types.ImageRef('vault', VAULT)
         text = self.assert_refused('clone', snapshot=snapshot, image=vault, qos=QOS, options=None)
-        self.assertIn('made by copies alone', text)
+        self.assertIn('only a copy may create', text)
         clone = image_types.ImageRef('vault', names.image_name('replica', ID))
         text = self.assert_refused('start', operation_id='op', work=tasks.CopyTask(snapshot, clone))
-        self.assertIn('copies go to images named', text)
+        self.assertIn('the target of a copy must be named', text)
 
-    def test_flattened_and_fenced_by_its_id(self):
+    def test_flatten_and_fence_require_the_image_id(self):
         image_id = self.world.storage.describe(self.volume).image_id
         for verb, work in (('flatten', tasks.FlattenTask), ('fence', tasks.FenceTask)):
             for wrong in (f'{verb}', f'{verb}.{image_id}0', f'other.{image_id}', image_id):
                 text = self.assert_refused('start', operation_id=wrong, work=work(self.volume))
                 self.assertIn(f'must be {verb}.{image_id}', text)
             for right in (f'{verb}.{image_id}', f'{verb}:{image_id}', f'{verb}.{image_id}.2'):
-                self.ask('start', operation_id=right, work=work(self.volume))
+                self.call('start', operation_id=right, work=work(self.volume))
 
-    def test_unfenced_where_we_fenced(self):
+    def test_unfence_requires_a_fence(self):
         text = self.assert_refused('unfence', image=self.volume)
-        self.assertIn('no client was fenced off it', text)
+        self.assertIn('has fenced no client of it', text)
         with self.world.storage.open_writer(self.volume):
             fencing.fence(self.world.storage, self.volume)
         self.assertEqual(1, len(self.world.storage.blocklisted()))
-        self.ask('unfence', image=self.volume)
+        self.call('unfence', image=self.volume)
         self.assertEqual(frozenset(), self.world.storage.blocklisted())
 
-    def test_trashed_purged_and_restored_where_cinder_cannot_delete_it(self):
+    def test_trash_purge_and_restore_require_that_cinder_cannot_delete_it(self):
         text = self.assert_refused('trash', image=self.volume)
         self.assertIn('no clone reads from it', text)
-        snapshot = self.volume.snapshot(OUR_SNAPSHOT)
+        snapshot = self.volume.snapshot(MANAGED_SNAPSHOT)
         self.world.storage.create_snapshot(snapshot)
         clone = image_types.ImageRef('volumes', names.image_name('replica', ID))
         self.world.storage.clone(snapshot, clone, image_types.ImageOptions())
         self.assertIn('it has snapshots', self.assert_refused('trash', image=self.volume))
         self.world.storage.remove_snapshot(snapshot)
-        trashed = self.ask('trash', image=self.volume)
-        place = {'pool': 'volumes', 'image_id': trashed.image_id}
-        self.assert_refused('restore', **place, name=OURS)
-        self.ask('restore', **place, name=VOLUME)
-        self.ask('trash', image=self.volume)
+        trashed = self.call('trash', image=self.volume)
+        trash_entry = {'pool': 'volumes', 'image_id': trashed.image_id}
+        self.assert_refused('restore', **trash_entry, name=MANAGED)
+        self.call('restore', **trash_entry, name=VOLUME)
+        self.call('trash', image=self.volume)
         self.world.storage.flatten(clone)
-        self.ask('start', operation_id='purge', work=tasks.PurgeTask('volumes', trashed.image_id))
+        self.call('start', operation_id='purge', work=tasks.PurgeTask('volumes', trashed.image_id))
         self.assertEqual([], self.world.storage.list_trash('volumes'))
-        # Again: it is done.
-        again = self.ask(
+        # A repetition returns the result.
+        again = self.call(
             'start', operation_id='purge', work=tasks.PurgeTask('volumes', trashed.image_id)
         )
         self.assertEqual(tasks.JobState.DONE, again.state)
 
-    def test_another_image_that_has_the_name_by_now_is_not_trashed(self):
+    def test_an_image_with_another_id_is_not_trashed(self):
         before = self.state()
         for image in (self.volume, self.world.image):
             self.assertRaises(
-                exceptions.NotFoundError, self.ask, 'trash', image=image, image_id='00'
+                exceptions.NotFoundError, self.call, 'trash', image=image, image_id='00'
             )
         self.assertEqual(before, self.state())
 
@@ -303,37 +307,37 @@ class VolumeTest(PermissionTestCase):
         snapshot = self.make(image_types.ImageRef('vault', VAULT), 's').snapshot('s')
         clone = image_types.ImageRef('volumes', f'volume-{uuid.uuid4()}')
         self.world.storage.clone(snapshot, clone, image_types.ImageOptions())
-        self.ask('trash', image=clone)
+        self.call('trash', image=clone)
 
-    def test_what_cinder_trashed_is_not_purged(self):
+    def test_an_image_that_cinder_trashed_is_not_purged(self):
         image_id = self.world.storage.trash(self.volume).image_id
-        place = {'pool': 'volumes', 'image_id': image_id}
-        self.assert_refused('start', operation_id='op', work=tasks.PurgeTask(**place))
-        self.assert_refused('restore', **place, name=VOLUME)
+        trash_entry = {'pool': 'volumes', 'image_id': image_id}
+        self.assert_refused('start', operation_id='op', work=tasks.PurgeTask(**trash_entry))
+        self.assert_refused('restore', **trash_entry, name=VOLUME)
 
-    def test_records_of_the_trash_do_not_pile_up(self):
+    def test_old_records_of_the_trash_are_deleted(self):
         evidence = self.service.evidence
         evidence.note_trashed(self.volume, 'gone')
         evidence.note_trashed(self.volume, 'about-to-be-moved')
         self.world.now += 86401
         evidence.note_trashed(self.volume, 'now')
-        kept = self.service.ledger.read('volumes', 'trashed/')
-        self.assertEqual(['trashed/now'], list(kept))
+        entries = self.service.lock_store.read('volumes', 'trashed/')
+        self.assertEqual(['trashed/now'], list(entries))
 
 
-class OursTest(PermissionTestCase):
+class ManagedTest(PermissionTestCase):
     def test_every_verb_is_permitted(self):
-        for verb, cases in wrecking(OURS).items():
+        for verb, cases in attacks(MANAGED).items():
             for arguments in cases:
                 if verb == 'restore':
                     continue
                 check = endpoint.permissions_of(endpoint.Endpoint)[verb].check
-                if verb == 'clone' and arguments['image'].name == OURS:
+                if verb == 'clone' and arguments['image'].name == MANAGED:
                     check(self.service.evidence, arguments)
                 elif verb != 'start' or not isinstance(arguments['work'], tasks.CopyTask):
                     check(self.service.evidence, arguments)
 
-    def test_other_pools_are_not_looked_at(self):
+    def test_other_pools_are_refused(self):
         image = image_types.ImageRef('elsewhere', VOLUME)
         for verb, arguments in (
             ('trash', {'image': image}),
@@ -342,5 +346,5 @@ class OursTest(PermissionTestCase):
             ('start', {'operation_id': 'op', 'work': tasks.FenceTask(image)}),
             ('start', {'operation_id': 'op', 'work': tasks.PurgeTask('elsewhere', '1')}),
         ):
-            error = self.assertRaises(exceptions.InvalidRequestError, self.ask, verb, **arguments)
-            self.assertIn('elsewhere: is none of those', str(error))
+            error = self.assertRaises(exceptions.InvalidRequestError, self.call, verb, **arguments)
+            self.assertIn('elsewhere: is not one of the pools', str(error))

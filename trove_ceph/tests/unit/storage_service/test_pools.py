@@ -8,7 +8,7 @@ from trove_ceph.conf import storage as storage_conf
 from trove_ceph.storage import image_types, tasks
 from trove_ceph.storage_service import pools, server
 
-OURS = pools.Pools(('volumes', 'vault'), ('vault-data',), {'vault': 'vault-data'})
+POOLS = pools.Pools(('volumes', 'vault'), ('vault-data',), {'vault': 'vault-data'})
 IMAGE = image_types.ImageRef('volumes', 'image')
 
 TIERS = """
@@ -40,7 +40,7 @@ users:
 
 
 class RenewalTest(base.BaseTestCase):
-    def test_all_pools_at_the_same_instants_however_long_each_takes(self):
+    def test_all_pools_are_renewed_at_the_same_times(self):
         for passed_sec in (0, 0.5, 3.7, 3.75, 14.9, 1000.1):
             waits_sec = server.time_to_next(3.75, passed_sec)
             self.assertTrue(0 < waits_sec <= 3.75, waits_sec)
@@ -49,8 +49,8 @@ class RenewalTest(base.BaseTestCase):
 
 
 class CheckTest(base.BaseTestCase):
-    def test_what_is_ours(self):
-        OURS.check(
+    def test_accepts_own_pools(self):
+        POOLS.check(
             IMAGE,
             IMAGE.snapshot('snapshot with spaces: ä'),
             image_types.ImageOptions(data_pool='vault-data', object_bytes=4096),
@@ -58,10 +58,10 @@ class CheckTest(base.BaseTestCase):
             None,
         )
 
-    def test_what_is_refused_is_named(self):
+    def test_the_error_names_the_refused_argument(self):
         elsewhere = image_types.ImageRef('images', 'image')
         for argument, named in (
-            (elsewhere, 'pool images: is none of those that this service works on: volumes, vault'),
+            (elsewhere, 'pool images: is not one of the pools of this service: volumes, vault'),
             (elsewhere.snapshot('s'), 'pool images'),
             (image_types.ImageRef('vault-data', 'x'), 'pool vault-data'),
             (tasks.FlattenTask(elsewhere), 'pool images'),
@@ -83,26 +83,26 @@ class CheckTest(base.BaseTestCase):
                 'object_bytes 1',
             ),
         ):
-            error = self.assertRaises(exceptions.InvalidRequestError, OURS.check, argument)
+            error = self.assertRaises(exceptions.InvalidRequestError, POOLS.check, argument)
             self.assertIn(named, str(error))
 
     def test_ids(self):
-        OURS.check_image_id('1f9a')
+        POOLS.check_image_id('1f9a')
         for image_id in ('', 'a/b', 'trash', '../x'):
             if image_id != 'trash':
-                self.assertRaises(exceptions.InvalidRequestError, OURS.check_image_id, image_id)
+                self.assertRaises(exceptions.InvalidRequestError, POOLS.check_image_id, image_id)
         tasks.check_operation_id('backup-0b7a2f3e:copy.1')
         for operation_id in ('', 'a b', 'a/b', '-x', 'x' * 129):
             self.assertRaises(
                 exceptions.InvalidRequestError, tasks.check_operation_id, operation_id
             )
 
-    def test_new_images_are_as_their_pool_has_them(self):
+    def test_options_of_new_images(self):
         vault = image_types.ImageRef('vault', 'v')
-        self.assertEqual('vault-data', OURS.options_for(vault, None).data_pool)
-        self.assertIsNone(OURS.options_for(IMAGE, None).data_pool)
-        asked = image_types.ImageOptions(object_bytes=4096)
-        self.assertIs(asked, OURS.options_for(vault, asked))
+        self.assertEqual('vault-data', POOLS.options_for(vault, None).data_pool)
+        self.assertIsNone(POOLS.options_for(IMAGE, None).data_pool)
+        given = image_types.ImageOptions(object_bytes=4096)
+        self.assertIs(given, POOLS.options_for(vault, given))
 
 
 class ConfiguredTest(base.BaseTestCase):
@@ -118,7 +118,7 @@ class ConfiguredTest(base.BaseTestCase):
 
     def set(self, name, value):
         self.conf.set_override(name, value, 'trove_ceph_storage')
-        # The group with what is set in it is one for all configurations of the process.
+        # All configurations of the process share the option group.
         self.addCleanup(self.conf.clear_override, name, 'trove_ceph_storage')
 
     def find(self):
@@ -130,11 +130,11 @@ class ConfiguredTest(base.BaseTestCase):
         self.assertEqual({'vault': 'vault-data'}, found.data_pools)
         self.assertEqual(('vault', 'vault-data'), found.of_tier('vault'))
         error = self.assertRaises(exceptions.InvalidRequestError, found.of_tier, 'images')
-        self.assertIn('tier images: is not there; known are fast, vault', str(error))
+        self.assertIn('tier images: does not exist; known are fast, vault', str(error))
         self.set('ceph_user', 'client.fast-only')
         self.assertEqual(('volumes',), self.find().images)
 
-    def test_a_user_that_the_file_does_not_have(self):
+    def test_refuses_a_user_that_is_not_in_the_file(self):
         self.set('ceph_user', 'client.admin')
         error = self.assertRaises(exceptions.InvalidTiersError, self.find)
         self.assertIn('has no user client.admin', str(error))

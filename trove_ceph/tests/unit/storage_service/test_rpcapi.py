@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service over a bus: two copies behind one topic, and a caller that knows no Ceph."""
+"""The service over a bus: two copies on one topic, and a caller without Ceph."""
 
-import contextlib
-import io
 import json
 import logging
 import subprocess
@@ -18,16 +16,16 @@ from oslo_messaging import conffixture
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage import app
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.storage import copying, fencing, image_types, names, tasks
 from trove_ceph.storage.fake import backend, lock_store
 from trove_ceph.storage_service import message_keys, rpcapi, server
+from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.storage_service import service_world
 from trove_ceph.tests.unit.storage_service.service_world import MIB
 
 TIMEOUT_SEC = 60
-#: What is ours by its name, so that each verb may be used on it.
+#: Managed names, on which each verb may be used.
 IMAGE = names.image_name('restore', str(uuid.uuid4()))
 VAULT = names.image_name('vault', str(uuid.uuid4()))
 CLONE = names.image_name('replica', str(uuid.uuid4()))
@@ -44,7 +42,7 @@ print(' '.join(loaded))
 
 
 class BusTestCase(base.BaseTestCase):
-    """With a world whose time passes by itself."""
+    """With a cluster that uses the real clock."""
 
     url = 'fake://'
 
@@ -60,12 +58,14 @@ class BusTestCase(base.BaseTestCase):
         self.conf([])
         self.conf.set_override('transport_url', self.url, 'trove_ceph_storage')
         self.conf.set_override('key_file', self.key_file, 'trove_ceph_storage')
-        # The fake bus is one for the whole process.
+        # The whole process shares one fake bus.
         exchange = f'test-{uuid.uuid4().hex}'
         self.useFixture(
             fixtures.MonkeyPatch('trove_ceph.storage_service.rpcapi.EXCHANGE', exchange)
         )
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage_service.server._BEAT_SEC', 0.05))
+        self.useFixture(
+            fixtures.MonkeyPatch('trove_ceph.storage_service.server._HEARTBEAT_SEC', 0.05)
+        )
         self.connection = rpcapi.connect(self.conf)
         self.api = rpcapi.StorageAPI(self.connection, timeout_sec=TIMEOUT_SEC)
         self.image, self.vault = self.world.image, self.world.vault
@@ -85,7 +85,7 @@ class BusTestCase(base.BaseTestCase):
 
 
 class CommandTest(BusTestCase):
-    """``trove-ceph-manage storage`` beside a service that runs."""
+    """``trove-ceph-manage storage`` with a running service."""
 
     def setUp(self):
         super().setUp()
@@ -97,14 +97,14 @@ class CommandTest(BusTestCase):
 
     def command(self, *arguments):
         """Return exit status and output."""
-        self.out, self.err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(self.out), contextlib.redirect_stderr(self.err):
-            status = app.run(['storage', *arguments, '--config-file', self.config])
-        return status, self.out.getvalue()
+        result = command.run('storage', *arguments, '--config-file', self.config)
+        self.err = result.err
+        return result.status, result.out
 
-    def test_from_nothing_to_a_failure(self):
+    def test_status_and_jobs(self):
         self.serve('one')
-        self.assertEqual((0, 'No jobs.\n'), self.command('jobs'))
+        self.assertEqual((0, '\n'), self.command('jobs'))
+        self.assertEqual('There are no jobs.\n', self.err)
         self.api.run('copy', tasks.CopyTask(self.image.snapshot('s'), self.vault), TIMEOUT_SEC)
         status, text = self.command('status')
         self.assertEqual(0, status)
@@ -116,10 +116,11 @@ class CommandTest(BusTestCase):
         self.assertIn(f'verify ({work}) failed: {self.image}@missing', text)
         status, text = self.command('jobs')
         self.assertEqual(0, status)
-        self.assertRegex(text, r'verify .* failed .*\n.*copy .* done +\| 100%')
-        self.assertIn(f'verify: NotFoundError: {self.image}@missing', text)
+        self.assertRegex(text, r'verify .* failed .*@missing: .*\n.*copy .* done .*16 MiB')
+        _status, text = self.command('jobs', '-f', 'value', '-c', 'error', '-c', 'message')
+        self.assertIn(f'NotFoundError {self.image}@missing', text)
 
-    def test_for_programs(self):
+    def test_json_output(self):
         self.serve('one')
         self.api.run('copy', tasks.CopyTask(self.image.snapshot('s'), self.vault), TIMEOUT_SEC)
         _status, text = self.command('jobs', '--format', 'json')
@@ -134,10 +135,16 @@ class CommandTest(BusTestCase):
 
     def test_cancel(self):
         self.serve('one')
-        self.assertEqual((1, 'job copy: there is none\n'), self.command('cancel', 'copy'))
+        self.assertEqual((1, ''), self.command('cancel', 'copy'))
+        self.assertEqual('trove-ceph-manage: job copy: does not exist\n', self.err)
         work = tasks.CopyTask(self.image.snapshot('s'), self.vault)
         self.api.run('copy', work, TIMEOUT_SEC)
-        self.assertEqual((0, f'copy ({work}): done\n'), self.command('cancel', 'copy'))
+        status, text = self.command('cancel', 'copy', '-f', 'json')
+        found = json.loads(text)
+        self.assertEqual(
+            (0, 'copy', str(work), 'done'),
+            (status, found['operation_id'], found['work'], found['state']),
+        )
 
     def test_images(self):
         self.serve('one')
@@ -145,14 +152,14 @@ class CommandTest(BusTestCase):
         self.world.storage.create_image(
             image_types.ImageRef('volumes', 'other'), MIB, image_types.ImageOptions()
         )
-        expected = f'{IMAGE} (id {facts.image_id})\n'
+        words = ('--prefix', 'trove_ceph.restore.', '-f', 'value')
         self.assertEqual(
-            (0, expected), self.command('images', 'volumes', '--prefix', 'trove_ceph.restore.')
+            (0, f'{IMAGE} {facts.image_id}\n'), self.command('images', 'volumes', *words)
         )
         _status, text = self.command('images', 'volumes', '--format', 'json')
         self.assertEqual(['other', IMAGE], [one['name'] for one in json.loads(text)])
         self.assertEqual(3, self.command('images', 'elsewhere')[0])
-        self.assertIn('pool elsewhere: is none of those', self.err.getvalue())
+        self.assertIn('pool elsewhere: is not one of the pools', self.err)
 
     def clone(self):
         clone = image_types.ImageRef('vault', CLONE)
@@ -162,12 +169,12 @@ class CommandTest(BusTestCase):
     def test_flatten(self):
         self.serve('one')
         clone = self.clone()
-        expected = f'{clone}: parted from its parent\n'
+        expected = f'{clone}: flattened; it no longer reads from its parent\n'
         self.assertEqual((0, expected), self.command('flatten', str(clone)))
-        self.assertIn('done flattening 100%', self.err.getvalue())
+        self.assertIn('done flattening 100%', self.err)
         self.assertIsNone(self.api.describe(clone).parent)
         self.assertEqual((0, f'{clone}: has no parent\n'), self.command('flatten', str(clone)))
-        # Another image of that name is other work.
+        # Another image with that name is another task.
         self.world.storage.trash(clone)
         self.clone()
         _status, text = self.command('flatten', str(clone), '--format', 'json')
@@ -189,43 +196,44 @@ class CommandTest(BusTestCase):
         for wait_sec, expected in (('0', 0), ('0.1', 1)):
             status, text = self.command('flatten', str(clone), '--wait', wait_sec)
             self.assertEqual(expected, status)
-            self.assertRegex(text, f'flatten {clone}.*: not done .*it goes on, see "jobs"')
-        self.assertRegex(self.err.getvalue(), '^(waiting|running)')
+            self.assertRegex(text, f'flatten {clone}.*: not done .*it continues, see')
+        self.assertRegex(self.err, '^(waiting|running)')
         go_on.set()
         self.assertEqual(0, self.command('flatten', str(clone))[0])
         (found,) = self.api.list_jobs()
         self.assertEqual(1, found.attempt)
 
-    def test_flatten_what_cannot_be(self):
+    def test_flatten_fails(self):
         self.serve('one')
         clone = self.clone()
         self.world.service('other').leases.take([tasks.image_lock(clone)], 'op', 'copy it')
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage_service.jobs.PATIENCE_SEC', 0))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage_service.jobs.BUSY_WAIT_SEC', 0))
         expected = f'{clone}: held by other for copy it, operation op\n'
         self.assertEqual((1, expected), self.command('flatten', str(clone)))
-        self.assertEqual((1, 'vault/x: there is none\n'), self.command('flatten', 'vault/x'))
+        self.assertEqual((1, 'vault/x: does not exist\n'), self.command('flatten', 'vault/x'))
         for wrong in ('vault', 'vault/', '/clone'):
-            self.assertRaises(SystemExit, self.command, 'flatten', wrong)
-            self.assertIn(f"'{wrong}' is not POOL/IMAGE", self.err.getvalue())
+            self.assertEqual(2, self.command('flatten', wrong)[0])
+            self.assertIn(f"'{wrong}' is not POOL/IMAGE", self.err)
 
     def test_unfence(self):
         self.serve('one')
-        expected = f'{self.image}: no client is fenced\n'
-        self.assertEqual((0, expected), self.command('unfence', str(self.image)))
+        words = ('unfence', str(self.image), '-f', 'value')
+        self.assertEqual((0, f'{self.image} [] False None\n'), self.command(*words))
         writer = self.world.storage.open_writer(self.image)
         self.addCleanup(writer.close)
         (address,) = self.api.run('fence', tasks.FenceTask(self.image), TIMEOUT_SEC).addresses
-        expected = f'{self.image}: fenced {address}\n'
-        self.assertEqual((2, expected), self.command('unfence', str(self.image)))
-        self.assertIn('Nothing was changed', self.err.getvalue())
+        status, text = self.command('unfence', str(self.image))
+        self.assertEqual(2, status)
+        self.assertRegex(text, rf'\| {self.image} +\| {address} +\| False +\| - ')
+        self.assertIn('Nothing was changed', self.err)
         self.assertEqual({address}, self.world.storage.blocklisted())
-        # One that fails does not keep the others fenced.
+        # A failure does not stop the others.
         status, text = self.command(
             'unfence', 'volumes/x', str(self.image), '--yes-clients-are-dead', '--format', 'json'
         )
         self.assertEqual(1, status)
         missing, found = json.loads(text)
-        self.assertEqual('volumes/x: there is none', missing['error'])
+        self.assertEqual('volumes/x: does not exist', missing['error'])
         self.assertEqual(([address], True), (found['clients'], found['unfenced']))
         self.assertEqual(frozenset(), self.world.storage.blocklisted())
 
@@ -236,7 +244,7 @@ class CommandTest(BusTestCase):
 
         def read_or_fail(entries, pool, prefix):
             if pool == 'volumes':
-                raise exceptions.CephUnreachableError('reading the ledger: timed out')
+                raise exceptions.CephUnreachableError('reading entries: timed out')
             return read(entries, pool, prefix)
 
         self.useFixture(
@@ -251,21 +259,15 @@ class CommandTest(BusTestCase):
         self.assertEqual(['volumes'], found['silent_pools'])
         status, text = self.command('jobs')
         self.assertEqual(1, status)
-        self.assertIn('| done', text)
-        self.assertIn('pool volumes: does not answer', self.err.getvalue())
+        self.assertRegex(text, r'\| done +\|')
+        self.assertIn('pool volumes: does not answer', self.err)
 
-    def test_nobody_answers(self):
+    def test_no_service_answers(self):
         self.assertEqual(3, self.command('status', '--timeout', '0.2')[0])
-        self.assertIn('no answer to survey_jobs', self.err.getvalue())
+        self.assertIn('no answer to survey_jobs', self.err)
         self.config = '/nowhere.conf'
         self.assertEqual(3, self.command('status')[0])
-        self.assertIn('/nowhere.conf', self.err.getvalue())
-
-    def test_help_has_examples(self):
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            self.assertRaises(SystemExit, app.run, ['storage', '--help'])
-        self.assertIn('trove-ceph-manage storage cancel OPERATION-ID', out.getvalue())
+        self.assertIn('/nowhere.conf', self.err)
 
 
 class VerbsTest(BusTestCase):
@@ -298,7 +300,7 @@ class VerbsTest(BusTestCase):
         )
         self.assertEqual([], self.world.held_locks())
 
-    def test_each_long_one(self):
+    def test_each_job(self):
         copy = tasks.CopyTask(self.image.snapshot('s'), self.vault)
         phases = set()
         report = self.api.run('copy', copy, TIMEOUT_SEC, lambda now: phases.add(now.state))
@@ -337,18 +339,23 @@ class VerbsTest(BusTestCase):
         self.assertEqual(tasks.JobState.DONE, self.api.find_job('copy').state)
         self.assertEqual(tasks.JobState.DONE, self.api.cancel('copy').state)
 
-    def test_errors_are_of_their_own_class_with_their_own_words(self):
+    def test_errors_keep_their_class_and_message(self):
         missing = image_types.ImageRef('volumes', MISSING)
         clone = image_types.ImageRef('vault', CLONE)
         self.api.clone(self.image.snapshot('s'), clone, image_types.Qos())
         trashed = self.api.trash(self.image)
         cases = (
-            (exceptions.NotFoundError, 'describe', (missing,), f'volumes/{MISSING}: there is none'),
-            (exceptions.InvalidRequestError, 'usage', ('images',), 'pool images: is none of'),
-            (exceptions.InvalidRequestError, 'usage_of_tier', ('no',), 'tier no: is not there'),
+            (
+                exceptions.NotFoundError,
+                'describe',
+                (missing,),
+                f'volumes/{MISSING}: does not exist',
+            ),
+            (exceptions.InvalidRequestError, 'usage', ('images',), 'pool images: is not one of'),
+            (exceptions.InvalidRequestError, 'usage_of_tier', ('no',), 'tier no: does not exist'),
             (exceptions.AlreadyExistsError, 'restore', ('volumes', trashed.image_id, IMAGE), ''),
             (exceptions.InvalidRequestError, 'start', ('op/1', tasks.FlattenTask(clone)), 'op/1'),
-            (exceptions.NotFoundError, 'find_job', ('op',), 'job op: there is none'),
+            (exceptions.NotFoundError, 'find_job', ('op',), 'job op: does not exist'),
             (exceptions.InvalidRequestError, 'list_trash', ('a/b',), 'pool a/b'),
             (exceptions.InvalidRequestError, 'rename_snapshot', (missing.snapshot('s'), 'a@b'), ''),
             (exceptions.NotFoundError, 'rename_snapshot', (missing.snapshot('s'), 't'), ''),
@@ -365,7 +372,7 @@ class VerbsTest(BusTestCase):
         error = self.assertRaises(exceptions.BusyError, self.api.run, 'op', purge, TIMEOUT_SEC)
         self.assertIn(str(clone), str(error))
 
-    def test_a_clone_whose_limits_were_not_set_gets_them(self):
+    def test_a_repetition_sets_the_limits_of_a_clone(self):
         clone = image_types.ImageRef('volumes', CLONE)
         self.world.storage.clone(self.image.snapshot('s'), clone, image_types.ImageOptions())
         self.api.clone(self.image.snapshot('s'), clone, image_types.Qos(iops=300))
@@ -389,27 +396,29 @@ class VerbsTest(BusTestCase):
         self.assertEqual(['v2'], [one.image.name for one in self.api.list_images('vault', 'v2')])
         self.assertRaises(exceptions.InvalidRequestError, list, self.api.list_images('a/b'))
         arguments = {'pool': 'vault', 'prefix': '', 'after': '', 'limit': 3}
-        self.assertRaises(exceptions.InvalidRequestError, self.api._ask, 'list_images', **arguments)
+        self.assertRaises(
+            exceptions.InvalidRequestError, self.api._call, 'list_images', **arguments
+        )
 
-    def test_what_is_no_image(self):
+    def test_refuses_an_argument_of_the_wrong_type(self):
         error = self.assertRaises(exceptions.InvalidRequestError, self.api.describe, 'no image')
-        self.assertIn("'no image': is not what it should be", str(error))
+        self.assertIn("'no image': is of the wrong type", str(error))
 
 
 class RabbitDriverTest(VerbsTest):
-    """Through the driver for RabbitMQ, which has errors cross as text, unlike the other one."""
+    """With the driver for RabbitMQ, which sends errors as text, unlike the fake driver."""
 
     url = 'kombu+memory:////'
 
-    def test_what_nobody_thought_of(self):
+    def test_an_unexpected_error(self):
         self.useFixture(fixtures.FakeLogger())
 
         def fail(backend, image, with_usage):
-            raise KeyError('nobody')
+            raise KeyError('unexpected')
 
         self.useFixture(fixtures.MonkeyPatch(f'{FAKE}.describe', fail))
         error = self.assertRaises(exceptions.StorageError, self.api.describe, self.image)
-        self.assertEqual("describe failed: KeyError: 'nobody'", str(error))
+        self.assertEqual("describe failed: KeyError: 'unexpected'", str(error))
 
     def test_a_caller_of_an_older_release(self):
         target = messaging.Target(exchange=rpcapi.EXCHANGE, topic=rpcapi.TOPIC, version='1.0')
@@ -427,7 +436,7 @@ class RabbitDriverTest(VerbsTest):
 
 class SeveralTest(BusTestCase):
     def slow_down(self):
-        """Have copies last until they are let go."""
+        """Block copies until the test sets ``go_on``."""
         self.begun, self.go_on = threading.Event(), threading.Event()
         self.addCleanup(self.go_on.set)
         copy = copying.copy
@@ -440,14 +449,14 @@ class SeveralTest(BusTestCase):
 
         self.useFixture(fixtures.MonkeyPatch('trove_ceph.storage.copying.copy', slow_copy))
 
-    def test_one_is_stopped_and_the_other_carries_on(self):
+    def test_another_copy_resumes_the_job_of_a_stopped_one(self):
         self.slow_down()
         first = self.serve('one')
         work = tasks.CopyTask(self.image.snapshot('s'), self.vault)
         self.api.start('op', work)
         self.assertTrue(self.begun.wait(TIMEOUT_SEC))
         holders = []
-        # A request that is addressed to the first copy as it stops is lost: ask again soon.
+        # A request that is addressed to the first copy while it stops is lost: repeat it soon.
         api = rpcapi.StorageAPI(self.connection, timeout_sec=5)
         waiting = threading.Thread(target=lambda: holders.append(api.run('op', work, TIMEOUT_SEC)))
         waiting.start()
@@ -459,7 +468,7 @@ class SeveralTest(BusTestCase):
         found = self.api.find_job('op')
         self.assertEqual(('other', 2), (found.holder, found.attempt))
 
-    def test_canceled_through_whichever_is_asked(self):
+    def test_any_copy_of_the_service_cancels_a_job(self):
         self.slow_down()
         self.serve('one')
         self.serve('other')
@@ -473,7 +482,7 @@ class SeveralTest(BusTestCase):
             time.sleep(0.02)
         self.assertEqual(tasks.JobState.CANCELED, self.api.find_job('op').state)
 
-    def test_the_callers_time_is_up_and_the_work_goes_on(self):
+    def test_the_job_continues_after_the_callers_timeout(self):
         self.slow_down()
         self.serve('one')
         work = tasks.CopyTask(self.image.snapshot('s'), self.vault)
@@ -483,10 +492,10 @@ class SeveralTest(BusTestCase):
         self.assertEqual(16 * MIB, self.api.run('op', work, TIMEOUT_SEC).copied_bytes)
         self.assertEqual(1, self.api.find_job('op').attempt)
 
-    def test_nobody_is_there(self):
+    def test_no_service_runs(self):
         hurried = rpcapi.StorageAPI(self.connection, timeout_sec=0.2)
         error = self.assertRaises(exceptions.ServiceUnavailableError, hurried.describe, self.image)
-        self.assertIn('no answer to describe within 0 s; is it running?', str(error))
+        self.assertIn('no answer to describe within 0 s; check that the service runs', str(error))
         self.assertRaises(
             exceptions.ServiceUnavailableError,
             hurried.run,
@@ -495,8 +504,8 @@ class SeveralTest(BusTestCase):
             0.5,
         )
 
-    def test_no_key_is_told(self):
-        """Neither by what crosses the bus nor by what is logged."""
+    def test_no_key_is_disclosed(self):
+        """Neither on the bus nor in the log."""
         log = self.useFixture(fixtures.FakeLogger(level=logging.DEBUG))
         self.serve('one')
         self.api.run('op', tasks.CopyTask(self.image.snapshot('s'), self.vault), TIMEOUT_SEC)

@@ -32,7 +32,7 @@ FACTS = image_types.ImageFacts(
     created_at=NOW,
 )
 BACKUP = '6b4a3f5e-0d0c-4c7f-9d39-2a6b8e1f7c55'
-WORKS = (
+TASKS = (
     tasks.FlattenTask(IMAGE),
     tasks.CopyTask(
         IMAGE.snapshot('s'),
@@ -48,11 +48,11 @@ WORKS = (
 )
 
 
-class WireTest(base.BaseTestCase):
-    def cross(self, entity):
+class SerializerTest(base.BaseTestCase):
+    def send(self, entity):
         return serializer.decode(json.loads(json.dumps(serializer.encode(entity))))
 
-    def test_what_crosses_is_the_same(self):
+    def test_decode_returns_the_encoded_value(self):
         for entity in (
             FACTS,
             [FACTS, None, 'text', 1.5, True],
@@ -64,33 +64,33 @@ class WireTest(base.BaseTestCase):
             verification.Inspection(
                 'corrupt', ('why',), 'a:1', '9.7.4', '9.7.3', 1, 2, 3, 4.5, {'opening': 1.5}
             ),
-            *WORKS,
+            *TASKS,
         ):
-            self.assertEqual(entity, self.cross(entity))
+            self.assertEqual(entity, self.send(entity))
 
     def test_jobs(self):
-        for work in WORKS:
+        for work in TASKS:
             made = tasks.Job(
                 'op', work, tasks.JobState.RUNNING, 'host:1', 2, NOW, NOW, 'copying', 5, 10
             )
-            found = self.cross(made)
+            found = self.send(made)
             self.assertEqual(made, found)
             self.assertIs(tasks.JobState.RUNNING, found.state)
 
-    def test_all_fields_cross_by_their_class(self):
-        """A class that is added to what crosses has to be listed."""
-        for entity in (FACTS, *WORKS):
+    def test_all_fields_keep_their_class(self):
+        """A new class must be listed in the serializer."""
+        for entity in (FACTS, *TASKS):
             for field in dataclasses.fields(entity):
                 value = getattr(entity, field.name)
-                self.assertEqual((type(value), value), (type(self.cross(value)), value))
+                self.assertEqual((type(value), value), (type(self.send(value)), value))
 
-    def test_newer_fields_are_left_out_and_missing_ones_have_defaults(self):
+    def test_unknown_fields_are_ignored_and_missing_ones_have_defaults(self):
         primitive = serializer.encode(image_types.Qos(iops=5))
         primitive['is']['new_in_version_2'] = 'x'
         del primitive['is']['iops_burst']
         self.assertEqual(image_types.Qos(iops=5), serializer.decode(primitive))
 
-    def test_what_is_not_understood_is_an_error_of_ours(self):
+    def test_a_malformed_message_is_an_invalid_request(self):
         wrong_size = serializer.encode(image_types.Qos(iops=5))
         wrong_size['is']['iops'] = -1
         for primitive in (
@@ -104,6 +104,6 @@ class WireTest(base.BaseTestCase):
         ):
             self.assertRaises(exceptions.InvalidRequestError, serializer.decode, primitive)
 
-    def test_nothing_else_crosses(self):
+    def test_other_classes_are_refused(self):
         for entity in (object(), ValueError('x'), {1, 2}, b'bytes', copying.Origin('a', 'b', 1, 2)):
             self.assertRaises(TypeError, serializer.encode, entity)

@@ -21,7 +21,7 @@ class OverlapTest(base.BaseTestCase):
         for own, expected in (
             ('rabbit://storage:other@one:5672/trove-ceph', None),
             ('rabbit://storage:other@three/trove', None),
-            # Another broker may have a user of that name.
+            # Another broker may have a user with that name.
             ('rabbit://trove:other@three/trove-ceph', None),
             ('rabbit://storage:other@two:5671/trove', 'same virtual host trove on two'),
             ('rabbit://storage:other@zero,storage:other@ONE/trove', 'same virtual host trove on'),
@@ -64,29 +64,29 @@ class ConfigurationTest(base.BaseTestCase):
         self.assertNotIn('secret', str(error))
         return str(error)
 
-    def test_its_own(self):
+    def test_accepts_a_separate_transport(self):
         self.guests.transport_url = GUESTS
         self.storage.set('transport_url', 'rabbit://storage:secret2@one/trove-ceph')
         transport.check(self.conf)
         self.assertEqual('trove-ceph', transport.find_url(self.conf).virtual_host)
 
-    def test_nothing_to_compare_with(self):
+    def test_accepts_any_transport_without_a_default(self):
         self.storage.set('transport_url', 'rabbit://storage:secret2@localhost/')
         transport.check(self.conf)
 
-    def test_not_set(self):
+    def test_refuses_a_missing_url(self):
         self.guests.transport_url = GUESTS
         self.storage.set('transport_url', None)
         self.assertIn('is not set', self.refusal())
 
-    def test_the_guests(self):
+    def test_refuses_the_transport_of_guests(self):
         self.guests.transport_url = GUESTS
         self.storage.set('transport_url', GUESTS)
         self.assertIn('has the same virtual host', self.refusal())
 
-    def test_no_url(self):
+    def test_refuses_an_invalid_url(self):
         self.storage.set('transport_url', '//storage:secret@two/x')
-        self.assertIn('is no URL of a transport', self.refusal())
+        self.assertIn('is not a transport URL', self.refusal())
 
     def test_explicitly_allowed(self):
         self.guests.transport_url = GUESTS
@@ -96,7 +96,7 @@ class ConfigurationTest(base.BaseTestCase):
             transport.check(self.conf)
             self.assertEqual('trove', transport.find_url(self.conf).virtual_host)
 
-    def test_no_keys(self):
+    def test_refuses_a_missing_key_file(self):
         self.storage.set('key_file', '/nowhere')
         self.assertRaises(exceptions.KeyFileError, transport.check, self.conf)
         self.assertRaises(exceptions.KeyFileError, transport.connect, self.conf)

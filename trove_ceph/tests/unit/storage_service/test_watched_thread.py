@@ -15,32 +15,32 @@ WAIT_SEC = 30
 
 
 class WatchedThreadTest(base.BaseTestCase):
-    def run_thread(self, function, is_ending=False):
-        told = []
+    def run_thread(self, function, is_stopping=False):
+        reasons = []
         thread = watched_thread.WatchedThread(
-            'leases-vault', function, lambda: is_ending, told.append
+            'leases-vault', function, lambda: is_stopping, reasons.append
         )
         thread.start()
         thread.join()
-        return told
+        return reasons
 
-    def test_it_fails(self):
+    def test_a_function_that_fails(self):
         def fail():
             raise OSError('no more threads')
 
         expected = 'thread leases-vault has ended: OSError: no more threads'
         self.assertEqual([expected], self.run_thread(fail))
 
-    def test_it_returns_before_it_was_told_to(self):
+    def test_a_function_that_returns_early(self):
         expected = 'thread leases-vault has ended: it returned'
         self.assertEqual([expected], self.run_thread(lambda: None))
 
-    def test_it_was_told_to_end(self):
-        self.assertEqual([], self.run_thread(lambda: None, is_ending=True))
+    def test_a_function_that_was_stopped(self):
+        self.assertEqual([], self.run_thread(lambda: None, is_stopping=True))
 
 
-class FailingLedger(lock_store.FakeLockStore):
-    """One whose client fails in a way that nothing is prepared for."""
+class FailingLockStore(lock_store.FakeLockStore):
+    """A lock store whose client raises an unexpected error."""
 
     def __init__(self, cluster, verb):
         super().__init__(cluster)
@@ -48,7 +48,7 @@ class FailingLedger(lock_store.FakeLockStore):
 
     def _may_fail(self, verb):
         if verb == self.verb and self.fails.is_set():
-            raise RuntimeError('not thought of')
+            raise RuntimeError('unexpected')
 
     def renew(self, *arguments):
         self._may_fail('renew')
@@ -60,21 +60,21 @@ class FailingLedger(lock_store.FakeLockStore):
 
 
 class ServiceTest(base.BaseTestCase):
-    """The work of a copy of the service whose threads die is broken off, and goes on elsewhere."""
+    """A copy of the service stops its jobs if one of its threads dies."""
 
     def serve(self, verb):
         world = service_world.World()
         conf = cfg.ConfigOpts()
         storage_conf.register(conf)
         conf.set_override('lock_duration_sec', 15, 'trove_ceph_storage')
-        entries = FailingLedger(world.cluster, verb)
+        entries = FailingLockStore(world.cluster, verb)
         service = server.Service(
             world.storage, entries, service_world.POOLS, conf.trove_ceph_storage, 'one'
         )
         self.addCleanup(service.stop)
         return world, entries, service
 
-    def assert_broken_off(self, verb):
+    def assert_stops(self, verb):
         world, entries, service = self.serve(verb)
         failed, lost = threading.Event(), threading.Event()
         reasons = []
@@ -91,8 +91,8 @@ class ServiceTest(base.BaseTestCase):
         entries.fails.set()
         self.assertTrue(failed.wait(WAIT_SEC))
         self.assertTrue(lost.wait(WAIT_SEC))
-        self.assertFalse(lease.is_good())
-        self.assertIn('RuntimeError: not thought of', reasons[0])
+        self.assertFalse(lease.is_valid())
+        self.assertIn('RuntimeError: unexpected', reasons[0])
         entries.fails.clear()
         self.assertRaises(
             exceptions.ServiceUnavailableError,
@@ -101,8 +101,8 @@ class ServiceTest(base.BaseTestCase):
             tasks.CopyTask(world.image.snapshot('s'), image_types.ImageRef('vault', 'copy')),
         )
 
-    def test_the_thread_that_renews_locks_dies(self):
-        self.assert_broken_off('renew')
+    def test_the_thread_that_renews_leases_dies(self):
+        self.assert_stops('renew')
 
-    def test_the_thread_that_writes_down_jobs_dies(self):
-        self.assert_broken_off('read')
+    def test_the_thread_that_records_progress_dies(self):
+        self.assert_stops('read')

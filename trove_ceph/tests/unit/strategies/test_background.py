@@ -7,7 +7,7 @@ from trove_ceph.strategies.backup import background
 
 
 class BackgroundTest(base.BaseTestCase):
-    def test_goes_on_beside_its_caller(self):
+    def test_runs_beside_its_caller(self):
         go_on = threading.Event()
 
         def request():
@@ -19,7 +19,7 @@ class BackgroundTest(base.BaseTestCase):
         self.assertEqual('answer', wait())
         self.assertEqual('answer', wait())
 
-    def test_error_is_raised_where_it_is_waited_for(self):
+    def test_raises_the_error_to_the_caller_that_waits(self):
         def request():
             raise ValueError('no answer')
 

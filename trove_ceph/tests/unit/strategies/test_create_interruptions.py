@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A backup that is being taken when somebody dies, or an answer is lost, at any of its requests."""
+"""Backups during which a process dies or an answer is lost, at each of their requests."""
 
 import contextlib
 import itertools
@@ -16,7 +16,7 @@ from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
 
-class TakingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
+class CreationInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
     level = QuiesceLevel.NONE
 
     def make_world(self):
@@ -54,17 +54,17 @@ class TakingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase)
         self.assertEqual({}, world.cinder.snapshots)
         self.assertEqual([], world.snapshots())
         self.assertNotEqual(BackupState.COMPLETED, trove_database.backup(world.backup.id).state)
-        # A request to let go that was lost is made up for by the guest's own clock.
+        # If a release is lost, the guest's own time limit ends the hold.
         world.now += worlds.LIMIT_SEC + 10
         self.assertFalse(world.guest.is_held)
 
 
-class FrozenInterruptionTest(TakingInterruptionTest):
+class FrozenInterruptionTest(CreationInterruptionTest):
     level = QuiesceLevel.FREEZE
 
 
-class LateAnswerInterruptionTest(TakingInterruptionTest):
-    """The agent answers when Cinder has taken the snapshot over already."""
+class LateAnswerInterruptionTest(CreationInterruptionTest):
+    """The agent answers after Cinder has adopted the snapshot."""
 
     def make_world(self):
         world = super().make_world()
@@ -72,14 +72,14 @@ class LateAnswerInterruptionTest(TakingInterruptionTest):
         return world
 
 
-class CheckedFirstInterruptionTest(TakingInterruptionTest):
-    """A first snapshot was not proved, and the settings are checked first."""
+class CheckedFirstInterruptionTest(CreationInterruptionTest):
+    """The first snapshot was not proved, and the settings are checked first."""
 
     def make_operation(self, world, strike=None):
         return create.BackupCreation(world.deps(strike), world.backup.id, check_first=True).steps()
 
     def test_killed_at_each_request_of_both_orders(self):
-        """A first snapshot that is not proved, its removal, and the second one."""
+        """Requests for a first snapshot that is not proved, its removal, and the second one."""
         for number in itertools.count():
             world = self.make_world()
             world.guest.evidence = None
@@ -96,7 +96,7 @@ class CheckedFirstInterruptionTest(TakingInterruptionTest):
 
 
 class GuestDies(worlds.Strike):
-    """The guest agent is killed after a request, alone or with the machine that it is in."""
+    """The guest agent is killed after a request, alone or with its virtual machine."""
 
     def __init__(self, number, world, *, with_machine):
         super().__init__(number)
@@ -112,10 +112,10 @@ class GuestDies(worlds.Strike):
 
 
 class GuestInterruptionTest(base.BaseTestCase):
-    """A backup whose guest dies is one that proves what it promises, or none."""
+    """A backup whose guest dies is proved, or fails."""
 
     def take_until(self, number, level, with_machine):
-        """Return the state of a backup whose guest dies after a request; None: there is none."""
+        """Return the state of a backup whose guest dies after a request; None: no such request."""
         world = worlds.World()
         world.policy = backup_types.BackupSettings(level, limit_sec=worlds.LIMIT_SEC)
         backup = world.add_backup()
@@ -135,7 +135,7 @@ class GuestInterruptionTest(base.BaseTestCase):
         return record.state if strike.struck else None
 
     def states(self, level, with_machine):
-        """Return how backups end whose guest dies after each of their requests, one by one."""
+        """Return the states of backups whose guest dies after their first, second, ... request."""
         ends = (self.take_until(number, level, with_machine) for number in itertools.count())
         return list(itertools.takewhile(lambda end: end is not None, ends))
 
@@ -143,15 +143,15 @@ class GuestInterruptionTest(base.BaseTestCase):
         for level in QuiesceLevel:
             states = self.states(level, with_machine=False)
             self.assertIn(RecordState.TAKEN, states)
-            # Nothing but a hold depends on the agent's memory: it was lost twice then, before the
-            # snapshot was made and after.
+            # Only a hold depends on the agent's memory, which was lost at two requests, before the
+            # snapshot was created and after.
             failed = 0 if level is QuiesceLevel.NONE else 2
             self.assertEqual(failed, states.count(RecordState.FAILED), (level, states))
 
     def test_machine_is_killed_after_each_request(self):
         for level in QuiesceLevel:
             states = self.states(level, with_machine=True)
-            # Once the agent is needed no more its machine is not, either.
+            # Once the agent is not needed any more, its machine is not needed either.
             last = states.index(RecordState.TAKEN)
             self.assertEqual({RecordState.FAILED}, set(states[:last]))
             self.assertEqual({RecordState.TAKEN}, set(states[last:]))

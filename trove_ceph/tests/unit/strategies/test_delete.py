@@ -9,7 +9,7 @@ from trove_ceph.db.backup_record import RecordState
 from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.strategies.backup import create, delete, recovery, tenant_errors, volume_cleanup
 from trove_ceph.tests import interruption
-from trove_ceph.tests.unit.strategies import test_vault_copy
+from trove_ceph.tests.unit.strategies import vault_helpers
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -25,23 +25,23 @@ def take(world, **facts):
 
 
 def copy(world, backup_id):
-    """Copy a backup to the vault, and return where it is there."""
+    """Copy a backup to the vault, and return the location of the copy."""
     record = world.records.get(backup_id)
     vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
-    place = vault.snapshot(record.location.name)
-    with test_vault_copy.claimed(world, backup_id) as held:
-        world.records.results.begin_copying(held, place)
+    location = vault.snapshot(record.location.name)
+    with vault_helpers.claimed(world, backup_id) as claim:
+        world.records.results.begin_copying(claim, location)
         world.deps().storage.run(f'copy.{backup_id}', tasks.CopyTask(record.location, vault), 600)
-        world.records.results.note_copied(held, 4096, 1.0)
-    return place
+        world.records.results.note_copied(claim, 4096, 1.0)
+    return location
 
 
-class DeletingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
-    """A backup with a copy, beside another one."""
+class DeletionInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
+    """A backup with a copy, beside another backup."""
 
     def make_world(self):
         world = worlds.World()
-        world.kept = take(world)
+        world.other = take(world)
         world.doomed = take(world)
         copy(world, world.doomed)
         return world
@@ -53,7 +53,7 @@ class DeletingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
         volume_cleanup.reclaim(world.deps())
         self.assertTrue(trove_database.backup(world.doomed).deleted)
         self.assertIsNone(world.records.find(world.doomed))
-        record = world.records.get(world.kept)
+        record = world.records.get(world.other)
         self.assertEqual([record.location.name], world.snapshots())
         self.assertEqual([record.cinder_snapshot_id], list(world.cinder.snapshots))
         self.assertEqual(set(), world.images('vault') - {world.vault.name})
@@ -65,7 +65,7 @@ class DeletingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCas
         raise AssertionError('a deletion is never undone')
 
 
-class DeletingTest(base.BaseTestCase):
+class DeletionTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = worlds.World()
@@ -73,8 +73,8 @@ class DeletingTest(base.BaseTestCase):
     def delete(self, backup_id, strike=None):
         delete.delete_backup(self.world.deps(strike), backup_id)
 
-    def test_children_live_on(self):
-        """Defect 6: deleting a parent deletes its children."""
+    def test_keeps_children(self):
+        """Defect 6: stock deletes the children with their parent."""
         parent = take(self.world)
         child = take(self.world, parent_id=parent)
         self.assertEqual(parent, self.world.records.get(child).parent_id)
@@ -84,26 +84,26 @@ class DeletingTest(base.BaseTestCase):
         self.assertEqual(BackupState.COMPLETED, trove_database.backup(child).state)
         self.assertEqual([record.location.name], self.world.snapshots())
 
-    def test_copies_that_build_upon_it_live_on(self):
+    def test_keeps_increments(self):
         parent, child = take(self.world), take(self.world)
         copy(self.world, parent)
-        place = self.world.records.get(parent).copy
+        location = self.world.records.get(parent).copy
         record = self.world.records.get(child)
-        with test_vault_copy.claimed(self.world, child) as held:
-            copy_place = place.of.snapshot(record.location.name)
-            self.world.records.results.begin_copying(held, copy_place)
-        work = tasks.CopyTask(record.location, place.of, since=place.name)
+        with vault_helpers.claimed(self.world, child) as claim:
+            copy_location = location.of.snapshot(record.location.name)
+            self.world.records.results.begin_copying(claim, copy_location)
+        work = tasks.CopyTask(record.location, location.of, since=location.name)
         self.world.deps().storage.run(f'copy.{child}', work, 600)
         self.delete(parent)
-        self.assertEqual([record.location.name], self.world.snapshots(place.of))
+        self.assertEqual([record.location.name], self.world.snapshots(location.of))
         check = tasks.VerifyTask(record.location, self.world.records.get(child).copy)
         self.world.deps().storage.run(f'verify.{child}', check, 600)
         self.delete(child)
-        self.assertNotIn(place.image, self.world.images('vault'))
+        self.assertNotIn(location.image, self.world.images('vault'))
         self.assertEqual([], self.world.trash())
 
-    def test_snapshot_with_clones(self):
-        """Defect 8: Cinder copies everything into the clones, one after the other."""
+    def test_deletes_a_snapshot_with_clones(self):
+        """Defect 8: with stock, Cinder copies all data into each clone."""
         backup = take(self.world)
         self.world.storage.clone(
             self.world.records.get(backup).location, CLONE, image_types.ImageOptions()
@@ -112,8 +112,8 @@ class DeletingTest(base.BaseTestCase):
         self.assertEqual([], self.world.snapshots())
         self.assertIsNotNone(self.world.storage.describe(CLONE).parent)
 
-    def test_what_fails_is_not_called_deleted(self):
-        """Defect 7: the error is swallowed, and the backup marked as deleted."""
+    def test_reports_a_failure(self):
+        """Defect 7: stock ignores the error and marks the backup as deleted."""
         backup = take(self.world)
         (snapshot,) = self.world.cinder.snapshots.values()
         snapshot['status'] = 'backing-up'
@@ -128,7 +128,7 @@ class DeletingTest(base.BaseTestCase):
         self.assertTrue(trove_database.backup(backup).deleted)
         self.assertEqual([], self.world.snapshots())
 
-    def test_backup_that_failed(self):
+    def test_deletes_a_failed_backup(self):
         self.world.guest.is_down = True
         backup = self.world.add_backup()
         self.assertRaises(
@@ -138,22 +138,22 @@ class DeletingTest(base.BaseTestCase):
         self.assertTrue(trove_database.backup(backup.id).deleted)
         self.assertIsNone(self.world.records.find(backup.id))
 
-    def test_copy_that_is_being_made_is_stopped(self):
-        """Cinder knows nothing of who reads the snapshot, which would then read other data."""
+    def test_stops_a_running_copy(self):
+        """Cinder does not know that the copy reads the snapshot, and would remove it."""
         backup = take(self.world)
         record = self.world.records.get(backup)
         threads = worlds.service_world.Later()
         self.world.served = self.world.service(threads=threads)
         vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
-        with test_vault_copy.claimed(self.world, backup) as held:
-            place = vault.snapshot(record.location.name)
-            self.world.records.results.begin_copying(held, place)
+        with vault_helpers.claimed(self.world, backup) as claim:
+            location = vault.snapshot(record.location.name)
+            self.world.records.results.begin_copying(claim, location)
         storage = self.world.deps().storage
         storage.start('copy', tasks.CopyTask(record.location, vault))
-        asked = self.world.sleep
+        sleep_before = self.world.sleep
 
         def sleep(seconds):
-            asked(seconds)
+            sleep_before(seconds)
             while threads.waiting:
                 threads.run_next()
 
@@ -162,7 +162,7 @@ class DeletingTest(base.BaseTestCase):
         self.assertEqual(tasks.JobState.CANCELED, storage.find_job('copy').state)
         self.assertEqual([], self.world.snapshots())
 
-    def test_killed_is_carried_on_with(self):
+    def test_continues_after_a_kill(self):
         backup = take(self.world)
         self.world.events.clear()
         strike = worlds.Strike(3)
@@ -171,9 +171,9 @@ class DeletingTest(base.BaseTestCase):
         self.assertTrue(trove_database.backup(backup).deleted)
         self.assertIsNone(self.world.records.find(backup))
 
-    def test_vault_with_what_nobody_knows_stays(self):
+    def test_keeps_a_vault_image_with_unknown_snapshots(self):
         backup = take(self.world)
-        place = copy(self.world, backup)
-        self.world.storage.create_snapshot(place.of.snapshot('by-hand'))
+        location = copy(self.world, backup)
+        self.world.storage.create_snapshot(location.of.snapshot('by-hand'))
         self.delete(backup)
-        self.assertEqual(['by-hand'], self.world.snapshots(place.of))
+        self.assertEqual(['by-hand'], self.world.snapshots(location.of))

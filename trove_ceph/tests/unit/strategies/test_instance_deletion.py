@@ -22,7 +22,7 @@ def is_deleted(world):
 
 
 class WithBackupTest(worlds.RequestInterruptionTests, base.BaseTestCase):
-    """The volume stays as long as its backup, which can be restored by Cinder."""
+    """The volume stays as long as its backup, from which Cinder can restore."""
 
     def make_world(self):
         world = worlds.World()
@@ -38,8 +38,10 @@ class WithBackupTest(worlds.RequestInterruptionTests, base.BaseTestCase):
         self.assertEqual({world.volume_image.name}, world.images())
         record = world.records.get(world.backup)
         self.assertEqual([record.location.name], world.snapshots())
-        (kept,) = [one for one in world.records.kept_volumes() if one.volume_id == record.volume_id]
-        self.assertEqual(world.instance.id, kept.instance_id)
+        (volume,) = [
+            one for one in world.records.kept_volumes() if one.volume_id == record.volume_id
+        ]
+        self.assertEqual(world.instance.id, volume.instance_id)
         delete.delete_backup(world.deps(), world.backup)
         self.assertEqual({}, world.cinder.volumes)
         self.assertEqual(set(), world.images())
@@ -49,7 +51,7 @@ class WithBackupTest(worlds.RequestInterruptionTests, base.BaseTestCase):
     def check_undone(self, world):
         raise AssertionError('a deletion is never undone')
 
-    def test_run_again_when_done(self):
+    def test_may_be_repeated(self):
         world = self.make_world()
         self._run(self.make_operation(world))
         self._run(self.make_operation(world))
@@ -88,23 +90,23 @@ class InstanceDeletionTest(base.BaseTestCase):
             step.do()
 
     def restore(self, backup_id):
-        """Have another instance read from a backup."""
-        place = self.world.records.get(backup_id).location
-        self.world.storage.clone(place, CLONE, image_types.ImageOptions())
+        """Create a clone of a backup, as for another instance."""
+        location = self.world.records.get(backup_id).location
+        self.world.storage.clone(location, CLONE, image_types.ImageOptions())
 
-    def test_server_does_not_take_the_volume_along(self):
+    def test_keeps_the_volume_when_the_server_goes(self):
         self.run_steps()
         server_id = trove_database.instance(self.world.instance.id).compute_instance_id
-        self.assertEqual([(server_id, self.world.volume['id'])], self.world.servers.kept)
+        self.assertEqual([(server_id, self.world.volume['id'])], self.world.servers.kept_volumes)
 
-    def test_nova_that_refuses_is_in_nobodys_way(self):
+    def test_continues_if_nova_refuses(self):
         self.world.servers.is_down = True
         self.run_steps()
         self.assertTrue(is_deleted(self.world))
         self.assertEqual(set(), self.world.images())
 
-    def test_volume_with_several_backups(self):
-        """Defect 7: Cinder refuses to delete the volume, which stays for ever."""
+    def test_keeps_the_volume_until_its_last_backup_is_deleted(self):
+        """Defect 7: with stock, Cinder refuses to delete the volume, which stays for ever."""
         backups = [take(self.world) for _ in range(3)]
         self.run_steps()
         for backup in backups:
@@ -114,8 +116,8 @@ class InstanceDeletionTest(base.BaseTestCase):
         self.assertEqual({}, self.world.cinder.volumes)
         self.assertEqual(self.world.cinder.true_usage(), self.world.cinder.counted_usage())
 
-    def test_volume_from_whose_backup_another_was_made(self):
-        """Cinder would copy everything into the other; the trash keeps it for nothing."""
+    def test_trashes_a_volume_with_clones(self):
+        """Cinder would copy all data into the clone; the trash keeps the image at no cost."""
         backup = take(self.world)
         self.restore(backup)
         self.run_steps()
@@ -130,7 +132,7 @@ class InstanceDeletionTest(base.BaseTestCase):
         self.assertEqual([], self.world.trash())
         self.assertEqual({CLONE.name}, self.world.images())
 
-    def test_volume_of_a_deleted_backup_from_which_another_was_made(self):
+    def test_trashes_a_volume_with_clones_of_a_deleted_backup(self):
         backup = take(self.world)
         self.restore(backup)
         delete.delete_backup(self.world.deps(), backup)
@@ -138,8 +140,8 @@ class InstanceDeletionTest(base.BaseTestCase):
         self.assertEqual([self.world.volume_image.name], self.world.trash())
         self.assertIsNotNone(self.world.storage.describe(CLONE).parent)
 
-    def test_volume_that_still_reads_from_the_vault(self):
-        """Cinder may not change what is there, and would leave the removed snapshot behind."""
+    def test_trashes_a_volume_with_its_parent_in_the_vault(self):
+        """Cinder must not write to the vault, and would leave the removed snapshot behind."""
         copy = image_types.ImageRef('vault', 'copy-of-many')
         self.world.storage.create_image(copy, 1024**3, image_types.ImageOptions())
         self.world.storage.create_snapshot(copy.snapshot('one'))
@@ -156,7 +158,7 @@ class InstanceDeletionTest(base.BaseTestCase):
         self.assertEqual([], self.world.trash())
         self.assertEqual((), self.world.storage.describe(copy).snapshots)
 
-    def test_trashing_is_interrupted_anywhere(self):
+    def test_continues_after_an_interruption_while_trashing(self):
         backup = take(self.world)
         self.restore(backup)
         delete.delete_backup(self.world.deps(), backup)
@@ -182,7 +184,7 @@ class InstanceDeletionTest(base.BaseTestCase):
                 return
         self.fail('it never ends')
 
-    def test_backup_that_is_being_taken(self):
+    def test_keeps_the_volume_while_a_backup_is_taken(self):
         backup = self.world.add_backup()
         strike = worlds.Strike(5, after=True)
         self.assertRaises(
@@ -198,7 +200,7 @@ class InstanceDeletionTest(base.BaseTestCase):
         volume_cleanup.reclaim(self.world.deps())
         self.assertEqual(set(), self.world.images())
 
-    def test_image_that_is_still_open(self):
+    def test_waits_for_an_open_image(self):
         writer = self.world.storage.open_writer(self.world.volume_image)
         self.run_steps()
         self.assertEqual({self.world.volume_image.name}, self.world.images())
@@ -206,14 +208,14 @@ class InstanceDeletionTest(base.BaseTestCase):
         volume_cleanup.reclaim(self.world.deps())
         self.assertEqual(set(), self.world.images())
 
-    def test_volume_of_an_instance_that_lives(self):
-        """A deletion that ended with its process before the instance was deleted."""
+    def test_keeps_the_volume_of_an_existing_instance(self):
+        """The process of a deletion was killed before it deleted the instance."""
         deletion(self.world).steps()[0].do()
         volume_cleanup.reclaim(self.world.deps())
         self.assertEqual({self.world.volume_image.name}, self.world.images())
 
-    def test_snapshot_by_hand(self):
-        """Cinder would leave the image in the trash, where nobody looks."""
+    def test_keeps_a_volume_with_a_snapshot_made_by_hand(self):
+        """Cinder would leave the image in the trash for ever."""
         self.world.storage.create_snapshot(self.world.volume_image.snapshot('by-hand'))
         self.run_steps()
         self.assertTrue(is_deleted(self.world))
@@ -222,7 +224,7 @@ class InstanceDeletionTest(base.BaseTestCase):
         volume_cleanup.reclaim(self.world.deps())
         self.assertEqual(set(), self.world.images())
 
-    def test_image_in_the_trash_is_not_forgotten_before_it_is_there(self):
+    def test_keeps_the_record_until_the_image_is_in_the_trash(self):
         facts = self.world.storage.describe(self.world.volume_image)
         self.world.records.note_trashed('volumes', facts.image_id, facts.image.name)
         volume_cleanup.purge_trashed(self.world.deps())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which backups stay, in cases that can be counted and in ones that are thrown dice for."""
+"""Which backups stay, in counted and in random cases."""
 
 import dataclasses
 import datetime
@@ -17,7 +17,7 @@ HOUR, DAY = datetime.timedelta(hours=1), datetime.timedelta(days=1)
 
 
 def candidates(*ages, step=HOUR, **facts):
-    """Return backups of so many steps ago, from the oldest on."""
+    """Return backups with these ages in steps, the oldest first."""
     return [
         Candidate(f'b{age}', number, NOW - age * step, **facts)
         for number, age in enumerate(sorted(ages, reverse=True))
@@ -25,7 +25,7 @@ def candidates(*ages, step=HOUR, **facts):
 
 
 def live(keep, count, step, timezone='UTC', now=NOW):
-    """Take so many backups, and delete after each what has expired; return what stays."""
+    """Take a number of backups, delete the expired ones after each, and return the rest."""
     stay = []
     for number in range(count):
         taken_at = now - (count - 1 - number) * step
@@ -39,13 +39,13 @@ class RetentionTest(base.BaseTestCase):
     def expired(self, given, now=NOW, timezone='UTC', **keep):
         return retention.expired(given, Retention(**keep), now, timezone)
 
-    def test_last(self):
+    def test_keeps_the_last_backups(self):
         self.assertEqual(['b3', 'b2'], self.expired(candidates(0, 1, 2, 3), last=2))
         self.assertEqual([], self.expired(candidates(0, 1), last=2))
         self.assertEqual([], self.expired([], last=2))
 
-    def test_suspected_ones_stay_and_take_no_place(self):
-        """Whatever becomes of the suspicion: neither it nor what it may replace is lost."""
+    def test_keeps_suspected_backups_in_addition_to_good_ones(self):
+        """Whether the suspicion is right or not, no good backup is lost."""
         for position in range(4):
             given = candidates(0, 1, 2, 3)
             given[position] = dataclasses.replace(given[position], is_good=False, is_suspected=True)
@@ -55,18 +55,18 @@ class RetentionTest(base.BaseTestCase):
             self.assertEqual(good[:1], gone)
             self.assertEqual(gone, retention.expired(given, Retention(last=2), NOW, is_full=True))
 
-    def test_damaged_ones_go_no_sooner_than_good_ones_and_take_no_place(self):
+    def test_keeps_damaged_backups_as_long_as_good_ones_and_in_addition(self):
         given = candidates(0, 1, 2, 3)
         for position in (3, 2, 1):
             given[position] = dataclasses.replace(given[position], is_good=False, is_damaged=True)
-        # The last three are damaged: the last good one stays, however old it is.
+        # The last three are damaged: the last good one stays at any age.
         self.assertEqual(['b2'], self.expired(given, last=2))
         self.assertEqual([], self.expired(given, last=3))
         self.assertEqual(['b2'], retention.expired(given, Retention(last=2), NOW, is_full=True))
         given[3] = dataclasses.replace(given[3], is_good=True, is_damaged=False)
         self.assertEqual(['b2'], self.expired(given, last=2))
 
-    def test_the_last_one_that_is_not_damaged_never_goes(self):
+    def test_the_last_good_backup_never_expires(self):
         for bad in ({'is_damaged': True}, {'is_suspected': True}, {}):
             given = candidates(1, 2, 3, 4, 5, is_good=False, **bad)
             given = [*candidates(9), *given]
@@ -83,18 +83,18 @@ class RetentionTest(base.BaseTestCase):
         self.assertLessEqual({(NOW - n * DAY).date() for n in range(7)}, days)
         months = {(one.taken_at.year, one.taken_at.month) for one in stay}
         self.assertEqual({(2026, month) for month in range(2, 8)}, months)
-        # 24 hours, of which two are also the last of their days, 6 more days, weeks and months.
+        # 24 hours, two of which are also the last of their days, and 6 more days, weeks and months.
         self.assertLessEqual(len(stay), 24 + 7 + 4 + 6)
-        # Of each day, week and month it is the last one.
+        # Each is the last one of its day, week or month.
         old = [one.taken_at for one in stay if one.taken_at < NOW - 30 * DAY]
         self.assertEqual({23}, {one.hour for one in old})
         self.assertTrue(all((one + DAY).day == 1 for one in old if one < NOW - 60 * DAY), old)
 
-    def test_periods_without_a_backup_count_for_nothing(self):
+    def test_ignores_periods_without_a_backup(self):
         given = candidates(0, 100, 200, 300, step=DAY)
         self.assertEqual(['b300'], self.expired(given, daily=3))
 
-    def test_days_begin_where_the_policy_says(self):
+    def test_days_begin_in_the_time_zone_of_the_policy(self):
         # 23:30 and 00:30 in Berlin.
         given = [
             Candidate('a', 0, datetime.datetime(2026, 6, 29, 21, 30)),
@@ -103,7 +103,7 @@ class RetentionTest(base.BaseTestCase):
         self.assertEqual(['a'], self.expired(given, daily=2))
         self.assertEqual([], self.expired(given, daily=2, timezone='Europe/Berlin'))
 
-    def test_hour_that_a_day_has_twice(self):
+    def test_an_hour_that_occurs_twice_counts_twice(self):
         given = [
             Candidate('first', 0, datetime.datetime(2026, 10, 25, 0, 30)),
             Candidate('second', 1, datetime.datetime(2026, 10, 25, 1, 30)),
@@ -111,7 +111,7 @@ class RetentionTest(base.BaseTestCase):
         now = datetime.datetime(2026, 10, 26)
         self.assertEqual([], self.expired(given, now, 'Europe/Berlin', hourly=2))
 
-    def test_last_good_one_stays(self):
+    def test_keeps_the_last_good_backup(self):
         (good,) = candidates(50)
         bad = [
             dataclasses.replace(one, number=one.number + 1, is_good=False)
@@ -119,13 +119,13 @@ class RetentionTest(base.BaseTestCase):
         ]
         gone = self.expired([good, *bad], last=1)
         self.assertNotIn('b50', gone)
-        # Of those that are of no use, the last one stays to be looked at.
+        # The last failed one stays too, for a look at its error.
         self.assertEqual([f'b{age}' for age in range(9, 0, -1)], gone)
         better = Candidate('better', 99, NOW)
         gone = self.expired([good, *bad, better], last=1)
         self.assertEqual(['b50', *(one.backup_id for one in bad)], gone)
 
-    def test_last_verified_one_stays(self):
+    def test_keeps_the_last_verified_backup(self):
         given = candidates(*range(10))
         given[3] = dataclasses.replace(given[3], is_verified=True)
         gone = self.expired(given, last=2)
@@ -134,8 +134,8 @@ class RetentionTest(base.BaseTestCase):
         given[8] = dataclasses.replace(given[8], is_verified=True)
         self.assertIn(given[3].backup_id, self.expired(given, last=2))
 
-    def test_last_copied_one_stays(self):
-        """Copying may take longer than others are kept."""
+    def test_keeps_the_last_copied_backup(self):
+        """A copy may take longer than backups are kept."""
         given = candidates(*range(10))
         given[3] = dataclasses.replace(given[3], is_copied=True)
         given[4] = dataclasses.replace(given[4], is_under_way=True)
@@ -143,29 +143,29 @@ class RetentionTest(base.BaseTestCase):
         self.assertEqual(6, len(gone))
         self.assertFalse({given[3].backup_id, given[4].backup_id} & set(gone))
 
-    def test_being_taken(self):
+    def test_keeps_a_backup_that_is_being_taken(self):
         given = candidates(0, 1, 2)
         given[2] = dataclasses.replace(given[2], is_under_way=True)
-        # It keeps nothing else from staying, and is not deleted.
+        # It does not count in place of another one, and is not deleted.
         self.assertEqual(['b2'], self.expired(given, last=1))
 
-    def test_clock_that_was_ahead(self):
-        """What is dated ahead is in no place that others need."""
+    def test_tolerates_a_clock_that_was_ahead(self):
+        """A date in the future opens no period of its own."""
         ahead = [Candidate(f'a{n}', n, NOW + n * 365 * DAY) for n in range(5)]
         given = ahead + [Candidate(f'n{n}', 10 + n, NOW - (3 - n) * DAY) for n in range(4)]
         gone = self.expired(given, daily=4)
         self.assertEqual([one.backup_id for one in ahead], gone)
 
-    def test_clock_that_was_behind(self):
+    def test_tolerates_a_clock_that_was_behind(self):
         behind = [Candidate(f'b{n}', 20 + n, NOW - 9000 * DAY + n * DAY) for n in range(3)]
         given = candidates(0, 1, 2, step=DAY) + behind
         gone = self.expired(given, daily=2)
-        # Those that were taken last are the last ones.
+        # The order in which they were taken decides.
         self.assertEqual({'b1', 'b2'}, {one.backup_id for one in behind} - set(gone))
 
 
 class RandomRetentionTest(base.BaseTestCase):
-    """What is true of whatever there may be."""
+    """The promises that hold in every case."""
 
     def setUp(self):
         super().setUp()
@@ -174,7 +174,7 @@ class RandomRetentionTest(base.BaseTestCase):
         self.dice = random.Random(seed)
 
     def throw(self):
-        """Return some backups, by a clock of which nothing is known."""
+        """Return some backups with random dates."""
         count = self.dice.randrange(1, 40)
         moments = [NOW + self.dice.uniform(-400, 40) * DAY for _ in range(count)]
         if self.dice.random() < 0.7:
@@ -212,7 +212,7 @@ class RandomRetentionTest(base.BaseTestCase):
             self.assertLessEqual(set(good[-keep.last :] if keep.last else ()), set(stay))
             most = keep.last + keep.hourly + keep.daily + keep.weekly + keep.monthly
             self.assertLessEqual(len([one for one in stay if one in good]), most + 3)
-            # Asked again there is nothing to do; whoever asks for more deletes no more.
+            # A second call finds nothing to do, and keeping more deletes no more.
             self.assertEqual([], retention.expired(stay, keep, NOW, zone))
             more = Retention(*(count + 1 for count in dataclasses.astuple(keep)))
             self.assertLessEqual(set(retention.expired(given, more, NOW, zone)), set(gone))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What policies do where there is not room for all, or somebody does not carry on."""
+"""Policies at the limits of quotas, and after the death of a worker."""
 
 import fixtures
 
@@ -7,30 +7,30 @@ from trove_ceph import exceptions
 from trove_ceph.db.policy_record import Retention, Scope
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.policies import scheduler
-from trove_ceph.tests.unit.strategies import test_policy_scheduler
+from trove_ceph.tests.unit.strategies import policy_world
 
-MINUTE, PATIENCE = test_policy_scheduler.MINUTE, test_policy_scheduler.PATIENCE
+MINUTE = policy_world.MINUTE
 
 
-class RoomTest(test_policy_scheduler.PolicyTest):
+class LimitsTest(policy_world.PolicyTestCase):
     def states(self):
         return [one['state'] for one in self.trove.of()]
 
-    def test_quota_that_is_used_up(self):
-        """What is kept no longer goes, though nothing can be taken."""
-        made = self.add(keep=Retention(last=3))
+    def test_expires_backups_if_the_quota_is_used_up(self):
+        """Expired backups are deleted although no new one can be taken."""
+        policy = self.add(keep=Retention(last=3))
         self.world.tick(5, 60 * MINUTE)
-        # The last one is known to be there, so that nothing but a refusal comes next.
+        # The last backup is recorded as done, so the next event is the refusal.
         self.world.tick(2)
         self.assertEqual(3, len(self.trove.backups))
         latest = list(self.trove.backups)[-1]
         self.trove.refusal = exceptions.QuotaExceededError('backups: 3 of 3')
-        self.policies.change(made.policy_id, keep=Retention(last=1))
+        self.policies.change(policy.policy_id, keep=Retention(last=1))
         self.world.tick(10, 60 * MINUTE)
         self.assertEqual([latest], list(self.trove.backups))
         self.assertEqual('COMPLETED', self.trove.backups[latest]['state'])
 
-    def test_failed_one_uses_up_no_quota(self):
+    def test_a_failed_backup_does_not_use_up_the_quota(self):
         self.add(keep=Retention(last=1))
         self.world.tick(2)
         self.trove.fails = True
@@ -43,25 +43,25 @@ class RoomTest(test_policy_scheduler.PolicyTest):
         self.world.tick(3, 60 * MINUTE)
         self.assertEqual(['COMPLETED'], self.states())
 
-    def test_one_that_is_not_deleted_is_in_no_others_way(self):
-        made = self.add(keep=Retention(last=3))
+    def test_continues_if_a_backup_cannot_be_deleted(self):
+        policy = self.add(keep=Retention(last=3))
         self.world.tick(5, 60 * MINUTE)
         first, *_others, latest = self.trove.backups
-        ask = self.trove.request_deletion
+        request = self.trove.request_deletion
 
         def fail(backup_id, *rest, **named):
             if backup_id == first:
                 raise exceptions.ServiceUnavailableError('it is being restored')
-            ask(backup_id, *rest, **named)
+            request(backup_id, *rest, **named)
 
         self.trove.request_deletion = fail
         self.trove.refusal = exceptions.QuotaExceededError('backups: 3 of 3')
-        self.policies.change(made.policy_id, keep=Retention(last=1))
+        self.policies.change(policy.policy_id, keep=Retention(last=1))
         self.world.tick(3, 60 * MINUTE)
         self.assertEqual([first, latest], list(self.trove.backups))
 
-    def test_worker_that_died(self):
-        """What was worked on when its worker ended is not kept for ever."""
+    def test_expires_the_backup_of_a_dead_worker(self):
+        """A backup whose worker died is not kept for ever."""
         self.add(keep=Retention(last=1))
         self.world.tick(2)
         (first,) = self.trove.backups
@@ -69,20 +69,20 @@ class RoomTest(test_policy_scheduler.PolicyTest):
         claim = self.world.records.claims.claim(Role.COPY, first, dying)
         self.world.now += 57 * MINUTE
         for _minute in range(5):
-            # Its heartbeat, and what becomes due meanwhile.
+            # The worker is still alive, and renews its claim.
             self.assertTrue(self.world.records.claims.heartbeat(claim))
             self.world.tick(1)
         self.assertEqual(2, len(self.trove.backups))
         self.world.tick(3, 60 * MINUTE)
         self.assertNotIn(first, self.trove.backups)
 
-    def test_those_that_wait_longest_are_first(self):
+    def test_serves_the_longest_wait_first(self):
         self.useFixture(fixtures.MonkeyPatch(f'{scheduler.__name__}.MOST_AT_ONCE', 2))
-        self.trove.instances = [test_policy_scheduler.instance(name) for name in 'abc']
+        self.trove.instances = [policy_world.instance(name) for name in 'abc']
         self.world.tiers = dict.fromkeys('abc', 'nvme')
         self.add(Scope.TIER, 'nvme', interval_min=1)
         self.world.tick(6)
-        asked = [name for name, _asked in self.trove.requests]
-        self.assertEqual(12, len(asked))
-        # More is due than can be begun, of which everybody gets a part.
-        self.assertGreaterEqual(min(asked.count(name) for name in 'abc'), 3)
+        requested = [name for name, _options in self.trove.requests]
+        self.assertEqual(12, len(requested))
+        # More is due than can begin, and each instance gets a share.
+        self.assertGreaterEqual(min(requested.count(name) for name in 'abc'), 3)

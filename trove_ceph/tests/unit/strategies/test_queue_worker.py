@@ -11,29 +11,29 @@ from trove_ceph.db.roles import Role
 from trove_ceph.storage import image_types
 from trove_ceph.strategies.backup import backup_types, delete, queue_worker, vault_copy
 from trove_ceph.tests import interruption
-from trove_ceph.tests.unit.strategies import test_vault_copy, test_verify
+from trove_ceph.tests.unit.strategies import test_verify, vault_helpers
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.verification import world as servers
 
 MINUTE = datetime.timedelta(minutes=1)
 
 
-class FulfillingTest(base.BaseTestCase):
+class QueueWorkerTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.prepare()
 
     def prepare(self):
         self.world = test_verify.World()
-        test_vault_copy.write(self.world, 'ab')
+        vault_helpers.write(self.world, 'ab')
 
     def take(self, copy=False, verify=enums.VerifyWhen.NEVER):
         self.world.policy = backup_types.BackupSettings(copy=copy, verify=verify)
         self.world.date += MINUTE
-        return test_vault_copy.take(self.world)
+        return vault_helpers.take(self.world)
 
     def fulfill(self, room=100, deps=None):
-        """Have a worker that knows nothing of others do what is due, in its threads."""
+        """Run the due jobs of a new worker in its threads."""
         deps = deps or self.world.deps(expiry=claims.DEFAULT_EXPIRY)
         for role in (Role.COPY, Role.VERIFY):
             queue_worker.start_due_jobs(deps, role, worlds.AtOnce(room))
@@ -50,7 +50,7 @@ class FulfillingTest(base.BaseTestCase):
     def get(self, backup_id):
         return self.world.records.get(backup_id)
 
-    def test_taking_makes_requests_and_waits_for_none(self):
+    def test_a_backup_requests_copy_and_verification_without_waiting(self):
         backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
         record = self.get(backup)
         self.assertEqual((RecordState.TAKEN, None), (record.state, record.claimed_by))
@@ -61,20 +61,20 @@ class FulfillingTest(base.BaseTestCase):
         self.assertEqual('copy', record.verification['of'])
         self.assertEqual([], self.due())
 
-    def test_what_is_wanted_by_default(self):
-        for copy, verify, wanted in (
+    def test_requests_what_is_configured(self):
+        for copy, verify, expected in (
             (False, enums.VerifyWhen.NEVER, (False, False)),
             (False, enums.VerifyWhen.ALWAYS, (False, True)),
             (True, enums.VerifyWhen.COPIED, (True, False)),
         ):
             record = self.get(self.take(copy, verify))
             found = record.copy_wanted_at is not None, record.verify_wanted_at is not None
-            self.assertEqual(wanted, found)
+            self.assertEqual(expected, found)
         self.fulfill()
         states = [one.state for one in self.world.records.of_instance(self.world.instance.id)]
         self.assertEqual([RecordState.VERIFIED, RecordState.VERIFIED, RecordState.TAKEN], states)
 
-    def test_oldest_first_and_no_more_than_there_is_room_for(self):
+    def test_starts_the_oldest_first_as_long_as_threads_are_free(self):
         first, second = self.take(), self.take()
         for backup in (second, first):
             self.world.date += MINUTE
@@ -83,7 +83,7 @@ class FulfillingTest(base.BaseTestCase):
         self.assertEqual(RecordState.TAKEN, self.get(first).state)
         self.assertEqual(RecordState.VERIFIED, self.get(second).state)
 
-    def test_copies_of_an_instance_one_after_the_other(self):
+    def test_copies_backups_of_an_instance_one_after_the_other(self):
         first, second = self.take(copy=True), self.take(copy=True)
         self.fulfill()
         self.assertEqual(
@@ -93,24 +93,24 @@ class FulfillingTest(base.BaseTestCase):
         self.fulfill()
         self.assertEqual(first, self.get(second).copy_base_id)
 
-    def test_somebody_else_is_copying(self):
+    def test_waits_for_a_copy_by_another_worker(self):
         first, second = self.take(copy=True), self.take(copy=True)
-        test_vault_copy.claim(self.world, first)
+        vault_helpers.claim(self.world, first)
         self.fulfill()
         self.assertEqual(RecordState.TAKEN, self.get(second).state)
         self.world.date += MINUTE
         self.fulfill()
         self.assertEqual(RecordState.COPIED, self.get(first).state)
 
-    def test_of_several_that_try_one_does(self):
+    def test_one_of_several_workers_runs_a_job(self):
         backup = self.take(copy=True)
-        other = test_vault_copy.claim(self.world, backup)
+        other = vault_helpers.claim(self.world, backup)
         deps = self.world.deps(expiry=claims.DEFAULT_EXPIRY)
         queue_worker.run_job(deps, Role.COPY, self.get(backup))
         self.assertEqual(RecordState.TAKEN, self.get(backup).state)
         self.assertEqual(other.token, self.get(backup).claim_token)
 
-    def test_failures_are_tried_again_less_and_less_often(self):
+    def test_retries_failures_with_growing_delays(self):
         self.set_vault_bytes(0)
         backup = self.take(copy=True)
         for minutes in (1, 2, 4, 8):
@@ -125,7 +125,7 @@ class FulfillingTest(base.BaseTestCase):
             self.world.date = record.retry_at
         self.fulfill()
         self.set_vault_bytes(1024**3)
-        # Asking again does not bring the next attempt forward.
+        # Another request does not bring the next attempt forward.
         self.world.records.queue.request_copy(backup)
         self.assertEqual([], self.due())
         self.world.date = self.get(backup).retry_at
@@ -136,19 +136,19 @@ class FulfillingTest(base.BaseTestCase):
             (record.state, record.copy_error, record.copy_failures),
         )
 
-    def test_quota_of_the_vault_is_told(self):
+    def test_records_that_the_quota_of_the_vault_is_exceeded(self):
         backup, other = self.take(copy=True), self.take()
         self.world.policy = backup_types.BackupSettings(vault_quota_gib=1)
-        with test_vault_copy.claimed(self.world, other) as held:
-            place = image_types.SnapshotRef('vault', 'elsewhere', 's')
-            self.world.records.results.begin_copying(held, place)
-            self.world.records.results.note_copied(held, 1024**3, 1.0, 1024**3)
+        with vault_helpers.claimed(self.world, other) as claim:
+            location = image_types.SnapshotRef('vault', 'elsewhere', 's')
+            self.world.records.results.begin_copying(claim, location)
+            self.world.records.results.note_copied(claim, 1024**3, 1.0, 1024**3)
         self.fulfill()
         record = self.get(backup)
         self.assertIn('quota of the vault is 1 GiB', record.copy_error)
         self.assertEqual((RecordState.TAKEN, 1), (record.state, record.copy_failures))
 
-    def test_verification_waits_for_the_copy(self):
+    def test_a_verification_waits_for_the_copy(self):
         backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
         self.world.servers.raises = {'start': servers.refused()}
         self.set_vault_bytes(0)
@@ -168,7 +168,7 @@ class FulfillingTest(base.BaseTestCase):
         self.fulfill()
         self.assertEqual(RecordState.VERIFIED, self.get(backup).state)
 
-    def test_damage_is_looked_for_no_more(self):
+    def test_a_damaged_backup_is_not_verified_again(self):
         backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
         self.world.servers.raises = {'start': servers.corrupt('redo')}
         self.fulfill()
@@ -179,18 +179,18 @@ class FulfillingTest(base.BaseTestCase):
         self.fulfill()
         self.assertEqual(RecordState.VERIFIED, self.get(backup).state)
 
-    def test_what_was_copied_of_a_suspected_one_stays(self):
-        """It goes on there, once the suspicion is gone."""
+    def test_keeps_the_partial_copy_of_a_suspected_backup(self):
+        """The copy continues once the suspicion is dropped."""
         backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
-        place = self.get(backup).location
-        begun = image_types.ImageRef('vault', 'begun').snapshot(place.name)
+        location = self.get(backup).location
+        begun = image_types.ImageRef('vault', 'begun').snapshot(location.name)
         self.world.storage.create_image(begun.of, 4 * 1024**2, image_types.ImageOptions())
         results = self.world.records.results
-        with test_vault_copy.claimed(self.world, backup) as held:
-            results.begin_copying(held, begun)
+        with vault_helpers.claimed(self.world, backup) as claim:
+            results.begin_copying(claim, begun)
         for note in (results.note_suspected, results.note_damaged):
-            with test_vault_copy.claimed(self.world, backup, Role.VERIFY) as held:
-                note(held, {'verdict': 'corrupt'}, 1.0, 'a page')
+            with vault_helpers.claimed(self.world, backup, Role.VERIFY) as claim:
+                note(claim, {'verdict': 'corrupt'}, 1.0, 'a page')
             self.world.records.queue.request_verification(backup)
             self.world.servers.raises = {'start': servers.fault()}
             self.fulfill()
@@ -198,7 +198,7 @@ class FulfillingTest(base.BaseTestCase):
             self.assertEqual(begun, self.get(backup).copy)
             self.assertIsNotNone(self.get(backup).copy_wanted_at)
 
-    def test_killed_after_each_request(self):
+    def test_continues_after_a_kill_at_each_request(self):
         for number in range(100):
             self.prepare()
             backup = self.take(copy=True, verify=enums.VerifyWhen.ALWAYS)
@@ -208,7 +208,7 @@ class FulfillingTest(base.BaseTestCase):
                 for _again in range(2):
                     self.fulfill(deps=deps)
             except interruption.Kill:
-                # No other worker has it until its claim has expired.
+                # No other worker gets it before its claim expires.
                 self.fulfill()
                 self.assertNotEqual(RecordState.VERIFIED, self.get(backup).state)
                 self.world.date += MINUTE
@@ -221,48 +221,48 @@ class FulfillingTest(base.BaseTestCase):
                 break
         self.assertTrue(3 < number < 99, number)
 
-    def test_copy_that_is_not_wanted_any_more(self):
+    def test_removes_a_canceled_copy(self):
         backup = self.take(copy=True)
-        held = test_vault_copy.claim(self.world, backup)
-        for step in queue_worker.vault_copy.VaultCopy(self.world.deps(), held).steps()[:2]:
+        claim = vault_helpers.claim(self.world, backup)
+        for step in queue_worker.vault_copy.VaultCopy(self.world.deps(), claim).steps()[:2]:
             step.do()
         self.world.storage.create_image(
-            self.get(backup).copy.of, 1024**2, test_vault_copy.image_types.ImageOptions()
+            self.get(backup).copy.of, 1024**2, image_types.ImageOptions()
         )
-        self.world.records.claims.release(held)
+        self.world.records.claims.release(claim)
         self.world.records.queue.cancel_copy(backup)
         self.fulfill()
         self.assertEqual((RecordState.TAKEN, None), (self.get(backup).state, self.get(backup).copy))
-        self.assertNotIn(test_vault_copy.vault(self.world).name, self.world.images('vault'))
+        self.assertNotIn(vault_helpers.vault(self.world).name, self.world.images('vault'))
         self.fulfill()
 
-    def test_deletion_waits_for_the_worker(self):
-        """Whatever the worker is about to begin, it finds that the deletion has begun."""
+    def test_a_deletion_waits_for_the_worker(self):
+        """Before anything that it begins, the worker finds that the deletion has begun."""
         backup = self.take(copy=True)
         deps = self.world.deps()
-        held = test_vault_copy.claim(self.world, backup)
-        asked, seen = self.world.sleep, []
+        claim = vault_helpers.claim(self.world, backup)
+        sleep_before, observed = self.world.sleep, []
 
         def sleep(seconds):
-            asked(seconds)
-            if not seen:
-                seen.append(self.world.snapshots())
+            sleep_before(seconds)
+            if not observed:
+                observed.append(self.world.snapshots())
                 self.assertRaises(
-                    exceptions.InvalidBackupError, vault_copy.copy_to_vault, deps, held
+                    exceptions.InvalidBackupError, vault_copy.copy_to_vault, deps, claim
                 )
-                place = test_vault_copy.vault(self.world).snapshot('s')
+                location = vault_helpers.vault(self.world).snapshot('s')
                 results = self.world.records.results
-                self.assertRaises(exceptions.ClaimLostError, results.begin_copying, held, place)
-                self.world.records.claims.release(held)
+                self.assertRaises(exceptions.ClaimLostError, results.begin_copying, claim, location)
+                self.world.records.claims.release(claim)
 
         self.world.sleep = sleep
         delete.delete_backup(self.world.deps(expiry=claims.DEFAULT_EXPIRY), backup)
-        # Nothing of it was touched while somebody was working on it.
-        self.assertEqual([1], [len(one) for one in seen])
+        # The backup was not touched while a worker had it.
+        self.assertEqual([1], [len(one) for one in observed])
         self.assertIsNone(self.world.records.find(backup))
 
-    def test_deletion_that_begins_while_a_copy_does(self):
-        """The worker has looked at the backup, and has not yet written down where it copies to."""
+    def test_a_deletion_may_begin_together_with_a_copy(self):
+        """The worker has read the record, and has not recorded yet where it copies to."""
         backup = self.take(copy=True)
         begin, begun = self.world.records.results.begin_copying, []
 
@@ -283,19 +283,19 @@ class FulfillingTest(base.BaseTestCase):
         delete.delete_backup(self.world.deps(), backup)
         self.assertIsNone(self.world.records.find(backup))
 
-    def test_deletion_waits_for_no_dead_worker(self):
+    def test_a_deletion_does_not_wait_for_a_dead_worker(self):
         backup = self.take(copy=True)
         record = self.get(backup)
-        held = test_vault_copy.claim(self.world, backup)
+        claim = vault_helpers.claim(self.world, backup)
         self.world.date += MINUTE
         delete.delete_backup(self.world.deps(expiry=claims.DEFAULT_EXPIRY), backup)
         self.assertIsNone(self.world.records.find(backup))
         queue_worker.run_job(self.world.deps(), Role.COPY, record)
         note = self.world.records.queue.note_failure
-        self.assertRaises(exceptions.ClaimLostError, note, held, 'late')
+        self.assertRaises(exceptions.ClaimLostError, note, claim, 'late')
         self.assertIsNone(self.world.records.find(backup))
 
-    def test_unexpected_errors(self):
+    def test_records_unexpected_errors(self):
         backup = self.take(copy=True)
         deps = self.world.deps()
         object.__setattr__(deps, 'vault', lambda: 1 // 0)
@@ -306,7 +306,7 @@ class FulfillingTest(base.BaseTestCase):
 
 
 class ThreadsTest(base.BaseTestCase):
-    def test_so_many_and_no_more(self):
+    def test_limits_the_number_of_threads(self):
         threads = queue_worker.WorkerThreads(1)
         going, ended = threading.Event(), threading.Event()
         self.addCleanup(going.set)

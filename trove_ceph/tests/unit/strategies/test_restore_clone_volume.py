@@ -16,23 +16,23 @@ from trove_ceph.tests.unit.strategies.test_delete import copy
 from trove_ceph.tests.unit.taskmanager import trove_database
 
 GIB = units.Gi
-# Another tier, which here has its volumes in the pool of the vault.
+# Another tier; its pool is that of the vault here.
 SLOW = 'lab@slow#slow'
 
 
 def make_world():
-    """A backup with a copy in the vault, and an instance that has nothing yet."""
+    """A backup with a copy in the vault, and an instance without a volume."""
     world = worlds.World()
     world.cinder.backends[SLOW] = 'vault'
     world.cinder.add_type('slow')
     snapshot_id = world.cinder.add_snapshot(world.volume)['id']
-    place = world.volume_image.snapshot(f'snapshot-{snapshot_id}')
+    source = world.volume_image.snapshot(f'snapshot-{snapshot_id}')
     location = f'cinder://{snapshot_id}'
     world.backup = world.add_backup(state=BackupState.COMPLETED, location=location).id
     records = world.records
     claim = records.begin_taking(world.backup, world.instance.id, world.project, world.worker())
-    records.note_location(claim, place, world.volume['id'], GIB)
-    records.note_taken(claim, place.name, snapshot_id, 1.0)
+    records.note_location(claim, source, world.volume['id'], GIB)
+    records.note_taken(claim, source.name, snapshot_id, 1.0)
     world.copy = copy(world, world.backup)
     world.restored = trove_database.add_instance(
         world.project, None, server_id=None, task_status=InstanceTasks.BUILDING
@@ -40,29 +40,29 @@ def make_world():
     return world
 
 
-def wanted(world, **facts):
+def restore_request(world, **facts):
     values = {'volume_type': 'nvme', 'size_gib': 1}
     return restore_types.RestoreRequest(world.restored.id, world.backup, **values | facts)
 
 
 def restore(world, prefer_copy=False, **facts):
-    """Restore, and return Cinder's volume."""
-    asked = wanted(world, **facts)
+    """Restore, and return the volume in Cinder."""
+    request = restore_request(world, **facts)
     deps = world.deps()
-    clone_volume.clone_volume(deps, asked, planning.plan(deps, asked, prefer_copy))
+    clone_volume.clone_volume(deps, request, planning.plan(deps, request, prefer_copy))
     return world.cinder.volumes[trove_database.instance(world.restored.id).volume_id]
 
 
-class RestoringInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
-    """From the vault to a larger volume."""
+class CloneInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
+    """A restore from the vault to a larger volume."""
 
     def make_world(self):
         return make_world()
 
     def make_operation(self, world, strike=None):
-        asked = wanted(world, size_gib=2)
-        plan = planning.plan(world.deps(), asked, prefer_copy=True)
-        return clone_volume.VolumeClone(world.deps(strike), asked, plan).steps()
+        request = restore_request(world, size_gib=2)
+        plan = planning.plan(world.deps(), request, prefer_copy=True)
+        return clone_volume.VolumeClone(world.deps(strike), request, plan).steps()
 
     def check_done(self, world):
         world.cinder.work()
@@ -90,7 +90,7 @@ class RestoringInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCa
         self.assertEqual(world.cinder.true_usage(), world.cinder.counted_usage())
 
 
-class RestoringTest(base.BaseTestCase):
+class VolumeCloneTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = make_world()
@@ -99,7 +99,7 @@ class RestoringTest(base.BaseTestCase):
         volume_cleanup.reclaim(self.world.deps())
         return {one for one in self.world.images() if '.restore.' in one}, self.world.trash()
 
-    def test_to_another_tier(self):
+    def test_restores_to_another_tier(self):
         volume = restore(self.world, volume_type='slow')
         self.assertEqual(SLOW, volume['host'])
         facts = self.world.storage.describe(self.world.cinder.image(volume))
@@ -107,24 +107,28 @@ class RestoringTest(base.BaseTestCase):
         self.assertEqual(self.world.records.get(self.world.backup).location, facts.parent)
         self.assertEqual('yes', volume['metadata'][cinder_resources.DEPENDENT_KEY])
 
-    def test_to_another_tier_of_a_clustered_cinder_volume(self):
+    def test_restores_to_another_tier_of_a_cinder_cluster(self):
         self.world.cinder.form_cluster('blocks', 'one', 'two')
         volume = restore(self.world, volume_type='slow')
         self.assertEqual(('one@slow#slow', 'blocks@slow#slow'), (volume['host'], volume['cluster']))
         self.assertEqual('available', volume['status'])
 
-    def test_instance_that_was_deleted_meanwhile(self):
-        asked = wanted(self.world)
-        plan = planning.plan(self.world.deps(), asked, prefer_copy=True)
+    def test_refuses_a_deleted_instance(self):
+        request = restore_request(self.world)
+        plan = planning.plan(self.world.deps(), request, prefer_copy=True)
         trove_database.instance(self.world.restored.id).update(deleted=True)
         error = self.assertRaises(
-            exceptions.InvalidBackupError, clone_volume.clone_volume, self.world.deps(), asked, plan
+            exceptions.InvalidBackupError,
+            clone_volume.clone_volume,
+            self.world.deps(),
+            request,
+            plan,
         )
         self.assertIn('the instance was deleted', str(error))
         self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
         self.assertEqual((set(), []), self.left())
 
-    def test_extension_that_fails(self):
+    def test_removes_the_volume_if_its_extension_fails(self):
         self.world.cinder.failing = 'extend'
         error = self.assertRaises(
             exceptions.AdoptionFailedError, restore, self.world, prefer_copy=True, size_gib=3
@@ -135,28 +139,32 @@ class RestoringTest(base.BaseTestCase):
         self.world.cinder.failing = None
         self.assertEqual(3, restore(self.world, prefer_copy=True, size_gib=3)['size'])
 
-    def test_quota_that_is_used_up_meanwhile(self):
-        asked = wanted(self.world, size_gib=3)
-        plan = planning.plan(self.world.deps(), asked, prefer_copy=True)
+    def test_leaves_nothing_if_the_quota_is_used_up(self):
+        request = restore_request(self.world, size_gib=3)
+        plan = planning.plan(self.world.deps(), request, prefer_copy=True)
         self.world.cinder.limits[worlds.SERVICE, 'gigabytes'] = 4
         self.assertRaises(
-            exceptions.QuotaExceededError, clone_volume.clone_volume, self.world.deps(), asked, plan
+            exceptions.QuotaExceededError,
+            clone_volume.clone_volume,
+            self.world.deps(),
+            request,
+            plan,
         )
         self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
         self.assertEqual((set(), []), self.left())
 
-    def test_cleaning_up_after_a_process_that_ended(self):
-        """Defect 7: what an instance without a volume has left is nobody's."""
-        asked = wanted(self.world, size_gib=2)
+    def test_removes_the_leftovers_of_a_killed_process(self):
+        """Defect 7: stock forgets the leftovers of an instance without a volume."""
+        request = restore_request(self.world, size_gib=2)
         deps = self.world.deps()
-        plan = planning.plan(deps, asked, prefer_copy=True)
-        count = len(clone_volume.VolumeClone(deps, asked, plan).steps()) - 1
-        made = set()
+        plan = planning.plan(deps, request, prefer_copy=True)
+        count = len(clone_volume.VolumeClone(deps, request, plan).steps()) - 1
+        observed = set()
         for number in range(count + 1):
-            for step in clone_volume.VolumeClone(deps, asked, plan).steps()[:number]:
+            for step in clone_volume.VolumeClone(deps, request, plan).steps()[:number]:
                 step.do()
-            made.add((len(self.world.cinder.volumes), bool(self.left()[0])))
-            # Its volume may be read for already, and is not the instance's yet.
+            observed.add((len(self.world.cinder.volumes), bool(self.left()[0])))
+            # Flattening of the volume may run already; the instance does not have it yet.
             flatten.flatten_dependents(deps)
             instance = self.world.trove.find_instance(self.world.restored.id)
             for _ in range(2):
@@ -165,9 +173,9 @@ class RestoringTest(base.BaseTestCase):
                 self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
                 self.assertEqual((set(), []), self.left())
             self.assertEqual([], self.world.records.kept_volumes())
-        self.assertEqual({(1, False), (1, True), (2, False)}, made)
+        self.assertEqual({(1, False), (1, True), (2, False)}, observed)
 
-    def test_volumes_of_others_are_not_cleaned_up(self):
+    def test_keeps_volumes_of_other_projects(self):
         volume = self.world.cinder.add_volume('of-somebody-else', worlds.NVME)
         volume['metadata'] = {cinder_resources.OPERATION_KEY: self.world.restored.id}
         instance = self.world.trove.find_instance(self.world.restored.id)
@@ -176,7 +184,7 @@ class RestoringTest(base.BaseTestCase):
         self.assertEqual([], self.world.records.kept_volumes())
 
 
-class IndependenceTest(base.BaseTestCase):
+class FlattenTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = make_world()
@@ -196,19 +204,19 @@ class IndependenceTest(base.BaseTestCase):
             if isinstance(one.work, tasks.FlattenTask)
         ]
 
-    def test_volume_in_use_is_made_independent(self):
+    def test_flattens_a_volume_in_use(self):
         self.volume['status'] = 'in-use'
         self.assertEqual((self.world.copy, 'yes'), (self.parent(), self.mark()))
         flatten.flatten_dependents(self.world.deps())
         self.assertIsNone(self.parent())
         flatten.flatten_dependents(self.world.deps())
         self.assertEqual('no', self.mark())
-        # Now the copy can be deleted with nothing left.
+        # Now the deletion of the copy leaves nothing.
         delete.delete_backup(self.world.deps(), self.world.backup)
         self.assertEqual([], self.world.trash())
         self.assertNotIn(self.world.copy.image, self.world.images('vault'))
 
-    def test_backup_that_is_deleted_before(self):
+    def test_flattens_after_the_backup_is_deleted(self):
         delete.delete_backup(self.world.deps(), self.world.backup)
         self.assertEqual([self.world.copy.image], self.world.trash())
         flatten.flatten_dependents(self.world.deps())
@@ -216,7 +224,7 @@ class IndependenceTest(base.BaseTestCase):
         volume_cleanup.reclaim(self.world.deps())
         self.assertEqual([], self.world.trash())
 
-    def test_storage_service_that_fails_is_asked_again(self):
+    def test_retries_after_a_failure_of_the_storage_service(self):
         writer = self.world.storage.open_writer(self.image)
         self.addCleanup(writer.close)
         flatten.flatten_dependents(self.world.deps(worlds.Strike(2, lost=True)))
@@ -224,7 +232,7 @@ class IndependenceTest(base.BaseTestCase):
         flatten.flatten_dependents(self.world.deps())
         self.assertIsNone(self.parent())
 
-    def test_killed_at_each_request(self):
+    def test_continues_after_a_kill_at_each_request(self):
         number, struck = 0, True
         while struck:
             strike = worlds.Strike(number // 2, after=bool(number % 2))
@@ -236,7 +244,7 @@ class IndependenceTest(base.BaseTestCase):
         self.assertEqual('no', self.mark())
         self.assertGreater(number, 2)
 
-    def test_volumes_that_are_to_be_left_alone(self):
+    def test_leaves_other_volumes(self):
         row = trove_database.instance(self.world.restored.id)
         row.update(task_status=InstanceTasks.DELETING)
         flatten.flatten_dependents(self.world.deps())
@@ -245,10 +253,10 @@ class IndependenceTest(base.BaseTestCase):
         flatten.flatten_dependents(self.world.deps())
         self.assertEqual([], self.jobs())
 
-    def test_copying_is_stopped(self):
+    def test_stops_flattening(self):
         flatten.stop_flattening(self.world.deps(), self.volume['id'])
         self.assertEqual([], self.jobs())
-        self.world.served.keeper._threads = waiting = worlds.service_world.Later()
+        self.world.served.manager._threads = waiting = worlds.service_world.Later()
         flatten.flatten_dependents(self.world.deps())
         flatten.stop_flattening(self.world.deps(), self.volume['id'])
         waiting.run_next()
@@ -257,8 +265,8 @@ class IndependenceTest(base.BaseTestCase):
         flatten.stop_flattening(self.world.deps(), self.world.volume['id'])
         flatten.stop_flattening(self.world.deps(), 'gone')
 
-    def test_image_that_moved(self):
-        """Cinder's own migration copies all of it; there the image has another name."""
+    def test_a_migrated_image_needs_no_flattening(self):
+        """Cinder's own migration copies all data, to an image of another name."""
         self.volume['host'] = worlds.OTHER
         flatten.flatten_dependents(self.world.deps())
         self.assertEqual('no', self.mark())

@@ -16,19 +16,19 @@ def answer(unchanged_sec, settings_id='same', positions=()):
 
 
 class ProofTest(base.BaseTestCase):
-    def test_unchanged_since_before_the_snapshot(self):
+    def test_proves_settings_unchanged_since_before_the_snapshot(self):
         self.assertIsNone(settings_proof.find_gap(answer(60.0), 2.0))
 
-    def test_unchanged_for_less(self):
+    def test_does_not_prove_settings_unchanged_for_less(self):
         for unchanged_sec in (0.0, 1.9, 2.0, 2.2):
             reason = settings_proof.find_gap(answer(unchanged_sec), 2.0)
             self.assertIn(f'unchanged for {unchanged_sec:.1f} s', reason)
 
-    def test_server_or_agent_that_cannot_tell(self):
+    def test_does_not_prove_without_evidence(self):
         for found in (answer(60.0, None), {}, {'settings_id': 'a'}, answer(None)):
             self.assertIsNotNone(settings_proof.find_gap(found, 2.0))
 
-    def test_latest_position_that_is_old_enough(self):
+    def test_finds_the_latest_position_that_is_old_enough(self):
         found = answer(90, positions=[(90.0, 'u:1-5'), (30.0, 'u:1-9'), (1.0, 'u:1-12')])
         self.assertEqual('u:1-9', settings_proof.find_position(found, 2.0))
         self.assertEqual('u:1-5', settings_proof.find_position(found, 60.0))
@@ -37,7 +37,7 @@ class ProofTest(base.BaseTestCase):
 
 
 class Server:
-    """A server whose setting is changed at random, seen by an agent with a clock of its own."""
+    """A server whose setting changes at random, and an agent with its own clock."""
 
     def __init__(self, seeded):
         self._random = seeded
@@ -50,14 +50,14 @@ class Server:
         return self._offset + self._rate * self.now
 
     def go_on(self, seconds):
-        """Let time pass, in which things happen."""
+        """Let time pass, with the changes that fall into it."""
         self.now += seconds
         self.position += 1
         if self._random.random() < 0.15:
             self.is_safe, self.changes = not self.is_safe, self.changes + 1
 
     def look(self):
-        """Do what the agent does, which takes its time; the evidence is read before the value."""
+        """Read the settings as the agent does, the evidence before the value, in some time."""
         self.go_on(self._random.uniform(0, 0.5))
         changes = self.changes
         self.go_on(self._random.uniform(0, 0.5))
@@ -69,9 +69,9 @@ class Server:
 
 
 class NeverWrongTest(base.BaseTestCase):
-    """Whatever is proved was so: a thousand histories, with changes at any instant."""
+    """A thousand histories with changes at any instant, in which no proof may be wrong."""
 
-    def test_what_is_proved_was_so(self):
+    def test_no_proof_is_wrong(self):
         proved = unproved = positions = 0
         for seed in range(1000):
             seeded = random.Random(seed)

@@ -9,23 +9,23 @@ from trove_ceph.strategies.backup import tenant_errors
 PLACE = 'vault/trove_ceph.vault.x@snapshot-y: pool vault is 97 % full'
 
 
-class ReasonsTest(base.BaseTestCase):
-    def test_nothing_is_told_of_the_storage(self):
+class TenantErrorsTest(base.BaseTestCase):
+    def test_reveals_nothing_of_the_storage(self):
         known = [kind for _name, kind in inspect.getmembers(exceptions, inspect.isclass)]
         failures = [kind for kind in known if not issubclass(kind, tenant_errors.SHOWN_UNCHANGED)]
         self.assertGreater(len(failures), 20)
         for kind in (*failures, KeyError):
-            told = tenant_errors.tenant_message(kind(PLACE))
-            self.assertNotIn('vault', told, kind)
-            self.assertNotIn('97', told, kind)
-            self.assertIn('the log of trove-taskmanager', told)
+            message = tenant_errors.tenant_message(kind(PLACE))
+            self.assertNotIn('vault', message, kind)
+            self.assertNotIn('97', message, kind)
+            self.assertIn('the log of trove-taskmanager', message)
         self.assertIn('no room', tenant_errors.tenant_message(exceptions.NoSpaceError(PLACE)))
 
-    def test_what_tenants_can_do_something_about(self):
+    def test_shows_what_tenants_can_correct(self):
         error = exceptions.UnsafeSettingsError('instance x: sync_binlog=0')
         self.assertEqual('instance x: sync_binlog=0', tenant_errors.tenant_message(error))
 
-    def test_operators_see_all_of_it(self):
+    def test_operators_see_everything(self):
         error = exceptions.NoSpaceError(PLACE)
         error.add_note('something is left behind')
         self.assertEqual(

@@ -2,8 +2,8 @@
 """Two workers that are alive at once: one is suspended inside a request, the other takes over.
 
 Generated from the requests and the writes of each operation: the first worker is suspended at each
-of them in turn, before its answer is read. Meanwhile its claim expires and another worker carries
-on to the end. Then the first one wakes up, and may do no harm.
+of them in turn, before its answer is read. Meanwhile its claim expires and another worker
+completes the operation. Then the first one wakes up, and must do no harm.
 """
 
 import datetime
@@ -18,7 +18,7 @@ from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import backup_types, create, delete, queue_worker, recovery
 from trove_ceph.tests import interruption
-from trove_ceph.tests.unit.strategies import test_vault_copy, test_verify
+from trove_ceph.tests.unit.strategies import test_verify, vault_helpers
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.tests.unit.verification import world as servers
@@ -28,7 +28,7 @@ MINUTE = datetime.timedelta(minutes=1)
 
 
 class Suspend(worlds.Strike):
-    """A worker is suspended at one of its requests, while something happens."""
+    """Something happens while a worker is suspended at one of its requests."""
 
     def __init__(self, number, happen, after):
         super().__init__(number, after)
@@ -46,12 +46,12 @@ class Suspend(worlds.Strike):
         return answer
 
 
-#: To be struck at one of these is to be struck at what follows.
+#: Reads; a strike at one of these would equal a strike at the next request.
 _READS = ('find', 'get', 'is_', 'list_', 'of_', 'in_', 'heartbeat', 'kept_', 'trashed_', 'vault_')
 
 
 class Database:
-    """What a worker has of the tables, of which each verb that writes is a request, too."""
+    """The tables of a worker; each verb that writes counts as a request too."""
 
     def __init__(self, inner, strike):
         self._inner, self._strike = inner, strike
@@ -67,28 +67,28 @@ class Database:
 
 
 def with_database(deps, strike):
-    """Have a worker's transactions be among what it can be struck at."""
+    """Count a worker's transactions among the requests of a strike."""
     object.__setattr__(deps, 'records', Database(deps.records, strike))
     return deps
 
 
 class Operation:
-    """What one worker does, and how another one carries on; everything can be struck."""
+    """An operation that one worker begins and another one continues; both can be struck."""
 
     def make_world(self):
         world = test_verify.World()
-        test_vault_copy.write(world, 'abc')
+        vault_helpers.write(world, 'abc')
         self.prepare(world)
         return world
 
     def start(self, world, strike, only_writes):
-        """Do it, as a worker that may be struck."""
-        asked = None if only_writes else strike
-        deps = with_database(world.deps(asked, claims.DEFAULT_EXPIRY), strike)
+        """Run it as a worker that may be struck."""
+        request_strike = None if only_writes else strike
+        deps = with_database(world.deps(request_strike, claims.DEFAULT_EXPIRY), strike)
         self.work(deps, world)
 
     def carry_on(self, world):
-        """Let the claims of all others expire, and carry on as another worker."""
+        """Let the claims of all other workers expire, and continue as another worker."""
         world.date += MINUTE
         world.now += 60
         deps = world.deps(expiry=claims.DEFAULT_EXPIRY)
@@ -99,10 +99,10 @@ class Operation:
     def struck_at_each(self, make_strike, only_writes=False):
         """Yield worlds in which the operation was struck at each of its requests and writes.
 
-        To be struck after one of them is to be struck before the next one, but for answers that
+        A strike after one of them equals a strike before the next one, except for answers that
         are lost.
 
-        :param only_writes: those to the tables; the requests are struck elsewhere
+        :param only_writes: strike only writes to the tables; other tests strike requests
         """
         whens = (False, True) if only_writes else (True,)
         for number, after in ((n, after) for n in itertools.count() for after in whens):
@@ -118,7 +118,7 @@ class Operation:
             yield world, f'at request {number}, after={after}'
 
     def check(self, world, where):
-        """Check the end after all others had their turns; nothing may be left over."""
+        """Check the end state after all other workers had their turns; nothing may be left."""
         for _again in range(3):
             self.carry_on(world)
         world.cinder.work()
@@ -129,7 +129,7 @@ class Operation:
             raise
 
     def assert_claimable(self, world, record):
-        """Check that the claim of a worker that died after its work blocks no other worker."""
+        """Check that the claim of a worker that died at the end blocks no other worker."""
         another = claims.Claimant('another', claims.DEFAULT_EXPIRY)
         self.assertTrue(another.may_claim(record, world.date))
 
@@ -153,7 +153,7 @@ class Operation:
             self.check(world, where)
 
 
-class TakingTwiceTest(Operation, base.BaseTestCase):
+class TwoCreationsTest(Operation, base.BaseTestCase):
     level = enums.QuiesceLevel.FREEZE
 
     def prepare(self, world):
@@ -167,7 +167,7 @@ class TakingTwiceTest(Operation, base.BaseTestCase):
         record = world.records.find(world.backup.id)
         row = trove_database.backup(world.backup.id)
         if record is None:
-            # The database failed before anything was begun.
+            # The database failed before the backup began.
             self.assertIn(row.state, (BackupState.NEW, BackupState.FAILED))
         else:
             self.assertIsNone(record.claimed_by)
@@ -184,9 +184,9 @@ class TakingTwiceTest(Operation, base.BaseTestCase):
         self.assertFalse(world.guest.is_held)
 
 
-class CopyingTwiceTest(Operation, base.BaseTestCase):
+class TwoCopiesTest(Operation, base.BaseTestCase):
     def prepare(self, world):
-        world.backup = test_vault_copy.take(world)
+        world.backup = vault_helpers.take(world)
         world.records.queue.request_copy(world.backup)
 
     def work(self, deps, world):
@@ -197,16 +197,16 @@ class CopyingTwiceTest(Operation, base.BaseTestCase):
         self.assertEqual(RecordState.COPIED, record.state)
         self.assert_claimable(world, record)
         self.assertEqual(
-            test_vault_copy.content(world, record.location),
-            test_vault_copy.content(world, record.copy),
+            vault_helpers.content(world, record.location),
+            vault_helpers.content(world, record.copy),
         )
         self.assertEqual([record.copy.name], world.snapshots(record.copy.of))
         self.assertEqual([], world.held_locks())
 
 
-class VerifyingTwiceTest(Operation, base.BaseTestCase):
+class TwoVerificationsTest(Operation, base.BaseTestCase):
     def prepare(self, world):
-        world.backup = test_vault_copy.take(world)
+        world.backup = vault_helpers.take(world)
         world.records.queue.request_verification(world.backup)
 
     def work(self, deps, world):
@@ -221,10 +221,10 @@ class VerifyingTwiceTest(Operation, base.BaseTestCase):
         self.assertEqual(([], []), (world.held_locks(), world.servers.held()))
 
 
-class DeletingTwiceTest(Operation, base.BaseTestCase):
+class TwoDeletionsTest(Operation, base.BaseTestCase):
     def prepare(self, world):
-        world.backup = test_vault_copy.take(world)
-        test_vault_copy.copy(world, world.backup)
+        world.backup = vault_helpers.take(world)
+        vault_helpers.copy(world, world.backup)
 
     def work(self, deps, world):
         delete.delete_backup(deps, world.backup)
@@ -232,7 +232,7 @@ class DeletingTwiceTest(Operation, base.BaseTestCase):
     def check_done(self, world):
         record = world.records.find(world.backup)
         if record is not None:
-            # The database failed before the deletion was begun.
+            # The database failed before the deletion began.
             self.assertEqual(RecordState.COPIED, record.state)
             return
         self.assertTrue(trove_database.backup(world.backup).deleted)

@@ -1,173 +1,105 @@
 # SPDX-License-Identifier: Apache-2.0
-import contextlib
-import uuid
-
 import oslo_messaging as messaging
 from oslo_utils import units
 from oslotest import base
 
 from trove_ceph import enums, exceptions
-from trove_ceph.db import tables
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
 from trove_ceph.storage import copying as storage_copying
 from trove_ceph.storage import image_types, names
-from trove_ceph.strategies.backup import (
-    backup_types,
-    create,
-    delete,
-    tenant_errors,
-    vault_copy,
-    volume_cleanup,
-)
+from trove_ceph.strategies.backup import backup_types, delete, vault_copy, volume_cleanup
 from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.strategies import vault_helpers
 from trove_ceph.tests.unit.strategies import world as worlds
 
 MIB = units.Mi
 
 
-def take(world, **facts):
-    """Return the id of a new backup."""
-    backup = world.add_backup(**facts)
-    create.create_backup(world.deps(), backup.id)
-    return backup.id
-
-
-def snapshot(world):
-    """Return the id of a backup of which nobody but us knows, and that is to be copied."""
-    backup_id = str(uuid.uuid4())
-    place = world.volume_image.snapshot(names.snapshot_name('backup', backup_id))
-    world.storage.create_snapshot(place)
-    claim = world.records.begin_taking(backup_id, world.instance.id, world.project, world.worker())
-    world.records.note_location(claim, place, world.volume['id'], 16 * MIB)
-    world.records.note_taken(claim, place.name, 'cinder', 1.0, copy=True)
-    return backup_id
-
-
-def claim(world, backup_id, role=Role.COPY):
-    """Claim a backup for a new worker, which knows that all others have ended."""
-    return world.records.claims.claim(role, backup_id, world.worker())
-
-
-@contextlib.contextmanager
-def claimed(world, backup_id, role=Role.COPY):
-    found = claim(world, backup_id, role)
-    try:
-        yield found
-    finally:
-        world.records.claims.release(found)
-
-
-def copy(world, backup_id, strike=None):
-    """Copy a backup to the vault, and return what is known of it then."""
-    world.records.queue.request_copy(backup_id)
-    with claimed(world, backup_id) as held:
-        vault_copy.copy_to_vault(world.deps(strike), held)
-    return world.records.get(backup_id)
-
-
-def note_damaged(world, backup_id):
-    with claimed(world, backup_id, Role.VERIFY) as held:
-        world.records.results.note_damaged(held, {}, 1.0, 'pages are corrupt')
-
-
-def write(world, letters, image=None):
-    """Write the objects of the instance's volume anew, each with a letter; ``-`` leaves one out."""
-    with world.storage.open_writer(image or world.volume_image) as writer:
-        for number, letter in enumerate(letters):
-            if letter != '-':
-                writer.write(number * 4 * MIB, letter.encode() * MIB).result()
-
-
-def content(world, snapshot):
-    """Return what such objects hold in a snapshot."""
-    with world.storage.open_reader(snapshot) as reader:
-        return reader.read(0, 16 * MIB).result()
-
-
-def vault(world):
-    return image_types.ImageRef('vault', names.image_name('vault', world.instance.id))
-
-
 class CopyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
-    """A copy that is built upon another one."""
+    """An incremental copy."""
 
     def make_world(self):
         world = worlds.World()
-        write(world, 'abc')
-        world.first = snapshot(world)
-        copy(world, world.first)
-        write(world, '-x')
-        world.backup = snapshot(world)
+        vault_helpers.write(world, 'abc')
+        world.first = vault_helpers.snapshot(world)
+        vault_helpers.copy(world, world.first)
+        vault_helpers.write(world, '-x')
+        world.backup = vault_helpers.snapshot(world)
         return world
 
     def make_operation(self, world, strike=None):
-        held = claim(world, world.backup)
-        return vault_copy.VaultCopy(world.deps(strike), held).steps()
+        claim = vault_helpers.claim(world, world.backup)
+        return vault_copy.VaultCopy(world.deps(strike), claim).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
         self.assertEqual((RecordState.COPIED, None), (record.state, record.copy_wanted_at))
         self.assertEqual((world.first, MIB), (record.copy_base_id, record.moved_bytes))
-        self.assertEqual(vault(world).snapshot(record.location.name), record.copy)
-        self.assertEqual(content(world, record.location), content(world, record.copy))
-        first = world.records.get(world.first).location.name
-        self.assertEqual([first, record.location.name], world.snapshots(vault(world)))
+        self.assertEqual(vault_helpers.vault(world).snapshot(record.location.name), record.copy)
         self.assertEqual(
-            {vault(world).name, world.vault.name}, world.images('vault') | {world.vault.name}
+            vault_helpers.content(world, record.location), vault_helpers.content(world, record.copy)
+        )
+        first = world.records.get(world.first).location.name
+        self.assertEqual([first, record.location.name], world.snapshots(vault_helpers.vault(world)))
+        self.assertEqual(
+            {vault_helpers.vault(world).name, world.vault.name},
+            world.images('vault') | {world.vault.name},
         )
         self.assertEqual([], world.held_locks())
 
     def check_undone(self, world):
         record = world.records.get(world.backup)
         self.assertEqual((RecordState.TAKEN, None), (record.state, record.copy))
-        self.assertEqual(1, len(world.snapshots(vault(world))))
+        self.assertEqual(1, len(world.snapshots(vault_helpers.vault(world))))
 
 
 class FirstCopyInterruptionTest(interruption.InterruptionTests, base.BaseTestCase):
-    """A copy that is built upon none."""
+    """A full copy."""
 
     def make_world(self):
         world = worlds.World()
-        write(world, 'abc')
-        world.backup = snapshot(world)
+        vault_helpers.write(world, 'abc')
+        world.backup = vault_helpers.snapshot(world)
         return world
 
     def make_operation(self, world):
-        held = claim(world, world.backup)
-        return vault_copy.VaultCopy(world.deps(), held).steps()
+        claim = vault_helpers.claim(world, world.backup)
+        return vault_copy.VaultCopy(world.deps(), claim).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
         self.assertEqual(RecordState.COPIED, record.state)
         self.assertEqual((None, None), (record.copy_base_id, record.copy_base_because))
         self.assertEqual((3 * MIB, 12 * MIB), (record.moved_bytes, record.used_bytes))
-        self.assertEqual(vault(world).snapshot(record.location.name), record.copy)
-        self.assertEqual(content(world, record.location), content(world, record.copy))
+        self.assertEqual(vault_helpers.vault(world).snapshot(record.location.name), record.copy)
+        self.assertEqual(
+            vault_helpers.content(world, record.location), vault_helpers.content(world, record.copy)
+        )
 
     def check_undone(self, world):
         record = world.records.get(world.backup)
         self.assertEqual((RecordState.TAKEN, None), (record.state, record.copy))
-        self.assertNotIn(vault(world).name, world.images('vault'))
+        self.assertNotIn(vault_helpers.vault(world).name, world.images('vault'))
 
 
 class BasesTest(base.BaseTestCase):
-    """Upon which copy another one is built, and what becomes of it when that one goes."""
+    """The choice of the base of a copy, and the deletion of bases."""
 
     def setUp(self):
         super().setUp()
         self.world = worlds.World()
-        write(self.world, 'abcd')
+        vault_helpers.write(self.world, 'abcd')
         self.backups = []
 
     def take(self, letters='', **facts):
         """Change the volume and return the id of a backup of it."""
-        write(self.world, letters)
-        self.backups.append(take(self.world, **facts))
+        vault_helpers.write(self.world, letters)
+        self.backups.append(vault_helpers.take(self.world, **facts))
         return self.backups[-1]
 
     def copy(self, backup_id):
-        record = copy(self.world, backup_id)
+        record = vault_helpers.copy(self.world, backup_id)
         self.assert_whole()
         return record
 
@@ -177,12 +109,13 @@ class BasesTest(base.BaseTestCase):
         self.assert_whole()
 
     def assert_whole(self):
-        """Every copy holds what its source does, and nothing else is in the vault."""
+        """Assert that each copy equals its source, and that the vault holds nothing else."""
         expected = {}
         for record in map(self.world.records.get, self.backups):
             if record.copied_at is not None:
                 self.assertEqual(
-                    content(self.world, record.location), content(self.world, record.copy)
+                    vault_helpers.content(self.world, record.location),
+                    vault_helpers.content(self.world, record.copy),
                 )
                 expected.setdefault(record.copy.image, set()).add(record.copy.name)
         self.assertEqual(set(expected), self.world.images('vault') - {self.world.vault.name})
@@ -190,7 +123,7 @@ class BasesTest(base.BaseTestCase):
             found = self.world.snapshots(image_types.ImageRef('vault', image))
             self.assertEqual(snapshots, set(found))
 
-    def test_latest(self):
+    def test_chooses_the_latest_copy(self):
         first, second, third = self.take(), self.take('-x'), self.take('--x')
         self.assertEqual(4 * MIB, self.copy(first).moved_bytes)
         self.copy(second)
@@ -198,7 +131,7 @@ class BasesTest(base.BaseTestCase):
         self.assertEqual((second, MIB), (record.copy_base_id, record.moved_bytes))
         self.assertIsNone(record.copy_base_because)
 
-    def test_one_that_was_asked_for(self):
+    def test_chooses_the_requested_base(self):
         first, second = self.take(), self.take('-x')
         third = self.take('--x', parent_id=first)
         self.copy(first)
@@ -207,7 +140,7 @@ class BasesTest(base.BaseTestCase):
         self.assertEqual((first, 2 * MIB), (record.copy_base_id, record.moved_bytes))
         self.assertIsNone(record.copy_base_because)
 
-    def test_one_that_was_asked_for_and_is_not_in_the_vault(self):
+    def test_chooses_another_base_if_the_requested_one_has_no_copy(self):
         first, second = self.take(), self.take('-x')
         third = self.take('--x', parent_id=second)
         self.copy(first)
@@ -215,7 +148,7 @@ class BasesTest(base.BaseTestCase):
         self.assertEqual(first, record.copy_base_id)
         self.assertEqual(f'backup {second} is not in the vault', record.copy_base_because)
 
-    def test_out_of_order(self):
+    def test_copies_out_of_order(self):
         first, second, third = self.take(), self.take('-x'), self.take('-y')
         self.copy(first)
         self.assertEqual(first, self.copy(third).copy_base_id)
@@ -224,17 +157,17 @@ class BasesTest(base.BaseTestCase):
         record = self.copy(fourth)
         self.assertEqual((third, MIB), (record.copy_base_id, record.moved_bytes))
 
-    def test_the_latest_first(self):
+    def test_does_not_choose_a_later_backup(self):
         first, second = self.take(), self.take('-x')
-        self.assertEqual(vault(self.world), self.copy(second).copy.of)
+        self.assertEqual(vault_helpers.vault(self.world), self.copy(second).copy.of)
         record = self.copy(first)
-        # No difference leads back in time.
+        # A difference cannot go back in time.
         self.assertEqual(names.image_name('vault', first), record.copy.image)
         self.assertIsNone(record.copy_base_id)
         third = self.take('--x')
         self.assertEqual(second, self.copy(third).copy_base_id)
 
-    def test_chain_loses_its_links(self):
+    def test_deletes_members_of_a_chain(self):
         chain = [self.take('-' * number + 'x') for number in range(4)]
         for backup in chain:
             self.copy(backup)
@@ -246,19 +179,19 @@ class BasesTest(base.BaseTestCase):
         self.delete(last)
         self.assertEqual([], self.world.trash())
 
-    def test_base_that_is_gone(self):
+    def test_copies_in_full_if_the_base_is_deleted(self):
         first, second = self.take(), self.take('-x')
         self.copy(first)
         self.delete(first)
         record = self.copy(second)
         self.assertEqual((None, 4 * MIB), (record.copy_base_id, record.moved_bytes))
 
-    def test_base_that_goes_meanwhile(self):
+    def test_chooses_again_if_the_base_is_deleted_before_the_copy(self):
         first, second = self.take(), self.take('-x')
         self.copy(first)
         self.world.records.queue.request_copy(second)
-        held = claim(self.world, second)
-        for step in vault_copy.VaultCopy(self.world.deps(), held).steps()[:2]:
+        claim = vault_helpers.claim(self.world, second)
+        for step in vault_copy.VaultCopy(self.world.deps(), claim).steps()[:2]:
             step.do()
         self.assertEqual(first, self.world.records.get(second).copy_base_id)
         self.delete(first)
@@ -266,22 +199,22 @@ class BasesTest(base.BaseTestCase):
         self.assertIsNone(record.copy_base_id)
         self.assertEqual(f'backup {first} was deleted', record.copy_base_because)
 
-    def test_base_that_goes_when_the_copy_is_there(self):
+    def test_keeps_the_copy_if_the_base_is_deleted_after_it(self):
         first, second = self.take(), self.take('-x')
         self.copy(first)
         self.world.records.queue.request_copy(second)
-        held = claim(self.world, second)
-        for step in vault_copy.VaultCopy(self.world.deps(), held).steps()[:3]:
+        claim = vault_helpers.claim(self.world, second)
+        for step in vault_copy.VaultCopy(self.world.deps(), claim).steps()[:3]:
             step.do()
         delete.delete_backup(self.world.deps(), first)
         self.backups.remove(first)
-        place = self.world.records.get(second).copy
-        self.assertEqual(place, self.copy(second).copy)
+        location = self.world.records.get(second).copy
+        self.assertEqual(location, self.copy(second).copy)
 
-    def test_base_whose_copy_is_damaged_or_gone(self):
+    def test_does_not_choose_a_damaged_or_missing_copy(self):
         first, second = self.take(), self.take('-x')
-        place = self.copy(first).copy
-        note_damaged(self.world, first)
+        location = self.copy(first).copy
+        vault_helpers.note_damaged(self.world, first)
         record = self.copy(second)
         self.assertEqual(names.image_name('vault', second), record.copy.image)
         self.assertEqual(f'backup {first} is damaged', record.copy_base_because)
@@ -289,16 +222,16 @@ class BasesTest(base.BaseTestCase):
         third = self.take('--x')
         self.world.storage.remove_snapshot(record.copy)
         self.backups.remove(second)
-        record = copy(self.world, third)
+        record = vault_helpers.copy(self.world, third)
         self.assertEqual(f'backup {second} no longer has a complete copy', record.copy_base_because)
-        self.assertEqual(place.of, record.copy.of)
+        self.assertEqual(location.of, record.copy.of)
 
-    def test_another_volume(self):
+    def test_does_not_choose_a_copy_of_another_volume(self):
         first = self.take()
         self.copy(first)
         volume = self.world.cinder.add_volume(worlds.SERVICE, worlds.NVME, status='in-use')
         self.world.instance.update(volume_id=volume['id'])
-        write(self.world, 'z', self.world.cinder.image(volume))
+        vault_helpers.write(self.world, 'z', self.world.cinder.image(volume))
         second, third = self.take(), self.take()
         record = self.copy(second)
         self.assertEqual(names.image_name('vault', second), record.copy.image)
@@ -309,20 +242,20 @@ class BasesTest(base.BaseTestCase):
             self.delete(backup)
         self.assertEqual([], self.world.trash())
 
-    def test_another_vault(self):
+    def test_does_not_choose_a_copy_in_another_vault(self):
         first, second = self.take(), self.take('-x')
         self.copy(first)
         record = self.world.records.get(first)
         elsewhere = image_types.SnapshotRef('vault-old', record.copy.image, record.copy.name)
-        with claimed(self.world, first) as held:
-            self.world.records.results.begin_copying(held, elsewhere)
+        with vault_helpers.claimed(self.world, first) as claim:
+            self.world.records.results.begin_copying(claim, elsewhere)
         because = vault_copy._plan(self.world.deps(), self.world.records.get(second)).because
         self.assertEqual(f'backup {first} has its copy in another vault', because)
 
-    def test_verified_backup_stays_so(self):
+    def test_a_verified_backup_stays_verified(self):
         first = self.take()
-        with claimed(self.world, first, Role.VERIFY) as held:
-            self.world.records.results.note_verified(held, 'uuid:1-7', {}, 1.0)
+        with vault_helpers.claimed(self.world, first, Role.VERIFY) as claim:
+            self.world.records.results.note_verified(claim, 'uuid:1-7', {}, 1.0)
         self.assertEqual(RecordState.VERIFIED, self.copy(first).state)
 
 
@@ -330,11 +263,11 @@ class CopyingTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = worlds.World()
-        write(self.world, 'abcd')
-        self.backup = take(self.world)
+        vault_helpers.write(self.world, 'abcd')
+        self.backup = vault_helpers.take(self.world)
 
     def assert_fails(self, error_class, *words):
-        error = self.assertRaises(error_class, copy, self.world, self.backup)
+        error = self.assertRaises(error_class, vault_helpers.copy, self.world, self.backup)
         for word in words:
             self.assertIn(word, str(error))
 
@@ -342,97 +275,107 @@ class CopyingTest(base.BaseTestCase):
         for pool in ('vault', 'vault-data'):
             self.world.cluster.capacities[pool] = free_bytes
 
-    def test_vault_that_is_full(self):
+    def test_removes_a_partial_copy_if_the_vault_is_full(self):
         self.fill_vault(2 * MIB)
         self.assert_fails(exceptions.NoSpaceError, 'vault')
         record = self.world.records.get(self.backup)
         self.assertEqual((RecordState.TAKEN, None), (record.state, record.copy))
         volume_cleanup.purge_trashed(self.world.deps())
-        self.assertNotIn(vault(self.world).name, self.world.images('vault'))
+        self.assertNotIn(vault_helpers.vault(self.world).name, self.world.images('vault'))
         self.assertEqual([], self.world.trash())
         self.fill_vault(1024 * MIB)
-        self.assertEqual(RecordState.COPIED, copy(self.world, self.backup).state)
+        self.assertEqual(RecordState.COPIED, vault_helpers.copy(self.world, self.backup).state)
 
-    def test_vault_that_is_full_keeps_what_is_in_it(self):
-        before = copy(self.world, self.backup)
-        write(self.world, 'wxyz')
-        second = take(self.world)
+    def test_keeps_other_copies_if_the_vault_is_full(self):
+        before = vault_helpers.copy(self.world, self.backup)
+        vault_helpers.write(self.world, 'wxyz')
+        second = vault_helpers.take(self.world)
         self.fill_vault(6 * MIB)
-        self.assertRaises(exceptions.NoSpaceError, copy, self.world, second)
+        self.assertRaises(exceptions.NoSpaceError, vault_helpers.copy, self.world, second)
         self.assertEqual([before.copy.name], self.world.snapshots(before.copy.of))
-        self.assertEqual(content(self.world, before.location), content(self.world, before.copy))
+        self.assertEqual(
+            vault_helpers.content(self.world, before.location),
+            vault_helpers.content(self.world, before.copy),
+        )
         self.fill_vault(1024 * MIB)
-        record = copy(self.world, second)
-        self.assertEqual(content(self.world, record.location), content(self.world, record.copy))
+        record = vault_helpers.copy(self.world, second)
+        self.assertEqual(
+            vault_helpers.content(self.world, record.location),
+            vault_helpers.content(self.world, record.copy),
+        )
         self.assertEqual(self.backup, record.copy_base_id)
 
-    def test_image_that_holds_something_else(self):
-        self.world.storage.create_image(vault(self.world), 4 * MIB, image_types.ImageOptions())
-        write(self.world, '?', vault(self.world))
-        self.assert_fails(exceptions.AlreadyExistsError, 'holds something else')
-        record = copy(self.world, self.backup)
-        self.assertEqual(vault(self.world), record.copy.of)
+    def test_refuses_an_image_with_other_data(self):
+        self.world.storage.create_image(
+            vault_helpers.vault(self.world), 4 * MIB, image_types.ImageOptions()
+        )
+        vault_helpers.write(self.world, '?', vault_helpers.vault(self.world))
+        self.assert_fails(exceptions.AlreadyExistsError, 'has other content')
+        record = vault_helpers.copy(self.world, self.backup)
+        self.assertEqual(vault_helpers.vault(self.world), record.copy.of)
 
-    def test_image_with_a_snapshot_made_by_hand(self):
-        self.world.storage.create_image(vault(self.world), 4 * MIB, image_types.ImageOptions())
-        self.world.storage.create_snapshot(vault(self.world).snapshot('by-hand'))
-        record = copy(self.world, self.backup)
+    def test_leaves_an_image_with_a_snapshot_made_by_hand(self):
+        self.world.storage.create_image(
+            vault_helpers.vault(self.world), 4 * MIB, image_types.ImageOptions()
+        )
+        self.world.storage.create_snapshot(vault_helpers.vault(self.world).snapshot('by-hand'))
+        record = vault_helpers.copy(self.world, self.backup)
         self.assertEqual(names.image_name('vault', self.backup), record.copy.image)
-        self.assertEqual(['by-hand'], self.world.snapshots(vault(self.world)))
+        self.assertEqual(['by-hand'], self.world.snapshots(vault_helpers.vault(self.world)))
 
-    def test_no_vault(self):
+    def test_fails_without_a_vault(self):
         deps = self.world.deps()
 
         def refuse():
             raise exceptions.InvalidTiersError('no tier has the purpose vault')
 
         object.__setattr__(deps, 'vault', refuse)
-        with claimed(self.world, self.backup) as held:
-            self.assertRaises(exceptions.InvalidTiersError, vault_copy.copy_to_vault, deps, held)
+        with vault_helpers.claimed(self.world, self.backup) as claim:
+            self.assertRaises(exceptions.InvalidTiersError, vault_copy.copy_to_vault, deps, claim)
         self.assertIsNone(self.world.records.get(self.backup).copy)
 
-    def test_snapshot_that_is_gone(self):
+    def test_fails_if_the_snapshot_is_gone(self):
         self.world.storage.remove_snapshot(self.world.records.get(self.backup).location)
         self.assert_fails(exceptions.NotFoundError, 'no longer exists')
 
-    def test_backups_that_are_not_copied(self):
-        note_damaged(self.world, self.backup)
+    def test_refuses_damaged_and_deleted_backups(self):
+        vault_helpers.note_damaged(self.world, self.backup)
         self.assert_fails(exceptions.InvalidBackupError, 'is damaged')
         self.world.records.begin_deleting(self.backup, self.world.worker())
-        self.assertIsNone(claim(self.world, self.backup))
+        self.assertIsNone(vault_helpers.claim(self.world, self.backup))
 
-    def test_deleted_meanwhile(self):
-        """Whoever deletes it has it from then on, and the copy is given up."""
-        asked = self.world.served.endpoint.start
+    def test_stops_if_the_backup_is_deleted(self):
+        """The worker that deletes the backup has its claim, and the copy fails."""
+        start_before = self.world.served.endpoint.start
         deleter = self.world.worker()
 
         def start(context, **arguments):
             self.world.records.begin_deleting(self.backup, deleter)
-            return asked(context, **arguments)
+            return start_before(context, **arguments)
 
         self.world.served.endpoint.start = start
         self.assert_fails(exceptions.ClaimLostError, 'is being deleted')
         self.assertEqual(deleter.name, self.world.records.get(self.backup).claimed_by)
         self.assertEqual(RecordState.DELETING, self.world.records.get(self.backup).state)
 
-    def test_job_that_takes_long(self):
+    def test_waits_for_a_long_job(self):
         threads = worlds.service_world.Later()
         self.world.served = self.world.service(threads=threads)
         self.world.records.queue.request_copy(self.backup)
-        began, asked = self.world.now, self.world.sleep
+        began, sleep_before = self.world.now, self.world.sleep
 
         def sleep(seconds):
-            asked(seconds)
+            sleep_before(seconds)
             for pool in worlds.service_world.POOLS.images:
                 self.world.served.leases.renew(pool)
             if self.world.now > began + 1000:
                 threads.run_next()
 
         self.world.sleep = sleep
-        self.assertEqual(RecordState.COPIED, copy(self.world, self.backup).state)
+        self.assertEqual(RecordState.COPIED, vault_helpers.copy(self.world, self.backup).state)
         self.assertGreater(self.world.now, began + 1000)
 
-    def test_service_that_does_not_answer(self):
+    def test_fails_if_the_service_does_not_answer(self):
         def lose(_context, **_arguments):
             raise messaging.MessagingTimeout
 
@@ -441,69 +384,11 @@ class CopyingTest(base.BaseTestCase):
         self.assert_fails(exceptions.ServiceUnavailableError, 'no answer to start')
         self.assertLess(self.world.now, began + 600)
 
-    def test_verified_once_it_is_copied(self):
+    def test_requests_a_verification_after_the_copy(self):
         self.world.policy = backup_types.BackupSettings(verify=enums.VerifyWhen.COPIED)
-        self.assertIsNotNone(copy(self.world, self.backup).verify_wanted_at)
+        self.assertIsNotNone(vault_helpers.copy(self.world, self.backup).verify_wanted_at)
 
-    def test_what_storage_calls_complete(self):
-        record = copy(self.world, self.backup)
+    def test_the_storage_finds_the_copy_complete(self):
+        record = vault_helpers.copy(self.world, self.backup)
         facts = self.world.storage.describe(record.copy.of)
         self.assertEqual([record.copy.name], list(storage_copying.complete_copies(facts)))
-
-    # The quota of a project in the vault.
-
-    def set_quota(self, gib):
-        self.world.policy = backup_types.BackupSettings(vault_quota_gib=gib)
-
-    def fill_quota(self, used_bytes):
-        """Have another backup of the project occupy so much of the vault."""
-        other = take(self.world)
-        with claimed(self.world, other) as held:
-            place = image_types.SnapshotRef(
-                'vault', names.image_name('vault', str(uuid.uuid4())), 's'
-            )
-            self.world.records.results.begin_copying(held, place)
-            self.world.records.results.note_copied(held, used_bytes, 1.0, used_bytes)
-        return other
-
-    def test_quota_that_is_used_up(self):
-        other = self.fill_quota(1024 * MIB - 3 * MIB)
-        self.set_quota(1)
-        error = self.assertRaises(exceptions.VaultQuotaExceededError, copy, self.world, self.backup)
-        for words in ('quota of the vault is 1 GiB (1024 MiB)', '1021 MiB are used', 'about 4 MiB'):
-            self.assertIn(words, str(error))
-        # Tenants are told, since they can do something about it; and nothing was begun.
-        self.assertEqual(str(error), tenant_errors.tenant_message(error))
-        self.assertIsNone(self.world.records.get(self.backup).copy)
-        delete.delete_backup(self.world.deps(), other)
-        self.assertEqual(RecordState.COPIED, copy(self.world, self.backup).state)
-
-    def test_quota_that_suffices(self):
-        self.fill_quota(1024 * MIB - 16 * MIB)
-        self.set_quota(1)
-        self.assertEqual(RecordState.COPIED, copy(self.world, self.backup).state)
-
-    def test_quota_counts_what_an_increment_needs(self):
-        self.set_quota(1)
-        copy(self.world, self.backup)
-        write(self.world, '-x')
-        second = copy(self.world, take(self.world))
-        self.assertEqual((self.backup, MIB), (second.copy_base_id, second.moved_bytes))
-        # The latest copy holds 16 MiB, and moved 1 MiB; the next one needs about as much.
-        other = self.fill_quota(1024 * MIB - 17 * MIB)
-        third = take(self.world)
-        self.assertRaises(exceptions.VaultQuotaExceededError, copy, self.world, third)
-        delete.delete_backup(self.world.deps(), other)
-        self.fill_quota(1024 * MIB - 18 * MIB)
-        record = copy(self.world, third)
-        self.assertEqual(
-            (RecordState.COPIED, second.backup_id), (record.state, record.copy_base_id)
-        )
-
-    def test_quota_of_another_project(self):
-        self.fill_quota(1024 * MIB)
-        self.set_quota(1)
-        with self.world.records._transactions.writing() as session:
-            rows = session.query(tables.BackupRow).filter(tables.BackupRow.backup_id != self.backup)
-            rows.update({'project_id': 'another'})
-        self.assertEqual(RecordState.COPIED, copy(self.world, self.backup).state)

@@ -11,7 +11,7 @@ from trove_ceph.db import backups
 from trove_ceph.db.backup_record import RecordState
 from trove_ceph.db.roles import Role
 from trove_ceph.strategies.backup import verify as backup_verify
-from trove_ceph.tests.unit.strategies import test_vault_copy
+from trove_ceph.tests.unit.strategies import vault_helpers
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.tests.unit.verification import world as servers
@@ -22,7 +22,7 @@ UNFINISHED = verification.Finding(verification.UNFINISHED, 'the time was up')
 
 
 class World(worlds.World):
-    """One whose storage service inspects backups, by servers that tests decide."""
+    """A world whose storage service inspects backups with servers that tests control."""
 
     def __init__(self):
         super().__init__()
@@ -36,13 +36,13 @@ class World(worlds.World):
         return inspection.Inspector(storage, self.servers.sandbox, servers.SETTINGS)
 
     def inspections(self):
-        """Return what was asked of the storage service, the latest first."""
+        """Return the requests to the storage service, the latest first."""
         listed = self.deps().storage.list_jobs()
         return [one.work for one in listed if isinstance(one.work, backup_verify.tasks.InspectTask)]
 
 
 class CopiesWorld(World):
-    """One whose storage service has two copies, which are asked in turns."""
+    """A world whose storage service has two copies, which get requests in turns."""
 
     def __init__(self):
         super().__init__()
@@ -59,26 +59,26 @@ class CopiesWorld(World):
 
 
 def verify(world, backup_id, strike=None):
-    """Verify a backup, and return what is known of it then."""
-    # One request is told from another one by its second.
+    """Verify a backup, and return its record."""
+    # Two requests differ by their second.
     world.date += datetime.timedelta(seconds=1)
     world.now += 1
     world.records.queue.request_verification(backup_id)
-    with test_vault_copy.claimed(world, backup_id, Role.VERIFY) as held:
-        backup_verify.verify_backup(world.deps(strike), held)
+    with vault_helpers.claimed(world, backup_id, Role.VERIFY) as claim:
+        backup_verify.verify_backup(world.deps(strike), claim)
     return world.records.get(backup_id)
 
 
-class VerifyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
+class VerificationInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
     def make_world(self):
         world = World()
-        world.backup = test_vault_copy.take(world)
+        world.backup = vault_helpers.take(world)
         world.records.queue.request_verification(world.backup)
         return world
 
     def make_operation(self, world, strike=None):
-        held = test_vault_copy.claim(world, world.backup, Role.VERIFY)
-        return backup_verify.BackupVerification(world.deps(strike), held).steps()
+        claim = vault_helpers.claim(world, world.backup, Role.VERIFY)
+        return backup_verify.BackupVerification(world.deps(strike), claim).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -100,18 +100,18 @@ class VerifyingInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCa
 
 
 class DamagedInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
-    """A backup that is found damaged, by one copy of the service and then by another one."""
+    """A backup that two copies of the service find damaged, one after the other."""
 
     def make_world(self):
         world = CopiesWorld()
-        world.backup = test_vault_copy.take(world)
+        world.backup = vault_helpers.take(world)
         world.servers.raises = {'start': servers.corrupt('redo')}
         world.records.queue.request_verification(world.backup)
         return world
 
     def make_operation(self, world, strike=None):
-        held = test_vault_copy.claim(world, world.backup, Role.VERIFY)
-        return backup_verify.BackupVerification(world.deps(strike), held).steps()
+        claim = vault_helpers.claim(world, world.backup, Role.VERIFY)
+        return backup_verify.BackupVerification(world.deps(strike), claim).steps()
 
     def check_done(self, world):
         record = world.records.get(world.backup)
@@ -131,44 +131,44 @@ class DamagedInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
         self.assertEqual(([], []), (world.held_locks(), world.servers.held()))
 
 
-class VerifyingTest(base.BaseTestCase):
+class VerificationTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.make_backup()
 
     def make_backup(self, world=None):
         self.world = world or World()
-        self.backup = test_vault_copy.take(self.world)
+        self.backup = vault_helpers.take(self.world)
 
     def find(self, **raises):
-        """Have the server raise from now on."""
+        """Let the server fail from now on."""
         self.world.servers.raises = raises
 
     def verify(self):
         return verify(self.world, self.backup)
 
-    def test_sound(self):
+    def test_marks_a_sound_backup_as_verified(self):
         record = self.verify()
         (work,) = self.world.inspections()
         self.assertEqual((record.location, self.backup), (work.snapshot, work.check_id))
         self.assertEqual(('9.7', None), (work.version, work.deep))
-        # What the server had when the guest agent was asked; more may have been added since.
+        # The server had this at the check of the settings; it may have executed more since.
         self.assertEqual(('uuid:1-7', False), (work.expected_gtid, work.exact))
         self.assertEqual('snapshot', record.verification['of'])
         self.assertEqual(record.verification['tables_checked'], len(self.world.servers.checked))
         self.assertIn('at', record.verification)
         self.assertIsNone(record.verify_error)
 
-    def test_copy_has_exactly_the_same_transactions(self):
+    def test_expects_exactly_the_same_transactions_in_a_copy(self):
         self.verify()
-        record = test_vault_copy.copy(self.world, self.backup)
+        record = vault_helpers.copy(self.world, self.backup)
         self.assertEqual(RecordState.VERIFIED, record.state)
         self.assertEqual('copy', self.verify().verification['of'])
         work = self.world.inspections()[0]
         self.assertEqual(record.copy, work.snapshot)
         self.assertEqual((servers.POSITION, True), (work.expected_gtid, work.exact))
 
-    def test_transactions_that_are_missing(self):
+    def test_finds_missing_transactions(self):
         position = f'{servers.SOURCE}:1-310'
         self.world.records._update(self.backup, gtid_before=position)
         record = self.verify()
@@ -179,7 +179,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertIn('take another backup', record.verify_error)
         self.assertEqual((None, None), (record.gtid_executed, record.verified_at))
 
-    def test_damage_that_two_inspections_find_is_seen_and_stays(self):
+    def test_marks_a_backup_as_damaged_after_two_inspections(self):
         self.world.records.queue.request_copy(self.backup)
         self.find(start=servers.corrupt('redo'))
         record = self.verify()
@@ -191,7 +191,7 @@ class VerifyingTest(base.BaseTestCase):
             (RecordState.DAMAGED, 'corrupt'), (record.state, record.verification['verdict'])
         )
         self.assertIn('corrupt: redo', record.verify_error)
-        # It is made once the backup is found sound after all.
+        # The copy is made once the backup is found sound.
         self.assertIsNotNone(record.copy_wanted_at)
         self.assertFalse(bool(trove_database.backup(self.backup).deleted))
         self.assertEqual([record.location.name], self.world.snapshots())
@@ -204,7 +204,7 @@ class VerifyingTest(base.BaseTestCase):
             self.assertEqual('corrupt', record.verification['before']['verdict'])
             self.assertNotIn('before', record.verification['before'])
 
-    def test_damaged_is_called_sound_by_a_look_at_all_of_it(self):
+    def test_marks_a_damaged_backup_as_sound_after_checking_all_tables(self):
         self.find(start=servers.corrupt('redo'))
         self.verify()
         self.find()
@@ -213,7 +213,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual((RecordState.VERIFIED, None), (record.state, record.verify_error))
         self.assertEqual(['redo'], record.verification['before']['reasons'])
 
-    def test_verified_is_found_damaged_later(self):
+    def test_a_verified_backup_can_be_found_damaged(self):
         verified_at = self.verify().verified_at
         self.find(start=servers.corrupt('redo'))
         record = self.verify()
@@ -221,12 +221,12 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual(servers.POSITION, record.gtid_executed)
 
     def copy(self):
-        """Have the backup be in the vault, too, and its copy not be what it was."""
+        """Copy the backup to the vault, and damage the copy."""
         self.verify()
-        return test_vault_copy.copy(self.world, self.backup).copy
+        return vault_helpers.copy(self.world, self.backup).copy
 
-    def test_damaged_copy_of_a_sound_snapshot(self):
-        """What restores is not given up, nor built upon what lies beside the damage."""
+    def test_replaces_a_damaged_copy_of_a_sound_snapshot(self):
+        """The backup stays, and no copy in the damaged image is the base of the new one."""
         damaged = self.copy()
         self.find(start=[servers.corrupt('redo'), servers.corrupt('redo'), None])
         record = self.verify()
@@ -236,12 +236,12 @@ class VerifyingTest(base.BaseTestCase):
         self.assertIsNone(record.copy)
         self.assertIn('it was damaged: corrupt: redo', record.copy_base_because)
         self.assertNotIn(damaged.image, self.world.images('vault'))
-        record = test_vault_copy.copy(self.world, self.backup)
+        record = vault_helpers.copy(self.world, self.backup)
         self.assertEqual((RecordState.VERIFIED, None), (record.state, record.copy_base_id))
         self.assertIn('it was damaged', record.copy_base_because)
         self.assertEqual('copy', self.verify().verification['of'])
 
-    def test_both_are_damaged(self):
+    def test_marks_a_backup_as_damaged_with_its_copy(self):
         copy = self.copy()
         self.find(start=servers.corrupt('redo'))
         record = self.verify()
@@ -250,7 +250,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual('snapshot', record.verification['of'])
         self.assertEqual('corrupt', record.verification['copy']['verdict'])
 
-    def test_copy_that_only_one_inspection_finds_damaged_stays(self):
+    def test_keeps_a_copy_that_one_inspection_finds_damaged(self):
         copy = self.copy()
         self.find(start=[servers.corrupt('redo'), None])
         record = self.verify()
@@ -258,7 +258,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual('copy', record.verification['of'])
         self.assertEqual([copy.name], self.world.snapshots(copy.of))
 
-    def test_damaged_copy_stays_unless_the_snapshot_is_found_sound(self):
+    def test_keeps_a_damaged_copy_unless_the_snapshot_is_sound(self):
         damaged = [servers.corrupt('redo')] * 2
         for third, expected in (
             (UNFINISHED, None),
@@ -277,25 +277,25 @@ class VerifyingTest(base.BaseTestCase):
             self.assertEqual([copy.name], self.world.snapshots(copy.of))
             self.assertIsNone(record.copy_wanted_at)
 
-    def test_damaged_copy_while_the_pool_of_the_snapshot_does_not_answer(self):
-        """Nobody knows then whether the backup restores."""
+    def test_fails_if_the_pool_of_the_snapshot_does_not_answer(self):
+        """It is not known then whether the backup restores."""
         copy = self.copy()
         self.find(start=servers.corrupt('redo'))
         describe = self.world.served.endpoint.describe
 
-        asked = self.world.served.endpoint
+        endpoint = self.world.served.endpoint
 
         def unreachable(context, image, **arguments):
             if image.pool != copy.pool:
                 raise exceptions.CephUnreachableError('no answer')
             return describe(context, image=image, **arguments)
 
-        asked.describe = unreachable
+        endpoint.describe = unreachable
         self.assertRaises(exceptions.CephUnreachableError, self.verify)
         record = self.world.records.get(self.backup)
         self.assertEqual((RecordState.SUSPECTED, copy), (record.state, record.copy))
 
-    def test_damaged_copy_without_a_snapshot(self):
+    def test_keeps_a_damaged_copy_without_a_snapshot(self):
         copy = self.copy()
         self.world.storage.remove_snapshot(self.world.records.get(self.backup).location)
         self.find(start=servers.corrupt('redo'))
@@ -303,7 +303,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual((RecordState.DAMAGED, copy), (record.state, record.copy))
         self.assertEqual('copy', record.verification['of'])
 
-    def test_copy_that_is_gone(self):
+    def test_replaces_a_missing_copy(self):
         copy = self.copy()
         self.world.storage.remove_snapshot(copy)
         record = self.verify()
@@ -311,7 +311,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual('it no longer exists', record.copy_base_because)
         self.assertIsNotNone(record.copy_wanted_at)
 
-    def test_unfinished_is_neither(self):
+    def test_an_unfinished_inspection_proves_nothing(self):
         self.find(start=UNFINISHED)
         record = self.verify()
         self.assertEqual((RecordState.TAKEN, None), (record.state, record.verified_at))
@@ -320,7 +320,7 @@ class VerifyingTest(base.BaseTestCase):
         self.find()
         self.assertEqual((RecordState.VERIFIED, None), (self.verify().state, record.verified_at))
 
-    def test_one_inspection_makes_it_suspected_until_another_one_ends(self):
+    def test_a_backup_is_suspected_until_the_second_inspection_ends(self):
         self.find(start=[servers.corrupt('redo'), servers.fault()])
         self.assertRaises(exceptions.InspectionFaultError, self.verify)
         record = self.world.records.get(self.backup)
@@ -332,14 +332,14 @@ class VerifyingTest(base.BaseTestCase):
             'corrupt: redo; a second inspection has not confirmed this yet', record.verify_error
         )
         self.assertIsNotNone(record.verify_wanted_at)
-        # The same request for a verification goes on where it ended: the first one is known.
+        # The same request continues with the second inspection: the first one is recorded.
         self.find(start=servers.corrupt('redo'))
-        with test_vault_copy.claimed(self.world, self.backup, Role.VERIFY) as held:
-            backup_verify.verify_backup(self.world.deps(), held)
+        with vault_helpers.claimed(self.world, self.backup, Role.VERIFY) as claim:
+            backup_verify.verify_backup(self.world.deps(), claim)
         self.assertEqual(RecordState.DAMAGED, self.world.records.get(self.backup).state)
         self.assertEqual(2, len(self.world.inspections()))
 
-    def test_suspicion_that_a_second_inspection_does_not_confirm(self):
+    def test_drops_a_suspicion_that_is_not_confirmed(self):
         log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
         self.find(start=[servers.corrupt('redo'), None])
         record = self.verify()
@@ -347,7 +347,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual(['redo'], record.verification['first']['reasons'])
         self.assertIn('is sound, although an inspection by one found corrupt: redo', log.output)
 
-    def test_suspicion_that_a_later_verification_does_not_share(self):
+    def test_a_later_verification_drops_the_suspicion(self):
         log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
         self.find(start=[servers.corrupt('redo'), UNFINISHED])
         record = self.verify()
@@ -359,7 +359,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual(RecordState.VERIFIED, self.verify().state)
         self.assertIn('is sound, although an earlier verification found', log.output)
 
-    def test_inspections_that_contradict_each_other(self):
+    def test_a_backup_stays_suspected_if_inspections_disagree(self):
         missing = verification.Finding(verification.INCOMPLETE, 'mysql.ibd is not there')
         self.find(start=[servers.corrupt('redo'), missing])
         record = self.verify()
@@ -367,7 +367,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertIn('incomplete: mysql.ibd', record.verify_error)
         self.assertIn('an earlier inspection found corrupt: redo', record.verify_error)
 
-    def test_second_inspection_is_by_another_copy_of_the_service(self):
+    def test_another_copy_of_the_service_does_the_second_inspection(self):
         self.make_backup(CopiesWorld())
         self.find(start=servers.corrupt('redo'))
         began = self.world.now
@@ -377,7 +377,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual({'one', 'two'}, by)
         self.assertLess(self.world.now, began + 30)
 
-    def test_second_inspection_is_by_the_same_copy_where_there_is_no_other(self):
+    def test_the_same_copy_does_the_second_inspection_if_it_is_the_only_one(self):
         self.find(start=servers.corrupt('redo'))
         began = self.world.now
         record = self.verify()
@@ -386,7 +386,7 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual('one', record.verification['first']['inspected_by'])
         self.assertGreaterEqual(self.world.now, began + 60)
 
-    def test_xa_transactions_are_told(self):
+    def test_reports_prepared_xa_transactions(self):
         self.world.servers.prepared = ["X'61',X'',1"]
         record = self.verify()
         self.assertEqual(
@@ -394,7 +394,7 @@ class VerifyingTest(base.BaseTestCase):
             tuple(record.verification[name] for name in ('prepared_xa', 'prepared_xa_count')),
         )
 
-    def test_what_cannot_be_found_out_is_tried_again(self):
+    def test_retries_a_failed_inspection(self):
         self.find(start=servers.refused())
         self.assertRaises(exceptions.NotInspectableError, self.verify)
         record = self.world.records.get(self.backup)
@@ -404,25 +404,25 @@ class VerifyingTest(base.BaseTestCase):
         self.assertEqual(RecordState.VERIFIED, self.verify().state)
         self.assertEqual(1, len(self.world.inspections()))
 
-    def test_each_request_is_a_look_of_its_own(self):
+    def test_each_request_runs_an_inspection_of_its_own(self):
         for count in (1, 2):
             self.verify()
             self.assertEqual(count, len(self.world.inspections()))
 
-    def test_backups_that_are_not_verified(self):
-        with test_vault_copy.claimed(self.world, self.backup, Role.VERIFY) as held:
-            backup_verify.verify_backup(self.world.deps(), held)
+    def test_refuses_failed_and_deleted_backups(self):
+        with vault_helpers.claimed(self.world, self.backup, Role.VERIFY) as claim:
+            backup_verify.verify_backup(self.world.deps(), claim)
         self.assertEqual([], self.world.inspections())
         trove_database.backup(self.backup).update(datastore_version_id=None)
         self.assertRaisesRegex(exceptions.InvalidBackupError, 'version', self.verify)
         self.world.records.begin_deleting(self.backup, self.world.worker())
-        self.assertIsNone(test_vault_copy.claim(self.world, self.backup, Role.VERIFY))
+        self.assertIsNone(vault_helpers.claim(self.world, self.backup, Role.VERIFY))
 
-    def test_deleted_meanwhile(self):
-        asked = self.world.served.endpoint.start
+    def test_stops_if_the_backup_is_deleted(self):
+        start_before = self.world.served.endpoint.start
 
         def start(context, **arguments):
-            answer = asked(context, **arguments)
+            answer = start_before(context, **arguments)
             self.world.records.begin_deleting(self.backup, self.world.worker())
             return answer
 

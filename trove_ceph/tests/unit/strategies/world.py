@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that backups are made of: Ceph, the storage service and Cinder in memory, Trove's and
-our own tables in SQLite, and a guest agent whose locks and freezes are its own.
+"""A world for backups: Ceph, the storage service and Cinder in memory, Trove's and our own tables
+in SQLite, and a guest agent with simulated locks and freezes.
 """
 
 import functools
@@ -29,11 +29,11 @@ NVME, OTHER = 'lab@nvme#nvme', 'lab@lvm#lvm'
 SERVICE = 'service'
 LIMIT_SEC = 20
 #: Requests that change nothing.
-LOOKS = ('cinder GET', 'storage describe', 'storage list_jobs', 'storage list_trash')
+READS = ('cinder GET', 'storage describe', 'storage list_jobs', 'storage list_trash')
 
 
 class World(service_world.World):
-    """What outlives a taskmanager: an instance that runs."""
+    """What outlives a taskmanager, with one running instance."""
 
     def __init__(self, cinder_lag=0):
         super().__init__()
@@ -52,19 +52,19 @@ class World(service_world.World):
         self._heartbeats = []
         self.trove = trove_db.TroveDatabase()
         self.policy = backup_types.BackupSettings(limit_sec=LIMIT_SEC)
-        # What was asked of whom, in order.
+        # The requests to other services, in their order.
         self.events = []
-        # What is requested beside the steps of an operation is answered when it is waited for.
+        # Background requests are answered only when the operation waits for them.
         self.is_answered_late = False
 
     def add_backup(self, **facts):
         return trove_database.add_backup(self.instance, **facts)
 
     def worker(self, expiry=None):
-        """Return a new taskmanager's process.
+        """Return a new taskmanager process.
 
-        :param expiry: how long others must have shown no life; None: it follows the others on their
-            host, so that it knows that they have ended
+        :param expiry: of the claims of others; None: it follows the others on the same host, and
+            therefore knows that they are dead
         """
         name = f'host/boot/1/{next(self._numbers)}/0'
         if expiry is None:
@@ -72,22 +72,22 @@ class World(service_world.World):
         return claims.Claimant(name, expiry)
 
     def sleep(self, seconds):
-        """Let time pass, in which threads write heartbeats."""
+        """Let time pass, with heartbeats."""
         super().sleep(seconds)
         for one in self._heartbeats:
             one.beat()
 
     def deps(self, strike=None, expiry=None):
-        """Return what a new taskmanager works with.
+        """Return the dependencies of a new taskmanager.
 
-        :param strike: happens at one of its requests
-        :param expiry: as :meth:`worker` has it
+        :param strike: kills it, or loses an answer, at one of its requests
+        :param expiry: as for :meth:`worker`
         """
         strike = strike or Strike(None)
         beating = heartbeat.Heartbeat(
             self.records.claims, 5, claims.DEFAULT_EXPIRY.total_seconds(), lambda: self.now
         )
-        # Tests decide when heartbeats are written, and not a thread.
+        # Tests write the heartbeats, not a thread.
         beating.start = lambda: None
         self._heartbeats.append(beating)
         return dependencies.BackupDependencies(
@@ -109,7 +109,7 @@ class World(service_world.World):
         )
 
     def begin(self, request):
-        """Do at once, or as late as it is waited for, what a thread would do beside."""
+        """Answer a background request at once, or only when the caller waits for it."""
         if self.is_answered_late:
             return request
         try:
@@ -122,7 +122,7 @@ class World(service_world.World):
         pool = self.cinder.backends.get(volume.backend)
         return pool and image_types.ImageRef(pool, volume.image_name)
 
-    # What tests look at.
+    # For assertions.
 
     def snapshots(self, image=None):
         """Return the names of an image's snapshots; None: of the instance's volume."""
@@ -130,30 +130,30 @@ class World(service_world.World):
         return [one.name for one in facts.snapshots if not one.removed]
 
     def images(self, pool='volumes'):
-        """Return the names of a pool's images, except for one that is of no volume."""
+        """Return the names of a pool's images, except the one that belongs to no volume."""
         listed = (facts.image.name for facts in self.storage.describe_pool(pool))
         return {name for name in listed if name != self.image.name}
 
     def trash(self):
-        """Return the names of what lies in any trash."""
+        """Return the names of the images in the trash of all pools."""
         pools = self.cluster.capacities
         return [one.name for pool in pools for one in self.storage.list_trash(pool)]
 
     def delete_server(self):
-        """Detach the volume, as it is when a server is deleted, and forget the instance."""
+        """Detach the volume, as the deletion of a server does, and mark the instance as deleted."""
         self.volume['status'] = 'available'
         trove_database.instance(self.instance.id).update(deleted=True)
 
 
 class Guest:
-    """The guest agent's real bookkeeping over locks and freezes that only pretend."""
+    """The guest agent's real bookkeeping, over simulated locks and freezes."""
 
     def __init__(self, world):
         self.world = world
         self.reasons = []
         self.locks, self.freezes = [], []
         self.is_down = False
-        # What differs after each change of a setting; None: the server cannot tell.
+        # Differs after each change of a setting; None: the server has no evidence.
         self.evidence = 'as it was started'
         self.position = 'uuid:1-7'
         self.restart()
@@ -161,13 +161,13 @@ class Guest:
         self.world.now += 60
 
     def restart(self):
-        """Lose all memory, as an agent that is killed; the freeze thaws with it."""
+        """Lose all memory, as a killed agent does; locks and freezes end with it."""
         self._history = settings_history.SettingsHistory(clock=lambda: self.world.now)
-        for pretended in self.locks + self.freezes:
-            pretended.close()
+        for hold in self.locks + self.freezes:
+            hold.close()
         self._quiescer = quiesce.Quiescer(
-            lambda hold_sec: self._add(self.locks, Pretended(self.world, hold_sec)),
-            lambda limit_sec: self._add(self.freezes, Pretended(self.world, limit_sec)),
+            lambda hold_sec: self._add(self.locks, SimulatedHold(self.world, hold_sec)),
+            lambda limit_sec: self._add(self.freezes, SimulatedHold(self.world, limit_sec)),
             max_limit_sec=60,
             clock=lambda: self.world.now,
         )
@@ -177,7 +177,7 @@ class Guest:
         return any(one.is_held() for one in self.locks + self.freezes)
 
     def observe(self):
-        """Do what the agent does every minute."""
+        """Read the settings, as the agent does every minute."""
         return self._history.observe(self.evidence, self.position)
 
     def check_backup_settings(self):
@@ -195,13 +195,13 @@ class Guest:
         return self._quiescer.release(backup_id, token)
 
     @staticmethod
-    def _add(where, pretended):
-        where.append(pretended)
-        return pretended
+    def _add(where, hold):
+        where.append(hold)
+        return hold
 
 
-class Pretended:
-    """A lock of the server, or a freeze of its volume, that ends by itself after its limit."""
+class SimulatedHold:
+    """A simulated lock or freeze, which ends by itself after its limit."""
 
     def __init__(self, world, limit_sec):
         self._world = world
@@ -238,20 +238,20 @@ class Pretended:
 
 
 class Servers:
-    """Nova, as far as it is asked."""
+    """The client of Nova."""
 
     def __init__(self):
-        self.kept = []
+        self.kept_volumes = []
         self.is_down = False
 
     def keep_volume(self, server_id, volume_id):
         if self.is_down:
             raise exceptions.ServiceUnavailableError('Nova failed')
-        self.kept.append((server_id, volume_id))
+        self.kept_volumes.append((server_id, volume_id))
 
 
 class AtOnce:
-    """Does at once what threads would do, as far as there is room."""
+    """Runs at once what threads would run, up to a number."""
 
     def __init__(self, room=100):
         self.room = room
@@ -264,9 +264,9 @@ class AtOnce:
 
 
 class Strike:
-    """Ends a taskmanager, or loses an answer, at one of its requests.
+    """Kills a taskmanager, or loses an answer, at one of its requests.
 
-    :param number: of the request, from 0; None: at none
+    :param number: of the request, from 0; None: no request
     """
 
     def __init__(self, number, after=False, lost=False):
@@ -275,9 +275,9 @@ class Strike:
         self.struck = False
 
     def around(self, request, unavailable):
-        """Do a request, unless it is struck before.
+        """Make a request, unless the strike precedes it.
 
-        :param unavailable: what the caller sees where an answer is lost
+        :param unavailable: the error of the caller if the answer is lost
         """
         struck = next(self._numbers) == self._number
         self.struck = self.struck or struck
@@ -293,7 +293,7 @@ class Strike:
 
 
 class Adapter(fake_cinder.Adapter):
-    """The network between us and Cinder."""
+    """The network to Cinder."""
 
     def __init__(self, world, strike):
         super().__init__(world.cinder)
@@ -306,7 +306,7 @@ class Adapter(fake_cinder.Adapter):
 
 
 class Storage(rpcapi.StorageAPI):
-    """The storage service's client, whose bus is a call."""
+    """The storage service's client, whose bus is a function call."""
 
     def __init__(self, world, strike):
         self._world, self._strike = world, strike
@@ -323,7 +323,7 @@ class Storage(rpcapi.StorageAPI):
     def _serve(self, verb, arguments):
         crossed = {name: _cross(value) for name, value in arguments.items()}
         served = self._world.served
-        # What the operations ask for must be permitted.
+        # The service must permit what the operations request.
         endpoint.permissions_of(type(served.endpoint))[verb].check(served.evidence, crossed)
         try:
             return _cross(getattr(served.endpoint, verb)({}, **crossed))
@@ -357,7 +357,7 @@ class RemoteGuest:
 
 
 class RequestInterruptionTests(interruption.InterruptionTests):
-    """Interrupts the operation at each request to whomever besides, before it and after it.
+    """Interrupts the operation before and after each of its requests to other services.
 
     ``make_operation`` takes the strike.
     """
@@ -369,17 +369,17 @@ class RequestInterruptionTests(interruption.InterruptionTests):
         self._strike_each(exceptions.TroveCephError, lost=True)
 
     def _strike_each(self, expected, lost):
-        # Who is killed after one request is killed before the next one.
+        # A kill after one request equals a kill before the next one.
         whens = (False, True) if lost else (True,)
-        looked = False
+        was_read = False
         for number, after in ((n, after) for n in itertools.count() for after in whens):
-            if lost and after and looked:
-                # Whether an answer is lost or a question, nothing was done.
+            if lost and after and was_read:
+                # Nothing was changed, whether the request or its answer was lost.
                 continue
             world = self.make_world()
             strike = Strike(number, after, lost)
             operation = self.make_operation(world, strike)
-            asked = len(world.events) + number
+            first = len(world.events) + number
             begun = []
             with self._told_of(f'lost={lost} at request {number}, after={after}'):
                 try:
@@ -395,8 +395,8 @@ class RequestInterruptionTests(interruption.InterruptionTests):
                 if not strike.struck:
                     self.assertGreater(number, 0)
                     return
-                looked = world.events[asked] in LOOKS
-                # Locks of the guest end by themselves; who carries on comes later.
+                was_read = world.events[first] in READS
+                # Locks of the guest end by themselves before the operation continues.
                 world.now += 120
                 steps.run('operation under test', self.make_operation(world))
                 self.check_done(world)
@@ -408,7 +408,7 @@ def _facade():
 
 
 def _emptied():
-    """Return the database without what is remembered of other worlds."""
+    """Return the database without the rows of other worlds."""
     with _facade().writer.get_engine().begin() as connection:
         for table in tables.Base.metadata.sorted_tables:
             connection.execute(table.delete())

@@ -8,13 +8,13 @@ class ContextMixin:
     """For tests that have a ``world``."""
 
     def context(self, kind):
-        made = trove_context.TroveContext(project_id=self.world.project, user_id='user')
-        made.notification = kind(
-            made,
+        created = trove_context.TroveContext(project_id=self.world.project, user_id='user')
+        created.notification = kind(
+            created,
             request_id='request',
             tenant_id=self.world.project,
             client_ip='192.0.2.1',
             server_ip='192.0.2.2',
             server_type='taskmanager',
         )
-        return made
+        return created

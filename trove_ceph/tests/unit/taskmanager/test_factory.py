@@ -25,20 +25,20 @@ CONF = trove_cfg.CONF
 GROUP = taskmanager_conf.GROUP.name
 
 
-class MakingTest(base.BaseTestCase):
+class FactoryTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         taskmanager_conf.register(CONF)
         self.useFixture(bus.StorageTransport(CONF))
         self.useFixture(conffixture.ConfFixture(CONF)).transport_url = 'fake://'
-        # Other tests reset what was set when the database was made.
+        # Other tests reset the configuration.
         CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')
 
     def set(self, name, value):
         CONF.set_override(name, value, GROUP)
         self.addCleanup(CONF.clear_override, name, GROUP)
 
-    def test_from_troves_configuration(self):
+    def test_reads_troves_configuration(self):
         world = worlds.World()
         http = requests.Session()
         http.mount('http://', fake_cinder.Adapter(world.cinder))
@@ -49,20 +49,20 @@ class MakingTest(base.BaseTestCase):
                 lambda: session.Session(token, session=http),
             )
         )
-        made = factory.make_dependencies(CONF, trove_context.TroveContext())
-        self.assertEqual(worlds.SERVICE, made.cinder.project_id)
-        self.assertEqual('in-use', made.cinder.find_volume(world.volume['id']).status)
-        # The database that Trove is configured with.
+        deps = factory.make_dependencies(CONF, trove_context.TroveContext())
+        self.assertEqual(worlds.SERVICE, deps.cinder.project_id)
+        self.assertEqual('in-use', deps.cinder.find_volume(world.volume['id']).status)
+        # The database of Trove's configuration.
         world.records.keep_volume('volume', 'instance', 'project')
-        self.assertEqual('volume', made.records.find_kept_volume('volume').volume_id)
-        self.assertEqual('mysql', made.trove.find_instance(world.instance.id).datastore)
-        worker = workers.Worker.parse(made.worker.name)
+        self.assertEqual('volume', deps.records.find_kept_volume('volume').volume_id)
+        self.assertEqual('mysql', deps.trove.find_instance(world.instance.id).datastore)
+        worker = workers.Worker.parse(deps.worker.name)
         self.assertEqual(os.getpid(), worker.pid)
-        self.assertFalse(made.worker.is_dead(made.worker.name))
+        self.assertFalse(deps.worker.is_dead(deps.worker.name))
         gone = str(dataclasses.replace(worker, started=worker.started + 1))
-        self.assertTrue(made.worker.is_dead(gone))
+        self.assertTrue(deps.worker.is_dead(gone))
 
-    def test_policy(self):
+    def test_reads_the_settings_of_backups(self):
         self.assertEqual(backup_types.BackupSettings(), factory.backup_settings(CONF))
         self.set('quiesce', 'ddl')
         self.set('quiesce_by_datastore', {'mysql/8.4': 'freeze'})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An instance whose task manager dies ends in ERROR, whatever else happens meanwhile."""
+"""An instance whose taskmanager dies during its creation ends in ERROR."""
 
 import datetime
 
@@ -35,7 +35,7 @@ class InstanceCreationsTest(base.BaseTestCase):
         return trove_database.add_instance('project', None, task_status=task_status)
 
     def start(self, name):
-        """Return what one task manager works with."""
+        """Return the claims of one taskmanager."""
         self.heartbeat = heartbeat.Heartbeat(claims.Claims(self.transactions), 5, 45)
         return instance_creations.InstanceCreations(
             self.store,
@@ -45,10 +45,10 @@ class InstanceCreationsTest(base.BaseTestCase):
         )
 
     def kill(self, creations, *instances):
-        """Have a task manager die while it creates instances."""
+        """Kill a taskmanager while it creates instances."""
 
         def create():
-            # The rows stay, as nothing runs in a process that was killed.
+            # The rows stay, since a killed process deletes nothing.
             creations._finish = lambda _claim: None
             with creations.claimed([one.id for one in instances]):
                 raise interruption.Kill
@@ -58,7 +58,7 @@ class InstanceCreationsTest(base.BaseTestCase):
     def status(self, instance=None):
         return trove_database.instance((instance or self.instance).id).task_status
 
-    def test_death_ends_in_an_error_that_tells_what_to_do(self):
+    def test_the_error_says_what_to_do(self):
         replica = self.add()
         self.kill(self.one, self.instance, replica)
         self.two.fail_interrupted()
@@ -71,8 +71,8 @@ class InstanceCreationsTest(base.BaseTestCase):
             self.assertIn('create it again', fault.message)
         self.assertEqual([], self.store.list_interrupted(claims.Claimant('three')))
 
-    def test_silence_counts_as_death(self):
-        """As that of a worker on another host does, of which nothing else is known."""
+    def test_a_worker_without_heartbeats_counts_as_dead(self):
+        """Nothing else is known of a worker on another host."""
         self.kill(self.one, self.instance)
         self.now += claims.DEFAULT_EXPIRY
         self.two.fail_interrupted()
@@ -81,7 +81,7 @@ class InstanceCreationsTest(base.BaseTestCase):
         self.two.fail_interrupted()
         self.assertEqual(InstanceTasks.BUILDING_ERROR_SERVER, self.status())
 
-    def test_heartbeats_keep_it(self):
+    def test_heartbeats_renew_the_claim(self):
         with self.two.claimed([self.instance.id]):
             for _again in range(3):
                 self.now += claims.DEFAULT_EXPIRY
@@ -92,7 +92,7 @@ class InstanceCreationsTest(base.BaseTestCase):
         self.one.fail_interrupted()
         self.assertEqual(InstanceTasks.BUILDING, self.status())
 
-    def test_instances_that_are_built_or_deleted_stay_as_they_are(self):
+    def test_leaves_instances_that_are_built_or_deleted(self):
         built = self.add(InstanceTasks.NONE)
         deleted = self.add(InstanceTasks.DELETING)
         self.kill(self.one, built, deleted)
@@ -101,7 +101,7 @@ class InstanceCreationsTest(base.BaseTestCase):
         self.assertEqual(InstanceTasks.NONE, self.status(built))
         self.assertEqual(InstanceTasks.DELETING, self.status(deleted))
 
-    def test_creation_that_fails_is_not_interrupted(self):
+    def test_a_failed_creation_is_not_interrupted(self):
         def create():
             with self.one.claimed([self.instance.id]):
                 raise exceptions.NoSpaceError('the pool is full')
@@ -111,7 +111,7 @@ class InstanceCreationsTest(base.BaseTestCase):
         self.two.fail_interrupted()
         self.assertEqual(InstanceTasks.BUILDING, self.status())
 
-    def test_creation_goes_on_without_claims(self):
+    def test_creates_without_claims_if_the_database_fails(self):
         def fail(*_arguments):
             raise exceptions.ServiceUnavailableError('the table is missing')
 
@@ -119,7 +119,7 @@ class InstanceCreationsTest(base.BaseTestCase):
         with self.one.claimed([self.instance.id]):
             pass
 
-    def test_claim_that_cannot_be_released_expires(self):
+    def test_a_claim_that_cannot_be_released_expires(self):
         def fail(*_arguments):
             raise exceptions.ServiceUnavailableError('the database is down')
 

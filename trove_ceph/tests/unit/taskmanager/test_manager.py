@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is ours and what is Trove's, and what Trove's listeners are told."""
+"""Which requests are ours and which Trove's, and the notifications they send."""
 
 import datetime
 import inspect
@@ -29,9 +29,9 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         super().setUp()
         self.world = worlds.World()
         self.patch('trove_ceph.taskmanager.factory.make_dependencies', lambda *_: self.world.deps())
-        self.told = []
+        self.notifications = []
         notifier = types.SimpleNamespace(
-            info=lambda context, event, payload: self.told.append((event, dict(payload)))
+            info=lambda context, event, payload: self.notifications.append((event, dict(payload)))
         )
         self.patch('trove.rpc.get_notifier', lambda **_: notifier)
         self.stock = []
@@ -63,7 +63,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
             self.context(notification.DBaaSInstanceDelete), self.world.instance.id
         )
 
-    def test_backup_from_the_beginning_to_the_end(self):
+    def test_takes_and_deletes_a_backup(self):
         backup = self.world.add_backup()
         self.create(backup)
         self.assertEqual(BackupState.COMPLETED, trove_database.backup(backup.id).state)
@@ -71,22 +71,22 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertTrue(trove_database.backup(backup.id).deleted)
         self.assertEqual(
             ['dbaas.backup_create.end', 'dbaas.backup_delete.end'],
-            [event for event, _payload in self.told],
+            [event for event, _payload in self.notifications],
         )
-        self.assertEqual(backup.id, self.told[0][1]['backup_id'])
+        self.assertEqual(backup.id, self.notifications[0][1]['backup_id'])
         self.assertEqual([], self.stock)
 
-    def test_failure_is_no_end(self):
-        """Defect 5: a backup that failed is told of as one that was taken."""
+    def test_notifies_of_a_failure_as_an_error(self):
+        """Defect 5: stock reports a failed backup as one that was taken."""
         self.world.guest.is_down = True
         backup = self.world.add_backup()
         self.assertRaises(exceptions.TroveCephError, self.create, backup)
         self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
-        ((event, payload),) = self.told
+        ((event, payload),) = self.notifications
         self.assertEqual('dbaas.backup_create.error', event)
         self.assertIn('guest agent', payload['message'])
 
-    def test_cloud_that_cannot_be_reached(self):
+    def test_fails_if_the_cloud_cannot_be_reached(self):
         def fail(*_arguments):
             raise exceptions.ServiceUnavailableError('Keystone is down')
 
@@ -96,22 +96,22 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         backup = self.world.add_backup()
         self.assertRaises(exceptions.TroveCephError, self.create, backup)
         self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
-        self.assertEqual(['dbaas.backup_create.error'], [event for event, _ in self.told])
+        self.assertEqual(['dbaas.backup_create.error'], [event for event, _ in self.notifications])
 
-    def test_tenants_are_told_nothing_of_the_storage(self):
-        """Trove shows them the message, as the fault of the instance."""
+    def test_reveals_nothing_of_the_storage_to_tenants(self):
+        """Trove shows tenants the message as the fault of the instance."""
 
         def fail(*_arguments):
             raise exceptions.NoSpaceError('volumes-nvme/volume-1: the pool is full')
 
         self.patch('trove_ceph.strategies.backup.create.create_backup', fail)
         error = self.assertRaises(exceptions.TroveCephError, self.create, self.world.add_backup())
-        ((_event, payload),) = self.told
+        ((_event, payload),) = self.notifications
         self.assertEqual(str(error), payload['message'])
         self.assertIn('the storage has no room for it', payload['message'])
         self.assertNotIn('volumes-nvme', payload['message'])
 
-    def test_backups_that_are_not_ours(self):
+    def test_leaves_other_backups_to_trove(self):
         backup = self.world.add_backup()
         self.create(backup, driver='swift')
         self.world.volume['host'] = worlds.OTHER
@@ -119,11 +119,11 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertEqual(['create_backup'] * 2, [verb for verb, *_ in self.stock])
         self.delete(backup)
         self.assertEqual(('delete_backup', backup.id), self.stock[-1])
-        self.assertEqual([], self.told)
+        self.assertEqual([], self.notifications)
         self.assertEqual(BackupState.NEW, trove_database.backup(backup.id).state)
 
     def test_instances_with_other_agents_keep_stock_backups(self):
-        """Their volumes lie on a tier's back end as well."""
+        """Even if their volumes are on a tier."""
         stock = 'trove.guestagent.datastore.mysql.manager.Manager'
         for version in (
             trove_database.foreign_version(),
@@ -137,23 +137,23 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
             self.assertIsNone(self.world.records.find(backup.id))
             backup.update(state=BackupState.FAILED)
 
-    def test_tiers_are_told_beside_the_other_periodic_tasks(self):
+    def test_sends_rates_in_a_thread_of_its_own(self):
         self.assertIn('send_tier_rates', {name for name, _ in manager.Manager._periodic_tasks})
-        told = []
-        self.manager._tier_settings = lambda: types.SimpleNamespace(sweep=told.extend)
+        instances = []
+        self.manager._tier_settings = lambda: types.SimpleNamespace(send_due=instances.extend)
         self.manager._tier_thread = worlds.AtOnce()
         self.manager.send_tier_rates(None)
-        self.assertIn(self.world.instance.id, [instance.id for instance in told])
+        self.assertIn(self.world.instance.id, [instance.id for instance in instances])
 
-    def test_guests_wait_for_a_cloud_that_does_not_answer(self):
+    def test_continues_if_the_cloud_does_not_answer(self):
         def fail(_instances):
             raise exceptions.ServiceUnavailableError('Cinder is down')
 
-        self.manager._tier_settings = lambda: types.SimpleNamespace(sweep=fail)
+        self.manager._tier_settings = lambda: types.SimpleNamespace(send_due=fail)
         self.manager._tier_thread = worlds.AtOnce()
         self.manager.send_tier_rates(None)
 
-    def test_deletion_that_was_asked_for_twice(self):
+    def test_counts_a_repeated_deletion_once(self):
         backup = self.world.add_backup()
         self.create(backup)
         (snapshot,) = self.world.cinder.snapshots.values()
@@ -166,7 +166,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.delete(backup)
         self.assertEqual([self.world.project], counted)
 
-    def test_instance(self):
+    def test_deletes_an_instance_with_a_backup(self):
         deleted = []
 
         def delete(context, instance_id):
@@ -179,11 +179,11 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.delete_instance()
         self.assertEqual([self.world.instance.id], deleted)
         self.assertEqual({self.world.volume_image.name}, self.world.images())
-        self.assertEqual('dbaas.instance_delete.end', self.told[-1][0])
+        self.assertEqual('dbaas.instance_delete.end', self.notifications[-1][0])
         self.delete(backup)
         self.assertEqual(set(), self.world.images())
 
-    def test_instances_that_are_not_ours(self):
+    def test_leaves_other_instances_to_trove(self):
         self.world.volume['host'] = worlds.OTHER
         self.delete_instance()
         trove_database.instance(self.world.instance.id).update(volume_id=None)
@@ -192,8 +192,8 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
 
     def test_periodic_tasks(self):
         names = {name for name, _task in self.manager._periodic_tasks}
-        wanted = {'expire_unstarted_backups', 'reclaim_space'}
-        self.assertTrue(wanted <= names, names)
+        expected = {'expire_unstarted_backups', 'reclaim_space'}
+        self.assertTrue(expected <= names, names)
         backup = self.world.add_backup()
         self.assertRaises(
             interruption.Kill, create.create_backup, self.world.deps(worlds.Strike(5)), backup.id
@@ -203,7 +203,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager.reclaim_space(None)
 
     def test_threads_of_the_process(self):
-        """What a predecessor on this host has left is carried on with as soon as they begin."""
+        """They continue the work of an earlier process on this host at once."""
         backup, other = self.world.add_backup(), self.world.add_backup()
         self.create(other)
         self.world.records.queue.request_copy(other.id)
@@ -218,7 +218,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertEqual(RecordState.TAKEN, self.world.records.get(backup.id).state)
         self.assertEqual(RecordState.COPIED, self.world.records.get(other.id).state)
 
-    def test_creation_whose_task_manager_dies(self):
+    def test_fails_a_creation_whose_taskmanager_died(self):
         instance = trove_database.add_instance(
             self.world.project, None, task_status=InstanceTasks.BUILDING
         )
@@ -238,20 +238,20 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
             backup_id=None,
             slave_of_id=None,
         )
-        # The rows stay, as nothing runs in a process that was killed.
+        # The rows stay, since a killed process deletes nothing.
         manager.Manager()._fail_creations()
         self.assertEqual(
             InstanceTasks.BUILDING_ERROR_SERVER, trove_database.instance(instance.id).task_status
         )
 
-    def test_backup_that_nobody_was_told_of(self):
+    def test_fails_a_backup_whose_request_was_lost(self):
         backup = self.world.add_backup()
         trove_database.backup(backup.id).update(created=datetime.datetime(2026, 1, 1))
         self.manager.expire_unstarted_backups(None)
         self.assertEqual(BackupState.FAILED, trove_database.backup(backup.id).state)
         self.assertIn('never begun', self.world.records.get(backup.id).error)
 
-    def test_copies_that_are_wanted(self):
+    def test_starts_requested_copies(self):
         backup = self.world.add_backup()
         self.create(backup)
         self.world.records.queue.request_copy(backup.id)
@@ -262,13 +262,13 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         record = self.world.records.get(backup.id)
         self.assertEqual((RecordState.COPIED, None), (record.state, record.copy_error))
 
-    def test_levels_that_there_are_not(self):
+    def test_refuses_unknown_levels(self):
         CONF.set_override('quiesce_by_datastore', {'mysql': 'deep'}, 'trove_ceph_backup')
         self.addCleanup(CONF.clear_override, 'quiesce_by_datastore', 'trove_ceph_backup')
         self.assertRaisesRegex(ValueError, 'deep', manager.Manager)
         self.assertRaises(ValueError, CONF.set_override, 'quiesce', 'deep', 'trove_ceph_backup')
 
-    def test_a_storage_service_that_guests_can_reach(self):
+    def test_refuses_a_storage_service_that_guests_can_reach(self):
         storage = self.useFixture(bus.StorageTransport(CONF))
         storage.set('transport_url', None)
         self.assertRaisesRegex(exceptions.InvalidTransportError, 'not set', manager.Manager)
@@ -276,11 +276,11 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         storage.set('key_file', '/nowhere/keys')
         self.assertRaisesRegex(exceptions.KeyFileError, '/nowhere/keys', manager.Manager)
 
-    def test_nobody_is_asked_at_the_start(self):
+    def test_sends_no_request_at_the_start(self):
         """Trove's profiler reads every attribute of the manager."""
 
         def fail(*_arguments):
-            raise AssertionError('asked')
+            raise AssertionError('a request was sent')
 
         self.patch('trove_ceph.taskmanager.factory.make_dependencies', fail)
         for name, _value in inspect.getmembers(manager.Manager()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a policy to its backups, through Trove's models, the bus and the taskmanager."""
+"""A policy and its backups, through Trove's models, the message bus and the taskmanager."""
 
 import datetime
 import types
@@ -25,7 +25,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = worlds.World()
-        self.told = []
+        self.notifications = []
         server = types.SimpleNamespace(status='ACTIVE')
         nova = types.SimpleNamespace(servers=types.SimpleNamespace(get=lambda _: server))
         neutron = types.SimpleNamespace(list_ports=lambda **_: {'ports': []})
@@ -41,7 +41,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
         self.useFixture(bus.StorageTransport(CONF))
         self.manager = manager.Manager()
         self.useFixture(api_world.TiersFile())
-        # Other tests reset what was set when the database was made.
+        # Other tests reset the configuration.
         CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')
         self.now = datetime.datetime(2026, 3, 1)
         self.policies = policies.PolicyStore(
@@ -52,10 +52,10 @@ class ManagerPoliciesTest(base.BaseTestCase):
         )
 
     def tell(self, event):
-        self.told.append(event)
+        self.notifications.append(event)
 
     def append(self, cast):
-        """The other end of the bus."""
+        """Run the call in the taskmanager."""
         method, context, arguments = cast
         getattr(self.manager, method)(context, **arguments)
 
@@ -63,7 +63,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
         self.manager.run_backup_policies(None)
         self.now += datetime.timedelta(minutes=minutes)
 
-    def test_from_a_policy_to_its_backups(self):
+    def test_takes_and_expires_backups(self):
         self.policies.add(
             'hourly',
             Scope.TIER,
@@ -81,11 +81,12 @@ class ManagerPoliciesTest(base.BaseTestCase):
         self.assertIsNotNone(first.verify_wanted_at)
         self.assertIsNone(first.copy_wanted_at)
         self.assertEqual(self.world.project, row.tenant_id)
-        self.assertEqual(['dbaas.backup_create.start', 'dbaas.backup_create.end'], self.told)
+        events = ['dbaas.backup_create.start', 'dbaas.backup_create.end']
+        self.assertEqual(events, self.notifications)
         self.tick(60)
         self.tick()
         self.tick()
-        # The second one is there, and the first one is not kept.
+        # The second backup is complete, and the first one has expired.
         (second,) = self.world.records.of_project(self.world.project)
         self.assertNotEqual(first.backup_id, second.backup_id)
         self.assertIsNone(second.verify_wanted_at)
@@ -93,7 +94,7 @@ class ManagerPoliciesTest(base.BaseTestCase):
         self.assertEqual(1, len(self.world.snapshots()))
         run = self.policies.runs()[self.world.instance.id]
         self.assertEqual((PolicyRunState.DONE, 2), (run.state, run.count))
-        self.assertEqual('dbaas.backup_delete.end', self.told[-1])
+        self.assertEqual('dbaas.backup_delete.end', self.notifications[-1])
 
     def test_it_is_a_periodic_task(self):
         self.assertIn('run_backup_policies', [name for name, _ in self.manager._periodic_tasks])

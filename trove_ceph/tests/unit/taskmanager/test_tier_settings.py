@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guests are told the rates of their own tiers."""
+"""Guests get the rates of their own tiers."""
 
 import types
 
@@ -32,7 +32,7 @@ def tier(name, rate=None):
 
 
 class TierSettingsTest(base.BaseTestCase):
-    """The test stands for Cinder and for all guests."""
+    """The test case acts as Cinder and as all guests."""
 
     def setUp(self):
         super().setUp()
@@ -41,7 +41,7 @@ class TierSettingsTest(base.BaseTestCase):
         self.now = 0.0
         self.types = {}
         self.elsewhere = {}
-        self.told = []
+        self.sent = []
         self.down = set()
         self.settings = tier_settings.TierSettings(self, self.path, self.guest, lambda: self.now)
 
@@ -62,36 +62,36 @@ class TierSettingsTest(base.BaseTestCase):
         def apply_tier(rate):
             if instance_id in self.down:
                 raise exceptions.GuestUnavailableError('no answer')
-            self.told.append((instance_id, rate))
+            self.sent.append((instance_id, rate))
             return True
 
         return types.SimpleNamespace(apply_tier=apply_tier)
 
     def send_due(self, *names, **facts):
-        self.told.clear()
+        self.sent.clear()
         self.settings.send_due(
             [backup_types.Instance(name, 'project', f'volume-of-{name}', **facts) for name in names]
         )
-        return self.told
+        return self.sent
 
-    def test_each_guest_has_the_rate_of_its_own_tier(self):
+    def test_sends_each_guest_the_rate_of_its_tier(self):
         self.types = {'volume-of-a': 'flash', 'volume-of-b': 'disks', 'volume-of-c': 'plain'}
         self.assertEqual([('a', FLASH), ('b', DISKS), ('c', None)], self.send_due('a', 'b', 'c'))
         self.assertEqual([], self.send_due('a', 'b', 'c'))
 
-    def test_retype(self):
+    def test_sends_the_rate_again_after_a_retype(self):
         self.types = {'volume-of-a': 'flash'}
         self.send_due('a')
         self.types = {'volume-of-a': 'disks'}
         self.assertEqual([('a', DISKS)], self.send_due('a'))
 
-    def test_tier_that_promises_something_else(self):
+    def test_sends_the_rate_again_after_a_change_of_the_tier(self):
         self.types = {'volume-of-a': 'disks'}
         self.send_due('a')
         self.write(disks=tier('disks', FLASH))
         self.assertEqual([('a', FLASH)], self.send_due('a'))
 
-    def test_guest_that_was_rebuilt_is_told_within_the_hour(self):
+    def test_sends_the_rate_to_a_rebuilt_guest_within_the_hour(self):
         self.types = {'volume-of-a': 'disks'}
         self.send_due('a')
         self.now = 3599
@@ -99,7 +99,7 @@ class TierSettingsTest(base.BaseTestCase):
         self.now = 3600
         self.assertEqual([('a', DISKS)], self.send_due('a'))
 
-    def test_guest_that_does_not_answer_holds_nobody_up(self):
+    def test_a_guest_that_does_not_answer_delays_no_other(self):
         self.types = {'volume-of-a': 'disks', 'volume-of-b': 'disks'}
         self.down = {'a'}
         self.assertEqual([('b', DISKS)], self.send_due('a', 'b'))
@@ -108,34 +108,35 @@ class TierSettingsTest(base.BaseTestCase):
         self.now = 600
         self.assertEqual([('a', DISKS)], self.send_due('a', 'b'))
 
-    def test_instances_of_no_tier_and_of_other_agents_are_left_alone(self):
+    def test_skips_instances_on_no_tier_and_with_other_agents(self):
         self.types = {'volume-of-a': 'lvm', 'volume-of-b': 'disks'}
         self.assertEqual([], self.send_due('a', 'without-a-volume'))
         self.assertEqual([], self.send_due('b', has_our_guest_agent=False))
         self.assertEqual([], self.send_due('b', is_deleting=True))
+        self.assertEqual([], self.send_due('b', is_building=True))
         self.assertEqual([('b', DISKS)], self.send_due('b'))
 
-    def test_volume_of_another_project(self):
+    def test_finds_a_volume_of_another_project(self):
         self.elsewhere = {'volume-of-a': 'disks'}
         self.assertEqual([('a', DISKS)], self.send_due('a'))
 
-    def test_instance_that_was_just_created(self):
+    def test_sends_the_rate_to_a_new_instance(self):
         self.types = {'volume-of-a': 'disks'}
         instance = backup_types.Instance('a', 'project', 'volume-of-a')
         self.settings.send(instance)
-        self.assertEqual([('a', DISKS)], self.told)
+        self.assertEqual([('a', DISKS)], self.sent)
         self.assertEqual([], self.send_due('a'))
 
-    def test_creation_does_not_fail_for_it(self):
+    def test_logs_a_failure_for_a_new_instance(self):
         self.types = {'volume-of-a': 'disks'}
         self.down = {'a'}
         self.settings.send(backup_types.Instance('a', 'project', 'volume-of-a'))
         with open(self.path, 'w') as file:
             file.write('nonsense')
         self.settings.send(backup_types.Instance('a', 'project', 'volume-of-a'))
-        self.assertEqual([], self.told)
+        self.assertEqual([], self.sent)
 
-    def test_forgotten_with_the_instance(self):
+    def test_removes_deleted_instances_from_the_cache(self):
         self.types = {'volume-of-a': 'disks'}
         self.send_due('a')
         self.send_due()

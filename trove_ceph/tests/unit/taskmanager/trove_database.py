@@ -22,23 +22,31 @@ from trove_ceph.tests.unit.db import database
 
 CONF = trove_cfg.CONF
 
-# Made on import: what tests make goes with them.
+# Created at import, so that it is removed after the files of the tests.
 _DIRECTORY = tempfile.TemporaryDirectory(prefix='trove-ceph-test-')
 
 
-@functools.cache
 def path():
-    """Make the database with Trove's tables and ours, and return where it is."""
+    """Return the path of the database, which Trove's configuration names from now on.
+
+    Tests that read configuration files or reset the configuration remove the name from it.
+    """
     found = os.path.join(_DIRECTORY.name, 'trove.sqlite')
     CONF.set_override('connection', f'sqlite:///{found}', 'database')
     CONF.set_override('sqlite_synchronous', False, 'database')
+    _create(found)
+    return found
+
+
+@functools.cache
+def _create(path):
+    """Create the database with Trove's tables and ours."""
     get_db_api().db_sync(CONF)
-    # Trove leaves readers behind where it meets an error; they must be in no writer's way.
-    with contextlib.closing(sqlite3.connect(found)) as connection:
+    # Trove leaves readers open after an error; they must not block writers.
+    with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute('PRAGMA journal_mode=WAL')
     session.configure_db()
-    database.with_tables(found)
-    return found
+    database.with_tables(path)
 
 
 @functools.cache
@@ -66,7 +74,7 @@ def foreign_version(
     manager='postgresql',
     registry_ext='trove.guestagent.datastore.postgres.manager.PostgresManager',
 ):
-    """Return the id of a datastore version that a guest manager of somebody else serves."""
+    """Return the id of a datastore version with a guest manager that is not ours."""
     path()
     store = datastore_models.DBDatastore.create(name=name, default_version_id=None)
     version = datastore_models.DBDatastoreVersion.create(
@@ -85,6 +93,7 @@ def foreign_version(
 
 def add_instance(project_id, volume_id, **facts):
     """Return a new instance that runs."""
+    path()
     instance = instance_models.DBInstance.create(
         task_status=facts.pop('task_status', InstanceTasks.NONE),
         name='db1',
@@ -103,7 +112,7 @@ def add_instance(project_id, volume_id, **facts):
 
 
 def add_backup(instance, **facts):
-    """Return a backup as Trove's API leaves it when it asks the taskmanager."""
+    """Return a backup as Trove's API creates it before it calls the taskmanager."""
     values = {
         'name': 'nightly',
         'description': 'of the night',

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the Tempest plugin's own decisions; its scenarios need a cloud."""
+"""Tests of the Tempest plugin's helpers; its scenarios need a cloud."""

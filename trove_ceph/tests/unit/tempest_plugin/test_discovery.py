@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which scenarios there are under a configuration, as Tempest finds them."""
+"""Tests of the scenarios that Tempest discovers for a configuration."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import fixtures
 from oslotest import base
 
-# In a process of its own: Tempest reads its configuration once, when its modules are imported.
+# Run in a separate process: Tempest reads its configuration once, when its modules are imported.
 _LIST = """
 import importlib, json, sys, unittest
 module = importlib.import_module(f'trove_ceph_tempest_plugin.tests.scenario.{sys.argv[1]}')
@@ -46,15 +46,15 @@ class DiscoveryTest(base.BaseTestCase):
             'XDG_CACHE_HOME': str(self.directory / 'cache'),
             'PYTHONPATH': str(Path(__file__).resolve().parents[4] / 'tempest_plugin'),
         }
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, '-W', 'ignore', '-c', code, module],
             env=dict(os.environ, **environ),
             cwd=self.directory,
             text=True,
             capture_output=True,
         )
-        self.assertEqual(0, done.returncode, done.stderr)
-        return done.stdout.splitlines()[-1]
+        self.assertEqual(0, result.returncode, result.stderr)
+        return result.stdout.splitlines()[-1]
 
     def _classes(self, volume_types, module='test_database'):
         found = {}
@@ -64,7 +64,7 @@ class DiscoveryTest(base.BaseTestCase):
             found.setdefault(class_name.rpartition('.')[2], []).append(name)
         return found
 
-    def test_first_volume_type_has_all_scenarios_and_deletion_comes_last(self):
+    def test_first_volume_type_has_all_scenarios_and_deletion_runs_last(self):
         found = self._classes('nvme,hdd-2')
         self.assertEqual(['TestDatabase_nvme', 'TestProvisioning_hdd_2'], list(found))
         everywhere = set(found['TestProvisioning_hdd_2'])
@@ -76,15 +76,15 @@ class DiscoveryTest(base.BaseTestCase):
     def test_without_volume_types_all_are_skipped_with_the_reason(self):
         errors, failures, *reason = self._python(_RUN, {}).split(maxsplit=2)
         self.assertEqual(('0', '0'), (errors, failures))
-        self.assertIn('[trove_ceph] volume_types names none to test', reason[0])
+        self.assertIn('[trove_ceph] volume_types is empty', reason[0])
 
-    def test_journeys_of_backups_on_the_first_volume_type_alone(self):
+    def test_backup_scenarios_run_on_the_first_volume_type_only(self):
         found = self._classes('nvme,hdd', 'test_backups')
         self.assertEqual(['TestBackups_nvme'], list(found))
-        # It deletes the database of the class.
+        # This scenario deletes the database of the class.
         self.assertEqual('test_survives_its_instance', found['TestBackups_nvme'][-1])
 
-    def test_journeys_of_backups_are_skipped_where_somebody_else_takes_them(self):
+    def test_backup_scenarios_are_skipped_without_backups_of_this_project(self):
         errors, failures, *reason = self._python(
             _RUN, {'volume_types': 'nvme'}, 'test_backups'
         ).split(maxsplit=2)

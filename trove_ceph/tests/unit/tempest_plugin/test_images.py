@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of storage by the command line: what Ceph 16 answers, and how it is read."""
+"""Tests of storage operations through the command line, with output of Ceph 16."""
 
 from trove_ceph import exceptions
 from trove_ceph.storage import image_types
@@ -34,12 +34,12 @@ class ImagesTest(test_ceph.CephTestCase):
 
     def describe(self, parent=None):
         info = {'id': '5f', 'size': 2**30, 'object_size': 2**22, 'features': ['layering']}
-        self.answer('info fast/volume-1', info | ({'parent': parent} if parent else {}))
-        self.answer('snap ls --all fast/volume-1', _SNAPSHOTS)
-        self.answer('status fast/volume-1', {'watchers': [{'address': '192.0.2.1:0/7'}]})
+        self.reply('info fast/volume-1', info | ({'parent': parent} if parent else {}))
+        self.reply('snap ls --all fast/volume-1', _SNAPSHOTS)
+        self.reply('status fast/volume-1', {'watchers': [{'address': '192.0.2.1:0/7'}]})
         child = {'pool': 'slow', 'image': 'volume-2', 'id': '60', 'trash': False}
-        self.answer('children --all --snap-id 7 fast/volume-1', [])
-        self.answer('children --all --snap-id 8 fast/volume-1', [child])
+        self.reply('children --all --snap-id 7 fast/volume-1', [])
+        self.reply('children --all --snap-id 8 fast/volume-1', [child])
         return self.images.describe(IMAGE)
 
     def test_image(self):
@@ -58,20 +58,20 @@ class ImagesTest(test_ceph.CephTestCase):
         facts = self.describe({'pool': 'slow', 'image': 'volume-0', 'snapshot': 's'})
         self.assertEqual(image_types.SnapshotRef('slow', 'volume-0', 's'), facts.parent)
 
-    def test_errors_are_those_of_storage(self):
+    def test_translates_errors(self):
         for code, error_class in (
             (2, exceptions.NotFoundError),
             (16, exceptions.BusyError),
             (39, exceptions.BusyError),
             (13, exceptions.StorageCommandError),
         ):
-            self.answer('rm --no-progress fast/volume-1', '', code=code)
+            self.reply('rm --no-progress fast/volume-1', '', code=code)
             error = self.assertRaises(error_class, self.images.remove, IMAGE)
             self.assertIn('the reason', str(error))
 
-    def test_names_with_those_in_the_trash(self):
-        self.answer('ls fast', ['volume-1'])
-        self.answer('trash ls --all fast', [{'id': '5', 'name': 'volume-0'}])
+    def test_list_names_includes_the_trash(self):
+        self.reply('ls fast', ['volume-1'])
+        self.reply('trash ls --all fast', [{'id': '5', 'name': 'volume-0'}])
         self.assertEqual(
             ['fast/volume-0 (in the trash, id 5)', 'volume-1'], self.images.list_names('fast')
         )

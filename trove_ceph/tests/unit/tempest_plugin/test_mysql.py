@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for a server, and what a client beside an operation reports."""
+"""Tests of the wait for a server, and of the figures of a client."""
 
 from unittest import mock
 
@@ -30,13 +30,13 @@ class DatabaseTest(base.BaseTestCase):
     def test_variable(self):
         self.assertEqual('128', self.database.variable('max_connections'))
 
-    def test_server_that_comes_up(self):
+    def test_waits_until_the_server_answers(self):
         refused = pymysql.OperationalError(2003, 'refused')
         self.connect.side_effect = [refused, refused, self.connect.return_value]
         self.database.wait_reachable(60)
         self.assertEqual(3, self.connect.call_count)
 
-    def test_server_that_stays_away(self):
+    def test_timeout_of_an_unreachable_server(self):
         self.connect.side_effect = pymysql.OperationalError(2003, 'refused')
         error = self.assertRaises(exceptions.TroveCephError, self.database.wait_reachable, -1)
         self.assertIn('192.0.2.1:3306', str(error))
@@ -47,9 +47,9 @@ class DatabaseTest(base.BaseTestCase):
 class ClientTest(base.BaseTestCase):
     def test_figures_are_those_of_the_committer(self):
         log = commit_probe.Log(commits=[(0.5, 1.0), (1.0, 1.5), (4.0, 4.5)], errors=[2.0])
-        seen = commit_probe.evaluate([log], since=0.0, until=5.0)
+        result = commit_probe.evaluate([log], since=0.0, until=5.0)
         client = load.Client(ADDRESS)
-        with mock.patch.object(commit_probe.Committer, 'stop', return_value=seen):
+        with mock.patch.object(commit_probe.Committer, 'stop', return_value=result):
             figures = client.figures()
         self.assertEqual(3, figures['commits'])
         self.assertEqual(1, figures['errors'])

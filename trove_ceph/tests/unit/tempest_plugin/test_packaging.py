@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel as it is built: everything is in it, and Tempest finds the plugin there."""
+"""Tests of the built wheel: it is complete, and Tempest finds the plugin in it."""
 
 import json
 import os
@@ -24,7 +24,7 @@ print(json.dumps(plugins.TempestTestPluginManager().get_plugin_load_tests_tuple(
 
 
 class WheelTest(base.BaseTestCase):
-    """One wheel, built from a copy: a build leaves folders in the tree that it is made from."""
+    """One wheel, built from a copy of the tree, because a build leaves folders in its source."""
 
     @classmethod
     def setUpClass(cls):
@@ -46,37 +46,40 @@ class WheelTest(base.BaseTestCase):
             archive.extractall(cls.unpacked)
 
     @staticmethod
-    def _run(*words, cwd, **environ):
-        done = subprocess.run(
-            [sys.executable, *words],
+    def _run(*arguments, cwd, **environ):
+        result = subprocess.run(
+            [sys.executable, *arguments],
             cwd=cwd,
             env=dict(os.environ, **environ),
             text=True,
             capture_output=True,
         )
-        if done.returncode:
-            raise AssertionError(f'{words[:2]} failed:\n{done.stdout}{done.stderr}')
-        return done.stdout
+        if result.returncode:
+            raise AssertionError(f'{arguments[:2]} failed:\n{result.stdout}{result.stderr}')
+        return result.stdout
 
-    def _tempest(self, *words):
-        """Run Python where the wheel's contents come before what is installed."""
-        # stevedore keeps what it found, by the search path.
+    def _tempest(self, *arguments):
+        """Run Python with the wheel's content before the installed packages."""
+        # stevedore caches entry points by the search path.
         cache = str(self.unpacked.parent / 'cache')
         return self._run(
-            *words, cwd=self.unpacked.parent, PYTHONPATH=str(self.unpacked), XDG_CACHE_HOME=cache
+            *arguments,
+            cwd=self.unpacked.parent,
+            PYTHONPATH=str(self.unpacked),
+            XDG_CACHE_HOME=cache,
         )
 
-    def test_every_file_of_the_package_is_in_it(self):
+    def test_contains_every_file_of_the_package(self):
         sources = self._files(self.checkout, 'trove_ceph')
         self.assertIn('trove_ceph/guestagent/manager.py', sources)
         self.assertEqual(set(), sources - self.names)
 
-    def test_every_file_of_the_plugin_is_in_it(self):
+    def test_contains_every_file_of_the_plugin(self):
         sources = self._files(self.checkout / 'tempest_plugin', 'trove_ceph_tempest_plugin')
         self.assertIn('trove_ceph_tempest_plugin/plugin.py', sources)
         self.assertEqual(set(), sources - self.names)
 
-    def test_nothing_else_is_in_it(self):
+    def test_contains_nothing_else(self):
         top = {name.partition('/')[0] for name in self.names}
         self.assertEqual(
             {
@@ -89,11 +92,11 @@ class WheelTest(base.BaseTestCase):
         )
         self.assertEqual(set(), {name for name in self.names if '__pycache__' in name})
 
-    def test_templates_are_in_it(self):
+    def test_contains_the_templates(self):
         folder = 'trove_ceph-1.2.3.data/data/share/trove-ceph'
         self.assertIn(f'{folder}/trove/templates/mysql/9/config.template', self.names)
 
-    def test_it_names_what_the_benchmark_needs(self):
+    def test_declares_the_dependencies_of_the_benchmark(self):
         metadata = (self.unpacked / 'trove_ceph-1.2.3.dist-info' / 'METADATA').read_text()
         self.assertIn('\nProvides-Extra: bench\n', metadata)
         self.assertRegex(metadata, r'\nRequires-Dist: matplotlib>=\S+; extra == .bench.\n')
@@ -105,7 +108,7 @@ class WheelTest(base.BaseTestCase):
             ['', 'trove_ceph', 'trove_ceph_tempest_plugin.plugin:TroveCephTempestPlugin', ''], rows
         )
 
-    def test_tempest_looks_for_tests_in_the_installed_plugin(self):
+    def test_tempest_loads_tests_from_the_installed_plugin(self):
         folders = json.loads(self._tempest('-c', _LOAD_TESTS))
         tests, top = folders['trove_ceph']
         self.assertEqual(str(self.unpacked), top)
@@ -114,5 +117,5 @@ class WheelTest(base.BaseTestCase):
     @staticmethod
     def _files(root, package):
         found = [path.relative_to(root) for path in (root / package).rglob('*') if path.is_file()]
-        caches = ('__pycache__', '.')  # of Python, and those that tools hide
+        caches = ('__pycache__', '.')  # of Python, and hidden caches of tools
         return {str(path) for path in found if not any(p.startswith(caches) for p in path.parts)}

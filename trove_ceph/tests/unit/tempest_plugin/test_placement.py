@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judging where an image lies."""
+"""Tests of the check of an image's placement."""
 
 from oslotest import base
 from tempest.lib import exceptions
@@ -10,7 +10,7 @@ IMAGE = ceph.Image('volume-1', 'fast', 'fast', 'rbd_data.1', 2**30, 2**22)
 
 
 class FakeCluster:
-    """Two hosts with an nvme and an hdd OSD each; objects lie where ``mapped`` says."""
+    """Two hosts with nvme and hdd OSDs; ``mapped`` gives the OSDs of each object."""
 
     def __init__(self, mapped):
         self.mapped = mapped
@@ -36,7 +36,7 @@ class FakeCluster:
 
 
 class ParseTest(base.BaseTestCase):
-    def test_class_alone(self):
+    def test_device_class_only(self):
         self.assertEqual(
             {'fast': placement.Expected('pool', 'nvme', 1, '')}, placement.parse(['fast:pool:nvme'])
         )
@@ -50,7 +50,7 @@ class ParseTest(base.BaseTestCase):
             placement.parse(['fast:pool:nvme:3:host', 'slow:other:hdd']),
         )
 
-    def test_other_forms_are_refused(self):
+    def test_refuses_malformed_items(self):
         for item in ('fast', 'fast:pool', 'fast:pool:nvme:2', 'fast:pool:nvme:two:host'):
             error = self.assertRaises(exceptions.InvalidConfiguration, placement.parse, [item])
             self.assertIn(item, str(error))
@@ -62,7 +62,7 @@ class SurveyTest(base.BaseTestCase):
             FakeCluster(mapped), IMAGE, placement.Expected('fast', 'nvme', *expected)
         )
 
-    def test_all_where_they_belong(self):
+    def test_all_objects_as_expected(self):
         figures, faults = self._survey({'x': [0, 1], 'y': [1, 3]}, 2, 'host')
         self.assertEqual([], faults)
         self.assertEqual(2, figures['objects'])
@@ -77,12 +77,12 @@ class SurveyTest(base.BaseTestCase):
     def test_copies_in_one_failure_domain(self):
         _, faults = self._survey({'x': [0, 1], 'y': [0, 3]}, 2, 'host')
         self.assertEqual(1, len(faults))
-        self.assertIn('y lies in 1 buckets of the type host, 2 expected', faults[0])
+        self.assertIn('y is in 1 buckets of type host, expected 2', faults[0])
 
     def test_too_few_copies(self):
         _, faults = self._survey({'x': [0]}, 2, 'osd')
-        self.assertIn('x lies in 1 buckets of the type osd', faults[0])
+        self.assertIn('x is in 1 buckets of type osd', faults[0])
 
-    def test_empty_image_proves_nothing(self):
+    def test_empty_image_is_a_fault(self):
         _, faults = self._survey({})
         self.assertEqual(['fast/volume-1 has no objects'], faults)

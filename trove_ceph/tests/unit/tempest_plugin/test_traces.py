@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a deleted database leaves behind."""
+"""Tests of the search for resources that a deleted database leaves."""
 
 import types
 
@@ -12,7 +12,7 @@ INSTANCE, SERVER, VOLUME = 'i-1', 's-1', 'v-1'
 
 
 class FakeCloud:
-    """Services that know what is in ``parts``, a set of (kind, id)."""
+    """Fake services with the resources of two databases."""
 
     def __init__(self):
         self.ports = {
@@ -96,7 +96,7 @@ class TracesTest(base.BaseTestCase):
             self.cloud, self.cloud, INSTANCE, self.cloud if cluster else None, 'fast'
         )
 
-    def test_all_parts_are_seen_while_it_exists(self):
+    def test_finds_all_resources_of_an_existing_database(self):
         found = self._traces()
         self.assertEqual({'ports': 1, 'floating_ips': 1, 'security_groups': 1}, found.counts())
         self.assertEqual(
@@ -109,34 +109,34 @@ class TracesTest(base.BaseTestCase):
                 'Nova: server s-1',
                 'Trove: instance i-1',
             ],
-            found.left(),
+            found.remaining(),
         )
 
-    def test_nothing_of_others_is_taken_for_its_own(self):
+    def test_ignores_resources_of_other_databases(self):
         found = self._traces()
         self.cloud.delete_all()
-        self.assertEqual([], found.left())
+        self.assertEqual([], found.remaining())
         self.assertEqual(['p-2'], list(self.cloud.ports))
 
-    def test_port_that_came_after_the_collection(self):
+    def test_port_created_after_the_collection(self):
         found = self._traces()
         self.cloud.delete_all()
         self.cloud.ports['p-3'] = {'device_id': '', 'name': f'trove-{INSTANCE}'}
-        self.assertEqual(['Neutron: port p-3'], found.left())
+        self.assertEqual(['Neutron: port p-3'], found.remaining())
 
-    def test_snapshot_that_keeps_the_volume(self):
+    def test_snapshot_that_blocks_the_deletion_of_the_volume(self):
         found = self._traces()
         self.cloud.delete_all()
         self.cloud.volumes.add(VOLUME)
         self.cloud.snapshots = [('n-1', VOLUME), ('n-2', 'another')]
-        self.assertEqual(['Cinder: snapshot n-1', 'Cinder: volume v-1'], found.left())
+        self.assertEqual(['Cinder: snapshot n-1', 'Cinder: volume v-1'], found.remaining())
 
     def test_image_in_the_trash(self):
         found = self._traces()
         self.cloud.delete_all()
         self.cloud.trash.add(f'volume-{VOLUME}')
-        self.assertEqual(['Ceph: image fast/volume-v-1 in the trash'], found.left())
+        self.assertEqual(['Ceph: image fast/volume-v-1 in the trash'], found.remaining())
 
-    def test_ceph_that_may_not_be_asked(self):
+    def test_without_access_to_ceph(self):
         found = self._traces(cluster=False)
-        self.assertNotIn('Ceph', ' '.join(found.left()))
+        self.assertNotIn('Ceph', ' '.join(found.remaining()))

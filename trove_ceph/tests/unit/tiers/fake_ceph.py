@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Ceph cluster that answers the commands ``ceph`` and ``rbd`` from memory.
 
-Answers have the shape of Ceph 16's, cut down to what is read; what real monitors do by themselves
-or refuse is done and refused here too.
+Answers have the form of Ceph 16, reduced to what is read. The automatic changes and refusals of
+real monitors are imitated.
 """
 
 import json
@@ -14,10 +14,10 @@ _CLASSES = ('nvme', 'hdd')
 
 
 class FakeCeph:
-    """Run in place of the commands.
+    """Stand in for the commands.
 
-    :param hosts: how many there are
-    :param osds: the OSDs of each device class on each host
+    :param hosts: number of hosts
+    :param osds: number of OSDs of each device class on each host
     """
 
     def __init__(self, hosts=3, osds=2, classes=_CLASSES, max_pgs=250):
@@ -27,7 +27,7 @@ class FakeCeph:
         self.profiles = {'default': {'k': '2', 'm': '2', 'plugin': 'jerasure', 'technique': 'x'}}
         self.pools = {}
         self.objects = {}
-        #: The copies of each pool that are there.
+        #: The complete copies of each pool.
         self.copies = {}
         self.users = {'client.admin': {'mon': 'allow *', 'osd': 'allow *'}}
         self.changes = []
@@ -96,7 +96,7 @@ class FakeCeph:
     def _groups(self, name):
         pool = self.pools[name]
         there = [*range(min(self.copies[name], pool['size']))]
-        # Of a code, chunks that are missing have their place.
+        # In an erasure code, missing chunks keep their position.
         missing = [2**31 - 1] * (pool['size'] - len(there)) if pool['type'] == 3 else []
         for number, acting in enumerate(([*range(pool['size'])], there + missing)):
             yield {'pgid': f'{pool["pool"]}.{number:x}', 'state': 'active', 'acting': acting}
@@ -112,7 +112,7 @@ class FakeCeph:
             if verb.startswith(prefix):
                 act(words[len(prefix.split()) :])
                 return
-        raise AssertionError(f'not a command that is known here: {program} {words}')
+        raise AssertionError(f'unknown command: {program} {words}')
 
     def _verbs(self, program):
         if program == 'rbd':
@@ -188,7 +188,7 @@ class FakeCeph:
         if variable == 'size':
             if value == '1' and '--yes-i-really-mean-it' not in words:
                 refuse('EPERM: setting pool size 1 could lead to data loss')
-            # The monitor chooses min_size anew.
+            # The monitor changes min_size with the size.
             pool |= {'size': int(value), 'min_size': int(value) - int(value) // 2}
         elif variable == 'allow_ec_overwrites':
             pool['flags_names'] += ',ec_overwrites'
@@ -221,12 +221,12 @@ class FakeCeph:
         self.users[words[0]] = dict(zip(words[1::2], words[2::2], strict=True))
 
     def state(self):
-        """What a test compares: everything that commands can change."""
+        """Return everything that commands can change, for comparison."""
         return json.loads(json.dumps([self.rules, self.profiles, self.pools, self.users]))
 
 
 def refuse(reason):
-    """Fail as a command does."""
+    """Fail as a command fails."""
     raise exceptions.StorageCommandError(f'ceph failed with exit code 1: Error {reason}')
 
 

@@ -14,10 +14,10 @@ URL = 'http://cinder/v3/a-project'
 
 
 class FakeCinder:
-    """Answers as Cinder does, and refuses what Cinder refuses.
+    """Answer and refuse as Cinder does.
 
-    :param page: how many items of a list come in one answer
-    :param url: where it is reached, for the links to further pages
+    :param page: number of items in one page of a list
+    :param url: its own URL, for links to further pages
     """
 
     def __init__(self, backends=(), page=1000, url=URL):
@@ -28,7 +28,7 @@ class FakeCinder:
         self.backends = list(backends)
         #: The location_info of back ends by their names.
         self.locations = {}
-        #: What the scheduler shows instead of both.
+        #: Pools of the scheduler in place of both.
         self.pools = None
         self.page = page
         self.changes = []
@@ -95,7 +95,7 @@ class FakeCinder:
         return self._respond({'itemNotFound': {'message': f'Volume {number}'}}, 404)
 
     def _shown(self, query):
-        # An administrator who does not ask for all is shown the public ones.
+        # Without the filter, an administrator sees public types only.
         shown = self.types.values()
         return [one for one in shown if one['is_public'] or query.get('is_public') == 'None']
 
@@ -187,7 +187,7 @@ class FakeCinder:
 
 
 class _Network(requests.adapters.BaseAdapter):
-    """Passes requests to Cinder in memory."""
+    """Pass requests to the fake Cinder."""
 
     def __init__(self, cinder):
         super().__init__()
@@ -201,11 +201,11 @@ class _Network(requests.adapters.BaseAdapter):
         return response
 
     def close(self):
-        """Nothing is held."""
+        """Do nothing: there is no connection."""
 
 
 class FakeTroveManage:
-    """Run in place of ``trove-manage``; like it, it fails without saying so by its exit code."""
+    """Stand in for ``trove-manage``, whose exit code is 0 even on failure."""
 
     def __init__(self, **associations):
         self.associations = {'mysql/9.7.4': set()}

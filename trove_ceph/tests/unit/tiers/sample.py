@@ -68,7 +68,7 @@ def changed(changes=()):
 
 
 def read(changes=()):
-    """Return what a file with these changes says."""
+    """Return the parsed content with these changes."""
     return tiers_file.parse(changed(changes))
 
 

@@ -21,11 +21,11 @@ class ApplyTestCase(base.BaseTestCase):
 
     def test_changes_nothing_when_nothing_differs(self):
         self.world.apply(self.content)
-        self.world.forget_changes()
+        self.world.clear_changes()
         self.assertEqual([], self.world.apply(self.content))
         self.assertEqual([], self.world.changes())
 
-    def test_problem_forbids_every_change(self):
+    def test_problem_prevents_all_changes(self):
         content = sample.read({'tiers/fast/device_class': 'ssd'})
         before = self.world.state()
         error = self.assertRaises(exceptions.InvalidTiersError, self.world.apply, content)
@@ -33,7 +33,7 @@ class ApplyTestCase(base.BaseTestCase):
         self.assertEqual(before, self.world.state())
         self.assertEqual([], self.world.changes())
 
-    def test_consequences_must_be_agreed_to_by_name(self):
+    def test_each_consequence_must_be_accepted(self):
         self.world.apply(self.content)
         self.world.ceph.pools['volumes-fast']['size'] = 3
         self.world.ceph.pools['images'] |= {'size': 1, 'min_size': 1}
@@ -62,7 +62,7 @@ class ApplyTestCase(base.BaseTestCase):
         self.assertEqual('pool volumes-fast: size 2 -> 3', str(change))
         self.assertEqual(1, self.world.ceph.pools['volumes-fast']['min_size'])
 
-    def test_more_copies_are_there_before_more_are_needed(self):
+    def test_min_size_waits_for_the_copies(self):
         self.world.apply(self.content)
         self.world.ceph.pools['volumes-fast'] |= {'size': 1, 'min_size': 1}
         self.world.ceph.copies['volumes-fast'] = 1
@@ -72,12 +72,12 @@ class ApplyTestCase(base.BaseTestCase):
             self.assertEqual(expected, [str(one) for one in self.world.apply(content, moves)])
             pool = self.world.ceph.pools['volumes-fast']
             self.assertEqual((3, 1), (pool['size'], pool['min_size']))
-        # As recovery makes them.
+        # Recovery completes a copy.
         self.world.ceph.copies['volumes-fast'] = 2
         self.assertEqual(1, len(self.world.apply(content)))
         self.assertEqual(2, self.world.ceph.pools['volumes-fast']['min_size'])
 
-    def test_more_copies_are_needed_at_once_when_that_is_agreed_to(self):
+    def test_min_size_changes_at_once_if_accepted(self):
         self.world.apply(self.content)
         self.world.ceph.copies['volumes-fast'] = 1
         content = sample.read({'tiers/fast/min_size': 2})
@@ -85,21 +85,21 @@ class ApplyTestCase(base.BaseTestCase):
         self.assertEqual(1, len(self.world.apply(content, frozenset([Risk.PAUSES_IO]))))
         self.assertEqual(2, self.world.ceph.pools['volumes-fast']['min_size'])
 
-    def test_chunks_that_are_missing_are_no_copies(self):
+    def test_missing_chunks_do_not_count(self):
         self.world.apply(self.content)
         self.world.ceph.pools['vault-data']['min_size'] = 1
         for there, expected in ((1, (Risk.PAUSES_IO,)), (2, ())):
             self.world.ceph.copies['vault-data'] = there
             (change,) = self.world.plan(self.content).changes
             self.assertEqual(('min_size', expected), (change.attribute, change.risks))
-        # An unfinished pool that holds nothing has nothing to pause.
+        # Changes of an unfinished, empty pool carry no risk.
         self.world.ceph.copies['vault-data'] = 0
         self.world.ceph.pools['vault-data']['application_metadata'] = {}
         found = self.world.plan(self.content).changes
         self.assertEqual([('min_size', ()), ('rbd', ())], [(e.attribute, e.risks) for e in found])
 
     def test_change_without_effect_is_an_error(self):
-        """trove-manage says in prose that it failed, and ends well."""
+        """trove-manage reports failures in prose and exits with 0."""
         self.world.apply(self.content)
         self.world.trove.associations['mysql/9.7.4'] = set()
         targets = self.world.systems(self.content)
@@ -108,17 +108,17 @@ class ApplyTestCase(base.BaseTestCase):
         self.world.trove.output = 'No Volume Type Associations found for it.'
         application = apply.Application(self.content, targets, observed, self.fail)
         error = self.assertRaises(exceptions.ChangeNotSeenError, application.make, change)
-        self.assertIn('volume types + fast: was made, but there still is', str(error))
+        self.assertIn('volume types + fast: was made, but the plan still has', str(error))
 
-    def test_associations_never_run_dry(self):
-        """A version whose last type is taken away would allow every type."""
+    def test_version_always_has_a_type(self):
+        """A version without any type would allow every type."""
         self.world.apply(self.content)
         content = sample.read({'tiers/fast/volume_type/name': 'quick'})
         self.world.trove.changes.clear()
         self.world.apply(content, world.EVERYTHING)
         self.assertEqual(['add mysql/9.7.4 quick'], self.world.trove.changes)
 
-    def test_types_stored_by_id_are_taken_away_by_id(self):
+    def test_types_stored_by_id_are_removed_by_id(self):
         other = sample.CONTENT['tiers']['fast'] | {
             'pool': 'slow',
             'volume_type': {'name': 'slow', 'backend': 'slow'},
@@ -132,7 +132,7 @@ class ApplyTestCase(base.BaseTestCase):
 
 
 class InterruptionTestCase(interruption.InterruptionTests, base.BaseTestCase):
-    """Every change of a run from nothing, failed and killed before and after its work."""
+    """Each change of a first run fails, and is killed, before and after its work."""
 
     changes = {}
 
@@ -156,7 +156,7 @@ class InterruptionTestCase(interruption.InterruptionTests, base.BaseTestCase):
 
 
 class ReshapingInterruptionTestCase(InterruptionTestCase):
-    """The same for a world that exists and is to become another one."""
+    """The same for changes of an existing cloud."""
 
     changes = {
         'tiers/fast/copies': 3,
@@ -182,7 +182,7 @@ class LimitsOfImagesInterruptionTestCase(ReshapingInterruptionTestCase):
 
 
 class KilledCommandTestCase(base.BaseTestCase):
-    """A process that dies between any two commands leaves what the next run completes."""
+    """A run completes what a process left that was killed between two commands."""
 
     def test_killed_at_each_command(self):
         content = sample.read()
@@ -195,7 +195,7 @@ class KilledCommandTestCase(base.BaseTestCase):
             self.assertEqual(whole.state(), them.state(), f'killed at command {number}')
 
     def _apply_until(self, them, content, number):
-        changes = _Deadly(number)
+        changes = _KillingList(number)
         for system in (them.ceph, them.cinder, them.trove):
             system.changes = changes
         self.assertRaises(interruption.Kill, them.apply, content)
@@ -203,8 +203,8 @@ class KilledCommandTestCase(base.BaseTestCase):
             system.changes = []
 
 
-class _Deadly(list):
-    """The list of changes that kills the process instead of taking one more than a number."""
+class _KillingList(list):
+    """A list of changes that kills the process at a given length."""
 
     def __init__(self, number):
         super().__init__()

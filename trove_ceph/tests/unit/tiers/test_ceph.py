@@ -20,7 +20,7 @@ EMIT = ('emit', {})
 
 
 class CrushTestCase(base.BaseTestCase):
-    def test_rules_of_tiers(self):
+    def test_supported_rules(self):
         for op, domain in (
             ('choose_firstn', 'osd'),
             ('chooseleaf_firstn', 'host'),
@@ -39,7 +39,7 @@ class CrushTestCase(base.BaseTestCase):
         found = crush.read_placement(rule(take, ('choose_firstn', {'num': 0, 'type': 'osd'}), EMIT))
         self.assertIsNone(found.device_class)
 
-    def test_rules_of_other_kinds(self):
+    def test_unsupported_rules(self):
         leaf = ('chooseleaf_firstn', {'num': 0, 'type': 'host'})
         for steps in (
             (TAKE, ('chooseleaf_firstn', {'num': 1, 'type': 'host'}), EMIT),
@@ -55,12 +55,12 @@ class CrushTestCase(base.BaseTestCase):
         fake.nodes[2] |= {'status': 'down'}
         state = ceph.Ceph('c', 'admin', run=fake).observe()
         self.assertEqual(8, len(state.osds))
-        self.assertEqual({'host': 'host0', 'root': 'default'}, state.osds[0].places)
+        self.assertEqual({'host': 'host0', 'root': 'default'}, state.osds[0].buckets)
         self.assertEqual({'host0', 'host1'}, state.members(NVME))
         hdd = Placement('default', 'hdd', 'osd')
         self.assertEqual({'osd.2', 'osd.3', 'osd.6'}, state.members(hdd))
         self.assertEqual(set(), state.members(Placement('other', 'hdd', 'osd')))
-        # One that is down still counts: it is about to come back or to be marked out.
+        # A down OSD still counts: it will come back or be marked out.
         self.assertEqual(4, len(state.serving(NVME)))
         self.assertEqual(3, sum(osd.up for osd in state.serving(NVME)))
 
@@ -72,20 +72,20 @@ class CephTestCase(base.BaseTestCase):
         self.ceph = ceph.Ceph('/etc/my.conf', 'operator', run=self.fake)
 
     def test_every_command_names_cluster_and_user(self):
-        seen = []
+        calls = []
 
         def run(*words, **options):
-            seen.append([str(word) for word in words])
+            calls.append([str(word) for word in words])
             return self.fake(*words, **options)
 
         observer = ceph.Ceph('/etc/my.conf', 'operator', run=run)
         observer.create_rule(resources.Rule('nvme-host', NVME))
         observer.create_pool(resources.Pool('p', 'nvme-host', 2, 1, 8, 'off'))
         observer.observe({'p'})
-        for words in seen:
+        for words in calls:
             self.assertEqual(['--conf', '/etc/my.conf', '--id', 'operator'], words[1:5])
 
-    def test_keys_are_not_kept(self):
+    def test_keys_are_not_stored(self):
         self.ceph.create_user(resources.User('client.x', {'mon': 'profile rbd'}))
         self.assertIn('client.x', self.ceph.users())
         self.assertNotIn('secret', repr(self.ceph.observe()))
@@ -111,13 +111,13 @@ class CephTestCase(base.BaseTestCase):
             self.fake.changes,
         )
 
-    def test_one_copy_takes_a_step_of_its_own(self):
+    def test_single_copy_requires_a_confirmation(self):
         self.ceph.create_rule(resources.Rule('nvme-host', NVME))
         self.ceph.create_pool(resources.Pool('p', 'nvme-host', 1, 1, 8, 'off'))
         self.assertIn('ceph osd pool set p size 1 --yes-i-really-mean-it', self.fake.changes)
         self.assertEqual(1, self.ceph.pools()['p'].size)
 
-    def test_pool_is_read_as_it_was_made(self):
+    def test_pool_round_trip(self):
         profile = resources.Profile('d', 2, 1, 'jerasure', 'reed_sol_van', NVME)
         self.ceph.create_profile(profile)
         self.ceph.create_rule(resources.Rule('d', NVME, profile='d'))
@@ -143,7 +143,7 @@ class CephTestCase(base.BaseTestCase):
         default = self.ceph.profiles()['default']
         self.assertEqual(resources.Placement('default', None, 'host'), default.placement)
 
-    def test_pool_that_is_being_split_counts_as_what_it_becomes(self):
+    def test_pg_num_of_a_pool_that_is_being_split(self):
         self.ceph.create_rule(resources.Rule('nvme-host', NVME))
         self.ceph.create_pool(resources.Pool('p', 'nvme-host', 2, 1, 8, 'off'))
         self.ceph.set_pool('p', 'pg_num', 32)

@@ -15,7 +15,7 @@ class CinderTestCase(base.BaseTestCase):
         self.fake = fake_cloud.FakeCinder(backends=['fast', 'slow'])
         self.cinder = cinder.Cinder(self.fake.client())
 
-    def test_type_is_read_as_it_was_made(self):
+    def test_type_round_trip(self):
         hidden = resources.VolumeType('hidden', 'slow', '', False, None)
         for volume_type in (FAST, hidden):
             self.cinder.create_type(volume_type)
@@ -24,7 +24,7 @@ class CinderTestCase(base.BaseTestCase):
         self.assertEqual({'id-of-fast': 'fast', 'id-of-hidden': 'hidden'}, state.type_names)
         self.assertEqual({'fast', 'slow'}, state.backends)
 
-    def test_limits_are_read_as_they_were_made(self):
+    def test_limits_round_trip(self):
         self.cinder.create_qos(LIMITS)
         self.assertEqual({'fast': LIMITS}, self.cinder.observe().qos)
         self.cinder.set_qos('fast', 'total_bytes_sec', '5')
@@ -33,7 +33,7 @@ class CinderTestCase(base.BaseTestCase):
         expected = resources.QosSpecs('fast', 'both', {'total_bytes_sec': '5'})
         self.assertEqual({'fast': expected}, self.cinder.observe().qos)
 
-    def test_limits_are_removed_when_no_type_has_them(self):
+    def test_removes_limits_that_no_type_uses(self):
         self.cinder.create_qos(LIMITS)
         self.cinder.create_type(FAST)
         self.cinder.set_type('fast', 'qos', 'fast')
@@ -66,7 +66,7 @@ class CinderTestCase(base.BaseTestCase):
         expected = resources.VolumeType('fast', 'slow', 'Disks', False, None)
         self.assertEqual(expected, self.cinder.observe().types['fast'])
 
-    def test_type_takes_other_limits_in_place_of_its_own(self):
+    def test_replaces_limits_of_a_type(self):
         self.cinder.create_type(FAST)
         self.cinder.create_qos(LIMITS)
         self.cinder.create_qos(resources.QosSpecs('other', 'front-end', {}))
@@ -118,7 +118,7 @@ class CinderTestCase(base.BaseTestCase):
         self.fake.failure = 503
         self.assertRaises(exceptions.ServiceUnavailableError, self.cinder.observe)
 
-    def test_type_that_is_gone(self):
+    def test_missing_type(self):
         error = self.assertRaises(
             exceptions.ServiceUnavailableError, self.cinder.set_type, 'fast', 'qos', None
         )
@@ -142,12 +142,12 @@ class TroveTestCase(base.BaseTestCase):
         self.trove.dissociate('mysql/9.7.4', 'fast')
         self.assertEqual({'with, a comma: and more'}, self._observe())
 
-    def test_version_that_does_not_exist(self):
+    def test_missing_version(self):
         self.assertIsNone(self._observe('mysql/1'))
         self.fake.output = 'DBDatastore Not Found'
         self.assertIsNone(self._observe('maria/1'))
 
-    def test_anything_else_is_an_error(self):
+    def test_unexpected_output_is_an_error(self):
         self.fake.output = '(pymysql.err.OperationalError) Access denied'
         error = self.assertRaises(exceptions.ServiceUnavailableError, self._observe)
         self.assertIn('volume types of mysql/9.7.4: (pymysql.err', str(error))

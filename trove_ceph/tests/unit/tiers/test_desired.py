@@ -66,25 +66,25 @@ class DesiredTestCase(base.BaseTestCase):
             specs.specs,
         )
 
-    def test_limits_of_images_are_none_of_cinders(self):
-        wanted = self._derive({'tiers/fast/qos': 'image'})
-        self.assertEqual((), wanted.qos)
-        self.assertIsNone(wanted.types[0].qos)
+    def test_cinder_gets_no_limits_of_images(self):
+        target = self._derive({'tiers/fast/qos': 'image'})
+        self.assertEqual((), target.qos)
+        self.assertIsNone(target.types[0].qos)
 
     def test_types_and_associations(self):
-        wanted = self._derive()
-        (fast,) = wanted.types
+        target = self._derive()
+        (fast,) = target.types
         self.assertEqual(
             ('fast', 'NVMe', True, 'fast'), (fast.backend, fast.description, fast.public, fast.qos)
         )
-        self.assertEqual({'mysql/9.7.4': frozenset({'fast'})}, wanted.associations)
+        self.assertEqual({'mysql/9.7.4': frozenset({'fast'})}, target.associations)
 
-    def test_nothing_for_a_ceph_that_is_left_out(self):
-        wanted = desired.derive(sample.read(), None)
+    def test_nothing_for_ceph_if_it_is_left_out(self):
+        target = desired.derive(sample.read(), None)
         self.assertEqual(
-            ((), (), (), ()), (wanted.profiles, wanted.rules, wanted.pools, wanted.users)
+            ((), (), (), ()), (target.profiles, target.rules, target.pools, target.users)
         )
-        self.assertEqual(1, len(wanted.types))
+        self.assertEqual(1, len(target.types))
 
 
 def _shape(pool):
@@ -96,7 +96,7 @@ class CapsTestCase(base.BaseTestCase):
         content = sample.read(changes)
         return caps.derive(content.users[name], content.tiers)
 
-    def test_cinder_works_on_its_back_ends_and_reads_the_rest(self):
+    def test_cinder_writes_to_its_back_ends_and_reads_the_rest(self):
         self.assertEqual(
             {
                 'mgr': 'profile rbd pool=volumes-fast',
@@ -118,7 +118,7 @@ class CapsTestCase(base.BaseTestCase):
             self._caps('client.glance'),
         )
 
-    def test_only_the_storage_service_may_end_a_fence(self):
+    def test_only_the_storage_service_may_remove_a_fence(self):
         found = self._caps('client.storage')
         self.assertEqual('profile rbd, allow command "osd blocklist"', found['mon'])
         self.assertEqual(found['mgr'], found['osd'])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking over clouds as deployment tools leave them.
+"""Import of clouds as deployment tools create them.
 
 The recorded documents have the shape of the answers of Ceph 18 and Cinder, and are put together
 from what the sources and guides of the tools make: cephadm with the steps of "Block Devices and
@@ -7,8 +7,6 @@ OpenStack" in Ceph's manual (and an erasure-coded archive), ceph-ansible with ``
 Kolla-Ansible with an external Ceph that has rules by device class, and DevStack's plugin for Ceph.
 """
 
-import contextlib
-import io
 import json
 from pathlib import Path
 
@@ -18,7 +16,7 @@ import yaml
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.cmd.manage import app
+from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.tiers import fake_cloud, sample, world
 from trove_ceph.tiers import ceph, cinder, import_command, importing, tiers_file, trove
 from trove_ceph.tiers.tier_types import Purpose, Role, TierLimits
@@ -29,7 +27,7 @@ _RECORDED = Path(__file__).with_name('recorded')
 
 
 class RecordedCloud:
-    """Ceph, Cinder and Trove that answer with what was recorded, and refuse changes."""
+    """Ceph, Cinder and Trove that replay recorded answers and refuse changes."""
 
     def __init__(self, tool):
         self.content = json.loads((_RECORDED / f'{tool}.json').read_text())
@@ -98,16 +96,16 @@ class RecordedStatesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
         self.cloud = RecordedCloud(self.tool)
         self.result = self.cloud.run(**self.purposes)
 
-    def test_plan_that_follows_is_empty(self):
+    def test_plan_is_empty(self):
         self.assertEqual(((), ()), (self.result.plan.changes, self.result.plan.problems))
 
     def test_every_cap_is_declared(self):
-        # A note would tell of caps that are kept and not declared.
+        # A note would report undeclared caps.
         self.assertEqual([], [note for note in self.result.plan.notes if 'cephx' in note])
         self.assertEqual(self.users, set(self.result.content.users))
         self.assertEqual([], [u for u in self.result.content.users.values() if u.exclusive])
 
-    def test_text_is_the_file_and_is_read_as_it_was_meant(self):
+    def test_text_round_trip(self):
         path = Path(self.useFixture(fixtures.TempDir()).path) / 'tiers.yaml'
         import_command.write(str(path), self.result.text)
         self.assertEqual(self.result.content, tiers_file.load(str(path)))
@@ -139,7 +137,7 @@ class DescriptionTestCase(base.BaseTestCase):
         glance = self.result.content.users['client.glance']
         self.assertEqual((Role.GLANCE, (), {}), (glance.role, glance.pools, dict(glance.caps)))
 
-    def test_caps_that_no_role_explains_are_declared_word_for_word(self):
+    def test_other_caps_are_declared_literally(self):
         self._tier('devstack', 'volumes')
         user = self.result.content.users['client.cinder']
         self.assertIsNone(user.role)
@@ -157,10 +155,12 @@ class DescriptionTestCase(base.BaseTestCase):
 
     def test_qos_specs_of_other_kinds_stay(self):
         tier = self._tier('ceph-ansible', 'volumes')
-        # The type that a version is allowed comes first, and "rbd" before "rbd-gold".
+        # A type that a version may use comes first, then "rbd" before "rbd-gold".
         self.assertEqual('rbd', tier.volume_type.name)
         self.assertEqual(TierLimits.KEEP, tier.qos)
-        self.assertIn('volume type rbd-gold has the same back end rbd', ' '.join(self.result.notes))
+        self.assertIn(
+            'volume type rbd-gold uses the same back end rbd', ' '.join(self.result.notes)
+        )
 
     def test_promise_is_read_from_fixed_limits(self):
         cloud = RecordedCloud('ceph-ansible')
@@ -173,7 +173,7 @@ class DescriptionTestCase(base.BaseTestCase):
         groups = self._tier('kolla-ansible', 'volumes').placement_groups
         self.assertEqual(0.8, groups.autoscale)
         self.assertTrue(self._tier('cephadm', 'volumes').placement_groups.keep)
-        # Those of one device class may add up to more than all: they are weights to Ceph.
+        # The ratios of one device class may exceed 1 in total: to Ceph they are weights.
         self.assertTrue(self._tier('kolla-ansible', 'vms', vms='replica').placement_groups.keep)
         (volumes,) = [one for one in self.result.content.tiers.values() if one.pool == 'volumes']
         self.assertTrue(volumes.placement_groups.keep)
@@ -188,29 +188,31 @@ class DescriptionTestCase(base.BaseTestCase):
     def test_one_copy_is_declared(self):
         self.assertEqual(1, self._tier('devstack', 'volumes').copies)
 
-    def test_what_is_left_out_is_noted(self):
+    def test_notes_what_is_left_out(self):
         self._tier('cephadm', 'volumes')
         notes = ' '.join(self.result.notes)
-        self.assertIn('pool vms is no tier: neither a back end of Cinder nor Glance uses it', notes)
+        self.assertIn(
+            'pool vms is not a tier: neither a back end of Cinder nor Glance uses it', notes
+        )
         self.assertIn('back end remote is on another Ceph cluster', notes)
-        self.assertIn('# Left out: pool vms is no tier', self.result.text)
+        self.assertIn('# Left out: pool vms is not a tier', self.result.text)
 
 
 class RefusedTestCase(base.BaseTestCase):
-    def test_pool_that_is_not_there(self):
+    def test_missing_pool(self):
         error = self.assertRaises(
             exceptions.InvalidTiersError, RecordedCloud('devstack').run, nothing='vault'
         )
-        self.assertIn('there is no pool nothing', str(error))
+        self.assertIn('pool nothing does not exist', str(error))
 
-    def test_rule_of_another_kind(self):
+    def test_unsupported_rule(self):
         cloud = RecordedCloud('devstack')
         cloud.content['ceph osd crush rule dump'][0]['steps'].insert(2, {'op': 'emit'})
         error = self.assertRaises(exceptions.InvalidTiersError, cloud.run)
         self.assertIn('there is nothing to import', str(error))
-        self.assertIn('CRUSH rule replicated_rule is not of a kind that tiers have', str(error))
+        self.assertIn('tiers do not support its CRUSH rule replicated_rule', str(error))
 
-    def test_scheduler_that_does_not_answer(self):
+    def test_unreachable_scheduler(self):
         cloud = RecordedCloud('devstack')
         cloud.cinder.scheduler_answers = False
         self.assertRaises(exceptions.ServiceUnavailableError, cloud.run)
@@ -222,7 +224,7 @@ class RefusedTestCase(base.BaseTestCase):
 
 
 class RoundTripTestCase(base.BaseTestCase):
-    """What tiers apply has made is imported as it was described, and stays."""
+    """An import describes what "tiers apply" created."""
 
     def test_plan_is_empty(self):
         them = world.World()
@@ -230,7 +232,7 @@ class RoundTripTestCase(base.BaseTestCase):
         them.apply(described)
         fsid = 'ceph:c:5e1c8c3a-0f4f-4f6e-9a61-0c1d3bb4f3aa:cinder:volumes-fast'
         them.cinder.locations['fast'] = fsid
-        them.forget_changes()
+        them.clear_changes()
         systems = them.systems(described)
         found = import_command.run(
             systems._ceph,
@@ -265,20 +267,17 @@ class CommandTestCase(base.BaseTestCase):
             self.useFixture(fixtures.MonkeyPatch(f'trove_ceph.tiers.{name}', replacement))
 
     def _run(self, *words, file=None):
-        out, err = io.StringIO(), io.StringIO()
         words = ['tiers', *words, '--file', str(file or self.file), '--trove-conf', 'trove.conf']
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = app.run(words)
-        return status, out.getvalue(), err.getvalue()
+        return command.run(*words)
 
-    def test_file_is_written_and_plans_nothing(self):
+    def test_written_file_has_an_empty_plan(self):
         status, out, _ = self._run('import')
         self.assertEqual(0, status)
         self.assertIn('Everything matches the tiers file.', out)
         self.assertEqual((0, ''), self._run('check')[::2])
         self.assertEqual([], self.cloud.cinder.changes)
 
-    def test_file_that_is_there_is_not_overwritten(self):
+    def test_existing_file_is_not_overwritten(self):
         self.file.write_text('precious')
         status, _, err = self._run('import')
         self.assertEqual((2, 'precious'), (status, self.file.read_text()))
@@ -297,7 +296,7 @@ class CommandTestCase(base.BaseTestCase):
         status, _, _ = self._run('import', '--only', 'ceph', '--purpose', 'volumes=data')
         self.assertEqual(0, status)
         self.assertNotIn('volumes', yaml.safe_load(self.file.read_text())['tiers'])
-        self.assertIn('Cinder offers it by no volume type', self.file.read_text())
+        self.assertIn('no volume type of Cinder offers it', self.file.read_text())
 
 
 class VersionsTestCase(base.BaseTestCase):

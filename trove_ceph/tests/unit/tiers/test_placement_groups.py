@@ -9,14 +9,14 @@ AUTOSCALE = tier_types.PlacementGroups(autoscale=0.5)
 
 
 class PlacementGroupsTestCase(base.BaseTestCase):
-    def test_power_of_two_is_below_unless_that_is_far_off(self):
+    def test_power_of_two_is_below_unless_far_off(self):
         for target, expected in ((1, 1), (63, 64), (64, 64), (85, 64), (86, 128), (100, 128)):
             self.assertEqual(expected, placement_groups.power_of_two(target), target)
 
-    def test_share_of_a_hundred_on_each_osd(self):
-        self.assertEqual(1024, placement_groups.wanted(SHARE, 60, 3))
-        self.assertEqual(16, placement_groups.wanted(SHARE, 1, 3))
-        self.assertEqual(1, placement_groups.wanted(SHARE, 0, 3))
+    def test_share_of_100_on_each_osd(self):
+        self.assertEqual(1024, placement_groups.choose_pg_num(SHARE, 60, 3))
+        self.assertEqual(16, placement_groups.choose_pg_num(SHARE, 1, 3))
+        self.assertEqual(1, placement_groups.choose_pg_num(SHARE, 0, 3))
 
     def test_pool_keeps_its_number_within_a_factor_of_two(self):
         for present, expected in (
@@ -26,10 +26,10 @@ class PlacementGroupsTestCase(base.BaseTestCase):
             (256, 1024),
             (4096, 1024),
         ):
-            self.assertEqual(expected, placement_groups.wanted(SHARE, 60, 3, present))
+            self.assertEqual(expected, placement_groups.choose_pg_num(SHARE, 60, 3, present))
 
     def test_count_is_exact(self):
-        self.assertEqual(64, placement_groups.wanted(COUNT, 60, 3, present=128))
+        self.assertEqual(64, placement_groups.choose_pg_num(COUNT, 60, 3, present=128))
 
-    def test_autoscaler_decides(self):
-        self.assertIsNone(placement_groups.wanted(AUTOSCALE, 60, 3, present=128))
+    def test_autoscaler_chooses(self):
+        self.assertIsNone(placement_groups.choose_pg_num(AUTOSCALE, 60, 3, present=128))

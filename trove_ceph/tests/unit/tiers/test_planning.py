@@ -58,7 +58,7 @@ def qos(**values):
 
 
 def rule(domain):
-    """Let the pool of images lie on hdd by another failure domain."""
+    """Place the pool of images on hdd with another failure domain."""
 
     def arrange(them):
         them.ceph._create_rule(['other', 'default', domain, 'hdd'])
@@ -68,7 +68,7 @@ def rule(domain):
 
 
 class ChangesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
-    """What is found, beginning with a world that matches: the changes and what they risk."""
+    """Changes and their risks, starting from a cloud that matches the file."""
 
     scenarios = [
         (name, {'arrange': arrange, 'expected': expected})
@@ -227,7 +227,7 @@ class ChangesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
 
 
 class RemovedFromFileTestCase(base.BaseTestCase):
-    """What the file no longer says."""
+    """Keys that were removed from the file."""
 
     def setUp(self):
         super().setUp()
@@ -245,7 +245,7 @@ class RemovedFromFileTestCase(base.BaseTestCase):
         self.assertEqual('datastore version mysql/9.7.4: volume types - slow', str(change))
         self.assertEqual([REVOKES], [risk.flag for risk in change.risks])
 
-    def test_tier_that_is_gone_keeps_pool_type_and_caps(self):
+    def test_removed_tier_keeps_pool_type_and_caps(self):
         plan = self.world.plan(sample.read())
         self.assertEqual((), plan.changes)
         self.assertEqual(2, len(plan.notes))
@@ -259,7 +259,7 @@ class RemovedFromFileTestCase(base.BaseTestCase):
 
 
 class ProblemsTestCase(testscenarios.WithScenarios, base.BaseTestCase):
-    """What cannot be done, on a cluster that is empty or was made from the unchanged file."""
+    """Problems, on an empty cluster or one that matches the unchanged file."""
 
     scenarios = [
         (name, {'changes': changes, 'arrange': arrange, 'options': options, 'expected': expected})
@@ -305,8 +305,8 @@ class ProblemsTestCase(testscenarios.WithScenarios, base.BaseTestCase):
                 {},
                 {'tiers/fast/placement_groups': {'count': 1024}},
                 None,
-                'device class nvme: 344 placement groups on each OSD, copies counted, are more '
-                'than mon_max_pg_per_osd = 250',
+                'device class nvme: 344 placement groups on each OSD, including copies, exceed '
+                'mon_max_pg_per_osd = 250',
             ),
             (
                 'pool on another class',
@@ -320,7 +320,7 @@ class ProblemsTestCase(testscenarios.WithScenarios, base.BaseTestCase):
                 {},
                 {},
                 lambda them: them.ceph.rules[1]['steps'].append({'op': 'take', 'item_name': 'x'}),
-                'pool volumes-fast exists with the CRUSH rule nvme-host, which is not of a kind',
+                'with the CRUSH rule nvme-host, which tiers do not support',
             ),
             (
                 'pool of the other type',
@@ -380,7 +380,7 @@ class ProblemsTestCase(testscenarios.WithScenarios, base.BaseTestCase):
 
 
 class OrderTestCase(base.BaseTestCase):
-    def test_what_is_referred_to_comes_first(self):
+    def test_referenced_objects_come_first(self):
         plan = world.World().plan(sample.read())
         kinds = list(dict.fromkeys(change.kind.value for change in plan.changes))
         self.assertEqual(
@@ -393,7 +393,7 @@ class OrderTestCase(base.BaseTestCase):
         pools = [change.name for change in plan.changes if change.kind.value == 'pool']
         self.assertLess(pools.index('vault-data'), pools.index('vault'))
 
-    def test_what_takes_away_comes_last(self):
+    def test_removals_come_last(self):
         them = world.World()
         content = sample.read()
         them.apply(content)
@@ -423,20 +423,20 @@ class CapsTestCase(base.BaseTestCase):
         caps['osd'] += ', profile rbd pool=vms'
         caps['mgr'] += ', profile rbd pool=vms'
         caps['mon'] += ', allow command "osd blocklist"'
-        self.world.forget_changes()
+        self.world.clear_changes()
 
     def _plan(self, **keys):
         user = {'role': 'cinder'} | keys
         return self.world.plan(sample.read({'users/client.cinder': user}))
 
-    def test_what_is_not_declared_stays_and_is_noted(self):
+    def test_undeclared_caps_stay_and_are_noted(self):
         plan = self._plan()
         self.assertEqual((), plan.changes)
         (note,) = plan.notes
         self.assertIn('cephx user client.cinder keeps caps that the file does not declare', note)
         self.assertIn('osd profile rbd pool=vms', note)
 
-    def test_what_is_declared_is_no_news(self):
+    def test_declared_caps_are_not_noted(self):
         plan = self._plan(pools=['vms'], caps={'mon': ['allow command "osd blocklist"']})
         self.assertEqual(((), ()), (plan.changes, plan.notes))
 
@@ -449,7 +449,7 @@ class CapsTestCase(base.BaseTestCase):
         )
         self.assertEqual((), self._plan(pools=['vms'], exclusive=False).changes)
 
-    def test_what_is_missing_is_added_to_what_is_there(self):
+    def test_missing_caps_are_added(self):
         them = self.world.ceph.users['client.cinder']
         before = dict(them)
         self.world.apply(sample.read({'users/client.cinder': {'role': 'cinder', 'pools': ['x']}}))
@@ -459,16 +459,16 @@ class CapsTestCase(base.BaseTestCase):
         self.assertEqual(before['mgr'] + more, after['mgr'])
         self.assertEqual(before['mon'], after['mon'])
 
-    def test_what_is_granted_meanwhile_is_not_lost(self):
+    def test_caps_granted_meanwhile_are_not_lost(self):
         content = sample.read({'users/client.cinder': {'role': 'cinder', 'pools': ['x']}})
         systems = self.world.systems(content)
         observed = systems.observe()
         (change,) = planning.plan(content, observed).changes
         self.world.ceph.users['client.cinder']['mds'] = 'allow r'
-        systems.carry_out(change, observed)
+        systems.make(change, observed)
         self.assertEqual('allow r', self.world.ceph.users['client.cinder']['mds'])
 
-    def test_user_without_a_role_gets_what_is_declared(self):
+    def test_user_without_a_role_gets_declared_caps(self):
         user = {'pools': ['vms'], 'caps': {'mon': ['profile rbd']}}
         self.world.apply(sample.read({'users/client.nova': user}))
         pool = 'profile rbd pool=vms'
@@ -477,7 +477,7 @@ class CapsTestCase(base.BaseTestCase):
 
 
 class LimitsOfImagesTestCase(base.BaseTestCase):
-    """The hypervisor held volumes to a tier, and the images shall do it now."""
+    """A tier changes from front-end limits to limits of images."""
 
     def setUp(self):
         super().setUp()
@@ -488,7 +488,7 @@ class LimitsOfImagesTestCase(base.BaseTestCase):
     def _planned(self):
         return [str(change) for change in self.world.plan(self.content).changes]
 
-    def test_specs_go_when_no_type_has_them(self):
+    def test_unused_specs_are_removed(self):
         expected = ['volume type fast: qos fast -> none', 'QoS specs fast: remove']
         self.assertEqual(expected, self._planned())
         self.world.apply(self.content)
@@ -497,14 +497,14 @@ class LimitsOfImagesTestCase(base.BaseTestCase):
         self.world.apply(sample.read())
         self.assertEqual('id-of-fast', self.world.cinder.types['id-of-fast']['qos_specs_id'])
 
-    def test_specs_of_others_stay(self):
+    def test_foreign_specs_stay(self):
         for changes in ({'consumer': 'back-end'}, {'specs': {'read_iops_sec': '5'}}):
             before = dict(self.world.cinder.qos['id-of-fast'])
             qos(**changes)(self.world)
             self.assertEqual(['volume type fast: qos fast -> none'], self._planned())
             self.world.cinder.qos['id-of-fast'] = before
 
-    def test_specs_that_another_type_has_stay(self):
+    def test_specs_of_another_type_stay(self):
         fast = self.world.cinder.types['id-of-fast']
         self.world.cinder.types['id-of-other'] = fast | {'name': 'other', 'id': 'id-of-other'}
         self.assertEqual(['volume type fast: qos fast -> none'], self._planned())
@@ -529,7 +529,7 @@ class NotesTestCase(base.BaseTestCase):
         self.assertEqual(((), ()), (plan.changes, plan.problems))
         self.assertIn('no back end fast has reported', plan.notes[0])
 
-    def test_scheduler_that_does_not_answer_is_in_nobodys_way(self):
+    def test_unreachable_scheduler_prevents_nothing(self):
         them = world.World()
         them.cinder.scheduler_answers = False
         content = sample.read()
@@ -538,7 +538,7 @@ class NotesTestCase(base.BaseTestCase):
         self.assertEqual(((), ()), (plan.changes, plan.problems))
         self.assertIn('back ends were not checked', plan.notes[0])
 
-    def test_limit_that_was_exceeded_before_forbids_nothing(self):
+    def test_limit_that_was_exceeded_before_prevents_nothing(self):
         them = world.World()
         content = sample.read()
         them.apply(content)

@@ -15,7 +15,7 @@ SHIPPED = Path(__file__).parents[4] / 'etc' / 'trove-ceph' / 'tiers.yaml'
 
 
 class DefaultsTestCase(base.BaseTestCase):
-    def test_what_is_left_out(self):
+    def test_defaults(self):
         tier = sample.read({'tiers/fast/min_size': None}).tiers['fast']
         self.assertEqual(
             ('host', 'default', 1), (tier.failure_domain, tier.crush_root, tier.min_size)
@@ -42,7 +42,7 @@ class DefaultsTestCase(base.BaseTestCase):
         content = sample.read({'tiers/follower/volume_type': given})
         self.assertFalse(content.tiers['follower'].volume_type.public)
 
-    def test_who_holds_volumes_to_a_promise(self):
+    def test_default_of_qos(self):
         def qos(**changes):
             changes = {f'tiers/fast/{key}': value for key, value in changes.items()}
             return sample.read({'tiers/fast/qos': None} | changes).tiers['fast'].qos
@@ -52,11 +52,11 @@ class DefaultsTestCase(base.BaseTestCase):
         self.assertIs(TierLimits.IMAGE, qos(throughput_mib_per_sec=None))
         self.assertIs(TierLimits.NONE, qos(iops=None, throughput_mib_per_sec=None))
 
-    def test_a_promise_without_volumes_is_held_by_nobody(self):
+    def test_no_limits_without_volumes(self):
         promise = {'tiers/follower/iops': {'per_gib': 1, 'floor': 1, 'cap': 1}}
         self.assertIs(TierLimits.NONE, sample.read(promise).tiers['follower'].qos)
 
-    def test_users_get_the_tiers_that_suit_their_role(self):
+    def test_users_get_the_tiers_of_their_role(self):
         users = sample.read().users
         self.assertEqual(('fast', 'follower', 'vault', 'images'), users['client.cinder'].tiers)
         self.assertEqual(('images',), users['client.glance'].tiers)
@@ -64,7 +64,7 @@ class DefaultsTestCase(base.BaseTestCase):
 
 
 class NotesTestCase(base.BaseTestCase):
-    def test_objective_of_earlier_releases_is_accepted_and_has_no_effect(self):
+    def test_latency_ms_is_accepted_without_effect(self):
         content = sample.read({'tiers/fast/latency_ms': 2})
         (note,) = content.notes
         self.assertIn('tiers.fast.latency_ms: has no effect', note)
@@ -85,7 +85,7 @@ class ShippedFileTestCase(base.BaseTestCase):
 
 
 class MessagesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
-    """A wrong value is named by its key, and the message says what to write."""
+    """A message names the key of an invalid value and a valid one."""
 
     scenarios = [
         (f'{key}: {value}', {'change': {key: value}, 'path': path, 'words': words})
@@ -188,7 +188,7 @@ class MessagesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
             ),
             ('tiers/fast/iops/cap', 100, 'tiers.fast.iops.cap', '100 is below the floor of 3000'),
             ('tiers/fast/iops/per_gib', 0.5, 'tiers.fast.iops.per_gib', 'must be a whole number'),
-            ('tiers/follower/qos', 'image', 'tiers.follower.qos', 'has nothing to hold'),
+            ('tiers/follower/qos', 'image', 'tiers.follower.qos', 'has nothing to limit'),
             (
                 'tiers/follower',
                 sample.CONTENT['tiers']['follower'] | {'throughput_mib_per_sec': 1, 'qos': 'image'},
@@ -196,7 +196,7 @@ class MessagesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
                 'has no volume_type',
             ),
             ('tiers', {}, 'tiers', 'must not be empty'),
-            ('users/client.admin', {'role': 'cinder'}, 'users', 'not client.admin'),
+            ('users/client.admin', {'role': 'cinder'}, 'users', 'a name other than admin'),
             ('users/client.x', {'role': 'sinder'}, 'users.client.x.role', 'did you mean cinder?'),
             (
                 'users/client.x',
@@ -208,7 +208,7 @@ class MessagesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
                 'users/client.x',
                 {'role': 'glance', 'tiers': ['fast']},
                 'users.client.x.tiers[0]',
-                'the role glance has no use for',
+                'to which the role glance does not apply',
             ),
         )
     ]
@@ -232,16 +232,16 @@ class FileTestCase(base.BaseTestCase):
         message = self._message('tiers:\n  fast:\n    purpose: data\n    copies: 0\n')
         self.assertRegex(message, r'tiers\.yaml, line \d: tiers\.fast')
 
-    def test_key_that_is_given_twice(self):
+    def test_duplicate_key(self):
         message = self._message('tiers:\n  fast: {}\n  fast: {}\n')
         self.assertIn("line 2: tiers.fast: 'fast' is given twice", message)
 
-    def test_what_is_no_tiers_file(self):
+    def test_other_content(self):
         self.assertIn('is not YAML', self._message('a: [b'))
         self.assertIn('must have the keys tiers and users', self._message('- a\n'))
         self.assertIn('must have the keys tiers and users', self._message(''))
         self.assertIn('lacks tiers', self._message('users: {}\n'))
 
-    def test_file_that_is_not_there(self):
+    def test_missing_file(self):
         error = self.assertRaises(exceptions.InvalidTiersError, tiers_file.load, '/no/such')
         self.assertIn('/no/such: cannot be read', str(error))

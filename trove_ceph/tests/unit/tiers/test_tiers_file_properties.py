@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a key of the tiers file is set to, it is read or refused with its line and its key."""
+"""Any value of any key is accepted, or refused with its line and its key."""
 
 import copy
 import re
@@ -76,7 +76,7 @@ def _schema_keys(part):
 
 
 def _with_value(path, text):
-    """Return the text of a file in which one value is written as somebody typed it."""
+    """Return the text of a file with one value replaced by literal text."""
     content = copy.deepcopy(_full_content())
     holder = content
     for step in path[:-1]:
@@ -103,12 +103,12 @@ class EveryKeyTestCase(base.BaseTestCase):
             is_located = _MESSAGE.fullmatch(message) or re.search(
                 r'is not YAML: .*line \d+', message
             )
-            # A lone surrogate is no UTF-8, and a control character ends YAML itself.
+            # A lone surrogate is not UTF-8, and YAML refuses control characters.
             is_no_text = 'cannot be read' in message or 'unacceptable character' in message
             self.assertTrue(is_located or is_no_text, message)
             self.assertLess(len(message), 1500)
             return
-        # What is accepted can be worked with.
+        # Accepted content can be planned.
         world.World().plan(content)
 
     @hypothesis.settings(
@@ -126,7 +126,7 @@ class EveryKeyTestCase(base.BaseTestCase):
                 with self.subTest(path=path, text=text[:10]):
                     self._check(path, text)
 
-    def test_message_for_a_number_that_is_no_whole_number(self):
+    def test_message_for_a_fractional_number(self):
         path = ('tiers', 'vault', 'erasure', 'metadata_pg_num')
         content = _full_content()
         content['tiers']['vault']['erasure']['metadata_pg_num'] = _MARK

@@ -9,7 +9,7 @@ EVERYTHING = frozenset(Risk)
 
 
 class World:
-    """What outlives a run of the command."""
+    """State that outlives a run of the command."""
 
     def __init__(self, **options):
         self.ceph = fake_ceph.FakeCeph(**options)
@@ -17,7 +17,7 @@ class World:
         self.trove = fake_cloud.FakeTroveManage()
 
     def systems(self, content):
-        """Return the systems as a new process has them."""
+        """Return the systems of a new process."""
         return systems.Systems(
             content,
             ceph=ceph.Ceph('ceph.conf', 'admin', run=self.ceph),
@@ -38,7 +38,7 @@ class World:
         """Return every command and request that changed something."""
         return [*self.ceph.changes, *self.cinder.changes, *self.trove.changes]
 
-    def forget_changes(self):
+    def clear_changes(self):
         for system in (self.ceph, self.cinder, self.trove):
             system.changes.clear()
 

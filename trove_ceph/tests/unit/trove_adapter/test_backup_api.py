@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking Trove for backups as its tenants do, and finding them again."""
+"""Requesting backups from Trove as tenants do, and finding them."""
 
 import fixtures
 from oslotest import base
@@ -30,7 +30,7 @@ tiers:
 """
 
 
-class TroveBackupsTest(base.BaseTestCase):
+class BackupApiTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = self.useFixture(world.World())
@@ -38,8 +38,9 @@ class TroveBackupsTest(base.BaseTestCase):
         self.trove = backup_api.BackupApi()
         self.instance = next(one for one in self.trove.list_instances() if one.id == self.row.id)
 
-    def ask(self, name='hourly-1', asked=None):
-        return self.trove.request_backup(self.instance, name, 'by policy', asked or BackupOptions())
+    def request(self, name='hourly-1', options=None):
+        options = options or BackupOptions()
+        return self.trove.request_backup(self.instance, name, 'by policy', options)
 
     def used_quota(self):
         QUOTAS.check_quotas(self.instance.project_id, backups=0)
@@ -49,13 +50,13 @@ class TroveBackupsTest(base.BaseTestCase):
     def complete(self, backup_id):
         trove_database.backup(backup_id).update(state=BackupState.COMPLETED)
 
-    def test_instances(self):
+    def test_lists_instances(self):
         self.assertEqual(('mysql', '9.7'), (self.instance.datastore, self.instance.version))
         self.row.update(deleted=True)
         self.assertNotIn(self.row.id, [one.id for one in self.trove.list_instances()])
 
-    def test_backup_is_the_tenants(self):
-        backup_id = self.ask(asked=BackupOptions(QuiesceLevel.DDL, verify=True))
+    def test_a_requested_backup_belongs_to_the_tenant(self):
+        backup_id = self.request(options=BackupOptions(QuiesceLevel.DDL, verify=True))
         row = trove_database.backup(backup_id)
         self.assertEqual(
             (self.world.project, 'hourly-1', 'cinder', BackupState.NEW),
@@ -68,13 +69,13 @@ class TroveBackupsTest(base.BaseTestCase):
             BackupOptions(QuiesceLevel.DDL, verify=True), backup_api.request_of(context)
         )
         self.assertEqual('taskmanager', context.notification.server_type)
-        ((event, payload),) = self.world.told
+        ((event, payload),) = self.world.notifications
         self.assertEqual('dbaas.backup_create.start', event)
         self.assertEqual(self.world.project, payload['tenant_id'])
 
-    def test_found_again(self):
+    def test_finds_a_backup(self):
         self.assertIsNone(self.trove.find_named(self.instance.id, 'hourly-1'))
-        backup_id = self.ask()
+        backup_id = self.request()
         found = self.trove.find_named(self.instance.id, 'hourly-1')
         self.assertEqual(
             (backup_id, True, False), (found.backup_id, found.is_running, found.is_completed)
@@ -86,21 +87,21 @@ class TroveBackupsTest(base.BaseTestCase):
         self.assertIsNone(self.trove.find(backup_id))
         self.assertIsNone(self.trove.find_named(self.instance.id, 'hourly-1'))
 
-    def test_given_up(self):
-        backup_id = self.ask()
+    def test_shows_a_backup_as_failed(self):
+        backup_id = self.request()
         self.trove.fail_backup(backup_id)
         found = self.trove.find(backup_id)
         self.assertEqual((False, False), (found.is_running, found.is_completed))
 
-    def test_refused(self):
-        self.ask()
-        error = self.assertRaises(exceptions.ServiceUnavailableError, self.ask, 'hourly-2')
+    def test_reports_a_refusal(self):
+        self.request()
+        error = self.assertRaises(exceptions.ServiceUnavailableError, self.request, 'hourly-2')
         self.assertIn('not currently available', str(error))
         self.assertIsNone(self.trove.find_named(self.instance.id, 'hourly-2'))
         self.assertEqual(1, self.used_quota())
 
-    def test_instances_of_which_none_can_be_taken(self):
-        """Nothing is recorded, nor counted, of what Trove's API refuses.
+    def test_reports_instances_that_cannot_be_backed_up(self):
+        """Trove's API neither records nor counts a refused backup.
 
         It lets pass those whose server is stopped; the guest agent tells the taskmanager of that.
         """
@@ -113,7 +114,7 @@ class TroveBackupsTest(base.BaseTestCase):
             row = self.world.add_instance(**facts)
             server.status = server_status
             self.instance = self.trove._tables.find_instance(row.id)
-            error = self.assertRaises(exceptions.ServiceUnavailableError, self.ask)
+            error = self.assertRaises(exceptions.ServiceUnavailableError, self.request)
             self.assertIn(row.id, str(error))
             self.assertIn(word, str(error))
             self.assertEqual([], self.world.casts)
@@ -122,32 +123,32 @@ class TroveBackupsTest(base.BaseTestCase):
             )
 
     def test_quota(self):
-        """Defect 12: each project has one of its own for backups; stock's share a single one."""
+        """Defect 12: each project has its own quota of backups; with stock all share one."""
         CONF.set_override('max_backups_per_tenant', 1)
         self.addCleanup(CONF.clear_override, 'max_backups_per_tenant')
-        self.complete(self.ask())
-        error = self.assertRaises(exceptions.QuotaExceededError, self.ask, 'hourly-2')
+        self.complete(self.request())
+        error = self.assertRaises(exceptions.QuotaExceededError, self.request, 'hourly-2')
         self.assertIn(self.instance.id, str(error))
 
-    def test_bus_that_is_down(self):
+    def test_fails_if_the_message_bus_is_down(self):
         def fail(*_arguments, **_options):
             raise RuntimeError('no broker')
 
         self.useFixture(fixtures.MonkeyPatch('trove.taskmanager.api.API.get_client', fail))
-        self.assertRaises(exceptions.ServiceUnavailableError, self.ask)
-        # Trove leaves its row, and whoever asked finds it.
+        self.assertRaises(exceptions.ServiceUnavailableError, self.request)
+        # Trove leaves its row, which the caller finds.
         self.assertTrue(self.trove.find_named(self.instance.id, 'hourly-1').is_running)
         self.assertEqual(0, self.used_quota())
 
-    def test_deletion(self):
-        backup_id = self.ask()
+    def test_requests_a_deletion(self):
+        backup_id = self.request()
         self.complete(backup_id)
         self.world.casts.clear()
         self.trove.request_deletion(backup_id, self.instance.project_id)
         ((method, _context, arguments),) = self.world.casts
         self.assertEqual(('delete_backup', {'backup_id': backup_id}), (method, arguments))
         self.assertEqual(0, self.used_quota())
-        # It never came about: what is counted stays right.
+        # The first request had no effect; the used quota stays correct.
         self.trove.request_deletion(backup_id, self.instance.project_id, again=True)
         self.assertEqual(0, self.used_quota())
         trove_database.backup(backup_id).update(deleted=True)
@@ -155,45 +156,45 @@ class TroveBackupsTest(base.BaseTestCase):
             self.trove.request_deletion(backup_id, self.instance.project_id, again)
             self.assertEqual(0, self.used_quota())
 
-    def test_deletion_where_the_quota_is_used_up(self):
-        """The room that it once had was given to another one since."""
+    def test_requests_a_deletion_with_an_exhausted_quota(self):
+        """Another backup has used the freed quota since the first request."""
         CONF.set_override('max_backups_per_tenant', 1)
         self.addCleanup(CONF.clear_override, 'max_backups_per_tenant')
-        backup_id = self.ask()
+        backup_id = self.request()
         self.complete(backup_id)
         self.trove.request_deletion(backup_id, self.instance.project_id)
-        self.ask('hourly-2')
+        self.request('hourly-2')
         self.world.casts.clear()
         self.trove.request_deletion(backup_id, self.instance.project_id, again=True)
         self.assertEqual(['delete_backup'], [method for method, *_ in self.world.casts])
         self.assertEqual(1, self.used_quota())
 
 
-class TierFinderTest(base.BaseTestCase):
+class InstanceTiersTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         path = self.useFixture(fixtures.TempDir()).join('tiers.yaml')
         with open(path, 'w') as tiers:
             tiers.write(TIERS)
-        self.now, self.asked = 0.0, []
+        self.now, self.requested = 0.0, []
         self.types = {'v1': 'fast', 'v2': 'slow'}
         self.finder = instance_tiers.InstanceTiers(self, path, lambda: self.now)
 
     def find_volume(self, volume_id):
-        """Cinder's answer, as far as it is asked for."""
-        self.asked.append(volume_id)
+        """Return a volume, as Cinder does."""
+        self.requested.append(volume_id)
         volume_type = self.types.get(volume_id)
         return volume_type and Volume(volume_type)
 
     def find(self, *volumes):
         return self.finder.find([backup_types.Instance(f'of-{one}', 'p', one) for one in volumes])
 
-    def test_tiers(self):
+    def test_finds_the_tiers_of_instances(self):
         self.assertEqual({'of-v1': 'first'}, self.find('v1', 'v2', 'gone', None))
         self.find('v1', 'v2')
-        self.assertEqual(['v1', 'v2', 'gone'], self.asked)
+        self.assertEqual(['v1', 'v2', 'gone'], self.requested)
 
-    def test_other_tier_is_noticed_in_time(self):
+    def test_notices_another_tier_after_an_hour(self):
         self.find('v2')
         self.types['v2'] = 'fast'
         self.assertEqual({}, self.find('v2'))

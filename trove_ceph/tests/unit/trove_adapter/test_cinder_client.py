@@ -15,7 +15,7 @@ CONF = trove_cfg.CONF
 
 
 class CinderClientTest(base.BaseTestCase):
-    """What Trove's API makes of a backup before it asks anybody to restore it."""
+    """The check of Trove's API before it requests a restore."""
 
     def setUp(self):
         super().setUp()
@@ -39,23 +39,23 @@ class CinderClientTest(base.BaseTestCase):
             raise cinderclient.exceptions.NotFound(404)
         return snapshot_id
 
-    def test_snapshot_that_is_there(self):
+    def test_finds_an_existing_snapshot(self):
         self.assertTrue(self.backup.check_location_exist('context'))
 
-    def test_copy_will_do(self):
+    def test_accepts_a_copy_without_a_snapshot(self):
         self.world.cinder.snapshots.clear()
         self.assertTrue(self.backup.check_location_exist('context'))
 
-    def test_copy_that_is_not_complete(self):
+    def test_refuses_an_incomplete_copy(self):
         self.world.cinder.snapshots.clear()
         with self.world.records._transactions.writing() as session:
             session.get(tables.BackupRow, self.world.backup).copied_at = None
         self.assertFalse(self.backup.check_location_exist('context'))
 
-    def test_backup_of_another_driver(self):
+    def test_refuses_a_missing_snapshot_of_another_driver(self):
         self.backup.location = 'cinder://of-trove'
         self.assertFalse(self.backup.check_location_exist('context'))
 
-    def test_all_else_is_troves(self):
+    def test_delegates_all_else_to_troves_client(self):
         client = clients.create_cinder_client('context')
         self.assertEqual(('of Cinder', 'them'), (client.volumes, client.volume_snapshots.list))

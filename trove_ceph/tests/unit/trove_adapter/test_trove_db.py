@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trove's tables, and what Trove's own API makes of what we write there."""
+"""Trove's tables, and how Trove's own API reads what we write there."""
 
 import uuid
 
@@ -29,52 +29,52 @@ class TroveTablesTest(base.BaseTestCase):
         self.instance = trove_database.add_instance(self.project, 'volume')
         self.tables = trove_db.TroveDatabase()
         self.context = trove_context.TroveContext(project_id=self.project, user_id='user')
-        # What Trove's API asks of the taskmanager.
-        self.asked = []
+        # The calls of Trove's API to the taskmanager.
+        self.calls = []
         for verb in ('create_backup', 'delete_backup'):
             self.useFixture(
-                fixtures.MonkeyPatch(f'trove.backup.models.api.API.{verb}', self._ask(verb))
+                fixtures.MonkeyPatch(f'trove.backup.models.api.API.{verb}', self._record(verb))
             )
         self.useFixture(
             fixtures.MonkeyPatch('trove.backup.models.api.API.__init__', lambda api, context: None)
         )
 
-    def _ask(self, verb):
-        return lambda api, asked, *rest: self.asked.append((verb, asked))
+    def _record(self, verb):
+        return lambda api, resource_id, *rest: self.calls.append((verb, resource_id))
 
     def delete(self, backup):
-        """Delete as tenants do, and return which backups the taskmanager is to delete."""
-        self.asked.clear()
+        """Delete as tenants do, and return the backups that the taskmanager shall delete."""
+        self.calls.clear()
         backup_models.Backup.delete(self.context, backup.id)
-        return [asked for _verb, asked in self.asked]
+        return [backup_id for _verb, backup_id in self.calls]
 
     def used_quota(self):
         QUOTAS.check_quotas(self.project, backups=0)
         quota = QUOTAS.get_quota_by_tenant(self.project, 'backups')
         return QUOTAS.get_quota_usage(quota).in_use
 
-    def test_parent_is_deleted_without_its_children(self):
-        """Defect 6: Trove's API deletes children before we hear of it."""
+    def test_deletes_a_parent_without_its_children(self):
+        """Defect 6: Trove's API requests the deletion of children before its own."""
         parent = trove_database.add_backup(self.instance, state=BackupState.COMPLETED)
         child = trove_database.add_backup(self.instance, parent_id=parent.id)
-        # Trove 26 means to refuse, and subtracts a time without a zone from one with it.
+        # Trove 26 intends to refuse, but subtracts a time without zone from one with a zone.
         refused = (trove_exceptions.UnprocessableEntity, TypeError)
         self.assertRaises(refused, self.delete, parent)
-        self.assertEqual([], self.asked)
+        self.assertEqual([], self.calls)
         self.tables.begin_backup(child.id)
         self.tables.complete_backup(child.id, 'snapshot', 1)
         self.assertEqual([parent.id], self.delete(parent))
 
     def test_stock_deletes_children(self):
-        """Defect 6: what becomes of a backup whose parent is still in Trove's row."""
+        """Defect 6: what happens to a backup whose row still names its parent."""
         parent = trove_database.add_backup(self.instance, state=BackupState.COMPLETED)
         child = trove_database.add_backup(
             self.instance, state=BackupState.COMPLETED, parent_id=parent.id
         )
         self.assertEqual([child.id, parent.id], self.delete(parent))
 
-    def test_clocks_of_others_do_not_matter(self):
-        """Defect 13: the conductor drops what is older than the guest agent's last word."""
+    def test_ignores_the_clocks_of_others(self):
+        """Defect 13: the conductor drops updates older than the guest agent's last one."""
         backup = trove_database.add_backup(self.instance)
         conductor = conductor_manager.Manager()
         conductor.update_backup(self.context, self.instance.id, backup.id, sent=2e9, size=5.0)
@@ -88,7 +88,7 @@ class TroveTablesTest(base.BaseTestCase):
         self.assertEqual(('cinder://snapshot', 1.0), (found.location, found.size))
         self.assertTrue(found.is_snapshot)
 
-    def test_life_of_a_backup(self):
+    def test_shows_each_state_of_a_backup(self):
         backup = trove_database.add_backup(self.instance, parent_id='parent')
         found = self.tables.find_backup(backup.id)
         self.assertEqual(
@@ -111,22 +111,25 @@ class TroveTablesTest(base.BaseTestCase):
         self.tables.fail_backup(backup.id)
         self.assertEqual(BackupState.DELETE_FAILED, trove_database.backup(backup.id).state)
         for verb in (self.tables.begin_backup, lambda i: self.tables.complete_backup(i, 's', 1)):
-            self.assertRaises(exceptions.NotFoundError, verb, backup.id)
+            self.assertRaises(exceptions.RecordNotFoundError, verb, backup.id)
 
-    def test_instances(self):
+    def test_lists_instances(self):
         found = self.tables.find_instance(self.instance.id)
         self.assertEqual(('mysql', '9.7'), (found.datastore, found.version))
         self.assertEqual((False, False), (found.is_deleting, found.is_deleted))
         self.instance.task_status = InstanceTasks.DELETING
         self.instance.save()
         self.assertTrue(self.tables.find_instance(self.instance.id).is_deleting)
+        self.instance.task_status = InstanceTasks.BUILDING
+        self.instance.save()
+        self.assertTrue(self.tables.find_instance(self.instance.id).is_building)
         self.instance.update(deleted=True, datastore_version_id=None)
         found = self.tables.find_instance(self.instance.id)
         self.assertEqual((True, ''), (found.is_deleted, found.datastore))
         self.assertIsNone(self.tables.find_instance('none'))
         self.assertIsNone(self.tables.find_backup('none'))
 
-    def test_quota_is_right_after_a_deletion_was_asked_for_twice(self):
+    def test_counts_a_repeated_deletion_once(self):
         for backup in [trove_database.add_backup(self.instance) for _ in range(2)]:
             self.tables.count_backup(self.project)
             self.tables.fail_backup(backup.id)
@@ -136,7 +139,7 @@ class TroveTablesTest(base.BaseTestCase):
         self.tables.count_backup(self.project)
         self.assertEqual(1, self.used_quota())
 
-    def test_deletion_is_counted_where_the_quota_is_used_up(self):
+    def test_counts_a_deletion_with_an_exhausted_quota(self):
         CONF.set_override('max_backups_per_tenant', 1)
         self.addCleanup(CONF.clear_override, 'max_backups_per_tenant')
         for count in (1, 2):

@@ -67,7 +67,7 @@ class InspectJobTest(base.BaseTestCase):
     def test_locks(self):
         other = self.services.service('other')
         locks = [tasks.snapshot_lock(self.work.snapshot)]
-        with other.leases.held(locks, 'a removal', wait_sec=0):
+        with other.leases.hold(locks, 'a removal', wait_sec=0):
             self.assertRaises(exceptions.BusyError, self.service('one').jobs.start, 'op', self.work)
         self.assertIn(tasks.image_lock(self.work.clone), self.work.locks)
         self.assertEqual(self.work.snapshot.of, self.work.source)

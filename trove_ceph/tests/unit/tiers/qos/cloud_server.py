@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keystone and Cinder as HTTP servers, for what speaks to them by keystoneauth."""
+"""Keystone and Cinder as an HTTP server for clients of keystoneauth."""
 
 import http.server
 import json
@@ -15,10 +15,10 @@ _TOKEN = 'a-token'
 
 
 class CloudServer(fixtures.Fixture):
-    """Listens on a port of its own; ``cinder`` is what it shows to whoever has a token."""
+    """Listen on a free port; ``cinder`` answers requests with a token."""
 
     def _setUp(self):
-        # An HTTPServer would look for its own name, which may take as long as name servers like.
+        # An HTTPServer would look up its own name, which may be slow.
         server = socketserver.ThreadingTCPServer(('127.0.0.1', 0), _handler(self))
         self.url = f'http://127.0.0.1:{server.server_address[1]}'
         self.cinder = fake_cloud.FakeCinder(page=2, url=f'{self.url}{_CINDER}')

@@ -11,7 +11,7 @@ TIMEOUT_SEC = 60
 
 
 class ListenerTestCase(base.BaseTestCase):
-    """oslo.messaging with its bus in memory, on which Cinder's services send."""
+    """oslo.messaging with its bus in memory, on which Cinder sends."""
 
     def setUp(self):
         super().setUp()
@@ -33,7 +33,7 @@ class ListenerTestCase(base.BaseTestCase):
         )
         notifier.info({}, event_type, payload)
 
-    def test_volumes_that_changed(self):
+    def test_reports_changed_volumes(self):
         ignored = ('create.start', 'delete.end', 'resize.start', 'detach.end', 'retype.start')
         for event in ignored:
             self._send(f'volume.{event}', {'volume_id': f'at {event}'})

@@ -15,16 +15,16 @@ class LimitsTestCase(base.BaseTestCase):
         for size_gib, iops in ((1, 3000), (100, 3000), (101, 3030), (666, 19980), (2000, 20000)):
             self.assertEqual(Qos(iops=iops, bytes_per_sec=500 * MIB), self._limits(size_gib))
 
-    def test_any_number_for_each_gib(self):
+    def test_fractional_rate_per_gib(self):
         iops = {'per_gib': 0.25, 'floor': 10, 'cap': 100}
         found = [self._limits(size, qos='image', iops=iops).iops for size in (8, 41, 43, 4000)]
         self.assertEqual([10, 10, 10, 100], found)
         self.assertEqual(25, self._limits(101, qos='image', iops=iops).iops)
 
-    def test_what_is_not_promised_is_not_limited(self):
+    def test_no_limit_without_a_promise(self):
         self.assertEqual(Qos(bytes_per_sec=500 * MIB), self._limits(10, iops=None))
         self.assertEqual(Qos(iops=3000), self._limits(10, throughput_mib_per_sec=None))
 
-    def test_a_promise_of_next_to_nothing_is_a_limit(self):
+    def test_least_limit_is_one(self):
         iops = {'per_gib': 0.1, 'floor': 0, 'cap': 100}
         self.assertEqual(1, self._limits(1, qos='image', iops=iops).iops)

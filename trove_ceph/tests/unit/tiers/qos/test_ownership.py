@@ -5,8 +5,8 @@ from trove_ceph.storage.image_types import Qos
 from trove_ceph.tiers.qos import ownership
 
 
-class MarkTestCase(base.BaseTestCase):
-    def test_is_read_as_it_was_written(self):
+class LimitOwnerTestCase(base.BaseTestCase):
+    def test_round_trip(self):
         for written in (
             ownership.LimitOwner(Qos(iops=5), Qos(iops=3, bytes_per_sec=7)),
             ownership.LimitOwner(Qos()),
@@ -14,7 +14,7 @@ class MarkTestCase(base.BaseTestCase):
         ):
             self.assertEqual(written, ownership.read({ownership.KEY: written.text(), 'other': '{'}))
 
-    def test_what_cannot_be_read_is_none(self):
+    def test_unreadable_entry_is_none(self):
         for text in ('', '[]', '{}', '{"limits": 1, "before": {}}', '{"limits": {"x": 1}}', 'null'):
             self.assertIsNone(ownership.read({ownership.KEY: text}), text)
         self.assertIsNone(
@@ -26,10 +26,10 @@ class MarkTestCase(base.BaseTestCase):
         one = ownership.LimitOwner(Qos(iops=500, bytes_per_sec=7), before=Qos(iops=300))
         for found, ours in (
             (Qos(iops=500, bytes_per_sec=7), Qos(iops=500, bytes_per_sec=7)),
-            # While they change, some are still the old ones, and some are gone.
+            # During a change, some limits are still old or missing.
             (Qos(iops=300, bytes_per_sec=7), Qos(iops=300, bytes_per_sec=7)),
             (Qos(iops=300), Qos(iops=300)),
-            # Somebody set something over them, and besides.
+            # Others have overwritten or added limits.
             (Qos(iops=100, bytes_per_sec=7), Qos(bytes_per_sec=7)),
             (Qos(iops=500, iops_burst=900), Qos(iops=500)),
             (Qos(), Qos()),

@@ -17,7 +17,7 @@ NONE = Qos()
 
 
 class Counting(backend.FakeBackend):
-    """Counts what changes something, and fails at the images that it is told."""
+    """Count the changes, and fail for the images in ``broken``."""
 
     def __init__(self, cluster):
         super().__init__(cluster)
@@ -50,16 +50,16 @@ class Counting(backend.FakeBackend):
             raise self.broken[image]
 
 
-class KeeperTestCase(base.BaseTestCase):
+class ReconcilerTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = world.World()
         self.storage = Counting(self.world.cluster)
 
     def _sweep(self):
-        return self.world.keeper(self.storage).sweep()
+        return self.world.reconciler(self.storage).sweep()
 
-    def assert_kept(self, image, limits=world.LIMITS):
+    def assert_limited(self, image, limits=world.LIMITS):
         self.assertEqual(limits, self.world.limits(image))
         self.assertEqual(limits, self.world.marked(image).limits)
 
@@ -67,21 +67,21 @@ class KeeperTestCase(base.BaseTestCase):
         self.assertEqual((limits, None), (self.world.limits(image), self.world.marked(image)))
 
     def assert_settled(self):
-        """Nothing is left to do, and nothing is done."""
+        """A second sweep changes nothing."""
         self.storage.changes.clear()
         self.assertEqual(((), {}), (self._sweep().changes, self._sweep().failures))
         self.assertEqual([], self.storage.changes)
 
 
-class SweepTestCase(KeeperTestCase):
+class SweepTestCase(ReconcilerTestCase):
     def test_volumes_get_what_they_are_promised(self):
         _, image = self.world.add()
         _, small = self.world.add(size=1)
         _, slow = self.world.add('slow', backend='slow')
         report = self._sweep()
         self.assertEqual((3, 2, {}), (report.volumes, len(report.changes), report.failures))
-        self.assert_kept(image)
-        self.assert_kept(small, Qos(iops=3000, bytes_per_sec=500 * MIB))
+        self.assert_limited(image)
+        self.assert_limited(small, Qos(iops=3000, bytes_per_sec=500 * MIB))
         self.assert_free(slow)
         self.assert_settled()
 
@@ -91,21 +91,21 @@ class SweepTestCase(KeeperTestCase):
         volume['size'] = 300
         (change,) = self._sweep().changes
         self.assertEqual('6000 IOPS, 500 MiB/s -> 9000 IOPS, 500 MiB/s', change.difference)
-        self.assert_kept(image, Qos(iops=9000, bytes_per_sec=500 * MIB))
+        self.assert_limited(image, Qos(iops=9000, bytes_per_sec=500 * MIB))
         self.assert_settled()
 
-    def test_limits_that_lack_their_tick(self):
-        """As they were set before there was one, or by somebody else."""
+    def test_limits_without_the_tick_setting(self):
+        """Earlier releases or other tools do not set it."""
         _, image = self.world.add()
         self.world.limited(image, world.LIMITS)
         self.world.cluster.get(image).qos_is_whole = False
         (change,) = self._sweep().changes
         self.assertEqual('6000 IOPS, 500 MiB/s, completed', change.difference)
         self.assertTrue(self.storage.describe(image).qos_is_whole)
-        self.assert_kept(image)
+        self.assert_limited(image)
         self.assert_settled()
 
-    def test_mark_says_what_was_ours_before(self):
+    def test_entry_has_our_previous_limits(self):
         _, image = self.world.add()
         self.world.limited(image, Qos(iops=3000))
         self._sweep()
@@ -113,7 +113,7 @@ class SweepTestCase(KeeperTestCase):
             ownership.LimitOwner(world.LIMITS, Qos(iops=3000)), self.world.marked(image)
         )
 
-    def test_retype_takes_away_what_is_ours(self):
+    def test_retype_removes_our_limits(self):
         volume, image = self.world.add()
         self._sweep()
         for name in ('slow', 'of no tier', None):
@@ -123,9 +123,9 @@ class SweepTestCase(KeeperTestCase):
             self.assert_settled()
             volume['volume_type'] = 'fast'
             self._sweep()
-            self.assert_kept(image)
+            self.assert_limited(image)
 
-    def test_tier_that_is_held_by_the_hypervisor_from_now_on(self):
+    def test_tier_changes_to_front_end_limits(self):
         _, image = self.world.add()
         self._sweep()
         self.world.content = sample.read(world.TIERS | {'tiers/fast/qos': 'front-end'})
@@ -133,28 +133,28 @@ class SweepTestCase(KeeperTestCase):
         self.assert_free(image)
         self.assert_settled()
 
-    def test_tier_with_another_promise(self):
+    def test_tier_changes_its_limits(self):
         _, image = self.world.add()
         self._sweep()
         self.world.content = sample.read(world.TIERS | {'tiers/fast/throughput_mib_per_sec': None})
         self._sweep()
-        self.assert_kept(image, Qos(iops=6000))
+        self.assert_limited(image, Qos(iops=6000))
         self.assert_settled()
 
-    def test_limits_of_others_are_theirs_where_the_tier_sets_none(self):
+    def test_foreign_limits_stay_if_the_tier_sets_none(self):
         _, image = self.world.add('slow', backend='slow')
         self.world.limited(image, Qos(iops=50), marked=False)
         self.assert_settled()
         self.assert_free(image, Qos(iops=50))
 
-    def test_limits_of_others_give_way_to_the_tier(self):
+    def test_limits_of_the_tier_replace_foreign_ones(self):
         _, image = self.world.add()
         self.world.limited(image, Qos(iops=50, iops_burst=60), marked=False)
         self._sweep()
-        self.assert_kept(image)
+        self.assert_limited(image)
         self.assertEqual(Qos(), self.world.marked(image).before)
 
-    def test_what_others_set_over_ours_stays_when_ours_go(self):
+    def test_foreign_limits_stay_when_ours_are_removed(self):
         volume, image = self.world.add()
         self._sweep()
         changed = dataclasses.replace(world.LIMITS, iops=50)
@@ -164,16 +164,16 @@ class SweepTestCase(KeeperTestCase):
         self.assert_free(image, Qos(iops=50))
         self.assert_settled()
 
-    def test_limits_that_are_right_already_are_taken_over(self):
+    def test_equal_foreign_limits_are_taken_over(self):
         _, image = self.world.add()
         self.world.limited(image, world.LIMITS, marked=False)
         (change,) = self._sweep().changes
         self.assertEqual('6000 IOPS, 500 MiB/s, taken over', change.difference)
         self.assertEqual([('set_image_metadata', image)], self.storage.changes)
-        self.assert_kept(image)
+        self.assert_limited(image)
         self.assert_settled()
 
-    def test_clone_that_inherited_limits(self):
+    def test_clone_inherits_limits(self):
         """librbd copies an image's metadata to its clones, and Cinder leaves it there."""
         _, parent = self.world.add(size=500)
         self._sweep()
@@ -183,7 +183,7 @@ class SweepTestCase(KeeperTestCase):
             self.world.limited(clone, inherited)
             self._sweep()
             if expected:
-                self.assert_kept(clone, expected)
+                self.assert_limited(clone, expected)
             else:
                 self.assert_free(clone)
         self.assert_settled()
@@ -192,19 +192,19 @@ class SweepTestCase(KeeperTestCase):
         _, image = self.world.add(**{'os-vol-mig-status-attr:name_id': 'new'})
         self.assertEqual('volume-new', image.name)
         self._sweep()
-        self.assert_kept(image)
+        self.assert_limited(image)
 
-    def test_volume_lies_where_its_host_says(self):
-        """While a retype copies it to another pool, its type is one and its place another."""
+    def test_host_of_the_volume_names_the_pool(self):
+        """During a retype with migration, type and pool belong to different tiers."""
         _, image = self.world.add('fast', backend='slow')
         self._sweep()
         self.assertEqual('volumes-slow', image.pool)
-        self.assert_kept(image)
+        self.assert_limited(image)
 
-    def test_what_is_no_volume_is_left_alone(self):
+    def test_images_of_no_volume_are_not_changed(self):
         images = [
             image_types.ImageRef('volumes-fast', name)
-            for name in ('trove_ceph.vault.7', 'volume-of-nobody', 'volume-1.deleted')
+            for name in ('trove_ceph.vault.7', 'volume-without-a-record', 'volume-1.deleted')
         ]
         for image in images:
             self.world.storage.create_image(image, MIB, image_types.ImageOptions())
@@ -220,44 +220,46 @@ class SweepTestCase(KeeperTestCase):
         lost = self.world.cinder.add_volume('fast', 10, status='in-use')
         report = self._sweep()
         self.assertEqual([lost['id']], list(report.failures))
-        self.assertIn(f'volumes-fast/volume-{lost["id"]}: there is none', *report.failures.values())
+        self.assertIn(
+            f'volumes-fast/volume-{lost["id"]}: does not exist', *report.failures.values()
+        )
 
     def test_plan_changes_nothing(self):
         _, image = self.world.add()
         lost = self.world.cinder.add_volume('fast', 10)
-        report = self.world.keeper(self.storage).plan()
+        report = self.world.reconciler(self.storage).plan()
         self.assertEqual([image], [change.image for change in report.changes])
         self.assertEqual([lost['id']], list(report.failures))
         self.assertEqual([], self.storage.changes)
         self.assert_free(image)
 
 
-class BadVolumeTestCase(KeeperTestCase):
-    """Of ten volumes one makes trouble."""
+class BadVolumeTestCase(ReconcilerTestCase):
+    """One of ten volumes fails."""
 
     def setUp(self):
         super().setUp()
         self.added = [self.world.add() for _ in range(10)]
         self.bad, self.bad_image = self.added[4]
 
-    def _assert_others_kept(self, report):
+    def _assert_others_limited(self, report):
         self.assertEqual([self.bad['id']], list(report.failures))
         for _, image in self.added:
             if image != self.bad_image:
-                self.assert_kept(image)
+                self.assert_limited(image)
 
     def test_image_that_cannot_be_opened(self):
         for error in (
             exceptions.StorageError('describing: Input/output error'),
-            ValueError('a burst lower than its limit'),
+            ValueError('a burst must not be below its limit'),
         ):
             self.storage.broken = {self.bad_image: error}
             report = self._sweep()
-            self._assert_others_kept(report)
+            self._assert_others_limited(report)
             self.assertIn(str(error), report.failures[self.bad['id']])
         self.storage.broken = {}
         self._sweep()
-        self.assert_kept(self.bad_image)
+        self.assert_limited(self.bad_image)
 
     def test_cinder_fails_for_one(self):
         answer = self.world.cinder._show_volume
@@ -268,62 +270,62 @@ class BadVolumeTestCase(KeeperTestCase):
             return answer(number)
 
         self.world.cinder._show_volume = show
-        self._assert_others_kept(self._sweep())
+        self._assert_others_limited(self._sweep())
 
     def test_volume_is_deleted_meanwhile(self):
-        keeper = self.world.keeper(self.storage)
-        listed = keeper._cinder.volumes()
-        keeper._cinder.volumes = lambda: listed
+        reconciler = self.world.reconciler(self.storage)
+        listed = reconciler._cinder.volumes()
+        reconciler._cinder.volumes = lambda: listed
         self.world.cinder.volumes.remove(self.bad)
         self.world.storage.remove(self.bad_image)
-        report = keeper.sweep()
+        report = reconciler.sweep()
         self.assertEqual((9, {}), (len(report.changes), report.failures))
 
-    def test_ceph_that_does_not_answer_ends_the_sweep(self):
+    def test_unreachable_ceph_ends_the_sweep(self):
         self.storage.broken = {self.bad_image: exceptions.CephUnreachableError('timed out')}
         self.assertRaises(exceptions.CephUnreachableError, self._sweep)
 
-    def test_cinder_that_does_not_answer(self):
+    def test_unreachable_cinder_ends_the_sweep(self):
         self.world.cinder.failure = 503
         self.assertRaises(exceptions.ServiceUnavailableError, self._sweep)
 
 
-class OneVolumeTestCase(KeeperTestCase):
-    def _keep(self, volume_id):
-        return self.world.keeper(self.storage).keep(volume_id)
+class OneVolumeTestCase(ReconcilerTestCase):
+    def _set_limits(self, volume_id):
+        return self.world.reconciler(self.storage).set_limits(volume_id)
 
-    def test_one_is_kept_and_the_others_wait(self):
+    def test_changes_only_the_given_volume(self):
         volume, image = self.world.add()
         _, other = self.world.add()
-        self.assertEqual(image, self._keep(volume['id']).image)
-        self.assert_kept(image)
+        self.assertEqual(image, self._set_limits(volume['id']).image)
+        self.assert_limited(image)
         self.assert_free(other)
-        self.assertIsNone(self._keep(volume['id']))
+        self.assertIsNone(self._set_limits(volume['id']))
 
-    def test_nobodys_concern(self):
+    def test_ignores_volumes_outside_of_the_tiers(self):
         outside = self.world.cinder.add_volume('fast', 1, backend='elsewhere')
         creating = self.world.cinder.add_volume('fast', 1, status='creating')
         for volume_id in ('gone', outside['id'], creating['id']):
-            self.assertIsNone(self._keep(volume_id))
+            self.assertIsNone(self._set_limits(volume_id))
 
     def test_image_is_missing(self):
         volume = self.world.cinder.add_volume('fast', 1)
-        self.assertRaises(exceptions.NotFoundError, self._keep, volume['id'])
+        self.assertRaises(exceptions.NotFoundError, self._set_limits, volume['id'])
 
-    def test_what_was_listed_before_a_resize_does_not_undo_it(self):
-        """A sweep lists the volumes, one is resized and kept, and then the sweep comes to it."""
+    def test_outdated_list_does_not_undo_a_resize(self):
+        """A sweep lists a volume, which is resized and limited before the sweep reaches it."""
         volume, image = self.world.add()
-        sweeping = self.world.keeper(self.storage)
+        sweeping = self.world.reconciler(self.storage)
         listed = sweeping._cinder.volumes()
         volume['size'] = 300
-        self._keep(volume['id'])
+        self._set_limits(volume['id'])
         sweeping._cinder.volumes = lambda: listed
         self.assertEqual((), sweeping.sweep().changes)
-        self.assert_kept(image, Qos(iops=9000, bytes_per_sec=500 * MIB))
+        self.assert_limited(image, Qos(iops=9000, bytes_per_sec=500 * MIB))
 
 
 class InterruptionTests(interruption.InterruptionTests):
-    """A change of limits, interrupted in each step, and between two limits."""
+    """A change of limits, interrupted in each step and between two limits."""
 
     def make_world(self):
         them = world.World()
@@ -331,7 +333,7 @@ class InterruptionTests(interruption.InterruptionTests):
         return them
 
     def make_operation(self, them):
-        report = them.keeper().plan()
+        report = them.reconciler().plan()
         return [
             step
             for change in report.changes
@@ -339,13 +341,13 @@ class InterruptionTests(interruption.InterruptionTests):
         ]
 
     def check_done(self, them):
-        them.keeper().sweep()
+        them.reconciler().sweep()
         found = them.limits(self.image), them.marked(self.image)
         self.assertEqual(self.expected, (found[0], found[1] and found[1].limits))
         self.assertTrue(them.cluster.get(self.image).qos_is_whole)
-        # Whatever happened, what goes away in the end is all that is ours.
+        # A retype removes all our limits, whatever happened before.
         self._retype(them)
-        them.keeper().sweep()
+        them.reconciler().sweep()
         self.assertEqual((Qos(), None), (them.limits(self.image), them.marked(self.image)))
 
     def _retype(self, them):
@@ -356,7 +358,7 @@ class InterruptionTests(interruption.InterruptionTests):
         for number in itertools.count():
             them = self.make_world()
             try:
-                them.keeper(DyingBackend(them.cluster, number)).sweep()
+                them.reconciler(DyingBackend(them.cluster, number)).sweep()
             except interruption.Kill:
                 self.check_done(them)
             else:
@@ -364,18 +366,18 @@ class InterruptionTests(interruption.InterruptionTests):
         self.assertGreater(number, 1)
 
     def test_retyped_after_each_instant(self):
-        """Nobody takes the change up: the volume has another type by then."""
+        """The volume has another type before the change is repeated."""
         for number in itertools.count():
             them = self.make_world()
             dying = DyingBackend(them.cluster, number)
             try:
-                them.keeper(dying).sweep()
+                them.reconciler(dying).sweep()
             except interruption.Kill:
                 pass
             else:
                 break
             self._retype(them)
-            them.keeper().sweep()
+            them.reconciler().sweep()
             found = them.limits(self.image), them.marked(self.image)
             self.assertEqual((self.left_after_retype, None), found, f'killed at {number}')
             self.assertTrue(them.cluster.get(self.image).qos_is_whole, f'killed at {number}')
@@ -385,7 +387,7 @@ class InterruptionTests(interruption.InterruptionTests):
 
 
 class DyingBackend(backend.FakeBackend):
-    """Sets one limit after the other, as Ceph's does, and dies at the given instant."""
+    """Set one limit after the other, as Ceph's back end does, and die at the given instant."""
 
     def __init__(self, cluster, instants):
         super().__init__(cluster)

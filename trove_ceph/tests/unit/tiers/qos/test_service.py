@@ -20,7 +20,7 @@ TIMEOUT_SEC = 60
 
 
 class Listener:
-    """A bus on which nobody but the test sends."""
+    """A bus on which only the test sends."""
 
     def __init__(self):
         self.calls = []
@@ -33,81 +33,81 @@ class Listener:
         return lambda: self.calls.append(name)
 
 
-class Telling:
-    """A keeper that tells when it has done something."""
+class ReportingReconciler:
+    """A reconciler that signals the end of each call."""
 
-    def __init__(self, keeper):
-        self._keeper = keeper
-        self.swept, self.kept = threading.Semaphore(0), threading.Semaphore(0)
+    def __init__(self, reconciler):
+        self._reconciler = reconciler
+        self.swept, self.limited = threading.Semaphore(0), threading.Semaphore(0)
         self.failure = None
 
     def sweep(self, stopped):
         try:
             if self.failure:
                 raise self.failure
-            return self._keeper.sweep(stopped)
+            return self._reconciler.sweep(stopped)
         finally:
             self.swept.release()
 
-    def keep(self, volume_id):
+    def set_limits(self, volume_id):
         try:
-            return self._keeper.keep(volume_id)
+            return self._reconciler.set_limits(volume_id)
         finally:
-            self.kept.release()
+            self.limited.release()
 
 
-class AgentTestCase(base.BaseTestCase):
+class QosServiceTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.useFixture(fixtures.Timeout(TIMEOUT_SEC, gentle=True))
         self.world = world.World()
-        self.keeper = Telling(self.world.keeper())
+        self.reconciler = ReportingReconciler(self.world.reconciler())
         self.listener = Listener()
 
     def _start(self, interval_sec=3600):
-        running = service.QosService(self.keeper, interval_sec, self.listener)
+        running = service.QosService(self.reconciler, interval_sec, self.listener)
         running.start()
         self.addCleanup(running.stop, TIMEOUT_SEC)
         return running
 
-    def test_sweeps_at_the_start_and_from_time_to_time(self):
+    def test_sweeps_at_the_start_and_periodically(self):
         volume, image = self.world.add()
         self._start(interval_sec=0.01)
-        self.keeper.swept.acquire()
+        self.reconciler.swept.acquire()
         self.assertEqual(world.LIMITS, self.world.limits(image))
         volume['volume_type'] = 'slow'
-        # The one under way may have listed the volumes before.
-        self.keeper.swept.acquire()
-        self.keeper.swept.acquire()
+        # The present sweep may have listed the volumes before.
+        self.reconciler.swept.acquire()
+        self.reconciler.swept.acquire()
         self.assertEqual(image_types.Qos(), self.world.limits(image))
 
     def test_volume_that_changed_gets_its_limit_at_once(self):
         self._start()
-        self.keeper.swept.acquire()
+        self.reconciler.swept.acquire()
         volume, image = self.world.add()
         self.listener.changed(volume['id'])
-        self.keeper.kept.acquire()
+        self.reconciler.limited.acquire()
         self.assertEqual(world.LIMITS, self.world.limits(image))
 
-    def test_goes_on_after_failures(self):
-        self.keeper.failure = exceptions.CephUnreachableError('timed out')
+    def test_continues_after_failures(self):
+        self.reconciler.failure = exceptions.CephUnreachableError('timed out')
         self._start(interval_sec=0.01)
-        self.keeper.swept.acquire()
-        self.keeper.failure = RuntimeError('of the test')
-        self.keeper.swept.acquire()
+        self.reconciler.swept.acquire()
+        self.reconciler.failure = RuntimeError('of the test')
+        self.reconciler.swept.acquire()
         self.world.cinder.failure = 503
         for _ in range(2):
             self.listener.changed('any')
-            self.keeper.kept.acquire()
+            self.reconciler.limited.acquire()
         self.world.cinder.failure = None
         volume, image = self.world.add()
         self.listener.changed(volume['id'])
-        self.keeper.kept.acquire()
+        self.reconciler.limited.acquire()
         self.assertEqual(world.LIMITS, self.world.limits(image))
 
     def test_stop_ends_threads_and_listener(self):
         running = self._start()
-        self.keeper.swept.acquire()
+        self.reconciler.swept.acquire()
         self.assertTrue(running.stop(TIMEOUT_SEC))
         self.assertEqual(['start', 'stop', 'wait'], self.listener.calls[:3])
         self.assertEqual(
@@ -115,25 +115,25 @@ class AgentTestCase(base.BaseTestCase):
         )
 
     def test_stop_does_not_wait_for_ever(self):
-        """For a Ceph that does not answer, for one."""
+        """Ceph may not answer, for example."""
         hanging = threading.Event()
-        self.keeper.sweep = lambda stopped: hanging.wait()
+        self.reconciler.sweep = lambda stopped: hanging.wait()
         running = self._start()
         self.assertFalse(running.stop(0.01))
         hanging.set()
         self.assertTrue(running.stop(TIMEOUT_SEC))
 
-    def test_stop_ends_a_sweep_early(self):
-        """Between two volumes: none is left half-way."""
+    def test_stop_shortens_a_sweep(self):
+        """The sweep stops between two volumes."""
         images = [self.world.add()[1] for _ in range(3)]
-        seen = []
+        calls = []
 
         def stopped():
-            seen.append(None)
+            calls.append(None)
             # Once for each image, and then before the first volume.
-            return len(seen) > 4
+            return len(calls) > 4
 
-        self.world.keeper().sweep(stopped)
+        self.world.reconciler().sweep(stopped)
         limited = [self.world.limits(image) for image in images]
         self.assertEqual([world.LIMITS, image_types.Qos(), image_types.Qos()], limited)
 
@@ -155,8 +155,8 @@ class ConfigurationTestCase(base.BaseTestCase):
         tiers = self.directory / 'tiers.yaml'
         return service.of_configuration(self.conf, str(tiers), them.storage)
 
-    def test_all_of_it(self):
-        """From its configuration, with Keystone and Cinder asked over HTTP, and a bus."""
+    def test_configured_service(self):
+        """Run the configured service with Keystone and Cinder over HTTP, and a bus."""
         cloud = self.useFixture(cloud_server.CloudServer())
         them = world.World()
         them.cinder = cloud.cinder
@@ -186,12 +186,12 @@ class ConfigurationTestCase(base.BaseTestCase):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
 
-    def test_wrong_tiers_file_is_told_at_the_start(self):
+    def test_invalid_tiers_file_is_reported_at_the_start(self):
         self._configure()
         error = self.assertRaises(exceptions.InvalidTiersError, self._of, world.World())
         self.assertIn('tiers.yaml: cannot be read', str(error))
 
-    def test_who_asks_cinder_must_be_told(self):
+    def test_credentials_for_cinder_are_required(self):
         (self.directory / 'tiers.yaml').write_text(yaml.safe_dump(sample.CONTENT))
         for lines, missing in (
             ([], 'auth_type'),

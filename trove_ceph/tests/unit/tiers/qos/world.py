@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cinder and Ceph in memory, with volumes on two tiers whose limits are the images' own."""
+"""Cinder and Ceph in memory, with two tiers that limit images."""
 
 from oslo_utils import units
 
@@ -25,7 +25,7 @@ LIMITS = image_types.Qos(iops=6000, bytes_per_sec=500 * MIB)
 
 
 class World:
-    """What outlives a process."""
+    """State that outlives a process."""
 
     def __init__(self, changes=()):
         self.content = sample.read(TIERS | dict(changes))
@@ -33,8 +33,8 @@ class World:
         self.cluster = cluster.Cluster({'volumes-fast': 1024 * MIB, 'volumes-slow': 1024 * MIB})
         self.storage = backend.FakeBackend(self.cluster)
 
-    def keeper(self, storage=None):
-        """Return the keeper of a new process."""
+    def reconciler(self, storage=None):
+        """Return the reconciler of a new process."""
         return reconciler.Reconciler(
             lambda: self.content, cinder.Cinder(self.cinder.client()), storage or self.storage
         )
@@ -48,7 +48,7 @@ class World:
         return volume, image
 
     def limited(self, image, limits, marked=True, **before):
-        """Give an image limits, which are marked as ours or not."""
+        """Set limits of an image, with or without our ownership entry."""
         found = self.cluster.get(image)
         found.qos = limits
         if marked:

@@ -5,7 +5,7 @@ import pathlib
 import fixtures
 from oslotest import base
 
-from trove_ceph.cmd.manage import app
+from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.verification import vm_image
 
 
@@ -34,18 +34,7 @@ class InspectionImageTest(base.BaseTestCase):
         return vm_image.VmImage(directory / 'vmlinuz', directory / 'initrd', '6.1', roots)
 
     def run_command(self, *words):
-        output = self.useFixture(fixtures.StringStream('output')).stream
-        errors = self.useFixture(fixtures.StringStream('errors')).stream
-        with (
-            fixtures.MonkeyPatch('sys.stdout', output),
-            fixtures.MonkeyPatch('sys.stderr', errors),
-        ):
-            status = app.run(
-                ['storage', 'inspection-image', '--config-file', str(self.config), *words]
-            )
-        output.seek(0)
-        errors.seek(0)
-        return status, output.read(), errors.read()
+        return command.run('storage', 'inspection-image', '--config-file', str(self.config), *words)
 
     def test_an_image_of_all_servers(self):
         status, output, _ = self.run_command()
@@ -61,9 +50,9 @@ class InspectionImageTest(base.BaseTestCase):
         self.assertIn(f'The image is in {self.place}/image.', output)
 
     def test_json(self):
-        status, output, _ = self.run_command('--format', 'json')
+        status, output, _ = self.run_command('-f', 'json')
         found = json.loads(output)
-        self.assertEqual((0, '6.1'), (status, found['release']))
+        self.assertEqual((0, '6.1'), (status, found['kernel_release']))
         self.assertEqual(['/srv/mysql-8.4', '/srv/mysql-9.7.4'], sorted(found['roots']))
 
     def test_a_kernel_by_its_file(self):

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the environment stands for, in each area of the command."""
+"""The options that environment variables stand for."""
 
-import argparse
-import contextlib
-import io
 import os
 
 import fixtures
 from oslotest import base
 
-from trove_ceph.cmd.manage import app, cli_base
+from trove_ceph.cmd.manage import options, shell
 
 VARIABLES = {
     'CEPH_CONF': '/lab/ceph.conf',
@@ -19,8 +16,8 @@ VARIABLES = {
     'TROVE_CEPH_STORAGE_CONF': '/lab/storage.conf',
 }
 OF_CEPH = {'ceph_conf': '/lab/ceph.conf', 'ceph_user': 'operator', 'file': '/lab/tiers.yaml'}
-#: Each verb with what it has of the environment.
-VERBS = {
+#: The commands with the options that they take from the environment.
+COMMANDS = {
     **{
         ('tiers', verb): OF_CEPH | {'trove_conf': '/lab/trove.conf'}
         for verb in ('plan', 'apply', 'show', 'check', 'import')
@@ -36,35 +33,28 @@ class EnvironmentTestCase(base.BaseTestCase):
         super().setUp()
         for name in VARIABLES:
             self.useFixture(fixtures.EnvironmentVariable(name))
-        self.parsed = []
-        parse = argparse.ArgumentParser.parse_args
-
-        def record(parser, *arguments):
-            found = parse(parser, *arguments)
-            found.function = lambda parsed: self.parsed.append(parsed) or 0
-            return found
-
-        self.useFixture(fixtures.MonkeyPatch('argparse.ArgumentParser.parse_args', record))
 
     def set_variables(self):
         for name, value in VARIABLES.items():
             self.useFixture(fixtures.EnvironmentVariable(name, value))
 
     def options(self, *words):
-        self.assertEqual(0, app.run(words))
-        return vars(self.parsed[-1])
+        """Return the options of a command line."""
+        application = shell.Shell()
+        factory, name, rest = application.command_manager.find_command(list(words))
+        parser = factory(application, None, cmd_name=name).get_parser(name)
+        return vars(parser.parse_args(rest))
 
-    def test_each_verb_works_without_further_options(self):
+    def test_each_command_works_without_further_options(self):
         self.set_variables()
-        for words, expected in VERBS.items():
+        for words, expected in COMMANDS.items():
             found = self.options(*words)
             self.assertEqual(expected, {name: found[name] for name in expected}, words)
 
     def test_collecting_reads_every_file(self):
         self.set_variables()
         self.assertIsNone(self.options('gc', 'list')['config_file'])
-        files = ['/lab/trove.conf', '/lab/taskmanager.conf']
-        self.assertEqual(files, cli_base.trove_conf('/etc/trove/trove.conf'))
+        self.assertEqual(['/lab/trove.conf', '/lab/taskmanager.conf'], options.trove_conf())
 
     def test_options_win(self):
         self.set_variables()
@@ -76,10 +66,4 @@ class EnvironmentTestCase(base.BaseTestCase):
         self.assertEqual('/etc/trove-ceph/tiers.yaml', found['file'])
         self.assertEqual(('/etc/ceph/ceph.conf', 'admin'), (found['ceph_conf'], found['ceph_user']))
         self.assertEqual('/etc/trove/trove.conf', found['trove_conf'])
-        self.assertEqual(['/etc/trove/trove.conf'], cli_base.trove_conf('/etc/trove/trove.conf'))
-
-    def test_help_names_the_variable(self):
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            self.assertRaises(SystemExit, app.run, ['tiers', 'plan', '--help'])
-        self.assertIn('$TROVE_CEPH_TIERS_FILE', out.getvalue())
+        self.assertEqual(['/etc/trove/trove.conf'], options.trove_conf())

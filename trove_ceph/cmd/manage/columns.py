@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns that show people another form of a value than programs."""
+
+import json
+from typing import Any
+
+from cliff import columns
+
+
+class Optional(columns.FormattableColumn):
+    """A value that may be missing."""
+
+    def human_readable(self) -> str:
+        """Return a dash for a value that is missing."""
+        return '-' if self._value is None else str(self._value)
+
+
+class Percent(columns.FormattableColumn):
+    """A share from 0 to 1, or None."""
+
+    def human_readable(self) -> str:
+        """Return it in percent."""
+        return '-' if self._value is None else f'{self._value:.1%}'
+
+
+class Structure(columns.FormattableColumn):
+    """Dictionaries and lists."""
+
+    def human_readable(self) -> str:
+        """Return them as indented JSON."""
+        return json.dumps(self._value, indent=2)
+
+
+def of(value: Any) -> Any:
+    """Return a value as a command shows it."""
+    if isinstance(value, (dict, list, tuple)):
+        return Structure(value)
+    return Optional(value) if value is None else value

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare what Trove is with what trove_ceph was written for."""
+
+import inspect
+
+from oslotest import base
+from trove.common import cfg as trove_cfg
+
+CONF = trove_cfg.CONF
+
+
+class ContractTestCase(base.BaseTestCase):
+    """A test that fails when a new version of Trove changes what trove_ceph relies on.
+
+    Such a failure is no defect of the test: read what the new version does there, adapt the module
+    that the test names, and then the test.
+    """
+
+    def assert_signatures(self, *expected):
+        """Compare functions with their parameters.
+
+        :param expected: pairs of a function and its parameters, without ``self``
+        """
+        for function, parameters in expected:
+            found = str(inspect.signature(function))
+            found = found.removeprefix('(').removesuffix(')')
+            found = found.removeprefix('self, ').removeprefix('self')
+            self.assertEqual(parameters, found, f'{function.__module__}.{function.__qualname__}')
+
+    def assert_uses(self, function, *names):
+        """Check that a function of Trove reads attributes, globals or methods by their names."""
+        code = inspect.unwrap(function).__code__
+        self.assertEqual(set(), set(names) - set(code.co_names), function.__qualname__)
+
+    def assert_options(self, **expected):
+        """Check that Trove has options, and their defaults."""
+        for name, default in expected.items():
+            self.assertEqual(default, CONF[name], name)
+
+    def assert_columns(self, model, *names):
+        """Check that a table has columns."""
+        columns = {column.name for column in model.__table__.columns}
+        self.assertEqual(set(), set(names) - columns, model.__name__)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The private parts of Trove's guest agent that our guest manager relies on.
+
+They are used in ``guestagent``, which runs in the guest and imports nothing of the control plane.
+"""
+
+import inspect
+
+from trove.cmd import guest as trove_guest
+from trove.common import cfg as trove_cfg
+from trove.common import stream_codecs, utils
+from trove.guestagent.common import configuration, operating_system
+from trove.guestagent.datastore import service as base_service
+from trove.guestagent.datastore.mysql import manager as mysql_manager
+from trove.guestagent.datastore.mysql import service as mysql_service
+from trove.guestagent.datastore.mysql_common import manager as common_manager
+from trove.guestagent.datastore.mysql_common import service as common_service
+from trove.guestagent.utils import mysql as mysql_util
+
+from trove_ceph.guestagent import manager, server, server_config
+from trove_ceph.tests.unit.trove_adapter import contract
+
+CONF = trove_cfg.CONF
+
+
+class ManagerTest(contract.ContractTestCase):
+    """Of ``manager``: what Trove calls, and what is overridden."""
+
+    def test_signatures(self):
+        stock = mysql_manager.Manager
+        self.assert_signatures(
+            (
+                stock.do_prepare,
+                'context, packages, databases, memory_mb, users, device_path, mount_point, '
+                'backup_info, config_contents, root_password, overrides, cluster_config, snapshot, '
+                'ds_version=None',
+            ),
+            (
+                common_manager.MySqlManager.__init__,
+                "mysql_app, mysql_app_status, mysql_admin, manager_name='mysql'",
+            ),
+            (
+                stock.mount_volume,
+                'context, device_path=None, mount_point=None, write_to_fstab=False',
+            ),
+            (stock.unmount_volume, 'context, device_path=None, mount_point=None'),
+            (stock.resize_fs, 'context, device_path=None, mount_point=None, online=False'),
+            (stock.get_start_db_params, 'data_dir'),
+            (stock.attach_replica, 'context, replica_info, slave_config, **kwargs'),
+            (mysql_service.MySqlAdmin.__init__, 'app'),
+            (mysql_service.MySqlAdmin.is_root_enabled, ''),
+            (base_service.BaseDbStatus.__init__, 'docker_client'),
+            (base_service.BaseDbStatus.report_root, 'context'),
+        )
+
+    def test_overrides_take_what_trove_passes(self):
+        for name in ('mount_volume', 'unmount_volume', 'resize_fs'):
+            stock = inspect.signature(getattr(mysql_manager.Manager, name))
+            self.assertEqual(stock, inspect.signature(getattr(manager.Manager, name)), name)
+
+    def test_state_that_is_read(self):
+        for name in ('is_installed', 'is_running'):
+            self.assertIsInstance(getattr(base_service.BaseDbStatus, name), property)
+
+    def test_options(self):
+        self.assertIn('guest_id', CONF)
+        for name in ('mount_point', 'device_path', 'database_service_uid'):
+            self.assertIn(name, CONF.mysql)
+        self.assert_options(volume_format_timeout=120)
+
+
+class ServerTest(contract.ContractTestCase):
+    """Of ``server`` and ``restored_server``: Trove's application object."""
+
+    def test_signatures(self):
+        stock = mysql_service.MySqlApp
+        self.assert_signatures(
+            (stock.__init__, 'status, docker_client'),
+            (stock.get_backup_image, ''),
+            (base_service.BaseDbApp.get_backup_image, 'ds_version=None'),
+            (stock._image_has_tag, 'image'),
+            (stock.start_db, 'update_db=False, ds_version=None, command=None, extra_volumes=None'),
+            (stock.stop_db, 'update_db=False'),
+            (stock.exists_replication_source_overrides, ''),
+            (stock.get_engine, ''),
+            (stock.set_data_dir, 'value'),
+            (stock.update_overrides, 'overrides'),
+            (stock.save_password, 'user, password'),
+            (utils.generate_random_password, 'password_length=None'),
+            (
+                operating_system.ensure_directory,
+                'dir_path, user=None, group=None, force=True, **kwargs',
+            ),
+            (operating_system.exists, 'path, is_directory=False, as_root=False'),
+            (operating_system.remove, 'path, force=False, recursive=True, **kwargs'),
+            (trove_cfg.get_configuration_property, 'property_name'),
+        )
+
+    def test_engine_connects_by_the_socket(self):
+        """Its URL tells the socket and the password."""
+        self.assert_uses(mysql_service.MySqlApp.get_engine, 'get_auth_password', 'create_engine')
+        self.assertEqual('os_admin', common_service.ADMIN_USER_NAME)
+
+    def test_client_of_the_server(self):
+        self.assertTrue(hasattr(mysql_util.SqlClient, '__enter__'))
+        self.assert_signatures((mysql_util.SqlClient.__init__, 'engine, use_flush=False'))
+
+    def test_property_that_is_overridden(self):
+        for kind in (mysql_service.MySqlApp, server.MySqlServer):
+            self.assertIsInstance(kind.configuration_manager, property)
+
+
+class ConfigurationManagerTest(contract.ContractTestCase):
+    """Of ``server_config``: the layers of my.cnf."""
+
+    def test_signatures(self):
+        stock = configuration.ConfigurationManager
+        self.assert_signatures(
+            (
+                stock.__init__,
+                'base_config_path, owner, group, codec, requires_root=False, '
+                'override_strategy=None',
+            ),
+            (stock.reset_configuration, 'options, remove_overrides=False'),
+            (stock.get_value, 'key, section=None, default=None'),
+            (stock.apply_system_override, "options, change_id='common', pre_user=False"),
+            (stock.remove_system_override, "change_id='common'"),
+            (stock.has_system_override, 'change_id'),
+            (configuration.ImportOverrideStrategy.__init__, 'revision_dir, revision_ext'),
+            (configuration.ImportOverrideStrategy.get, 'group_name, change_id'),
+        )
+        ours = server_config.TunedConfigurationManager.reset_configuration
+        self.assert_signatures((ours, 'options, remove_overrides=False'))
+
+    def test_order_of_the_layers(self):
+        stock = configuration.ConfigurationManager
+        groups = [stock.SYSTEM_PRE_USER_GROUP, stock.USER_GROUP, stock.SYSTEM_POST_USER_GROUP]
+        self.assertEqual(sorted(groups), groups)
+        self.assert_uses(stock.__init__, '_override_strategy')
+
+    def test_files(self):
+        self.assertEqual(
+            ('/etc/mysql/my.cnf', '/etc/mysql/conf.d', 'cnf'),
+            (common_service.MYSQL_CONFIG, common_service.CNF_INCLUDE_DIR, common_service.CNF_EXT),
+        )
+        self.assertIsInstance(base_service.BaseDbApp.CFG_CODEC, stream_codecs.IniCodec)
+
+
+class AgentTest(contract.ContractTestCase):
+    """Of ``cmd.guest``: the entry point of Trove's guest agent."""
+
+    def test_signatures(self):
+        self.assert_signatures(
+            (trove_guest.main, ''), (trove_cfg.parse_args, 'argv, default_config_files=None')
+        )
+
+    def test_mounted_volume_is_left_alone(self):
+        """The agent formats a volume only if it is not mounted."""
+        self.assert_uses(trove_guest.main, 'VolumeDevice', 'mount_points', 'format')

@@ -1,171 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a QEMU virtual machine that has disks and one serial line, and nothing else.
+"""Run a QEMU virtual machine as an unprivileged user, in namespaces of its own.
 
-It has no network device, no display and no default devices; the kernel is booted directly. QEMU
-runs as an unprivileged user in namespaces of its own, in which it sees the distribution's programs
-and libraries and the files that it is given. It ends with the thread that starts it.
+It ends with the thread that starts it.
 """
 
 import contextlib
-import dataclasses
-import json
 import os
 import shutil
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from trove_ceph import exceptions
-from trove_ceph.host import bounded_files, bubblewrap, confinement, control_group, qmp
-
-PROGRAM = 'qemu-system-x86_64'
-KVM, TCG = 'kvm', 'tcg'
-KVM_DEVICE = Path('/dev/kvm')
-#: The name of the serial line, as the guest finds it in /sys/class/virtio-ports/*/name.
-LINE = 'trove-ceph'
-#: Of the device of a disk, in statistics.
-_KILL_TIMEOUT_SEC = 20
-_SECRET = 'ceph-key'
-_MIB = 1024**2
-# QEMU itself, librbd's cache and threads; TCG keeps translated code besides.
-_OVERHEAD_BYTES = {KVM: 384 * _MIB, TCG: 768 * _MIB}
-_TRANSLATED_MIB = 256
-# No CMPXCHG16B under TCG: QEMU 7.2 may end the guest with a double fault in it.
-_CPU = {KVM: 'host', TCG: 'Nehalem,-cx16'}
-_SANDBOX = 'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny'
-_DIRECTORIES = ('bin', 'lib', 'lib32', 'lib64', 'libx32', 'sbin')
-# For the loader of libraries, and for names of Ceph's monitors.
-_SYSTEM_FILES = (
-    *('/etc/ld.so.cache', '/etc/ld.so.conf', '/etc/ld.so.conf.d', '/etc/alternatives'),
-    *('/etc/hosts', '/etc/resolv.conf', '/etc/nsswitch.conf', '/etc/host.conf'),
+from trove_ceph.host import (
+    bounded_files,
+    bubblewrap,
+    confinement,
+    control_group,
+    qemu_machine,
+    qmp,
 )
+
+_KILL_TIMEOUT_SEC = 20
 _ERROR_BYTES = 4000
-_LAUNCHERS = (f'{PROGRAM}: ', 'qemu: ', 'bwrap: ', 'setpriv: ', 'prlimit: ', 'nice: ', 'env: ')
+_LAUNCHERS = (
+    *(f'{qemu_machine.PROGRAM}: ', 'qemu: ', 'bwrap: ', 'setpriv: ', 'prlimit: ', 'nice: '),
+    'env: ',
+)
 _CONSOLE_BYTES = 4096
 _PIECE_BYTES = 65536
-
-
-@dataclasses.dataclass(frozen=True)
-class Disk:
-    """A virtio disk of the machine.
-
-    :param name: the disk's serial number in the guest, and its node and device in QEMU
-    :param driver: the options of the block driver, such as ``{'driver': 'rbd', ...}``
-    """
-
-    name: str
-    driver: Mapping[str, Any]
-    read_only: bool = False
-
-    def words(self) -> list[str]:
-        node = {'driver': 'raw', 'node-name': self.name, 'file': dict(self.driver)}
-        node |= {'read-only': self.read_only, 'discard': 'unmap'}
-        # An error goes to the guest, which knows what to make of it, and is counted.
-        device = f'virtio-blk-pci,id={self.name},drive={self.name},serial={self.name}'
-        return [
-            *('-blockdev', json.dumps(node)),
-            *('-device', f'{device},rerror=report,werror=report'),
-        ]
-
-
-def rbd_driver(pool: str, image: str, conf: str, user: str) -> dict[str, Any]:
-    """Return the driver of a disk that is an RBD image.
-
-    :param conf: path of ceph.conf as QEMU sees it; no keyring is read
-    :param user: cephx name without ``client.``; the key is the secret of the machine
-    """
-    place = {'pool': pool, 'image': image, 'conf': conf, 'user': user}
-    return {'driver': 'rbd', **place, 'key-secret': _SECRET}
-
-
-def file_driver(path: str) -> dict[str, Any]:
-    """Return the driver of a disk that is a file.
-
-    :param path: as QEMU sees it
-    """
-    return {'driver': 'file', 'filename': path}
-
-
-def device_groups(accelerator: str) -> tuple[int, ...]:
-    """Return the groups that QEMU's user needs for the accelerator."""
-    if accelerator != KVM:
-        return ()
-    with contextlib.suppress(OSError):
-        return (KVM_DEVICE.stat().st_gid,)
-    return ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Machine:
-    """What the virtual machine consists of.
-
-    :param accelerator: KVM or TCG
-    :param kernel: path as QEMU sees it
-    :param initrd: the same
-    :param arguments: of the kernel
-    :param files: what QEMU sees of this host besides programs, by the path where it sees it
-    :param writable: those of ``files`` that QEMU may write
-    """
-
-    accelerator: str
-    memory_bytes: int
-    cpus: int
-    kernel: str
-    initrd: str
-    arguments: str
-    disks: Sequence[Disk]
-    files: Mapping[str, Path]
-    writable: Sequence[str] = ()
-
-    @property
-    def host_memory_bytes(self) -> int:
-        """What QEMU may take of the host's memory, the guest's included."""
-        return self.memory_bytes + _OVERHEAD_BYTES[self.accelerator]
-
-    def words(self, line: int, monitor: int, console: int, secret: int | None) -> list[str]:
-        """Return QEMU's command line; each parameter is a descriptor that QEMU inherits."""
-        accelerator = self.accelerator
-        if accelerator == TCG:
-            accelerator += f',tb-size={_TRANSLATED_MIB}'
-        words = [PROGRAM, '-nodefaults', '-no-user-config', '-sandbox', _SANDBOX]
-        words += ['-display', 'none', '-no-reboot', '-name', 'inspection']
-        words += ['-machine', 'q35,vmport=off,usb=off', '-accel', accelerator]
-        words += ['-cpu', _CPU[self.accelerator], '-smp', str(self.cpus)]
-        words += ['-m', f'{self.memory_bytes // _MIB}M']
-        words += ['-kernel', self.kernel, '-initrd', self.initrd, '-append', self.arguments]
-        if secret is not None:
-            path = f'/proc/self/fd/{secret}'
-            words += ['-object', f'secret,id={_SECRET},format=base64,file={path}']
-        words += ['-object', 'rng-random,id=rng,filename=/dev/urandom']
-        words += ['-device', 'virtio-rng-pci,rng=rng']
-        for disk in self.disks:
-            words += disk.words()
-        for name, descriptor in {'line': line, 'monitor': monitor, 'console': console}.items():
-            words += ['-chardev', f'socket,id={name},fd={descriptor}']
-        words += ['-device', 'virtio-serial-pci,max_ports=2']
-        words += ['-device', f'virtserialport,chardev=line,name={LINE}']
-        words += ['-device', 'isa-serial,chardev=console']
-        return [*words, '-mon', 'chardev=monitor,mode=control']
-
-    def view(self) -> list[str]:
-        """Return the words that have bubblewrap show QEMU what it needs of this host."""
-        words = ['--size', str(_MIB), '--tmpfs', '/', '--ro-bind', '/usr', '/usr']
-        for name in _DIRECTORIES:
-            entry = Path('/', name)
-            if entry.is_symlink():
-                words += ['--symlink', os.readlink(entry), str(entry)]
-            elif entry.is_dir():
-                words += ['--ro-bind', str(entry), str(entry)]
-        for name in _SYSTEM_FILES:
-            words += ['--ro-bind-try', name, name]
-        words += ['--proc', '/proc', '--dev', '/dev']
-        if self.accelerator == KVM:
-            words += ['--dev-bind', str(KVM_DEVICE), str(KVM_DEVICE)]
-        for place, path in self.files.items():
-            words += ['--bind' if place in self.writable else '--ro-bind', str(path), place]
-        return [*words, '--size', str(_MIB), '--tmpfs', '/tmp', '--remount-ro', '/']
 
 
 class VirtualMachine:
@@ -176,48 +41,43 @@ class VirtualMachine:
     :param group: QEMU is put into it
     :param environment: of bubblewrap and of QEMU
     :param errors: a file for what QEMU complains about
-    :param secret: the base64 text that the disks' drivers read as their key
+    :param key: the cephx key for the RBD disks, as base64 text
     :raises NotInspectableError: QEMU or bubblewrap is not installed
     """
 
     def __init__(
         self,
-        machine: Machine,
+        machine: qemu_machine.Machine,
         limits: confinement.Confinement,
         group: control_group.ControlGroup,
         environment: Mapping[str, str],
         errors: Path,
-        secret: str | None = None,
+        key: str | None = None,
     ):
-        for program in (PROGRAM, bubblewrap.PROGRAM):
+        for program in (qemu_machine.PROGRAM, bubblewrap.PROGRAM):
             if shutil.which(program) is None:
                 raise exceptions.NotInspectableError(f'{program} is not installed')
         self._errors = errors
         self._console = bytearray()
-        with contextlib.ExitStack() as stack:
-            pairs = [socket.socketpair() for _ in range(3)]
-            ours, theirs = zip(*pairs, strict=True)
-            for end in theirs:
-                stack.callback(end.close)
-            #: The host's end of the serial line.
-            self.line, monitor, self._console_end = ours
-            self._ours = ours
-            self._console_end.setblocking(False)
-            self.monitor = qmp.QmpClient(monitor)
-            descriptors = [end.fileno() for end in theirs]
-            secret_file = None
-            if secret is not None:
-                secret_file = _secret_file(secret)
-                stack.callback(os.close, secret_file)
-            words = [*group.prefix(), *limits.prefix(), *_isolation(), *machine.view(), '--']
-            words += machine.words(*descriptors, secret_file)
-            passed = [*descriptors, *([] if secret_file is None else [secret_file])]
-            try:
-                with errors.open('wb') as stderr:
-                    self._process = _spawn(words, environment, passed, stderr)
-            except BaseException:
-                self._close_ends()
-                raise
+        pairs = [socket.socketpair() for _ in range(3)]
+        self._ours = [ours for ours, _ in pairs]
+        #: The host's end of the serial line.
+        self.line, monitor, self._console_end = self._ours
+        self._console_end.setblocking(False)
+        self.monitor = qmp.QmpClient(monitor)
+        prefix = [*group.prefix(), *limits.prefix(), *_isolation(), *machine.view(), '--']
+        try:
+            with contextlib.ExitStack() as stack:
+                descriptors = [stack.enter_context(theirs).fileno() for _, theirs in pairs]
+                if key is not None:
+                    descriptors.append(_memory_file(key))
+                    stack.callback(os.close, descriptors[-1])
+                stderr = stack.enter_context(errors.open('wb'))
+                words = [*prefix, *machine.words(*descriptors)]
+                self._process = _spawn(words, environment, descriptors, stderr)
+        except BaseException:
+            self._close_ends()
+            raise
 
     @property
     def is_alive(self) -> bool:
@@ -334,8 +194,8 @@ def _spawn(
         raise exceptions.ServerFailedError(f'{words[0]} cannot be run: {error}') from error
 
 
-def _secret_file(secret: str) -> int:
-    """Return the descriptor of a file in memory, which only those who inherit it can open."""
-    descriptor = os.memfd_create('secret', os.MFD_CLOEXEC)
-    os.write(descriptor, secret.encode())
+def _memory_file(content: str) -> int:
+    """Return the descriptor of a file in memory, which only a process that inherits it can open."""
+    descriptor = os.memfd_create('key', os.MFD_CLOEXEC)
+    os.write(descriptor, content.encode())
     return descriptor

@@ -11,7 +11,7 @@ from typing import Any
 
 from trove_ceph import exceptions
 
-TIMEOUT_SEC = 10.0
+TIMEOUT_SEC = 30.0
 #: Of one message; the statistics of two disks take a few KiB.
 _MAX_LINE_BYTES = 1024**2
 _PIECE_BYTES = 65536
@@ -72,10 +72,13 @@ class QmpClient:
                     self.events.append(name)
 
     def _receive(self, command: str, deadline: float) -> Any:
-        while (end := self._buffer.find(b'\n')) < 0:
+        while True:
+            # Also between messages: QEMU may send events without end.
             left_sec = deadline - self._clock()
             if left_sec <= 0:
                 raise TimeoutError('no answer in time')
+            if (end := self._buffer.find(b'\n')) >= 0:
+                break
             if len(self._buffer) > _MAX_LINE_BYTES:
                 raise exceptions.InspectionFaultError(f'QEMU: {command}: the answer is too long')
             self._connection.settimeout(left_sec)

@@ -9,7 +9,7 @@ the program on the serial line, and when that ends, the machine ends.
 import shlex
 from collections.abc import Sequence
 
-from trove_ceph.host import qemu
+from trove_ceph.host import qemu_machine
 from trove_ceph.verification import program
 
 #: The names of the disks.
@@ -50,7 +50,7 @@ find_disk() {{
 }}
 find_line() {{
     for port in /sys/class/virtio-ports/*; do
-        if [ "$(busybox cat "$port/name" 2>/dev/null)" = {qemu.LINE} ]; then
+        if [ "$(busybox cat "$port/name" 2>/dev/null)" = {qemu_machine.LINE} ]; then
             echo "/dev/${{port##*/}}"
             return
         fi
@@ -83,7 +83,7 @@ esac
 
 root=$(await find_disk {ROOT})
 volume=$(await find_disk {VOLUME})
-line=$(await find_line {qemu.LINE})
+line=$(await find_line {qemu_machine.LINE})
 busybox mount -t squashfs -o ro,nosuid,nodev "$root" /image || end 'cannot mount the root'
 
 busybox mount -t tmpfs -o mode=755,size=1m,nosuid view /view

@@ -19,6 +19,7 @@ from trove_ceph.host import (
     control_group,
     initramfs,
     qemu,
+    qemu_machine,
     reserved_user,
     workspace,
 )
@@ -68,14 +69,14 @@ class Attachment:
     :param driver: of the disk
     :param files: that QEMU sees for this, by the path where it sees them
     :param writable: those of ``files`` that QEMU may write
-    :param secret: the key of the driver, as base64 text
+    :param key: the cephx key, as base64 text
     :param file_bytes: of the largest file that QEMU may write
     """
 
     driver: Mapping[str, Any]
     files: Mapping[str, Path]
     writable: tuple[str, ...] = ()
-    secret: str | None = dataclasses.field(default=None, repr=False)
+    key: str | None = dataclasses.field(default=None, repr=False)
     file_bytes: int = _ERROR_BYTES
 
 
@@ -187,9 +188,9 @@ class VmSandbox:
         os.chown(conf, uid, uid)
         user = self._ceph_user.removeprefix(_USER_TYPE)
         return Attachment(
-            qemu.rbd_driver(clone.pool, clone.name, _CONF, user),
+            qemu_machine.rbd_driver(clone.pool, clone.name, _CONF, user),
             {_CONF: conf},
-            secret=self._find_key(self._ceph_conf, f'{_USER_TYPE}{user}'),
+            key=self._find_key(self._ceph_conf, f'{_USER_TYPE}{user}'),
         )
 
     def abort(self) -> None:
@@ -230,8 +231,8 @@ class VmSandbox:
         uid = self._stack.enter_context(reserved_user.ReservedUser(first, _IDS)).uid
         attachment = self.attach(self._clone, place, uid)
         files = {_KERNEL: self._image.kernel, _INITRD: place / 'initrd', _ROOT: root}
-        is_emulated = self._accelerator == qemu.TCG
-        machine = qemu.Machine(
+        is_emulated = self._accelerator == qemu_machine.TCG
+        machine = qemu_machine.Machine(
             self._accelerator,
             self._settings.memory_bytes + _EXTRA_BYTES,
             _CPUS,
@@ -239,8 +240,8 @@ class VmSandbox:
             _INITRD,
             _ARGUMENTS + (_TCG_ARGUMENTS if is_emulated else ''),
             (
-                qemu.Disk(guest_init.VOLUME, attachment.driver),
-                qemu.Disk(guest_init.ROOT, qemu.file_driver(_ROOT), read_only=True),
+                qemu_machine.Disk(guest_init.VOLUME, attachment.driver),
+                qemu_machine.Disk(guest_init.ROOT, qemu_machine.file_driver(_ROOT), read_only=True),
             ),
             {**files, **attachment.files},
             attachment.writable,
@@ -254,14 +255,16 @@ class VmSandbox:
             group,
             {'PATH': os.defpath + ':/usr/sbin:/sbin', workspace.MARK: str(place)},
             place / 'qemu.log',
-            attachment.secret,
+            attachment.key,
         )
         self._machine, self.memory_limit = running, MEMORY_LIMIT
         self._stack.callback(running.close)
         self._stack.callback(running.quit, _QUIT_SEC)
         return running
 
-    def _limits(self, machine: qemu.Machine, uid: int, file_bytes: int) -> confinement.Confinement:
+    def _limits(
+        self, machine: qemu_machine.Machine, uid: int, file_bytes: int
+    ) -> confinement.Confinement:
         return confinement.Confinement(
             uid,
             uid,
@@ -270,7 +273,7 @@ class VmSandbox:
             self._settings.time_limit_sec * (os.cpu_count() or 1),
             file_bytes,
             _TASKS,
-            groups=qemu.device_groups(self._accelerator),
+            groups=qemu_machine.device_groups(self._accelerator),
         )
 
     def _prove_from_host(self) -> None:

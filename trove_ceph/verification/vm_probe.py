@@ -8,14 +8,14 @@ import os
 from pathlib import Path
 
 from trove_ceph import exceptions
-from trove_ceph.host import confinement, control_group, qemu, workspace
+from trove_ceph.host import confinement, control_group, qemu, qemu_machine, workspace
 from trove_ceph.verification import guest_init, on_host, vm_image
 
 _MEMORY_BYTES = 256 * 1024**2
 _TASKS = 256
 _FILE_BYTES = 1024**2
 #: How long the machine may take to start and to end.
-LIMIT_SEC = {qemu.KVM: 15.0, qemu.TCG: 120.0}
+LIMIT_SEC = {qemu_machine.KVM: 15.0, qemu_machine.TCG: 120.0}
 _KERNEL, _INITRD = '/kernel', '/initrd'
 _ARGUMENTS = f'console=ttyS0 quiet loglevel=3 panic=-1 {guest_init.PROBE}'
 
@@ -28,8 +28,8 @@ def find_obstacle(
     :param directory: of inspections
     :param uid: that QEMU runs as
     """
-    if accelerator == qemu.KVM and not qemu.KVM_DEVICE.exists():
-        return f'there is no {qemu.KVM_DEVICE}'
+    if accelerator == qemu_machine.KVM and not qemu_machine.KVM_DEVICE.exists():
+        return f'there is no {qemu_machine.KVM_DEVICE}'
     try:
         return _start(image, accelerator, directory, uid)
     except (exceptions.TroveCephError, OSError) as error:
@@ -37,7 +37,7 @@ def find_obstacle(
 
 
 def _start(image: vm_image.VmImage, accelerator: str, directory: Path, uid: int) -> str | None:
-    machine = qemu.Machine(
+    machine = qemu_machine.Machine(
         accelerator,
         _MEMORY_BYTES,
         1,
@@ -55,7 +55,7 @@ def _start(image: vm_image.VmImage, accelerator: str, directory: Path, uid: int)
         round(limit_sec) * (os.cpu_count() or 1),
         _FILE_BYTES,
         _TASKS,
-        groups=qemu.device_groups(accelerator),
+        groups=qemu_machine.device_groups(accelerator),
     )
     directory.mkdir(mode=0o711, parents=True, exist_ok=True)
     with (

@@ -14,7 +14,7 @@ import fixtures
 import psutil
 
 from trove_ceph import exceptions
-from trove_ceph.host import control_group, qemu, workspace
+from trove_ceph.host import control_group, qemu_machine, workspace
 from trove_ceph.storage import image_types
 from trove_ceph.tests.functional import base, local_disk, mysqld, virtual_machine
 from trove_ceph.verification import isolation, on_host, report, vm_image, vm_probe
@@ -287,7 +287,7 @@ class LocalVmSandbox(sandboxes.VmSandbox):
         os.chown(self._file, uid, uid)
         name = '/volume.img'
         return sandboxes.Attachment(
-            qemu.file_driver(name),
+            qemu_machine.file_driver(name),
             {name: self._file},
             (name,),
             file_bytes=local_disk.VOLUME_BYTES,

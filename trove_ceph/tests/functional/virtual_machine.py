@@ -5,12 +5,12 @@ import functools
 import subprocess
 from pathlib import Path
 
-from trove_ceph.host import qemu
+from trove_ceph.host import qemu_machine
 from trove_ceph.tests.functional import mysqld, workspace
 from trove_ceph.verification import vm_image
 
 #: KVM does not run ordinary guests on each machine that runs tests.
-ACCELERATOR = qemu.TCG
+ACCELERATOR = qemu_machine.TCG
 _MADE = 'inspection-image'
 
 

@@ -85,6 +85,13 @@ class QmpClientTest(base.BaseTestCase):
         self.client = qmp.QmpClient(self.client._connection, clock=lambda: next(now))
         self.assert_fault('no answer in time')
 
+    def test_events_without_end(self):
+        """QEMU can be compromised; it must not keep the host waiting."""
+        self.theirs.sendall(json.dumps(GREETING).encode() + b'\n' + b'{"event": "NOISE"}\n' * 5000)
+        now = iter(range(1000))
+        self.client = qmp.QmpClient(self.client._connection, clock=lambda: next(now))
+        self.assert_fault('no answer in time')
+
     def test_what_is_no_message(self):
         self.theirs.sendall(b'{"QMP": \n')
         self.assert_fault('not JSON')

@@ -151,7 +151,7 @@ class AttachmentTest(VmSandboxTestCase):
         place.mkdir()
         self.useFixture(fixtures.MockPatchObject(virtual_machine.os, 'chown', lambda *_: None))
         found = self.sandbox.attach(image_types.ImageRef('volumes', 'clone'), place, 5)
-        self.assertEqual(KEY, found.secret)
+        self.assertEqual(KEY, found.key)
         self.assertNotIn(KEY, str(found))
         self.assertEqual(0o400, (place / 'ceph.conf').stat().st_mode & 0o777)
         self.assertEqual(('volumes', 'clone'), (found.driver['pool'], found.driver['image']))

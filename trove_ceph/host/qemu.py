@@ -36,11 +36,11 @@ _PIECE_BYTES = 65536
 class VirtualMachine:
     """A virtual machine that runs.
 
-    :param machine: what it consists of
-    :param limits: the user that QEMU runs as, and what it may take
-    :param group: QEMU is put into it
+    :param machine: its parts
+    :param limits: the user that QEMU runs as, and its resource limits
+    :param group: the control group of QEMU
     :param environment: of bubblewrap and of QEMU
-    :param errors: a file for what QEMU complains about
+    :param errors: the file for error messages of QEMU
     :param key: the cephx key for the RBD disks, as base64 text
     :raises NotInspectableError: QEMU or bubblewrap is not installed
     """
@@ -91,7 +91,7 @@ class VirtualMachine:
             return None
 
     def quit(self, timeout_sec: float) -> None:
-        """Have QEMU close its disks and end; kill it where it does not within the time."""
+        """Have QEMU close its disks and end; kill it if it does not within the time limit."""
         if self.is_alive:
             with contextlib.suppress(exceptions.InspectionFaultError):
                 self.monitor.execute('quit', timeout_sec)
@@ -99,7 +99,7 @@ class VirtualMachine:
                 self.kill()
 
     def kill(self) -> None:
-        """End QEMU at once; the users of its disks are still known to Ceph for a while.
+        """Kill QEMU; Ceph still counts it as a user of its disks for half a minute.
 
         :raises TimeoutExpired: the kernel does not end it
         """
@@ -108,7 +108,7 @@ class VirtualMachine:
             self._process.wait(_KILL_TIMEOUT_SEC)
 
     def close(self) -> None:
-        """End it and give back what belongs to it."""
+        """Kill QEMU and close the connections to it."""
         self.kill()
         self._close_ends()
 
@@ -135,7 +135,7 @@ class VirtualMachine:
     def read_disk(self, name: str, start: int, count: int, timeout_sec: float) -> None:
         """Have QEMU read a part of a disk through its driver, as it does for the guest.
 
-        :raises InspectionFaultError: it cannot
+        :raises InspectionFaultError: QEMU cannot read it
         """
         command = f'qemu-io {name} "read -q {start} {count}"'
         told = self.monitor.execute(
@@ -155,7 +155,7 @@ class VirtualMachine:
         return self._console.decode(errors='replace')
 
     def find_error(self) -> str:
-        """Return the last line in which QEMU, or what starts it, complains; empty if none."""
+        """Return the last error of QEMU or of the programs that start it; empty if none."""
         with contextlib.suppress(OSError):
             tail, _ = bounded_files.read_tail(self._errors, _ERROR_BYTES)
             for line in reversed(tail.decode(errors='replace').splitlines()):
@@ -169,7 +169,7 @@ class VirtualMachine:
 
 
 def _isolation() -> list[str]:
-    # It shares the network with the host: Ceph is there.
+    # QEMU shares the network of the host, to reach Ceph.
     return [
         *(bubblewrap.PROGRAM, '--unshare-user', '--unshare-pid', '--unshare-ipc', '--unshare-uts'),
         *('--unshare-cgroup', '--cap-drop', 'ALL', '--die-with-parent', '--new-session'),

@@ -36,7 +36,7 @@ _SYSTEM_FILES = (
 
 @dataclasses.dataclass(frozen=True)
 class Disk:
-    """A virtio disk of the machine.
+    """A virtio disk of the virtual machine.
 
     :param name: the disk's serial number in the guest, and its node and device in QEMU
     :param driver: the options of the block driver, such as ``{'driver': 'rbd', ...}``
@@ -49,7 +49,7 @@ class Disk:
     def words(self) -> list[str]:
         node: dict[str, Any] = {'driver': 'raw', 'node-name': self.name}
         node |= {'file': dict(self.driver), 'read-only': self.read_only, 'discard': 'unmap'}
-        # An error goes to the guest, which knows what to make of it, and is counted.
+        # QEMU reports an error to the guest and counts it.
         device = f'virtio-blk-pci,id={self.name},drive={self.name},serial={self.name}'
         return [
             *('-blockdev', json.dumps(node)),
@@ -61,7 +61,7 @@ def rbd_driver(pool: str, image: str, conf: str, user: str) -> dict[str, Any]:
     """Return the driver of a disk that is an RBD image.
 
     :param conf: path of ceph.conf as QEMU sees it; no keyring is read
-    :param user: cephx name without ``client.``; the key is the secret of the machine
+    :param user: cephx name without ``client.``; QEMU gets the key separately
     """
     place = {'pool': pool, 'image': image, 'conf': conf, 'user': user}
     return {'driver': 'rbd', **place, 'key-secret': _KEY}
@@ -86,14 +86,15 @@ def device_groups(accelerator: str) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What the virtual machine consists of.
+    """The parts of a virtual machine.
 
     :param accelerator: KVM or TCG
     :param kernel: path as QEMU sees it
     :param initrd: the same
-    :param arguments: of the kernel
-    :param files: what QEMU sees of this host besides programs, by the path where it sees it
-    :param writable: those of ``files`` that QEMU may write
+    :param arguments: the command line of the kernel
+    :param files: files of this host that QEMU sees besides programs and libraries, by the path at
+        which it sees them
+    :param writable: the paths that QEMU can write
     """
 
     accelerator: str
@@ -108,7 +109,7 @@ class Machine:
 
     @property
     def host_memory_bytes(self) -> int:
-        """What QEMU may take of the host's memory, the guest's included."""
+        """The memory limit of QEMU on the host, including the memory of the guest."""
         return self.memory_bytes + _OVERHEAD_BYTES[self.accelerator]
 
     def words(self, line: int, monitor: int, console: int, key: int | None = None) -> list[str]:
@@ -137,7 +138,7 @@ class Machine:
         return [*words, '-mon', 'chardev=monitor,mode=control']
 
     def view(self) -> list[str]:
-        """Return the words that have bubblewrap show QEMU what it needs of this host."""
+        """Return the options of bubblewrap for the files that QEMU sees."""
         words = ['--size', str(_MIB), '--tmpfs', '/', '--ro-bind', '/usr', '/usr']
         for name in _DIRECTORIES:
             entry = Path('/', name)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reserve a user id of this host for as long as something runs under it.
 
-The reservation is a Unix socket in the abstract namespace: no two processes can bind the same name,
-and the kernel gives it back with the last process that holds the socket open. No file remains.
+The reservation is a Unix socket in the abstract namespace: two processes cannot bind the same name,
+and the kernel releases it when its owner ends. No file remains. Processes in different network
+namespaces do not see each other's reservations.
 """
 
 import errno
@@ -26,7 +27,7 @@ class ReservedUser:
         self.uid = 0
 
     def __enter__(self) -> 'ReservedUser':
-        """Reserve the lowest id that is free.
+        """Reserve the lowest free id.
 
         :raises NotInspectableError: all are in use
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prove that a disk can be read past every cache, and that its file system takes a write."""
+"""Prove that a disk can be read, past every cache, and that its file system can be written."""
 
 import contextlib
 import mmap
@@ -21,9 +21,9 @@ def choose_blocks(size_bytes: int) -> list[int]:
 
 
 def read_disk(device: str) -> None:
-    """Read blocks from all parts of a device, none of them from the cache of this kernel.
+    """Read blocks from all parts of a device, bypassing the cache of this kernel.
 
-    :raises InspectionFaultError: one cannot be read, or the device has none
+    :raises InspectionFaultError: a block cannot be read, or the device has none
     """
     try:
         descriptor = os.open(device, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
@@ -43,11 +43,11 @@ def read_disk(device: str) -> None:
 
 
 def write_file(volume: Path) -> None:
-    """Write a file and have it flushed to the disk, then remove it.
+    """Write a file, flush it to the disk and remove it.
 
-    :raises InspectionFaultError: that fails
+    :raises InspectionFaultError: an operation fails
     """
-    # The tenant's files lie here, and may have any name but this.
+    # The tenant's files cannot have this name.
     probe = volume / f'.trove-ceph-{uuid.uuid4()}'
     try:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -60,5 +60,5 @@ def write_file(volume: Path) -> None:
                 probe.unlink()
     except OSError as error:
         raise exceptions.InspectionFaultError(
-            f'the file system takes no write: {error.strerror}'
+            f'the file system cannot be written: {error.strerror}'
         ) from error

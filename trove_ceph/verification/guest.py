@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program inside a virtual machine: mounts the tenant's volume and inspects it.
+"""The program inside a virtual machine: mount the tenant's volume and inspect it.
 
-It runs as root of the machine, in the root file system of the MySQL server, and talks to the host
-over a serial line. The server that it starts runs as the owner of the data.
+It runs as root of the virtual machine, in the root file system of the MySQL server, and answers the
+host over a serial line. The server that it starts runs as the owner of the data.
 """
 
 import ctypes
@@ -14,17 +14,17 @@ from pathlib import Path
 from trove_ceph.mysql import installation
 from trove_ceph.verification import channel, confined, disk_proof, evidence, volume_head
 
-#: Made by the first process of the machine.
+#: Created by the first process of the virtual machine (guest_init).
 DEVICE = Path('/dev/volume')
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_NOATIME = 2, 4, 8, 1024
 # A clone carries the identity of its source. XFS has 64-bit inodes by default.
 _OPTIONS = b'nouuid'
-# The most threads that the server may have; root has no limit.
+# Limit of the threads of the server; it does not apply to root.
 _TASKS = 1024
 
 
 class GuestInspector(confined.Inspector):
-    """Answers the calls of one inspection, and those that concern the machine's disk."""
+    """Answers the calls of one inspection, and the calls for its disk."""
 
     calls = (*confined.CALLS, 'prove', 'mount')
 
@@ -34,9 +34,9 @@ class GuestInspector(confined.Inspector):
         self._is_mounted = False
 
     def prove(self) -> None:
-        """Do nothing if the disk works.
+        """Prove that the disk works.
 
-        :raises InspectionFaultError: it does not
+        :raises InspectionFaultError: there is no such proof
         """
         disk_proof.read_disk(str(self._device))
         if self._is_mounted:
@@ -60,7 +60,7 @@ class GuestInspector(confined.Inspector):
 
 
 def main() -> None:
-    """Answer what comes on standard input, on standard output."""
+    """Answer requests from standard input on standard output."""
     resource.setrlimit(resource.RLIMIT_NPROC, (_TASKS, _TASKS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     line = channel.Channel(sys.stdin.fileno(), sys.stdout.fileno())

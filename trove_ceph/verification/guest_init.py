@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first process of the virtual machine: a script for the shell of busybox.
 
-It makes the same place as bubblewrap does on a host: the root file system of the MySQL server,
-read-only, without what tells of the machine, and a few small writable directories. There it runs
-the program on the serial line, and when that ends, the machine ends.
+It creates the same view as bubblewrap does on a host: the read-only root file system of the MySQL
+server, without the directories that describe the machine, and small writable directories. It runs
+the program there, on the serial line, and ends the virtual machine when the program ends.
 """
 
 import shlex
@@ -14,13 +14,12 @@ from trove_ceph.verification import program
 
 #: The names of the disks.
 VOLUME, ROOT = 'volume', 'root'
-#: A kernel argument: say that the machine runs, and end.
+#: A kernel argument: print GREETING to the console and end.
 PROBE = 'trove_ceph.probe'
-#: What is written to the console then.
 GREETING = 'trove-ceph: the virtual machine runs'
-#: The file of the program's command, beside this script.
+#: The script that runs the program, beside this one.
 START = 'start'
-#: What is loaded; the kernel may have some of it built in.
+#: The kernel modules to load; a kernel can have some of them built in.
 MODULES = (
     *('virtio_pci', 'virtio_blk', 'virtio_console', 'virtio_rng', 'squashfs', 'crc32c_generic'),
     'xfs',
@@ -120,7 +119,7 @@ end "the program ended with $?"
 
 
 def start(words: Sequence[str], environment: dict[str, str]) -> str:
-    """Return the script that runs a program in the place that is made for it."""
+    """Return the script that runs a program in the view."""
     variables = [f'{name}={value}' for name, value in environment.items()]
     command = ['chroot', '/view', '/usr/bin/env', '-i', *variables, *words]
     return f'exec /bin/busybox {shlex.join(command)}\n'

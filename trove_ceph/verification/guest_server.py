@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server in a virtual machine, asked from the host."""
+"""A server in a virtual machine, queried from the host."""
 
 from trove_ceph import exceptions
 from trove_ceph.verification import confined_server
 
-#: How long a proof may take within the machine.
+#: Time limit of a proof in the virtual machine.
 PROOF_SEC = 60.0
-#: How long mounting may take, the replay of the log included.
+#: Time limit of a mount, including the replay of the log.
 MOUNT_SEC = 600.0
 
 
 class GuestServer(confined_server.ConfinedServer):
-    """The questions of :class:`.confined_server.ConfinedServer`, and those about the disk."""
+    """The calls of :class:`.confined_server.ConfinedServer`, and the calls for the disk."""
 
     def prove(self, limit_sec: float = PROOF_SEC) -> None:
-        """Have the machine read its disk, and write to it once it is mounted.
+        """Have the virtual machine read its disk, and write to it once it is mounted.
 
-        :raises InspectionFaultError: that could not be proved within the time
+        :raises InspectionFaultError: it could not within the time limit
         """
         try:
             self._exchange('prove', {}, limit_sec)
@@ -26,5 +26,5 @@ class GuestServer(confined_server.ConfinedServer):
             )
 
     def mount(self) -> None:
-        """Have the volume mounted; see :meth:`.guest.GuestInspector.mount`."""
+        """Mount the volume; see :meth:`.guest.GuestInspector.mount`."""
         self._exchange('mount', {}, MOUNT_SEC)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose how the server of an inspection is kept apart from the host."""
+"""Choose how the server of an inspection is isolated from the host."""
 
 import threading
 from collections.abc import Callable
@@ -24,13 +24,13 @@ Probe = Callable[[vm_image.VmImage, str, Path, int], str | None]
 
 
 class Sandboxes:
-    """Makes the sandbox of each inspection; the choice is made once, when the first one is made.
+    """Creates the sandbox of each inspection; the first call chooses the mode of isolation.
 
     :param ceph_conf: path of the cluster's ceph.conf, which names the keyring
     :param ceph_user: cephx name with its type
     :param find_key: returns the key of a user, by ceph.conf and cephx name
-    :param load: returns the image of the virtual machine
-    :param probe: says what keeps a virtual machine from running
+    :param load: returns the virtual machine image of a directory
+    :param probe: returns why no virtual machine runs, or None
     """
 
     def __init__(
@@ -54,10 +54,9 @@ class Sandboxes:
     def __call__(self) -> inspection.Sandbox:
         """Return a sandbox for one inspection.
 
-        The first call starts a virtual machine to see whether that works, which takes a few
-        seconds.
+        The first call starts a virtual machine as a test, which takes up to 15 s.
 
-        :raises NotInspectableError: virtual machines are demanded, and do not run here
+        :raises NotInspectableError: the mode is ``vm``, and no virtual machine runs on this host
         """
         with self._lock:
             if not self._is_chosen:
@@ -88,7 +87,7 @@ class Sandboxes:
         return image
 
     def _find_image(self) -> vm_image.VmImage:
-        """Return the image of a virtual machine that runs here and has all configured servers.
+        """Return an image that runs on this host and has all configured servers.
 
         :raises NotInspectableError: there is none
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens a clone in a throwaway virtual machine, for a server that runs in it.
+"""Open a clone in a throwaway virtual machine, which also runs the server.
 
 The kernel of the machine reads the tenant's XFS, and QEMU reads the clone by librbd: no kernel and
 no process of this host looks at the content. The Ceph key is in the memory of QEMU alone.
@@ -35,42 +35,42 @@ from trove_ceph.verification import (
     vm_image,
 )
 
-#: How the confinement is called in the record of an inspection, with the accelerator.
+#: The mode of isolation in the record of an inspection, with the accelerator.
 ISOLATION = 'vm ({})'
-#: What holds the server to its memory, in the record of an inspection.
+#: What limits the memory, in the record of an inspection.
 MEMORY_LIMIT = 'vm'
 _GUEST = 'trove_ceph.verification.guest'
 _USER_TYPE = 'client.'
 _MIB = 1024**2
-# Beside the server's memory: the kernel, the program with its reader of files, and small files.
+# In addition to the memory of the server: the kernel, the program, and files in memory.
 _EXTRA_BYTES = 384 * _MIB
 _CPUS = 2
 _TASKS = 1024
-# Of what QEMU complains about, which is all that it writes to files.
+# Limit of the error messages of QEMU, the only file that it writes.
 _ERROR_BYTES = 4 * _MIB
-#: The ids from first_uid up to this one are of servers that are confined on the host.
+#: QEMU has ids from first_uid + FIRST_ID on; servers in namespaces have those below.
 FIRST_ID, _IDS = 32768, 32768
-#: How long the machine may take to start; under TCG on a busy host it takes a minute.
+#: Time limit of the start of the virtual machine; with TCG on a busy host it takes a minute.
 BOOT_SEC = 300.0
 _QUIT_SEC = 10.0
 _READ_SEC = 30.0
 _FAILURES = ('failed_rd_operations', 'failed_wr_operations', 'failed_flush_operations')
 _DISK_EVENTS = frozenset({'BLOCK_IO_ERROR'})
 _ARGUMENTS = 'console=ttyS0 quiet loglevel=3 panic=-1 oops=panic'
-# An emulated processor speculates nothing; see the model that QEMU is told.
+# An emulated processor has no speculative execution, and lacks CMPXCHG16B (qemu_machine).
 _TCG_ARGUMENTS = ' mitigations=off clearcpuid=cx16 tsc=unstable'
 _KERNEL, _INITRD, _ROOT, _CONF = '/kernel', '/initrd', '/root.squashfs', '/ceph.conf'
 
 
 @dataclasses.dataclass(frozen=True)
 class Attachment:
-    """How QEMU gets at a clone.
+    """How QEMU opens a clone.
 
-    :param driver: of the disk
-    :param files: that QEMU sees for this, by the path where it sees them
-    :param writable: those of ``files`` that QEMU may write
+    :param driver: the options of the block driver
+    :param files: files that QEMU needs, by the path at which QEMU sees them
+    :param writable: the paths that QEMU can write
     :param key: the cephx key, as base64 text
-    :param file_bytes: of the largest file that QEMU may write
+    :param file_bytes: size limit of each file that QEMU writes
     """
 
     driver: Mapping[str, Any]
@@ -81,13 +81,13 @@ class Attachment:
 
 
 class VmSandbox:
-    """One clone, one virtual machine. Needs root, to give it a user of its own.
+    """One clone and one virtual machine. Needs root, to run QEMU as another user.
 
     :param ceph_conf: path of the cluster's ceph.conf, which names the keyring
     :param ceph_user: cephx name with its type
-    :param image: what is booted
-    :param accelerator: one of those of :mod:`~trove_ceph.host.qemu`
-    :param find_key: returns the key, by ceph.conf and user
+    :param image: the image that the virtual machine boots
+    :param accelerator: ``kvm`` or ``tcg``
+    :param find_key: returns the key of a user, from ceph.conf and the user with its type
     """
 
     def __init__(
@@ -115,16 +115,16 @@ class VmSandbox:
         self._has_booted = False
 
     def clear_killed(self) -> None:
-        """Give back what inspections on this host held when their process was killed.
+        """Release the resources of inspections on this host whose process was killed.
 
-        :raises NotInspectableError: this process may not do what inspections need
+        :raises NotInspectableError: this process does not run as root
         """
         on_host.clear_killed(self._settings.directory)
 
     def open(self, clone: image_types.ImageRef) -> None:
-        """Prepare a machine for a clone; ``close`` gives back what was made, however it ends.
+        """Prepare the initramfs for a clone; ``close`` releases everything, even after an error.
 
-        :raises StorageCommandError: its files cannot be made
+        :raises StorageCommandError: a file cannot be written
         """
         place = workspace.Workspace(on_host.PREFIX, self._settings.directory)
         self._place = self._stack.enter_context(place)
@@ -142,12 +142,13 @@ class VmSandbox:
         shutil.rmtree(place.path / 'tree')
 
     def serve(self, version: str) -> guest_server.GuestServer:
-        """Start the machine, and prepare a server in it for the clone.
+        """Start the virtual machine and prepare a server in it for the clone.
 
         :param version: of the datastore
-        :raises Finding: there is no data that a server could open
-        :raises NotInspectableError: no server is configured that could, or QEMU is not installed
-        :raises ServerFailedError: the machine does not start
+        :raises Finding: there is no data that a server can open
+        :raises NotInspectableError: no configured server can open the data, or QEMU is not
+            installed
+        :raises ServerFailedError: the virtual machine does not start
         :raises InspectionFaultError: the disk does not work
         """
         if self._place is None or self._clone is None:
@@ -157,7 +158,7 @@ class VmSandbox:
         line = machine.line.fileno()
         served = guest_server.GuestServer(self, channel.Channel(line, line, self._watch))
         self._server = served
-        # Before anything is believed that is read of the disk.
+        # Nothing that is read from the disk counts before this proof.
         served.prove(BOOT_SEC)
         self._has_booted = True
         self._prove_from_host()
@@ -166,9 +167,9 @@ class VmSandbox:
         return served
 
     def prove_healthy(self) -> None:
-        """Do nothing if the disk of the machine works, and did so since the machine started.
+        """Prove that the disk works, and that no operation failed since the start.
 
-        :raises InspectionFaultError: that could not be proved
+        :raises InspectionFaultError: there is no such proof
         """
         if self._server is None:
             raise exceptions.InspectionFaultError('the virtual machine was not started')
@@ -176,12 +177,12 @@ class VmSandbox:
         self._prove_from_host()
 
     def attach(self, clone: image_types.ImageRef, place: Path, uid: int) -> Attachment:
-        """Return how QEMU gets at a clone.
+        """Return how QEMU opens a clone.
 
-        :param place: for files that QEMU needs
-        :param uid: that QEMU runs as
+        :param place: the directory for files that QEMU needs
+        :param uid: the user that QEMU runs as
         """
-        # Without the keyring, which QEMU's user may not read.
+        # The keyring is not copied: the user of QEMU must not read it.
         conf = place / 'ceph.conf'
         shutil.copyfile(self._ceph_conf, conf)
         conf.chmod(0o400)
@@ -194,32 +195,32 @@ class VmSandbox:
         )
 
     def abort(self) -> None:
-        """End the machine at once, whatever it waits for; ``close`` comes after."""
+        """Kill QEMU, even if it waits for Ceph; call ``close`` afterwards."""
         if self._machine is not None:
             self._machine.kill()
 
     def kill(self) -> None:
-        """End the machine, and the server in it."""
+        """End the virtual machine, with the server in it."""
         if self._machine is not None:
             self._machine.quit(_QUIT_SEC)
 
     def why_ended(self) -> str:
-        """Say how the machine ended."""
+        """Return how the virtual machine ended."""
         if self._machine is None:
             return 'the virtual machine was not started'
         code = self._machine.wait(_QUIT_SEC)
         if code is None:
-            return 'the virtual machine closed its line, and runs on'
+            return 'the virtual machine closed its serial line, but has not ended'
         told = [f'QEMU ended with exit code {code}', self._machine.find_error()]
         if not self._has_booted:
-            # Nothing of the tenant's was read until then.
+            # Until then, the console cannot contain data of the tenant.
             told.append(_printable(self._machine.read_console()))
         return ': '.join(filter(None, told))
 
     def close(self) -> None:
-        """End the machine and give back what belongs to it; nothing if there is none.
+        """End the virtual machine and release its resources; does nothing if none was opened.
 
-        :raises StorageCommandError: something could not be given back
+        :raises StorageCommandError: a resource could not be released
         """
         self._stack.close()
         self._place = self._clone = self._machine = self._server = None
@@ -269,7 +270,7 @@ class VmSandbox:
             uid,
             uid,
             machine.host_memory_bytes + _EXTRA_BYTES,
-            # Should nobody be there to watch the time.
+            # If the service, which watches the time limit, does not run any more.
             self._settings.time_limit_sec * (os.cpu_count() or 1),
             file_bytes,
             _TASKS,
@@ -277,7 +278,7 @@ class VmSandbox:
         )
 
     def _prove_from_host(self) -> None:
-        """Have QEMU read the clone by itself, and look at what it has counted.
+        """Have QEMU itself read the clone, and check its counters of failed operations.
 
         :raises InspectionFaultError: an operation failed since the start, or QEMU does not answer
         """
@@ -299,10 +300,10 @@ class VmSandbox:
         return counters
 
     def _watch(self) -> None:
-        """Look at the machine while an answer is waited for.
+        """Check the virtual machine while the service waits for an answer.
 
         :raises InspectionFaultError: the disk fails, or QEMU does not answer
-        :raises NotInspectableError: the server wrote more than is allowed
+        :raises NotInspectableError: the server wrote more than max_written_mib
         """
         machine = self._machine
         assert machine is not None
@@ -311,14 +312,14 @@ class VmSandbox:
             written = self._check_counters(machine)['wr_bytes']
         except exceptions.InspectionFaultError:
             if machine.wait(1.0) is not None:
-                # The end of the line follows, and says so.
+                # The serial line reports the end.
                 return
             raise
         limit = self._settings.max_written_bytes
         if limit and written > limit:
             raise exceptions.NotInspectableError(
-                f'the server wrote {written // _MIB} MiB to the clone, and up to '
-                f'{limit // _MIB} MiB are allowed'
+                f'the server wrote {written // _MIB} MiB to the clone; up to '
+                f'{limit // _MIB} MiB are allowed (option max_written_mib)'
             )
 
 

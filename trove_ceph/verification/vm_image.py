@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The image of the virtual machine in which backups are inspected: kernel, initramfs, MySQL.
 
-It lies in a directory: the distribution's kernel, the part of the initramfs that does not depend on
-this package's code, and for each configured MySQL its root file system as a squashfs. What was made
-from the same inputs is not made again.
+It is a directory with a kernel of the distribution, the part of the initramfs that does not depend
+on this package's code, and the root file system of each configured MySQL as a squashfs. A build
+repeats nothing whose inputs are unchanged.
 """
 
 import contextlib
@@ -23,11 +23,11 @@ from trove_ceph.host import commands, initramfs, kernel_modules
 from trove_ceph.verification import guest_init
 
 MANIFEST = 'manifest.json'
-#: Of the layout of the directory.
+#: The version of the layout of the directory.
 FORMAT = 1
 _KERNEL, _INITRD = 'vmlinuz', 'initrd'
 _SQUASHFS_TIMEOUT_SEC = 3600
-# What a root file system has for the running of a machine is made anew.
+# The virtual machine creates these directories itself.
 _LEFT_OUT = ('dev', 'proc', 'run', 'sys', 'tmp')
 BOOT = Path('/boot')
 MODULES = Path('/lib/modules')
@@ -38,9 +38,9 @@ Say = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True)
 class VmImage:
-    """An image that can be booted.
+    """A complete image.
 
-    :param roots: images of root file systems by the directory that they were made from
+    :param roots: images of root file systems, by the directory that they were built from
     """
 
     kernel: Path
@@ -51,7 +51,7 @@ class VmImage:
     def root_for(self, directory: Path) -> Path:
         """Return the image of a root file system.
 
-        :raises NotInspectableError: it is not part of this image
+        :raises NotInspectableError: the root file system is not in this image
         """
         try:
             return self.roots[str(directory)]
@@ -82,7 +82,7 @@ def load(directory: Path) -> VmImage:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise exceptions.NotInspectableError(
             f'there is no virtual machine image in {directory}: {error}; '
-            'make one by "trove-ceph-manage storage inspection-image"'
+            'build it with "trove-ceph-manage storage inspection-image"'
         ) from error
     for file in (image.kernel, image.initrd, *roots.values()):
         if not file.is_file():
@@ -92,12 +92,12 @@ def load(directory: Path) -> VmImage:
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """What an image is made from.
+    """The inputs of an image.
 
     :param kernel: such as ``/boot/vmlinuz-6.1.0-56-cloud-amd64``
     :param modules: such as ``/lib/modules/6.1.0-56-cloud-amd64``
-    :param roots: directories with a MySQL
-    :param busybox: linked statically
+    :param roots: root file systems with a MySQL
+    :param busybox: a statically linked busybox
     """
 
     kernel: Path
@@ -107,7 +107,7 @@ class Sources:
 
 
 def find_kernel(boot: Path = BOOT, modules: Path = MODULES) -> tuple[Path, Path]:
-    """Return the newest installed kernel and its modules; one for clouds before any other.
+    """Return the newest installed kernel for clouds, else the newest one, and its modules.
 
     :raises InvalidRequestError: none is installed
     """
@@ -127,13 +127,13 @@ def find_kernel(boot: Path = BOOT, modules: Path = MODULES) -> tuple[Path, Path]
 
 
 def build(directory: Path, sources: Sources, say: Say = lambda _: None) -> VmImage:
-    """Make the image in a directory, or bring it up to date.
+    """Build the image in a directory, or update it.
 
-    Running inspections go on with what they have opened.
+    Inspections that run keep the files that they have opened.
 
-    :param say: told what is made, and what is kept
+    :param say: called with a line of text for each part that is built or kept
     :raises InvalidRequestError: a source is missing or cannot be used
-    :raises StorageCommandError: a file cannot be made
+    :raises StorageCommandError: a command that builds a file fails
     """
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     directory.chmod(0o755)
@@ -160,7 +160,7 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
 def _build_boot(
     directory: Path, sources: Sources, before: Mapping[str, str], say: Say
 ) -> dict[str, str]:
-    """Have kernel and initramfs in the directory, and return what the manifest says of them."""
+    """Build or keep the kernel and the initramfs; return their entry of the manifest."""
     if not sources.kernel.is_file():
         raise exceptions.InvalidRequestError(f'{sources.kernel}: there is no such kernel')
     _check_busybox(sources.busybox)
@@ -177,7 +177,7 @@ def _build_boot(
             shutil.copyfile(sources.kernel, file)
         with _replacing(directory / initrd) as file:
             _write_initrd(file, sources.busybox, order)
-        say(f'made an initramfs for the kernel {sources.modules.name} from {sources.kernel}')
+        say(f'built an initramfs for the kernel {sources.modules.name} from {sources.kernel}')
     return {'key': key, 'kernel': kernel, 'initrd': initrd, 'release': sources.modules.name}
 
 
@@ -216,7 +216,7 @@ def _write_initrd(target: Path, busybox: Path, modules: list[Path]) -> None:
 def _build_root(
     directory: Path, root: Path, before: Mapping[str, Mapping[str, str]], say: Say
 ) -> dict[str, str]:
-    """Have the image of a root file system in the directory, and return the manifest's entry."""
+    """Build or keep the image of a root file system; return its entry of the manifest."""
     if not root.is_dir():
         raise exceptions.InvalidRequestError(f'{root}: there is no such directory')
     key = _fingerprint(root)
@@ -231,7 +231,7 @@ def _build_root(
                 timeout_sec=_SQUASHFS_TIMEOUT_SEC,
             )
         size_mib = (directory / name).stat().st_size // 1024**2
-        say(f'made an image of {root} of {size_mib} MiB')
+        say(f'built an image of {root} of {size_mib} MiB')
     return {'key': key, 'file': name}
 
 
@@ -251,7 +251,7 @@ def _fingerprint(root: Path) -> str:
 
 @contextlib.contextmanager
 def _replacing(file: Path) -> Iterator[Path]:
-    """Give the name of a new file that takes its place when it is whole and on the disk."""
+    """Yield the path of a new file that replaces a file once it is complete and on the disk."""
     unfinished = file.with_name(f'.{file.name}.new')
     unfinished.unlink(missing_ok=True)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find out whether virtual machines run on this host, by starting one.
+"""Find out whether virtual machines run on this host by starting one.
 
 A ``/dev/kvm`` that exists proves nothing: on some nested hosts each ordinary guest hangs.
 """
@@ -14,7 +14,7 @@ from trove_ceph.verification import guest_init, on_host, vm_image
 _MEMORY_BYTES = 256 * 1024**2
 _TASKS = 256
 _FILE_BYTES = 1024**2
-#: How long the machine may take to start and to end.
+#: Time limit of the start and the end of the virtual machine.
 LIMIT_SEC = {qemu_machine.KVM: 15.0, qemu_machine.TCG: 120.0}
 _KERNEL, _INITRD = '/kernel', '/initrd'
 _ARGUMENTS = f'console=ttyS0 quiet loglevel=3 panic=-1 {guest_init.PROBE}'
@@ -23,10 +23,10 @@ _ARGUMENTS = f'console=ttyS0 quiet loglevel=3 panic=-1 {guest_init.PROBE}'
 def find_obstacle(
     image: vm_image.VmImage, accelerator: str, directory: Path, uid: int
 ) -> str | None:
-    """Start the kernel of an image, and return what keeps it from running; None if nothing does.
+    """Start the kernel of an image; return why it does not run, or None if it runs.
 
-    :param directory: of inspections
-    :param uid: that QEMU runs as
+    :param directory: the directory of inspections
+    :param uid: the user that QEMU runs as
     """
     if accelerator == qemu_machine.KVM and not qemu_machine.KVM_DEVICE.exists():
         return f'there is no {qemu_machine.KVM_DEVICE}'

@@ -115,7 +115,7 @@ class WatchTest(VmSandboxTestCase):
     def test_too_much_is_written(self):
         self.machine.counters['wr_bytes'] = 49 * MIB
         error = self.assertRaises(exceptions.NotInspectableError, self.sandbox._watch)
-        self.assertIn('wrote 49 MiB to the clone, and up to 48 MiB', str(error))
+        self.assertIn('wrote 49 MiB to the clone; up to 48 MiB', str(error))
 
     def test_the_disk_fails(self):
         self.machine.counters['failed_rd_operations'] = 3

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choices that options, commands and strategies share."""
+"""Enumerations that options, commands and strategies share."""
 
 import enum
 
 
 class QuiesceLevel(enum.StrEnum):
-    """How a server is held while its snapshot is made."""
+    """How a server is quiesced while its snapshot is created."""
 
     NONE = 'none'
     DDL = 'ddl'
@@ -13,14 +13,14 @@ class QuiesceLevel(enum.StrEnum):
 
 
 class UnsafeAction(enum.StrEnum):
-    """What becomes of a backup whose level the settings of the server make unsafe."""
+    """What to do if the settings of the server make the quiesce level unsafe."""
 
     REFUSE = 'refuse'
     RAISE = 'raise'
 
 
 class VerifyWhen(enum.StrEnum):
-    """Which backups are verified without anybody asking for it."""
+    """Which backups are verified automatically."""
 
     NEVER = 'never'
     COPIED = 'copied'

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every error this package raises on purpose, split by what a caller does about it."""
+"""The errors of this package, split by what a caller does about them."""
 
 
 class TroveCephError(Exception):
-    """The root: catch this to handle any failure of this package.
+    """The root of the hierarchy: catch this to handle any failure of this package.
 
-    The first 255 characters of the message are what Trove stores as an instance's fault, so
-    messages name the object first and state observed against expected values.
+    Trove stores the first 255 characters of a message as an instance's fault, so messages name the
+    object first, then observed and expected values.
     """
 
 
@@ -19,11 +19,11 @@ class VolumeTooSmallError(TroveCephError):
 
 
 class VolumeNotReadyError(TroveCephError):
-    """The data volume is not there, or not yet as large as announced; a later retry may succeed."""
+    """The data volume is missing or not yet as large as announced; a later retry may succeed."""
 
 
 class VolumeHasDataError(TroveCephError):
-    """The data volume holds something that must not be overwritten; an operator has to look."""
+    """The data volume has data that must not be overwritten; an operator must inspect it."""
 
 
 class StorageCommandError(TroveCephError):
@@ -31,43 +31,43 @@ class StorageCommandError(TroveCephError):
 
 
 class NotQuiescedError(TroveCephError):
-    """The database could not be brought to rest for a backup and runs on; a retry may succeed."""
+    """The server could not be quiesced for a backup and continues to run; a retry may succeed."""
 
 
 class InvalidPlanError(TroveCephError):
-    """The benchmark's plan or command line must be corrected; nothing was done."""
+    """The benchmark's plan or command line must be corrected; nothing is done."""
 
 
 class TargetUnavailableError(TroveCephError):
-    """The server cannot be measured: not reachable, access denied, gone, or not empty."""
+    """The server cannot be measured: unreachable, access denied, gone, or not empty."""
 
 
 class LoadFailedError(TroveCephError):
-    """A load generator or an operation's command failed; the message carries its last lines."""
+    """A load generator or an operation's command failed; the message has its last output."""
 
 
 class ResultsFormatError(TroveCephError):
-    """A results folder is of another version, foreign or damaged; it is left as it is."""
+    """A results folder has another version, is foreign or damaged; it is not changed."""
 
 
 class ServerFailedError(TroveCephError):
-    """A MySQL server of our own did not start; the message carries the end of its log."""
+    """A MySQL server that this package runs did not start; the message has the end of its log."""
 
 
 class InvalidTransportError(TroveCephError):
-    """The message bus of the storage service must be configured otherwise; nothing was started."""
+    """The message bus of the storage service is misconfigured; nothing is started."""
 
 
 class KeyFileError(TroveCephError):
-    """The file with the keys of messages is missing, damaged or open to others; nobody is asked."""
+    """The file of the message keys is missing, damaged or readable for others; nothing is sent."""
 
 
 class InvalidTiersError(TroveCephError):
-    """The tiers file must be corrected, or does not fit the cluster; nothing was done."""
+    """The tiers file must be corrected or does not fit the cluster; nothing is changed."""
 
 
 class ConsequencesNotAcceptedError(TroveCephError):
-    """A change has consequences that nobody has agreed to; nothing was done."""
+    """A change has consequences that the operator has not accepted; nothing is changed."""
 
 
 class ServiceUnavailableError(TroveCephError):
@@ -75,131 +75,131 @@ class ServiceUnavailableError(TroveCephError):
 
 
 class NotThisCopyError(ServiceUnavailableError):
-    """This copy of the storage service must not do the work; ask again, another one may answer."""
+    """This copy of the storage service must not do the work; retry, another copy may answer."""
 
 
 class UnauthenticatedReplyError(ServiceUnavailableError):
-    """The reply cannot be proved to be the service's, so it says nothing; asking again is safe."""
+    """The reply is not authenticated and is ignored; repeating the request is safe."""
 
 
 class GuestUnavailableError(ServiceUnavailableError):
-    """The guest agent of an instance refused a request, failed at it, or did not answer."""
+    """The guest agent of an instance refused a request, failed, or did not answer."""
 
 
 class ChangeNotSeenError(TroveCephError):
-    """A change was made without an error, and cannot be seen; running it again is safe."""
+    """A change reported no error but had no observable effect; running it again is safe."""
 
 
 class QuotaExceededError(TroveCephError):
-    """A project's quota is used up, which the message names; retrying helps after it was raised."""
+    """A project's quota, which the message names, is used up; retry after it is raised."""
 
 
 class VaultQuotaExceededError(QuotaExceededError):
-    """A project's copies would exceed its quota of the vault; delete some, or raise the quota."""
+    """A project's copies would exceed its quota of the vault; delete some or raise the quota."""
 
 
 class UnsafeSettingsError(TroveCephError):
-    """A snapshot would not hold what the server promised; its settings must be changed first."""
+    """A snapshot would not be consistent with the server's settings; change the settings first."""
 
 
 class InvalidBackupError(TroveCephError):
-    """The backup must be asked for otherwise, such as with another parent; nothing was done."""
+    """The request for the backup must be corrected, such as its parent; nothing is done."""
 
 
 class NotAdoptableError(TroveCephError):
-    """Cinder could not take it over, or not without harm, as it is; nothing was changed."""
+    """Cinder could not manage the snapshot or image, or would harm it; nothing is changed."""
 
 
 class AdoptionFailedError(TroveCephError):
-    """Cinder failed at what it had agreed to take over; an operator has to look at its logs."""
+    """Cinder accepted a snapshot or image and failed; an operator must inspect its logs."""
 
 
 class DatabaseError(TroveCephError):
-    """A record in Trove's database does not allow the request; asking again does not help."""
+    """A record in Trove's database does not allow the request; a retry does not help."""
 
 
 class RecordNotFoundError(DatabaseError):
-    """The record does not exist, or was deleted."""
+    """The record does not exist or is deleted."""
 
 
 class RecordExistsError(DatabaseError):
-    """Another record has what must be unique; it was left as it is."""
+    """Another record has the same unique value; it is not changed."""
 
 
 class InvalidTransitionError(DatabaseError):
-    """A backup cannot go from its state to the one that was to be written; nothing was written."""
+    """The state of a backup does not allow the transition; nothing is written."""
 
 
 class ClaimLostError(DatabaseError):
-    """Another worker carries on with a backup, or deletes it; this one must leave it alone."""
+    """Another worker has the claim on a backup; this worker must not change it any more."""
 
 
 class InvalidConfigurationError(TroveCephError):
-    """A configuration file must be corrected; nothing was done."""
+    """A configuration file must be corrected; nothing is done."""
 
 
 class StorageError(TroveCephError):
-    """Ceph refused a request, for a reason that an operator must look at, such as missing caps."""
+    """Ceph refused a request; an operator must correct the cause, such as missing caps."""
 
 
 class NotFoundError(StorageError):
-    """The pool, image or snapshot is not there."""
+    """The pool, image or snapshot does not exist."""
 
 
 class AlreadyExistsError(StorageError):
-    """Something else has the name that was to be made; it was left as it is."""
+    """The name is already in use; the existing object is not changed."""
 
 
 class BusyError(StorageError):
-    """Children, snapshots or clients stand in the way, which the message names."""
+    """Children, snapshots or clients, which the message names, prevent the operation."""
 
 
 class NoSpaceError(StorageError):
-    """A pool is full; the message carries its fill. Nothing waits for it to be emptied."""
+    """A pool is full; the message has its usage. The operation does not wait for space."""
 
 
 class NotFencedError(StorageError):
-    """It could not be proved that no client can write to the image any more: do not attach it."""
+    """No proof that clients cannot write to the image any more: do not attach it elsewhere."""
 
 
 class CorruptCopyError(StorageError):
-    """A copy is not what its source is; it does not count and the next attempt starts anew."""
+    """A copy differs from its source; it is discarded and the next attempt starts from scratch."""
 
 
 class NotInspectableError(StorageError):
-    """No server here can open the backup; an operator must configure one that can."""
+    """No configured server can open the backup; an operator must configure one that can."""
 
 
 class InspectionFaultError(StorageError):
-    """A host, a disk or Ceph failed an inspection: it says nothing of the backup; run it again."""
+    """A host, a disk or Ceph failed during an inspection; it has no verdict, so run it again."""
 
 
 class CephUnreachableError(StorageError):
-    """Ceph did not answer in time, or cut us off; the same request may be made again later."""
+    """Ceph did not answer in time or blocklisted this client; repeat the request later."""
 
 
 class CanceledError(StorageError):
-    """The operation was asked to stop; the same request carries on where it ended."""
+    """The operation was canceled; the same request continues where it stopped."""
 
 
 class InvalidRequestError(StorageError):
-    """The request itself must be corrected, such as its pool or its name; nothing was done."""
+    """The request itself must be corrected, such as its pool or its name; nothing is done."""
 
 
 class NotPermittedError(StorageError):
-    """The verb may not be used on an image or snapshot that is not ours; nothing was done."""
+    """The verb is not permitted on a foreign image or snapshot; nothing is done."""
 
 
 class LockLostError(StorageError):
-    """What was worked on may have been taken by somebody else, so the work was broken off."""
+    """Another process may hold the lock by now, so the operation was aborted."""
 
 
 class StillRunningError(StorageError):
-    """The caller's time is up, and the work goes on; waiting for it again is safe."""
+    """The caller's time limit passed while the job continues; waiting again is safe."""
 
 
 def error_class(name: str) -> type[TroveCephError]:
-    """Return the class that another process names; StorageError for one that is unknown here."""
+    """Return the error class of a name from another process; StorageError if it is unknown."""
     found = globals().get(name)
     if isinstance(found, type) and issubclass(found, TroveCephError):
         return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a document by its JSON schema, as its author would be told.
+"""Violations of a JSON schema as messages for the author of a document.
 
 The ``description`` in a schema completes the sentence "must be …".
 """
@@ -11,13 +11,13 @@ from typing import Any
 
 import jsonschema
 
-#: Where a value is: keys and list positions from the top of the document.
+#: Location of a value: keys and list positions from the top of the document.
 ValuePath = tuple[str | int, ...]
 _MOST_CHARACTERS = 60
 
 
 def _is_whole(_checker: Any, value: Any) -> bool:
-    # By JSON schema 1e308 and 2.0 are integers. Here they are not: what counts takes an int.
+    # JSON schema accepts 1e308 and 2.0 as integers, but a count must be an int here.
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -39,15 +39,15 @@ _Validator = jsonschema.validators.extend(
 
 
 def problems(content: Any, schema: Mapping[str, Any]) -> list[tuple[ValuePath, str]]:
-    """Return the path of each faulty value and what to do about it."""
+    """Return the path of each invalid value and what to do about it."""
     found = map(_innermost, _Validator(schema).iter_errors(content))
-    # A misspelt key lets another one be missing; the misspelling is the more helpful of the two.
+    # A misspelt key often makes another one missing, so report the misspelling first.
     ordered = sorted(found, key=lambda error: error.validator != 'additionalProperties')
-    return [(_place(error), _explain(error)) for error in ordered]
+    return [(_path_of(error), _explain(error)) for error in ordered]
 
 
 def path_text(path: ValuePath) -> str:
-    """Return a path as a reader of YAML would write it: ``variants[1].target.server``."""
+    """Return a path as text, such as ``variants[1].target.server``."""
     text = ''
     for step in path:
         text += f'[{step}]' if isinstance(step, int) else f'.{step}'
@@ -55,17 +55,17 @@ def path_text(path: ValuePath) -> str:
 
 
 def shortened(value: Any) -> str:
-    """Return a value as a message shows it, cut where it is long."""
+    """Return a value for a message; truncate a long one."""
     try:
         text = repr(value)
     except ValueError:
-        # Python does not print an integer of more than some thousand digits.
+        # Python does not print integers with thousands of digits.
         return 'a number of very many digits'
     return text if len(text) <= _MOST_CHARACTERS else f'{text[:_MOST_CHARACTERS]}…'
 
 
 def _innermost(error: Any) -> Any:
-    """Return what is wrong within the alternative that the value's keys choose, if any."""
+    """Return the error within the alternative that the keys of the value select, if any."""
     while error.validator == 'anyOf' and isinstance(error.instance, dict):
         chosen = [
             number
@@ -79,7 +79,7 @@ def _innermost(error: Any) -> Any:
     return error
 
 
-def _place(error: Any) -> ValuePath:
+def _path_of(error: Any) -> ValuePath:
     path = tuple(error.absolute_path)
     if error.validator == 'additionalProperties':
         return (*path, _unknown_key(error))
@@ -115,13 +115,13 @@ def _explain(error: Any) -> str:
     if error.validator == 'anyOf':
         return f'must be {schema.get("description", "a mapping")}, not {shortened(value)}'
     if error.validator in ('type', 'pattern', 'exclusiveMinimum', 'const'):
-        wanted = schema.get('description') or f'a value of type {expected}'
-        return f'must be {wanted}, not {shortened(value)}'
+        valid = schema.get('description') or f'a value of type {expected}'
+        return f'must be {valid}, not {shortened(value)}'
     return str(error.message)
 
 
 def _nearest(given: Iterable[Any], known: Iterable[str]) -> str:
-    """Return a hint at what may have been meant."""
+    """Return a hint at the most similar known name."""
     choices = list(known)
     near = [hit for each in given for hit in difflib.get_close_matches(str(each), choices, 1)]
     return f' (did you mean {near[0]}?)' if near else ''

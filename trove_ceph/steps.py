@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Long operations as lists of named steps that can be interrupted anywhere and run again.
 
-Each step first observes what is there and then does what is missing, so running the whole list
-again after a crash carries on where it ended. The runner writes nothing down. What exists is
-observed in Ceph, MySQL, Cinder and Trove. What cannot be observed there is in our own table, which
-the steps write themselves: which worker has claimed the operation and what was requested with it,
-where a resource will be before it is made, and what was proved about it, such as that the server
-was held until its snapshot existed.
+Each step first observes the present state and then does what is missing, so a rerun of the whole
+list after a crash continues where it stopped. The runner itself records nothing. The steps observe
+resources in Ceph, MySQL, Cinder and Trove. They record in our own table what cannot be observed
+there: which worker has claimed the operation and what was requested, the location of a resource
+before it is created, and what was proved about it, such as that the server was quiesced until its
+snapshot existed.
 """
 
 import dataclasses
@@ -22,13 +22,13 @@ LOG = logging.getLogger(__name__)
 class Step:
     """One step of an operation.
 
-    :param name: what is done, as an operator would say it
-    :param do: makes it so, from any state that an interrupted run can leave; doing it again is safe
-    :param undo: ensures that nothing which this operation's step made is there; it may be called
-        when the step has not even begun, and touches only what carries the operation's id
-    :param commits: the point of no return: once this step has begun nothing is undone, because a
-        failed step may have done its work, and only running the operation again completes it. What
-        can be refused is therefore asked for in a step before
+    :param name: what the step does, in an operator's words
+    :param do: does it from any state that an interrupted run can leave; idempotent
+    :param undo: removes everything that this step created; called even if the step has not begun,
+        and changes only resources with the operation's id
+    :param commits: whether this step is the point of no return: once it has begun nothing is
+        undone, because a failed step may have had its effect, and only a rerun completes the
+        operation. Requests that can be refused belong into an earlier step
     """
 
     name: str
@@ -42,17 +42,17 @@ def run(
     steps: Sequence[Step],
     note: Callable[[str, int, int], object] | None = None,
 ) -> None:
-    """Run the steps in order; when one fails, undo it and those before it, the last one first.
+    """Run the steps in order; if one fails, undo it and those before it in reverse order.
 
-    Only errors are undone. What ends the process, a signal or an exit, undoes nothing: the next
-    run takes up what it finds.
+    Only an error leads to an undo. A signal or an exit ends the process without one; the next run
+    continues from the state that it finds.
 
-    :param operation: what the log calls it, with the ids of operation and instance
+    :param operation: name for the log, with the ids of operation and instance
     :param note: called before each step with its name, its number from 1 and the number of steps
-    :raises Exception: the first error, whatever the undoing met; it carries that as notes
+    :raises Exception: the error of the failed step; errors of the undo are attached as notes
     """
     began = time.monotonic()
-    LOG.info('%s: begins', operation)
+    LOG.info('%s: started', operation)
     committed = False
     for number, step in enumerate(steps, 1):
         if note is not None:
@@ -82,5 +82,5 @@ def _undo(operation: str, steps: Sequence[Step], error: Exception) -> None:
         try:
             step.undo()
         except Exception as failure:
-            LOG.exception('%s: "%s" could not be undone', operation, step.name)
+            LOG.exception('%s: undoing "%s" failed', operation, step.name)
             error.add_note(f'left behind by "{step.name}": {failure}')

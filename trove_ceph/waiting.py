@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting with a deadline, for loops that look, pause and look again."""
+"""A deadline for loops that poll a condition."""
 
 import time
 from collections.abc import Callable
 
-# Less is the rounding of floating-point numbers, and no time that is left.
+# Shorter times are rounding errors of floating-point numbers.
 _LEAST_SEC = 0.001
 
 
@@ -16,9 +16,9 @@ class Deadline:
             if not deadline.pause(poll_sec):
                 raise ...
 
-    Whatever the pauses, the last look is at the deadline, and there is one at least.
+    The condition is polled at least once, and for the last time at the deadline.
 
-    :param timeout_sec: from now on
+    :param timeout_sec: seconds from now to the deadline
     """
 
     def __init__(
@@ -33,12 +33,12 @@ class Deadline:
 
     @property
     def left_sec(self) -> float:
-        """The seconds that are left; 0 when it has passed."""
+        """The seconds until the deadline; 0: it has passed."""
         left_sec = self._at - self._clock()
         return left_sec if left_sec >= _LEAST_SEC else 0.0
 
     def pause(self, seconds: float) -> bool:
-        """Sleep, but not beyond the deadline; return False at once when that has passed."""
+        """Sleep, but not beyond the deadline; return False at once if it has passed."""
         left_sec = self.left_sec
         if not left_sec:
             return False

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML that people write: errors name the line, and no key may be given twice.
+"""Parsing of handwritten YAML: errors name the line, and duplicate keys are refused.
 
-Files are read by YAML 1.2's rules, by which ``on`` is a text and no switch, and ``1:4`` no number.
+The rules are those of YAML 1.2, where ``on`` and ``1:4`` are strings.
 """
 
 import math
@@ -19,7 +19,7 @@ _MERGE = 'tag:yaml.org,2002:merge'
 
 
 class Loader(yaml.SafeLoader):
-    """Reads scalars by YAML 1.2's core schema."""
+    """A loader that resolves scalars by YAML 1.2's core schema."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
 
@@ -39,10 +39,10 @@ for _tag, _pattern, _first in (
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes what :class:`Loader`, and readers of YAML 1.1, read as the same values."""
+    """A dumper whose output has the same values for :class:`Loader` and for YAML 1.1."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Write equal values again: people copy lines."""
+        """Write equal values in full, because people copy lines."""
         return True
 
 
@@ -52,7 +52,7 @@ for _character, _resolvers in Loader.yaml_implicit_resolvers.items():
 
 
 class Problem(Exception):
-    """A value is wrong; ``path`` says which."""
+    """An invalid value; ``path`` is its location."""
 
     def __init__(self, path: ValuePath, what: str):
         super().__init__(what)
@@ -60,9 +60,9 @@ class Problem(Exception):
 
 
 def compose(text: str) -> yaml.MappingNode | None:
-    """Return the nodes of a document, None when it is not a mapping.
+    """Return the root node of a document; None: it is not a mapping.
 
-    :raises yaml.YAMLError: it is not YAML, or is nested deeper than it can be read
+    :raises yaml.YAMLError: the text is not YAML or is nested too deeply
     """
     try:
         root = yaml.compose(text, Loader)
@@ -74,8 +74,8 @@ def compose(text: str) -> yaml.MappingNode | None:
 def construct(root: yaml.MappingNode) -> dict[str, Any]:
     """Return the values of a document.
 
-    :raises Problem: a key is given twice, a scalar does not fit its type, or an alias is within
-        what it refers to
+    :raises Problem: a key is duplicate, a scalar does not fit its type, or an alias refers to a
+        value that contains it
     """
     try:
         for path, key in _repeated_keys(root, ()):
@@ -92,26 +92,26 @@ def construct(root: yaml.MappingNode) -> dict[str, Any]:
 
 
 def read_value(text: str) -> Any:
-    """Return the one value of a text.
+    """Return the value of a text.
 
-    :raises yaml.YAMLError: it is not YAML
+    :raises yaml.YAMLError: the text is not YAML
     """
     return Loader(text).get_single_data()
 
 
 def location_text(root: yaml.Node, path: ValuePath) -> str:
-    """Return where a value is: its line, or that of what should hold it, and its path."""
+    """Return line and path of a value; the line is that of its parent if it is missing."""
     where = schema_problems.path_text(path)
     return f'line {_line_of(root, path)}{f": {where}" if where else ""}'
 
 
 def _repeated_keys(node: yaml.Node, path: ValuePath) -> Iterator[tuple[ValuePath, str]]:
-    seen = set()
+    steps = set()
     for step, _, child in _children(node):
         if isinstance(node, yaml.MappingNode):
-            if step in seen:
+            if step in steps:
                 yield (*path, step), str(step)
-            seen.add(step)
+            steps.add(step)
         yield from _repeated_keys(child, (*path, step))
 
 
@@ -125,7 +125,7 @@ def _scalars(node: yaml.Node, path: ValuePath) -> Iterator[tuple[ValuePath, yaml
 
 
 def _check_scalar(path: ValuePath, node: yaml.ScalarNode) -> None:
-    """Refuse what a tag promises and the text does not keep, and numbers that are not finite."""
+    """Refuse scalars that do not fit their tag, and numbers that are not finite."""
     if node.tag in (_TEXT, _MERGE):
         return
     constructor = Loader('')
@@ -134,7 +134,7 @@ def _check_scalar(path: ValuePath, node: yaml.ScalarNode) -> None:
     except yaml.constructor.ConstructorError as error:
         raise Problem(path, f'has the tag {node.tag}, which is not known') from error
     except (ValueError, KeyError, IndexError, AttributeError, TypeError) as error:
-        # Of the tag's own reader: a number with too many digits, an invalid date.
+        # The constructor of the tag failed: a number with too many digits, an invalid date.
         kind = node.tag.rpartition(':')[2]
         raise Problem(path, f'{shortened(node.value)} cannot be read as {kind}') from error
     finally:
@@ -144,7 +144,7 @@ def _check_scalar(path: ValuePath, node: yaml.ScalarNode) -> None:
 
 
 def _children(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:
-    """Yield step, the node that carries its line, and the value."""
+    """Yield the key or position of each child, the node with its line, and its value."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield _step_of(key), key, value
@@ -159,9 +159,9 @@ def _step_of(key: yaml.Node) -> str:
 
 def _line_of(node: yaml.Node, path: ValuePath) -> int:
     line = node.start_mark.line + 1
-    for wanted in path:
+    for target in path:
         for step, marked, child in _children(node):
-            if step == wanted:
+            if step == target:
                 line, node = marked.start_mark.line + 1, child
                 break
         else:

@@ -165,7 +165,7 @@ def _run(command: Sequence[str], timeout_sec: int, environment: Mapping[str, str
         raise exceptions.LoadFailedError(f'{command[0]} took more than {timeout_sec} s') from error
     if result.returncode != 0:
         lines = [*result.stdout.splitlines(), *result.stderr.splitlines()]
-        # Both programs prefix error lines with their name; fio prints them amid its JSON.
+        # Both programs prefix error lines with their name; fio prints them within its JSON.
         messages = [line for line in lines if line.startswith(f'{command[0]}:')] or lines[-3:]
         raise exceptions.LoadFailedError(
             f'{command[0]} exited with {result.returncode}: {" | ".join(messages)}'

@@ -140,7 +140,7 @@ class _Phase:
         self._events = events.Events(load.events, events.environment(targets), raw / 'events')
         self._rbd: rbd_stats.RbdStats | None = None
         self._host: host_load.HostLoad  # from begin() on
-        #: Begin of the measured phase.
+        #: Start of the measured phase.
         self._since = 0
 
     def begin(self, stack: contextlib.ExitStack) -> None:

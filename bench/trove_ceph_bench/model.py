@@ -122,7 +122,7 @@ class Event:
 class Load:
     """The load of one run, for :func:`trove_ceph_bench.measure.measure`.
 
-    :param committer: run the single-row committer beside the load
+    :param committer: run the single-row committer during the load
     """
 
     workload: Workload

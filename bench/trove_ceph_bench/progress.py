@@ -73,7 +73,7 @@ class Estimate:
             return _fit(done, expected)
         if not sum(one for one, _ in done):
             return expected
-        return expected * sum(taken for _, taken in done) / sum(one for one, _ in done)
+        return expected * sum(elapsed for _, elapsed in done) / sum(one for one, _ in done)
 
 
 def _fit(done: list[tuple[float, float]], size: float) -> float:

@@ -60,7 +60,7 @@ class Counters:
 def find_counters(reply: str, image: model.Image) -> Counters | None:
     """Return an image's counters from the reply to ``rbd perf image counters``.
 
-    The reply omits an image without operations, or with fewer than 64 other images of its pool.
+    The reply omits images without operations, and lists only the 64 busiest images of a pool.
 
     :raises ValueError: the reply is invalid
     """

@@ -32,13 +32,6 @@ class Estimate:
     method: str
 
     @property
-    def half_width(self) -> float | None:
-        """Half the interval's width, for the notation "value ± half"."""
-        if self.low is None or self.high is None:
-            return None
-        return (self.high - self.low) / 2
-
-    @property
     def significant(self) -> bool | None:
         """For a ratio: whether its interval excludes 1; None without an interval."""
         if self.low is None or self.high is None:

@@ -118,7 +118,7 @@ class Operations:
         image: image_types.ImageRef,
         since: str | None = None,
     ) -> None:
-        """Copy a snapshot as the storage service does; the phases are those of the copy."""
+        """Copy a snapshot as the storage service does; the phases are copying and verifying."""
         # The service is already connected when it copies.
         self._storage.describe(snapshot.of, with_usage=False)
         self._phase('connected')
@@ -306,7 +306,12 @@ def _any_snapshot(text: str) -> image_types.SnapshotRef:
 
 
 _COUNT = {'type': int, 'required': True, 'metavar': 'N'}
-_AT_ONCE = {'type': int, 'default': 16, 'metavar': 'N', 'help': 'in parallel (%(default)s)'}
+_AT_ONCE = {
+    'type': int,
+    'default': 16,
+    'metavar': 'N',
+    'help': 'images to process in parallel (%(default)s)',
+}
 _SNAPSHOT_NAME = {'default': 's', 'help': 'name of the snapshot (%(default)s)'}
 #: The help text of each verb, and its arguments.
 _VERBS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {

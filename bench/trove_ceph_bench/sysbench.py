@@ -31,7 +31,7 @@ PROGRAM = 'sysbench'
 TIMED_SCRIPT = Path(__file__).parent / 'lua' / 'timed.lua'
 IGNORED_ERRORS = '1213,1205,1020'
 _PERCENTILE = 99
-#: Delay of the start, so that every thread reads its time before.
+#: Delay before the start, so that every thread knows the start time before it comes.
 _NOTICE_SEC = 0.25
 _POLL_SEC = 0.02
 

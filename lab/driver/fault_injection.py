@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kill services at random instants of operations on the lab that is up."""
+"""Kill services at random moments of operations on a running lab."""
 
 import os
 
@@ -9,14 +9,14 @@ from driver import instruments, up
 
 
 def add_arguments(parser) -> None:
-    """Describe this command's options."""
-    parser.add_argument('--rounds', type=int, default=15, help='how many kills (default: 15)')
+    """Add this command's options."""
+    parser.add_argument('--rounds', type=int, default=15, help='number of kills (default: 15)')
     parser.add_argument('--seed', type=int, help='repeat the rounds of an earlier run')
     parser.add_argument(
         '--limit-sec',
         type=float,
         default=90.0,
-        help='within which each operation must be settled after the kill (default: 90)',
+        help='time limit for each operation to settle after the kill (default: 90)',
     )
     parser.add_argument(
         '--operation',
@@ -33,7 +33,7 @@ def add_arguments(parser) -> None:
 
 
 def run(settings, args) -> int:
-    """Install the instruments, run the rounds and show what became of the operations."""
+    """Install the instruments, run the rounds and show the results of the operations."""
     programs = instruments.install(settings)
     command = [
         str(programs / 'python'),

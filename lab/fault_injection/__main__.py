@@ -6,6 +6,7 @@ import json
 import pathlib
 import secrets
 import sys
+import time
 
 import cloud
 from driver.fault_injection import add_arguments
@@ -23,7 +24,7 @@ def main(argv=None) -> int:
     plans = plan.draw(seed, args.rounds, verbs, names)
     print(f'{len(plans)} rounds, seed {seed}', flush=True)
     target = _connect(root)
-    target.remove_made()
+    target.remove_leftovers()
     supervisor = services.Supervisor(root)
     results = []
     print(report.line(report.HEADER), flush=True)
@@ -32,14 +33,23 @@ def main(argv=None) -> int:
             results.append(result)
             print(report.line(report.row(result)), flush=True)
     finally:
-        left = target.list_made() + orphans.find(root).splitlines()
+        left = _wait_until_gone(target) + orphans.find(root).splitlines()
         path = root / 'log' / 'fault-injection.json'
         report.save(path, seed, results, left)
     for text in report.summary(results, args.limit_sec):
         print(text)
-    print('nothing is left' if not left else 'left:\n' + '\n'.join(left))
-    print(f'all of it: {path}')
+    print('nothing is left behind' if not left else 'left behind:\n' + '\n'.join(left))
+    print(f'all results: {path}')
     return 1 if left or report.over(results, args.limit_sec) else 0
+
+
+def _wait_until_gone(target: operations.Cloud, sleep=time.sleep) -> list[str]:
+    """Return what rounds left; the last deletions may still be under way."""
+    waited = 0
+    while (left := target.list_leftovers()) and waited < orphans.TIMEOUT_SEC:
+        sleep(orphans.POLL_SEC)
+        waited += orphans.POLL_SEC
+    return left
 
 
 def _connect(root: pathlib.Path) -> operations.Cloud:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations on backups, as a tenant asks for them, and when each of them is settled.
+"""Operations on backups, as a tenant requests them, and their settled states.
 
-An operation is settled when its tenant has a result and can go on: a backup that is COMPLETED or
-FAILED on an instance that is ACTIVE again, a copy and a verification that are done, a backup that
-is gone, a restored instance that has a server or an error.
+An operation is settled once its tenant has a result and can continue: a backup is COMPLETED or
+FAILED and its instance ACTIVE again, a copy or a verification is done, a deleted backup is gone, a
+restored instance has a server or an error.
 """
 
 import dataclasses
@@ -17,11 +17,11 @@ PREFIX = 'fault-injection-'
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """What the cloud shows of an operation.
+    """The state of an operation in the cloud.
 
-    :param settled: it has a result
-    :param text: what is shown, for the report
-    :param good: the operation did what it was asked for, in spite of the kill
+    :param settled: whether it has a result
+    :param text: the state as text, for the report
+    :param good: whether the operation succeeded despite the kill
     """
 
     settled: bool
@@ -31,11 +31,11 @@ class State:
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """An operation that is under way.
+    """A running operation.
 
-    :param state: returns what the cloud shows of it now
-    :param remove: removes what it made; harmless when repeated
-    :param made_id: of the backup or the instance that it works on
+    :param state: returns its present state in the cloud
+    :param remove: removes the objects that it created; can be repeated
+    :param made_id: the id of the backup or the instance that it works on
     """
 
     state: Callable[[], State]
@@ -44,12 +44,12 @@ class Operation:
 
 
 class Cloud:
-    """The tenant's database, and the backups and instances that are made of it.
+    """The tenant's database, and the backups and instances that are created from it.
 
     :param trove: the tenant's client of Trove
     :param admin: an administrator's client of Trove
     :param servers: the administrator's SDK proxy of Nova
-    :param instance_id: of the database that backups are taken of
+    :param instance_id: the instance to back up
     """
 
     def __init__(self, trove: Any, admin: Any, servers: Any, instance_id: str):
@@ -62,8 +62,8 @@ class Cloud:
         """Start an operation.
 
         :param name: one of :data:`plan.TYPICAL_SEC`
-        :param label: names what it makes
-        :param backup_id: of a backup for it to work on; not for ``take``
+        :param label: the name of the new backup or instance
+        :param backup_id: the backup that it works on; unused by ``take``
         """
         return VERBS[name](self, PREFIX + label, backup_id)
 
@@ -93,7 +93,7 @@ class Cloud:
 
         def state() -> State:
             status = self.backup_status(backup_id)
-            # DELETE_FAILED is a result, too: the tenant can ask again.
+            # DELETE_FAILED is a result, too: the tenant can repeat the request.
             return State(status in ('', 'DELETE_FAILED'), status or 'deleted', not status)
 
         return Operation(state, lambda: self._delete(backup_id), backup_id)
@@ -114,7 +114,7 @@ class Cloud:
 
         def state() -> State:
             status = self._instance_status(made.id)
-            # The rest is a server's boot, which no kill here can disturb.
+            # The rest is the server's boot, which no kill here affects.
             has_server = bool(list(self._servers.servers(all_projects=True, name=label)))
             settled = has_server or status in ('ERROR', 'ACTIVE')
             text = f'{status}, {"has a server" if has_server else "no server"}'
@@ -123,19 +123,19 @@ class Cloud:
         return Operation(state, lambda: self._remove_instance(made.id), made.id)
 
     def backup_status(self, backup_id: str) -> str:
-        """Return the status of a backup, or an empty text when it is gone."""
+        """Return the status of a backup, or an empty string if it is gone."""
         try:
             return self._trove.backups.get(backup_id).status
         except exceptions.NotFound:
             return ''
 
-    def list_made(self) -> list[str]:
-        """List the backups and instances that rounds left."""
+    def list_leftovers(self) -> list[str]:
+        """Return the backups and instances that rounds left behind."""
         found = [*self._trove.backups.list(), *self._trove.instances.list()]
         return [f'{one.name} {one.status}' for one in found if one.name.startswith(PREFIX)]
 
-    def remove_made(self) -> None:
-        """Delete what an earlier run left."""
+    def remove_leftovers(self) -> None:
+        """Delete the backups and instances of an earlier run."""
         for backup in self._trove.backups.list():
             if backup.name.startswith(PREFIX):
                 self._delete(backup.id)
@@ -157,7 +157,7 @@ class Cloud:
         return Operation(state, lambda: self._delete(backup_id), backup_id)
 
     def _instance_status(self, instance_id: str) -> str:
-        # The list does not wait for an answer of the guest agent.
+        # The list does not wait for a reply of the guest agent.
         found = [one.status for one in self._trove.instances.list() if one.id == instance_id]
         return found[0] if found else 'gone'
 
@@ -167,7 +167,7 @@ class Cloud:
 
     def _remove_instance(self, instance_id: str) -> None:
         if self._instance_status(instance_id) not in ('gone', 'ERROR', 'ACTIVE', 'SHUTDOWN'):
-            # Trove deletes none that is being built, and nobody waits here for its boot.
+            # Trove cannot delete an instance in BUILD, and this does not wait for its boot.
             self._admin.instances.reset_status(instance_id)
         if self._instance_status(instance_id) != 'gone':
             self._trove.instances.delete(instance_id)

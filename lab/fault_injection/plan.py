@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which service is killed when: drawn from a seed, so that a run can be repeated."""
+"""The plan of kills, drawn from a seed, so that a run can be repeated."""
 
 import dataclasses
 import random
 
-#: Those whose death an operation on backups can notice.
+#: The services whose death can affect an operation on backups.
 SERVICES = ('trove-taskmanager', 'trove-ceph-storage', 'cinder-volume')
-#: How long each operation takes on the lab: a kill falls anywhere within.
-TYPICAL_SEC = {'take': 6.0, 'copy': 12.0, 'verify': 40.0, 'delete': 6.0, 'restore': 12.0}
+#: The duration of each operation on the lab; a kill happens at a random moment within it.
+TYPICAL_SEC = {'take': 4.0, 'copy': 8.0, 'verify': 15.0, 'delete': 2.0, 'restore': 8.0}
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What one round does.
+    """The plan of one round.
 
-    :param delay_sec: from the request to the kill
+    :param delay_sec: the time from the request to the kill
     """
 
     number: int
@@ -24,7 +24,7 @@ class Plan:
 
 
 def draw(seed: int, count: int, verbs: list[str], services: list[str]) -> list[Plan]:
-    """Draw rounds: the same of the same seed. Each operation meets each service equally often."""
+    """Draw rounds by seed; each pair of operation and service occurs equally often."""
     source = random.Random(seed)
     pairs = [(verb, service) for verb in verbs for service in services]
     plans = []

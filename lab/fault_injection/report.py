@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rounds took, as a table and as JSON."""
+"""The durations of the rounds, as a table and as JSON."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ HEADER = ('round', 'operation', 'killed', 'after s', 'settled s', 'result')
 
 
 def row(result: Result) -> tuple[str, ...]:
-    """Return the line of a round."""
+    """Return the cells of a round."""
     plan = result.plan
     settled = 'never' if result.settled_sec is None else f'{result.settled_sec:.1f}'
     note = ' (over before the kill)' if result.was_settled else ''
@@ -34,7 +34,7 @@ def line(cells: tuple[str, ...]) -> str:
 
 
 def summary(results: list[Result], limit_sec: float) -> list[str]:
-    """Return how long each operation took to settle, and which rounds were over the limit."""
+    """Return the time until each operation settled, and the rounds over the limit."""
     lines = []
     for operation in dict.fromkeys(result.plan.operation for result in results):
         hit = [one for one in results if one.plan.operation == operation and not one.was_settled]

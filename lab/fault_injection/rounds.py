@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds: start an operation, kill a service at a random instant, wait for a result."""
+"""Rounds: start an operation, kill a service at a random moment, wait for a result."""
 
 import dataclasses
 import time
@@ -12,7 +12,7 @@ from fault_injection import operations
 from fault_injection.plan import Plan
 
 POLL_SEC = 0.5
-#: After which a round is given up; far beyond the limit that it is judged by.
+#: The timeout of a round; far beyond the limit for its result.
 GIVE_UP_SEC = 600.0
 _UNREACHABLE = (
     keystoneauth1.exceptions.ConnectFailure,
@@ -23,10 +23,10 @@ _UNREACHABLE = (
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What came of a round.
+    """The result of a round.
 
-    :param was_settled: the operation was over before the kill, which then hit nothing
-    :param settled_sec: from the kill to a result; None when there was none
+    :param was_settled: the operation was settled before the kill, which then had no effect
+    :param settled_sec: the time from the kill to the result; None without a result
     """
 
     plan: Plan
@@ -37,7 +37,7 @@ class Result:
 
 
 class Rounds:
-    """Runs rounds one after the other.
+    """Run rounds one after the other.
 
     :param kill: kills a service by its name
     """
@@ -55,7 +55,7 @@ class Rounds:
         self._sleep = sleep
 
     def run(self, plans: list[Plan]) -> Iterator[Result]:
-        """Run rounds; each removes what it made before the next one begins."""
+        """Run rounds; each removes the objects that it created before the next one begins."""
         for plan in plans:
             yield self._run(plan)
 
@@ -76,7 +76,7 @@ class Rounds:
         return Result(plan, before.settled, settled_sec, state.text, state.good)
 
     def _prepare(self, label: str) -> operations.Operation:
-        """Take a backup, undisturbed."""
+        """Take a backup without a fault."""
         taken = self._cloud.take(f'{operations.PREFIX}{label}-source')
         state = self._wait(taken.state, self._clock() + GIVE_UP_SEC)
         if not state.good:

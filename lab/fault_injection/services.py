@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The services that are killed. Supervisor starts each again, as an operator's machine does."""
+"""The services that are killed; supervisor restarts them, like a production service manager."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ import subprocess
 class Supervisor:
     """The lab's supervisord.
 
-    :param root: of the lab
+    :param root: the root directory of the lab
     """
 
     def __init__(self, root: pathlib.Path):
@@ -21,7 +21,7 @@ class Supervisor:
         ]
 
     def running(self) -> dict[str, int]:
-        """Return {program: process id} of the programs that run."""
+        """Return {program: process id} of the running programs."""
         done = subprocess.run([*self._command, 'status'], capture_output=True, text=True)
         rows = [line.split() for line in done.stdout.splitlines()]
         return {

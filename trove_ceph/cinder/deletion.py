@@ -20,13 +20,13 @@ class VolumeDeletion:
         storage: cinder_storage.Storage,
         cinder: client.Cinder,
         volume_id: str,
-        patience: wait.WaitLimits | None = None,
+        wait_limits: wait.WaitLimits | None = None,
     ):
         self._storage = storage
         self._cinder = cinder
         self._volume_id = volume_id
         # Cinder tries to delete a busy image three times, five seconds apart.
-        self._patience = patience or wait.WaitLimits(timeout_sec=300)
+        self._wait_limits = wait_limits or wait.WaitLimits(timeout_sec=300)
 
     def steps(self) -> list[steps.Step]:
         """Return the steps of the deletion."""
@@ -61,7 +61,7 @@ class VolumeDeletion:
         """
         image = self._find_image()
         self._cinder.delete_volume(self._volume_id)
-        self._patience.until_gone(self._cinder.find_volume, self._volume_id)
+        self._wait_limits.until_gone(self._cinder.find_volume, self._volume_id)
         if image is not None and (left := self._find_left(image)):
             raise exceptions.BusyError(
                 f'volume {self._volume_id}: Cinder deleted it but left {left} in Ceph'

@@ -27,13 +27,13 @@ class SnapshotAdoption:
         cinder: client.Cinder,
         request: resources.SnapshotToAdopt,
         make: Callable[[], None],
-        patience: wait.WaitLimits | None = None,
+        wait_limits: wait.WaitLimits | None = None,
     ):
         self._storage = storage
         self._cinder = cinder
         self._request = request
         self._make = make
-        self._patience = patience or wait.WaitLimits()
+        self._wait_limits = wait_limits or wait.WaitLimits()
         self._managed: resources.Snapshot | None = None
 
     @property
@@ -114,7 +114,7 @@ class SnapshotAdoption:
 
     def _manage(self) -> resources.Snapshot:
         snapshot_id = self._cinder.manage_snapshot(self._request)
-        managed = self._patience.until_settled(self._cinder.find_snapshot, snapshot_id)
+        managed = self._wait_limits.until_settled(self._cinder.find_snapshot, snapshot_id)
         if managed is None or managed.failed:
             raise exceptions.AdoptionFailedError(
                 f'{self._request.snapshot}: Cinder\'s snapshot {snapshot_id} '
@@ -138,7 +138,7 @@ class SnapshotAdoption:
     def _settled_records(self) -> list[resources.Snapshot]:
         """Return Cinder's snapshots of this operation once none of them is in progress."""
         settled = (
-            self._patience.until_settled(self._cinder.find_snapshot, record.id)
+            self._wait_limits.until_settled(self._cinder.find_snapshot, record.id)
             if record.under_way
             else record
             for record in self._records()
@@ -164,4 +164,4 @@ class SnapshotAdoption:
     def _delete(self, records: list[resources.Snapshot]) -> None:
         for record in records:
             self._cinder.delete_snapshot(record.id)
-            self._patience.until_gone(self._cinder.find_snapshot, record.id)
+            self._wait_limits.until_gone(self._cinder.find_snapshot, record.id)

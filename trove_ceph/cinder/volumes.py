@@ -32,7 +32,7 @@ class VolumeAdoption:
         make: Callable[[], None],
         remove: Callable[[], None],
         owner: client.Cinder | None = None,
-        patience: wait.WaitLimits | None = None,
+        wait_limits: wait.WaitLimits | None = None,
     ):
         self._storage = storage
         self._cinder = cinder
@@ -41,7 +41,7 @@ class VolumeAdoption:
         self._remove_created = remove
         self._owner = owner or cinder
         self._projects = [cinder.project_id, self._owner.project_id]
-        self._patience = patience or wait.WaitLimits()
+        self._wait_limits = wait_limits or wait.WaitLimits()
         self._managed: resources.Volume | None = None
 
     @property
@@ -141,7 +141,7 @@ class VolumeAdoption:
 
     def _manage(self) -> resources.Volume:
         volume_id = self._cinder.manage_volume(self._request)
-        managed = self._patience.until_settled(self._cinder.find_volume, volume_id)
+        managed = self._wait_limits.until_settled(self._cinder.find_volume, volume_id)
         if managed is None or managed.failed:
             raise exceptions.AdoptionFailedError(
                 f'{self._request.image}: Cinder\'s volume {volume_id} '
@@ -158,7 +158,7 @@ class VolumeAdoption:
     def _settled_records(self) -> list[resources.Volume]:
         """Return Cinder's volumes of this operation once none of them is in progress."""
         settled = (
-            self._patience.until_settled(self._cinder.find_volume, record.id)
+            self._wait_limits.until_settled(self._cinder.find_volume, record.id)
             if record.under_way
             else record
             for record in self._records()
@@ -189,4 +189,4 @@ class VolumeAdoption:
                 # that is deleted in that status, so reset it first.
                 self._cinder.set_volume_status(record.id, 'error')
             self._cinder.delete_volume(record.id)
-            self._patience.until_gone(self._cinder.find_volume, record.id)
+            self._wait_limits.until_gone(self._cinder.find_volume, record.id)

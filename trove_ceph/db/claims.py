@@ -25,7 +25,7 @@ from trove_ceph.db import tables, transactions
 from trove_ceph.db.roles import STATES, Role
 
 DEFAULT_EXPIRY = datetime.timedelta(seconds=45)
-#: All other roles claim backups.
+#: The tables of roles that do not claim backups.
 _ROW_OF_ROLE: Mapping[Role, Any] = {
     Role.RUN_POLICY: tables.PolicyRunRow,
     Role.CREATE_INSTANCE: tables.InstanceCreationRow,

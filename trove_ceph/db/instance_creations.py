@@ -16,9 +16,9 @@ from trove_ceph.db.transactions import Transactions, retry_on_deadlock
 class InstanceCreationStore:
     """The instances that are being created; each verb is one transaction.
 
-    Verbs raise ServiceUnavailableError when the database does not answer or lacks the tables.
+    A verb raises ServiceUnavailableError when the database does not answer or lacks the tables.
 
-    :param transactions: of the database; by default that of Trove's configuration
+    :param transactions: access to the database; by default the one of Trove's configuration
     """
 
     def __init__(self, transactions: Transactions | None = None):
@@ -29,7 +29,7 @@ class InstanceCreationStore:
     def begin(self, instance_id: str, claimant: Claimant) -> Claim | None:
         """Record that an instance is being created, and claim it.
 
-        :returns: None when another living worker creates it
+        :returns: None: another live worker creates it
         """
         row = tables.InstanceCreationRow
         with self._transactions.writing() as session:
@@ -39,11 +39,11 @@ class InstanceCreationStore:
             return self._claims.claim_in(session, Role.CREATE_INSTANCE, instance_id, claimant)
 
     def take_over(self, instance_id: str, claimant: Claimant) -> Claim | None:
-        """Claim a creation whose worker died; None when another worker was faster."""
+        """Claim a creation whose worker has died; None: another worker has claimed it."""
         return self._claims.claim(Role.CREATE_INSTANCE, instance_id, claimant)
 
     def list_interrupted(self, claimant: Claimant) -> list[str]:
-        """List the ids of instances whose worker died, the oldest first."""
+        """Return the ids of instances whose worker has died, the oldest first."""
         row = tables.InstanceCreationRow
         with self._transactions.reading() as session:
             now = self._transactions.database_time(session)
@@ -52,7 +52,7 @@ class InstanceCreationStore:
 
     @retry_on_deadlock
     def finish(self, claim: Claim) -> None:
-        """Delete the row of a creation that ended; harmless when the claim is lost."""
+        """Delete the row of a creation that has ended; do nothing if the claim is lost."""
         with self._transactions.writing() as session:
             session.execute(
                 sa.delete(tables.InstanceCreationRow).where(*claims.write_conditions(claim))

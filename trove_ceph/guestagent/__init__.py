@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs inside the database virtual machine, next to Trove's own guest agent."""
+"""Extensions of Trove's guest agent, which run in the virtual machine of the database."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MySQL's side of bringing an instance to rest: locks that one connection holds."""
+"""MySQL's locks for quiescing an instance, held by one connection."""
 
 import collections.abc
 import contextlib
@@ -13,23 +13,23 @@ from trove_ceph.mysql import sql
 
 Connect = collections.abc.Callable[[int], pymysql.connections.Connection]
 
-#: What a statement may take besides waiting for a lock.
+#: Time limit of a statement, in addition to its wait for locks.
 STATEMENT_SEC = 10
 
 _OWN_SCHEMAS = ('mysql', 'sys', 'information_schema', 'performance_schema')
-# Their tables hold nothing on the volume that a restart would keep.
+# Engines whose tables keep no data on the volume.
 _WITHOUT_DATA = ('MEMORY', 'BLACKHOLE', 'FEDERATED', 'PERFORMANCE_SCHEMA')
 
 
 class BackupLock:
-    """LOCK INSTANCE FOR BACKUP, on a connection that nobody else uses.
+    """LOCK INSTANCE FOR BACKUP on a connection of its own.
 
-    The server gives the locks back by itself when the connection ends, as it does with this
-    process, and when nothing was heard on it for ``hold_sec``.
+    The server releases the locks when the connection ends, as at the end of this process, and when
+    the connection is idle for ``hold_sec``.
 
-    :param connect: opens a connection, given the seconds that a statement may take
-    :param wait_sec: how long to wait for statements that are in the way
-    :param hold_sec: how long the server waits for us
+    :param connect: opens a connection; its argument is the time limit of a statement in seconds
+    :param wait_sec: how long to wait for conflicting statements
+    :param hold_sec: how long the server keeps an idle connection
     :raises NotQuiescedError: the server does not answer
     """
 
@@ -49,22 +49,21 @@ class BackupLock:
             raise
 
     def lock_instance(self) -> None:
-        """Keep out statements that change definitions or files; rows may be changed.
+        """Block statements that change definitions or files; changes of rows go on.
 
-        Waits for those that run, at most ``wait_sec``; who changes rows waits for nothing.
+        Waits at most ``wait_sec`` for running statements of that kind. Changes of rows never wait.
 
-        :raises NotQuiescedError: some ran on for longer
+        :raises NotQuiescedError: such a statement did not end in time
         """
         self._execute('LOCK INSTANCE FOR BACKUP')
 
-    def lock_plain_tables(self) -> int:
-        """Write out tables that cannot be recovered, keep their writers out, return how many.
+    def lock_non_transactional_tables(self) -> int:
+        """Flush non-transactional tables, block writes to them, and return their number.
 
-        A table is written out when no statement uses it. Waits for those that do, at most
-        ``wait_sec``; meanwhile new ones on the same table wait as well. All other tables are left
-        alone.
+        A table can be flushed when no statement uses it. Waits at most ``wait_sec`` for those that
+        do; meanwhile new statements on the same table wait, too. Other tables are not affected.
 
-        :raises NotQuiescedError: some statement ran on for longer
+        :raises NotQuiescedError: such a statement did not end in time
         """
         with self._translated(), self._connection.cursor() as cursor:
             tables = non_transactional_tables(cursor)
@@ -74,7 +73,7 @@ class BackupLock:
         return len(tables)
 
     def is_held(self) -> bool:
-        """Ask the server whether the connection is still there."""
+        """Return whether the connection, and with it the locks, still exists; sends a ping."""
         try:
             self._connection.ping(reconnect=False)
         except pymysql.MySQLError:
@@ -82,7 +81,7 @@ class BackupLock:
         return True
 
     def unlock(self) -> str:
-        """Give the locks back, and return why they were not held until now; empty if they were."""
+        """Release the locks; return why they were lost before, or an empty text."""
         try:
             self._execute('UNLOCK TABLES')
             self._execute('UNLOCK INSTANCE')
@@ -91,7 +90,7 @@ class BackupLock:
         return ''
 
     def close(self) -> None:
-        """End the connection, and with it the locks; harmless when repeated."""
+        """Close the connection, which releases the locks; idempotent."""
         with contextlib.suppress(pymysql.MySQLError):
             self._connection.close()
 
@@ -106,14 +105,14 @@ class BackupLock:
         except pymysql.MySQLError as error:
             if error.args[:1] == (ER.LOCK_WAIT_TIMEOUT,):
                 raise exceptions.NotQuiescedError(
-                    'A statement that must not run during a backup, or that reads or writes a '
-                    f'table which must be at rest, had not ended after {self._wait_sec} s'
+                    'A statement that conflicts with the lock for the backup did not end within '
+                    f'{self._wait_sec} s'
                 ) from error
             raise exceptions.NotQuiescedError(f'MySQL does not hold the lock: {error}') from error
 
 
 def non_transactional_tables(cursor: pymysql.cursors.Cursor) -> list[tuple[str, str]]:
-    """Return schema and name of tenants' tables whose engine recovers nothing after a crash."""
+    """Return schema and name of tenants' tables whose engine has no crash recovery."""
     cursor.execute(
         'SELECT ENGINE FROM information_schema.ENGINES '
         "WHERE COALESCE(TRANSACTIONS, 'NO') <> 'YES' AND ENGINE NOT IN %s",

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what makes a snapshot of the running instance's volume less than a backup.
+"""Checks whether a snapshot of the running instance's volume is a consistent backup.
 
-A snapshot that nothing was stopped for is the state after a power cut. It is a backup when the
-server can recover from one: whatever it acknowledged is in its logs, the logs are in order, and all
-of it is on this one volume. A snapshot of the frozen volume is the state after the server was
-killed, which asks for less: what was written need not have been flushed.
+A snapshot without quiescing has the state after a power cut. It is a backup if the server can
+recover from a power cut: its logs have every acknowledged transaction, the logs are in order, and
+all files are on this one volume. A snapshot of the frozen volume has the state after a kill of the
+server, which requires less: written data need not have been flushed.
 """
 
 import collections.abc
@@ -25,12 +25,12 @@ from trove_ceph.host import filesystem
 
 LOG = logging.getLogger(__name__)
 
-#: Where the database's container sees the volume, whatever the host calls that place.
-SEEN_AT = '/var/lib/mysql'
-#: Names that an answer lists of each kind; there may be any number.
+#: Mount point of the volume in the container of the database; on the host it may differ.
+CONTAINER_PATH = '/var/lib/mysql'
+#: Limit of the names of each kind in an answer.
 MAX_NAMES = 20
 TIMEOUT_SEC = 5
-#: With less the server cannot finish a transaction, nor its recovery.
+#: With less free space the server can complete neither a transaction nor its recovery.
 MIN_FREE_BYTES = 16 * 1024 * 1024
 
 _PATHS = {
@@ -48,29 +48,29 @@ _VARIABLES = (
     *('innodb_flush_method', 'log_bin', 'gtid_mode', 'super_read_only'),
     *('server_uuid', 'gtid_executed'),
 )
-#: Settings that can be changed while the server runs, each with the time of its last change.
+#: Dynamic settings; the server records the time of the last change of each.
 _CHANGEABLE = (
     *('innodb_flush_log_at_trx_commit', 'sync_binlog', 'innodb_doublewrite'),
     *('gtid_mode', 'super_read_only'),
 )
-#: What a change leaves behind, and nobody can set back: the microsecond of the last SET of each
-#: setting, the number of ALTER INSTANCE statements (which switch the redo log off and on) and of
-#: RESET statements (which empty the position), and when the server was started, for they count
-#: from there. Neither FLUSH STATUS nor TRUNCATE of the status tables resets them.
+#: Traces of changes that cannot be reset: the microsecond of the last SET of each setting, the
+#: number of ALTER INSTANCE statements (which switch the redo log) and of RESET statements (which
+#: clear gtid_executed), and the start of the server, from which these are counted. Neither FLUSH
+#: STATUS nor TRUNCATE of the status tables resets them.
 EVIDENCE = ('SET_TIME', 'Com_alter_instance', 'Com_reset', 'start of the server')
-# Schema directories are in the data directory, and files in those.
+# The data directory has directories of schemas, and these have files.
 _LINK_DEPTH = 2
 _MAX_FILES = 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class Reason:
-    """Why a snapshot that nothing was stopped for would be no backup.
+    """Why a snapshot without quiescing would not be a consistent backup.
 
-    :param code: what kind of reason it is, the same in all releases
-    :param object: what it is about: a setting with its value, a file, a number of tables
-    :param remedy: what somebody can do about it
-    :param freeze_suffices: whether a snapshot of the frozen volume is a backup all the same
+    :param code: kind of the reason, stable across releases
+    :param object: a setting with its value, a file, or a number of tables
+    :param remedy: what to do about it
+    :param freeze_suffices: whether a snapshot of the frozen volume is consistent nevertheless
     """
 
     code: str
@@ -81,9 +81,12 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True)
 class ServerFacts:
-    """What MySQL tells: variables by name, InnoDB's files that are not in the data directory.
+    """Facts from MySQL.
 
-    :param evidence: as that of :class:`Settings`
+    :param variables: system variables by name
+    :param files: files of InnoDB outside of the data directory
+    :param tables: schema and name of the non-transactional tables
+    :param evidence: see :class:`Settings`
     """
 
     variables: collections.abc.Mapping[str, str]
@@ -96,10 +99,10 @@ class ServerFacts:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What MySQL tells without a look at any file or table.
+    """Settings of MySQL, read without access to files or tables.
 
-    :param evidence: a digest that differs after every change, see :data:`EVIDENCE`; None where the
-        performance schema is off
+    :param evidence: a digest that every change modifies, see :data:`EVIDENCE`; None: the
+        Performance Schema is off
     """
 
     variables: collections.abc.Mapping[str, str]
@@ -110,7 +113,11 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class VolumeFacts:
-    """What the machine tells: links below the data directory with their targets, other mounts."""
+    """Facts from the operating system.
+
+    :param mounts_below: mount points below the volume
+    :param links: symbolic links in the data directory with their targets
+    """
 
     is_mounted: bool
     options: collections.abc.Collection[str]
@@ -123,19 +130,18 @@ def check(
     connect: backup_lock.Connect,
     storage: filesystem.HostStorage,
     mount_point: str,
-    seen_at: str = SEEN_AT,
+    container_path: str = CONTAINER_PATH,
     history: settings_history.SettingsHistory | None = None,
 ) -> dict[str, typing.Any]:
-    """Look at the running instance; takes no lock, changes nothing, ends within half a minute.
+    """Check the running instance; takes no lock, changes nothing, returns within 30 s.
 
-    :param history: of this server's settings
-    :returns: ``reasons``, a list of :class:`Reason` as dicts, empty when a snapshot is a backup;
+    :param history: history of this server's settings
+    :returns: ``reasons``, a list of :class:`Reason` as dicts, empty if a snapshot is a backup;
         ``non_transactional_tables`` with ``count`` and up to MAX_NAMES ``names``; ``server_uuid``;
-        ``filesystem_used_bytes``, None where that could not be found out;
-        ``gtid_executed`` as it was during the check. That is not a backup's position, which is
-        known from its clone alone: transactions go on until the snapshot. ``settings_id`` differs
-        after each change of a setting, None: this server cannot tell; ``unchanged_sec`` and
-        ``positions`` are those of :meth:`.SettingsHistory.observe`.
+        ``filesystem_used_bytes``, None if unknown; ``gtid_executed`` during the check, which is not
+        the position of the backup, as transactions go on until the snapshot; ``settings_id``, which
+        differs after each change of a setting, None if unknown; ``unchanged_sec`` and ``positions``
+        of :meth:`.SettingsHistory.observe`
     """
     server = None
     used_bytes = None
@@ -143,7 +149,7 @@ def check(
     proof: dict[str, typing.Any] = {'unchanged_sec': 0.0, 'positions': []}
     try:
         with contextlib.closing(connect(TIMEOUT_SEC)) as connection:
-            server = read_server(connection, seen_at)
+            server = read_server(connection, container_path)
         if history:
             proof = history.observe(server.evidence, _position(server.variables))
     except (pymysql.MySQLError, trove_exceptions.TroveError) as error:
@@ -152,20 +158,22 @@ def check(
         )
     try:
         datadir = server.variables['datadir'] if server else ''
-        reasons += judge_volume(read_volume(storage, mount_point, datadir, seen_at), seen_at)
+        reasons += judge_volume(
+            read_volume(storage, mount_point, datadir, container_path), container_path
+        )
         used_bytes = storage.used_bytes(mount_point)
     except exceptions.StorageCommandError as error:
-        reasons.append(Reason('not-checked', str(error), 'look into the machine'))
+        reasons.append(Reason('not-checked', str(error), 'inspect the instance'))
     if server:
-        reasons += judge_server(server, seen_at)
+        reasons += judge_server(server, container_path)
     LOG.info('Backup settings: %s', [reason.code for reason in reasons] or 'nothing is unsafe')
     return _answer(reasons, server) | proof | {'filesystem_used_bytes': used_bytes}
 
 
 def observe(connect: backup_lock.Connect, history: settings_history.SettingsHistory) -> None:
-    """Remember what the settings are; a server that does not answer is none to remember.
+    """Record the present settings; do nothing if the server does not answer.
 
-    It costs the server a few milliseconds and no access to any file or table.
+    It takes the server a few milliseconds and no access to files or tables.
     """
     try:
         with (
@@ -174,20 +182,20 @@ def observe(connect: backup_lock.Connect, history: settings_history.SettingsHist
         ):
             found = read_settings(cursor)
     except (pymysql.MySQLError, trove_exceptions.TroveError) as error:
-        LOG.info('The settings of the server cannot be read now: %s', error)
+        LOG.info('Reading the settings of the server failed: %s', error)
         return
     history.observe(found.evidence, _position(found.variables))
 
 
 def read_settings(cursor: pymysql.cursors.Cursor) -> Settings:
-    """Ask MySQL for its settings; each question has a time limit.
+    """Read the settings from MySQL; each statement has a time limit.
 
-    :raises pymysql.MySQLError: it does not answer, or not in time
+    :raises pymysql.MySQLError: the server does not answer in time
     """
     cursor.execute(
         f"SET SESSION max_execution_time = {TIMEOUT_SEC * 1000}, SESSION time_zone = '+00:00'"
     )
-    # Before the values: a change in between is one that the next evidence shows.
+    # Read before the values: the next evidence shows a change in between.
     evidence = _read_evidence(cursor)
     cursor.execute('SHOW GLOBAL VARIABLES WHERE Variable_name IN %s', (_VARIABLES,))
     variables = dict(cursor.fetchall())
@@ -198,14 +206,14 @@ def read_settings(cursor: pymysql.cursors.Cursor) -> Settings:
     enabled = redo_log.get('Innodb_redo_log_enabled', 'ON') == 'ON'
     if evidence is not None:
         values = {name: variables.get(name) for name in _CHANGEABLE}
-        seen = [evidence, values, enabled, is_replica, variables.get('server_uuid')]
-        evidence = hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
+        observed = [evidence, values, enabled, is_replica, variables.get('server_uuid')]
+        evidence = hashlib.sha256(json.dumps(observed, sort_keys=True).encode()).hexdigest()
     return Settings(variables, enabled, is_replica, evidence)
 
 
 def _read_evidence(cursor: pymysql.cursors.Cursor) -> str | None:
-    """Return what changes have left behind, as text; None where the server does not tell."""
-    # Both are read at the instant at which the statement begins.
+    """Return the traces of changes as text; None: the server does not provide them."""
+    # Both values are as of the start of the statement.
     cursor.execute(
         'SELECT UNIX_TIMESTAMP() - VARIABLE_VALUE FROM performance_schema.global_status '
         "WHERE VARIABLE_NAME = 'Uptime'"
@@ -228,19 +236,19 @@ def _position(variables: collections.abc.Mapping[str, str]) -> str | None:
     return variables.get('gtid_executed', '').replace('\n', '') or None
 
 
-def read_server(connection: pymysql.connections.Connection, seen_at: str) -> ServerFacts:
-    """Ask MySQL; each question has a time limit.
+def read_server(connection: pymysql.connections.Connection, container_path: str) -> ServerFacts:
+    """Read facts from MySQL; each statement has a time limit.
 
-    :raises pymysql.MySQLError: it does not answer, or not in time
+    :raises pymysql.MySQLError: the server does not answer in time
     """
     with connection.cursor() as cursor:
         settings = read_settings(cursor)
-        # Files below the data directory begin with a dot.
+        # Names of files in the data directory begin with a dot.
         cursor.execute(
             "SELECT FILE_NAME FROM information_schema.FILES WHERE ENGINE = 'InnoDB' "
             "AND FILE_TYPE IN ('TABLESPACE', 'UNDO LOG') "
             'AND FILE_NAME NOT LIKE %s AND FILE_NAME NOT LIKE %s LIMIT %s',
-            ('./%', f'{seen_at}/%', _MAX_FILES),
+            ('./%', f'{container_path}/%', _MAX_FILES),
         )
         files = [name for (name,) in cursor.fetchall()]
         tables = backup_lock.non_transactional_tables(cursor)
@@ -255,20 +263,20 @@ def read_server(connection: pymysql.connections.Connection, seen_at: str) -> Ser
 
 
 def read_volume(
-    storage: filesystem.HostStorage, mount_point: str, datadir: str, seen_at: str
+    storage: filesystem.HostStorage, mount_point: str, datadir: str, container_path: str
 ) -> VolumeFacts:
-    """Ask the machine.
+    """Read facts from the operating system.
 
-    :param datadir: as the server names it; empty when nobody knows
-    :raises StorageCommandError: it does not answer
+    :param datadir: data directory as the server names it; empty: unknown
+    :raises StorageCommandError: a command failed
     """
     links = []
     directory = posixpath.normpath(datadir)
-    if datadir and _is_inside(directory, seen_at):
-        here = posixpath.join(mount_point, posixpath.relpath(directory, seen_at))
+    if datadir and _is_inside(directory, container_path):
+        host_path = posixpath.join(mount_point, posixpath.relpath(directory, container_path))
         links = [
             (posixpath.join(directory, path), target)
-            for path, target in storage.find_links(posixpath.normpath(here), _LINK_DEPTH)
+            for path, target in storage.find_links(posixpath.normpath(host_path), _LINK_DEPTH)
         ]
     return VolumeFacts(
         storage.find_mount(mount_point) is not None,
@@ -279,30 +287,30 @@ def read_volume(
     )
 
 
-def judge_server(server: ServerFacts, seen_at: str) -> list[Reason]:
-    """Return what MySQL's settings, files and tables speak against."""
+def judge_server(server: ServerFacts, container_path: str) -> list[Reason]:
+    """Return the reasons against a backup in MySQL's settings, files and tables."""
     return [
         *_judge_durability(server),
         *_judge_position(server.variables),
-        *_judge_places(server, seen_at),
+        *_judge_paths(server, container_path),
         *_judge_tables(server.tables),
         *_judge_state(server),
     ]
 
 
-def judge_volume(volume: VolumeFacts, seen_at: str) -> list[Reason]:
-    """Return what the volume's file system speaks against."""
+def judge_volume(volume: VolumeFacts, container_path: str) -> list[Reason]:
+    """Return the reasons against a backup in the volume's file system."""
     reasons = []
     if not volume.is_mounted:
         reasons.append(_outside('data directory', 'no volume is mounted'))
     for point in volume.mounts_below:
         reasons.append(_outside('another file system', point))
     for path, target in volume.links:
-        end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-        if not _is_inside(end, seen_at):
-            reasons.append(_outside('symbolic link', f'{path} -> {end}'))
+        resolved = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+        if not _is_inside(resolved, container_path):
+            reasons.append(_outside('symbolic link', f'{path} -> {resolved}'))
     for option in sorted({'nobarrier', 'barrier=0'}.intersection(volume.options)):
-        # A freeze asks the device for nothing either.
+        # A freeze does not flush the device either.
         reasons.append(Reason('no-barriers', option, 'mount the volume without this option'))
     if volume.free_bytes < MIN_FREE_BYTES:
         free = f'{volume.free_bytes // 1024} KiB free'
@@ -311,18 +319,18 @@ def judge_volume(volume: VolumeFacts, seen_at: str) -> list[Reason]:
 
 
 def _judge_durability(server: ServerFacts) -> list[Reason]:
-    """Whether recovery finds what was acknowledged, and finds it whole."""
+    """Check that recovery finds every acknowledged transaction and intact pages."""
     values, reasons = server.variables, []
     flush = values['innodb_flush_log_at_trx_commit']
     if flush != '1':
         reasons.append(
-            # At 0 a commit is in the binary log while InnoDB still has it in memory alone.
+            # At 0 the binary log may have a commit that InnoDB has in memory only.
             _setting(values, 'innodb_flush_log_at_trx_commit', '1', freeze_suffices=flush == '2')
         )
     if values['log_bin'] == 'ON' and values['sync_binlog'] != '1':
         reasons.append(_setting(values, 'sync_binlog', '1', freeze_suffices=True))
     if values['innodb_doublewrite'] not in ('ON', 'DETECT_AND_RECOVER'):
-        # A page is written in one piece, and a freeze waits for the end of each write.
+        # A freeze waits for running writes, so no page is torn.
         reasons.append(_setting(values, 'innodb_doublewrite', 'ON', freeze_suffices=True))
     if values['innodb_flush_method'] in ('nosync', 'littlesync'):
         reasons.append(_setting(values, 'innodb_flush_method', 'O_DIRECT', freeze_suffices=True))
@@ -334,7 +342,7 @@ def _judge_durability(server: ServerFacts) -> list[Reason]:
 
 
 def _judge_position(values: collections.abc.Mapping[str, str]) -> list[Reason]:
-    """Whether the backup's position among the transactions can be told."""
+    """Check that the position of the backup among the transactions can be determined."""
     if values['log_bin'] != 'ON':
         return [_setting(values, 'log_bin', 'ON')]
     if values['gtid_mode'] != 'ON':
@@ -342,21 +350,21 @@ def _judge_position(values: collections.abc.Mapping[str, str]) -> list[Reason]:
     return []
 
 
-def _judge_places(server: ServerFacts, seen_at: str) -> list[Reason]:
-    """Whether one snapshot has all the files."""
+def _judge_paths(server: ServerFacts, container_path: str) -> list[Reason]:
+    """Check that all files are on the volume."""
     datadir = server.variables['datadir']
-    places = [(what, server.variables.get(name, '')) for name, what in _PATHS.items()]
-    places += [('tablespace', name) for name in server.files]
+    paths = [(what, server.variables.get(name, '')) for name, what in _PATHS.items()]
+    paths += [('tablespace', name) for name in server.files]
     outside = []
-    for what, place in places:
-        path = posixpath.normpath(posixpath.join(datadir, place))
-        if place and not _is_inside(path, seen_at):
-            outside.append(_outside(what, path))
+    for what, path in paths:
+        resolved = posixpath.normpath(posixpath.join(datadir, path))
+        if path and not _is_inside(resolved, container_path):
+            outside.append(_outside(what, resolved))
     return outside[:MAX_NAMES]
 
 
 def _judge_tables(tables: collections.abc.Sequence[tuple[str, str]]) -> list[Reason]:
-    """Whether every table is recovered."""
+    """Check that every table has crash recovery."""
     if not tables:
         return []
     return [
@@ -370,13 +378,13 @@ def _judge_tables(tables: collections.abc.Sequence[tuple[str, str]]) -> list[Rea
 
 
 def _judge_state(server: ServerFacts) -> list[Reason]:
-    """Whether somebody stopped writes for a reason that a restored instance would share."""
+    """Check that writes are not stopped, because a restored instance might have the same cause."""
     if server.variables['super_read_only'] != 'ON' or server.is_replica:
         return []
     return [
         Reason(
             'read-only',
-            'super_read_only=ON, and no replica',
+            'super_read_only=ON on a server that is not a replica',
             'find out why writes were stopped, then SET GLOBAL read_only = OFF',
         )
     ]
@@ -385,19 +393,19 @@ def _judge_state(server: ServerFacts) -> list[Reason]:
 def _setting(
     values: collections.abc.Mapping[str, str],
     name: str,
-    wanted: str,
+    safe_value: str,
     freeze_suffices: bool = False,
 ) -> Reason:
     return Reason(
         name.replace('_', '-'),
         f'{name}={values[name]}',
-        f'{name} = {wanted}, in the configuration group if there is one',
+        f'set {name} = {safe_value}, in the configuration group if there is one',
         freeze_suffices,
     )
 
 
-def _outside(what: str, place: str) -> Reason:
-    return Reason('outside-volume', f'{what}: {place}', 'move it to the data volume')
+def _outside(what: str, path: str) -> Reason:
+    return Reason('outside-volume', f'{what}: {path}', 'move it to the data volume')
 
 
 def _is_inside(path: str, directory: str) -> bool:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guest datastore manager, named by ``registry_ext`` of a datastore version.
 
-Delegation only: the volume is :mod:`data_volume`'s, sizes are :mod:`tuning`'s, rest during backups
-is :mod:`quiesce`'s, the first start on a backup's data is :mod:`restored_server`'s, and what MySQL
-does is Trove's.
+It only delegates: to :mod:`data_volume` for the volume, :mod:`tuning` for sizes, :mod:`quiesce` for
+backups, :mod:`restored_server` for the first start on a backup's data, and to Trove for the rest.
 """
 
 import inspect
@@ -36,12 +35,12 @@ from trove_ceph.mysql import tuning
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
 
-# From the check of the settings until the snapshot is there, with a control plane that is busy.
+# From the check of the settings until the snapshot exists, on a busy control plane.
 _SNAPSHOT_SEC = 30
-# What unmounts the volume comes at once.
+# The unmount follows at once.
 _UNMOUNT_SEC = 10
 
-#: Value of ``registry_ext`` for a datastore version that this manager is to serve.
+#: Value of ``registry_ext`` for the datastore versions of this manager.
 REGISTRY_EXT = 'trove_ceph.guestagent.manager.Manager'
 
 
@@ -67,26 +66,26 @@ class Manager(mysql_manager.Manager):
         self._settings_history = settings_history.SettingsHistory()
 
     def do_prepare(self, context, *arguments, **options):
-        """Prepare the instance, as Trove does unless its volume has a backup's data.
+        """Prepare the instance as Trove does, unless its volume has a backup's data.
 
-        Trove starts the server three times then, and what it says of its own accounts becomes
-        transactions that nobody else has.
+        For a restore, Trove would start the server three times, and its statements about its own
+        accounts would become errant transactions.
         """
-        # The first start leaves much free space behind that was written.
-        self._trimmer.trim_soon()
-        asked = inspect.signature(super().do_prepare).bind(context, *arguments, **options).arguments
-        backup_info, snapshot = asked['backup_info'], asked['snapshot']
+        # The first start frees many blocks that it has written.
+        self._trimmer.schedule_soon()
+        given = inspect.signature(super().do_prepare).bind(context, *arguments, **options).arguments
+        backup_info, snapshot = given['backup_info'], given['snapshot']
         if not backup_info or backup_info.get('storage_driver') != 'cinder':
             super().do_prepare(context, *arguments, **options)
             return
-        data_dir = f'{asked["mount_point"]}/data'
+        data_dir = f'{given["mount_point"]}/data'
         self.app.stop_db()
-        # This makes the directory for the rest of the configuration.
+        # This creates the directory for the rest of the configuration.
         self.app.set_data_dir(data_dir)
-        self.app.configuration_manager.reset_configuration(asked['config_contents'])
-        self.app.update_overrides(asked['overrides'])
+        self.app.configuration_manager.reset_configuration(given['config_contents'])
+        self.app.update_overrides(given['overrides'])
         restored_server.RestoredServer(self.app, data_dir).start(
-            asked.get('ds_version'), self.get_start_db_params(data_dir)
+            given.get('ds_version'), self.get_start_db_params(data_dir)
         )
         if self.adm.is_root_enabled():
             self.status.report_root(context)
@@ -94,87 +93,87 @@ class Manager(mysql_manager.Manager):
             self.attach_replica(context, snapshot, snapshot['config'])
 
     def mount_volume(self, context, device_path=None, mount_point=None, write_to_fstab=False):
-        """Mount the data volume; harmless when it is mounted."""
+        """Mount the data volume; idempotent."""
         volume = self._volume(device_path, mount_point)
         volume.configure_queue(CONF.trove_ceph.read_ahead_kib)
         volume.ensure_mounted(at_boot=write_to_fstab)
 
     def unmount_volume(self, context, device_path=None, mount_point=None):
-        """Unmount the data volume; harmless when it is not mounted."""
-        self._trimmer.stand_aside(_UNMOUNT_SEC)
+        """Unmount the data volume; idempotent."""
+        self._trimmer.pause(_UNMOUNT_SEC)
         self._volume(device_path, mount_point).ensure_unmounted()
 
     def resize_fs(self, context, device_path=None, mount_point=None, online=False):
-        """Grow the file system to the volume's new size and size MySQL's logs and I/O to it.
+        """Grow the file system to the volume's new size, and adapt MySQL's logs and I/O to it.
 
-        The file system is always grown while mounted. After an offline resize it stays mounted, and
-        Trove's call of :meth:`mount_volume` that follows finds it so.
+        The file system is always grown while it is mounted. After an offline resize it stays
+        mounted, so Trove's following call of :meth:`mount_volume` changes nothing.
         """
         volume = self._volume(device_path, mount_point)
         volume.grow(CONF.trove_ceph.volume_grow_timeout_sec)
         computed = self.app.configuration_manager.retune()
         if online:
-            self.app.adopt_volume_settings(computed)
+            self.app.apply_volume_settings(computed)
 
     def apply_tier(self, context, tier):
-        """Keep the I/O rate of the storage tier, and size what depends on it; nothing restarts.
+        """Store the I/O rate of the storage tier and adapt the settings to it without a restart.
 
-        :param tier: the fields of tuning.Tier, None for a tier that promises no rate
-        :returns: whether it is another one than before
+        :param tier: the fields of tuning.Tier; None: the tier promises no rate
+        :returns: whether the rate differs from the stored one
         """
         rate = None if tier is None else tuning.Tier(**tier)
-        if not self.app.configuration_manager.keep_tier(rate):
+        if not self.app.configuration_manager.set_tier(rate):
             return False
-        self.app.adopt_volume_settings(self.app.configuration_manager.retune())
+        self.app.apply_volume_settings(self.app.configuration_manager.retune())
         return True
 
     def check_backup_settings(self, context):
-        """Return what makes a snapshot of the running instance unsafe as a backup, if anything."""
-        self._trimmer.stand_aside(_SNAPSHOT_SEC)
+        """Return the reasons why a snapshot of the running instance would not be a backup."""
+        self._trimmer.pause(_SNAPSHOT_SEC)
         return backup_settings.check(
-            self.app.connect_alone,
+            self.app.open_connection,
             self._storage,
             self._volume().mount_point,
             history=self._settings_history,
         )
 
     def trim_volume(self, context, max_age_sec):
-        """Begin to trim the volume unless a trim ended less than ``max_age_sec`` ago.
+        """Start a trim of the volume unless one ended less than ``max_age_sec`` ago.
 
-        :returns: whether it was begun; it goes on after the answer
+        :returns: whether a trim was started; it continues after the answer
         """
         return self._trimmer.trim_unless_recent(max_age_sec)
 
     @periodic_task.periodic_task(spacing=60)
     def trim_data_volume(self, context):
-        """Begin to trim the volume when that is due."""
+        """Start a trim of the volume if one is due."""
         if self.status.is_installed:
             self._trimmer.trim_if_due()
 
     def quiesce_for_backup(self, context, backup_id, token, level, limit_sec):
-        """Bring the instance to rest for one attempt at a backup, for ``limit_sec`` at most."""
-        # What may pass until it holds, and then the hold.
+        """Quiesce the instance for one attempt at a backup, for at most ``limit_sec``."""
+        # The time until the instance is quiesced, and then that of the hold.
         waits_sec = CONF.trove_ceph.quiesce_wait_sec + volume_freeze.START_TIMEOUT_SEC
-        self._trimmer.stand_aside(waits_sec + CONF.trove_ceph.quiesce_max_sec)
+        self._trimmer.pause(waits_sec + CONF.trove_ceph.quiesce_max_sec)
         return self._quiescer.quiesce(backup_id, token, level, limit_sec)
 
     def release_after_backup(self, context, backup_id, token):
-        """Let the instance run on, and return whether this attempt held it until now."""
+        """Release the instance; return whether this attempt held it until now."""
         answer = self._quiescer.release(backup_id, token)
         # Without a level another attempt may hold the instance.
         if answer['level'] is not None:
-            self._trimmer.go_on()
+            self._trimmer.resume()
         return answer
 
     @periodic_task.periodic_task(spacing=60)
     def observe_backup_settings(self, context):
-        """Remember the settings that backups depend on, so that a later check can prove them."""
+        """Record the settings on which backups depend, so that a later check can prove them."""
         if self.status.is_installed and self.status.is_running:
-            backup_settings.observe(self.app.connect_alone, self._settings_history)
+            backup_settings.observe(self.app.open_connection, self._settings_history)
 
     @periodic_task.periodic_task(spacing=60)
     def bound_binary_logs(self, context):
-        """Keep the binary logs within their share of the volume."""
+        """Purge binary logs that exceed their share of the volume."""
         if not self.status.is_installed or not self.status.is_running:
             return
         size_mib = self._volume().size_mib()
@@ -187,7 +186,7 @@ class Manager(mysql_manager.Manager):
 
     def _open_lock(self, hold_sec: int) -> backup_lock.BackupLock:
         wait_sec = CONF.trove_ceph.quiesce_wait_sec
-        return backup_lock.BackupLock(self.app.connect_alone, wait_sec, hold_sec)
+        return backup_lock.BackupLock(self.app.open_connection, wait_sec, hold_sec)
 
     def _open_freeze(self, limit_sec: float) -> volume_freeze.VolumeFreeze:
         process, channel = self._storage.start_freeze_process(self._volume().mount_point, limit_sec)
@@ -214,7 +213,7 @@ def configured_volume(
     device_path: str | None = None,
     mount_point: str | None = None,
 ) -> data_volume.DataVolume:
-    """Return the data volume of this instance, by Trove's configuration unless told otherwise."""
+    """Return the data volume of this instance; Trove's configuration has the defaults."""
     datastore = CONF.get(CONF.datastore_manager)
     return data_volume.DataVolume(
         device_path or datastore.device_path, mount_point or datastore.mount_point, storage

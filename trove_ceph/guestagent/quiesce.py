@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings the instance to rest while its volume is snapshotted, and never for longer than agreed.
+"""Quiescing of the instance while its volume is snapshotted, for a limited time.
 
 Each level includes the one before it:
 
 ``ddl``
-    LOCK INSTANCE FOR BACKUP. Rows change as ever; definitions and files stay as they are.
+    LOCK INSTANCE FOR BACKUP. Rows can change; definitions and files cannot.
 ``freeze``
-    Nothing is written at all: the file system is frozen. InnoDB needs no lock for that, neither
-    FLUSH TABLES WITH READ LOCK nor a flush: it recovers what it was doing at that instant, as after
-    a power cut. Only tables that recover nothing (MyISAM and the like) have to be at rest before,
-    so they alone, if there are any, are locked and written out by name. The global read lock would
-    wait for every query of every table to end, with all writers queued behind it.
+    The file system is frozen, so nothing is written. InnoDB needs neither FLUSH TABLES WITH READ
+    LOCK nor a flush for that: it recovers the state at that instant, as after a power cut. Only
+    tables without crash recovery (such as MyISAM) must be quiesced first, so they are locked and
+    flushed by name, if there are any. The global read lock would wait for every query on every
+    table, with all writers queued behind it.
 
-Two clocks watch each hold, neither of them ours: the holder of the freeze thaws by itself
-(:mod:`freeze_process`), and the server drops a connection that is silent for too long. The thaw
-always comes before the unlock, for with the general log on, an UNLOCK is written before it works.
+Two independent timers limit each hold: the freeze process thaws by itself
+(:mod:`freeze_process`), and the server closes an idle connection. The thaw always comes before the
+unlock, because with the general log on, the server writes an UNLOCK to it before it executes it.
 
-A hold belongs to one attempt at a backup, by a random token. Only the release that carries the
-token ends the hold and proves it. An attempt that was released holds nothing any more, so a quiesce
-request that arrives after its own release is refused. Another attempt at the same backup ends the
-hold of the one before, whose process is dead or has lost its claim, and whose release then says so.
+A hold belongs to one attempt at a backup, identified by a random token. Only the release with the
+same token ends the hold and proves it. A released attempt cannot hold again, so a quiesce request
+that arrives after its own release is refused. A new attempt at the same backup ends the hold of the
+previous one, whose process is dead or has lost its claim, and whose release then reports the loss.
 """
 
 import collections
@@ -40,19 +40,19 @@ DDL = 'ddl'
 FREEZE = 'freeze'
 LEVELS = (DDL, FREEZE)
 _UNLOCK_AFTER_SEC = 5
-#: How many attempts that have ended are remembered.
-_ENDED = 256
+#: Number of ended attempts whose answers are stored.
+_MAX_ENDED = 256
 
-#: Given the seconds that the server keeps the locks of a silent connection.
+#: The argument is the time in seconds for which the server keeps the locks of an idle connection.
 OpenLock = collections.abc.Callable[[int], backup_lock.BackupLock]
-#: Given the seconds after which the volume thaws by itself.
+#: The argument is the time in seconds after which the volume thaws by itself.
 OpenFreeze = collections.abc.Callable[[float], volume_freeze.VolumeFreeze]
 Clock = collections.abc.Callable[[], float]
 Answer = dict[str, typing.Any]
 
 
 class _Hold:
-    """What is held for one attempt; :meth:`take` takes all of it or nothing."""
+    """The locks and the freeze of one attempt; :meth:`take` takes all of them or none."""
 
     def __init__(self, backup_id: str, token: str, level: str, limit_sec: int, clock: Clock):
         self.backup_id = backup_id
@@ -68,27 +68,27 @@ class _Hold:
         self._ended = contextlib.ExitStack()
 
     def take(self, open_lock: OpenLock, open_freeze: OpenFreeze) -> None:
-        # The server's clock runs from the last statement. It must not let the writers of locked
-        # tables in before the volume has thawed, which nobody waits for any longer than the limit.
+        # The server's timer starts with the last statement. It must not admit writers of locked
+        # tables before the volume thaws, which happens within the limit.
         hold_sec = self._limit_sec if self.level == DDL else self._limit_sec + _UNLOCK_AFTER_SEC
         with contextlib.ExitStack() as undo:
             self._lock = open_lock(hold_sec)
             undo.callback(self._lock.close)
             if self.level == FREEZE:
-                # Programs are started while nobody waits for us yet.
+                # Start the process before anything is blocked.
                 self._freeze = open_freeze(self._limit_sec)
                 undo.callback(self._freeze.close)
                 self._freeze.wait_until_ready()
             self._lock.lock_instance()
             if self._freeze:
-                self._locked_tables = self._lock.lock_plain_tables()
+                self._locked_tables = self._lock.lock_non_transactional_tables()
             self._began = self._clock()
             if self._freeze:
                 self._freeze_sec = self._freeze.freeze()
             self._ended = undo.pop_all()
 
     def is_lost(self) -> bool:
-        """Return whether it is over already; no statement is sent to a frozen server."""
+        """Return whether the hold has ended; sends no statement to a frozen server."""
         if self.remaining_sec() <= 0:
             return True
         return not (self._freeze.is_frozen() if self._freeze else self._lock.is_held())
@@ -120,9 +120,11 @@ class _Hold:
 
 
 class Quiescer:
-    """At most one hold at a time, known by the attempt at a backup that it is for.
+    """At most one hold at a time, identified by the attempt at a backup.
 
-    :param max_limit_sec: bounds what callers ask for
+    :param open_lock: opens a connection for the locks
+    :param open_freeze: starts a freeze process
+    :param max_limit_sec: upper bound of the requested limits
     """
 
     def __init__(
@@ -137,26 +139,26 @@ class Quiescer:
         self._max_limit_sec = max_limit_sec
         self._clock = clock
         self._hold: _Hold | None = None
-        # By token, what attempts that have ended were told. One that is forgotten is too old for a
-        # message of it still to be under way.
+        # Answers to ended attempts by token. Messages of attempts that were dropped from it have
+        # expired.
         self._ended: collections.OrderedDict[str, Answer] = collections.OrderedDict()
-        # A release that overtakes its own quiesce waits here, and then undoes it.
+        # A release that arrives during its own quiesce waits here and then undoes it.
         self._turn = threading.Lock()
 
     def quiesce(self, backup_id: str, token: str, level: str, limit_sec: int) -> Answer:
-        """Bring the instance to rest for an attempt; a repetition tells what is held already.
+        """Quiesce the instance for an attempt; idempotent.
 
-        :param token: of this attempt alone
+        :param token: random, unique to the attempt
         :param level: one of LEVELS
-        :param limit_sec: after which everything is given back, whatever happens to anybody
-        :returns: ``backup_id``, ``level``, ``remaining_sec``, ``freeze_sec`` (what freezing took),
-            ``locked_tables`` (that cannot be recovered, and were written out)
-        :raises NotQuiescedError: nothing is held for this attempt, nor left of it
-        :raises StorageCommandError: the same; the program that freezes cannot be run
+        :param limit_sec: time after which everything is released in any case
+        :returns: ``backup_id``, ``level``, ``remaining_sec``, ``freeze_sec`` (duration of
+            freezing), ``locked_tables`` (number of flushed non-transactional tables)
+        :raises NotQuiescedError: the instance could not be quiesced; nothing is held
+        :raises StorageCommandError: the freeze process cannot be started; nothing is held
         """
         if level not in LEVELS:
             raise exceptions.NotQuiescedError(
-                f'There is no way to hold {level!r}, only {" and ".join(LEVELS)}'
+                f'Quiesce level {level!r} is not supported; choose {" or ".join(LEVELS)}'
             )
         limit_sec = max(1, min(int(limit_sec), self._max_limit_sec))
         with self._turn:
@@ -173,7 +175,7 @@ class Quiescer:
                 hold = _Hold(backup_id, token, level, limit_sec, self._clock)
                 hold.take(self._open_lock, self._open_freeze)
                 self._hold = hold
-                LOG.info('Holding %s for backup %s: %s', level, backup_id, hold.describe())
+                LOG.info('Quiesced at %s for backup %s: %s', level, backup_id, hold.describe())
             else:
                 raise exceptions.NotQuiescedError(
                     f'Backup {self._hold.backup_id} holds the instance ({self._hold.level}) for at '
@@ -182,12 +184,12 @@ class Quiescer:
             return self._hold.describe()
 
     def release(self, backup_id: str, token: str) -> Answer:
-        """End an attempt and give back everything that it holds; a repetition gets the same answer.
+        """End an attempt and release its hold; a repetition returns the same answer.
 
-        What is held for another attempt or backup stays. Waits for a quiesce that is under way.
+        The hold of another attempt or backup stays. Waits for a running :meth:`quiesce`.
 
-        :returns: ``backup_id``, ``held``: whether the instance was at rest for this attempt all the
-            time until now, otherwise ``reason``; ``held_sec``
+        :returns: ``backup_id``, ``level``; ``held``: whether the instance was quiesced for this
+            attempt without interruption until now; ``reason``: why not; ``held_sec``
         """
         with self._turn:
             if self._hold is not None and self._hold.token == token:
@@ -207,8 +209,8 @@ class Quiescer:
 
     def _drop_lost(self) -> None:
         if self._hold is not None and self._hold.is_lost():
-            # Its own release comes later, and must not be told that it was held until then.
-            self._release('the hold was over before its release')
+            # Its own release comes later and must report the loss.
+            self._release('the hold ended before its release')
 
     def _release(self, because: str = '') -> None:
         hold, self._hold = self._hold, None
@@ -217,9 +219,9 @@ class Quiescer:
             if because:
                 answer |= {'held': False, 'reason': answer['reason'] or because}
             self._end(hold.token, answer)
-            LOG.info('Released what backup %s held: %s', hold.backup_id, answer)
+            LOG.info('Released the hold of backup %s: %s', hold.backup_id, answer)
 
     def _end(self, token: str, answer: Answer) -> None:
         self._ended[token] = answer
-        while len(self._ended) > _ENDED:
+        while len(self._ended) > _MAX_ENDED:
             self._ended.popitem(last=False)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first start of a server on a volume that was made from another instance's.
+"""The first start of a server on a volume that was cloned from another instance.
 
-The data stays as it is: users, databases, and the transactions that it says it has. What is of the
-server is made anew: its UUID, Trove's own accounts and their passwords, no source that it would
-replicate from. Nothing of that is logged. A transaction that only this server has would keep it
-from ever being a replica of where it comes from.
+The data stays: users, databases and gtid_executed. The identity of the server is replaced: it gets
+a new UUID, new passwords of Trove's own accounts, and no replication source. None of this is
+written to the binary log, because an errant transaction would prevent this server from becoming a
+replica of its origin.
 
-One start does it, so that nobody waits for two: the server runs the statements of an init file
-before it lets anybody in. A statement that fails ends the file and not the server, so the account
-that is used afterwards comes last.
+A single start suffices: the server executes the statements of an init file before it accepts
+connections. A failed statement ends the file but not the server, so the account that is checked
+afterwards comes last.
 """
 
 import contextlib
@@ -27,24 +27,25 @@ from trove_ceph.guestagent import server, server_config
 
 LOG = logging.getLogger(__name__)
 
-#: The same path in the container, and not on the volume, which becomes part of backups.
+#: The same path in the container; not on the volume, which becomes part of backups.
 INIT_FILE = '/etc/mysql/restored.sql'
 CHANGE_ID = 'restored'
 ADMIN = common_service.ADMIN_USER_NAME
-#: While these hold, the server only finds out who it is.
+#: Options of the first start only.
 OPTIONS = {'init_file': INIT_FILE, 'skip_replica_start': 'ON'}
 _TIMEOUT_SEC = 60
-# A tenant may have a policy of passwords that asks for each kind of character.
+# A tenant's password policy may require each kind of character.
 _EACH_KIND = '-Aa1'
 
 
 @dataclasses.dataclass(frozen=True)
 class Passwords:
-    """New ones of Trove's accounts.
+    """New passwords of Trove's accounts.
 
-    :param root: of the container itself
-    :param remote_root: of root from elsewhere, where the tenant had that; known to nobody until the
-        tenant asks for a new one, as for any instance
+    :param root: password of ``root@localhost``
+    :param admin: password of Trove's administrative account
+    :param remote_root: password of remote root accounts, if the tenant enabled them; unknown to the
+        tenant, who can request a new one as for any instance
     """
 
     root: str = dataclasses.field(repr=False)
@@ -53,13 +54,13 @@ class Passwords:
 
 
 def new_passwords() -> Passwords:
-    """Return passwords that are in use nowhere."""
+    """Return new random passwords."""
     return Passwords(*(f'{utils.generate_random_password()}{_EACH_KIND}' for _ in range(3)))
 
 
 def statements(passwords: Passwords) -> list[str]:
-    """Return what makes a server its own; each may be repeated."""
-    others = (
+    """Return the statements that replace the identity of a server; each is idempotent."""
+    remote_accounts = (
         "SELECT GROUP_CONCAT(QUOTE(User), '@', QUOTE(Host), ' IDENTIFIED BY ', "
         f"QUOTE('{passwords.remote_root}')) "
         "FROM mysql.user WHERE User = 'root' AND Host <> 'localhost'"
@@ -68,7 +69,7 @@ def statements(passwords: Passwords) -> list[str]:
         'SET SESSION sql_log_bin = 0',
         "SET SESSION sql_mode = '', group_concat_max_len = 1048576",
         'RESET REPLICA ALL',
-        f'SET @others = ({others})',
+        f'SET @others = ({remote_accounts})',
         "SET @statement = COALESCE(CONCAT('ALTER USER ', @others), 'DO 0')",
         'PREPARE statement FROM @statement',
         'EXECUTE statement',
@@ -82,16 +83,16 @@ def _account(user: str, password: str) -> list[str]:
     return [
         f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{password}'",
         f'GRANT ALL ON *.* TO {account} WITH GRANT OPTION',
-        # Last, so that who can log in has all the rest as well.
+        # Last, so that a successful login proves the other statements.
         f"ALTER USER {account} IDENTIFIED BY '{password}' ACCOUNT UNLOCK",
     ]
 
 
 class RestoredServer:
-    """One server that has not run on this volume yet.
+    """A server that has not run on this volume yet.
 
-    :param app: configured for ``data_dir``, and stopped
-    :param data_dir: as the container sees it, which is as the host does
+    :param app: Trove's application, configured for ``data_dir`` and stopped
+    :param data_dir: path of the data directory, the same in the container and on the host
     """
 
     def __init__(self, app: server.MySqlServer, data_dir: str):
@@ -99,41 +100,41 @@ class RestoredServer:
         self._data_dir = data_dir
 
     def start(self, ds_version: str | None, command: str) -> None:
-        """Recover what is there, and let the server be one of its own.
+        """Start the server, which recovers the data, with a new identity.
 
-        :raises InvalidBackupError: there is no database on the volume
-        :raises ServerFailedError: it recovered, and is not its own
+        :raises InvalidBackupError: the volume has no database
+        :raises ServerFailedError: the server recovered, but has not got its new identity
         """
         self._check()
         passwords = new_passwords()
-        self._forget_identity()
+        self._remove_server_uuid()
         self._app.save_password('root', passwords.root)
         self._app.save_password(ADMIN, passwords.admin)
         with self._settings(passwords):
             self._app.start_db(ds_version=ds_version, command=command)
-            self._prove()
+            self._verify_identity()
 
     def _check(self) -> None:
-        # An empty directory would be initialised, and taken for what was restored.
+        # Trove would initialise an empty directory, which must not pass for restored data.
         if not operating_system.exists(posixpath.join(self._data_dir, 'mysql.ibd'), as_root=True):
             raise exceptions.InvalidBackupError(
                 f'{self._data_dir}: has no database of MySQL 8.0 or later'
             )
 
-    def _forget_identity(self) -> None:
+    def _remove_server_uuid(self) -> None:
         path = posixpath.join(self._data_dir, 'auto.cnf')
         operating_system.remove(path, force=True, recursive=False, as_root=True)
 
     @contextlib.contextmanager
     def _settings(self, passwords: Passwords) -> Iterator[None]:
-        """Give the server the init file for its first start alone."""
+        """Configure the init file for the first start only."""
         manager = self._app.configuration_manager
         self._write_init_file(passwords)
         manager.apply_system_override({server_config.SERVER_SECTION: OPTIONS}, CHANGE_ID)
         try:
             yield
         finally:
-            # It is not read again before the next start.
+            # The server does not read the file again before its next start.
             manager.remove_system_override(CHANGE_ID)
             operating_system.remove(INIT_FILE, force=True, recursive=False, as_root=True)
 
@@ -148,11 +149,11 @@ class RestoredServer:
             as_root=True,
         )
 
-    def _prove(self) -> None:
-        """Log in with the new password, and see what the server thinks of itself."""
+    def _verify_identity(self) -> None:
+        """Log in with the new password, and check the replication of the server."""
         try:
             with (
-                contextlib.closing(self._app.connect_alone(_TIMEOUT_SEC)) as connection,
+                contextlib.closing(self._app.open_connection(_TIMEOUT_SEC)) as connection,
                 connection.cursor() as cursor,
             ):
                 cursor.execute('SHOW REPLICA STATUS')
@@ -161,11 +162,11 @@ class RestoredServer:
                 uuid, gtid_executed = cursor.fetchone()
         except pymysql.MySQLError as error:
             raise exceptions.ServerFailedError(
-                f'{self._data_dir}: the restored server has no account of ours: {error}; its log '
-                f'tells which statement of {INIT_FILE} failed'
+                f'{self._data_dir}: the restored server lacks the account of Trove: {error}; see '
+                f'its log for the failed statement of {INIT_FILE}'
             ) from error
         if channels:
             raise exceptions.ServerFailedError(
-                f'{self._data_dir}: the restored server would still replicate from elsewhere'
+                f'{self._data_dir}: the restored server still has a replication source'
             )
         LOG.info('Restored server %s has executed %s', uuid, gtid_executed.replace('\n', ''))

@@ -25,7 +25,7 @@ _PURGE_TIMEOUT_SEC = 60
 
 
 class MySqlServer(service.MySqlApp):
-    """Trove's MySQL application; decisions about sizes are left to :mod:`tuning`."""
+    """Trove's MySQL application; :mod:`tuning` computes all sizes."""
 
     _configuration_manager: server_config.TunedConfigurationManager | None = None
 
@@ -59,18 +59,18 @@ class MySqlServer(service.MySqlApp):
         return self._configuration_manager
 
     def get_backup_image(self, ds_version=None):
-        """Return the image for stock backups, by the version this instance has now.
+        """Return the image for stock backups of this instance's present version.
 
-        Trove reads the version when its module is loaded, which here is before the configuration
-        is, and its search for an image of a shorter version passes an argument that its MySQL
-        class does not take.
+        Trove reads the version when its module is loaded, which here happens before the
+        configuration is read. Its search for an image of a shorter version also passes an argument
+        that its MySQL class does not accept.
         """
         if self._image_has_tag(cfg.get_configuration_property('backup_docker_image') or ''):
             return super().get_backup_image()
         return base_service.BaseDbApp.get_backup_image(self, ds_version or CONF.datastore_version)
 
     def start_db(self, *args, **kwargs):
-        """Start the server; its temporary directory on the data volume is made first."""
+        """Create the temporary directory on the data volume, and start the server."""
         mount_point = CONF.get(CONF.datastore_manager).mount_point
         operating_system.ensure_directory(
             os.path.join(mount_point, 'tmp'),
@@ -82,18 +82,18 @@ class MySqlServer(service.MySqlApp):
         super().start_db(*args, **kwargs)
 
     def exists_replication_source_overrides(self) -> bool:
-        """Return whether the server is ready to be a source, so that Trove need not restart it.
+        """Return whether the server can be a source without a restart by Trove.
 
-        Trove looks for its own replication file only. A server that runs with binary log and GTIDs
-        from birth is ready without one.
+        Trove looks for its own replication file only. A server that always runs with binary log and
+        GTIDs does not need one.
         """
         return super().exists_replication_source_overrides() or self._logs_with_gtids()
 
-    def adopt_volume_settings(self, computed: tuning.Tuning) -> None:
-        """Hand settings that depend on the volume to the running server, without a restart.
+    def apply_volume_settings(self, computed: tuning.Tuning) -> None:
+        """Apply settings that depend on the volume to the running server, without a restart.
 
-        A value that the user's configuration group sets is left alone. Failures are logged: the
-        settings are in the configuration file and take effect with the next start.
+        Values of the user's configuration group are not changed. Failures are logged only, because
+        the settings are in the configuration file and take effect at the next start.
         """
         options = computed.mysqld_options()
         effective = self.configuration_manager.effective
@@ -101,19 +101,21 @@ class MySqlServer(service.MySqlApp):
             with mysql_util.SqlClient(self.get_engine()) as client:
                 for name in tuning.VOLUME_OPTIONS:
                     if str(effective(name)) != str(options[name]):
-                        LOG.info('Leaving %s as the configuration group sets it', name)
+                        LOG.info('The configuration group sets %s; it is not changed', name)
                         continue
                     client.execute(f'SET GLOBAL {name} = {options[name]}')
         except exc.SQLAlchemyError as error:
-            LOG.warning('Settings for the larger volume wait for the next start: %s', error)
+            LOG.warning(
+                'Applying settings for the volume failed; they take effect at the next start: %s',
+                error,
+            )
 
-    def connect_alone(self, timeout_sec: int) -> pymysql.connections.Connection:
-        """Open a connection for one user, where each statement commits.
+    def open_connection(self, timeout_sec: int) -> pymysql.connections.Connection:
+        """Open a connection outside of the pool, in autocommit mode.
 
-        A pool may give a connection to somebody else, and drops it when it is old, and with it the
-        locks that it holds.
+        A pool would share the connection and close it when it is old, which releases its locks.
 
-        :param timeout_sec: of connecting, and of each statement
+        :param timeout_sec: time limit of connecting and of each statement
         :raises pymysql.MySQLError: the server does not answer
         """
         url = self.get_engine().url
@@ -128,16 +130,16 @@ class MySqlServer(service.MySqlApp):
         )
 
     def purge_binary_logs(self, budget_bytes: int) -> int:
-        """Purge the oldest binary logs until the rest fits in ``budget_bytes``; return how many.
+        """Purge the oldest binary logs beyond ``budget_bytes``; return the number of purged logs.
 
-        Expiry by time cannot keep a busy server from filling its volume. The server keeps logs that
-        a connected replica still reads; the log being written always stays. While a session holds
-        LOCK INSTANCE FOR BACKUP the server refuses, and the work is left to the next call.
+        Expiry by time does not prevent a busy server from filling its volume. The server keeps logs
+        that a connected replica still reads; the active log always stays. The server refuses the
+        purge while a session holds LOCK INSTANCE FOR BACKUP; the next call tries again.
         """
-        # Trove's pool keeps a connection for each that was ever needed at once, and where it has
-        # several, Trove's own backups leave the server locked.
+        # Do not use Trove's pool: each parallel use adds a connection to it, and with several
+        # connections Trove's own backups leave the server locked.
         with (
-            contextlib.closing(self.connect_alone(_PURGE_TIMEOUT_SEC)) as connection,
+            contextlib.closing(self.open_connection(_PURGE_TIMEOUT_SEC)) as connection,
             connection.cursor() as cursor,
         ):
             cursor.execute('SHOW BINARY LOGS')
@@ -148,10 +150,12 @@ class MySqlServer(service.MySqlApp):
             try:
                 cursor.execute('PURGE BINARY LOGS TO %s', (logs[keep][0],))
             except pymysql.OperationalError as error:
-                LOG.warning('Binary logs exceed %s bytes and stay: %s', budget_bytes, error)
+                LOG.warning(
+                    'Binary logs exceed %s bytes, and purging them failed: %s', budget_bytes, error
+                )
                 return 0
         LOG.warning(
-            'Purged %s binary logs up to %s: together they exceeded %s bytes',
+            'Purged %s binary logs before %s, because all logs exceeded %s bytes',
             keep,
             logs[keep][0],
             budget_bytes,
@@ -168,7 +172,7 @@ class MySqlServer(service.MySqlApp):
 
 
 def _first_to_keep(sizes: list[int], budget: int) -> int:
-    """Return the index of the oldest log that fits when the newest are counted first."""
+    """Return the index of the oldest log that fits into the budget together with all newer ones."""
     total = 0
     for index in range(len(sizes) - 1, -1, -1):
         total += sizes[index]

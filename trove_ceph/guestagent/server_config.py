@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""my.cnf as Trove's configuration manager keeps it, with the computed settings added.
+"""Trove's configuration manager for my.cnf, extended by the computed settings.
 
-Trove writes three layers, and a later one wins: the base file rendered by the control plane, the
-files of the user's configuration group, and Trove's own settings. The computed settings go into
-Trove's *pre-user* group between base file and configuration group. They are written again each
-time the base file is, which is what Trove does at creation, after a flavor resize (and when one is
-reverted) and at a rebuild.
+Trove writes three layers, of which a later one overrides an earlier one: the base file rendered by
+the control plane, the files of the user's configuration group, and Trove's own settings. The
+computed settings go into Trove's *pre-user* group between base file and configuration group. They
+are written again with each base file, which Trove writes at creation, after a flavor resize (and
+its revert) and at a rebuild.
 """
 
 import collections.abc
@@ -23,9 +23,9 @@ LOG = logging.getLogger(__name__)
 
 SERVER_SECTION = 'mysqld'
 CHANGE_ID = 'trove-ceph'
-#: What the taskmanager says of the storage tier: a file of its own, which outlives the base file.
+#: The storage tier as set by the taskmanager, in a separate file that outlives the base file.
 TIER_CHANGE_ID = 'storage-tier'
-#: Section of the base file, ignored by mysqld, in which the template passes on the flavor.
+#: Section of the base file, ignored by mysqld, in which the template passes the flavor.
 FACTS_SECTION = 'trove_ceph'
 
 Measure = collections.abc.Callable[[int | None, int | None, tuning.Tier | None], tuning.Machine]
@@ -34,11 +34,11 @@ _CODEC = stream_codecs.IniCodec(default_value='1', comment_markers=('#', ';', '!
 
 
 class TunedConfigurationManager(configuration.ConfigurationManager):
-    """Trove's configuration manager that adds what :func:`tuning.tune` computes.
+    """Trove's configuration manager with the settings that :func:`tuning.tune` computes.
 
-    :param measure: returns the machine; given the flavor's memory in MiB and virtual CPUs, or None
-        for each that the base file does not tell, and the storage tier, None until it is known
-    :param server_id: replication identity of this server
+    :param measure: returns the machine from the flavor's memory in MiB and virtual CPUs, each None
+        if the base file lacks it, and from the storage tier, None until it is known
+    :param server_id: ``server_id`` of this server
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
         self._server_id = server_id
 
     def reset_configuration(self, options, remove_overrides=False):
-        """Write the base file, then the computed settings that go with it.
+        """Write the base file and then the computed settings.
 
         :raises FlavorTooSmallError: before anything is written
         :raises VolumeTooSmallError: before anything is written
@@ -67,20 +67,20 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
             super().reset_configuration(options, remove_overrides=remove_overrides)
 
     def retune(self) -> tuning.Tuning:
-        """Compute and write the settings again for the base file as it is, and return them."""
+        """Compute and write the settings for the present base file, and return them."""
         section = self.get_value(FACTS_SECTION, default={})
         computed = self._compute((section.get('flavor_ram_mib'), section.get('flavor_vcpus')))
         self._write(computed)
         return computed
 
-    def keep_tier(self, tier: tuning.Tier | None) -> bool:
-        """Keep what the storage tier grants; return whether that is new.
+    def set_tier(self, tier: tuning.Tier | None) -> bool:
+        """Store the I/O rate of the storage tier; return whether it differs from the stored one.
 
-        The settings that follow from it are computed at the next :meth:`retune`.
+        The next :meth:`retune` computes the settings that depend on it.
 
-        :param tier: None to forget what was kept
+        :param tier: None: delete the stored rate
         """
-        if tier == self._kept_tier():
+        if tier == self._stored_tier():
             return False
         self.remove_system_override(TIER_CHANGE_ID)
         if tier is not None:
@@ -88,35 +88,35 @@ class TunedConfigurationManager(configuration.ConfigurationManager):
             self.apply_system_override(options, TIER_CHANGE_ID, pre_user=True)
         return True
 
-    def _kept_tier(self) -> tuning.Tier | None:
-        # Not of the cache: there is none before the base file is first written.
+    def _stored_tier(self) -> tuning.Tier | None:
+        # Read the file: the cache does not exist before the first base file.
         if not self.has_system_override(TIER_CHANGE_ID):
             return None
-        kept = self._override_strategy.get(self.SYSTEM_PRE_USER_GROUP, TIER_CHANGE_ID)
+        stored = self._override_strategy.get(self.SYSTEM_PRE_USER_GROUP, TIER_CHANGE_ID)
         names = [field.name for field in dataclasses.fields(tuning.Tier)]
-        return tuning.Tier(**{name: kept[FACTS_SECTION][name] for name in names})
+        return tuning.Tier(**{name: stored[FACTS_SECTION][name] for name in names})
 
     def effective(self, key: str) -> int | str | None:
-        """Return the value a restarted server would have for ``key``, None if it is not set."""
+        """Return the value of ``key`` after a restart of the server; None: it is not set."""
         return self.get_value(key, section=SERVER_SECTION)
 
     def _compute(self, facts: tuple[int | None, int | None]) -> tuning.Tuning:
-        machine = self._measure(*facts, self._kept_tier())
+        machine = self._measure(*facts, self._stored_tier())
         computed = tuning.tune(machine)
         LOG.info('Tuned MySQL for %s: %s', machine, computed)
         return computed
 
     def _write(self, computed: tuning.Tuning) -> None:
         options = computed.mysqld_options() | {'server_id': self._server_id}
-        # Applying merges into an existing file, so settings that are no longer computed would stay.
+        # Trove merges into an existing file, which would keep settings that are no longer computed.
         self.remove_system_override(CHANGE_ID)
         self.apply_system_override({SERVER_SECTION: options}, CHANGE_ID, pre_user=True)
 
 
 def server_id_of(instance_id: str) -> int:
-    """Return the replication identity of an instance: stable, and different between instances.
+    """Return ``server_id`` of an instance: stable, and different between instances.
 
-    Trove's own value comes from Python's ``hash()`` of the id, which differs in each process, so it
+    Trove's own value is Python's ``hash()`` of the instance id, which differs between processes and
     would change with every flavor resize.
     """
     digest = hashlib.sha256(instance_id.encode()).digest()

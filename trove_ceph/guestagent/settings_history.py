@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves since when the server's settings have been what they are.
+"""The history of the server's settings, which proves for how long they have not changed.
 
-A snapshot may be taken before the settings are checked if the check proves that they were the same
-while the snapshot was taken. Values alone prove nothing: a setting can be changed for a moment and
-changed back. So each observation has evidence of every change that there was since the server
-started (:data:`trove_ceph.guestagent.backup_settings.EVIDENCE`), and two observations with the same
-evidence prove that nothing was changed between them.
+A snapshot may be created before the settings are checked if the check proves that they were the
+same at the time of the snapshot. Values alone prove nothing, because a setting can be changed and
+changed back. So each observation has evidence of every change since the start of the server
+(:data:`trove_ceph.guestagent.backup_settings.EVIDENCE`), and two observations with equal evidence
+prove that nothing changed between them.
 """
 
 import collections
@@ -15,7 +15,7 @@ import threading
 import time
 import typing
 
-#: How many positions are remembered, and how far apart they are at least.
+#: Number of stored positions, and the least time between them.
 _POSITIONS = 4
 _POSITION_SPACING_SEC = 20.0
 
@@ -23,22 +23,22 @@ Clock = collections.abc.Callable[[], float]
 
 
 def raw_monotonic() -> float:
-    """Return the seconds of a clock that nobody sets or slews; it may stop while we are paused."""
+    """Return the seconds of a clock that is never set or slewed; it stops during a suspend."""
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Position:
-    """What the server had executed at or before an instant."""
+    """Transactions that the server had executed at or before an instant."""
 
     at: float
     gtid_executed: str
 
 
 class SettingsHistory:
-    """Remembers the last evidence and since when it has been the same; for several threads.
+    """The last evidence and the time since which it is unchanged; safe for several threads.
 
-    The state is lost with the process, and then nothing is proved until the second observation.
+    The state is lost with the process; then nothing is proved until the second observation.
     """
 
     def __init__(self, clock: Clock = raw_monotonic):
@@ -49,15 +49,16 @@ class SettingsHistory:
         self._positions: collections.deque[_Position] = collections.deque(maxlen=_POSITIONS)
 
     def observe(self, evidence: str | None, gtid_executed: str | None) -> dict[str, typing.Any]:
-        """Remember what was just read, and tell how long the settings have been the same.
+        """Record an observation, and return for how long the settings have not changed.
 
-        Call it after the server has answered: what is told must not reach back to before an earlier
-        reading began.
+        Call it after the server has answered, so that the result does not include the time before
+        an earlier observation.
 
-        :param evidence: None where the server cannot give it; then nothing is proved
-        :returns: ``unchanged_sec``, at least for how long before now the evidence has been this;
-            ``positions``, a list of dicts with ``age_sec`` and ``gtid_executed``, what the server
-            had executed at least so long ago
+        :param evidence: None: the server does not provide it, so nothing is proved
+        :param gtid_executed: position of the server at the observation
+        :returns: ``unchanged_sec``, the least time for which the evidence has been the same;
+            ``positions``, a list of dicts with ``age_sec`` and ``gtid_executed``: transactions that
+            the server had executed at that age
         """
         with self._lock:
             now = self._clock()

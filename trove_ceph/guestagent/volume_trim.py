@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trims the data volume: gives the blocks that the file system freed back to Ceph.
+"""Trimming of the data volume: return blocks that the file system has freed to Ceph.
 
-What MySQL deletes (dropped tables, purged binary logs, a smaller redo log) stays in the RBD image
-until it is discarded, and the first copy of a backup to the vault moves it.
+Data that MySQL deletes (dropped tables, purged binary logs, a smaller redo log) stays in the RBD
+image until it is discarded, and the first copy of a backup to the vault transfers it.
 
-While FITRIM works through an allocation group of XFS it holds the lock of that group's free space,
-and a commit that needs space from it waits. So the file system is trimmed in ranges, with a pause
-after each that is as long as the range took. Only the first trim has much to discard: of blocks
-that are discarded already, nothing reaches Ceph.
+While FITRIM processes an allocation group of XFS, it holds the lock of that group's free space, and
+a commit that needs space from it waits. So the file system is trimmed in ranges, and after each
+range follows a pause of the same duration. Only the first trim discards much: blocks that are
+discarded already cause no request to Ceph.
 
-XFS of older kernels (Linux 6.1 among them) discards each free extent as a whole of which a part is
-in the range, and says so by the number of bytes, which is more than the range has. Small ranges
-would discard the same extents again and again there, so they become larger.
+XFS of older kernels (such as Linux 6.1) discards a free extent as a whole if a part of it is in the
+range, and reports more bytes than the range has. There, small ranges would discard the same extents
+repeatedly, so the ranges become larger.
 
-A trim stays out of the way of backups: no range is begun while a backup holds the instance, or
-within the time in which a snapshot may be made. That is for speed alone. What a snapshot holds is
-the same with a trim beside it, since a discard touches nothing but free blocks.
+No range starts while a backup holds the instance, or while a snapshot may be created. The reason is
+speed only: a discard affects free blocks only, so the content of a snapshot does not depend on it.
 """
 
 import collections.abc
@@ -32,18 +31,18 @@ from trove_ceph.host import data_volume
 
 LOG = logging.getLogger(__name__)
 
-#: Of one FITRIM, unless a volume would need more than MAX_RANGES of them.
+#: Size of the range of one FITRIM, unless a volume would need more than MAX_RANGES of them.
 RANGE_BYTES = 256 * units.Mi
 MAX_RANGES = 1024
-#: librbd leaves out what is smaller (``rbd_discard_granularity_bytes``).
+#: librbd ignores smaller discards (``rbd_discard_granularity_bytes``).
 MIN_EXTENT_BYTES = 64 * units.Ki
 
-#: After the agent's start, or a database's first start.
+#: Delay after the start of the agent, or the first start of a database.
 _SOON_SEC = (60, 300)
-#: Part of the interval, so that the guests of a cloud do not trim at the same time.
+#: Random part of the interval, so that the guests of a cloud do not trim at the same time.
 _JITTER = 0.1
-# A range takes milliseconds; what takes longer than this must not fail a backup.
-_RANGE_PATIENCE_SEC = 10
+# A range takes milliseconds. A slower one must not fail a backup.
+_RANGE_TIMEOUT_SEC = 10
 _POLL_SEC = 1
 
 Clock = collections.abc.Callable[[], float]
@@ -51,11 +50,11 @@ Clock = collections.abc.Callable[[], float]
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What one trim did.
+    """The result of one trim.
 
-    :param ranges: how many FITRIMs it was
-    :param seconds: how long it took, pauses included
-    :param longest_sec: the longest FITRIM, which is as long as a commit may have waited
+    :param ranges: number of FITRIM calls
+    :param seconds: total duration, including pauses
+    :param longest_sec: duration of the longest FITRIM, the upper bound of a commit's delay
     """
 
     ranges: int
@@ -64,12 +63,14 @@ class Report:
 
 
 class VolumeTrimmer:
-    """Trims one volume every interval, in a thread of its own, never twice at once.
+    """Trim one volume periodically in a thread, at most one trim at a time.
 
-    :param volume: gives the data volume as it is now
-    :param interval_sec: between the beginnings of two trims; 0: there are none
-    :param start: runs a function beside everything else
-    :param between: gives a number between two, at random
+    :param volume: returns the present data volume
+    :param interval_sec: time between the starts of two trims; 0: never trim
+    :param clock: seconds of a monotonic clock
+    :param sleep: pauses the thread for a number of seconds
+    :param start: runs a function in the background
+    :param between: returns a random number between two
     """
 
     def __init__(
@@ -89,41 +90,43 @@ class VolumeTrimmer:
         self._between = between
         self._running = threading.Lock()
         self._in_range = threading.Lock()
-        self._aside_until = clock()
+        self._paused_until = clock()
         self._ended_at: float | None = None
         self._due_at = clock() + between(*_SOON_SEC)
 
     def trim_if_due(self) -> bool:
-        """Begin a trim if one is due, and return whether it was begun; does not wait for it."""
+        """Start a trim if one is due, and return whether it was started; does not wait for it."""
         if not self._interval_sec or self._clock() < self._due_at:
             return False
-        return self._begin()
+        return self._start_trim()
 
     def trim_unless_recent(self, max_age_sec: float) -> bool:
-        """Begin a trim unless one ended less than ``max_age_sec`` ago; does not wait for it."""
+        """Start a trim unless one ended less than ``max_age_sec`` ago; does not wait for it."""
         if not self._interval_sec:
             return False
         if self._ended_at is not None and self._clock() - self._ended_at < max_age_sec:
             return False
-        return self._begin()
+        return self._start_trim()
 
-    def trim_soon(self) -> None:
-        """Have the next trim be due within minutes, as after the first start of a database."""
+    def schedule_soon(self) -> None:
+        """Schedule the next trim within minutes, as after the first start of a database."""
         self._due_at = min(self._due_at, self._clock() + self._between(*_SOON_SEC))
 
-    def stand_aside(self, seconds: float) -> None:
-        """Begin no further range for so long, and wait for the one that is under way."""
-        self._aside_until = max(self._aside_until, self._clock() + seconds)
-        if not self._in_range.acquire(timeout=_RANGE_PATIENCE_SEC):
-            LOG.warning('The volume is still being trimmed after %s s', _RANGE_PATIENCE_SEC)
+    def pause(self, seconds: float) -> None:
+        """Start no range for this time, and wait for the end of a running one."""
+        self._paused_until = max(self._paused_until, self._clock() + seconds)
+        if not self._in_range.acquire(timeout=_RANGE_TIMEOUT_SEC):
+            LOG.warning(
+                'A range of the volume is still being trimmed after %s s', _RANGE_TIMEOUT_SEC
+            )
             return
         self._in_range.release()
 
-    def go_on(self) -> None:
-        """End what :meth:`stand_aside` began."""
-        self._aside_until = self._clock()
+    def resume(self) -> None:
+        """End a pause that :meth:`pause` started."""
+        self._paused_until = self._clock()
 
-    def _begin(self) -> bool:
+    def _start_trim(self) -> bool:
         if not self._running.acquire(blocking=False):
             return False
         spread = self._interval_sec * _JITTER
@@ -144,17 +147,17 @@ class VolumeTrimmer:
                 *(report.ranges, report.seconds, report.longest_sec),
             )
         except exceptions.TroveCephError as error:
-            LOG.warning('The data volume is not trimmed: %s', error)
+            LOG.warning('Trimming the data volume failed: %s', error)
         except Exception:
-            LOG.exception('The data volume is not trimmed')
+            LOG.exception('Trimming the data volume failed')
         finally:
             self._running.release()
 
     def trim(self) -> Report:
-        """Trim the whole volume; blocks until that is done.
+        """Trim the whole volume; blocks until it is done.
 
-        :raises StorageCommandError: the volume does not support it, or fstrim failed
-        :raises VolumeNotReadyError: the volume is not mounted, or not any more
+        :raises StorageCommandError: the volume does not support discards, or fstrim failed
+        :raises VolumeNotReadyError: the volume is not mounted
         """
         volume = self._volume()
         size_bytes = volume.filesystem_bytes()
@@ -176,7 +179,7 @@ class VolumeTrimmer:
     ) -> tuple[int, float]:
         while True:
             with self._in_range:
-                if self._clock() >= self._aside_until:
+                if self._clock() >= self._paused_until:
                     began = self._clock()
                     trimmed = volume.trim(offset, length, MIN_EXTENT_BYTES)
                     return trimmed, self._clock() - began

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MySQL on this machine: settings that fit it, statements, and a server of one's own."""
+"""MySQL on this host: computed settings, SQL helpers, and a managed mysqld process."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a mysqld comes from: a root file system to enter, or a program on this host."""
+"""Installations of mysqld: a root file system to enter, or a program on this host."""
 
 import contextlib
 import os
@@ -12,15 +12,15 @@ from typing import IO, Protocol
 from trove_ceph import exceptions
 from trove_ceph.host import commands
 
-#: Trove's place for the data directory below what it mounts at /var/lib/mysql.
+#: Name of Trove's data directory on the volume that is mounted at /var/lib/mysql.
 DATA = 'data'
 _ROOTFS_KIND = 'mysql-rootfs'
 _USER = 'mysql'
 
-# The binds come first, since the volume may be mounted at a place that is unmounted after. What
-# does not belong to the server is unmounted, because a namespace holds all that was mounted when it
-# was made: the device of another sandbox could not be given back while this server runs. Of devices
-# it sees those that everybody may use.
+# The bind mounts come first, because the volume may be below a mount point that is unmounted later.
+# All other file systems are unmounted, because the new namespace has a copy of every mount: the
+# device of another sandbox could not be released while this server runs. The server gets the
+# standard device nodes only.
 _ENTER = """
 mount --bind "$ROOTFS" "$ROOTFS"
 mount -o remount,bind,ro,nosuid "$ROOTFS"
@@ -45,11 +45,11 @@ exec chroot "$ROOTFS" "$@"
 class Installation(Protocol):
     """How to run mysqld with a volume and a directory for its socket and log."""
 
-    def places(self, volume: Path, run: Path) -> tuple[str, str]:
-        """Return the data directory and ``run`` as the server sees them."""
+    def paths(self, volume: Path, run: Path) -> tuple[str, str]:
+        """Return the paths of the data directory and of ``run`` as the server sees them."""
 
     def user(self) -> tuple[str, int, int]:
-        """Return the name, user id and group id that the server takes on."""
+        """Return the name, user id and group id under which the server runs."""
 
     def spawn(
         self,
@@ -59,26 +59,27 @@ class Installation(Protocol):
         environment: Mapping[str, str],
         console: IO[bytes],
     ) -> subprocess.Popen:
-        """Start mysqld in a session of its own; the process's pid is the server's."""
+        """Start mysqld in a new session; the pid of the process is that of the server."""
 
     def disclose(self) -> dict[str, str]:
-        """Return what tells this installation from others."""
+        """Return what identifies this installation in results."""
 
 
 class Rootfs:
-    """A root file system, such as a container's, with mysqld in its PATH.
+    """A root file system, such as that of a container image, with mysqld in its PATH.
 
-    Each server has a mount namespace of its own: inside it sees its volume at /var/lib/mysql, the
-    same path as in a guest (binlog.index may hold absolute paths), and the shared root file system
-    stays untouched. The mounts go with the process. Needs root.
+    Each server has its own mount namespace, where its volume is at /var/lib/mysql, as in a guest
+    (binlog.index may have absolute paths). The shared root file system is not changed. The mounts
+    disappear with the process. Requires root.
 
-    It starts as root, takes on the user mysql, and has all of the host: for our own data alone.
+    mysqld starts as root, switches to the user mysql, and is not isolated from the host, so use it
+    for trusted data only.
     """
 
     def __init__(self, path: Path):
         self._path = path.resolve()
 
-    def places(self, volume: Path, run: Path) -> tuple[str, str]:
+    def paths(self, volume: Path, run: Path) -> tuple[str, str]:
         return f'/var/lib/mysql/{DATA}', '/run/mysqld'
 
     def user(self) -> tuple[str, int, int]:
@@ -87,7 +88,7 @@ class Rootfs:
             fields = line.split(':')
             if fields[0] == _USER:
                 return _USER, int(fields[2]), int(fields[3])
-        raise exceptions.ServerFailedError(f'there is no user {_USER} in {passwd}')
+        raise exceptions.ServerFailedError(f'{passwd}: has no user {_USER}')
 
     def spawn(
         self,
@@ -97,16 +98,16 @@ class Rootfs:
         environment: Mapping[str, str],
         console: IO[bytes],
     ) -> subprocess.Popen:
-        places = {
+        variables = {
             'ROOTFS': str(self._path),
             'VOLUME': str(volume),
             'RUN': str(run),
-            # Inside, there is no directory of ours for temporary files.
+            # The host's TMPDIR does not exist in the root file system.
             'TMPDIR': '/tmp',
         }
         enter = ['unshare', '--mount', '--propagation', 'private']
         words = [*enter, 'sh', '-ec', _ENTER, 'sh', 'mysqld', *options]
-        return _spawn(words, {**environment, **places}, console)
+        return _spawn(words, {**environment, **variables}, console)
 
     def disclose(self) -> dict[str, str]:
         return {'rootfs': self._path.parent.name, 'version': self._version()}
@@ -116,15 +117,15 @@ class Rootfs:
 
 
 class InPlace:
-    """The mysqld in the PATH of the process itself, which is in a root file system already.
+    """The mysqld in the PATH of this process, which runs in a root file system already.
 
-    :param ids: user and group that the server takes on; None where the process has these
+    :param ids: user id and group id of the server; None: those of this process
     """
 
     def __init__(self, ids: tuple[int, int] | None = None):
         self._ids = ids
 
-    def places(self, volume: Path, run: Path) -> tuple[str, str]:
+    def paths(self, volume: Path, run: Path) -> tuple[str, str]:
         return str(volume / DATA), str(run)
 
     def user(self) -> tuple[str, int, int]:
@@ -146,12 +147,12 @@ class InPlace:
 
 
 class HostBinary:
-    """A mysqld program on this host; started by root, it takes on the user mysql if there is."""
+    """A mysqld program on this host; if root starts it, it runs as the user mysql if one exists."""
 
     def __init__(self, path: Path):
         self._path = path.resolve()
 
-    def places(self, volume: Path, run: Path) -> tuple[str, str]:
+    def paths(self, volume: Path, run: Path) -> tuple[str, str]:
         return str(volume / DATA), str(run)
 
     def user(self) -> tuple[str, int, int]:
@@ -179,7 +180,7 @@ class HostBinary:
 
 
 def find_newest_rootfs(cache: Path) -> Path | None:
-    """Return the MySQL root file system that was built or used last, if the cache holds any."""
+    """Return the MySQL root file system that was built or used last; None: the cache has none."""
     found = [path for path in cache.glob(f'{_ROOTFS_KIND}-*/rootfs') if path.is_dir()]
     return max(found, key=lambda path: path.parent.stat().st_mtime, default=None)
 

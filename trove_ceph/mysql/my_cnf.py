@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the settings in a my.cnf that was made for another machine."""
+"""Parsing of a my.cnf that was written for another host."""
 
-#: Where things lie, and what the server listens on: a sandbox decides these by itself.
-PLACES = ('port', 'basedir', 'datadir', 'socket', 'pid_file', 'tmpdir')
+#: Paths and the port, which a sandbox chooses itself.
+_HOST_OPTIONS = ('port', 'basedir', 'datadir', 'socket', 'pid_file', 'tmpdir')
 
 
 def server_options(text: str) -> dict[str, str]:
-    """Return the ``[mysqld]`` section's settings without places, names with underscores.
+    """Return the settings of the ``[mysqld]`` section without paths and port.
 
-    Included directories are not followed.
+    Names have underscores. Included directories are ignored.
     """
     section, options = '', {}
     for line in map(str.strip, text.splitlines()):
@@ -17,4 +17,4 @@ def server_options(text: str) -> dict[str, str]:
         elif section == 'mysqld' and line and line[0] not in '#;!':
             name, _, value = (part.strip() for part in line.partition('='))
             options[name.replace('-', '_')] = value or 'ON'
-    return {name: value for name, value in options.items() if name not in PLACES}
+    return {name: value for name, value in options.items() if name not in _HOST_OPTIONS}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real mysqld on any data directory, as a context manager."""
+"""A mysqld process on any data directory, as a context manager."""
 
 import contextlib
 import os
@@ -18,9 +18,9 @@ from trove_ceph import exceptions, waiting
 from trove_ceph.host import bounded_files, processes
 from trove_ceph.mysql import installation
 
-#: For what hangs: on a busy host, initialising alone may take minutes.
+#: On a busy host, initialisation alone may take minutes.
 START_TIMEOUT_SEC = 300
-#: A clean end writes all changed pages of the buffer pool.
+#: A clean shutdown flushes all dirty pages of the buffer pool.
 STOP_TIMEOUT_SEC = 600
 _KILL_TIMEOUT_SEC = 20
 _LOG_CHARACTERS = 3000
@@ -31,18 +31,19 @@ Options = Mapping[str, str | int | float | bool]
 
 
 class Mysqld:
-    """Runs a server on a volume while entered; the data directory is initialised when empty.
+    """Run a server on a volume while the context is active; initialise an empty data directory.
 
-    A new server's root has no password and may log in from this host alone. The server listens on
-    its socket only, unless an option ``skip_networking`` says otherwise; only its own user and root
-    reach the socket.
+    Root of a new server has no password and can log in from this host only. The server listens on
+    its socket only, unless the option ``skip_networking`` is off; only its own user and root have
+    access to the socket.
 
+    :param source: the installation of mysqld
     :param volume: stands for /var/lib/mysql; the data directory is ``data`` in it
-    :param directory: for the socket and the error log; made when missing. Its path should be short:
-        the socket's may have 107 characters
-    :param options: mysqld's options without dashes; a later start takes changes of the mapping
-    :param my_cnf: an option file that is read before
-    :param environment: of the process; default this process's own
+    :param directory: for the socket and the error log; created if missing. Keep its path short: the
+        path of the socket must not exceed 107 characters
+    :param options: options of mysqld without dashes; changes take effect at the next start
+    :param my_cnf: an option file that is read first
+    :param environment: environment of the process; by default that of this process
     """
 
     def __init__(
@@ -70,12 +71,12 @@ class Mysqld:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """End the server in order, or at once when that takes too long."""
+        """Stop the server; kill it if that takes too long."""
         self.stop()
 
     @property
     def data(self) -> Path:
-        """The data directory, seen from outside."""
+        """The path of the data directory on this host."""
         return self.volume / installation.DATA
 
     @property
@@ -89,31 +90,31 @@ class Mysqld:
 
     @property
     def exit_code(self) -> int | None:
-        """What the server ended with, a signal's number below zero; None while it runs."""
+        """The exit code of the server, negative for a signal; None: it runs."""
         return self._process.poll() if self._process else None
 
     @property
     def pid(self) -> int | None:
-        """The server's process; None while there is none."""
+        """The process id of the server; None: it does not run."""
         if self._process is None or self._process.poll() is not None:
             return None
         return self._process.pid
 
     def cpu_sec(self) -> float:
-        """Return the processor seconds used since the beginning, over all restarts."""
+        """Return the CPU time in seconds since the first start, over all restarts."""
         pid = self.pid
         return self._ended_cpu_sec + (processes.cpu_sec(pid) if pid else 0.0)
 
     def ensure_initialised(self) -> None:
-        """Make a new server's data directory, unless there is one already.
+        """Initialise the data directory if it is missing or empty.
 
-        :raises ServerFailedError: mysqld cannot; what it began is removed
+        :raises ServerFailedError: mysqld failed; the incomplete directory is removed
         """
         self.prepare_run()
         if self.data.exists() and any(self.data.iterdir()):
             return
         self.data.mkdir(exist_ok=True)
-        self._own(self.data)
+        self._chown(self.data)
         process = self._spawn('--initialize-insecure')
         try:
             code = process.wait(START_TIMEOUT_SEC)
@@ -123,13 +124,13 @@ class Mysqld:
         if code != 0:
             shutil.rmtree(self.data)
             raise exceptions.ServerFailedError(
-                f'mysqld --initialize-insecure ended with {code}: {self.log_tail()}'
+                f'mysqld --initialize-insecure failed with exit code {code}: {self.log_tail()}'
             )
 
     def start(self, timeout_sec: float = START_TIMEOUT_SEC) -> None:
         """Start the server and wait until it answers.
 
-        :raises ServerFailedError: it does not within the time; it is ended then
+        :raises ServerFailedError: the server did not answer in time; it is killed
         """
         began = time.monotonic()
         self._process = self._spawn()
@@ -141,23 +142,23 @@ class Mysqld:
         self.start_sec = time.monotonic() - began
 
     def stop(self) -> None:
-        """End the server in order; after ten minutes, at once."""
-        self._end(signal.SIGTERM, STOP_TIMEOUT_SEC)
+        """Shut the server down; kill it after ten minutes."""
+        self._terminate(signal.SIGTERM, STOP_TIMEOUT_SEC)
 
     def kill(self) -> None:
-        """End the server as a power cut would."""
-        self._end(signal.SIGKILL, _KILL_TIMEOUT_SEC)
+        """Kill the server, as a crash does."""
+        self._terminate(signal.SIGKILL, _KILL_TIMEOUT_SEC)
 
     def restart(self) -> None:
-        """End the server in order and start it again, with the options as they are now.
+        """Shut the server down and start it again with the present options.
 
-        :raises ServerFailedError: it does not start
+        :raises ServerFailedError: the server does not start
         """
         self.stop()
         self.start()
 
     def has_ended(self, within_sec: float) -> bool:
-        """Whether the server is gone, or is so within the time: a crash takes its time to end."""
+        """Return whether the server has ended or ends within the time; a crash is not instant."""
         if self._process is None:
             return True
         try:
@@ -167,25 +168,25 @@ class Mysqld:
         return True
 
     def connect(self, **options: Any) -> pymysql.connections.Connection:
-        """Open a connection through the socket, as root by default, committing each statement."""
+        """Open a connection through the socket, by default as root and in autocommit mode."""
         return pymysql.connect(
             **{'unix_socket': str(self.socket), 'user': 'root', 'autocommit': True, **options}
         )
 
     def query(self, statement: str, *arguments: Any) -> tuple:
-        """Run one statement on a connection of its own and return its rows."""
+        """Execute one statement on a new connection and return its rows."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute(statement, arguments)
             return cursor.fetchall()
 
-    def forget_identity(self) -> None:
-        """Before the first start on a clone: let the server make a UUID of its own."""
+    def remove_server_uuid(self) -> None:
+        """Remove the server UUID of a clone, so that the first start generates a new one."""
         (self.data / 'auto.cnf').unlink()
 
     def find_refused_option(self) -> str | None:
-        """Return the first of ``options`` that this mysqld does not know, None if it takes all.
+        """Return the first of ``options`` that this mysqld does not know; None: it knows all.
 
-        :raises ServerFailedError: it refuses them for another reason
+        :raises ServerFailedError: mysqld refuses the options for another reason
         """
         self.prepare_run()
         process = self._spawn('--validate-config')
@@ -199,34 +200,34 @@ class Mysqld:
         raise exceptions.ServerFailedError(f'mysqld refuses its settings: {log}')
 
     def log_tail(self) -> str:
-        """Return the end of what the server has written."""
+        """Return the last lines of the server's output and error log."""
         texts = []
         for name in ('console.log', 'mysqld.log'):
-            # The server may have put anything there.
+            # A hostile server may have replaced the file.
             with contextlib.suppress(OSError):
                 tail, _ = bounded_files.read_tail(self._run / name, _LOG_CHARACTERS)
                 texts.append(tail.decode(errors='replace'))
         return '\n'.join(text for text in texts if text) or 'mysqld has written nothing'
 
     def prepare_run(self) -> None:
-        """Make the directory for the socket and the log, before the first start on old data."""
+        """Create the directory for the socket and the log; needed before :meth:`start`."""
         self._run.mkdir(parents=True, exist_ok=True)
-        # Whoever reaches the socket may log in without a password.
+        # A login through the socket needs no password.
         self._run.chmod(0o700)
-        self._own(self._run)
+        self._chown(self._run)
         if self._my_cnf:
-            # It must be readable for the server's user, and seen from inside a root file system.
+            # The copy is readable for the server's user and inside of a root file system.
             (self._run / 'my.cnf').write_text(self._my_cnf.read_text())
 
-    def _own(self, path: Path) -> None:
+    def _chown(self, path: Path) -> None:
         _, uid, gid = self._source.user()
         os.chown(path, uid, gid)
 
     def _spawn(self, *mode: str) -> subprocess.Popen:
-        data, run = self._source.places(self.volume, self._run)
+        data, run = self._source.paths(self.volume, self._run)
         words = [f'--defaults-file={run}/my.cnf' if self._my_cnf else '--no-defaults']
-        # The X plugin has a port of its own, and is not in all builds. A build's own directory for
-        # files of queries is seldom there.
+        # The X plugin opens another port and is not in all builds. The default directory of
+        # secure_file_priv often does not exist.
         words += ['--skip-networking', '--loose-mysqlx=OFF', '--secure-file-priv=NULL']
         words += [f'--{name}={_text(value)}' for name, value in self.options.items()]
         words += [f'--user={self._source.user()[0]}', f'--datadir={data}']
@@ -245,7 +246,7 @@ class Mysqld:
                 return
             except pymysql.err.OperationalError as error:
                 if error.args[0] == _ER_ACCESS_DENIED:
-                    # Data that was there before has a password of its own.
+                    # Existing data has its own passwords.
                     return
                 if self.pid is None:
                     raise exceptions.ServerFailedError(
@@ -256,7 +257,7 @@ class Mysqld:
                         f'mysqld does not answer after {timeout_sec:.0f} s: {self.log_tail()}'
                     ) from error
 
-    def _end(self, number: signal.Signals, timeout_sec: float) -> None:
+    def _terminate(self, number: signal.Signals, timeout_sec: float) -> None:
         process = self._process
         if process is None or process.poll() is not None:
             return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What statements need that cannot be passed to them as values."""
+"""Quoting of identifiers, which cannot be passed as parameters of a statement."""
 
 
 def quoted(*names: str) -> str:
-    """Return a name as MySQL takes it in a statement, qualified if there are several."""
+    """Return a quoted identifier; several names give a qualified one."""
     return '.'.join('`' + name.replace('`', '``') + '`' for name in names)

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MySQL settings that follow from the machine, the data volume and its storage tier.
+"""MySQL settings computed from the machine, the data volume and its storage tier.
 
 :func:`tune` is a pure function: no clock, no files, no configuration. Nothing else in this package
 and no template contains a sizing formula.
 
 Sources, cited by their letter below:
 
-A. MySQL 8.4 manual, "innodb_buffer_pool_size" (about 10 % more memory is used than asked for) and
+A. MySQL 8.4 manual, "innodb_buffer_pool_size" (about 10 % more memory is used than requested) and
    "Configuring InnoDB Buffer Pool Size" (a multiple of chunk size times instances, rounded *up*
    by the server; one instance up to 1 GiB, else min(pool / chunk / 2, CPUs / 4, 64)).
 B. MySQL 8.4 manual, "Optimizing InnoDB Disk I/O": buffer pool 50 to 75 % of memory.
 C. MySQL 8.4 manual, "Enabling Automatic InnoDB Configuration for a Dedicated MySQL Server":
    redo log of CPUs / 2 GiB, at most 16 GiB.
-D. MySQL 8.4 manual, "Configuring InnoDB I/O Capacity": at most what the device can do, and only
-   background work is counted, so the foreground needs the rest.
+D. MySQL 8.4 manual, "Configuring InnoDB I/O Capacity": at most the rate of the device; it limits
+   background work only, so leave a part for the foreground.
 E. MySQL 8.4 manual, "innodb_read_io_threads" (CPUs / 2, at least 4).
 F. MySQL manual, "innodb_flush_method": O_DIRECT still calls fsync() for metadata, which XFS needs;
    O_DIRECT_NO_FSYNC loses file extensions on power loss there.
@@ -32,7 +32,7 @@ from trove_ceph import exceptions
 GIB_IN_MIB = 1024
 PAGE_KIB = 16
 
-#: InnoDB works with less than this, but no workload does.
+#: InnoDB starts with less, but no workload runs well with less.
 MIN_BUFFER_POOL_MIB = 64
 #: The smallest volume that holds an empty server, the smallest redo log and binary logs.
 MIN_VOLUME_MIB = 1000
@@ -54,12 +54,12 @@ class Tier:
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What the tuning depends on.
+    """The input of the tuning.
 
-    :param ram_mib: memory of the flavor in MiB, including what the guest's kernel takes
+    :param ram_mib: memory of the flavor in MiB, including that of the guest's kernel
     :param vcpus: virtual CPUs of the flavor
     :param volume_mib: size of the data volume in MiB
-    :param volume_iops: what the storage tier grants to the volume, in operations per second
+    :param volume_iops: rate that the storage tier grants to the volume, in operations per second
     """
 
     ram_mib: int
@@ -91,14 +91,14 @@ class Tuning:
     lean: bool
 
     def mysqld_options(self) -> dict[str, int | str]:
-        """Return the ``[mysqld]`` settings; byte sizes are plain numbers, as SET GLOBAL wants."""
+        """Return the ``[mysqld]`` settings; byte sizes are plain numbers for SET GLOBAL."""
         options: dict[str, int | str] = {
             'innodb_buffer_pool_size': self.buffer_pool_mib * units.Mi,
             'innodb_buffer_pool_chunk_size': self.buffer_pool_chunk_mib * units.Mi,
             'innodb_buffer_pool_instances': self.buffer_pool_instances,
             'innodb_log_buffer_size': self.log_buffer_mib * units.Mi,
             'innodb_redo_log_capacity': self.redo_log_mib * units.Mi,
-            # The maximum comes first: it must never be below the capacity while both are changed.
+            # The maximum comes first, as it must never be below the capacity.
             'innodb_io_capacity_max': self.io_capacity_max,
             'innodb_io_capacity': self.io_capacity,
             'innodb_read_io_threads': self.read_io_threads,
@@ -116,9 +116,9 @@ class Tuning:
         return options
 
 
-#: Settings of :meth:`Tuning.mysqld_options` that follow from the volume and that a running server
-#: takes over, in the order in which they are to be set. The server raises a maximum that is below
-#: the capacity, so it is set before the capacity, for more, and after it, for less.
+#: Dynamic settings of :meth:`Tuning.mysqld_options` that depend on the volume, in the order of
+#: SET GLOBAL. The server raises a maximum that is below the capacity, so the maximum is set both
+#: before the capacity, for an increase, and after it, for a decrease.
 VOLUME_OPTIONS = (
     'innodb_io_capacity_max',
     'innodb_io_capacity',
@@ -128,10 +128,9 @@ VOLUME_OPTIONS = (
     'binlog_expire_logs_seconds',
 )
 
-# The Performance Schema stays on even in the smallest machine, because replication status is read
-# from it. There it does without what takes most of its memory (MySQL 9.7 in 768 MiB: 104 MiB
-# become 55, in 2 GiB 230 MiB): statistics of memory by class, and of everything by user, host and
-# account.
+# The Performance Schema stays on even on the smallest machine, because it has the replication
+# status. There, the statistics that need most memory are off (MySQL 9.7 in 768 MiB: 55 instead of
+# 104 MiB; in 2 GiB 230 MiB): memory by class, and everything by user, host and account.
 _LEAN_OPTIONS: dict[str, int | str] = {
     'performance_schema_max_memory_classes': 0,
     'performance_schema_accounts_size': 0,
@@ -147,8 +146,8 @@ _LEAN_OPTIONS: dict[str, int | str] = {
 }
 
 # mysqld's own memory without buffer pool and connections: code, data dictionary, InnoDB's fixed
-# structures and the Performance Schema. MySQL 9.7.4 takes 200 MiB when lean, 375 MiB otherwise,
-# and a tenth more under load.
+# structures and the Performance Schema. MySQL 9.7.4 needs 200 MiB if lean, 375 MiB otherwise, and
+# 10 % more under load.
 _MYSQLD_BASE_MIB = 230
 _MYSQLD_GROWTH_MIB = 256
 _MYSQLD_SHARE = 16
@@ -156,25 +155,23 @@ _MYSQLD_SHARE = 16
 # tables, the page cache of the binary logs and slab.
 _SYSTEM_BASE_MIB = 320
 _SYSTEM_SHARE = 32
-# MySQL 9.7.4 under sysbench oltp_read_write: a connection takes 1.1 MiB when idle and 3.5 MiB when
-# busy with fifty prepared statements. All are taken as connected and a quarter of them as busy.
+# MySQL 9.7.4 under sysbench oltp_read_write: a connection needs 1.1 MiB if idle and 3.5 MiB if busy
+# with fifty prepared statements. The estimate: all are connected, a quarter of them is busy.
 _CONNECTION_MIB = 1.7
 _RAM_MIB_PER_CONNECTION = 16
-# Memory beyond the buffer pool itself that InnoDB needs to manage it (source A).
+# InnoDB's overhead for managing the buffer pool (source A).
 _POOL_OVERHEAD = 1.10
 _POOL_SHARE = 0.75
 _LEAN_BELOW_MIB = 4096
-# Crash recovery at the tier's rate must not take longer than this: snapshots, restores and
-# failovers all begin with a crash recovery.
+# Limit of a crash recovery at the tier's rate: restores and failovers begin with one.
 _RECOVERY_SEC = 300
 
 
 def tune(machine: Machine) -> Tuning:
     """Return the settings for one machine; the same input always gives the same output.
 
-    The memory of the result fits in the flavor beside the operating system, docker and the agent
-    (:func:`memory_mib`), and redo and binary logs fit in the volume beside an empty server
-    (:func:`log_space_mib`).
+    The memory of the server fits into the flavor beside the operating system, docker and the agent
+    (:func:`memory_mib`), and redo and binary logs fit on the volume beside an empty server.
 
     :raises FlavorTooSmallError: less than 64 MiB would be left for the buffer pool
     :raises VolumeTooSmallError: the volume cannot hold the logs
@@ -205,21 +202,21 @@ def tune(machine: Machine) -> Tuning:
         temptable_mib=temptable,
         tmp_table_mib=_clamp(ram // 128, 16, 128),
         binlog_budget_mib=binlog_budget,
-        # At least eight files in the budget, so that purging one frees a small part only.
+        # At least eight files in the budget, so that a purge removes a small part only.
         binlog_file_mib=_clamp(binlog_budget // 8, 16, 1024),
-        # A week where there is room for one, a day on the smallest volumes.
+        # Up to a week on large volumes, one day on the smallest ones.
         binlog_expire_sec=_clamp(machine.volume_mib // (8 * GIB_IN_MIB), 1, 7) * 86400,
         lean=ram < _LEAN_BELOW_MIB,
     )
 
 
 def binlog_budget_mib(volume_mib: int) -> int:
-    """Return how much of a volume, in MiB, finished binary logs may take: 15 %, up to 256 GiB."""
+    """Return the limit of closed binary logs on a volume in MiB: 15 %, up to 256 GiB."""
     return _clamp(volume_mib * 15 // 100, 128, 256 * GIB_IN_MIB)
 
 
 def memory_mib(machine: Machine, tuning: Tuning) -> float:
-    """Return the memory in MiB that the system and a fully connected server use together."""
+    """Return the memory in MiB of the system and a server with all connections in use."""
     return (
         _system_mib(machine.ram_mib)
         + _mysqld_mib(machine.ram_mib)
@@ -231,7 +228,7 @@ def memory_mib(machine: Machine, tuning: Tuning) -> float:
 
 
 def smallest_ram_mib() -> int:
-    """Return the least flavor memory, in MiB and in steps of 32, for which :func:`tune` works."""
+    """Return the least flavor memory in MiB, in steps of 32, that :func:`tune` accepts."""
     ram = 32
     while _pool_room_mib(ram, *_fixed_parts(ram)) < MIN_BUFFER_POOL_MIB:
         ram += 32
@@ -274,7 +271,7 @@ def _buffer_pool(
     instances = 1
     if room > GIB_IN_MIB:
         instances = _clamp(min(room // chunk // 2, machine.vcpus // 4), 1, 64)
-    # The server would round up and break the memory bound, so round down here.
+    # The server would round up and exceed the memory, so round down here.
     step = chunk * instances
     return chunk, instances, room // step * step
 
@@ -283,7 +280,7 @@ def _redo_log_mib(machine: Machine) -> int:
     by_cpus = _clamp(machine.vcpus * 512, 512, 16 * GIB_IN_MIB)  # source C
     by_recovery = machine.volume_iops * PAGE_KIB * _RECOVERY_SEC // 1024
     by_volume = machine.volume_mib // 10
-    # InnoDB keeps 32 redo files, so whole MiB per file.
+    # InnoDB has 32 redo files; round to whole MiB per file.
     return max(min(by_cpus, by_recovery, by_volume) // 32 * 32, 64)
 
 

@@ -45,7 +45,7 @@ class ImageReader(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Let go of the image once all that was begun has ended."""
+        """Close the image after all started requests have completed."""
 
     def __enter__(self) -> 'ImageReader':
         return self
@@ -98,7 +98,7 @@ class ImageWriter(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Let go of the image once all that was begun has ended."""
+        """Close the image after all started requests have completed."""
 
     def __enter__(self) -> 'ImageWriter':
         return self

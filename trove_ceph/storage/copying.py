@@ -295,7 +295,7 @@ class _Destination:
     ) -> int:
         """Create the snapshot, verify it and mark it complete; return the bytes compared.
 
-        :param expected: the checksum of the moved data; None compares everything
+        :param expected: the checksum of the copied data; None compares everything
         """
         if not self._facts.find_snapshot(self._name):
             self._writer.create_snapshot(self._name)

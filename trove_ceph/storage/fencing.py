@@ -32,7 +32,7 @@ from trove_ceph.storage import backend, image_types
 LOG = logging.getLogger(__name__)
 
 #: How long entries stay by themselves: longer than any host stays paused or partitioned unnoticed.
-#: Those that librbd made before stay as long as mon_osd_blocklist_default_expire says.
+#: Entries that librbd added before expire after mon_osd_blocklist_default_expire.
 EXPIRE_SEC = 7 * 86400
 #: The key of the addresses in the metadata of the image.
 METADATA_KEY = 'trove_ceph.fenced'

@@ -144,7 +144,7 @@ class JobManager:
         try:
             self._update(running, state=JobState.RUNNING)
             if running.cancel.is_set() or not running.lease.is_valid():
-                raise exceptions.CanceledError(f'{work}: was canceled before it started')
+                raise exceptions.CanceledError(f'{work}: did not start')
             if isinstance(work, tasks.FenceTask):
                 self._cancel_others(work)
             result = executors.perform(
@@ -168,7 +168,8 @@ class JobManager:
 
     def _finish_failed(self, running: RunningJob, error: str, message: str) -> None:
         if running.final_state is not None:
-            # A flatten is canceled by closing its connection to Ceph, so it fails with that error.
+            # A task that is being stopped may fail with another error, such as that of a
+            # blocklisted client.
             self._finish(running, state=running.final_state)
         else:
             self._finish(running, state=JobState.FAILED, error=error, message=message)

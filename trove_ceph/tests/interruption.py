@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interruption tests for operations made of steps, generated from the step lists.
 
-A test class describes an operation once; every step, also one that is added later, is then failed
-and killed before and after its work, and the operation is run again::
+A test class describes an operation once. The tests then fail and kill each step, including steps
+that are added later, before and after its work, and run the operation again::
 
     class BackupInterruptionTest(interruption.InterruptionTests, base.BaseTestCase):
-        def make_world(self): ...  # what outlives a crash: fakes, or real services
-        def make_operation(self, world):  # a new process: its steps
+        def make_world(self): ...  # state that outlives a crash: fakes or real services
+        def make_operation(self, world):  # the steps of a new process
             return steps
 
-        def check_done(self, world): ...  # the end state, and nothing besides
-        def check_undone(self, world): ...  # as before the operation, and nothing besides
+        def check_done(self, world): ...  # the end state, and nothing else
+        def check_undone(self, world): ...  # the state before the operation, and nothing else
 """
 
 import dataclasses
@@ -19,18 +19,17 @@ from trove_ceph import steps
 
 
 class Failure(Exception):
-    """An error that an operation meets and undoes its work for."""
+    """An error that makes an operation undo its work."""
 
 
 class Kill(BaseException):
-    """The end of the process: nothing of it may act any more."""
+    """The end of the process, after which none of its code may run."""
 
 
 class InterruptionTests:
-    """Mixed into a test case, before its base class.
+    """A mix-in for test cases, before the base class.
 
-    Each test goes through all steps by itself, because the list is not known before the world is
-    made.
+    Each test iterates over all steps, because the list is not known before the world exists.
     """
 
     def test_uninterrupted(self):
@@ -57,7 +56,7 @@ class InterruptionTests:
         self._interrupt_each(Kill, after=True)
 
     def test_killed_again_at_each_step_while_undoing(self):
-        """Fail at the last step before the point of no return, kill in each step's undo."""
+        """Fail at the last step before the point of no return, and kill in each step's undo."""
         for number in range(len(self._steps())):
             world = self.make_world()
             operation = self.make_operation(world)
@@ -79,7 +78,7 @@ class InterruptionTests:
             committed = any(one.commits for one in operation[: number + 1])
             if error is Failure and not committed:
                 self.check_undone(world)
-            with self._told_of(f'{error.__name__} at "{step.name}", after={after}'):
+            with self._annotated(f'{error.__name__} at "{step.name}", after={after}'):
                 self._run(self.make_operation(world))
                 self.check_done(world)
 
@@ -98,12 +97,12 @@ class InterruptionTests:
     def _run(operation):
         steps.run('operation under test', operation)
 
-    def _told_of(self, what):
-        return _Told(what)
+    def _annotated(self, what):
+        return _Annotation(what)
 
 
-class _Told:
-    """Adds to a failure where the operation was interrupted."""
+class _Annotation:
+    """Add to a failure where the operation was interrupted."""
 
     def __init__(self, what):
         self._what = what

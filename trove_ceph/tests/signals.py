@@ -7,9 +7,9 @@ import fixtures
 
 
 class TakesCtrlC(fixtures.Fixture):
-    """Lets this process and its children be interrupted, also when the test run itself cannot be.
+    """Let Ctrl-C interrupt this process and its children even if the test run ignores it.
 
-    A shell starts what runs in its background with SIGINT ignored, and children inherit that.
+    A shell starts background processes with SIGINT ignored, and their children inherit that.
     """
 
     def _setUp(self):

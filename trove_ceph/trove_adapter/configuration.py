@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trove's configuration and database, for a command that is none of Trove's services."""
+"""Trove's configuration and database, for commands that are not services of Trove."""
 
 from collections.abc import Sequence
 

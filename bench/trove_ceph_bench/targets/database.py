@@ -13,7 +13,7 @@ import pymysql
 from trove_ceph import exceptions
 from trove_ceph_bench import model
 
-#: Prefix of every schema that the benchmark creates; it removes any schema with this prefix.
+#: Prefix of every schema that the benchmark creates; it may remove any schema with this prefix.
 PREFIX = 'trove_ceph_bench_'
 #: The same for users; Trove allows 16 characters.
 USER_PREFIX = 'tcbench_'

@@ -42,9 +42,9 @@ class Cloud:
         self._sdk = self._connect(auth)
 
     def ensure_roles(self, names):
-        have = {role.name for role in self._sdk.identity.roles()}
+        existing = {role.name for role in self._sdk.identity.roles()}
         for name in names:
-            if name not in have:
+            if name not in existing:
                 self._sdk.identity.create_role(name=name)
                 self.made.append(f'role {name}')
 
@@ -57,32 +57,32 @@ class Cloud:
     def ensure_users(self, users):
         identity = self._sdk.identity
         roles = {role.name: role for role in identity.roles()}
-        for wanted in users:
-            user = identity.find_user(wanted['name'])
-            project = identity.find_project(wanted['project'], ignore_missing=False)
+        for spec in users:
+            user = identity.find_user(spec['name'])
+            project = identity.find_project(spec['project'], ignore_missing=False)
             if not user:
                 user = identity.create_user(
-                    name=wanted['name'],
-                    password=wanted['password'],
+                    name=spec['name'],
+                    password=spec['password'],
                     domain_id='default',
                     default_project_id=project.id,
                 )
-                self.made.append(f'user {wanted["name"]}')
-            for role in wanted['roles']:
+                self.made.append(f'user {spec["name"]}')
+            for role in spec['roles']:
                 # Assigning a role again changes nothing.
                 identity.assign_project_role_to_user(project, user, roles[role])
 
     def ensure_services(self, services):
         identity = self._sdk.identity
-        have = {service.type: service for service in identity.services()}
+        existing = {service.type: service for service in identity.services()}
         endpoints = {(e.service_id, e.interface): e for e in identity.endpoints()}
-        for wanted in services:
-            service = have.get(wanted['type']) or identity.create_service(
-                type=wanted['type'], name=wanted['name']
+        for spec in services:
+            service = existing.get(spec['type']) or identity.create_service(
+                type=spec['type'], name=spec['name']
             )
             for interface in ('public', 'internal', 'admin'):
                 endpoint = endpoints.get((service.id, interface))
-                self._ensure_endpoint(service, interface, endpoint, wanted['url'])
+                self._ensure_endpoint(service, interface, endpoint, spec['url'])
 
     def _ensure_endpoint(self, service, interface, endpoint, url):
         identity = self._sdk.identity
@@ -100,96 +100,94 @@ class Cloud:
         self.made.append(f'{interface} endpoint of {service.type}')
 
     def ensure_flavors(self, flavors):
-        have = {flavor.name for flavor in self._sdk.compute.flavors()}
-        for wanted in flavors:
-            if wanted['name'] not in have:
-                self._sdk.compute.create_flavor(**wanted)
-                self.made.append(f'flavor {wanted["name"]}')
+        existing = {flavor.name for flavor in self._sdk.compute.flavors()}
+        for spec in flavors:
+            if spec['name'] not in existing:
+                self._sdk.compute.create_flavor(**spec)
+                self.made.append(f'flavor {spec["name"]}')
 
     def ensure_networks(self, networks):
-        for wanted in networks:
-            network = self._sdk.network.find_network(wanted['name'])
+        for spec in networks:
+            network = self._sdk.network.find_network(spec['name'])
             if not network:
-                network = self._sdk.network.create_network(**self._network_body(wanted))
-                self.made.append(f'network {wanted["name"]}')
-            self.ids['networks'][wanted['name']] = network.id
+                network = self._sdk.network.create_network(**self._network_body(spec))
+                self.made.append(f'network {spec["name"]}')
+            self.ids['networks'][spec['name']] = network.id
             if not network.subnet_ids:
-                self._sdk.network.create_subnet(**self._subnet_body(wanted, network))
-                self.made.append(f'subnet of {wanted["name"]}')
+                self._sdk.network.create_subnet(**self._subnet_body(spec, network))
+                self.made.append(f'subnet of {spec["name"]}')
 
-    def _network_body(self, wanted):
+    def _network_body(self, spec):
         body = {
-            'name': wanted['name'],
-            'is_shared': wanted.get('shared', False),
-            'is_router_external': wanted.get('external', False),
-            'project_id': self._project_id(wanted),
+            'name': spec['name'],
+            'is_shared': spec.get('shared', False),
+            'is_router_external': spec.get('external', False),
+            'project_id': self._project_id(spec),
         }
-        if wanted.get('physical_network'):
+        if spec.get('physical_network'):
             body |= {
                 'provider_network_type': 'flat',
-                'provider_physical_network': wanted['physical_network'],
+                'provider_physical_network': spec['physical_network'],
             }
         return body
 
-    def _subnet_body(self, wanted, network):
+    def _subnet_body(self, spec, network):
         body = {
-            'name': f'{wanted["name"]}-subnet',
+            'name': f'{spec["name"]}-subnet',
             'network_id': network.id,
             'project_id': network.project_id,
             'ip_version': 4,
-            'cidr': wanted['cidr'],
+            'cidr': spec['cidr'],
             'dns_nameservers': [],
-            'is_dhcp_enabled': wanted.get('dhcp', True),
+            'is_dhcp_enabled': spec.get('dhcp', True),
         }
-        if 'gateway' in wanted:
-            body['gateway_ip'] = wanted['gateway']
-        if wanted.get('reserved'):
-            body['allocation_pools'] = _pools(wanted['cidr'], wanted['reserved'])
+        if 'gateway' in spec:
+            body['gateway_ip'] = spec['gateway']
+        if spec.get('reserved'):
+            body['allocation_pools'] = _pools(spec['cidr'], spec['reserved'])
         return body
 
     def ensure_routers(self, routers):
         sdk = self._sdk.network
-        for wanted in routers:
-            router = sdk.find_router(wanted['name'])
+        for spec in routers:
+            router = sdk.find_router(spec['name'])
             if not router:
-                external = sdk.find_network(wanted['external'], ignore_missing=False)
+                external = sdk.find_network(spec['external'], ignore_missing=False)
                 router = sdk.create_router(
-                    name=wanted['name'],
-                    project_id=self._project_id(wanted),
+                    name=spec['name'],
+                    project_id=self._project_id(spec),
                     external_gateway_info={'network_id': external.id},
                 )
-                self.made.append(f'router {wanted["name"]}')
+                self.made.append(f'router {spec["name"]}')
             attached = {
                 ip['subnet_id'] for port in sdk.ports(device_id=router.id) for ip in port.fixed_ips
             }
-            for name in wanted['networks']:
+            for name in spec['networks']:
                 network = sdk.find_network(name, ignore_missing=False)
                 for subnet_id in set(network.subnet_ids) - attached:
                     sdk.add_interface_to_router(router, subnet_id=subnet_id)
-                    self.made.append(f'{name} on router {wanted["name"]}')
+                    self.made.append(f'{name} on router {spec["name"]}')
 
     def ensure_security_groups(self, groups):
         sdk = self._sdk.network
-        for wanted in groups:
-            project_id = self._project_id(wanted)
-            group = next(
-                iter(sdk.security_groups(name=wanted['name'], project_id=project_id)), None
-            )
+        for spec in groups:
+            project_id = self._project_id(spec)
+            group = next(iter(sdk.security_groups(name=spec['name'], project_id=project_id)), None)
             if not group:
-                group = sdk.create_security_group(name=wanted['name'], project_id=project_id)
-                self.made.append(f'security group {wanted["name"]}')
-            self.ids['security_groups'][wanted['name']] = group.id
-            self._ensure_rules(group, wanted['ports'])
+                group = sdk.create_security_group(name=spec['name'], project_id=project_id)
+                self.made.append(f'security group {spec["name"]}')
+            self.ids['security_groups'][spec['name']] = group.id
+            self._ensure_rules(group, spec['ports'])
 
     def _ensure_rules(self, group, ports):
         sdk = self._sdk.network
-        have = {
+        existing = {
             (rule.protocol, rule.port_range_min)
             for rule in sdk.security_group_rules(security_group_id=group.id, direction='ingress')
         }
-        wanted = [('icmp', None)] + [('tcp', port) for port in ports]
-        for protocol, port in wanted:
-            if (protocol, port) not in have:
+        rules = [('icmp', None)] + [('tcp', port) for port in ports]
+        for protocol, port in rules:
+            if (protocol, port) not in existing:
                 sdk.create_security_group_rule(
                     security_group_id=group.id,
                     direction='ingress',
@@ -201,22 +199,22 @@ class Cloud:
                 self.made.append(f'{protocol} {port} in {group.name}')
 
     def ensure_keypairs(self, keypairs):
-        for wanted in keypairs:
+        for spec in keypairs:
             # A key pair belongs to the user who creates it.
             sdk = self._connect(
                 self._auth
                 | {
-                    'OS_USERNAME': wanted['user'],
-                    'OS_PROJECT_NAME': wanted['project'],
-                    'OS_PASSWORD': wanted['password'],
+                    'OS_USERNAME': spec['user'],
+                    'OS_PROJECT_NAME': spec['project'],
+                    'OS_PASSWORD': spec['password'],
                 }
             )
-            if not sdk.compute.find_keypair(wanted['name']):
-                sdk.compute.create_keypair(name=wanted['name'], public_key=wanted['public_key'])
-                self.made.append(f'key pair {wanted["name"]}')
+            if not sdk.compute.find_keypair(spec['name']):
+                sdk.compute.create_keypair(name=spec['name'], public_key=spec['public_key'])
+                self.made.append(f'key pair {spec["name"]}')
 
-    def _project_id(self, wanted):
-        name = wanted.get('project', self._auth['OS_PROJECT_NAME'])
+    def _project_id(self, spec):
+        name = spec.get('project', self._auth['OS_PROJECT_NAME'])
         return self._sdk.identity.find_project(name, ignore_missing=False).id
 
     @staticmethod

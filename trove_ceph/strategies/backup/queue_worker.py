@@ -18,10 +18,9 @@ LOG = logging.getLogger(__name__)
 
 #: The error of a verification whose backup could not be copied.
 _WAITS_FOR_COPY = 'it waits for the copy of the backup, which has failed and is retried'
-#: The work is another worker's now: a claim in the database, or a lock in Ceph, was lost.
+#: The errors of a lost claim in the database or lock in Ceph: another worker has the job now.
 _LOST = (exceptions.ClaimLostError, exceptions.LockLostError)
-
-
+#: The jobs, as the log names them.
 _NAMES = {Role.COPY: 'copy', Role.VERIFY: 'verification'}
 
 

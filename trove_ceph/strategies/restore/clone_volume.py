@@ -68,7 +68,7 @@ class VolumeClone:
             ),
             self._clone,
             lambda: _remove(deps, self._image),
-            patience=deps.wait_limits,
+            wait_limits=deps.wait_limits,
         )
 
     def steps(self) -> list[steps.Step]:

@@ -58,7 +58,7 @@ class StorageContract:
 
     def content_now(self, image):
         """Return all data of an image, by a temporary snapshot."""
-        snapshot = image.snapshot(f'look-{uuid.uuid4().hex}')
+        snapshot = image.snapshot(f'read-{uuid.uuid4().hex}')
         self.storage.create_snapshot(snapshot)
         try:
             return self.content(snapshot)

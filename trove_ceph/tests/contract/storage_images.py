@@ -134,11 +134,11 @@ class ImagesContract(storage.StorageContract):
             self.assertEqual(expected, content(snapshot))
 
     def test_images_are_listed_in_pages(self):
-        made = [self.make(name) for name in ('c', 'a', 'd', 'b')]
+        images = [self.make(name) for name in ('c', 'a', 'd', 'b')]
         self.make('elsewhere', pool=self.second_pool)
         trashed = self.make('e')
         self.storage.trash(trashed)
-        expected = sorted(made)
+        expected = sorted(images)
         found = self.storage.list_images(self.pool, self.prefix)
         self.assertEqual(expected, [one.image for one in found])
         self.assertEqual(self.storage.describe(expected[0]).image_id, found[0].image_id)

@@ -88,5 +88,5 @@ def _initialised_data():
     volume.mkdir(exist_ok=True)
     template = server(volume, volume / 'run', _durable_options(1))
     template.ensure_initialised()
-    template.forget_identity()
+    template.remove_server_uuid()
     return template.data

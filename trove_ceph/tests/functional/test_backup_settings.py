@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guest agent finds unsafe about a real server, on a real XFS volume."""
+"""Unsafe settings that the guest agent finds on a real server with a real XFS volume."""
 
 import pathlib
 
@@ -43,25 +43,25 @@ class SettingsTest(test_quiesce.VolumeTestCase):
                 self.assertEqual([], self._codes(), undo)
 
     def test_every_change_of_settings_leaves_evidence(self):
-        """Also one that was changed back before anybody looked."""
+        """Also a change that was reverted before the next check."""
         server = self._serve()
         history = settings_history.SettingsHistory()
 
-        def look():
+        def read_evidence():
             backup_settings.observe(self._connect, history)
             return history._evidence
 
-        # Prepared statements and variables are of one connection.
+        # Prepared statements and variables belong to one connection.
         connection = self._connect(30)
         self.addCleanup(connection.close)
         change = connection.cursor().execute
-        before = look()
+        before = read_evidence()
         self.assertIsNotNone(before)
         change('CREATE TABLE shop.more (id INT PRIMARY KEY)')
         change('INSERT INTO shop.more VALUES (1)')
         change('FLUSH STATUS')
         change('TRUNCATE TABLE performance_schema.global_status')
-        self.assertEqual(before, look())
+        self.assertEqual(before, read_evidence())
 
         alter = 'ALTER INSTANCE %s INNODB REDO_LOG'
         for changes in (
@@ -86,12 +86,12 @@ class SettingsTest(test_quiesce.VolumeTestCase):
         ):
             for statement in changes:
                 change(statement)
-            after = look()
+            after = read_evidence()
             self.assertNotEqual(before, after, changes)
-            self.assertEqual(after, look(), changes)
+            self.assertEqual(after, read_evidence(), changes)
             before = after
         server.restart()
-        self.assertNotEqual(before, look())
+        self.assertNotEqual(before, read_evidence())
 
     def test_settings_of_a_started_server(self):
         server = self._serve()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MySQL's own ways of copying a server, with which backups are compared, on real servers."""
+"""MySQL's own copy methods on real servers, with which backups are compared."""
 
 import pymysql
 from pymysql.constants import ER

@@ -29,14 +29,14 @@ from trove_ceph_bench.targets import database
 
 PASSWORD = 'a "secret"; #1'
 STALL_SEC = 2
-#: A client may be late to see an acknowledgement from before the stall.
+#: A client may see an acknowledgement from before the stall late.
 LOCK_SEC = STALL_SEC + 1
-#: A server's, besides the time that it takes to start.
+#: That of a server, without the time for its start.
 DOWN_SEC = 1
 READY_TIMEOUT_SEC = 240
 SMALL = model.Dataset('small', 2, 2000)
 
-#: What an event's command does to stall every writer.
+#: The command of an event that stalls every writer.
 LOCK = f"""
 import os, time, pymysql
 with pymysql.connect(unix_socket=os.environ['BENCH_SOCKET'], user='root') as connection:
@@ -47,7 +47,7 @@ with pymysql.connect(unix_socket=os.environ['BENCH_SOCKET'], user='root') as con
 
 @functools.cache
 def shared_server():
-    """Return the server of all tests that let it live; it goes with the workspace."""
+    """Return the server that all tests share that do not kill it; it ends with the workspace."""
     return new_server(workspace.shared() / 'bench-measure')
 
 
@@ -101,17 +101,17 @@ class MeasureTestCase(base.FunctionalTestCase):
         self.use(new_server(self.directory / 'own'))
         self.addCleanup(self.server.kill)
 
-    def wait_for(self, done):
+    def wait_for(self, is_done):
         deadline = time.monotonic() + READY_TIMEOUT_SEC
-        while not done():
-            self.assertLess(time.monotonic(), deadline, 'waited in vain')
+        while not is_done():
+            self.assertLess(time.monotonic(), deadline, 'not within the time limit')
             time.sleep(0.05)
 
     def assert_nothing_runs(self):
-        """No load generator, committer or event is left, as processes of this one."""
+        """Assert that this process has no load generator, commit probe or event left."""
         commands = [' '.join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
-        left = [each for each in commands if re.search('sysbench|commit_loop|/bin/sh -c', each)]
-        self.assertEqual([], left)
+        found = [each for each in commands if re.search('sysbench|commit_loop|/bin/sh -c', each)]
+        self.assertEqual([], found)
 
 
 class MeasureTest(MeasureTestCase):
@@ -144,11 +144,11 @@ class MeasureTest(MeasureTestCase):
         self.assertEqual(summary.transactions, whole.count)
         ours = whole.latency_ms()
         self.assertAlmostEqual(summary.latency_avg_ms, ours['avg'], delta=0.02 * ours['avg'])
-        # sysbench's timer of a transaction runs around ours, and on a busy machine the thread may
-        # lose the processor between the two for any time.
+        # sysbench's timer of a transaction encloses ours, and on a busy machine the thread may lose
+        # the processor between the two for any time.
         self.assertGreaterEqual(summary.latency_max_ms, ours['max'] - 0.01)
-        # Both count in buckets: ours are 2 % wide and sysbench's 1.8 %. In the tail neighbours lie
-        # far apart, and the two may differ in which transaction is the one of this rank.
+        # Both count in buckets: ours are 2 % wide and sysbench's 1.8 %. In the tail neighbours are
+        # far apart, and the two may choose different transactions for this rank.
         ranks = 200 / whole.count
         self.assertGreaterEqual(
             summary.latency_percentile_ms, 0.96 * whole.percentile_ms(99 - ranks)
@@ -191,7 +191,7 @@ class MeasureTest(MeasureTestCase):
         script.write_text(LOCK)
         lock = model.Event(1, 'lock', f'{sys.executable} {script}')
 
-        # The command takes its time to start on a busy machine.
+        # The command starts slowly on a busy machine.
         run = self.measure(measure_sec=15, events=[lock])
 
         self.assertEqual(0, run['events'][0]['exit_code'], run['events'])
@@ -259,7 +259,7 @@ class MeasureTest(MeasureTestCase):
     def test_interruption_keeps_the_results(self):
         def note(text, share):
             self.note(text, share)
-            if len([said for said, _ in self.notes if said.startswith('measuring')]) == 5:
+            if len([text for text, _ in self.notes if text.startswith('measuring')]) == 5:
                 os.kill(os.getpid(), signal.SIGINT)
 
         run = self.measure(note=note, measure_sec=60)
@@ -302,13 +302,14 @@ class MeasureTest(MeasureTestCase):
         self.assertIn('a table is missing', str(error))
 
     def test_reports_a_full_disk(self):
-        place = self.directory / 'small'
-        (place / 'volume').mkdir(parents=True)
+        directory = self.directory / 'small'
+        (directory / 'volume').mkdir(parents=True)
         subprocess.run(
-            ['mount', '-t', 'tmpfs', '-o', 'size=256M', 'bench', str(place / 'volume')], check=True
+            ['mount', '-t', 'tmpfs', '-o', 'size=256M', 'bench', str(directory / 'volume')],
+            check=True,
         )
-        self.addCleanup(subprocess.run, ['umount', '--lazy', str(place / 'volume')], check=True)
-        self.use(new_server(place, skip_log_bin='ON'))
+        self.addCleanup(subprocess.run, ['umount', '--lazy', str(directory / 'volume')], check=True)
+        self.use(new_server(directory, skip_log_bin='ON'))
         self.addCleanup(self.server.kill)
 
         error = self.assertRaises(
@@ -330,7 +331,7 @@ class PrefillTest(MeasureTestCase):
         measure.prefill([self.target], data, lambda text, share: None)
 
     def created(self):
-        """sysbench's tables with the numbers that InnoDB gave them, which it gives only once."""
+        """Return sysbench's tables with their InnoDB ids, which InnoDB never reuses."""
         return self.server.query(
             'SELECT NAME, TABLE_ID FROM information_schema.INNODB_TABLES '
             "WHERE NAME LIKE 'first/sbtest%%' ORDER BY NAME"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole plans by ``trove-ceph-bench``, on real servers, cut off and resumed."""
+"""Whole plans of ``trove-ceph-bench`` on real servers, interrupted and resumed."""
 
 import json
 import os
@@ -40,7 +40,7 @@ class BenchRunTestCase(base.FunctionalTestCase):
         }
 
     def start(self, command, content):
-        """Start a plan; everything that it starts in turn can be told by its environment."""
+        """Start a plan; its environment identifies all processes that it starts."""
         path = self.directory / 'plan.yaml'
         path.write_text(yaml.safe_dump(content))
         return subprocess.Popen(
@@ -58,17 +58,17 @@ class BenchRunTestCase(base.FunctionalTestCase):
         output, errors = process.communicate()
         return process.returncode, output, errors
 
-    def wait_for_line(self, process, words):
-        """Read until a line has these words, and return it."""
-        seen = []
+    def wait_for_line(self, process, text):
+        """Read until a line contains this text, and return the line."""
+        lines = []
         for line in process.stderr:
-            seen.append(line)
-            if words in line:
+            lines.append(line)
+            if text in line:
                 return line
-        raise AssertionError(f'{words!r} was never said: {"".join(seen)}')
+        raise AssertionError(f'{text!r} was never printed: {"".join(lines)}')
 
     def started(self):
-        """Return what a plan started and what still runs."""
+        """Return the running processes that a plan started."""
         found = []
         for process in psutil.process_iter():
             try:
@@ -112,7 +112,7 @@ class LoadPlanTestCase(BenchRunTestCase):
 
     @base.long
     def test_resumes_an_interrupted_plan(self):
-        # The second run is so long that the interruption falls into it.
+        # The second run is long enough for the interruption to hit it.
         long = self.plan(measure_sec=10, repeats=1)
         process = self.start('run', long)
         self.wait_for_line(process, '1/2 write cached 2 threads, durable, repeat 1: ')
@@ -146,7 +146,7 @@ class LoadPlanTestCase(BenchRunTestCase):
             self.assertIn(words, page)
 
     def wait_for_measured_second(self, process):
-        """Wait until the present run has measured something that can be kept."""
+        """Wait until the present run has a complete second of results."""
         while process.poll() is None:
             for log in self.results.glob('*/id-*/raw/*/sysbench.log'):
                 if not (log.parents[2] / 'run.json').exists() and '[ 5s ]' in log.read_text():

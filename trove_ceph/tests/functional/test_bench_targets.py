@@ -23,7 +23,7 @@ POOL = 'volumes-nvme'
 SMALL = mysqld.SMALL
 READY_TIMEOUT_SEC = 120
 
-# Enters a target and says so; what follows is up to the test.
+# Enters a target and reports it; the rest is up to the test.
 OWNER = """
 import json, pathlib, sys, time
 from trove_ceph_bench import targets
@@ -36,7 +36,7 @@ with targets.create('killed', json.loads(sys.argv[2]), settings):
 
 def run(address, statement):
     """Run one statement as a client would and return its rows."""
-    place = {'unix_socket': address.unix_socket} if address.unix_socket else {}
+    address_options = {'unix_socket': address.unix_socket} if address.unix_socket else {}
     with (
         pymysql.connect(
             host=address.host,
@@ -45,7 +45,7 @@ def run(address, statement):
             password=address.password,
             database=address.database,
             autocommit=True,
-            **place,
+            **address_options,
         ) as connection,
         connection.cursor() as cursor,
     ):
@@ -54,7 +54,7 @@ def run(address, statement):
 
 
 def is_orphan(device):
-    """Whether a loop device is still over the file of an export that is gone, which has no path."""
+    """Return whether a loop device is over the file of a removed export, which has no path."""
     backing_file = workspace.SYSFS / device.removeprefix('/dev/') / 'loop' / 'backing_file'
     try:
         return backing_file.read_text() == '/\n'
@@ -65,11 +65,11 @@ def is_orphan(device):
 class TargetsTestCase(base.FunctionalTestCase):
     def setUp(self):
         super().setUp()
-        self.place = self.directory / 'sandboxes'
+        self.sandboxes = self.directory / 'sandboxes'
         self.disk = self.directory / 'disk'
-        for path in (self.place, self.disk):
+        for path in (self.sandboxes, self.disk):
             path.mkdir()
-        self.settings = targets.Settings(directory=self.place)
+        self.settings = targets.Settings(directory=self.sandboxes)
 
     def spec(self, on, **more):
         source = {'rootfs': str(mysqld.rootfs())}
@@ -82,10 +82,10 @@ class TargetsTestCase(base.FunctionalTestCase):
         return targets.create('t', spec, self.settings)
 
     def assert_nothing_left(self):
-        self.assertEqual([], workspace.members(self.place))
-        self.assertEqual([], workspace.mounts(self.place))
-        self.assertEqual([], workspace.loop_devices(self.place))
-        self.assertEqual([], list(self.place.iterdir()))
+        self.assertEqual([], workspace.members(self.sandboxes))
+        self.assertEqual([], workspace.mounts(self.sandboxes))
+        self.assertEqual([], workspace.loop_devices(self.sandboxes))
+        self.assertEqual([], list(self.sandboxes.iterdir()))
         self.assertEqual([], list(self.disk.iterdir()))
 
 
@@ -185,7 +185,7 @@ class ServerOnRbdTest(TargetsTestCase):
         return self.spec({'rbd': disk})
 
     def images(self):
-        """The benchmark's images; other tests have others."""
+        """Return the benchmark's images; other tests have other images."""
         with self.cluster.pool(POOL) as pool:
             return [name for name in rbd.RBD().list(pool) if name.startswith('trove-ceph-scratch')]
 
@@ -214,7 +214,7 @@ class ServerOnRbdTest(TargetsTestCase):
         first.__exit__(None, None, None)
         self.assertEqual(((1,),), run(second.address, 'SELECT 1'))
         self.assertEqual([second.image.name], self.images())
-        self.assertEqual(1, len(workspace.loop_devices(self.place)))
+        self.assertEqual(1, len(workspace.loop_devices(self.sandboxes)))
         second.__exit__(None, None, None)
 
         self.assertEqual([], self.images())
@@ -229,36 +229,36 @@ class ServerOnRbdTest(TargetsTestCase):
         self.assert_nothing_left()
 
     def test_clears_remains_of_a_killed_owner(self):
-        words = [sys.executable, '-c', OWNER, str(self.place), json.dumps(self.on_rbd())]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as owner:
+        command = [sys.executable, '-c', OWNER, str(self.sandboxes), json.dumps(self.on_rbd())]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
             try:
                 self.assertEqual('entered\n', owner.stdout.readline())
             finally:
                 owner.send_signal(signal.SIGKILL)
         self.assertEqual(1, len(self.images()))
-        self.assertIn('mysqld', [program for _, program in workspace.members(self.place)])
-        self.assertNotEqual([], workspace.mounts(self.place))
-        (device,) = workspace.loop_devices(self.place)
+        self.assertIn('mysqld', [program for _, program in workspace.members(self.sandboxes)])
+        self.assertNotEqual([], workspace.mounts(self.sandboxes))
+        (device,) = workspace.loop_devices(self.sandboxes)
 
         with self.make(self.local()):
             self.assertEqual([], self.images())
             self.assertFalse(is_orphan(device))
-            self.assertEqual(1, len(list(self.place.iterdir())))
+            self.assertEqual(1, len(list(self.sandboxes.iterdir())))
 
         self.assert_nothing_left()
 
 
 @functools.cache
 def listening_server():
-    """Return the address and the port of a server for all tests; it goes with the workspace."""
-    place = workspace_of_tests.shared() / 'listening'
-    disk = place / 'disk'
+    """Return address and port of a server for all tests; it ends with the workspace."""
+    directory = workspace_of_tests.shared() / 'listening'
+    disk = directory / 'disk'
     disk.mkdir(parents=True)
     (port, _) = ceph.free_ports()
     listen = {'skip_networking': 'OFF', 'port': port, 'bind_address': '127.0.0.1'}
     source = {'rootfs': str(mysqld.rootfs())}
     spec = {'mysqld': source, 'options': listen | SMALL, 'on': {'local': str(disk)}}
-    target = targets.create('t', {'server': spec}, targets.Settings(directory=place))
+    target = targets.create('t', {'server': spec}, targets.Settings(directory=directory))
     return target.__enter__().address, port
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inspections of hostile data by servers that were taken over, in each way of confining them.
+"""Inspections of hostile data by compromised servers, in each confinement.
 
-The data is in files of this host: what is tried here has nothing to do with Ceph.
+The data is in files of this host; the tests do not need Ceph.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from trove_ceph.verification import virtual_machine as sandboxes
 MIB = 1024**2
 CLONE = image_types.ImageRef('volumes', 'clone')
 TIMEOUT_SEC = 240
-# Somebody else on this host, with the id that a tenant chose for its files.
+# Another user of this host, with the id that a tenant chose for its files.
 TENANT_ID = 999
 
 _made = {}
@@ -37,7 +37,7 @@ class ConfinedServerTestCase(base.FunctionalTestCase):
         super().setUp()
         self.volume = self.directory / 'volume.img'
         self.inspections = self.directory / 'i'
-        # Down to the confined place, the way is open for everybody.
+        # All directories above the confined one are open to all users.
         self.directory.chmod(0o711)
         if 'database' not in _made:
             _made['database'] = workspace_file()
@@ -80,7 +80,7 @@ class ConfinedServerTestCase(base.FunctionalTestCase):
         self.assertEqual([], groups)
 
     def start_hostile(self, body, error=exceptions.ServerFailedError, **changes):
-        """Start a server that was taken over, and return what it said before it ended."""
+        """Start a compromised server, and return its output."""
         root = local_disk.hostile_root(self.directory, body)
         self.addCleanup(local_disk.remove, root)
         server = self.open(root, **changes).serve('9.7.4')
@@ -138,7 +138,7 @@ class Contract:
         self.assert_found(report.CORRUPT, 'data belongs to root')
 
     def test_server_does_not_run_as_the_user_that_the_tenant_chose(self):
-        """Whatever the id, the server has the files and is not that user on the host."""
+        """With any id, the server owns the files and is another user on the host."""
 
         def give_away(data):
             for path in (data, *data.rglob('*')):
@@ -149,13 +149,13 @@ class Contract:
         server.start(TIMEOUT_SEC)
         self.assertIn('9.7.4', server.version())
 
-    # Servers that were taken over.
+    # Compromised servers.
 
     def test_nothing_of_the_host_is_visible(self):
         secret = self.directory / 'secret'
         secret.write_text('secret')
         secret.chmod(0o644)
-        told = self.start_hostile(
+        output = self.start_hostile(
             f"""
             say "processes $(ls -d /proc/[0-9]* | wc -l)"
             say "links $(grep -c : /proc/net/dev)"
@@ -166,32 +166,33 @@ class Contract:
             """
         )
         for expected in ('links 1;', 'hidden', 'cannot write', 'places 0'):
-            self.assertIn(expected, told)
-        (processes,) = [part for part in told.split('; ') if 'processes ' in part]
-        self.assertLess(int(processes.rpartition(' ')[2]), 60, told)
+            self.assertIn(expected, output)
+        (processes,) = [part for part in output.split('; ') if 'processes ' in part]
+        self.assertLess(int(processes.rpartition(' ')[2]), 60, output)
 
     def test_cannot_reach_other_processes(self):
         ids = (f'--reuid={TENANT_ID}', f'--regid={TENANT_ID}')
         neighbour = subprocess.Popen(['setpriv', *ids, '--clear-groups', 'sleep', '600'])
         self.addCleanup(neighbour.wait)
         self.addCleanup(neighbour.kill)
-        told = self.start_hostile(
+        output = self.start_hostile(
             f"""
             kill -9 {neighbour.pid} 2>/dev/null && say killed || say cannot kill
             ls /proc/{neighbour.pid}/root/etc >/dev/null 2>&1 && say seen || say cannot see
             """
         )
-        self.assertIn('cannot kill', told)
-        self.assertIn('cannot see', told)
+        self.assertIn('cannot kill', output)
+        self.assertIn('cannot see', output)
         self.assertIsNone(neighbour.poll())
 
     def test_kill_of_all_processes_ends_only_the_server(self):
         """The processes of its sandbox end, and nothing else."""
-        told = self.start_hostile('kill -9 -1; say killed all')
-        self.assertTrue('the confined program ended' in told or 'killed all' in told, told)
+        output = self.start_hostile('kill -9 -1; say killed all')
+        is_over = 'the confined program ended' in output or 'killed all' in output
+        self.assertTrue(is_over, output)
 
     def test_memory_is_limited(self):
-        told = self.start_hostile(
+        output = self.start_hostile(
             """
             for number in 1 2 3 4 5 6; do tail /dev/zero 2>/dev/null & done
             ended=0
@@ -199,19 +200,19 @@ class Contract:
             say "refused $ended"
             """
         )
-        # Either each is refused, or what holds them all together ends the confined place.
-        self.assertTrue('refused 6' in told or 'the confined program ended' in told, told)
+        # Either each is refused, or their common limit ends the confinement.
+        self.assertTrue('refused 6' in output or 'the confined program ended' in output, output)
 
     def test_written_bytes_are_limited(self):
-        told = self.start_hostile(
+        output = self.start_hostile(
             'dd if=/dev/zero of=/var/lib/mysql/data/bomb bs=1M conv=fsync 2>/dev/null\nsleep 600',
             exceptions.NotInspectableError,
             max_written_bytes=48 * MIB,
         )
-        self.assertIn('up to 48 MiB are allowed', told)
+        self.assertIn('up to 48 MiB are allowed', output)
 
     def test_temporary_files_are_limited(self):
-        told = self.start_hostile(
+        output = self.start_hostile(
             """
             dd if=/dev/zero of=/tmp/bomb bs=1M count=900 2>/dev/null
             say "tmp $(wc -c < /tmp/bomb)"
@@ -222,10 +223,10 @@ class Contract:
             """
         )
         for word in ('tmp ', 'run '):
-            self.assertLess(int(told.split(word)[1].split(';')[0]), 100 * MIB, told)
+            self.assertLess(int(output.split(word)[1].split(';')[0]), 100 * MIB, output)
 
     def test_number_of_processes_is_limited(self):
-        told = self.start_hostile(
+        output = self.start_hostile(
             """
             number=0
             while [ $number -lt 5000 ]; do
@@ -235,13 +236,13 @@ class Contract:
             say "started $number"
             """
         )
-        self.assertNotIn('started 5000', told)
+        self.assertNotIn('started 5000', output)
 
     def test_silent_server_is_stopped_at_the_time_limit(self):
         root = local_disk.hostile_root(self.directory, 'trap "" TERM; sleep 600 & wait; wait')
         self.addCleanup(local_disk.remove, root)
         server = self.open(root).serve('9.7.4')
-        # As the watch over the time limit does, from a thread of its own.
+        # As the watchdog of the time limit does, from a thread of its own.
         killer = threading.Timer(1, server.kill)
         killer.start()
         self.addCleanup(killer.join)
@@ -250,7 +251,7 @@ class Contract:
 
 
 def workspace_file():
-    """Return a file that lives as long as this process's tests."""
+    """Return a file that exists as long as this process's tests."""
     return pathlib.Path(base.workspace.shared()) / 'database.img'
 
 
@@ -322,11 +323,11 @@ class VirtualMachineTest(VirtualMachineTestCase):
         image = vm_image.load(virtual_machine.directory())
         kernel = self.directory / 'kernel'
         kernel.write_bytes(b'no kernel')
-        told = self.find_obstacle(dataclasses.replace(image, kernel=kernel))
-        self.assertIn('a virtual machine with tcg did not start: qemu', told)
+        obstacle = self.find_obstacle(dataclasses.replace(image, kernel=kernel))
+        self.assertIn('a virtual machine with tcg did not start: qemu', obstacle)
 
     def test_chooses_and_logs_the_isolation(self):
-        """Whether KVM is missing, works or hangs here, the choice is made and told."""
+        """It holds whether KVM is missing, works or hangs on this host."""
         self.addCleanup(self.assert_nothing_left)
         settings = self.settings(
             mysqld.rootfs(),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A first start of the MySQL container that is interrupted anywhere ends as if it were not."""
+"""An interrupted first start of the MySQL container ends like an undisturbed one."""
 
 import concurrent.futures
 import os
@@ -12,7 +12,7 @@ import pymysql
 
 from trove_ceph.tests.functional import base, container
 
-# Characters that shells, SQL strings and printf treat in their own ways.
+# Characters with a special meaning for shells, SQL strings and printf.
 PASSWORD = "it's \\ a 100%s \"pass`word$'"
 ENVIRONMENT = {
     'MYSQL_ROOT_PASSWORD': PASSWORD,
@@ -28,7 +28,7 @@ MAX_COMMANDS = 100
 
 
 class EntrypointTestCase(base.FunctionalTestCase):
-    """Makes containers and judges what a first start has made."""
+    """Create containers and check the result of their first start."""
 
     def make_container(
         self, name='c', volume=None, environment=None, options=TEMPLATE_FITS, **more
@@ -51,7 +51,7 @@ class EntrypointTestCase(base.FunctionalTestCase):
         self.assertEqual(ACCESS_DENIED, error.args[0])
 
     def assert_first_start_right(self, box):
-        """Assert all that an undisturbed first start gives: accounts, a database, a sane server."""
+        """Assert the results of an undisturbed first start: accounts, database, sound server."""
         box.wait_until_ready()
         box.wait_until_settled()
         self.assert_denied(box, password='wrong')
@@ -68,7 +68,7 @@ class EntrypointTestCase(base.FunctionalTestCase):
         self.assertEqual({'OK'}, {row[3] for row in checked})
 
     def assert_survives_kill(self, box):
-        """Kill the container, start it again and look at everything a first start promises."""
+        """Kill the container, start it again and check all results of a first start."""
         box.kill()
         box.start()
         self.assert_first_start_right(box)
@@ -76,14 +76,14 @@ class EntrypointTestCase(base.FunctionalTestCase):
 
 
 class FirstStartTest(EntrypointTestCase):
-    """First starts that nobody disturbs."""
+    """Undisturbed first starts."""
 
     def test_starts_from_the_template(self):
         box = self.make_container()
         box.start()
         self.assert_first_start_right(box)
         self.assertIn('unpacking the initialised data directory', box.log())
-        # The entrypoint's certificate, not one that mysqld made with RSA keys.
+        # The entrypoint's certificate, not one of mysqld with RSA keys.
         authority = (box.data / 'ca.pem').read_text()
         self.assertLess(len(authority), 1000)
         self.assertFalse((box.data / 'client-key.pem').exists())
@@ -159,7 +159,7 @@ class FirstStartTest(EntrypointTestCase):
 
 
 class LaterStartTest(EntrypointTestCase):
-    """What later starts leave alone."""
+    """Later starts, which change nothing."""
 
     def test_keeps_a_changed_password(self):
         box = self.make_container()
@@ -183,7 +183,7 @@ class LaterStartTest(EntrypointTestCase):
         box.wait_until_settled()
         box.query("DROP USER 'root'@'%'")
         box.kill()
-        # As after a power cut just before the note's removal.
+        # As after a power cut just before the removal of the marker.
         note = box.data / '.first-start.accounts'
         note.touch()
         os.chown(note, container.UID, container.UID)
@@ -199,7 +199,7 @@ class LaterStartTest(EntrypointTestCase):
         box.wait_until_ready()
         box.wait_until_settled()
         box.kill()
-        # The number of tini, which runs in every container but is no server.
+        # The pid of tini, which runs in every container but is no server.
         (self.directory / 'c' / 'run' / 'mysqld.sock.lock').write_text('1\n')
         box.start()
         self.assert_first_start_right(box)
@@ -207,11 +207,11 @@ class LaterStartTest(EntrypointTestCase):
 
 @base.long
 class InterruptedFirstStartTest(EntrypointTestCase):
-    """First starts that are killed at every step, and at any time between."""
+    """First starts that are killed at every step, and at any time in between."""
 
     def setUp(self):
         super().setUp()
-        # Containers know nothing of each other, and mysqld starts on one processor.
+        # Containers are independent of each other, and mysqld starts on one processor.
         self.pair = self.enterContext(concurrent.futures.ThreadPoolExecutor(2))
 
     def test_survives_a_kill_before_each_command(self):
@@ -227,7 +227,7 @@ class InterruptedFirstStartTest(EntrypointTestCase):
         )
 
     def kill_before(self, number):
-        """Return the command before which a container was killed; None where it has no such."""
+        """Return the command before which a container was killed; None if it has fewer commands."""
         box = self.make_container(f'c{number}')
         box.start(halt_before=number)
         halted_before = box.wait_until_halted()
@@ -236,7 +236,7 @@ class InterruptedFirstStartTest(EntrypointTestCase):
         return halted_before
 
     def kill_after(self, delays, **options):
-        """Kill containers so many seconds after their start."""
+        """Kill containers the given seconds after their start."""
 
         def kill(number, delay_sec):
             box = self.make_container(f'c{number}', **options)
@@ -259,7 +259,7 @@ class InterruptedFirstStartTest(EntrypointTestCase):
         self.assert_survives_kill(box)
 
     def test_survives_a_kill_after_any_delay(self):
-        # At another instant of each part of the start in each run.
+        # In each run at another moment of each part of the start.
         self.kill_after([0.1 + (step + random.random()) * 0.3 for step in range(8)])
 
     def test_survives_a_kill_during_initialisation(self):
@@ -287,7 +287,7 @@ class InterruptedFirstStartTest(EntrypointTestCase):
 
 @base.long
 class PowerCutTest(EntrypointTestCase):
-    """First starts on a file system that loses all that was not written out."""
+    """First starts on a file system that loses all data that was not synced."""
 
     def make_volume(self, name):
         image = self.directory / f'{name}.img'
@@ -316,11 +316,11 @@ class PowerCutTest(EntrypointTestCase):
             box.kill()
             if halted_before is None:
                 return
-        self.fail('the entrypoint never came to its end')
+        self.fail('the entrypoint did not end')
 
 
 class MountedImage(fixtures.Fixture):
-    """An XFS image, mounted through a loop device that goes with its last mount."""
+    """An XFS image, mounted through a loop device that is detached with its last mount."""
 
     def __init__(self, image, path):
         super().__init__()
@@ -335,10 +335,10 @@ class MountedImage(fixtures.Fixture):
         subprocess.run(['mount', '-o', 'loop', str(self._image), str(self.path)], check=True)
 
     def shut_down(self):
-        """Stop all writing at once, without writing the log: a power cut for this file system."""
+        """Shut the file system down without writing its log, like a power cut."""
         subprocess.run(['xfs_io', '-x', '-c', 'shutdown', str(self.path)], check=True)
 
     def remount(self):
-        """Recover the file system as after the power came back."""
+        """Recover the file system as after a power cut."""
         subprocess.run(['umount', str(self.path)], check=True)
         self._mount()

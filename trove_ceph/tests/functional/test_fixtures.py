@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lets functional tests run side by side."""
+"""The fixtures that let functional tests run in parallel."""
 
 import subprocess
 import sys

@@ -27,7 +27,7 @@ class HypervisorKilledTest(storage.DeadClients, test_mysql_on_rbd.WritersTestCas
         volume = image_types.ImageRef(self.pool, self.image)
         self.snapshot = volume.snapshot(names.snapshot_name('backup', self.backup_id))
         export = self.directory / self.image / 'export'
-        # Nobody is left who would take it away.
+        # No other code would remove it.
         self.addCleanup(subprocess.run, ['umount', '--lazy', str(export / 'disk')], check=True)
         self.source = self._serve(self.image)
         self.hypervisor = int((export / rbd_device.PID_FILE).read_text())
@@ -47,7 +47,7 @@ class HypervisorKilledTest(storage.DeadClients, test_mysql_on_rbd.WritersTestCas
         self.assertTrue(processes.kill(self.hypervisor, rbd_device.TIMEOUT_SEC))
 
     def assert_sound(self, gtid_before, acknowledged):
-        """Whatever was acknowledged before it was begun is in it, and the rows that it says."""
+        """Assert that the backup has all rows acknowledged before, and those of its GTIDs."""
         work = tasks.InspectTask(
             self.snapshot, self.backup_id, inspecting.VERSION, expected_gtid=gtid_before
         )
@@ -58,14 +58,14 @@ class HypervisorKilledTest(storage.DeadClients, test_mysql_on_rbd.WritersTestCas
         self.assertEqual(inspection.tables, inspection.tables_checked)
         for number, count in enumerate(acknowledged):
             self.assertGreaterEqual(rows[number], count)
-        # Two statements made the schema and the table.
+        # Two statements created the schema and the table.
         position = int(inspection.gtid_executed.rpartition('-')[2])
         self.assertEqual(sum(rows.values()) + 2, position)
         self.assertEqual([], list(self.inspections.iterdir()))
         self.storage.remove_snapshot(self.snapshot)
 
     def test_killed_before_the_snapshot(self):
-        """Its lock is broken as soon as Ceph has forgotten it."""
+        """Its lock is broken as soon as its watch has expired."""
         ((gtid_before,),) = self.source.query('SELECT @@GLOBAL.gtid_executed')
         self.kill()
         for writer in self.writers:

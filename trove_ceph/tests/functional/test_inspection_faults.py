@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fault of the host or of Ceph is never a verdict about a backup.
 
-What is most likely to look like damage; test_inspection_faults_long has every phase and fault.
+These are the faults that most resemble damage; test_inspection_faults_long has all phases and
+faults.
 """
 
 from trove_ceph.tests.functional import base, inspection_faults

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every fault in every phase of an inspection, where TROVE_CEPH_LONG_TESTS is set: an hour."""
+"""Every fault in every phase of an inspection, if TROVE_CEPH_LONG_TESTS is set: an hour."""
 
 import itertools
 import os
@@ -11,7 +11,7 @@ from trove_ceph.tests.functional import base, inspection_faults
 from trove_ceph.verification import inspection
 
 TIMEOUT_SEC = 7200
-#: While these go on, there is no storage daemon.
+#: The phases without a storage daemon.
 WITHOUT_DAEMON = ('removing',)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The storage service on a real RabbitMQ with the lab's users: what a guest's credentials open."""
+"""The storage service on a real RabbitMQ with the lab's users, and a guest's permissions."""
 
 import json
 import queue
@@ -44,7 +44,7 @@ class MessageBusTest(base.FunctionalTestCase):
         message_keys.create(self.key_file)
 
     def configuration(self, who, guests=None):
-        """Return the configuration of a process that has a user's credentials."""
+        """Return the configuration of a process with a user's credentials."""
         conf = cfg.ConfigOpts()
         self.useFixture(conffixture.ConfFixture(conf))
         storage_conf.register(conf)
@@ -59,11 +59,11 @@ class MessageBusTest(base.FunctionalTestCase):
     def serve(self):
         """Start a copy of the service on a cluster in memory, as its own user of RabbitMQ."""
         conf = self.configuration('storage')
-        made = cluster.Cluster(dict.fromkeys(POOLS, 1024 * MIB), time.monotonic)
-        self.storage = backend.FakeBackend(made)
+        fake_cluster = cluster.Cluster(dict.fromkeys(POOLS, 1024 * MIB), time.monotonic)
+        self.storage = backend.FakeBackend(fake_cluster)
         service = server.Service(
             self.storage,
-            lock_store.FakeLockStore(made),
+            lock_store.FakeLockStore(fake_cluster),
             server.find_pools(conf.trove_ceph_storage),
             conf.trove_ceph_storage,
             f'host:{uuid.uuid4().hex[:6]}',
@@ -74,7 +74,7 @@ class MessageBusTest(base.FunctionalTestCase):
         return service
 
     def connect(self, conf):
-        """Connect to the service's bus until the test ends: nothing may go on looking for it."""
+        """Connect to the service's bus; the connection is closed after the test."""
         connection = rpcapi.connect(conf)
         self.addCleanup(connection.transport.cleanup)
         return connection
@@ -83,7 +83,7 @@ class MessageBusTest(base.FunctionalTestCase):
         return [str(one.image) for pool in POOLS for one in self.storage.list_images(pool)]
 
     def test_permissions_of_each_user(self):
-        """One test, since a broker takes ten seconds to start."""
+        """One test, because a broker takes ten seconds to start."""
         self._service_and_caller()
         self._guest_at_the_service()
         self._caller_without_keys()
@@ -101,35 +101,35 @@ class MessageBusTest(base.FunctionalTestCase):
         vault = image_types.ImageRef('vault', names.image_name('vault', str(uuid.uuid4())))
         caller.run('copy', tasks.CopyTask(snapshot, vault), TIMEOUT_SEC)
         self.assertEqual([snapshot.name], caller.describe(vault).snapshot_names)
-        # Operators ask with the service's own configuration file.
+        # Operators use the service's own configuration file.
         operator = rpcapi.StorageAPI(self.connect(self.configuration('storage')), TIMEOUT_SEC)
         self.assertEqual(['copy'], [one.operation_id for one in operator.list_jobs()])
         error = self.assertRaises(exceptions.NotPermittedError, caller.trash, self.image)
         self.assertIn('it has snapshots', str(error))
 
     def _guest_at_the_service(self):
-        """With a guest's credentials there is no way to the service's virtual host."""
+        """A guest's credentials do not open the service's virtual host."""
         with self.rabbit.connection('guest', SERVICE) as connection:
             self.assertRaises(amqp.exceptions.NotAllowed, connection.connect)
-        # So not one verb can be asked for, not even by somebody who stole the keys.
+        # So no verb can be requested, not even with stolen keys.
         conf = self.configuration('guest', guests='openstack')
         conf.set_override('transport_url', self.rabbit.url('guest', SERVICE), 'trove_ceph_storage')
         conf.set_override('rabbit_retry_interval', 1, 'oslo_messaging_rabbit')
         thief = rpcapi.StorageAPI(self.connect(conf), timeout_sec=2)
         self.assertRaises(exceptions.ServiceUnavailableError, thief.list_jobs)
-        # Trove's virtual host, which it can enter, has no queue of the service.
+        # Trove's virtual host, which the guest can open, has no queue of the service.
         with self.rabbit.connection('guest', TROVE) as connection:
             for queue in (rpcapi.TOPIC, f'{rpcapi.TOPIC}.{self.service.name}'):
                 with connection.channel() as channel:
                     self.assertRaises(
                         (REFUSED, amqp.exceptions.NotFound), channel.basic_consume, queue
                     )
-        # A caller's configuration that has Trove's transport is not even used.
+        # A caller's configuration with Trove's transport is refused.
         conf = self.configuration('guest')
         self.assertRaises(exceptions.InvalidTransportError, rpcapi.connect, conf)
 
     def _caller_without_keys(self):
-        """Who has a caller's credentials and not the keys is refused each verb."""
+        """With a caller's credentials but without the keys, each verb is refused."""
         before = self.images()
         conf = self.configuration('caller')
         target = messaging.Target(
@@ -146,11 +146,11 @@ class MessageBusTest(base.FunctionalTestCase):
             for forged, reason in ((message, 'unknown-key'), ({'verb': verb}, 'malformed')):
                 reply = client.call({}, signed_client.METHOD, message=forged)
                 self.assertEqual({'refused': reason}, reply)
-            # The verbs themselves are no methods on the bus.
+            # The verbs themselves are not methods on the bus.
             error = self.assertRaises(messaging.RemoteError, client.call, {}, verb)
             self.assertEqual('NoSuchMethod', error.exc_type)
         self.assertEqual(before, self.images())
-        # Nor can it take the requests of others, or answer them.
+        # Nor can it consume the requests of others, or reply to them.
         with self.rabbit.connection('caller') as connection:
             for queue in (rpcapi.TOPIC, f'{rpcapi.TOPIC}.{self.service.name}'):
                 with connection.channel() as channel:
@@ -162,15 +162,15 @@ class MessageBusTest(base.FunctionalTestCase):
                 self.assertRaises(REFUSED, self.publish, channel, '', 'reply_own')
 
     def publish(self, channel, exchange, routing_key):
-        """Publish a message, and wait for what the broker says of it."""
+        """Publish a message, and wait for the broker's confirmation."""
         channel.confirm_select()
         message = amqp.Message(json.dumps({'oslo.version': '2.0', 'oslo.message': '{}'}))
         channel.basic_publish(message, exchange=exchange, routing_key=routing_key)
         channel.wait(spec.Basic.Ack)
 
     def _agent_and_conductor(self):
-        """The guest's permissions are enough for what Trove's agent does."""
-        told = []
+        """The guest's permissions are enough for Trove's agent."""
+        received = []
 
         class Agent:
             target = messaging.Target(version='1.0')
@@ -182,7 +182,7 @@ class MessageBusTest(base.FunctionalTestCase):
             target = messaging.Target(version='1.0')
 
             def heartbeat(self, _context, instance_id):
-                told.append(instance_id)
+                received.append(instance_id)
                 heard.set()
 
         heard = threading.Event()
@@ -198,19 +198,19 @@ class MessageBusTest(base.FunctionalTestCase):
             running.start()
             self.addCleanup(running.wait)
             self.addCleanup(running.stop)
-        asked = messaging.get_rpc_client(trove, messaging.Target(topic=topic, exchange='trove'))
-        self.assertIs(True, asked.prepare(timeout=TIMEOUT_SEC).call({}, 'rpc_ping'))
+        client = messaging.get_rpc_client(trove, messaging.Target(topic=topic, exchange='trove'))
+        self.assertIs(True, client.prepare(timeout=TIMEOUT_SEC).call({}, 'rpc_ping'))
         conductor = messaging.Target(topic='trove-conductor', exchange='trove')
-        told_by = messaging.get_rpc_client(guest, conductor)
-        told_by.cast({}, 'heartbeat', instance_id='one')
+        caller = messaging.get_rpc_client(guest, conductor)
+        caller.cast({}, 'heartbeat', instance_id='one')
         self.assertTrue(heard.wait(TIMEOUT_SEC))
-        self.assertEqual(['one'], told)
+        self.assertEqual(['one'], received)
 
     def transport(self, who):
         conf = self.configuration(who)
-        made = messaging.get_rpc_transport(conf, self.rabbit.url(who))
-        self.addCleanup(made.cleanup)
-        return made
+        result = messaging.get_rpc_transport(conf, self.rabbit.url(who))
+        self.addCleanup(result.cleanup)
+        return result
 
     def _guest_at_troves_own_services(self):
         with self.rabbit.connection('trove') as connection, connection.channel() as channel:
@@ -232,7 +232,7 @@ class MessageBusTest(base.FunctionalTestCase):
                 )
             with connection.channel() as channel:
                 self.assertRaises(REFUSED, self.publish, channel, 'trove', 'taskmanager')
-            # What doc/source/admin/message-bus.rst says that RabbitMQ cannot prevent.
+            # RabbitMQ cannot prevent this, as doc/source/admin/message-bus.rst describes.
             with connection.channel() as channel:
                 self.publish(channel, '', 'taskmanager')
             with connection.channel() as channel:
@@ -240,7 +240,7 @@ class MessageBusTest(base.FunctionalTestCase):
                 channel.basic_consume('guestagent.of-a-neighbour')
 
     def _cinder_and_the_listener(self):
-        """The service hears of volumes that changed, with few permissions on Cinder's bus."""
+        """The service receives notifications of changed volumes, with few permissions."""
         conf = self.configuration('events', guests='events')
         changed = queue.SimpleQueue()
         listener = events.listener(conf, ['trove-ceph-qos'], 'openstack', changed.put)

@@ -14,7 +14,7 @@ from trove_ceph.tests.functional import base, ceph, mysqld, workspace
 
 POOL = 'volumes-nvme'
 IMAGE_MIB = 2048
-# The snapshot of an initialised, cleanly stopped database.
+# The name of the snapshot of an initialised, cleanly stopped database.
 NEW = 'new'
 WRITERS = 4
 WARM_UP_COMMITS = 200
@@ -22,7 +22,7 @@ TIMEOUT_SEC = 240
 
 
 class Writer(threading.Thread):
-    """Commits one row after another and remembers which ones were acknowledged."""
+    """Commit one row after another and record which ones were acknowledged."""
 
     def __init__(self, server, number):
         super().__init__(daemon=True)
@@ -51,12 +51,12 @@ class Writer(threading.Thread):
 
 @functools.cache
 def new_database(cluster):
-    """Make an image with an empty database once per run, and return its name; see NEW."""
+    """Create an image with an empty database once per run, and return its name; see NEW."""
     name = 'new-database'
     cluster.create_image(POOL, name, IMAGE_MIB)
-    place = workspace.shared() / name
-    with mounted(cluster, name, place, make=True) as volume:
-        with mysqld.durable_server(volume, place / 'run'):
+    directory = workspace.shared() / name
+    with mounted(cluster, name, directory, make=True) as volume:
+        with mysqld.durable_server(volume, directory / 'run'):
             pass
     with cluster.pool(POOL) as pool, rbd.Image(pool, name) as image:
         image.create_snap(NEW)
@@ -64,11 +64,11 @@ def new_database(cluster):
 
 
 @contextlib.contextmanager
-def mounted(cluster, image, place, make=False):
-    """Map an image and mount it; gives the mount point."""
+def mounted(cluster, image, directory, make=False):
+    """Map an image and mount it; yield the mount point."""
     with (
-        rbd_device.RbdDevice(cluster.conf, 'admin', POOL, image, place / 'export') as disk,
-        rbd_device.Filesystem(disk.device, place / 'volume', make) as filesystem,
+        rbd_device.RbdDevice(cluster.conf, 'admin', POOL, image, directory / 'export') as disk,
+        rbd_device.Filesystem(disk.device, directory / 'volume', make) as filesystem,
     ):
         yield filesystem.path
 
@@ -90,10 +90,10 @@ class WritersTestCase(base.FunctionalTestCase):
             rbd.RBD().remove(pool, name)
 
     def _serve(self, image, server_id=1):
-        """Map an image, mount it and prepare a server on it."""
-        place = self.directory / image
-        volume = self.enterContext(mounted(self.cluster, image, place))
-        return mysqld.durable_server(volume, place / 'run', server_id)
+        """Map and mount an image, and return a server on it."""
+        directory = self.directory / image
+        volume = self.enterContext(mounted(self.cluster, image, directory))
+        return mysqld.durable_server(volume, directory / 'run', server_id)
 
     def _snapshot(self, name, of=None):
         with self.cluster.pool(POOL) as pool, rbd.Image(pool, of or self.image) as image:
@@ -121,13 +121,13 @@ class WritersTestCase(base.FunctionalTestCase):
 
 class MysqlOnRbdTest(WritersTestCase):
     def _restore(self, snapshot):
-        """Clone a snapshot and run a server of an identity of its own on the clone."""
+        """Clone a snapshot and run a server with a new identity on the clone."""
         name = f'{self.image}-clone'
         with self.cluster.pool(POOL) as pool:
             rbd.RBD().clone(pool, self.image, snapshot, pool, name)
         self.addCleanup(self._remove_clone, name, snapshot)
         server = self._serve(name, server_id=2)
-        server.forget_identity()
+        server.remove_server_uuid()
         return self.enterContext(server)
 
     def _remove_clone(self, name, snapshot):
@@ -144,7 +144,7 @@ class MysqlOnRbdTest(WritersTestCase):
         self._snapshot('backup')
         after = [writer.acknowledged for writer in writers]
 
-        # The source goes on: what comes later must not be in the backup.
+        # The source continues: later commits must not be in the backup.
         self._await(
             lambda: (
                 all(writer.acknowledged > after[writer.number] for writer in writers)
@@ -162,27 +162,27 @@ class MysqlOnRbdTest(WritersTestCase):
         )
         for number in range(WRITERS):
             self.assertGreaterEqual(found[number], acknowledged[number])
-            # One more may have been committed without its acknowledgement having arrived.
+            # One more may have been committed before its acknowledgement arrived.
             self.assertLessEqual(found[number], after[number] + 1)
             self.assertEqual(highest[number], found[number], 'a commit in the middle is missing')
         self._assert_sound(restored)
         self._assert_gtid_counts_rows(source, restored, before)
 
     def _assert_sound(self, server):
-        """Every table passes MySQL's own check."""
+        """Assert that every table passes MySQL's own check."""
         for schema, table in (('shop', 'orders'), ('mysql', 'user'), ('mysql', 'gtid_executed')):
             rows = server.query(f'CHECK TABLE {schema}.{table}')
             self.assertEqual([(f'{schema}.{table}', 'check', 'status', 'OK')], list(rows))
 
     def _assert_gtid_counts_rows(self, source, restored, before):
-        """The position read from the clone is that of its rows, and a prefix of the source's."""
+        """Assert that the clone's position matches its rows, and is a prefix of the source's."""
         ((position,),) = restored.query('SELECT @@gtid_executed')
         ((now,),) = source.query('SELECT @@gtid_executed')
         (contained,) = restored.query(
             'SELECT GTID_SUBSET(%s, %s), GTID_SUBSET(%s, %s)', before, position, position, now
         )
         self.assertEqual((1, 1), contained)
-        # Besides the rows, only the two statements that made the table were logged.
+        # Besides the rows, only the two statements that created the table were logged.
         ((rows,),) = restored.query('SELECT COUNT(*) FROM shop.orders')
         first, last = map(int, position.rpartition(':')[2].split('-'))
         self.assertEqual((1, rows + 2), (first, last))
@@ -196,7 +196,7 @@ class MysqlOnRbdTest(WritersTestCase):
             writer.join(TIMEOUT_SEC)
             self.assertIsNotNone(writer.error)
         acknowledged = [writer.acknowledged for writer in writers]
-        # The file system is told nothing either: what it holds in memory never reaches the image.
+        # The file system is not unmounted either: its cached data never reaches the image.
         self._snapshot('cut')
         restored = self._restore('cut')
         found = dict(restored.query('SELECT writer, COUNT(*) FROM shop.orders GROUP BY writer'))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real MySQL takes the settings as they are, and agrees with the configuration group rules."""
+"""A real MySQL accepts the settings unchanged, and agrees with the configuration group rules."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from trove_ceph.tests.functional import base, mysqld, workspace
 
 TEMPLATES = base.CHECKOUT / 'etc' / 'trove' / 'templates' / 'mysql'
 RULES = TEMPLATES / '9' / 'validation-rules.json'
-#: The empty password of this test, and certificates that nobody signed.
+#: Warnings about the empty password of this test, and about self-signed certificates.
 HARMLESS = {'MY-010453', 'MY-010068'}
 ER_INCORRECT_GLOBAL_LOCAL_VAR = 1238
 TINY = tuning.Machine(768, 1, 1024, 3000)
@@ -25,7 +25,7 @@ SMALL = tuning.Machine(2048, 2, 10240, 3000)
 
 
 def tuned_server(volume, directory, machine, group=None):
-    """Prepare a server with the settings of the template and of one machine, and no others.
+    """Return a server with exactly the settings of the template and of one machine.
 
     Data directories are initialised once in a run: they are the same for every machine.
     """
@@ -112,7 +112,7 @@ class MySqlSettingsTest(base.FunctionalTestCase):
         agent._configuration_manager = mock.Mock()
         agent._configuration_manager.has_system_override.return_value = False
 
-        # Trove restarts a source for which this is not so.
+        # Otherwise Trove restarts the source.
         self.assertTrue(agent.exists_replication_source_overrides())
 
         for number in range(4):
@@ -129,8 +129,8 @@ class MySqlSettingsTest(base.FunctionalTestCase):
 
         self.assertEqual(len(sizes) - 2, agent.purge_binary_logs(budget))
 
-        kept = [row[1] for row in mysqld_server.query('SHOW BINARY LOGS')]
-        self.assertEqual(sizes[-2:], kept)
+        remaining = [row[1] for row in mysqld_server.query('SHOW BINARY LOGS')]
+        self.assertEqual(sizes[-2:], remaining)
         self.assertEqual(0, agent.purge_binary_logs(budget))
 
     def test_configuration_group_rules(self):
@@ -152,7 +152,7 @@ class MySqlSettingsTest(base.FunctionalTestCase):
                 self.assertEqual((int(low), int(high)), (rule['min'], rule['max']), name)
             self.assertEqual(rule['restart_required'], not _is_dynamic(server, name), name)
 
-        # Each is also an option that a server starts with; not every variable is.
+        # Each must also be a start option; not every variable is one.
         group = {}
         for rule in rules:
             ((value,),) = server.query(f"SELECT @@GLOBAL.{rule['name']}")

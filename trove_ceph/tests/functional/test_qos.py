@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits that the reconciler sets, measured with fio through librbd as a hypervisor would open it.
+"""Limits that the reconciler sets, measured with fio through librbd, as a hypervisor uses it.
 
-The cap must hold within 5 % for ten seconds, and follow a resize without the client opening the
-image anew: one fio writes and reads from the beginning to the end. The limits are far below what
-the image gives without them, so that they are seen on a busy machine, too.
+The cap must hold within 5 % for ten seconds, and follow a resize while the client keeps the image
+open: one fio writes and reads all the time. The limits are far below the speed of the image, so
+that they take effect on a busy machine, too.
 """
 
 import os
@@ -24,10 +24,10 @@ from trove_ceph.tiers import cinder, tiers_file
 from trove_ceph.tiers.qos import ownership, reconciler
 
 TOLERANCE = 0.05
-# An image that was idle may do one second's worth at once, and a change takes a second to arrive.
+# An idle image may do the operations of one second at once, and a change takes effect in a second.
 SETTLE_SEC = 3
 PLATEAU_SEC = 12
-# Where there is no limit, and much more is seen.
+# The marker for no limit, where the rate is much higher.
 FREE_SEC = 3
 FIO_SEC = 120
 SIZE_MIB = 64
@@ -35,13 +35,13 @@ TICK = 'conf_rbd_qos_schedule_tick_min'
 
 
 def tiers(**promise):
-    """The tiers of the shared cluster, of which one promises something."""
+    """Return the tiers of the shared cluster, one of them with a promise."""
     promising = ceph.TIERS['tiers']['nvme'] | promise
     return tiers_file.parse({'tiers': ceph.TIERS['tiers'] | {'nvme': promising}})
 
 
 class Fio:
-    """fio on an image, which tells of each request when it ended."""
+    """fio on an image, which logs the end of each request."""
 
     def __init__(self, directory, conf, image, *options):
         self._log = directory / 'fio_lat.1.log'
@@ -63,11 +63,11 @@ class Fio:
         return self._process.poll() is None
 
     def ended(self):
-        """End it and return when each request was done, in seconds of the clock."""
+        """Stop fio and return the completion time of each request, in seconds of the clock."""
         self._process.send_signal(signal.SIGINT)
         self._process.wait(timeout=60)
         lines = self._log.read_text().splitlines()
-        # Too long to be kept with a failure.
+        # Too long to be attached to a failure.
         for log in self._log.parent.glob('fio_*.1.log'):
             log.unlink()
         return [int(line.split(',')[0]) / 1000 for line in lines]
@@ -97,20 +97,20 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual((image_types.Qos(iops=4096), False), (facts.qos, facts.qos_is_whole))
 
     def test_restores_a_lost_tick(self):
-        reconciler = self._reconciler(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
-        reconciler.sweep()
+        qos_reconciler = self._reconciler(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
+        qos_reconciler.sweep()
         self.assertEqual('10', self._tick())
         self.storage.set_image_metadata(self.image, {TICK: None})
-        self.assertEqual(1, len(reconciler.plan().changes))
-        reconciler.sweep()
+        self.assertEqual(1, len(qos_reconciler.plan().changes))
+        qos_reconciler.sweep()
         self.assertEqual('10', self._tick())
-        self.assertEqual((), reconciler.plan().changes)
+        self.assertEqual((), qos_reconciler.plan().changes)
         self.volume['volume_type'] = 'of no tier'
-        reconciler.sweep()
+        qos_reconciler.sweep()
         self.assertIsNone(self._tick())
 
     def _tick(self):
-        """What librbd in a hypervisor would go by."""
+        """Return the tick that librbd in a hypervisor would use."""
         with (
             self.cluster.pool(self.image.pool) as pool,
             rbd.Image(pool, self.image.name, read_only=True) as handle,
@@ -130,7 +130,7 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         return fio
 
     def _plateau(self, fio, change=None, seconds=PLATEAU_SEC):
-        """Make a change, wait, and return the time for which it is to be seen."""
+        """Make a change, wait, and return the time range in which it must hold."""
         if change:
             change()
         began = time.time() + SETTLE_SEC
@@ -152,26 +152,26 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
 
     @base.long
     def test_iops_hold_and_follow_a_resize(self):
-        reconciler = self._reconciler(iops={'per_gib': 2, 'floor': 12, 'cap': 50}, qos='image')
+        qos_reconciler = self._reconciler(iops={'per_gib': 2, 'floor': 12, 'cap': 50}, qos='image')
         fio = self._fio('--bs=4k', '--iodepth=16')
         free = self._plateau(fio, seconds=FREE_SEC)
-        limited = self._plateau(fio, reconciler.sweep)
+        limited = self._plateau(fio, qos_reconciler.sweep)
 
         def resize():
             self.volume['size'] = 20
-            reconciler.set_limits(self.volume['id'])
+            qos_reconciler.set_limits(self.volume['id'])
 
         resized = self._plateau(fio, resize)
 
         def outgrow():
             self.volume['size'] = 1000
-            reconciler.set_limits(self.volume['id'])
+            qos_reconciler.set_limits(self.volume['id'])
 
         capped = self._plateau(fio, outgrow)
 
         def retype():
             self.volume['volume_type'] = 'of no tier'
-            reconciler.set_limits(self.volume['id'])
+            qos_reconciler.set_limits(self.volume['id'])
 
         freed = self._plateau(fio, retype, FREE_SEC)
         rates = self._rates(fio, free, limited, resized, capped, freed)
@@ -183,15 +183,15 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual((image_types.Qos(), {}), (facts.qos, facts.metadata))
 
     def test_throughput_holds(self):
-        reconciler = self._reconciler(throughput_mib_per_sec=1, qos='image')
+        qos_reconciler = self._reconciler(throughput_mib_per_sec=1, qos='image')
         fio = self._fio('--bs=32k', '--iodepth=16')
-        limited = self._plateau(fio, reconciler.sweep)
+        limited = self._plateau(fio, qos_reconciler.sweep)
         self.assert_held(32, self._rates(fio, limited)[0])
 
     def test_clone_by_cinder_gets_its_own_limits(self):
-        """librbd lets it inherit those of its parent, with the mark, and Cinder does not mind."""
-        reconciler = self._reconciler(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
-        reconciler.sweep()
+        """In librbd it inherits those of its parent, with the mark; Cinder does not change that."""
+        qos_reconciler = self._reconciler(iops={'per_gib': 4, 'floor': 25, 'cap': 100}, qos='image')
+        qos_reconciler.sweep()
         self.storage.create_snapshot(self.image.snapshot('s'))
         clone = image_types.ImageRef(self.pool, f'volume-{self.prefix}-clone')
         self.addCleanup(self.storage.remove_snapshot, self.image.snapshot('s'))
@@ -202,10 +202,10 @@ class QosTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual(40, inherited.qos.iops)
         self.assertEqual(40, ownership.read(inherited.metadata).limits.iops)
         volume = self.cloud.add_volume(self.pool, 5, self.pool, id=f'{self.prefix}-clone')
-        reconciler.sweep()
+        qos_reconciler.sweep()
         self.assertEqual(25, self.storage.describe(clone).qos.iops)
         volume['volume_type'] = 'of no tier'
-        reconciler.sweep()
+        qos_reconciler.sweep()
         facts = self.storage.describe(clone)
         self.assertEqual((image_types.Qos(), {}), (facts.qos, facts.metadata))
         self.assertEqual(40, self.storage.describe(self.image).qos.iops)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real MySQL on a real XFS volume is brought to rest for backups, and always runs on."""
+"""A real MySQL on a real XFS volume is quiesced for backups, and always continues."""
 
 import os
 import pathlib
@@ -25,7 +25,7 @@ LONG_SEC = 60
 TIMEOUT_SEC = 60
 PATH = os.environ['PATH'] + ':/usr/sbin:/sbin'
 
-# As the guest agent does it: on green threads, in a process that may be killed.
+# As in the guest agent: with green threads, in a process that may be killed.
 AGENT = """
 import eventlet
 eventlet.monkey_patch(all=True)
@@ -55,7 +55,7 @@ print(quiescer.release('agent', 'token')['held'], flush=True)
 
 
 class Writer(threading.Thread):
-    """Commits rows one after another and counts those that were acknowledged."""
+    """Commit rows one after another and count those that were acknowledged."""
 
     def __init__(self, server, table):
         super().__init__(daemon=True)
@@ -111,7 +111,7 @@ class VolumeTestCase(base.FunctionalTestCase):
         server = mysqld.durable_server(self.mount_point, self.directory / 'run')
         server.options.update(options)
         self.enterContext(server)
-        # A server that waits for the volume cannot be ended.
+        # A server that waits for the volume cannot be stopped.
         self.addCleanup(self.storage.thaw, self.mount_point)
         self.server = server
         server.query('CREATE DATABASE IF NOT EXISTS shop')
@@ -156,7 +156,7 @@ class QuiesceTest(VolumeTestCase):
     def _assert_stalled(self, writer):
         before = writer.acknowledged
         time.sleep(0.5)
-        # The acknowledgement of a commit from before may have been on its way to the writer.
+        # The acknowledgement of an earlier commit may have been in flight.
         self.assertLessEqual(writer.acknowledged, before + 1)
 
     def _create_table(self, name):
@@ -224,8 +224,8 @@ class QuiesceTest(VolumeTestCase):
                 exceptions.NotQuiescedError, self._quiescer().quiesce, 'b1', 't1', 'ddl', LONG_SEC
             )
 
-            self.assertIn(f'had not ended after {WAIT_SEC} s', str(error))
-            # Not as long as the lock was to be held, nor as the reader reads.
+            self.assertIn(f'did not end within {WAIT_SEC} s', str(error))
+            # Neither for the requested duration of the lock, nor for that of the reading statement.
             self.assertLess(time.monotonic() - began, LONG_SEC / 2)
         altering.join(TIMEOUT_SEC)
         self._create_table('one')
@@ -323,7 +323,7 @@ class QuiesceTest(VolumeTestCase):
 
         self._assert_writes(writer)
         self.assertFalse(quiescer.release('b1', 't1')['held'])
-        # The next backup finds nothing in its way.
+        # Nothing blocks the next backup.
         quiescer.quiesce('b2', 't2', 'freeze', LONG_SEC)
         self._assert_stalled(writer)
         self.assertTrue(quiescer.release('b2', 't2')['held'])
@@ -365,7 +365,7 @@ class QuiesceTest(VolumeTestCase):
             self._assert_writes(writer)
             writer.end()
         server.stop()
-        # Both file systems have the same identity.
+        # Both file systems have the same UUID.
         self.volume.ensure_unmounted()
         self._attach(copy, self.mount_point)
         server.start()
@@ -390,7 +390,7 @@ class QuiesceTest(VolumeTestCase):
         reading.start()
         self.addCleanup(reading.join, TIMEOUT_SEC)
         ((reader,),) = self._wait_for_statement('SELECT SLEEP%')
-        # Which ends the sleep, and not the statement.
+        # This ends the sleep, but not the statement.
         self.addCleanup(server.query, 'KILL QUERY %s', reader)
 
         self.assertRaises(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a real server reads of large tables, whatever their indexes are."""
+"""The rows of large tables that a real server reads, for all kinds of indexes."""
 
 from trove_ceph.mysql import sql
 from trove_ceph.tests.functional import base, mysqld
@@ -13,7 +13,7 @@ TABLES = {
     'begins': 'id CHAR(9), note CHAR(90), day INT, PRIMARY KEY (id(8)), KEY ((day + 1)), KEY (day)',
     'nothing': 'id INT, note CHAR(200)',
     'hidden': 'id INT PRIMARY KEY, day INT, note CHAR(200), KEY (day) INVISIBLE, FULLTEXT (note)',
-    'parted': 'id INT PRIMARY KEY, note CHAR(200), KEY (note)',
+    'partitioned': 'id INT PRIMARY KEY, note CHAR(200), KEY (note)',
 }
 FOUND = data_directory.DataDirectory(0, 0, (9, 7, 4), 16384, 'ibdata1:12M:autoextend', 'binlog')
 
@@ -36,7 +36,7 @@ class ReadingEndsTest(base.FunctionalTestCase):
 
     def fill(self, name, definition):
         quoted = server.Table('shop', name).quoted
-        parts = ' PARTITION BY HASH (id) PARTITIONS 4' if name == 'parted' else ''
+        parts = ' PARTITION BY HASH (id) PARTITIONS 4' if name == 'partitioned' else ''
         self.mysqld.query(f'CREATE TABLE {quoted} ({definition}){parts}')
         columns = [column for column, *_ in self.mysqld.query(f'SHOW COLUMNS FROM {quoted}')]
         values = ['LPAD(n, 9, 0)' if column == 'note' else 'n' for column in columns]
@@ -64,6 +64,7 @@ class ReadingEndsTest(base.FunctionalTestCase):
             self.server.read_ends(table, 4000 * table.row_bytes)
             more = self.rows_read() - before
 
-            # Each row counts twice, for those that were found are counted. So does the dictionary.
+            # Each row counts twice, because found rows are counted again. The dictionary counts,
+            # too.
             self.assertGreater(more - few, 2500, name)
             self.assertLess(more, 10_000, name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real server on what a power cut left of another becomes its own, and keeps all the rest."""
+"""A real server on the volume of another one gets a new identity and keeps everything else."""
 
 import contextlib
 import subprocess
@@ -39,12 +39,12 @@ class RestoredServerTest(base.FunctionalTestCase):
             root = {'user': 'root', 'password': OLD}
             self.uuid, self.gtid_executed = self._identity(source, root)
             self.remote = self._remote_passwords(source, root)
-            # As a snapshot finds it.
+            # The state that a snapshot would have.
             source.kill()
         volume = self._volume('restored')
         subprocess.run(['cp', '-a', '--', str(source.data), str(volume)], check=True)
         self.server = mysqld.durable_server(volume, self.directory / 'r', server_id=2)
-        self.server.forget_identity()
+        self.server.remove_server_uuid()
         self.server.prepare_run()
 
     def _volume(self, name):
@@ -54,7 +54,7 @@ class RestoredServerTest(base.FunctionalTestCase):
 
     @contextlib.contextmanager
     def _first_start(self, statements):
-        """Have the server read an init file, as in a guest but for its place."""
+        """Have the server read an init file, as in a guest except for its path."""
         path = self.directory / 'r' / INIT_FILE
         path.write_text(''.join(f'{statement};\n' for statement in statements))
         own = restored_server.OPTIONS | {'init_file': f'/run/mysqld/{INIT_FILE}'}
@@ -120,7 +120,7 @@ class RestoredServerTest(base.FunctionalTestCase):
             self._check()
         with self.server:
             self._check()
-            # What it does from now on is its own.
+            # Later transactions are its own.
             self._query(self.server, APP, 'INSERT INTO shop.orders VALUES (4)')
             uuid, gtid_executed = self._identity(
                 self.server, {'user': 'os_admin', 'password': NEW.admin}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies on a real Ceph where it is hardest: not yet trimmed, killed, between clusters."""
+"""Copies on a real Ceph in difficult cases: untrimmed snapshots, kills, other clusters."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import ceph, storage, storage_client
 
 MIB = units.Mi
-# More than one mark and a half: it can be killed after the first.
+# More than one and a half checkpoints: it can be killed after the first.
 LARGE_MIB = 448
 
 
@@ -71,8 +71,8 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         image = self.make(size_mib=LARGE_MIB)
         with self.storage.open_writer(image) as writer:
             blocks = range(LARGE_MIB // 4)
-            begun = [writer.write(at * 4 * MIB, self.data(4 * MIB)) for at in blocks]
-            for write in begun:
+            writes = [writer.write(at * 4 * MIB, self.data(4 * MIB)) for at in blocks]
+            for write in writes:
                 write.result()
             writer.create_snapshot('s')
         arguments = ('copy', self.cluster.conf, storage.USER, image.pool, image.name, 's')
@@ -84,7 +84,7 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         process.kill()
         process.wait()
         self.assertEqual({}, copying.complete_copies(self.storage.describe(self.vault)))
-        # Waits for the watch of the killed process to end.
+        # Waits until the watch of the killed process expires.
         report = self._copy(image, 's')
         self.assertGreaterEqual(report.resumed_at, transfer.CHECKPOINT_BYTES)
         self.assertLessEqual(report.copied_bytes, LARGE_MIB * MIB - transfer.CHECKPOINT_BYTES)
@@ -124,7 +124,7 @@ class CopiesTest(contract.StorageContract, storage.CephStorageTestCase):
             self.assertEqual(self.content(image.snapshot(name)), copied)
 
     def test_increment_moves_only_changes(self):
-        """Within a tenth: pages where nothing was, and overlapping writes where something was."""
+        """Within a tenth: new pages in empty ranges, and overlapping writes over data."""
         image = self.make_written(size_mib=256)
         self._copy(image, 's')
         changed = set()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every verb of the service while something dies under it, stands still, or is full.
+"""Every verb of the service while a daemon dies or stops, or the OSDs are full.
 
-All verbs are asked for at once, each on an image of its own, and in the midst of that something
-happens. What came to nothing is asked for again, as callers do. In the end each has come to what it
-promises, and nothing besides is there.
+All verbs are requested at once, each on an image of its own, and a disruption happens meanwhile.
+Failed requests are repeated, as callers do. In the end each verb has its promised result, and
+nothing else exists.
 """
 
 import dataclasses
@@ -25,29 +25,29 @@ from trove_ceph.tests.functional import base, ceph, storage, test_storage_servic
 
 MIB = units.Mi
 POOL, OTHER_POOL = 'one', 'two'
-# The locks of one that was killed, the 30 s that Ceph remembers it, and the work.
+# For the locks of a killed process, the 30 s until its watch expires, and the work.
 TIMEOUT_SEC = 600
 PAUSE_SEC = 3
-# Far below what an empty OSD has in use, and what they are else.
+# Far below the usage of an empty OSD, and the normal ratios.
 RATIOS = {'nearfull': (0.0001, 0.85), 'backfillfull': (0.0002, 0.9), 'full': (0.0003, 0.95)}
-#: What callers wait for, and ask again.
+#: Errors after which callers repeat their request.
 PASSING = (exceptions.CephUnreachableError, exceptions.BusyError)
 
 
 @functools.cache
 def cluster():
-    """Return a cluster to break, made at its first use; it goes with the workspace."""
-    made = ceph.Cluster(workspace.shared() / 'disrupted', {'ssd': 2}, osd_gib=3)
-    made.create()
-    made.start()
+    """Return a cluster to break, created at its first use; it ends with the workspace."""
+    created = ceph.Cluster(workspace.shared() / 'disrupted', {'ssd': 2}, osd_gib=3)
+    created.create()
+    created.start()
     tiers = {name: ceph.tier('data', 'ssd', name, 2, 8) for name in (POOL, OTHER_POOL)}
-    made.apply({'tiers': tiers, 'users': {storage.USER: {'role': 'storage'}}})
-    return made
+    created.apply({'tiers': tiers, 'users': {storage.USER: {'role': 'storage'}}})
+    return created
 
 
 @dataclasses.dataclass
-class Deed:
-    """A request, and how to see that it is done."""
+class Request:
+    """A request, and a check that it is done."""
 
     verb: str
     arguments: dict
@@ -76,11 +76,11 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         )
         served = test_storage_service.ServerProcess(name, config)
         self.addCleanup(served.close)
-        # The connections to Ceph are made at the first request.
-        served.ask('list_jobs')
+        # The connections to Ceph are created at the first request.
+        served.request('list_jobs')
         return served
 
-    # What is asked for.
+    # The requests.
 
     def clone(self, name, pool=None, snapshot=None):
         clone = self.ref(name, pool)
@@ -89,35 +89,35 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
             self.storage.create_snapshot(clone.snapshot(snapshot))
         return clone
 
-    def deeds(self):
+    def requests(self):
         """Return each verb on an image of its own."""
-        return [*self._short_deeds(), *self._looks(), *self._jobs()]
+        return [*self._short_requests(), *self._looks(), *self._jobs()]
 
-    def _short_deeds(self):
-        made, removed, renamed = (
-            self.clone(name, snapshot='old') for name in ('made', 'removed', 'renamed')
+    def _short_requests(self):
+        created, removed, renamed = (
+            self.clone(name, snapshot='old') for name in ('created', 'removed', 'renamed')
         )
         cloned, limited, trashed = self.ref('cloned', OTHER_POOL), self.clone('l'), self.clone('t')
         restored = self.storage.trash(self.clone('restored'))
-        yield Deed(
+        yield Request(
             'create_snapshot',
-            {'snapshot': made.snapshot('new')},
-            lambda: self.snapshot_names(made) == ['old', 'new'],
+            {'snapshot': created.snapshot('new')},
+            lambda: self.snapshot_names(created) == ['old', 'new'],
         )
-        yield Deed(
+        yield Request(
             'remove_snapshot',
             {'snapshot': removed.snapshot('old')},
             lambda: self.snapshot_names(removed) == [],
         )
-        yield Deed(
+        yield Request(
             'rename_snapshot',
             {'snapshot': renamed.snapshot('old'), 'name': 'new'},
             lambda: self.snapshot_names(renamed) == ['new'],
         )
-        yield Deed(
+        yield Request(
             'clone',
             {
-                # The other one is busy as long as it is copied.
+                # The other one is busy while it is copied.
                 'snapshot': self.base.snapshot('cloned'),
                 'image': cloned,
                 'qos': image_types.Qos(iops=300),
@@ -125,12 +125,12 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
             },
             lambda: self.storage.describe(cloned).qos.iops == 300,
         )
-        yield Deed(
+        yield Request(
             'set_qos',
             {'image': limited, 'qos': image_types.Qos(iops=500)},
             lambda: self.storage.describe(limited).qos.iops == 500,
         )
-        yield Deed(
+        yield Request(
             'trash',
             {'image': trashed},
             lambda: (
@@ -139,10 +139,10 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
             ),
         )
         again = self.ref('again')
-        yield Deed(
+        yield Request(
             'restore',
             {'pool': POOL, 'image_id': restored.image_id, 'name': again.name},
-            # Killed at the very end, it is an image again and still in the trash.
+            # After a kill at the very end, it is an image again and still in the trash.
             lambda: (
                 self.storage.describe(again).image_id == restored.image_id
                 and restored.image_id not in self.trashed_ids()
@@ -159,7 +159,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
             ('list_trash', {'pool': POOL}),
             ('usage', {'pool': POOL}),
         ):
-            yield Deed(verb, arguments, lambda: True)
+            yield Request(verb, arguments, lambda: True)
 
     def _jobs(self):
         same, alike = (self.clone(name, snapshot='same') for name in ('same', 'alike'))
@@ -169,59 +169,59 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         for work in (
             tasks.CopyTask(source, self.vault),
             tasks.FlattenTask(self.flattened),
-            # The source is held by the copy, for which this would have to wait.
+            # The copy locks the source, so this would have to wait.
             tasks.VerifyTask(alike.snapshot('same'), same.snapshot('same')),
             tasks.FenceTask(self.clone('fenced')),
             tasks.PurgeTask(POOL, purged.image_id),
         ):
             operation_id = f'{self.prefix}-{type(work).__name__}'
             arguments = {'operation_id': operation_id, 'work': work}
-            yield Deed('start', arguments, functools.partial(self._is_job_done, operation_id))
+            yield Request('start', arguments, functools.partial(self._is_job_done, operation_id))
 
     def _is_job_done(self, operation_id):
-        found = self.served.ask('find_job', operation_id=operation_id)
+        found = self.served.request('find_job', operation_id=operation_id)
         return found.state is JobState.DONE
 
-    # How it goes.
+    # The execution.
 
-    def tell_all(self, deeds):
-        """Ask for all at once, and return when the first are being done."""
-        numbers = [self.served.tell(deed.verb, **deed.arguments) for deed in deeds]
+    def send_all(self, requests):
+        """Send all requests at once, and return when the first ones are active."""
+        numbers = [self.served.send(request.verb, **request.arguments) for request in requests]
         time.sleep(random.uniform(0, 0.3))
         return numbers
 
-    def hear_all(self, numbers):
-        """Return the errors among the answers."""
+    def receive_all(self, numbers):
+        """Return the errors among the replies."""
         errors = []
         for number in numbers:
             try:
-                self.served.hear(number)
+                self.served.receive(number)
             except exceptions.TroveCephError as error:
                 errors.append(error)
         return errors
 
-    def insist(self, deeds):
-        """Ask for each again until it is done."""
+    def repeat(self, requests):
+        """Repeat each request until it is done."""
         deadline = time.monotonic() + TIMEOUT_SEC
-        for deed in deeds:
-            while not self._is_done(deed):
-                self.assertLess(time.monotonic(), deadline, deed)
+        for request in requests:
+            while not self._is_done(request):
+                self.assertLess(time.monotonic(), deadline, request)
                 try:
-                    self.served.ask(deed.verb, **deed.arguments)
+                    self.served.request(request.verb, **request.arguments)
                 except exceptions.CephUnreachableError:
                     pass
                 except exceptions.BusyError as error:
                     self.await_dead_clients(error)
                 except exceptions.TroveCephError:
-                    # Such as that it exists: the first attempt made it after all.
-                    if not self._is_done(deed):
+                    # For instance that it exists: the first attempt created it after all.
+                    if not self._is_done(request):
                         raise
                 time.sleep(0.2)
         self.assert_all_right()
 
-    def _is_done(self, deed):
+    def _is_done(self, request):
         try:
-            return deed.is_done()
+            return request.is_done()
         except (*PASSING, exceptions.NotFoundError):
             return False
 
@@ -236,26 +236,26 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
             for pool in (POOL, OTHER_POOL)
             for listed in self.storage.list_images(pool, self.prefix)
         }
-        expected = 'image made removed renamed cloned l again same alike flat vault fenced'
+        expected = 'image created removed renamed cloned l again same alike flat vault fenced'
         self.assertEqual(set(expected.split()), names)
 
-    # What happens.
+    # The disruptions.
 
     def test_service_is_killed(self):
-        deeds = self.deeds()
+        requests = self.requests()
         first, second = self.serve('first'), self.serve('second')
         self.served = first
-        self.tell_all(deeds)
+        self.send_all(requests)
         first.kill()
         self.served = second
-        self.insist(deeds)
+        self.repeat(requests)
 
     def test_monitor_stops_and_an_osd_dies(self):
-        """Whoever asks sees nothing of either."""
-        deeds = self.deeds()
+        """Callers notice neither."""
+        requests = self.requests()
         self.served = self.serve('one')
         pids = self.cluster.pids()
-        numbers = self.tell_all(deeds)
+        numbers = self.send_all(requests)
         os.kill(pids['mon.a'], signal.SIGSTOP)
         try:
             time.sleep(PAUSE_SEC)
@@ -263,22 +263,22 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
             os.kill(pids['mon.a'], signal.SIGCONT)
         ceph.kill_all([pids['osd.0']])
         try:
-            self.assertEqual([], self.hear_all(numbers))
+            self.assertEqual([], self.receive_all(numbers))
         finally:
             self.cluster.start()
-        self.insist(deeds)
+        self.repeat(requests)
 
     def test_osds_are_full(self):
-        deeds = self.deeds()
+        requests = self.requests()
         self.served = self.serve('one')
         self.addCleanup(self._set_ratios, 1)
         self._set_ratios(0)
         self._await(lambda: self.storage.usage(OTHER_POOL).full)
-        errors = self.hear_all(self.tell_all(deeds))
-        jobs = [deed for deed in deeds if deed.verb == 'start']
+        errors = self.receive_all(self.send_all(requests))
+        jobs = [request for request in requests if request.verb == 'start']
         self._await(lambda: not any(map(self._is_active, jobs)))
-        for deed in jobs:
-            found = self._job(deed)
+        for request in jobs:
+            found = self._job(request)
             if found.error:
                 errors.append(exceptions.error_class(found.error)(found.message))
         self.assertNotEqual([], errors)
@@ -287,16 +287,16 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
         self.assertTrue(any(f'pool {OTHER_POOL}: ' in str(error) for error in errors), errors)
         self._set_ratios(1)
         self._await(lambda: not self.storage.usage(OTHER_POOL).full)
-        self.insist(deeds)
+        self.repeat(requests)
 
-    def _job(self, deed):
-        return self.served.ask('find_job', operation_id=deed.arguments['operation_id'])
+    def _job(self, request):
+        return self.served.request('find_job', operation_id=request.arguments['operation_id'])
 
-    def _is_active(self, deed):
+    def _is_active(self, request):
         try:
-            return self._job(deed).state.is_active
+            return self._job(request).state.is_active
         except exceptions.NotFoundError:
-            # It was refused at once.
+            # The request was refused at once.
             return False
 
     def _set_ratios(self, which):
@@ -309,13 +309,13 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
     def _await(self, condition):
         deadline = time.monotonic() + TIMEOUT_SEC
         while not condition():
-            self.assertLess(time.monotonic(), deadline, 'not within the time')
+            self.assertLess(time.monotonic(), deadline, 'not within the time limit')
             time.sleep(0.5)
 
     def test_refuses_invalid_requests_without_a_change(self):
         self.served = self.serve('one')
         image, other, nothing = self.base, self.make('other'), self.ref('nothing')
-        self.write(other, 0, b'somebody\'s')
+        self.write(other, 0, b'foreign')
         child, trashed = self.clone('child'), self.storage.trash(self.clone('trashed'))
         elsewhere = image_types.ImageRef('.mgr', 'x')
         before = self._all()
@@ -358,7 +358,7 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
                 (invalid, 'start', {'operation_id': 'a', 'work': tasks.FlattenTask(elsewhere)}),
                 (missing, 'start', {'operation_id': 'a', 'work': tasks.PurgeTask(POOL, 'abc')}),
             ):
-                self.assertRaises(error, self.served.ask, verb, **arguments)
+                self.assertRaises(error, self.served.request, verb, **arguments)
         for number, (error, work) in enumerate(
             (
                 (missing, tasks.FlattenTask(nothing)),
@@ -369,14 +369,14 @@ class DisruptionsTest(contract.StorageContract, storage.DeadClients, base.Functi
             )
         ):
             operation_id = f'{self.prefix}-{number}'
-            deed = Deed('start', {'operation_id': operation_id, 'work': work}, lambda: True)
-            self.served.ask('start', **deed.arguments)
-            self._await(lambda chosen=deed: not self._is_active(chosen))
-            self.assertRaises(error, self._job(deed).raise_error)
+            request = Request('start', {'operation_id': operation_id, 'work': work}, lambda: True)
+            self.served.request('start', **request.arguments)
+            self._await(lambda chosen=request: not self._is_active(chosen))
+            self.assertRaises(error, self._job(request).raise_error)
         self.assertEqual(before, self._all())
 
     def _all(self):
-        """Return all that there is of this test."""
+        """Return all objects of this test."""
         return [
             (facts.image, facts.image_id, facts.size_bytes, facts.parent, facts.snapshots)
             for pool in (POOL, OTHER_POOL)

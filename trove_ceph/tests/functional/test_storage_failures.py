@@ -14,13 +14,13 @@ from trove_ceph.tests.functional import base, ceph, storage
 
 MIB = units.Mi
 TIMEOUT_SEC = 5
-# Within which each piece of a copy succeeds on a busy machine, too.
+# Each chunk of a copy succeeds within this time, also on a busy machine.
 COPY_TIMEOUT_SEC = 20
 RECOVERY_SEC = 400
 
 
 class FailuresTest(base.FunctionalTestCase):
-    """With a private cluster, to break."""
+    """Failures of a private cluster."""
 
     def setUp(self):
         super().setUp()
@@ -52,13 +52,13 @@ class FailuresTest(base.FunctionalTestCase):
         self.assertNotIn(self.key, str(error) + str(error.__cause__))
 
     def _patiently(self, act):
-        """Do the same again, as its callers would, until Ceph serves."""
+        """Repeat a request, as its callers would, until Ceph serves."""
         deadline = time.monotonic() + RECOVERY_SEC
         while True:
             try:
                 return act()
             except exceptions.CephUnreachableError:
-                self.assertLess(time.monotonic(), deadline, 'not within the time')
+                self.assertLess(time.monotonic(), deadline, 'not within the time limit')
 
     def test_dead_monitor(self):
         self.key = self._key()
@@ -68,7 +68,7 @@ class FailuresTest(base.FunctionalTestCase):
         ceph.kill_all([pid])
         self._assert_unreachable(fresh.describe, self.image)
         self._assert_unreachable(connected.usage, 'p')
-        # Whoever tries again and again does not run out of sockets.
+        # Repeated attempts do not exhaust the sockets.
         before = len(os.listdir('/proc/self/fd'))
         for _ in range(4):
             self._assert_unreachable(connected.usage, 'p')
@@ -123,7 +123,7 @@ class KeysTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertIn('Operation not permitted', str(error))
 
     def _make_user(self, user, caps):
-        (made,) = self.cluster.mon_command('auth get-or-create', entity=user, caps=caps)
+        (found,) = self.cluster.mon_command('auth get-or-create', entity=user, caps=caps)
         keyring = self.cluster.conf.with_name(f'ceph.{user}.keyring')
-        keyring.write_text(f'[{user}]\n\tkey = {made["key"]}\n')
-        return made['key']
+        keyring.write_text(f'[{user}]\n\tkey = {found["key"]}\n')
+        return found['key']

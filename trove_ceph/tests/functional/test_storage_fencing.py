@@ -18,24 +18,24 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         image = self.make(size_mib=8)
         victim = self.start_writing(image)
         proof = fencing.fence(self.storage, image)
-        # From here on the image is constant.
+        # From here on the image does not change.
         at_proof = self.content_now(image)
         self.assertEqual(1, len(proof.addresses))
         error, acknowledged = victim.stdout.readline().split()
         self.assertEqual('ConnectionShutdown', error)
         self.assertEqual(0, victim.wait())
         self.assertEqual(at_proof, self.content_now(image))
-        # All that it was told to be written is there.
+        # All acknowledged writes are there.
         blocks = range(0, storage_client.BLOCKS * storage_client.BLOCK_BYTES, 4096)
         written = {int(at_proof[at : at + 32].strip(b'\0 ') or b'0') for at in blocks}
         self.assertIn(int(acknowledged), written)
         self.assertLessEqual(max(written), int(acknowledged) + 1)
-        # And somebody else may write now, at once.
+        # Another client may write at once.
         self.write(image, 0, b'a new owner', storage=self.other)
         fencing.unfence(self.storage, image)
 
     def test_fences_a_stopped_process_before_it_continues(self):
-        """Nobody can tell it from a host that lost its network."""
+        """It is indistinguishable from a host that lost its network."""
         image = self.make(size_mib=8)
         victim = self.start_writing(image)
         subprocess.run(['kill', '-STOP', str(victim.pid)], check=True)
@@ -48,7 +48,7 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         fencing.unfence(self.storage, image)
 
     def test_does_not_wait_for_a_stopped_lock_owner(self):
-        """librbd would ask it for the lock, and break that once Ceph has forgotten the client."""
+        """librbd would request the lock from it, and break the lock once the watch has expired."""
         image = self.make(size_mib=8)
         victim = self.start_writing(image)
         subprocess.run(['kill', '-STOP', str(victim.pid)], check=True)
@@ -65,14 +65,14 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         fencing.unfence(self.storage, image)
 
     def test_entries_of_librbd_last_as_long(self):
-        """The older entry of two for one address stays; librbd lets it last for Ceph's default."""
+        """Of two entries for one address the older one stays; librbd's entry has Ceph's default."""
         image = self.make(size_mib=8)
         owner = self._break_lock(image, self.storage)
         self.storage.blocklist([owner], fencing.EXPIRE_SEC)
         (until,) = self._expiries(owner)
         self.assertGreater(until, self._now() + datetime.timedelta(days=6))
         self.storage.unblocklist([owner])
-        # It stays as it is, however long the next is to last.
+        # It stays as it is, whatever the duration of the next one.
         self.storage.blocklist([owner], 3600)
         self.storage.blocklist([owner], fencing.EXPIRE_SEC)
         (until,) = self._expiries(owner)
@@ -80,7 +80,7 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         self.storage.unblocklist([owner])
 
     def test_breaks_locks_despite_rbd_blocklist_expire_seconds(self):
-        """Ceph 16.2 breaks no lock for which it is told how long its holder is fenced."""
+        """With this option Ceph 16.2 breaks no lock."""
         conf = self.directory / 'ceph.conf'
         conf.write_text(
             self.cluster.conf.read_text().replace(
@@ -95,7 +95,7 @@ class FencingTest(contract.StorageContract, storage.CephStorageTestCase):
         self.storage.unblocklist([owner])
 
     def _break_lock(self, image, breaker):
-        """Have a client lose an image as somebody else needs it; return its address."""
+        """Have another client break a client's lock; return the address of the loser."""
         victim = self.start_writing(image)
         owner = self.storage.find_clients(image).lock_owner
         breaker.break_lock(image, owner)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flattening what a client left that was cut off in the middle of it.
+"""Flattening an image after an interrupted flatten.
 
-The object map then has objects that were never written. That state is made here by removing, behind
-librbd's back, an object that it has copied from the parent.
+The object map then has objects that were never written. The tests create that state by removing,
+behind librbd's back, an object that it has copied from the parent.
 """
 
 import itertools
@@ -23,7 +23,7 @@ OBJECT_BYTES = 4 * MIB
 
 class ObjectsTest(contract.StorageContract, storage.CephStorageTestCase):
     def test_finds_absent_objects(self):
-        """An image has millions of objects: names are taken as they are asked for."""
+        """An image has millions of objects: names are generated on demand."""
         taken, ahead = 0, []
 
         def names():
@@ -56,9 +56,9 @@ class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
         return clone
 
     def break_off(self, clone, number=1, data_pool=None):
-        """Mark an object of a clone without its being there."""
+        """Mark an object of a clone in the object map without creating it."""
         offset = number * OBJECT_BYTES
-        # What reads there already, so that nothing but the copy of the parent's is lost.
+        # The same data as in the parent, so that only the copy of it is lost.
         self.write(clone, offset, self.expected[offset : offset + 512])
         self.remove_object(clone, number, data_pool)
 
@@ -95,7 +95,7 @@ class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertTrue(is_same, 'the snapshot has lost data')
 
     def test_librbd_alone_loses_data(self):
-        """Also after the map was rebuilt, which leaves such marks."""
+        """Also after the map was rebuilt, which keeps such marks."""
         found = {}
         for name in ('flattened', 'rebuilt'):
             clone = self.clone(name)
@@ -111,7 +111,7 @@ class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual({'flattened': False, 'rebuilt': False}, found)
 
     def test_flattens_an_image_of_a_client_that_shares_its_lock(self):
-        """As a hypervisor does, which gives the lock to whoever asks and takes it again."""
+        """As a hypervisor does, which releases the lock on request and takes it again."""
         clone = self.clone('clone')
         self.break_off(clone)
         with self.cluster.pool(clone.pool) as pool, rbd.Image(pool, clone.name) as handle:
@@ -132,7 +132,7 @@ class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assert_whole(clone, begin=12)
 
     def test_flattens_a_striped_image(self):
-        """Whose objects hold pieces from all over it."""
+        """Its objects hold chunks from all over the image."""
         clone, features = self.ref('striped'), ','.join({*image_types.DEFAULT_FEATURES, 'striping'})
         with self.cluster.pool(self.pool) as pool:
             rbd.RBD().clone(
@@ -146,7 +146,7 @@ class FlattenTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assert_whole(clone)
 
     def test_client_that_flattens_is_killed(self):
-        """A hypervisor does the work where it has the image open; librbd would go on without it."""
+        """A hypervisor with the image open does the work; librbd would continue without it."""
         self.image = self.make('large', size_mib=164)
         self.expected = self.data(160 * MIB).ljust(164 * MIB, b'\0')
         self.write(self.image, 0, self.expected[: 160 * MIB])

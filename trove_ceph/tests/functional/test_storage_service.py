@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several processes of the storage service on one Ceph: killed, paused, in each other's way."""
+"""Several processes of the storage service on one Ceph: killed, paused, in conflict."""
 
 import itertools
 import json
@@ -19,14 +19,14 @@ from trove_ceph.tests.functional import storage, storage_server
 
 MIB = units.Mi
 LOCK_SEC = 15
-# More than one mark and a half of a copy: it can be killed after the first.
+# More than one and a half checkpoints of a copy: it can be killed after the first.
 LARGE_MIB = 448
-# A lock, the 30 s after which Ceph forgets a dead client, and the work on a busy machine.
+# For a lock, the 30 s until the watch of a dead client expires, and the work on a busy machine.
 TIMEOUT_SEC = 240
 
 
 class ServerProcess:
-    """A copy of the service, asked as it would be over the bus."""
+    """A copy of the service, which receives requests as it would over the bus."""
 
     def __init__(self, name, config):
         self.name = name
@@ -51,22 +51,22 @@ class ServerProcess:
     def expect(self, line):
         found = self._process.stdout.readline()
         if found != f'{line}\n':
-            raise AssertionError(f'{self.name} said {found!r} instead of {line}')
+            raise AssertionError(f'{self.name} printed {found!r} instead of {line}')
 
-    def ask(self, verb, **arguments):
-        """Return the answer, or raise the error that it is."""
-        return self.hear(self.tell(verb, **arguments))
+    def request(self, verb, **arguments):
+        """Return the result of a request, or raise its error."""
+        return self.receive(self.send(verb, **arguments))
 
-    def tell(self, verb, **arguments):
-        """Ask without waiting for the answer, and return the number under which it will be."""
+    def send(self, verb, **arguments):
+        """Send a request without waiting for the reply, and return its number."""
         number = next(self._numbers)
         primitive = {name: serializer.encode(value) for name, value in arguments.items()}
         request = {'number': number, 'verb': verb, 'arguments': primitive}
         print(json.dumps(request), file=self._process.stdin, flush=True)
         return number
 
-    def hear(self, number):
-        """Return an answer, or raise the error that it is."""
+    def receive(self, number):
+        """Return the result of a numbered request, or raise its error."""
         while number not in self._answers:
             answer = json.loads(self._process.stdout.readline())
             self._answers[answer['number']] = answer
@@ -118,16 +118,16 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         served = ServerProcess(name, config)
         self.addCleanup(served.close)
         # The connections to Ceph are made at the first request.
-        served.ask('list_jobs')
+        served.request('list_jobs')
         return served
 
     def make_large(self):
-        """An image with a snapshot ``s`` that is full of data."""
+        """Create an image full of data with a snapshot ``s``."""
         image = self.make(size_mib=LARGE_MIB)
         with self.storage.open_writer(image) as writer:
             block = self.data(4 * MIB)
-            begun = [writer.write(at * 4 * MIB, block) for at in range(LARGE_MIB // 4)]
-            for write in begun:
+            writes = [writer.write(at * 4 * MIB, block) for at in range(LARGE_MIB // 4)]
+            for write in writes:
                 write.result()
             writer.create_snapshot('s')
         return image
@@ -135,17 +135,17 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
     def wait_for(self, served, condition):
         deadline = time.monotonic() + TIMEOUT_SEC
         while True:
-            found = served.ask('find_job', operation_id=self.operation)
+            found = served.request('find_job', operation_id=self.operation)
             if condition(found):
                 return found
             self.assertLess(time.monotonic(), deadline, found)
             time.sleep(0.3)
 
     def begin_copy(self, served, beyond_bytes=0):
-        """Begin a copy and wait until so much of it is done."""
+        """Begin a copy and wait until it is beyond a position."""
         image = self.make_large()
         work = tasks.CopyTask(image.snapshot('s'), self.vault)
-        served.ask('start', operation_id=self.operation, work=work)
+        served.request('start', operation_id=self.operation, work=work)
         self.wait_for(
             served, lambda found: found.done_bytes > beyond_bytes or not found.state.is_active
         )
@@ -153,7 +153,7 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def assert_taken_up(self, other, work, least_resumed_at):
         started = time.monotonic()
-        other.ask('start', operation_id=self.operation, work=work)
+        other.request('start', operation_id=self.operation, work=work)
         done = self.wait_for(other, lambda found: not found.state.is_active)
         self.assertEqual(
             (JobState.DONE, other.name, 2), (done.state, done.holder, done.attempt), done
@@ -166,8 +166,8 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
     def test_another_copy_of_the_service_resumes_after_a_kill(self):
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
         work = self.begin_copy(one, transfer.CHECKPOINT_BYTES + 64 * MIB)
-        # It is the same job, whoever is asked.
-        seen = other.ask('start', operation_id=self.operation, work=work)
+        # It is the same job for each copy of the service.
+        seen = other.request('start', operation_id=self.operation, work=work)
         self.assertEqual((JobState.RUNNING, 'one', 1), (seen.state, seen.holder, seen.attempt))
         one.kill()
         found = self.wait_for(other, lambda found: found.state is not JobState.RUNNING)
@@ -180,24 +180,24 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         began = time.monotonic()
         one.signal('TERM')
         self.assertEqual(0, one.wait())
-        found = other.ask('find_job', operation_id=self.operation)
+        found = other.request('find_job', operation_id=self.operation)
         self.assertEqual(JobState.INTERRUPTED, found.state)
         self.assertLess(time.monotonic() - began, LOCK_SEC)
-        # Where it was asked to stop, all is on disk: nothing is copied twice.
+        # A canceled copy has everything on disk: nothing is copied twice.
         self.assert_taken_up(other, work, 64 * MIB)
 
     def test_paused_for_too_long_loses_its_locks(self):
-        """As a virtual machine that was suspended, or a host that lost its network."""
+        """Like a suspended virtual machine, or a host that lost its network."""
         one, other = self.serve('one', copy_mib_per_sec=100), self.serve('other')
         work = self.begin_copy(one, transfer.CHECKPOINT_BYTES + 64 * MIB)
         one.signal('STOP')
         self.wait_for(other, lambda found: found.state is JobState.INTERRUPTED)
         self.assert_taken_up(other, work, transfer.CHECKPOINT_BYTES)
-        before = other.ask('find_job', operation_id=self.operation)
+        before = other.request('find_job', operation_id=self.operation)
         one.signal('CONT')
-        # It learns that at its next piece, and writes nothing at its next beat.
+        # It notices that at its next chunk, and writes nothing at its next heartbeat.
         time.sleep(3)
-        self.assertEqual(before, other.ask('find_job', operation_id=self.operation))
+        self.assertEqual(before, other.request('find_job', operation_id=self.operation))
         self.assertEqual(['s'], list(copying.complete_copies(self.storage.describe(self.vault))))
         self.assertEqual(
             self.content(work.snapshot), self.content(self.vault.snapshot('s')), 'not the same'
@@ -217,26 +217,26 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         )
         for served in (one, other):
             for verb, arguments in refused:
-                error = self.assertRaises(exceptions.BusyError, served.ask, verb, **arguments)
+                error = self.assertRaises(exceptions.BusyError, served.request, verb, **arguments)
                 self.assert_message(error, f'held by one for {work}, operation {self.operation}')
-        # What harms nobody goes on.
+        # Work without a conflict continues.
         clone = self.ref('clone')
-        other.ask('create_snapshot', snapshot=image.snapshot('u'))
-        other.ask(
+        other.request('create_snapshot', snapshot=image.snapshot('u'))
+        other.request(
             'clone',
             snapshot=work.snapshot,
             image=clone,
             qos=image_types.Qos(iops=500),
             options=None,
         )
-        other.ask('set_qos', image=image, qos=image_types.Qos(iops=0))
-        self.assertEqual(500, other.ask('describe', image=clone, with_usage=False).qos.iops)
+        other.request('set_qos', image=image, qos=image_types.Qos(iops=0))
+        self.assertEqual(500, other.request('describe', image=clone, with_usage=False).qos.iops)
         # And when the first has ended, the second can.
-        other.ask('cancel', operation_id=self.operation)
+        other.request('cancel', operation_id=self.operation)
         found = self.wait_for(other, lambda found: not found.state.is_active)
         self.assertEqual(JobState.CANCELED, found.state)
         self.assert_taken_up(other, work, 0)
-        one.ask('start', operation_id='another', work=second)
+        one.request('start', operation_id='another', work=second)
         self.operation = 'another'
         done = self.wait_for(other, lambda found: not found.state.is_active)
         self.assertEqual((JobState.DONE, 0), (done.state, done.result.copied_bytes), done)
@@ -249,27 +249,27 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         slow = {'conf_rbd_concurrent_management_ops': '1'}
         self.storage.set_image_metadata(clone, slow)
         work = tasks.FlattenTask(clone)
-        one.ask('start', operation_id=self.operation, work=work)
+        one.request('start', operation_id=self.operation, work=work)
         self.wait_for(one, lambda found: found.done_bytes or not found.state.is_active)
-        one.ask('cancel', operation_id=self.operation)
+        one.request('cancel', operation_id=self.operation)
         found = self.wait_for(other, lambda found: not found.state.is_active)
         self.assertEqual(JobState.CANCELED, found.state, found)
         self.assertIsNotNone(self.storage.describe(clone).parent)
-        other.ask('start', operation_id=self.operation, work=work)
+        other.request('start', operation_id=self.operation, work=work)
         done = self.wait_for(one, lambda found: not found.state.is_active)
         self.assertEqual(JobState.DONE, done.state, done)
         self.assertIsNone(self.storage.describe(clone).parent)
         # Not by assertEqual, which would print both.
         is_same = self.content(image.snapshot('s')) == self.content_now(clone)
         self.assertTrue(is_same, 'the clone has lost data')
-        # Whoever called it off still works.
-        self.assertEqual(clone, one.ask('describe', image=clone, with_usage=False).image)
+        # The copy of the service that canceled it still works.
+        self.assertEqual(clone, one.request('describe', image=clone, with_usage=False).image)
 
     def test_recreates_an_interrupted_clone(self):
         one, image = self.serve('one'), self.make_written()
         expected = self.content(image.snapshot('s'))
         whole, blank, unknown = (self.ref(name) for name in ('whole', 'blank', 'unknown'))
-        # As librbd leaves them: the image alone, and the parent without word of its child.
+        # As librbd leaves them: only the image, and a parent that does not list its child.
         self.make('blank')
         self.storage.clone(image.snapshot('s'), unknown, image_types.ImageOptions())
         child_id = self.storage.describe(unknown).image_id
@@ -277,15 +277,15 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         self.assertEqual((), self.storage.describe(image).children)
         self.assertEqual(image.snapshot('s'), self.storage.describe(unknown).parent)
         for clone in (whole, blank, unknown):
-            asked = {'snapshot': image.snapshot('s'), 'image': clone, 'options': None}
-            one.ask('clone', qos=image_types.Qos(iops=500), **asked)
+            arguments = {'snapshot': image.snapshot('s'), 'image': clone, 'options': None}
+            one.request('clone', qos=image_types.Qos(iops=500), **arguments)
             # Not by assertEqual, which would print both.
             self.assertTrue(expected == self.content_now(clone), f'{clone} has not the same data')
         children = {child.image for child in self.storage.describe(image).children}
         self.assertEqual({whole, blank, unknown}, children)
 
     def _part(self, parent, snapshot, child_id):
-        """Have a parent not know a clone of the same pool."""
+        """Remove a clone in the same pool from its parent's list of children."""
         facts = self.storage.describe(parent)
         with self.cluster.pool(parent.pool) as context:
             pool_id = encoding.long_number(context.get_pool_id())
@@ -298,14 +298,16 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         one, other = self.serve('one'), self.serve('other')
         image, clone = self.make_large(), self.ref('clone', self.second_pool)
         self.storage.clone(image.snapshot('s'), clone, image_types.ImageOptions())
-        one.ask('start', operation_id=f'{self.operation}-flatten', work=tasks.FlattenTask(clone))
-        other.ask('start', operation_id=self.operation, work=tasks.FenceTask(clone))
+        one.request(
+            'start', operation_id=f'{self.operation}-flatten', work=tasks.FlattenTask(clone)
+        )
+        other.request('start', operation_id=self.operation, work=tasks.FenceTask(clone))
         done = self.wait_for(other, lambda found: not found.state.is_active)
         self.assertEqual(JobState.DONE, done.state, done)
         self.assertEqual(frozenset(), self.storage.find_clients(clone).addresses)
-        flattened = one.ask('find_job', operation_id=f'{self.operation}-flatten')
+        flattened = one.request('find_job', operation_id=f'{self.operation}-flatten')
         self.assertIn(flattened.state, (JobState.CANCELED, JobState.DONE))
-        other.ask('unfence', image=clone)
+        other.request('unfence', image=clone)
 
     def test_no_key_in_errors_or_records(self):
         one = self.serve('one')
@@ -313,14 +315,14 @@ class ServiceTest(contract.StorageContract, storage.CephStorageTestCase):
         key = found['key']
         error = self.assertRaises(
             exceptions.NotFoundError,
-            one.ask,
+            one.request,
             'describe',
             image=self.ref('missing'),
             with_usage=True,
         )
         self.assertNotIn(key, str(error))
         work = tasks.CopyTask(self.make_written().snapshot('s'), self.vault)
-        one.ask('start', operation_id=self.operation, work=work)
+        one.request('start', operation_id=self.operation, work=work)
         self.wait_for(one, lambda found: not found.state.is_active)
         entries = lock_store.CephLockStore(lambda: storage.link(self, self.cluster))
         written = entries.read(self.second_pool, '')

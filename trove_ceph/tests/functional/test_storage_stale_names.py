@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left of an image when whoever makes, removes or purges it dies at it.
+"""Remains of an image whose creation, removal or purge was interrupted.
 
-librbd writes a name into the pool's directory, then an object that holds the image's id, then the
-image's header, and removes them the other way round. The states in between are made here by taking
-away objects of an image that is whole.
+librbd writes a name into the pool's directory, then an object with the image's id, then the image's
+header, and removes them in reverse order. The tests create the states in between by removing
+objects of a complete image.
 """
 
 from oslo_utils import units
@@ -15,7 +15,7 @@ from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import storage
 
 MIB = units.Mi
-# What is left of a name, and whether the image's object map is there, too: it goes after the
+# The remaining objects of a name, and whether the object map exists: it is removed after the
 # header.
 STAGES = {
     'entry': ({'entry'}, False),
@@ -41,7 +41,7 @@ class RemainsTestCase(contract.StorageContract, storage.CephStorageTestCase):
         return {key for key in keys if image_id in key or key == f'rbd_id.{name}'}
 
     def call(self, name, method, *arguments):
-        """Call the object class ``rbd`` with texts, and bytes as they are."""
+        """Call the object class ``rbd`` with strings, which are encoded, and raw bytes."""
         encoded = [one if isinstance(one, bytes) else encoding.string(one) for one in arguments]
         self.context.execute(name, 'rbd', method, b''.join(encoded))
 
@@ -50,7 +50,7 @@ class RemainsTestCase(contract.StorageContract, storage.CephStorageTestCase):
 
 
 class AnotherImageTest(RemainsTestCase):
-    """librbd moves to the trash what has a name, whoever made it meanwhile."""
+    """librbd moves an image to the trash by name, also one that was created meanwhile."""
 
     def test_restores_an_image_created_at_that_moment(self):
         image = self.make()
@@ -75,19 +75,19 @@ class AnotherImageTest(RemainsTestCase):
 
 
 class NamesTest(RemainsTestCase):
-    """Of an image nothing is there but its name."""
+    """Only the name of an image exists."""
 
     def leave(self, stage):
-        """Make what is left of an image, and return its id, too."""
-        kept, has_map = STAGES[stage]
+        """Create the remains of an image, and return the image and its id."""
+        remaining, has_map = STAGES[stage]
         image = self.make(stage)
         image_id = self.storage.read_header(image).image_id
         self.remove_objects(f'rbd_header.{image_id}')
         if not has_map:
             self.remove_objects(f'rbd_object_map.{image_id}')
-        if 'id' not in kept:
+        if 'id' not in remaining:
             self.remove_objects(f'rbd_id.{image.name}')
-        if 'entry' not in kept:
+        if 'entry' not in remaining:
             self.call('rbd_directory', 'dir_remove_image', image.name, image_id)
         self.assert_not_there(image)
         return image, image_id
@@ -131,7 +131,7 @@ class NamesTest(RemainsTestCase):
             self.assert_cleared(image, image_id)
 
     def test_image_with_a_header_is_not_stale(self):
-        """Whoever was to move it to the trash, or to restore it, died at it."""
+        """A move to the trash or a restore of it was interrupted."""
         image = self.make()
         image_id = self.storage.read_header(image).image_id
         self.remove_objects(f'rbd_id.{image.name}')
@@ -147,7 +147,7 @@ class NamesTest(RemainsTestCase):
 
 
 class TrashTest(RemainsTestCase):
-    """A request died at the trash."""
+    """An interrupted request on the trash."""
 
     def set_state(self, trashed, state):
         states = bytes([state, NORMAL])
@@ -167,7 +167,7 @@ class TrashTest(RemainsTestCase):
             self.assertEqual(set(), self.objects_of(trashed.image_id, image.name))
 
     def leave(self, has_map):
-        """Make what is left of an image that is purged."""
+        """Create the remains of an interrupted purge."""
         trashed = self.storage.trash(self.make())
         self.set_state(trashed, REMOVING)
         self.remove_objects(f'rbd_header.{trashed.image_id}')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our tables in a real MySQL, with several who write at once."""
+"""trove_ceph's tables in a real MySQL, with several concurrent writers."""
 
 import concurrent.futures
 import datetime
@@ -19,7 +19,7 @@ ROUNDS = 15
 
 
 class MySqlTestCase(base.FunctionalTestCase):
-    """Has an empty database in a real MySQL."""
+    """A test with an empty database in a real MySQL."""
 
     def setUp(self):
         super().setUp()
@@ -40,7 +40,7 @@ class MySqlTestCase(base.FunctionalTestCase):
 
 
 class ClaimsMigrationOnMySqlTest(claims_migration.ClaimsMigrationContract, MySqlTestCase):
-    """The same as on SQLite."""
+    """The same tests as on SQLite."""
 
 
 class TablesOnMySqlTest(MySqlTestCase):
@@ -52,7 +52,7 @@ class TablesOnMySqlTest(MySqlTestCase):
         self.records = backups.BackupStore(self.facade)
 
     def at_once(self, what):
-        """Return what came of it, done by all writers at once."""
+        """Return the results of a function that all writers call at once."""
         with concurrent.futures.ThreadPoolExecutor(WRITERS) as executor:
             return list(executor.map(what, range(WRITERS)))
 
@@ -73,8 +73,8 @@ class TablesOnMySqlTest(MySqlTestCase):
             (begun,) = filter(None, self.at_once(begin))
             self.assertEqual(begun.backup_name, self.policies.runs()['instance'].backup_name)
             self.policies.note_requested(begun, f'backup-{number}')
-            asked = self.policies.runs()['instance']
-            ended = self.at_once(lambda _writer, asked=asked: self.policies.note_done(asked))
+            run = self.policies.runs()['instance']
+            ended = self.at_once(lambda _writer, run=run: self.policies.note_done(run))
             self.assertEqual(1, ended.count(True))
             before = self.policies.runs()['instance']
         self.assertEqual((PolicyRunState.DONE, ROUNDS), (before.state, before.count))
@@ -104,7 +104,7 @@ class TablesOnMySqlTest(MySqlTestCase):
         return lambda _writer: self.records.claims.heartbeat(claim)
 
     def test_one_worker_takes_a_backup(self):
-        """Of several messages about the same backup, which come at the same moment."""
+        """For several messages about the same backup that arrive at the same time."""
 
         def begin(writer):
             worker = claims.Claimant(f'worker-{writer}')
@@ -123,6 +123,6 @@ class TablesOnMySqlTest(MySqlTestCase):
             except exceptions.RecordExistsError:
                 return None
 
-        (made,) = filter(None, self.at_once(add))
-        self.assertEqual([made], self.policies.all())
+        (policy,) = filter(None, self.at_once(add))
+        self.assertEqual([policy], self.policies.all())
         self.add(Scope.DATASTORE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tiers stand on: placement by device class, bounded keys, clones, repeatable changes."""
+"""The basis of tiers: placement by device class, bounded keys, clones, repeatable changes."""
 
 import dataclasses
 import json
@@ -17,11 +17,11 @@ from trove_ceph.tests.unit.tiers import fake_cloud
 from trove_ceph.tiers import apply, cinder, import_command, resources, systems, tier_types, trove
 from trove_ceph.tiers import ceph as tiers_ceph
 
-# For copies of next to nothing, on a busy machine.
+# For copies of little data on a busy machine.
 TIMEOUT_SEC = 180
 
 MIB = units.Mi
-# How long the manager may take to count what a new pool holds, on a busy machine.
+# The time for the manager to report the usage of a new pool on a busy machine.
 USAGE_SEC = 300
 
 
@@ -43,7 +43,7 @@ class TiersTest(base.FunctionalTestCase):
             rbd.RBD().remove(context, name)
 
     def _classes_of(self, pool):
-        """The device classes of the OSDs that hold the objects of a pool."""
+        """Return the device classes of the OSDs that store the objects of a pool."""
         tree = self.cluster.mon_command('osd tree')['nodes']
         classes = {node['id']: node['device_class'] for node in tree if node['type'] == 'osd'}
         with self.cluster.pool(pool) as context:
@@ -110,7 +110,7 @@ class TiersTest(base.FunctionalTestCase):
 
 
 class ApplyTest(base.FunctionalTestCase):
-    """What ``trove-ceph-manage tiers`` makes of a cluster of its own, which it may spoil."""
+    """``trove-ceph-manage tiers`` on a private cluster."""
 
     def setUp(self):
         super().setUp()
@@ -232,7 +232,7 @@ class ApplyTest(base.FunctionalTestCase):
             check=True,
             capture_output=True,
         )
-        # Of a pool whose fill is not known yet nothing is lowered.
+        # Nothing of a pool is lowered while its usage is unknown.
         self._wait_for_usage('q')
         content['tiers']['replica'] = ceph.tier('replica', 'ssd', 'q', 1, 8)
         self.assertTrue(self.cluster.apply(content)['changed'])
@@ -247,7 +247,7 @@ class ApplyTest(base.FunctionalTestCase):
 
 
 class ImportTest(base.FunctionalTestCase):
-    """Taking over a cluster as the steps of Ceph's manual for OpenStack leave it."""
+    """Import of a cluster that was set up by Ceph's manual for OpenStack."""
 
     def setUp(self):
         super().setUp()
@@ -335,9 +335,11 @@ class ImportTest(base.FunctionalTestCase):
         )
         self.assertIsNone(users['client.old'].role)
 
-        made = []
-        apply.run(found.content, systems.Systems(found.content, *clients), frozenset(), made.append)
-        self.assertEqual([], made)
+        changes = []
+        apply.run(
+            found.content, systems.Systems(found.content, *clients), frozenset(), changes.append
+        )
+        self.assertEqual([], changes)
         self.assertEqual([], fake.changes)
         self.assertEqual(before, self._state())
 
@@ -348,16 +350,16 @@ class ImportTest(base.FunctionalTestCase):
         glance = users['client.glance']
         users['client.glance'] = dataclasses.replace(glance, pools=('backups',))
         content = dataclasses.replace(found.content, users=users)
-        made = []
-        apply.run(content, systems.Systems(content, *clients), frozenset(), made.append)
-        self.assertEqual(['cephx user client.glance'], [str(one).split(':')[0] for one in made])
+        changes = []
+        apply.run(content, systems.Systems(content, *clients), frozenset(), changes.append)
+        self.assertEqual(['cephx user client.glance'], [str(one).split(':')[0] for one in changes])
         (user,) = self.cluster.mon_command('auth get', entity='client.glance')
         expected = 'profile rbd pool=images, profile rbd pool=backups'
         self.assertEqual({'mgr': expected, 'mon': 'profile rbd', 'osd': expected}, user['caps'])
 
 
 class AssociationsTest(base.FunctionalTestCase):
-    """What ``trove-manage`` says and does, on a database of its own."""
+    """``trove-manage`` on a private database."""
 
     def setUp(self):
         super().setUp()
@@ -382,7 +384,7 @@ class AssociationsTest(base.FunctionalTestCase):
         self.assertEqual({'nvme', 'a name with blanks'}, self._associations())
         self.trove.dissociate('mysql/9.7.4', 'nvme')
         self.assertEqual({'a name with blanks'}, self._associations())
-        # Trove keeps what was deleted, and has to find it again.
+        # Trove keeps deleted rows, and must find them again.
         self.trove.associate('mysql/9.7.4', 'nvme')
         self.assertEqual({'nvme', 'a name with blanks'}, self._associations())
 

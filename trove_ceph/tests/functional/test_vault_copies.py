@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of backups in one image of a vault, as they come and go in any order."""
+"""Copies of backups in one image of a vault, created and deleted in any order."""
 
 import time
 import types
@@ -32,15 +32,15 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         super().setUp()
         self.instance = str(uuid.uuid4())
         self.records = backups.BackupStore(database.with_tables(self.directory / 'records.sqlite'))
-        self.tools = self.make_tools()
-        # By the name of a volume: of other images the service copies nothing.
+        self.dependencies = self.make_dependencies()
+        # With the name of a volume: the service copies no other images.
         self.volume = image_types.ImageRef(self.pool, f'volume-{uuid.uuid4()}')
         self.storage.create_image(self.volume, 32 * MIB, image_types.ImageOptions())
         self.addCleanup(self.remove, self.volume)
         self.backups = []
         self.addCleanup(self.remove_vault)
 
-    def make_tools(self):
+    def make_dependencies(self):
         conf = cfg.ConfigOpts()
         storage_conf.register(conf)
         verification_conf.register(conf)
@@ -92,17 +92,17 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
             for offset in offsets:
                 writer.write(offset * MIB, self.data(MIB)).result()
         backup_id = str(uuid.uuid4())
-        place = self.volume.snapshot(names.snapshot_name('backup', backup_id))
-        self.storage.create_snapshot(place)
+        snapshot = self.volume.snapshot(names.snapshot_name('backup', backup_id))
+        self.storage.create_snapshot(snapshot)
         claim = self.records.begin_taking(backup_id, self.instance, 'project', WORKER)
-        self.records.note_location(claim, place, 'volume', 32 * MIB)
-        self.records.note_taken(claim, place.name, 'cinder', 1.0, copy=True)
+        self.records.note_location(claim, snapshot, 'volume', 32 * MIB)
+        self.records.note_taken(claim, snapshot.name, 'cinder', 1.0, copy=True)
         self.backups.append(backup_id)
         return backup_id
 
     def copy(self, backup_id):
-        """Copy a backup, and return upon which one and how much was moved."""
-        queue_worker.run_job(self.tools, Role.COPY, self.records.get(backup_id))
+        """Copy a backup, and return its base and the moved bytes."""
+        queue_worker.run_job(self.dependencies, Role.COPY, self.records.get(backup_id))
         found = self.records.get(backup_id)
         self.assertIsNone(found.copy_error)
         self.assert_whole()
@@ -110,7 +110,7 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
 
     def delete(self, backup_id):
         record = self.records.get(backup_id)
-        vault.remove_copy(self.tools, backup_id, record.copy)
+        vault.remove_copy(self.dependencies, backup_id, record.copy)
         self.storage.remove_snapshot(record.location)
         self.records.delete(self.records.begin_deleting(backup_id, WORKER))
         self.backups.remove(backup_id)
@@ -143,9 +143,9 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
             self.delete(backup)
         (trashed,) = self.records.trashed_images()
         self.assertEqual(names.image_name('vault', self.instance), trashed.name)
-        # The first look has it purged, and a later one finds it gone.
+        # The first pass requests the purge, and a later one finds the image gone.
         deadline = time.monotonic() + PURGE_TIMEOUT_SEC
         while self.records.trashed_images() and time.monotonic() < deadline:
-            volume_cleanup.purge_trashed(self.tools)
+            volume_cleanup.purge_trashed(self.dependencies)
             time.sleep(0.1)
         self.assertEqual([], self.records.trashed_images())

@@ -30,7 +30,7 @@ from trove_ceph.tests.functional import (
 from trove_ceph.verification import report as verification
 
 PAGE_BYTES = 16384
-# The snapshot of a stopped database with some rows, made by the first test that needs one.
+# The snapshot of a stopped database with some rows, created by the first test that needs it.
 SOUND = 'sound'
 SOUND_IMAGE = 'sound-database'
 
@@ -86,7 +86,7 @@ class VerificationTestCase(test_mysql_on_rbd.WritersTestCase):
             one.remove_snap(name)
 
     def make_sound_backup(self):
-        """Have the image be that of a stopped database with some rows, and make a snapshot."""
+        """Give the image a stopped database with some rows, and create a snapshot."""
         if SOUND not in _made:
             new = test_mysql_on_rbd.new_database(self.cluster)
             self._clone(new, test_mysql_on_rbd.NEW, SOUND_IMAGE)
@@ -105,18 +105,18 @@ class VerificationTestCase(test_mysql_on_rbd.WritersTestCase):
 
     @contextlib.contextmanager
     def serving(self, image=None):
-        """Have a database served, and its image given back afterwards."""
-        place = self.directory / 'source'
+        """Run a server on an image, and unmap the image afterwards."""
+        directory = self.directory / 'source'
         with (
-            test_mysql_on_rbd.mounted(self.cluster, image or self.image, place) as volume,
-            mysqld.durable_server(volume, place / 'run') as source,
+            test_mysql_on_rbd.mounted(self.cluster, image or self.image, directory) as volume,
+            mysqld.durable_server(volume, directory / 'run') as source,
         ):
             yield source
 
     def damage(self, how, **options):
         """Change the volume of a stopped database, and inspect a snapshot of it."""
-        place = self.directory / 'damage'
-        with test_mysql_on_rbd.mounted(self.cluster, self.image, place) as volume:
+        directory = self.directory / 'damage'
+        with test_mysql_on_rbd.mounted(self.cluster, self.image, directory) as volume:
             how(volume / 'data')
         self.snapshot('damaged')
         return self.inspect(self.work('damaged', **options))
@@ -163,7 +163,7 @@ class Contract:
 
         self.assertEqual(verification.CORRUPT, found.verdict, found)
         self.assertIn('table shop.orders', found.reasons[0])
-        # What InnoDB shows of the page has the rows in it.
+        # InnoDB's dump of the page contains the rows.
         self.assertNotIn('xxxx', found.reasons[0])
         self.assertIsNotNone(found.gtid_executed)
         self.assertLess(found.tables_checked, found.tables)
@@ -224,7 +224,7 @@ class Contract:
             note=note,
         )
         self.assert_nothing_left(self.work('backup'))
-        # Its limit is over when it comes to the tables, and it is none of opening the clone.
+        # The limit passes when the tables are checked; opening the clone is not affected.
         limit_sec = 30
         deadline = time.monotonic() + limit_sec
 
@@ -288,7 +288,7 @@ class VerificationTest(Contract, VerificationTestCase):
         self.assertNotIn('xxxx', found.reasons[0])
 
     def test_prepared_xa_transactions(self):
-        """They outlive the crash, and are listed by the names that statements take."""
+        """They survive the crash, and are listed in the form that statements take."""
         with self.serving() as source:
             source.query('CREATE DATABASE shop')
             source.query('CREATE TABLE shop.orders (id INT PRIMARY KEY)')
@@ -322,26 +322,26 @@ class VerificationTest(Contract, VerificationTestCase):
 
     def test_other_users_cannot_reach_its_server(self):
         self.make_sound_backup()
-        # Down to the server's own directory, the way is open for everybody.
+        # All directories above the server's own one are open to all users.
         self.directory.chmod(0o711)
-        told = []
+        results = []
 
         def note(phase, *_):
-            if phase == 'checking' and not told:
-                (place,) = self.inspections.iterdir()
-                run, data = place / 'run', place / 'volume' / 'data'
+            if phase == 'checking' and not results:
+                (working,) = self.inspections.iterdir()
+                run, data = working / 'run', working / 'volume' / 'data'
                 found, owner = run.stat(), data.stat()
-                told.append(stat.S_IMODE(found.st_mode))
-                told.append((found.st_uid, found.st_gid) == (owner.st_uid, owner.st_gid))
-                told.extend(map(self._look_as_nobody, (place, run / 'mysqld.sock')))
+                results.append(stat.S_IMODE(found.st_mode))
+                results.append((found.st_uid, found.st_gid) == (owner.st_uid, owner.st_gid))
+                results.extend(map(self._stat_as_nobody, (working, run / 'mysqld.sock')))
 
         found = self.inspect(self.work('backup'), note=note)
 
         self.assertTrue(found.ok, found)
-        self.assertEqual([0o700, True, 'seen', 'PermissionError'], told)
+        self.assertEqual([0o700, True, 'seen', 'PermissionError'], results)
 
-    def _look_as_nobody(self, path):
-        """Return what any user of this host comes to who looks for a file."""
+    def _stat_as_nobody(self, path):
+        """Return the result for another user of this host who accesses a file."""
         code = (
             'import os, sys\n'
             'try: os.stat(sys.argv[1]); print("seen")\n'
@@ -362,7 +362,7 @@ class VerificationTest(Contract, VerificationTestCase):
             self.assertTrue(found.ok, found)
 
     def test_fences_an_inspection_killed_on_another_host(self):
-        """There nobody clears up: whoever goes on here cuts it off."""
+        """Nothing cleans up there: the next inspection here fences it."""
         self.make_sound_backup()
         elsewhere = self.directory / 'elsewhere'
         self.kill_at('checking', elsewhere)
@@ -379,14 +379,14 @@ class VerificationTest(Contract, VerificationTestCase):
         self.make_sound_backup()
         one = self.serve('one')
         work = self.work('backup', deep=True)
-        one.ask('start', operation_id='verify', work=work)
+        one.request('start', operation_id='verify', work=work)
         self.wait_for(one, lambda found: found.phase == 'recovering' and self.servers())
         one.kill()
         self.assertNotEqual([], workspace.mounts(self.inspections))
 
         other = self.serve('other')
         self.wait_for(other, lambda found: found.state is tasks.JobState.INTERRUPTED)
-        other.ask('start', operation_id='verify', work=work)
+        other.request('start', operation_id='verify', work=work)
         done = self.wait_for(other, lambda found: not found.state.is_active)
 
         self.assertEqual((tasks.JobState.DONE, 2), (done.state, done.attempt), done)
@@ -412,7 +412,7 @@ class VerificationTest(Contract, VerificationTestCase):
         self.addCleanup(self._forget)
         self.addCleanup(served.close)
         # The connections to Ceph are made at the first request.
-        served.ask('list_jobs')
+        served.request('list_jobs')
         return served
 
     def _forget(self):
@@ -424,7 +424,7 @@ class VerificationTest(Contract, VerificationTestCase):
     def wait_for(self, served, condition):
         deadline = time.monotonic() + test_storage_service.TIMEOUT_SEC
         while True:
-            found = served.ask('find_job', operation_id='verify')
+            found = served.request('find_job', operation_id='verify')
             if condition(found):
                 return found
             self.assertLess(time.monotonic(), deadline, found)

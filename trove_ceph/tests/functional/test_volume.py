@@ -84,7 +84,7 @@ class DataVolumeTestCase(base.FunctionalTestCase):
     def test_troves_agent_leaves_the_mounted_volume_alone(self):
         self._prepare()
 
-        # What trove.cmd.guest asks before it formats and mounts by itself.
+        # The check of trove.cmd.guest before it formats and mounts itself.
         mounted = trove_volume.VolumeDevice(self.device).mount_points(self.device)
 
         self.assertEqual([str(self.mount_point)], mounted)

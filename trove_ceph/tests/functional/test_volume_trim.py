@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first copy of a backup moves what a real MySQL uses, and not all that it ever wrote.
+"""The first copy of a backup moves the used space of a real MySQL, not all that it ever wrote.
 
-MySQL runs on XFS on an image of a real Ceph and commits all the time, while the guest's own trimmer
-gives back what was deleted.
+MySQL runs on XFS on an image of a real Ceph and commits all the time, while the guest agent's
+trimmer discards deleted data.
 """
 
 import threading
@@ -18,16 +18,16 @@ from trove_ceph.tests.contract import storage as contract
 from trove_ceph.tests.functional import mysqld, storage
 
 SIZE_MIB = 1536
-#: What is written and deleted again.
+#: The data that is written and deleted again.
 DROPPED_MIB = 160
-#: A copy of a trimmed volume moves at most this times what the file system has in use. The log of
-#: XFS is no part of that, but mkfs fills it with zeros, which are not moved.
+#: A copy of a trimmed volume moves at most this multiple of the file system's used bytes, which
+#: exclude the log of XFS; mkfs fills the log with zeros, which are not moved.
 MOST_RATIO = 1.2
 WRITES_TIMEOUT_SEC = 120
 
 
 class Committer(threading.Thread):
-    """Commits all the time, and keeps the longest time that one commit took."""
+    """Commit all the time, and record the longest duration of a commit."""
 
     def __init__(self, server):
         super().__init__(daemon=True)
@@ -90,7 +90,7 @@ class VolumeTrimTest(contract.StorageContract, storage.CephStorageTestCase):
         self.addDetail('figures', json_content(figures))
         most = MOST_RATIO * used
         self.assertLessEqual(report.copied_bytes, most, figures)
-        # Without the trim it would have been more, or there was nothing to be seen here.
+        # Without the trim it would have been more; otherwise this test proves nothing.
         self.assertGreater(untrimmed, most, figures)
         ((*_, verdict),) = self.server.query('CHECK TABLE shop.orders')
         self.assertEqual('OK', verdict)
@@ -106,7 +106,7 @@ class VolumeTrimTest(contract.StorageContract, storage.CephStorageTestCase):
         self._sync()
 
     def _sync(self):
-        # XFS frees the blocks of deleted files beside everything else.
+        # XFS frees the blocks of deleted files in the background.
         self.host._run('sync', '--file-system', str(self.mount_point))
 
     def _let_it_commit(self, committer):

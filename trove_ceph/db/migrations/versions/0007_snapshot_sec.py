@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How soon after its request a backup has its snapshot."""
+"""The time from the start of a backup to its snapshot."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -25,8 +25,8 @@ class HostLoadTest(base.BaseTestCase):
         self.now = 50.0
         self.patch_object(host_load.time, 'monotonic', lambda: self.now)
 
-    def patch_object(self, place, name, value):
-        patcher = mock.patch.object(place, name, value)
+    def patch_object(self, target, name, value):
+        patcher = mock.patch.object(target, name, value)
         patcher.start()
         self.addCleanup(patcher.stop)
 

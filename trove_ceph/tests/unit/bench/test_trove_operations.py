@@ -32,9 +32,9 @@ SOURCE = {
 class Manager:
     """Fake manager of one kind of Trove's resources, whose states follow a script."""
 
-    def __init__(self, *found, made=None, states=()):
+    def __init__(self, *found, new_resource=None, states=()):
         self.found = [types.SimpleNamespace(**one) for one in found]
-        self.made = made
+        self.new_resource = new_resource
         self.states = list(states)
         self.created = []
         self.deleted = []
@@ -50,9 +50,9 @@ class Manager:
 
     def create(self, *arguments, **parameters):
         self.created.append((arguments, parameters))
-        made = types.SimpleNamespace(**self.made)
-        self.found.append(made)
-        return made
+        new_resource = types.SimpleNamespace(**self.new_resource)
+        self.found.append(new_resource)
+        return new_resource
 
     def delete(self, identity):
         self.deleted.append(identity)
@@ -98,7 +98,7 @@ class OperationsTest(base.BaseTestCase):
 
     def test_backup_returns_when_completed(self):
         backups = Manager(
-            made={'id': 'b-1', 'name': 'x', 'status': 'NEW'},
+            new_resource={'id': 'b-1', 'name': 'x', 'status': 'NEW'},
             states=[{}, {'status': 'BUILDING'}, {'status': 'COMPLETED'}],
         )
         self.assertEqual('b-1', self.operations(backups=backups).backup('shop', 'x'))
@@ -112,7 +112,7 @@ class OperationsTest(base.BaseTestCase):
             {'snapshot_sec': 0.5, 'take_sec': 4.5, 'quiesced_sec': 0.25},
             dict.fromkeys(('snapshot_sec', 'take_sec', 'quiesced_sec')),
         ):
-            backups = Manager(made={'id': 'b-1', 'name': 'x', 'status': 'COMPLETED'})
+            backups = Manager(new_resource={'id': 'b-1', 'name': 'x', 'status': 'COMPLETED'})
             operations = self.operations(backups=backups, took=lambda *each: reported.append(each))
             operations._trove.client.get = mock.Mock(
                 return_value=(None, {'backup_detail': details})
@@ -126,7 +126,11 @@ class OperationsTest(base.BaseTestCase):
         chosen = []
         backups = Manager(
             {'id': 'b-0', 'name': 'bench-first', 'status': 'COMPLETED', 'instance_id': 'i-1'},
-            made={'id': 'b-1', 'name': more.get('keep', 'bench-first'), 'status': 'COMPLETED'},
+            new_resource={
+                'id': 'b-1',
+                'name': more.get('keep', 'bench-first'),
+                'status': 'COMPLETED',
+            },
         )
         operations = self.operations(Manager(SOURCE), backups, choose=chosen.append)
         operations.choose_backups('shop', method, **more)
@@ -141,7 +145,7 @@ class OperationsTest(base.BaseTestCase):
 
     def test_failed_backup_is_an_error(self):
         backups = Manager(
-            made={'id': 'b-1', 'name': 'x', 'status': 'NEW'}, states=[{'status': 'FAILED'}]
+            new_resource={'id': 'b-1', 'name': 'x', 'status': 'NEW'}, states=[{'status': 'FAILED'}]
         )
         error = self.assertRaises(
             exceptions.LoadFailedError, self.operations(backups=backups).backup, 'i-1', 'x'
@@ -150,16 +154,18 @@ class OperationsTest(base.BaseTestCase):
         self.assertEqual(['request'], self.phases)
 
     def test_wait_is_bounded(self):
-        backups = Manager(made={'id': 'b-1', 'name': 'x', 'status': 'BUILDING'})
+        backups = Manager(new_resource={'id': 'b-1', 'name': 'x', 'status': 'BUILDING'})
         error = self.assertRaises(
             exceptions.LoadFailedError, self.operations(backups=backups).backup, 'shop', 'x'
         )
         self.assertIn('still BUILDING after 60 s', str(error))
 
     def test_restore_is_like_the_source(self):
-        instances = Manager(SOURCE, made=SOURCE | {'id': 'i-2', 'name': 'copy', 'status': 'BUILD'})
+        instances = Manager(
+            SOURCE, new_resource=SOURCE | {'id': 'i-2', 'name': 'copy', 'status': 'BUILD'}
+        )
         instances.states = [{}, {'operating_status': ''}, {'operating_status': 'HEALTHY'}]
-        instances.made['status'] = 'ACTIVE'
+        instances.new_resource['status'] = 'ACTIVE'
         backups = Manager({'id': 'b-1', 'name': 'x', 'instance_id': 'i-1', 'status': 'COMPLETED'})
         restored = self.operations(instances, backups).restore('x', 'copy')
         self.assertEqual('i-2', restored)
@@ -171,21 +177,23 @@ class OperationsTest(base.BaseTestCase):
         self.assertEqual(['request', 'healthy'], self.phases)
 
     def test_replica_is_created_from_its_source(self):
-        instances = Manager(SOURCE, made=SOURCE | {'id': 'i-2', 'name': 'r'})
+        instances = Manager(SOURCE, new_resource=SOURCE | {'id': 'i-2', 'name': 'r'})
         self.operations(instances).replica('shop', 'r')
         expected = (('r',), {'nics': [{'net-id': 'net-1'}], 'replica_of': 'i-1'})
         self.assertEqual([expected], instances.created)
 
     def test_reports_the_fault_of_a_failed_instance(self):
         failed = SOURCE | {'id': 'i-2', 'name': 'r', 'status': 'ERROR'}
-        instances = Manager(SOURCE, made=failed | {'fault': {'message': 'no host'}})
+        instances = Manager(SOURCE, new_resource=failed | {'fault': {'message': 'no host'}})
         error = self.assertRaises(
             exceptions.LoadFailedError, self.operations(instances).replica, 'shop', 'r'
         )
         self.assertIn('no host', str(error))
 
     def test_vanished_instance_is_an_error(self):
-        instances = Manager(SOURCE, made=SOURCE | {'id': 'i-2', 'name': 'r'}, states=[{}, None])
+        instances = Manager(
+            SOURCE, new_resource=SOURCE | {'id': 'i-2', 'name': 'r'}, states=[{}, None]
+        )
         error = self.assertRaises(
             exceptions.LoadFailedError, self.operations(instances).replica, 'shop', 'r'
         )
@@ -288,7 +296,7 @@ class CommandTest(base.BaseTestCase):
         self.addCleanup(patch.stop)
 
     def test_phases_are_printed(self):
-        self.trove.backups.made = {'id': 'b-1', 'name': 'x', 'status': 'COMPLETED'}
+        self.trove.backups.new_resource = {'id': 'b-1', 'name': 'x', 'status': 'COMPLETED'}
         output = self.useFixture(fixtures.StringStream('stdout')).stream
         with mock.patch('sys.stdout', output):
             self.call('backup', 'shop', 'x')
@@ -296,7 +304,7 @@ class CommandTest(base.BaseTestCase):
         self.assertEqual('phase request\nphase completed\n', output.read())
 
     def test_runs_the_command_that_chooses_the_method(self):
-        self.trove.backups.made = {'id': 'b-1', 'name': 'first', 'status': 'COMPLETED'}
+        self.trove.backups.new_resource = {'id': 'b-1', 'name': 'first', 'status': 'COMPLETED'}
         chosen = Path(self.useFixture(fixtures.TempDir()).path) / 'chosen'
         words = ('choose-backups', 'shop', 'ddl', '--keep', 'first')
         for command, message in (

@@ -16,7 +16,7 @@ def deleting(world, adapter=None):
         world.storage,
         world.cinder.client(worlds.SERVICE, adapter=adapter),
         world.volume['id'],
-        world.patience(),
+        world.wait_limits(),
     )
 
 

@@ -22,7 +22,7 @@ def adoption(world, adapter=None, project=worlds.SERVICE, **facts):
         world.cinder.client(project, adapter=adapter),
         resources.SnapshotToAdopt(**fields | facts),
         make=lambda: world.storage.create_snapshot(snapshot),
-        patience=world.patience(),
+        wait_limits=world.wait_limits(),
     )
 
 

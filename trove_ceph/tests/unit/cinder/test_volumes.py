@@ -29,7 +29,7 @@ def adoption(world, adapter=None, owner=None, make=None, **facts):
         make or (lambda: world.storage.clone(snapshot, IMAGE, image_types.ImageOptions())),
         remove=lambda: world.storage.remove(IMAGE),
         owner=owner and world.cinder.client(owner, 'member', adapter=adapter),
-        patience=world.patience(),
+        wait_limits=world.wait_limits(),
     )
 
 

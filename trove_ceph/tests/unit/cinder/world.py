@@ -33,7 +33,7 @@ class World:
         self.image = self.cinder.image(self.volume)
         self.now = 0.0
 
-    def patience(self):
+    def wait_limits(self):
         """Return limits of waiting with a simulated clock."""
         return wait.WaitLimits(10, clock=lambda: self.now, sleep=self._sleep)
 
@@ -73,7 +73,7 @@ class RequestInterruptionTests(interruption.InterruptionTests):
             world = self.make_world()
             adapter = fake_cinder.Adapter(world.cinder, number, after, strike)
             operation = self.make_operation(world, adapter)
-            with self._told_of(f'{strike.__name__} at request {number}, after={after}'):
+            with self._annotated(f'{strike.__name__} at request {number}, after={after}'):
                 try:
                     steps.run('operation under test', operation)
                 except expected:

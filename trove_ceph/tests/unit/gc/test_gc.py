@@ -151,11 +151,13 @@ class FindTest(base.BaseTestCase):
         clone = self.world.make_image('check', self.world.gone_backup)
         self.assertEqual('no inspection is under way', self.only().reason)
         work = tasks.InspectTask(self.world.image.snapshot('s'), self.world.gone_backup, '9.7.4')
-        dying = self.world.service('dying', threads=strategy_worlds.service_world.Later())
+        dying = self.world.service(
+            'dying', threads=strategy_worlds.service_world.DeferredExecutor()
+        )
         self.assertEqual(clone, work.clone)
         dying.jobs.start('inspect', work)
         self.assertEqual([], self.world.found())
-        self.world.bury()
+        self.world.expire_dead_clients()
         # A caller can still continue the job.
         self.assertEqual([Kind.JOB], [one.kind for one in self.world.find()])
 

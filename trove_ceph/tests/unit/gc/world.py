@@ -106,7 +106,7 @@ class World(worlds.World):
         """Kill a copy of the service while it copies a backup."""
         self.storage.create_snapshot(self.image.snapshot('t'))
         work = tasks.CopyTask(self.image.snapshot('t'), image_types.ImageRef('vault', 'elsewhere'))
-        dying = self.service('dying', threads=worlds.service_world.Later())
+        dying = self.service('dying', threads=worlds.service_world.DeferredExecutor())
         begun = dying.jobs.start('copy', work)
-        self.bury()
+        self.expire_dead_clients()
         return begun.operation_id

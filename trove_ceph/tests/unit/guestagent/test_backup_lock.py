@@ -8,7 +8,7 @@ from trove_ceph.guestagent import backup_lock
 
 
 class FakeConnection:
-    """The boundary to the server: remembers statements, and answers in the order it was told."""
+    """A connection that records statements and returns given answers in order."""
 
     def __init__(self):
         self.statements = []
@@ -57,21 +57,21 @@ class BackupLockTestCase(base.BaseTestCase):
     def lock(self):
         return backup_lock.BackupLock(self.connect, wait_sec=7, hold_sec=33)
 
-    def test_server_has_a_clock_of_its_own(self):
+    def test_server_has_its_own_timeouts(self):
         self.lock()
 
         (statement,) = self.connection.statements
         self.assertIn('lock_wait_timeout = 7', statement)
         self.assertIn('wait_timeout = 33', statement.replace('lock_wait_timeout', ''))
-        # A statement that waits for a lock must not be given up before the server does.
+        # The client must wait longer for a lock than the server.
         self.assertGreater(self.timeouts[0], 7)
 
-    def test_server_that_does_not_answer(self):
+    def test_unreachable_server(self):
         self.connect = lambda _: (_ for _ in ()).throw(pymysql.err.OperationalError(2003, 'no'))
 
         self.assertRaises(exceptions.NotQuiescedError, self.lock)
 
-    def test_connection_that_cannot_be_used_is_closed(self):
+    def test_unusable_connection_is_closed(self):
         self.connection.error = pymysql.err.OperationalError(2013, 'lost')
 
         self.assertRaises(exceptions.NotQuiescedError, self.lock)
@@ -82,27 +82,27 @@ class BackupLockTestCase(base.BaseTestCase):
         lock = self.lock()
         self.connection.rows = [[('MyISAM',), ('CSV',)], [('shop', 'a`b'), ('shop', 'c')]]
 
-        self.assertEqual(2, lock.lock_plain_tables())
+        self.assertEqual(2, lock.lock_non_transactional_tables())
 
         self.assertEqual(
             'FLUSH TABLES `shop`.`a``b`, `shop`.`c` WITH READ LOCK', self.connection.statements[-1]
         )
 
-    def test_without_such_tables_nothing_is_locked(self):
+    def test_locks_nothing_without_such_tables(self):
         lock = self.lock()
         self.connection.rows = [[('MyISAM',)], []]
 
-        self.assertEqual(0, lock.lock_plain_tables())
+        self.assertEqual(0, lock.lock_non_transactional_tables())
 
         self.assertNotIn('FLUSH', ''.join(self.connection.statements))
 
-    def test_statement_that_stands_in_the_way(self):
+    def test_conflicting_statement(self):
         lock = self.lock()
         self.connection.error = pymysql.err.OperationalError(ER.LOCK_WAIT_TIMEOUT, 'timeout')
 
         error = self.assertRaises(exceptions.NotQuiescedError, lock.lock_instance)
 
-        self.assertIn('had not ended after 7 s', str(error))
+        self.assertIn('did not end within 7 s', str(error))
 
     def test_lost_connection_holds_nothing(self):
         lock = self.lock()

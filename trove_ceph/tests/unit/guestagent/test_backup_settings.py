@@ -10,7 +10,7 @@ from trove.common import exception as trove_exceptions
 from trove_ceph import exceptions
 from trove_ceph.guestagent import backup_settings, settings_history
 
-SEEN_AT = '/var/lib/mysql'
+CONTAINER_PATH = '/var/lib/mysql'
 SAFE = {
     'datadir': '/var/lib/mysql/data/',
     'innodb_data_home_dir': '',
@@ -38,7 +38,7 @@ def found(reasons):
 
 
 class ServerTestCase(testscenarios.WithScenarios, base.BaseTestCase):
-    """Each setting alone, with what must be found."""
+    """Each setting alone, with the expected reason."""
 
     scenarios = [
         (f'{name}={value}', {'change': {name: value}, 'expected': expected})
@@ -66,7 +66,7 @@ class ServerTestCase(testscenarios.WithScenarios, base.BaseTestCase):
         if self.expected is not None:
             expected = [(name.replace('_', '-'), f'{name}={value}', self.expected)]
 
-        reasons = backup_settings.judge_server(server, SEEN_AT)
+        reasons = backup_settings.judge_server(server, CONTAINER_PATH)
 
         self.assertEqual(expected, found(reasons))
         for reason in reasons:
@@ -77,13 +77,13 @@ class JudgementTestCase(base.BaseTestCase):
     def judge(self, **change):
         variables = SAFE | change.pop('variables', {})
         server = dataclasses.replace(SERVER, variables=variables, **change)
-        return found(backup_settings.judge_server(server, SEEN_AT))
+        return found(backup_settings.judge_server(server, CONTAINER_PATH))
 
     def judge_volume(self, **change):
         volume = dataclasses.replace(VOLUME, **change)
-        return found(backup_settings.judge_volume(volume, SEEN_AT))
+        return found(backup_settings.judge_volume(volume, CONTAINER_PATH))
 
-    def test_the_settings_of_our_template_are_safe(self):
+    def test_settings_of_our_template_are_safe(self):
         self.assertEqual([], self.judge())
         self.assertEqual([], self.judge_volume())
 
@@ -93,12 +93,12 @@ class JudgementTestCase(base.BaseTestCase):
             self.judge(variables={'log_bin': 'OFF', 'sync_binlog': '0', 'gtid_mode': 'OFF'}),
         )
 
-    def test_redo_log_that_is_switched_off(self):
+    def test_disabled_redo_log(self):
         self.assertEqual(
             [('no-redo-log', 'InnoDB redo log', False)], self.judge(redo_log_enabled=False)
         )
 
-    def test_places_outside_the_volume(self):
+    def test_paths_outside_the_volume(self):
         for name, value, path in (
             ('datadir', '/srv/data/', '/srv/data'),
             ('datadir', '/var/lib/mysqld/', '/var/lib/mysqld'),
@@ -113,25 +113,25 @@ class JudgementTestCase(base.BaseTestCase):
             self.assertIn(('outside-volume', False), [(code, ok) for code, _, ok in reasons])
             self.assertTrue(any(text.endswith(f': {path}') for _, text, _ in reasons), reasons)
 
-    def test_places_elsewhere_on_the_volume(self):
+    def test_other_paths_on_the_volume(self):
         self.assertEqual(
             [], self.judge(variables={'innodb_undo_directory': '../undo'}, files=['../more.ibd'])
         )
 
-    def test_tablespaces_outside_the_volume_are_named_up_to_a_number(self):
+    def test_tablespaces_outside_the_volume_are_named_up_to_a_limit(self):
         self.assertEqual(
             [('outside-volume', 'tablespace: /srv/shop/t.ibd', False)],
             self.judge(files=['/srv/shop/t.ibd', '/var/lib/mysql/other/t.ibd']),
         )
         self.assertEqual(20, len(self.judge(files=[f'/srv/{n}.ibd' for n in range(100)])))
 
-    def test_tables_that_cannot_be_recovered(self):
+    def test_non_transactional_tables(self):
         self.assertEqual(
             [('non-transactional-tables', '2 tables', True)],
             self.judge(tables=[('shop', 'a'), ('shop', 'b')]),
         )
 
-    def test_writes_that_somebody_stopped(self):
+    def test_super_read_only(self):
         stopped = {'super_read_only': 'ON'}
 
         self.assertEqual(['read-only'], [code for code, _, _ in self.judge(variables=stopped)])
@@ -178,12 +178,12 @@ class CheckTestCase(base.BaseTestCase):
         self.connection = mock.Mock()
 
     def check(self, server=SERVER, **options):
-        self.patch(backup_settings, 'read_server', lambda connection, seen_at: server)
+        self.patch(backup_settings, 'read_server', lambda connection, container_path: server)
         return backup_settings.check(
             lambda timeout_sec: self.connection, self.storage, '/mnt', **options
         )
 
-    def test_nothing_is_unsafe(self):
+    def test_safe_settings(self):
         self.assertEqual(
             {
                 'reasons': [],
@@ -200,7 +200,7 @@ class CheckTestCase(base.BaseTestCase):
         self.connection.close.assert_called_once_with()
         self.storage.find_links.assert_called_once_with('/mnt/data', 2)
 
-    def test_answer_tells_since_when_the_settings_are_the_same(self):
+    def test_answer_has_the_time_without_changes(self):
         now = 100.0
         history = settings_history.SettingsHistory(clock=lambda: now)
         server = dataclasses.replace(SERVER, evidence='e1')
@@ -224,7 +224,7 @@ class CheckTestCase(base.BaseTestCase):
         self.assertEqual('shop.t0', answer['non_transactional_tables']['names'][0])
         self.assertEqual({'code', 'object', 'remedy', 'freeze_suffices'}, set(answer['reasons'][0]))
 
-    def test_server_that_does_not_answer(self):
+    def test_unreachable_server(self):
         for error in (
             pymysql.err.OperationalError(2003, 'connection refused'),
             trove_exceptions.UnprocessableEntity('no password yet'),
@@ -244,7 +244,7 @@ class CheckTestCase(base.BaseTestCase):
 
         self.storage.find_links.assert_not_called()
 
-    def test_what_cannot_be_looked_at_is_not_safe(self):
+    def test_failed_check_is_a_reason(self):
         self.storage.find_links.side_effect = exceptions.StorageCommandError('find failed')
 
         answer = self.check()

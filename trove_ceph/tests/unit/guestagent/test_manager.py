@@ -24,7 +24,7 @@ GIB_MIB = 1024
 
 
 class RegistrationTestCase(base.BaseTestCase):
-    def test_what_the_control_plane_writes_is_what_the_guest_loads(self):
+    def test_registry_ext_names_this_manager(self):
         instance = mock.Mock(spec=['ds_version'])
         instance.ds_version.manager = 'mysql'
         instance.ds_version.registry_ext = manager.REGISTRY_EXT
@@ -44,7 +44,7 @@ class RegistrationTestCase(base.BaseTestCase):
 
 
 def stock_do_prepare(done):
-    """Return what has the signature of Trove's own."""
+    """Return a function with the signature of Trove's method."""
     own = common_manager.MySqlManager.do_prepare
 
     @functools.wraps(own)
@@ -94,46 +94,46 @@ class ManagerTestCase(base.BaseTestCase):
             tuning.Machine(4096, 2, 100 * GIB_MIB, 9000), self.manager.app._measure(4096, 2, None)
         )
 
-    def test_kept_tier_comes_before_the_options(self):
+    def test_stored_tier_overrides_the_options(self):
         self.option('volume_iops_per_gib', 100.0)
         measured = self.manager.app._measure(4096, 2, tuning.Tier(1.0, 60, 1000))
 
         self.assertEqual(100, measured.volume_iops)
 
-    def test_new_tier_is_kept_and_handed_to_the_running_server(self):
+    def test_new_tier_is_stored_and_applied_to_the_running_server(self):
         done = self.manager.app = mock.Mock()
-        done.configuration_manager.keep_tier.return_value = True
+        done.configuration_manager.set_tier.return_value = True
 
         given = {'iops_per_gib': 1.0, 'iops_floor': 60, 'iops_cap': 1000}
         self.assertTrue(self.manager.apply_tier(None, given))
 
-        kept = mock.call.configuration_manager.keep_tier(tuning.Tier(1.0, 60, 1000))
+        kept = mock.call.configuration_manager.set_tier(tuning.Tier(1.0, 60, 1000))
         computed = done.configuration_manager.retune.return_value
         self.assertEqual(
             [
                 kept,
                 mock.call.configuration_manager.retune(),
-                mock.call.adopt_volume_settings(computed),
+                mock.call.apply_volume_settings(computed),
             ],
             done.mock_calls,
         )
 
-    def test_tier_that_is_known_changes_nothing(self):
+    def test_known_tier_changes_nothing(self):
         done = self.manager.app = mock.Mock()
-        done.configuration_manager.keep_tier.return_value = False
+        done.configuration_manager.set_tier.return_value = False
 
         self.assertFalse(self.manager.apply_tier(None, None))
 
-        self.assertEqual([mock.call.configuration_manager.keep_tier(None)], done.mock_calls)
+        self.assertEqual([mock.call.configuration_manager.set_tier(None)], done.mock_calls)
 
-    def test_machine_without_a_known_flavor_is_what_the_kernel_sees(self):
+    def test_machine_without_a_flavor_is_read_from_the_kernel(self):
         measured = self.manager.app._measure(None, None, None)
 
         self.assertGreater(measured.ram_mib, 100)
         self.assertGreaterEqual(measured.vcpus, 1)
 
     def prepare(self, **facts):
-        """Have it prepare as Trove's base class does, and return what was done in order."""
+        """Prepare as Trove's base class does, and return the actions in order."""
         values = {
             'packages': None,
             'databases': None,
@@ -156,7 +156,7 @@ class ManagerTestCase(base.BaseTestCase):
         self.useFixture(
             fixtures.MonkeyPatch(
                 'trove_ceph.guestagent.restored_server.RestoredServer',
-                lambda _app, data_dir: mock.Mock(start=lambda *asked: done.start(data_dir, *asked)),
+                lambda _app, data_dir: mock.Mock(start=lambda *given: done.start(data_dir, *given)),
             )
         )
         self.useFixture(
@@ -200,24 +200,24 @@ class ManagerTestCase(base.BaseTestCase):
 
     def test_online_resize_grows_and_retunes_the_running_server(self):
         self.option('volume_grow_timeout_sec', 17)
-        self.manager.app.adopt_volume_settings = mock.Mock()
+        self.manager.app.apply_volume_settings = mock.Mock()
 
         self.manager.resize_fs(None, '/dev/vdb', '/var/lib/mysql', online=True)
 
         self.volume.grow.assert_called_once_with(17)
-        self.manager.app.adopt_volume_settings.assert_called_once_with(
+        self.manager.app.apply_volume_settings.assert_called_once_with(
             self.configuration.retune.return_value
         )
 
     def test_offline_resize_leaves_the_stopped_server_alone(self):
-        self.manager.app.adopt_volume_settings = mock.Mock()
+        self.manager.app.apply_volume_settings = mock.Mock()
 
         self.manager.resize_fs(None, '/dev/vdb', '/var/lib/mysql', online=False)
 
         self.configuration.retune.assert_called_once_with()
-        self.manager.app.adopt_volume_settings.assert_not_called()
+        self.manager.app.apply_volume_settings.assert_not_called()
 
-    def test_resize_that_does_not_arrive_changes_no_setting(self):
+    def test_failed_resize_changes_no_setting(self):
         self.volume.grow.side_effect = exceptions.VolumeNotReadyError('still 10 GiB')
 
         self.assertRaises(
@@ -231,7 +231,7 @@ class ManagerTestCase(base.BaseTestCase):
 
         self.configuration.retune.assert_not_called()
 
-    def test_mounting_as_trove_asks_for_it(self):
+    def test_mounting_as_trove_requests_it(self):
         self.manager.mount_volume(None, '/dev/vdc', '/mnt', write_to_fstab=False)
 
         data_volume.DataVolume.assert_called_with('/dev/vdc', '/mnt', self.manager._storage)
@@ -284,7 +284,7 @@ class ManagerTestCase(base.BaseTestCase):
         )
         trimmer.trim_unless_recent.assert_called_once_with(900)
 
-    def test_trimming_stands_aside_for_backups(self):
+    def test_trimming_pauses_for_backups(self):
         events = mock.Mock()
         self.manager._trimmer = events.trimmer
         self.manager._quiescer = events.quiescer
@@ -298,20 +298,20 @@ class ManagerTestCase(base.BaseTestCase):
         self.manager.unmount_volume(None)
         self.assertEqual(
             [
-                *('trimmer.stand_aside', 'check'),
-                *('trimmer.stand_aside', 'quiescer.quiesce'),
-                *('quiescer.release', 'trimmer.go_on'),
-                'trimmer.stand_aside',
+                *('trimmer.pause', 'check'),
+                *('trimmer.pause', 'quiescer.quiesce'),
+                *('quiescer.release', 'trimmer.resume'),
+                'trimmer.pause',
             ],
             [name for name, _, _ in events.method_calls],
         )
 
-    def test_release_of_what_holds_nothing_lets_no_trim_go_on(self):
+    def test_release_without_a_hold_does_not_resume_trims(self):
         trimmer = self._trimmer()
         self.manager.release_after_backup(None, 'another', 'a-token')
-        trimmer.go_on.assert_not_called()
+        trimmer.resume.assert_not_called()
 
-    def test_backup_settings_are_those_of_the_volume_and_a_connection_of_its_own(self):
+    def test_backup_settings_use_the_volume_and_a_separate_connection(self):
         check = self.useFixture(
             fixtures.MockPatch('trove_ceph.guestagent.backup_settings.check')
         ).mock
@@ -321,7 +321,7 @@ class ManagerTestCase(base.BaseTestCase):
 
         self.assertIs(check.return_value, answer)
         check.assert_called_once_with(
-            self.manager.app.connect_alone,
+            self.manager.app.open_connection,
             self.manager._storage,
             '/var/lib/mysql',
             history=self.manager._settings_history,
@@ -343,7 +343,7 @@ class ManagerTestCase(base.BaseTestCase):
         self.manager.observe_backup_settings(None)
 
         observe.assert_called_once_with(
-            self.manager.app.connect_alone, self.manager._settings_history
+            self.manager.app.open_connection, self.manager._settings_history
         )
 
     def test_holding_and_releasing(self):
@@ -351,7 +351,7 @@ class ManagerTestCase(base.BaseTestCase):
         lock = self.useFixture(
             fixtures.MockPatch('trove_ceph.guestagent.backup_lock.BackupLock')
         ).mock
-        lock.return_value.lock_plain_tables.return_value = 0
+        lock.return_value.lock_non_transactional_tables.return_value = 0
         lock.return_value.unlock.return_value = ''
         freeze = self.useFixture(
             fixtures.MockPatch('trove_ceph.guestagent.volume_freeze.VolumeFreeze')
@@ -370,7 +370,7 @@ class ManagerTestCase(base.BaseTestCase):
 
         self.assertEqual('freeze', held['level'])
         self.assertTrue(released['held'])
-        # No longer than the configuration allows.
-        lock.assert_called_once_with(self.manager.app.connect_alone, 3, 65)
+        # Not longer than configured.
+        lock.assert_called_once_with(self.manager.app.open_connection, 3, 65)
         self.manager._storage.start_freeze_process.assert_called_once_with('/var/lib/mysql', 60)
         freeze.assert_called_once_with(process, channel, 60)

@@ -12,7 +12,7 @@ MAX_SEC = 60
 
 
 class World:
-    """A server and a volume as plain state, and what happened to them in order."""
+    """A server and a volume as plain state, with a log of what happened."""
 
     def __init__(self):
         self.done = []
@@ -38,12 +38,12 @@ class FakeLock:
         self.world.do('lock')
         self.world.locked = True
 
-    def lock_plain_tables(self):
+    def lock_non_transactional_tables(self):
         self.world.do('lock tables')
         return 3
 
     def is_held(self):
-        assert not self.world.frozen, 'a frozen server answers nobody'
+        assert not self.world.frozen, 'a frozen server does not answer'
         return self.world.connected
 
     def unlock(self):
@@ -65,7 +65,7 @@ class FakeFreeze:
         self.world.do('ready')
 
     def freeze(self):
-        # What cannot be broken off is frozen even when nobody waits for it any more.
+        # A freeze cannot be canceled, so it happens even after a timeout.
         self.world.frozen = True
         self.world.do('freeze')
         return 0.5
@@ -103,11 +103,11 @@ class QuiescerTestCase(base.BaseTestCase):
         return made
 
     def quiesce(self, backup_id='b1', level='freeze', limit_sec=LIMIT_SEC, token=None):
-        """Hold for the attempt that is under way, or for another one."""
+        """Quiesce for the present attempt, or for another one."""
         return self.quiescer.quiesce(backup_id, token or self.token, level, limit_sec)
 
     def release(self, backup_id='b1', token=None):
-        """End an attempt; the next one is another."""
+        """End the present attempt and begin another one."""
         answer = self.quiescer.release(backup_id, token or self.token)
         self.token = uuid.uuid4().hex
         return answer
@@ -131,7 +131,7 @@ class QuiescerTestCase(base.BaseTestCase):
             answer,
         )
 
-    def test_freeze_is_last_and_everything_slow_before_the_locks(self):
+    def test_freeze_is_last_and_slow_steps_precede_the_locks(self):
         answer = self.quiesce()
 
         self.assertEqual(
@@ -160,12 +160,12 @@ class QuiescerTestCase(base.BaseTestCase):
         self.assertGreater(locks, freeze)
 
     def test_limit_is_bounded(self):
-        for asked, given in ((7, 7), (1000, MAX_SEC), (0, 1)):
-            self.quiesce(level='ddl', limit_sec=asked)
+        for requested, given in ((7, 7), (1000, MAX_SEC), (0, 1)):
+            self.quiesce(level='ddl', limit_sec=requested)
             self.assertEqual(given, self.opened[-1])
             self.release('b1')
 
-    def test_nothing_is_left_of_an_attempt_that_fails_anywhere(self):
+    def test_failed_attempt_leaves_nothing(self):
         for step in ('connect', 'start', 'ready', 'lock', 'lock tables', 'freeze'):
             for error in (exceptions.NotQuiescedError('no'), MemoryError()):
                 self.world.failing = {step: error}
@@ -177,13 +177,13 @@ class QuiescerTestCase(base.BaseTestCase):
         self.quiesce()
         self.assertTrue(self.release('b1')['held'])
 
-    def test_undone_in_the_other_order(self):
+    def test_undo_in_reverse_order(self):
         self.world.failing = {'freeze': exceptions.NotQuiescedError('no')}
         self.assertRaises(exceptions.NotQuiescedError, self.quiesce)
 
         self.assertEqual(['end', 'disconnect'], self.world.done[-2:])
 
-    def test_repetition_tells_what_is_held(self):
+    def test_repetition_returns_the_present_hold(self):
         first = self.quiesce()
         done = list(self.world.done)
         self.world.now += 5
@@ -204,8 +204,8 @@ class QuiescerTestCase(base.BaseTestCase):
         self.assertFalse(self.quiescer.release('b2', 'other')['held'])
         self.assertTrue(self.release('b1')['held'])
 
-    def test_another_attempt_takes_the_place_of_the_one_before(self):
-        """The process of the one before is dead: nobody waits until its limit is over."""
+    def test_another_attempt_replaces_the_previous_one(self):
+        """The process of the previous attempt is dead, so its limit is not awaited."""
         self.quiesce(token='first')
         self.world.now += 5
         done = len(self.world.done)
@@ -214,9 +214,9 @@ class QuiescerTestCase(base.BaseTestCase):
 
         self.assertEqual('thaw', self.world.done[done])
         self.assertEqual(LIMIT_SEC, answer['remaining_sec'])
-        told = self.quiescer.release('b1', 'first')
-        self.assertFalse(told['held'])
-        self.assertIn('another attempt', told['reason'])
+        answer = self.quiescer.release('b1', 'first')
+        self.assertFalse(answer['held'])
+        self.assertIn('another attempt', answer['reason'])
         self.assertTrue(self.world.frozen)
         self.assertTrue(self.quiescer.release('b1', 'second')['held'])
         self.assert_at_work()
@@ -224,13 +224,13 @@ class QuiescerTestCase(base.BaseTestCase):
     def test_release_of_another_attempt_neither_proves_nor_ends_a_hold(self):
         self.quiesce(token='first')
 
-        told = self.quiescer.release('b1', 'second')
+        answer = self.quiescer.release('b1', 'second')
 
-        self.assertEqual((False, True), (told['held'], self.world.frozen))
+        self.assertEqual((False, True), (answer['held'], self.world.frozen))
         self.assertTrue(self.quiescer.release('b1', 'first')['held'])
 
     def test_quiesce_that_arrives_after_its_own_release(self):
-        """Nobody is left who would release it."""
+        """No release would follow."""
         for held_before in (False, True):
             token = f'{held_before}'
             if held_before:
@@ -244,19 +244,19 @@ class QuiescerTestCase(base.BaseTestCase):
             self.assertEqual(done, self.world.done)
             self.assert_at_work()
 
-    def test_attempt_whose_hold_was_lost_holds_nothing_again(self):
+    def test_attempt_that_lost_its_hold_cannot_hold_again(self):
         self.quiesce()
         self.world.now += LIMIT_SEC
         self.assertRaises(exceptions.NotQuiescedError, self.quiesce)
         self.assertFalse(self.release()['held'])
         self.assert_at_work()
 
-    def test_ended_attempts_that_are_remembered_are_bounded(self):
+    def test_number_of_stored_attempts_is_bounded(self):
         for number in range(1000):
             self.quiescer.release('b1', f't{number}')
         self.assertEqual(256, len(self.quiescer._ended))
 
-    def test_what_was_lost_does_not_stand_in_the_way(self):
+    def test_lost_hold_does_not_block_others(self):
         for lose in (
             lambda: setattr(self.world, 'frozen', False),
             lambda: setattr(self.world, 'now', self.world.now + LIMIT_SEC),
@@ -272,7 +272,7 @@ class QuiescerTestCase(base.BaseTestCase):
         self.world.connected = True
         self.assertTrue(self.release('b2')['held'])
 
-    def test_release_tells_that_the_timer_was_faster(self):
+    def test_release_reports_that_the_limit_passed(self):
         self.quiesce()
         self.world.frozen = False
 
@@ -281,7 +281,7 @@ class QuiescerTestCase(base.BaseTestCase):
         self.assertEqual((False, 'the limit passed'), (answer['held'], answer['reason']))
         self.assert_at_work()
 
-    def test_release_tells_that_the_connection_was_lost(self):
+    def test_release_reports_a_lost_connection(self):
         for level in quiesce.LEVELS:
             self.quiesce(level=level)
             self.world.connected = False
@@ -291,7 +291,7 @@ class QuiescerTestCase(base.BaseTestCase):
             self.assertEqual((False, 'the connection is gone'), (answer['held'], answer['reason']))
             self.world.connected = True
 
-    def test_repeated_release_gets_the_same_answer(self):
+    def test_repeated_release_returns_the_same_answer(self):
         self.quiesce(token='first')
         first = self.quiescer.release('b1', 'first')
         done = list(self.world.done)
@@ -299,12 +299,12 @@ class QuiescerTestCase(base.BaseTestCase):
         self.assertEqual(first, self.quiescer.release('b1', 'first'))
         self.assertEqual(done, self.world.done)
 
-        # Of this attempt, and of no other one.
+        # Only for this attempt.
         self.world.failing = {'connect': exceptions.NotQuiescedError('no')}
         self.assertRaises(exceptions.NotQuiescedError, self.quiesce)
         self.assertFalse(self.release('b1')['held'])
 
-    def test_release_of_what_was_never_held(self):
+    def test_release_without_a_hold(self):
         answer = self.release('b1')
 
         self.assertEqual((False, []), (answer['held'], self.world.done))
@@ -335,7 +335,7 @@ class QuiescerTestCase(base.BaseTestCase):
         self.assertEqual([True], [answer['held'] for answer in released])
         self.assert_at_work()
 
-    def test_level_that_nobody_knows(self):
+    def test_unknown_level(self):
         for level in ('none', 'hard'):
             error = self.assertRaises(exceptions.NotQuiescedError, self.quiesce, 'b1', level)
             self.assertIn(level, str(error))

@@ -24,13 +24,13 @@ class StatementsTest(base.BaseTestCase):
     def test_nothing_is_logged(self):
         self.assertEqual('SET SESSION sql_log_bin = 0', self.statements[0])
 
-    def test_who_can_log_in_as_the_admin_has_all_the_rest(self):
+    def test_admin_account_comes_last(self):
         self.assertEqual(
             "ALTER USER 'os_admin'@'localhost' IDENTIFIED BY 'for-admin' ACCOUNT UNLOCK",
             self.statements[-1],
         )
 
-    def test_accounts_that_a_tenant_dropped_are_made_again(self):
+    def test_dropped_accounts_are_created_again(self):
         for user in ('root', 'os_admin'):
             account = f"'{user}'@'localhost'"
             verbs = [one.partition(account)[0] for one in self.statements if account in one]
@@ -39,11 +39,11 @@ class StatementsTest(base.BaseTestCase):
             )
 
     def test_one_line_each(self):
-        """The server reads the file by lines, and a statement by its semicolon."""
+        """The server reads lines and ends a statement at a semicolon."""
         for statement in self.statements:
             self.assertNotRegex(statement, '[;\n]')
 
-    def test_passwords_are_told_to_nobody(self):
+    def test_repr_has_no_passwords(self):
         self.assertNotIn('for-', repr(self.passwords))
 
     def test_passwords(self):
@@ -59,30 +59,30 @@ class StatementsTest(base.BaseTestCase):
 
 
 class Files:
-    """The machine's files, as far as they are touched."""
+    """The files on the host that are accessed."""
 
     def __init__(self, test, paths):
-        self.there = dict.fromkeys(paths, '')
+        self.contents = dict.fromkeys(paths, '')
         self.owners = {}
         place = 'trove.guestagent.common.operating_system'
         for verb in ('exists', 'remove', 'write_file', 'chown'):
             test.useFixture(fixtures.MonkeyPatch(f'{place}.{verb}', getattr(self, verb)))
 
     def exists(self, path, as_root):
-        return path in self.there
+        return path in self.contents
 
     def remove(self, path, force, recursive, as_root):
-        self.there.pop(path, None)
+        self.contents.pop(path, None)
 
     def write_file(self, path, text, as_root):
-        self.there[path] = text
+        self.contents[path] = text
 
     def chown(self, path, user, group, recursive, as_root):
         self.owners[path] = (user, group)
 
 
 class App:
-    """The server, whose first start finds what it was given."""
+    """The application; its first start records its configuration."""
 
     database_service_uid = database_service_gid = 1001
 
@@ -104,11 +104,11 @@ class App:
 
     def start_db(self, ds_version, command):
         options = self.settings.get('restored', {}).get('mysqld')
-        self.starts.append((ds_version, command, options, dict(self._files.there)))
+        self.starts.append((ds_version, command, options, dict(self._files.contents)))
         if self.error:
             raise self.error
 
-    def connect_alone(self, timeout_sec):
+    def open_connection(self, timeout_sec):
         cursor = mock.MagicMock()
         cursor.__enter__.return_value = cursor
         cursor.fetchall.return_value = self.channels
@@ -129,9 +129,9 @@ class RestoredServerTest(base.BaseTestCase):
 
     def check_nothing_is_left(self):
         self.assertEqual({}, self.app.settings)
-        self.assertNotIn(restored_server.INIT_FILE, self.files.there)
+        self.assertNotIn(restored_server.INIT_FILE, self.files.contents)
 
-    def test_one_start_with_all_that_is_new(self):
+    def test_one_start_with_the_new_identity(self):
         self.start()
         ((version, command, options, files),) = self.app.starts
         self.assertEqual(('9.7.4', COMMAND), (version, command))
@@ -147,26 +147,26 @@ class RestoredServerTest(base.BaseTestCase):
         self.check_nothing_is_left()
 
     def test_volume_without_a_database(self):
-        """It would be initialised, and taken for what was restored."""
-        del self.files.there[f'{DATA}/mysql.ibd']
+        """Trove would initialise it, and it would pass for restored data."""
+        del self.files.contents[f'{DATA}/mysql.ibd']
         self.assertRaises(exceptions.InvalidBackupError, self.start)
         self.assertEqual([], self.app.starts)
         self.assertEqual({}, self.app.saved)
 
-    def test_server_that_does_not_recover(self):
+    def test_server_fails_to_recover(self):
         self.app.error = RuntimeError('Failed to start mysql')
         self.assertRaises(RuntimeError, self.start)
         self.check_nothing_is_left()
 
-    def test_statement_that_failed(self):
-        self.app.connect_alone = mock.Mock(
+    def test_failed_statement(self):
+        self.app.open_connection = mock.Mock(
             side_effect=pymysql.err.OperationalError(1045, 'Access denied')
         )
         error = self.assertRaises(exceptions.ServerFailedError, self.start)
         self.assertIn('Access denied', str(error))
         self.check_nothing_is_left()
 
-    def test_server_that_would_go_on_replicating(self):
+    def test_server_with_a_replication_source(self):
         self.app.channels = (('a channel',),)
         self.assertRaises(exceptions.ServerFailedError, self.start)
         self.check_nothing_is_left()

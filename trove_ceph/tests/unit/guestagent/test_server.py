@@ -24,7 +24,7 @@ class FakeResult(list):
 
 
 class FakeConnection:
-    """One database connection: answers by the beginning of a statement, remembers the rest."""
+    """A connection that answers by the beginning of a statement and records the others."""
 
     def __init__(self, answers, failing):
         self.answers, self.failing = answers, failing
@@ -76,7 +76,7 @@ class MySqlServerTestCase(base.BaseTestCase):
     def test_server_with_binary_log_and_gtids_is_ready_to_be_a_source(self):
         self.assertTrue(self.ready(1, 'ON', 1))
 
-    def test_server_without_them_is_not(self):
+    def test_server_without_them_is_not_ready(self):
         self.assertFalse(self.ready(0, 'ON', 1))
         self.assertFalse(self.ready(1, 'OFF', 1))
         self.assertFalse(self.ready(1, 'ON_PERMISSIVE', 1))
@@ -97,10 +97,10 @@ class MySqlServerTestCase(base.BaseTestCase):
         cursor.execute.side_effect = lambda statement, *_arguments: _refuse(statement, failing)
         connection = mock.MagicMock()
         connection.cursor.return_value.__enter__.return_value = cursor
-        with mock.patch.object(subject, 'connect_alone', return_value=connection):
+        with mock.patch.object(subject, 'open_connection', return_value=connection):
             purged = subject.purge_binary_logs(budget)
         connection.close.assert_called_once_with()
-        # Of Trove's pool, it would be one more of those among which stock's backup loses its lock.
+        # A connection of Trove's pool would make stock backups lose their lock.
         self.engine.connect.assert_not_called()
         statements = [call.args for call in cursor.execute.call_args_list]
         return purged, [arguments for verb, *arguments in statements if verb.startswith('PURGE')]
@@ -108,7 +108,7 @@ class MySqlServerTestCase(base.BaseTestCase):
     def test_logs_within_the_budget_stay(self):
         self.assertEqual((0, []), self.purge([10, 10, 10], 30))
 
-    def test_oldest_logs_go_first(self):
+    def test_purges_the_oldest_logs(self):
         self.assertEqual((2, [[('mysql-bin.000003',)]]), self.purge([10, 10, 10, 10], 25))
 
     def test_the_log_being_written_stays(self):
@@ -117,19 +117,19 @@ class MySqlServerTestCase(base.BaseTestCase):
         self.assertEqual((0, []), self.purge([], 25))
 
     def test_a_backup_lock_delays_purging(self):
-        purged, asked = self.purge([10, 10, 10], 15, failing=('PURGE',))
+        purged, statements = self.purge([10, 10, 10], 15, failing=('PURGE',))
 
-        self.assertEqual((0, 1), (purged, len(asked)))
+        self.assertEqual((0, 1), (purged, len(statements)))
 
     def adopt(self, effective, failing=()):
         computed = tuning.tune(MACHINE)
         options = computed.mysqld_options() | effective
         subject = self.server(failing=failing)
         subject._configuration_manager.effective = options.get
-        subject.adopt_volume_settings(computed)
+        subject.apply_volume_settings(computed)
         return self.connection.statements
 
-    def test_running_server_takes_the_volume_settings_in_order(self):
+    def test_applies_volume_settings_in_order(self):
         self.assertEqual(
             [
                 'SET GLOBAL innodb_io_capacity_max = 3000',
@@ -151,7 +151,7 @@ class MySqlServerTestCase(base.BaseTestCase):
     def test_refused_setting_does_not_fail_the_resize(self):
         self.assertIn('SET GLOBAL innodb_io_capacity_max = 3000', self.adopt({}, failing=('SET',)))
 
-    def test_temporary_directory_is_made_before_the_start(self):
+    def test_temporary_directory_is_created_before_the_start(self):
         order = []
         CONF.set_override('datastore_manager', 'mysql')
         self.addCleanup(CONF.clear_override, 'datastore_manager')
@@ -195,10 +195,10 @@ class MySqlServerTestCase(base.BaseTestCase):
         self.addCleanup(CONF.clear_override, 'datastore_manager')
         CONF.set_override('datastore_version', '9.7.4')
         self.addCleanup(CONF.clear_override, 'datastore_version')
-        asked = []
+        images = []
 
         def find(_client, image):
-            asked.append(image)
+            images.append(image)
             return mock.Mock(image_name=image) if image.endswith(':9.7') else None
 
         self.useFixture(
@@ -206,7 +206,7 @@ class MySqlServerTestCase(base.BaseTestCase):
         )
 
         self.assertEqual('registry/db-backup-mysql:9.7', self.server().get_backup_image())
-        self.assertEqual(['registry/db-backup-mysql:9.7.4', 'registry/db-backup-mysql:9.7'], asked)
+        self.assertEqual(['registry/db-backup-mysql:9.7.4', 'registry/db-backup-mysql:9.7'], images)
         self.assertTrue(issubclass(server.MySqlServer, base_service.BaseDbApp))
 
     def test_connection_outside_the_pool(self):
@@ -216,7 +216,7 @@ class MySqlServerTestCase(base.BaseTestCase):
         )
         connect = self.useFixture(fixtures.MockPatch('pymysql.connect')).mock
 
-        self.assertIs(connect.return_value, subject.connect_alone(9))
+        self.assertIs(connect.return_value, subject.open_connection(9))
 
         subject.get_engine().connect.assert_not_called()
         options = connect.call_args.kwargs

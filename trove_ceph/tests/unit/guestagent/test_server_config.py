@@ -28,7 +28,7 @@ DISKS = tuning.Tier(1.0, 150, 1000)
 
 
 def run_unprivileged(command, options, *arguments, **_kwargs):
-    """Stand for the shell: directories and removal as asked, ownership not at all."""
+    """Stand in for the shell; ignore ownership."""
     if command == 'mkdir':
         os.makedirs(arguments[-1], exist_ok=True)
     elif command == 'rm':
@@ -52,7 +52,7 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
         self.base_path = os.path.join(self.directory, 'my.cnf')
         self.include = os.path.join(self.directory, 'conf.d')
         self.volume_mib = 10240
-        self.asked = []
+        self.measured = []
         self.manager = self.make_manager()
 
     def make_manager(self):
@@ -67,7 +67,7 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
         )
 
     def measure(self, ram_mib, vcpus, tier):
-        self.asked.append((ram_mib, vcpus))
+        self.measured.append((ram_mib, vcpus))
         rate = tier.volume_iops(self.volume_mib) if tier else 3000
         return tuning.Machine(ram_mib or 1024, vcpus or 1, self.volume_mib, rate)
 
@@ -80,13 +80,13 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
     def test_computed_settings_follow_the_flavor_in_the_base_file(self):
         self.reset(4096)
 
-        self.assertEqual([(4096, 2)], self.asked)
+        self.assertEqual([(4096, 2)], self.measured)
         expected = tuning.tune(tuning.Machine(4096, 2, 10240, 3000)).mysqld_options()
         for name, value in expected.items():
             self.assertEqual(value, self.manager.effective(name), name)
         self.assertEqual(77, self.manager.effective('server_id'))
 
-    def test_they_stand_before_the_configuration_group(self):
+    def test_computed_settings_precede_the_configuration_group(self):
         self.reset(4096)
         self.manager.apply_user_override({'mysqld': {'max_connections': 33}})
 
@@ -110,7 +110,7 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
         )
         self.assertEqual(1, len(self.computed_files()))
 
-    def test_settings_of_a_small_flavor_go_with_it(self):
+    def test_settings_of_a_small_flavor_are_removed_with_it(self):
         self.reset(1024)
         self.assertIsNotNone(self.manager.effective('performance_schema_accounts_size'))
 
@@ -125,17 +125,17 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
 
         computed = self.manager.retune()
 
-        self.assertEqual((4096, 2), self.asked[-1])
+        self.assertEqual((4096, 2), self.measured[-1])
         self.assertLess(computed.redo_log_mib * units.Mi, before)
         self.assertEqual(
             computed.redo_log_mib * units.Mi, self.manager.effective('innodb_redo_log_capacity')
         )
 
-    def test_tier_is_kept_and_computed_with(self):
+    def test_stored_tier_is_used(self):
         self.reset(4096)
         self.assertEqual(3000, self.manager.effective('innodb_io_capacity_max'))
-        self.assertTrue(self.manager.keep_tier(DISKS))
-        self.assertFalse(self.manager.keep_tier(DISKS))
+        self.assertTrue(self.manager.set_tier(DISKS))
+        self.assertFalse(self.manager.set_tier(DISKS))
 
         self.manager.retune()
 
@@ -144,42 +144,42 @@ class TunedConfigurationManagerTestCase(base.BaseTestCase):
 
     def test_tier_outlives_a_flavor_resize_and_the_agent(self):
         self.reset(4096)
-        self.manager.keep_tier(DISKS)
+        self.manager.set_tier(DISKS)
         self.reset(8192)
         self.assertEqual(150, self.manager.effective('innodb_io_capacity_max'))
 
         self.manager = self.make_manager()
 
-        self.assertFalse(self.manager.keep_tier(DISKS))
+        self.assertFalse(self.manager.set_tier(DISKS))
         self.volume_mib = 300 * 1024
         self.manager.retune()
         self.assertEqual(300, self.manager.effective('innodb_io_capacity_max'))
 
-    def test_tier_is_replaced_and_forgotten(self):
+    def test_tier_is_replaced_and_removed(self):
         self.reset(4096)
-        self.manager.keep_tier(DISKS)
-        self.assertTrue(self.manager.keep_tier(tuning.Tier(30.0, 5000, 20000)))
+        self.manager.set_tier(DISKS)
+        self.assertTrue(self.manager.set_tier(tuning.Tier(30.0, 5000, 20000)))
         self.manager.retune()
         self.assertEqual(5000, self.manager.effective('innodb_io_capacity_max'))
-        self.assertTrue(self.manager.keep_tier(None))
-        self.assertFalse(self.manager.keep_tier(None))
+        self.assertTrue(self.manager.set_tier(None))
+        self.assertFalse(self.manager.set_tier(None))
         self.manager.retune()
         self.assertEqual(3000, self.manager.effective('innodb_io_capacity_max'))
 
     def test_base_file_without_the_flavor(self):
         self.manager.reset_configuration('[mysqld]\nport = 3306\n')
-        self.assertEqual([(None, None)], self.asked)
+        self.assertEqual([(None, None)], self.measured)
 
         self.manager.retune()
 
-        self.assertEqual((None, None), self.asked[-1])
+        self.assertEqual((None, None), self.measured[-1])
 
     def test_dictionary_as_base_file(self):
         self.manager.reset_configuration({'mysqld': {'port': 3306}})
 
         self.assertEqual(1, len(self.computed_files()))
 
-    def test_flavor_too_small_leaves_everything_as_it_is(self):
+    def test_too_small_flavor_changes_nothing(self):
         self.reset(4096)
         before = operating_system.read_file(self.base_path)
 

@@ -24,15 +24,15 @@ class SettingsHistoryTest(base.BaseTestCase):
         self.observe('a', after_sec=60)
         self.assertEqual(90.0, self.observe('a', after_sec=30)['unchanged_sec'])
 
-    def test_change_begins_anew(self):
+    def test_change_restarts_the_time(self):
         self.observe('a')
         self.assertEqual(0.0, self.observe('b', after_sec=60)['unchanged_sec'])
         self.assertEqual(5.0, self.observe('b', after_sec=5)['unchanged_sec'])
-        # Also a change back: what was seen before does not count any more.
+        # A change back also counts: earlier observations prove nothing.
         answer = self.observe('a', after_sec=5)
         self.assertEqual((0.0, []), (answer['unchanged_sec'], answer['positions']))
 
-    def test_server_that_gives_no_evidence(self):
+    def test_server_without_evidence(self):
         for _ in range(3):
             answer = self.observe(None, after_sec=60)
             self.assertEqual((0.0, []), (answer['unchanged_sec'], answer['positions']))
@@ -56,5 +56,5 @@ class SettingsHistoryTest(base.BaseTestCase):
         for older, newer in itertools.pairwise(ages):
             self.assertGreaterEqual(older - newer, 20)
 
-    def test_clock_that_nobody_sets(self):
+    def test_clock_is_never_set(self):
         self.assertLessEqual(settings_history.raw_monotonic(), settings_history.raw_monotonic())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Templates and configuration group rules as Trove's control plane reads them."""
+"""Templates and configuration group rules, read as Trove's control plane does."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ CONF = cfg.CONF
 TEMPLATES = pathlib.Path(__file__).resolve().parents[4] / 'etc' / 'trove' / 'templates'
 RULES = TEMPLATES / 'mysql' / '9' / 'validation-rules.json'
 FLAVOR = {'ram': 4096, 'vcpus': 2}
-#: Without these a snapshot is no backup, or the server no source; nobody overrides them.
+#: Backups and replicas depend on these, so they cannot be overridden.
 PROTECTED = {
     'innodb_doublewrite',
     'innodb_flush_method',
@@ -67,7 +67,7 @@ class TemplateTestCase(base.BaseTestCase):
 
         self.assertEqual((2048, 1), server_config._flavor_facts(subject.render()))
 
-    def test_durable_and_a_source_from_birth(self):
+    def test_settings_are_durable_and_allow_replicas(self):
         settings = dict(self.render('9.7.4').render_dict())
 
         expected = {
@@ -82,7 +82,7 @@ class TemplateTestCase(base.BaseTestCase):
         }
         self.assertEqual(expected, {name: settings.get(name) for name in expected})
 
-    def test_no_setting_stands_in_both_places(self):
+    def test_no_setting_is_in_both_places(self):
         fixed = set(dict(self.render('9.7.4').render_dict()))
         for ram in (768, 65536):
             computed = tuning.tune(tuning.Machine(ram, 4, 102400, 3000)).mysqld_options()
@@ -93,7 +93,7 @@ class TemplateTestCase(base.BaseTestCase):
             '!includedir /etc/mysql/conf.d/', self.render('9.7.4').render().splitlines()[-1]
         )
 
-    def test_replication_files_agree_with_the_settings_from_birth(self):
+    def test_replication_files_agree_with_the_settings(self):
         birth = dict(self.render('9.7.4').render_dict())
         source = self.render('9.7.4', template.ReplicaSourceConfigTemplate).render_dict()
 
@@ -140,7 +140,7 @@ class ValidationRulesTestCase(base.BaseTestCase):
 
         self.assertEqual({'innodb_buffer_pool_chunk_size'}, set(computed) - names)
 
-    def test_what_backups_and_replicas_stand_on_cannot(self):
+    def test_settings_of_backups_and_replicas_cannot_be_overridden(self):
         self.assertEqual(set(), PROTECTED & {rule['name'] for rule in self.rules})
 
     def test_accepts_and_refuses(self):

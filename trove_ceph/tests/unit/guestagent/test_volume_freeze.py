@@ -22,13 +22,13 @@ for line in sys.stdin:
 
 
 class VolumeFreezeTestCase(base.BaseTestCase):
-    """Speaks to a real process that answers as it is told."""
+    """A client of a real process with given answers."""
 
     def holder(self, greeting='ready', ending='', limit_sec=30, **answers):
         program = f'print({greeting!r}, flush=True)\n' if greeting else ''
         program += ANSWERS.format(answers=answers, ending=ending)
         ours, its = socket.socketpair()
-        # Trove may have made sockets green in the process of the tests, which do not block.
+        # Trove may have patched sockets in the process of the tests to be non-blocking.
         os.set_blocking(its.fileno(), True)
         with its:
             process = subprocess.Popen(
@@ -55,11 +55,11 @@ class VolumeFreezeTestCase(base.BaseTestCase):
         holder.wait_until_ready()
         holder.freeze()
 
-        # Said already, whether or not the process is there to hear more.
+        # The message is there even if the process has ended.
         self.assertFalse(holder.is_frozen())
         self.assertIn('the limit passed', holder.thaw())
 
-    def test_killed_holder_is_no_freeze(self):
+    def test_killed_process_loses_the_freeze(self):
         holder = self.holder(freeze='frozen 0.1')
         holder.wait_until_ready()
         holder.freeze()
@@ -67,7 +67,7 @@ class VolumeFreezeTestCase(base.BaseTestCase):
         holder._process.wait(30)
 
         self.assertFalse(holder.is_frozen())
-        self.assertIn('gone', holder.thaw())
+        self.assertIn('has ended', holder.thaw())
 
     def assert_not_quiesced(self, text, call, *arguments):
         error = self.assertRaises(exceptions.NotQuiescedError, call, *arguments)
@@ -78,12 +78,12 @@ class VolumeFreezeTestCase(base.BaseTestCase):
 
         self.assert_not_quiesced('no volume of its own', holder.wait_until_ready)
 
-    def test_holder_that_ends(self):
+    def test_process_ends(self):
         holder = self.holder()
         holder.wait_until_ready()
-        self.assert_not_quiesced('gone', holder.freeze)
+        self.assert_not_quiesced('has ended', holder.freeze)
 
-    def test_holder_that_does_not_start(self):
+    def test_process_does_not_start(self):
         self.useFixture(fixtures.MonkeyPatch(f'{volume_freeze.__name__}.START_TIMEOUT_SEC', 0.2))
 
         holder = self.holder(greeting='')
@@ -93,12 +93,12 @@ class VolumeFreezeTestCase(base.BaseTestCase):
     def test_freezing_takes_no_longer_than_the_limit(self):
         holder = self.holder(limit_sec=0.2)
         holder.wait_until_ready()
-        # Freezing cannot be broken off; a process that hears nothing is like it.
+        # A freeze cannot be canceled; a process that does not read imitates it.
         holder._send = lambda command: None
 
         self.assert_not_quiesced('did not answer within 0.2 s', holder.freeze)
 
-    def test_holder_that_does_not_end_is_left(self):
+    def test_hanging_process_is_left(self):
         self.useFixture(fixtures.MonkeyPatch(f'{volume_freeze.__name__}.END_TIMEOUT_SEC', 0.1))
         logger = self.useFixture(fixtures.FakeLogger())
         holder = self.holder(ending='import time; time.sleep(10)')

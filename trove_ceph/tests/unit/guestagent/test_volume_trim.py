@@ -12,7 +12,7 @@ HOUR = 3600
 
 
 class FakeVolume:
-    """Takes a second for each range, and tells what was trimmed when."""
+    """A volume that takes a second for each range and records the ranges."""
 
     def __init__(self, clock, size_bytes):
         self.clock = clock
@@ -70,10 +70,10 @@ class VolumeTrimTestCase(base.BaseTestCase):
         self.make().trim_unless_recent(0)
 
         self.assertEqual([(0, 256), (256, 256), (512, 256)], self.ranges())
-        # A second of work, a second of rest.
+        # One second of work, one second of pause.
         self.assertEqual([1000, 1002, 1004], [at for at, _, _ in self.volume.trimmed])
 
-    def test_ranges_of_a_large_volume_are_larger_and_not_more(self):
+    def test_number_of_ranges_is_bounded(self):
         self.volume.size_bytes = 16 * units.Ti + 1
 
         self.make().trim_unless_recent(0)
@@ -82,7 +82,7 @@ class VolumeTrimTestCase(base.BaseTestCase):
         _, offset, length = self.volume.trimmed[-1]
         self.assertGreaterEqual(offset + length, self.volume.size_bytes)
 
-    def test_kernel_that_discards_whole_extents_is_not_asked_for_the_same_again_and_again(self):
+    def test_ranges_grow_if_the_kernel_discards_whole_extents(self):
         self.volume.size_bytes = 100 * units.Gi
         self.volume.whole_extents = True
 
@@ -93,7 +93,7 @@ class VolumeTrimTestCase(base.BaseTestCase):
         _, offset, length = self.volume.trimmed[-1]
         self.assertGreaterEqual(offset + length, self.volume.size_bytes)
 
-    def test_first_soon_and_then_every_interval(self):
+    def test_first_trim_is_soon_and_others_periodic(self):
         trimmer = self.make()
         at = []
         for _ in range(3 * 60):
@@ -101,31 +101,31 @@ class VolumeTrimTestCase(base.BaseTestCase):
             if trimmer.trim_if_due():
                 at.append(now)
             self.clock.now += 60
-        # 300 s after the start, and later by a tenth of an hour at most.
+        # 300 s after the start, then after an hour plus at most 10 %.
         self.assertEqual(1300, at[0])
         self.assertEqual(3, len(at))
         for before, after in itertools.pairwise(at):
             self.assertLess(abs(after - before - 1.1 * HOUR), 120)
 
-    def test_first_start_of_a_database_brings_it_forward(self):
+    def test_first_start_of_a_database_schedules_a_trim(self):
         trimmer = self.make()
         self.clock.now += 300
         self.assertTrue(trimmer.trim_if_due())
-        trimmer.trim_soon()
+        trimmer.schedule_soon()
         self.clock.now += 300
         self.assertTrue(trimmer.trim_if_due())
-        trimmer.trim_soon()
+        trimmer.schedule_soon()
         self.assertFalse(trimmer.trim_if_due())
 
     def test_interval_of_zero_trims_nothing(self):
         trimmer = self.make(interval_sec=0)
         self.clock.now += 10 * HOUR
-        trimmer.trim_soon()
+        trimmer.schedule_soon()
         self.assertFalse(trimmer.trim_if_due())
         self.assertFalse(trimmer.trim_unless_recent(0))
         self.assertEqual([], self.volume.trimmed)
 
-    def test_recent_one_is_not_repeated(self):
+    def test_recent_trim_is_not_repeated(self):
         trimmer = self.make()
         self.assertTrue(trimmer.trim_unless_recent(600))
         self.clock.now += 599
@@ -133,7 +133,7 @@ class VolumeTrimTestCase(base.BaseTestCase):
         self.clock.now += 2
         self.assertTrue(trimmer.trim_unless_recent(600))
 
-    def test_never_two_at_once(self):
+    def test_one_trim_at_a_time(self):
         trimmer = self.make()
         again = []
         self.volume.during = lambda: again.append(trimmer.trim_unless_recent(0))
@@ -143,41 +143,41 @@ class VolumeTrimTestCase(base.BaseTestCase):
         self.assertEqual([False] * 3, again)
         self.assertEqual(3, len(self.volume.trimmed))
 
-    def test_no_range_begins_while_a_backup_is_near(self):
+    def test_no_range_starts_during_a_pause(self):
         trimmer = self.make()
-        trimmer.stand_aside(100)
+        trimmer.pause(100)
 
         trimmer.trim_unless_recent(0)
 
         self.assertEqual(1100, self.volume.trimmed[0][0])
 
-    def test_backup_in_the_middle_interrupts_it(self):
+    def test_backup_interrupts_a_trim(self):
         trimmer = self.make()
 
         def begin_backup():
             self.clock.at_sleep = lambda: None
-            trimmer.stand_aside(50)
+            trimmer.pause(50)
 
         self.clock.at_sleep = begin_backup
         trimmer.trim_unless_recent(0)
 
         began, *others = [at for at, _, _ in self.volume.trimmed]
         self.assertEqual(1000, began)
-        # It stood aside at 1001.
+        # The pause began at 1001.
         self.assertGreaterEqual(others[0], 1051)
         self.assertEqual(3, len(self.volume.trimmed))
 
-    def test_end_of_the_backup_lets_it_go_on(self):
+    def test_trim_resumes_after_the_backup(self):
         trimmer = self.make()
-        trimmer.stand_aside(1000)
-        trimmer.stand_aside(10)
-        self.clock.at_sleep = trimmer.go_on
+        trimmer.pause(1000)
+        trimmer.pause(10)
+        self.clock.at_sleep = trimmer.resume
 
         trimmer.trim_unless_recent(0)
 
         self.assertLess(self.volume.trimmed[0][0], 1003)
 
-    def test_standing_aside_waits_for_the_range_under_way(self):
+    def test_pause_waits_for_the_running_range(self):
         trimmer = self.make(start=lambda function: threads.append(_started(function)))
         threads, order = [], []
         in_range, may_end = threading.Event(), threading.Event()
@@ -191,11 +191,11 @@ class VolumeTrimTestCase(base.BaseTestCase):
         trimmer.trim_unless_recent(0)
         in_range.wait(60)
 
-        def stand_aside():
-            trimmer.stand_aside(0)
+        def pause():
+            trimmer.pause(0)
             order.append('backup')
 
-        backup = _started(stand_aside)
+        backup = _started(pause)
         may_end.set()
         backup.join(60)
         threads[0].join(60)
@@ -210,11 +210,11 @@ class VolumeTrimTestCase(base.BaseTestCase):
         self.volume.during = fail
         self.assertTrue(trimmer.trim_unless_recent(600))
         self.volume.during = lambda: None
-        # One that failed is not recent.
+        # A failed trim is not recent.
         self.assertTrue(trimmer.trim_unless_recent(600))
         self.assertEqual(3, len(self.volume.trimmed))
 
-    def test_thread_that_cannot_be_started_leaves_nothing_locked(self):
+    def test_failed_start_of_the_thread_leaves_no_lock(self):
         def refuse(function):
             raise RuntimeError("can't start new thread")
 

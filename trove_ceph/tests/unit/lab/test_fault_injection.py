@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Killing services of the lab at random instants of operations."""
+"""Kills of services of the lab at random moments of operations."""
 
 import json
 import pathlib
@@ -8,6 +8,7 @@ import types
 import fixtures
 from driver import __main__ as command_line
 from driver import fault_injection
+from fault_injection import __main__ as fault_rounds
 from fault_injection import operations, plan, report, rounds, services
 from oslotest import base
 from troveclient import exceptions
@@ -36,8 +37,8 @@ class CommandTest(InstrumentsTestCase):
         self.assertEqual(3, fault_injection.run(self.settings, arguments))
         passed = json.loads(record.read_text())['arguments']
         self.assertEqual(['-m', 'fault_injection', str(self.root)], passed[:3])
-        wanted = ['--rounds=2', '--limit-sec=90.0', '--seed=7', '--operation=take']
-        self.assertEqual([*wanted, '--operation=copy'], passed[3:])
+        expected = ['--rounds=2', '--limit-sec=90.0', '--seed=7', '--operation=take']
+        self.assertEqual([*expected, '--operation=copy'], passed[3:])
 
 
 class PlanTest(base.BaseTestCase):
@@ -178,6 +179,19 @@ class RoundsTest(base.BaseTestCase):
         made = rounds.Rounds(self.cloud, kill, lambda: self.now, sleep)
         (result,) = made.run([plan.Plan(1, 'take', 'cinder-volume', 2.0)])
         self.assertEqual((33.0, True), (result.settled_sec, result.good))
+
+
+class LeftoversTest(base.BaseTestCase):
+    def test_waits_for_the_last_deletions(self):
+        listed = [['x DELETING'], ['x DELETING'], []]
+        cloud = types.SimpleNamespace(list_leftovers=lambda: listed.pop(0))
+        waits = []
+        self.assertEqual([], fault_rounds._wait_until_gone(cloud, waits.append))
+        self.assertEqual(2, len(waits))
+
+    def test_reports_what_stays(self):
+        cloud = types.SimpleNamespace(list_leftovers=lambda: ['x ERROR'])
+        self.assertEqual(['x ERROR'], fault_rounds._wait_until_gone(cloud, lambda _sec: None))
 
 
 class ReportTest(base.BaseTestCase):

@@ -144,7 +144,7 @@ class CloudResourcesTest(base.BaseTestCase):
 
             def make_or_stop(kind, make=make, left=left, **fields):
                 if next(left, None) is None:
-                    raise openstack.exceptions.SDKException('cut off')
+                    raise openstack.exceptions.SDKException('connection lost')
                 return make(kind, **fields)
 
             self.cloud._make = make_or_stop

@@ -39,7 +39,7 @@ class OnceTestCase(base.BaseTestCase):
         )
 
     def _changed(self, *commands, **parameters):
-        """Run and return (whether it reported a change, what the commands said meanwhile)."""
+        """Run the module; return whether it reported a change, and the output of the commands."""
         self.trace.write_text('')
         end = self._run(*commands, **parameters)
         self.assertFalse(end.failed)

@@ -45,11 +45,11 @@ class FakeGlance:
 
     def create_image(self, name, **options):
         self.uploads.append(options)
-        self.stored.append(picture(name, 'new'))
+        self.stored.append(fake_image(name, 'new'))
         return self.stored[-1]
 
 
-def picture(name, number, status='active', owner='p'):
+def fake_image(name, number, status='active', owner='p'):
     return SimpleNamespace(name=name, id=number, status=status, owner=owner)
 
 
@@ -97,21 +97,21 @@ class RegisterTest(base.BaseTestCase):
         self.assertEqual([str(ram), str(4 * ram)], added)
 
     def test_uses_an_existing_image(self):
-        cloud = FakeGlance(picture('trove-guest-abc', 'old'))
+        cloud = FakeGlance(fake_image('trove-guest-abc', 'old'))
         self.assertEqual('old', self._main(cloud)[1][7])
         self.assertEqual([], cloud.uploads)
 
     def test_replaces_an_interrupted_upload(self):
-        cloud = FakeGlance(picture('trove-guest-abc', 'cut', status='saving'))
+        cloud = FakeGlance(fake_image('trove-guest-abc', 'cut', status='saving'))
         self._main(cloud)
         self.assertEqual(['new'], [image.id for image in cloud.stored])
 
     def test_removes_replaced_images_and_keeps_others(self):
         cloud = FakeGlance(
-            picture('trove-guest-old', '1'),
-            picture('cirros', '2'),
-            picture(None, '3'),
-            picture('trove-guest-old', '4', owner='somebody'),
+            fake_image('trove-guest-old', '1'),
+            fake_image('cirros', '2'),
+            fake_image(None, '3'),
+            fake_image('trove-guest-old', '4', owner='somebody'),
         )
         self._main(cloud)
         self.assertEqual({'2', '3', '4', 'new'}, {image.id for image in cloud.stored})

@@ -83,10 +83,10 @@ class Daemon(xmlrpc.server.SimpleXMLRPCDispatcher):
         return {'statename': 'RUNNING', 'statecode': 1}
 
     def reloadConfig(self):
-        wanted = self._sections()
-        added = sorted(set(wanted) - set(self.loaded))
-        changed = sorted(n for n in wanted if n in self.loaded and self.loaded[n] != wanted[n])
-        return [[added, changed, sorted(set(self.loaded) - set(wanted))]]
+        sections = self._sections()
+        added = sorted(set(sections) - set(self.loaded))
+        changed = sorted(n for n in sections if n in self.loaded and self.loaded[n] != sections[n])
+        return [[added, changed, sorted(set(self.loaded) - set(sections))]]
 
     def stopProcessGroup(self, name, wait):
         assert wait, 'a program that still runs cannot be removed'
@@ -255,13 +255,13 @@ class RunTest(SupervisedTestCase):
         self.daemon.becomes['api'] = ['RESTARTED'] * (supervised.MAX_STARTS - 1) + ['RUNNING']
         flag = self.home / 'up'
         probe = {'command': ['/usr/bin/test', '-e', str(flag)]}
-        with mock.patch('time.sleep', side_effect=lambda seconds: self._few_looks(flag)):
-            self.looks = 0
+        with mock.patch('time.sleep', side_effect=lambda seconds: self._few_queries(flag)):
+            self.queries = 0
             self.assertEqual(['api'], self.touched(self.program(ready=probe)))
 
-    def _few_looks(self, flag):
-        self.looks += 1
-        if self.looks == supervised.MAX_STARTS - 1:
+    def _few_queries(self, flag):
+        self.queries += 1
+        if self.queries == supervised.MAX_STARTS - 1:
             flag.touch()
 
     def test_fails_if_a_running_program_does_not_answer(self):

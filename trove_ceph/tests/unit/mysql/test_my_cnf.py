@@ -22,7 +22,7 @@ flavor_vcpus = 2
 
 
 class ServerOptionsTest(base.BaseTestCase):
-    def test_only_the_server_s_settings_and_no_places(self):
+    def test_only_settings_of_the_server_without_paths(self):
         self.assertEqual(
             {'innodb_log_buffer_size': '25M', 'skip_name_resolve': 'ON', 'sync_binlog': '1'},
             my_cnf.server_options(TEXT),

@@ -13,13 +13,13 @@ from trove_ceph.mysql import installation, mysqld
 
 
 class FakeInstallation:
-    """Stands for a mysqld: a shell script that is given the options."""
+    """A stand-in for mysqld: a shell script that receives the options."""
 
     def __init__(self, script):
         self.script = script
         self.options = []
 
-    def places(self, volume, run):
+    def paths(self, volume, run):
         return '/inside/data', '/inside/run'
 
     def user(self):
@@ -47,7 +47,7 @@ class MysqldTest(base.BaseTestCase):
         self.source = FakeInstallation(script)
         return mysqld.Mysqld(self.source, self.place, self.place / 'run', options, my_cnf)
 
-    def test_given_options_come_before_places_and_after_defaults(self):
+    def test_given_options_come_before_paths_and_after_defaults(self):
         my_cnf = self.place / 'given.cnf'
         my_cnf.write_text('[mysqld]\n')
         server = self.server(options={'skip_networking': False, 'datadir': '/x'}, my_cnf=my_cnf)
@@ -61,10 +61,10 @@ class MysqldTest(base.BaseTestCase):
         self.assertLess(options.index('--datadir=/x'), options.index('--datadir=/inside/data'))
         self.assertEqual('--initialize-insecure', options[-1])
 
-    def test_nobody_else_reaches_the_socket(self):
-        """Whoever does could log in as root, without a password."""
+    def test_socket_is_private(self):
+        """Root has no password, so access to the socket is a login."""
         run, owned = self.place / 'deep' / 'run', []
-        # It is there since an earlier start; when it gets its owner, nobody else is in any more.
+        # The directory exists from an earlier start; it is private before its owner changes.
         run.mkdir(mode=0o777, parents=True)
         server = mysqld.Mysqld(FakeInstallation(''), self.place, run)
 
@@ -76,7 +76,7 @@ class MysqldTest(base.BaseTestCase):
 
         self.assertEqual([(run, os.geteuid(), os.getegid(), 0o700)], owned)
 
-    def test_data_that_is_there_is_not_initialised(self):
+    def test_existing_data_is_not_initialised(self):
         server = self.server()
         server.data.mkdir()
         (server.data / 'ibdata1').touch()
@@ -85,7 +85,7 @@ class MysqldTest(base.BaseTestCase):
 
         self.assertEqual([], self.source.options)
 
-    def test_an_initialisation_that_failed_leaves_no_data(self):
+    def test_failed_initialisation_leaves_no_data(self):
         server = self.server('echo out of memory; exit 1')
 
         error = self.assertRaises(exceptions.ServerFailedError, server.ensure_initialised)
@@ -93,7 +93,7 @@ class MysqldTest(base.BaseTestCase):
         self.assertIn('out of memory', str(error))
         self.assertFalse(server.data.exists())
 
-    def test_a_server_that_ends_while_starting_is_reported_with_its_log(self):
+    def test_failed_start_is_reported_with_the_log(self):
         server = self.server('echo unknown variable; exit 1')
         server.data.mkdir()
         (server.data / 'ibdata1').touch()
@@ -103,13 +103,13 @@ class MysqldTest(base.BaseTestCase):
         self.assertIn('unknown variable', str(error))
         self.assertIsNone(server.pid)
 
-    def test_the_option_that_is_refused(self):
+    def test_refused_option(self):
         script = """echo "[ERROR] unknown variable 'old_size=50M'."; exit 1"""
         server = self.server(script, {'old': 1, 'old_size': '50M'})
 
         self.assertEqual('old_size', server.find_refused_option())
 
-    def test_another_reason_to_refuse_is_an_error(self):
+    def test_other_refusal_is_an_error(self):
         server = self.server('echo no memory; exit 1', {'a': 1})
 
         error = self.assertRaises(exceptions.ServerFailedError, server.find_refused_option)
@@ -125,7 +125,7 @@ class InstallationTest(base.BaseTestCase):
         super().setUp()
         self.cache = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
 
-    def test_the_rootfs_used_last(self):
+    def test_newest_rootfs(self):
         for age, name in enumerate(('mysql-rootfs-b', 'mysql-rootfs-a', 'guest-c')):
             (self.cache / name / 'rootfs').mkdir(parents=True)
             os.utime(self.cache / name, (1000 - age, 1000 - age))
@@ -135,7 +135,7 @@ class InstallationTest(base.BaseTestCase):
             self.cache / 'mysql-rootfs-b' / 'rootfs', installation.find_newest_rootfs(self.cache)
         )
 
-    def test_none_in_the_cache(self):
+    def test_empty_cache(self):
         self.assertIsNone(installation.find_newest_rootfs(self.cache / 'missing'))
 
     def test_user_of_a_rootfs(self):
@@ -152,7 +152,7 @@ class InstallationTest(base.BaseTestCase):
 
         self.assertRaises(exceptions.ServerFailedError, installation.Rootfs(self.cache).user)
 
-    def test_in_place_it_is_whom_the_process_is_or_is_told(self):
+    def test_user_in_place_is_that_of_the_process_or_the_given_one(self):
         here = installation.InPlace().user()
         self.assertEqual((str(os.geteuid()), os.geteuid(), os.getegid()), here)
         self.assertEqual(('1001', 1001, 1002), installation.InPlace((1001, 1002)).user())

@@ -148,7 +148,7 @@ class PropertyTestCase(base.BaseTestCase):
             binlog = result.binlog_budget_mib + result.binlog_file_mib
             self.assertLessEqual(result.redo_log_mib + binlog, given.volume_mib / 2, given)
 
-    def test_server_need_not_round_the_buffer_pool(self):
+    def test_server_does_not_round_the_buffer_pool(self):
         for given in every_machine():
             result = tuning.tune(given)
             step = result.buffer_pool_chunk_mib * result.buffer_pool_instances
@@ -193,10 +193,10 @@ class RefusalTestCase(base.BaseTestCase):
 
         self.assertIn('has 512 MiB of memory', str(error))
         self.assertIn('needs at least 768 MiB', str(error))
-        # Trove keeps 255 characters of a fault.
+        # Trove stores 255 characters of a fault.
         self.assertLess(len(str(error)), 255)
 
-    def test_smallest_flavor_is_what_the_message_says(self):
+    def test_message_names_the_smallest_flavor(self):
         smallest = tuning.smallest_ram_mib()
 
         tuning.tune(machine(smallest, 1, 1, FLASH))

@@ -58,13 +58,13 @@ class TimeoutTest(SilentPoolTestCase):
     def setUp(self):
         super().setUp()
         self.requests, self.is_silent = [], False
-        self.later = service_world.Later()
+        self.later = service_world.DeferredExecutor()
         self.one, self.waiting = self.service(), self.service(self.later)
 
     def service(self, threads=None):
-        made = self.world.service('one', threads=threads)
-        made.lock_store._inner = HookedLockStore(self.world.cluster, self.before)
-        return made
+        service = self.world.service('one', threads=threads)
+        service.lock_store._inner = HookedLockStore(self.world.cluster, self.before)
+        return service
 
     def before(self, verb, pool):
         self.requests.append((verb, pool))

@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import datetime
+import functools
 
 from oslo_utils import units
 
@@ -31,6 +32,12 @@ POOLS = pools.Pools(
 )
 
 
+@functools.cache
+def _object_of(letter):
+    """Return a whole object of one letter; worlds share it, so that many of them need little."""
+    return bytes([letter]) * 4 * MIB
+
+
 class World:
     """A cluster with an image of four objects, and any number of copies of the service.
 
@@ -54,7 +61,7 @@ class World:
     def write(self, letters):
         with self.storage.open_writer(self.image) as writer:
             for number, letter in enumerate(letters):
-                writer.write(number * 4 * MIB, bytes([letter]) * 4 * MIB).result()
+                writer.write(number * 4 * MIB, _object_of(letter)).result()
 
     def content(self, snapshot):
         with self.storage.open_reader(snapshot) as reader:
@@ -74,7 +81,7 @@ class World:
     def sleep(self, seconds):
         self.now += seconds
 
-    def bury(self):
+    def expire_dead_clients(self):
         """Remove the watches of dead clients and let their locks expire."""
         for image in self.cluster.images:
             image.watchers &= self.alive
@@ -121,7 +128,7 @@ class InlineExecutor(concurrent.futures.Executor):
         return future
 
 
-class Later(concurrent.futures.Executor):
+class DeferredExecutor(concurrent.futures.Executor):
     """Runs each function when the test calls ``run_next``."""
 
     def __init__(self):

@@ -22,7 +22,7 @@ class KilledJobsTest(base.BaseTestCase):
                 world.service('one', life).jobs.start('op', work)
             except interruption.Kill as killed:
                 killed.add_note(f'after {requests} requests')
-                world.bury()
+                world.expire_dead_clients()
                 self.check_resumed(world, work)
                 check(world)
                 requests += 1

@@ -17,7 +17,7 @@ class JobsTestCase(base.BaseTestCase):
         self.world = service_world.World()
         self.image, self.vault = self.world.image, self.world.vault
         self.copy = tasks.CopyTask(self.image.snapshot('s'), self.vault)
-        self.later = service_world.Later()
+        self.later = service_world.DeferredExecutor()
         self.one = self.world.service('one', threads=self.later)
         self.other = self.world.service('other')
 
@@ -203,7 +203,7 @@ class CancelTest(JobsTestCase):
 
     def test_cancel_a_job_of_a_dead_copy(self):
         self.one.jobs.start('op', self.copy)
-        self.world.bury()
+        self.world.expire_dead_clients()
         self.assertEqual(JobState.CANCELED, self.other.jobs.cancel('op').state)
         self.assertEqual(JobState.CANCELED, self.other.jobs.find('op').state)
         self.assertEqual([], self.world.held_locks())
@@ -216,12 +216,12 @@ class DeathTest(JobsTestCase):
     def test_a_job_without_its_lock_is_interrupted(self):
         self.one.jobs.start('op', self.copy)
         self.assertEqual(JobState.WAITING, self.other.jobs.find('op').state)
-        self.world.bury()
+        self.world.expire_dead_clients()
         self.assertEqual(JobState.INTERRUPTED, self.other.jobs.find('op').state)
 
     def test_a_former_holder_writes_nothing(self):
         self.one.jobs.start('op', self.copy)
-        self.world.bury()
+        self.world.expire_dead_clients()
         taken_up = self.other.jobs.start('op', self.copy)
         self.assertEqual(2, taken_up.attempt)
         expected = self.other.jobs.find('op')
@@ -282,7 +282,7 @@ class ExpiryTest(JobsTestCase):
         self.other.jobs.start('done', self.copy)
         dying = self.clone()
         self.one.jobs.start('dead', tasks.FlattenTask(dying))
-        self.world.bury()
+        self.world.expire_dead_clients()
         self.world.now += service_world.RETENTION_SEC
         self.one.jobs.start('running', tasks.FlattenTask(self.image))
         self.other.jobs.delete_expired('vault')

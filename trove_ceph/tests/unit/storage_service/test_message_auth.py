@@ -75,9 +75,9 @@ class AttackTestCase(base.BaseTestCase):
         client = signed_client.SignedClient(
             connection, messaging.Target(topic=rpcapi.TOPIC), TIMEOUT_SEC, lambda: self.now
         )
-        made = rpcapi.StorageAPI(connection, TIMEOUT_SEC)
-        made._client = client
-        return made
+        api = rpcapi.StorageAPI(connection, TIMEOUT_SEC)
+        api._client = client
+        return api
 
     def snapshots(self):
         return self.world.storage.describe(self.image).snapshot_names

@@ -25,16 +25,17 @@ class KeyFileTest(base.BaseTestCase):
     def test_only_the_owner_can_read_a_new_file(self):
         previous = os.umask(0)
         self.addCleanup(os.umask, previous)
-        made = message_keys.create(self.path)
+        created = message_keys.create(self.path)
         self.assertEqual(0o600, stat.S_IMODE(os.stat(self.path).st_mode))
-        self.assertEqual(made, message_keys.KeyFile(self.path).load())
-        self.assertEqual((message_keys.KEY_BYTES, None), (len(made.current.secret), made.previous))
-        self.assertNotIn(made.current.secret.hex(), repr(made))
+        self.assertEqual(created, message_keys.KeyFile(self.path).load())
+        lengths = (len(created.current.secret), created.previous)
+        self.assertEqual((message_keys.KEY_BYTES, None), lengths)
+        self.assertNotIn(created.current.secret.hex(), repr(created))
 
     def test_create_does_not_replace_a_file(self):
-        made = message_keys.create(self.path)
+        created = message_keys.create(self.path)
         self.assertRaises(exceptions.KeyFileError, message_keys.create, self.path)
-        self.assertEqual(made, message_keys.KeyFile(self.path).load())
+        self.assertEqual(created, message_keys.KeyFile(self.path).load())
 
     def test_rotated_and_retired(self):
         file = message_keys.KeyFile(self.path)

@@ -27,7 +27,7 @@ FACTS = image_types.ImageFacts(
     clients=('192.0.2.1:0/1', '192.0.2.1:0/2'),
     lock_owner='192.0.2.1:0/1',
     qos=image_types.Qos(iops=300),
-    metadata={'class': 'a key that looks like ours', 'is': 'too'},
+    metadata={'class': 'a key of the serializer', 'is': 'too'},
     used_bytes=17,
     created_at=NOW,
 )
@@ -70,11 +70,11 @@ class SerializerTest(base.BaseTestCase):
 
     def test_jobs(self):
         for work in TASKS:
-            made = tasks.Job(
+            job = tasks.Job(
                 'op', work, tasks.JobState.RUNNING, 'host:1', 2, NOW, NOW, 'copying', 5, 10
             )
-            found = self.send(made)
-            self.assertEqual(made, found)
+            found = self.send(job)
+            self.assertEqual(job, found)
             self.assertIs(tasks.JobState.RUNNING, found.state)
 
     def test_all_fields_keep_their_class(self):

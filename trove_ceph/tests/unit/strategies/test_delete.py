@@ -142,7 +142,7 @@ class DeletionTest(base.BaseTestCase):
         """Cinder does not know that the copy reads the snapshot, and would remove it."""
         backup = take(self.world)
         record = self.world.records.get(backup)
-        threads = worlds.service_world.Later()
+        threads = worlds.service_world.DeferredExecutor()
         self.world.served = self.world.service(threads=threads)
         vault = image_types.ImageRef('vault', names.image_name('vault', record.instance_id))
         with vault_helpers.claimed(self.world, backup) as claim:

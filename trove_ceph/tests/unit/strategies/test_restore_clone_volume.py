@@ -256,7 +256,7 @@ class FlattenTest(base.BaseTestCase):
     def test_stops_flattening(self):
         flatten.stop_flattening(self.world.deps(), self.volume['id'])
         self.assertEqual([], self.jobs())
-        self.world.served.manager._threads = waiting = worlds.service_world.Later()
+        self.world.served.manager._threads = waiting = worlds.service_world.DeferredExecutor()
         flatten.flatten_dependents(self.world.deps())
         flatten.stop_flattening(self.world.deps(), self.volume['id'])
         waiting.run_next()

@@ -359,7 +359,7 @@ class CopyingTest(base.BaseTestCase):
         self.assertEqual(RecordState.DELETING, self.world.records.get(self.backup).state)
 
     def test_waits_for_a_long_job(self):
-        threads = worlds.service_world.Later()
+        threads = worlds.service_world.DeferredExecutor()
         self.world.served = self.world.service(threads=threads)
         self.world.records.queue.request_copy(self.backup)
         began, sleep_before = self.world.now, self.world.sleep

@@ -218,7 +218,7 @@ class SimulatedHold:
     def lock_instance(self):
         self._until = self._world.now + self._limit_sec
 
-    def lock_plain_tables(self):
+    def lock_non_transactional_tables(self):
         return 0
 
     def is_held(self):
@@ -381,7 +381,7 @@ class RequestInterruptionTests(interruption.InterruptionTests):
             operation = self.make_operation(world, strike)
             first = len(world.events) + number
             begun = []
-            with self._told_of(f'lost={lost} at request {number}, after={after}'):
+            with self._annotated(f'lost={lost} at request {number}, after={after}'):
                 try:
                     steps.run(
                         'operation under test',

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trove's own database in a file: its real tables and models, one for the whole process."""
 
-import contextlib
 import functools
 import os
 import sqlite3
@@ -43,10 +42,19 @@ def _create(path):
     """Create the database with Trove's tables and ours."""
     get_db_api().db_sync(CONF)
     # Trove leaves readers open after an error; they must not block writers.
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute('PRAGMA journal_mode=WAL')
+    _keep_open(path).execute('PRAGMA journal_mode=WAL')
     session.configure_db()
     database.with_tables(path)
+
+
+@functools.cache
+def _keep_open(path):
+    """Return a connection that lasts as long as the process.
+
+    Each transaction has a connection of its own, and SQLite writes back and removes its log when
+    the last one is closed.
+    """
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
 
 @functools.cache

@@ -95,10 +95,10 @@ class FakeCeph:
 
     def _groups(self, name):
         pool = self.pools[name]
-        there = [*range(min(self.copies[name], pool['size']))]
+        complete = [*range(min(self.copies[name], pool['size']))]
         # In an erasure code, missing chunks keep their position.
-        missing = [2**31 - 1] * (pool['size'] - len(there)) if pool['type'] == 3 else []
-        for number, acting in enumerate(([*range(pool['size'])], there + missing)):
+        missing = [2**31 - 1] * (pool['size'] - len(complete)) if pool['type'] == 3 else []
+        for number, acting in enumerate(([*range(pool['size'])], complete + missing)):
             yield {'pgid': f'{pool["pool"]}.{number:x}', 'state': 'active', 'acting': acting}
 
     def _usage(self, name):

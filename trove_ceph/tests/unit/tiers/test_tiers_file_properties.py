@@ -15,7 +15,7 @@ from trove_ceph import exceptions
 from trove_ceph.tests.unit.tiers import sample, world
 from trove_ceph.tiers import schema, tier_types, tiers_file
 
-#: Scalars as somebody types them: numbers that are too large, too long, of the wrong kind.
+#: Scalars as people type them: numbers that are too large, too long or of the wrong kind.
 _TYPED = (
     *('1e308', '1e999', '-1e308', '.nan', '.inf', '-.inf', '9' * 400, '9' * 5000, '-1', '0', '00'),
     *('1.0', '2.5', '0x10', '1_000', '1:30', 'true', 'yes', 'null', '~', '""', '" "', '"a\\n"'),

@@ -91,7 +91,7 @@ class InspectJobTest(base.BaseTestCase):
                 break
             except interruption.Kill as killed:
                 killed.add_note(f'after {requests} requests')
-                self.services.bury()
+                self.services.expire_dead_clients()
                 other = self.service('other')
                 other.jobs.start('op', self.work)
                 found = other.jobs.find('op')
@@ -111,7 +111,7 @@ class InspectJobTest(base.BaseTestCase):
             )
         finally:
             self.inspected.on_open = None
-        self.services.bury()
+        self.services.expire_dead_clients()
 
     def test_given_up_after_three_deaths(self):
         for name in ('one', 'two', 'three'):
@@ -148,9 +148,9 @@ class InspectJobTest(base.BaseTestCase):
     def test_other_work_is_never_given_up(self):
         work = tasks.CopyTask(self.work.snapshot, self.services.vault)
         for name in ('one', 'two', 'three', 'four'):
-            service = self.services.service(name, threads=service_world.Later())
+            service = self.services.service(name, threads=service_world.DeferredExecutor())
             service.jobs.start('copy', work)
-            self.services.bury()
+            self.services.expire_dead_clients()
         service = self.services.service('five')
         service.jobs.start('copy', work)
         self.assertEqual(JobState.DONE, service.jobs.find('copy').state)

@@ -90,7 +90,7 @@ class CliTestCase(base.BaseTestCase):
         before = self.world.state()
         out, _ = self._run('apply', status=1)
         self.assertIn('waits: pool volumes-fast: min_size 1 -> 2', out)
-        self.assertIn('to have it at once, add --yes-pause-io', out)
+        self.assertIn('to apply it now, add --yes-pause-io', out)
         self.assertNotIn('Everything matched', out)
         out, _ = self._run('apply', '--format', 'json', status=1)
         document = json.loads(out)

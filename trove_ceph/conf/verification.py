@@ -21,6 +21,34 @@ OPTS = [
         'inspected.',
     ),
     cfg.StrOpt(
+        'isolation',
+        default='auto',
+        choices=[
+            ('auto', 'a virtual machine if one starts on this host, otherwise namespaces'),
+            ('vm', 'a virtual machine; if none starts, no backup is inspected'),
+            ('namespaces', 'namespaces of this host'),
+        ],
+        help='How an inspected server is isolated from this host. In a virtual machine, the kernel '
+        "of the virtual machine reads the tenant's file system. In namespaces, the kernel of this "
+        'host reads it, so a tenant can exploit a bug in its XFS. The service starts a virtual '
+        'machine to find out whether it runs on this host, and logs its choice.',
+    ),
+    cfg.StrOpt(
+        'vm_image_directory',
+        default='/var/lib/trove-ceph/inspection-image',
+        help='Where "trove-ceph-manage storage inspection-image" writes the virtual machine image. '
+        'Run that command again after changes of mysqld_roots, of a MySQL in it, or of the kernel.',
+    ),
+    cfg.StrOpt(
+        'vm_accelerator',
+        default='kvm',
+        choices=[
+            ('kvm', 'the processor runs the virtual machine'),
+            ('tcg', 'QEMU emulates the processor, which takes ten times as long; for tests'),
+        ],
+        help='How QEMU runs the virtual machine. With "tcg", raise time_limit_sec.',
+    ),
+    cfg.StrOpt(
         'directory',
         default='/var/lib/trove-ceph/verification',
         help='Directory for mount points, sockets and logs of inspections, in which the service '
@@ -42,7 +70,7 @@ OPTS = [
         min=65536,
         max=4294900000,
         help='The first of 65536 user and group ids that no user or group of this host has. Each '
-        'inspection uses the one of its loop device, so that its server and the files of the '
+        'inspection uses one of them, so that its server and the files of the '
         'tenant share their owner with nothing else on the host. With an id that is in use, a '
         "compromised server could kill that user's processes.",
     ),

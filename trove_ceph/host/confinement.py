@@ -18,6 +18,7 @@ class Confinement:
     :param file_bytes: size of each file that it writes
     :param tasks: threads of the user on this host
     :param nice: from 0, the normal priority, to 19
+    :param groups: supplementary groups, such as the group of a device
     """
 
     uid: int
@@ -27,6 +28,7 @@ class Confinement:
     file_bytes: int
     tasks: int = 1024
     nice: int = 19
+    groups: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.uid == 0 or self.gid == 0:
@@ -46,5 +48,6 @@ class Confinement:
             *('nice', '-n', str(self.nice)),
             *('prlimit', *(f'--{name}={limit}' for name, limit in limits.items())),
             *('setpriv', '--no-new-privs', f'--reuid={self.uid}', f'--regid={self.gid}'),
-            *('--clear-groups', '--inh-caps=-all', '--bounding-set=-all'),
+            f'--groups={",".join(map(str, self.groups))}' if self.groups else '--clear-groups',
+            *('--inh-caps=-all', '--bounding-set=-all'),
         ]

@@ -3,9 +3,9 @@
 
 from oslo_config import cfg
 
-from trove_ceph.storage.ceph import backend, connection, lock_store
+from trove_ceph.storage.ceph import backend, connection, keyring, lock_store
 from trove_ceph.storage_service import server
-from trove_ceph.verification import inspection, on_host, report
+from trove_ceph.verification import inspection, isolation, report
 
 
 def make(
@@ -42,7 +42,7 @@ def _inspector(
     settings = report.settings_of(verification)
     return inspection.Inspector(
         storage(options),
-        lambda: on_host.HostSandbox(options.ceph_conf, options.ceph_user, settings),
+        isolation.Sandboxes(options.ceph_conf, options.ceph_user, settings, keyring.find_key),
         settings,
     )
 

@@ -23,8 +23,17 @@ RUN = Path('/run/mysqld')
 PAGE_TABLES = 1000
 
 
+#: The only methods that a request can call.
+CALLS = (
+    *('read', 'start', 'version', 'gtid_executed', 'missing_and_extra', 'tables', 'check'),
+    *('read_ends', 'check_undisturbed', 'prepared_transactions'),
+)
+
+
 class Inspector:
     """Answers the calls of one inspection; each method has the name of its call."""
+
+    calls: tuple[str, ...] = CALLS
 
     def __init__(self, volume: Path = VOLUME, run: Path = RUN):
         self._volume = volume
@@ -96,13 +105,6 @@ class Inspector:
         return self._server
 
 
-#: The only methods that a request can call.
-CALLS = (
-    *('read', 'start', 'version', 'gtid_executed', 'missing_and_extra', 'tables', 'check'),
-    *('read_ends', 'check_undisturbed', 'prepared_transactions'),
-)
-
-
 def mysqld_version(run: Callable[..., str] = commands.run) -> tuple[int, int, int]:
     """Return the version of the mysqld in the PATH.
 
@@ -123,7 +125,7 @@ def answer(inspector: Inspector, request: Any) -> dict[str, Any]:
     """Return the answer to one call: its result, a finding against the data, or an error."""
     try:
         name, arguments = request['call'], request['with']
-        if name not in CALLS:
+        if name not in inspector.calls:
             raise exceptions.InvalidRequestError(f'{name}: unknown call')
         return {'result': getattr(inspector, name)(**arguments)}
     except report.Finding as found:

@@ -7,7 +7,7 @@ tenant's own backup: each value has a type and a bound, and any other value fail
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from trove_ceph import exceptions
@@ -144,9 +144,12 @@ class ConfinedServer:
         left_sec = _CALL_SEC
         if self._deadline is not None:
             left_sec = max(0.0, self._deadline - self._clock()) + _GRACE_SEC
+        return self._exchange(call, arguments, left_sec)
+
+    def _exchange(self, call: str, arguments: Mapping[str, Any], limit_sec: float) -> Any:
         try:
             self._line.send({'call': call, 'with': arguments})
-            answer = self._line.receive(left_sec)
+            answer = self._line.receive(limit_sec)
         except (EOFError, OSError) as error:
             if isinstance(error, TimeoutError):
                 self._process.kill()

@@ -9,7 +9,6 @@ reads the tenant's XFS and replays its log.
 import contextlib
 import os
 import re
-import stat
 import subprocess
 from pathlib import Path
 
@@ -35,6 +34,7 @@ from trove_ceph.verification import (
     evidence,
     program,
     report,
+    volume_head,
 )
 
 LOG = logging.getLogger(__name__)
@@ -55,10 +55,6 @@ _SECTORS_WRITTEN = 6
 _KILL_TIMEOUT_SEC = 20
 _ERRORS = 'confined.log'
 _DEVICE = re.compile(r'/dev/loop(\d+)')
-# How much of a device is read to recognise its file system.
-_HEAD_BYTES = 64 * 1024
-_XFS_MAGIC = b'XFSB'
-_EXT_MAGIC_AT, _EXT_MAGIC = 1080, b'\x53\xef'
 
 
 class HostSandbox:
@@ -88,14 +84,7 @@ class HostSandbox:
 
         :raises NotInspectableError: this process does not run as root
         """
-        if os.geteuid() != 0:
-            raise exceptions.NotInspectableError(
-                'an inspection mounts and confines, which needs root: run the service as root'
-            )
-        self._settings.directory.mkdir(mode=0o711, parents=True, exist_ok=True)
-        for cleared in workspace.clear_stale(PREFIX, self._settings.directory):
-            LOG.warning('Removed %s, which a killed process left', cleared)
-        control_group.clear_killed()
+        clear_killed(self._settings.directory)
 
     def open(self, clone: image_types.ImageRef) -> None:
         """Mount a clone; ``close`` releases everything, even after an error.
@@ -151,7 +140,7 @@ class HostSandbox:
         if self._directory is None:
             raise RuntimeError('no clone is open')
         root = self._settings.root_for(version)
-        disk_ids = _owner(self._directory / 'disk' / installation.DATA)
+        disk_ids = volume_head.owner(self._directory / 'disk' / installation.DATA)
         limits = self._limits(self._directory / 'disk')
         self._share(disk_ids, limits)
         group = self._stack.enter_context(
@@ -281,7 +270,7 @@ class HostSandbox:
 
     @staticmethod
     def _mount(stack: contextlib.ExitStack, device: str, mount_point: Path) -> None:
-        check_file_system(Path(device))
+        volume_head.check_file_system(Path(device))
         try:
             stack.enter_context(rbd_device.Filesystem(device, mount_point))
         except exceptions.StorageCommandError as error:
@@ -292,40 +281,23 @@ class HostSandbox:
             raise evidence.of_mount(str(error)) from error
 
 
-def check_file_system(device: Path) -> None:
-    """Check that a device begins with an XFS superblock, without a file system prober.
+def clear_killed(directory: Path) -> None:
+    """Release the resources of inspections on this host whose process was killed.
 
-    :raises Finding: the device is blank
-    :raises NotInspectableError: the device holds something other than XFS
+    :param directory: the directory of inspections; created if it is missing
+    :raises NotInspectableError: this process does not run as root
     """
-    with device.open('rb', buffering=0) as file:
-        head = file.read(_HEAD_BYTES)
-    if head.startswith(_XFS_MAGIC):
-        return
-    if not any(head):
-        raise report.Finding(report.INCOMPLETE, 'the image holds nothing, expected XFS')
-    is_ext = head[_EXT_MAGIC_AT : _EXT_MAGIC_AT + len(_EXT_MAGIC)] == _EXT_MAGIC
-    kind = 'ext2, ext3 or ext4' if is_ext else 'an unknown format'
-    raise exceptions.NotInspectableError(f'the image holds {kind}; only XFS can be inspected')
+    if os.geteuid() != 0:
+        raise exceptions.NotInspectableError(
+            'an inspection mounts and confines, which needs root: run the service as root'
+        )
+    directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+    for cleared in workspace.clear_stale(PREFIX, directory):
+        LOG.warning('Removed %s, which a killed process left', cleared)
+    control_group.clear_killed()
 
 
 def _written_bytes(device: str) -> int:
     """Return the bytes written to a device since it exists on this host, by earlier users too."""
     counters = (workspace.SYSFS / Path(device).name / 'stat').read_text().split()
     return int(counters[_SECTORS_WRITTEN]) * _SECTOR_BYTES
-
-
-def _owner(data: Path) -> tuple[int, int]:
-    """Return the uid and gid of a data directory, as they are on the disk.
-
-    :raises Finding: the directory is missing, or a server cannot own it
-    """
-    try:
-        found = data.lstat()
-    except OSError as error:
-        raise evidence.of_file(data.name, error) from error
-    if not stat.S_ISDIR(found.st_mode):
-        raise report.Finding(report.CORRUPT, f'{data.name} is not a directory')
-    if not (found.st_uid and found.st_gid):
-        raise report.Finding(report.CORRUPT, f'{data.name} belongs to root')
-    return found.st_uid, found.st_gid

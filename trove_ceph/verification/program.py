@@ -18,7 +18,8 @@ from trove_ceph.host import commands
 
 #: Where the directory must be mounted inside the sandbox.
 PLACE = '/inspector'
-_MODULE = 'trove_ceph.verification.confined'
+#: The module of the program that runs in namespaces of this host.
+CONFINED = 'trove_ceph.verification.confined'
 # Modules that are imported late, by name: codecs, and error reporting.
 _LATE = ('encodings.latin_1', 'encodings.ascii', 'encodings.utf_8', 'encodings.idna', 'traceback')
 # Not needed, and each depends on large libraries. Modules that import them work without them.
@@ -36,11 +37,14 @@ print(json.dumps({{
 """
 
 
-def command() -> list[str]:
-    """Return the command that runs the program inside the sandbox."""
+def command(module: str = CONFINED) -> list[str]:
+    """Return the command that runs the program inside the sandbox.
+
+    :param module: the module whose ``main`` is called
+    """
     return [
         *(f'{PLACE}/loader', '--library-path', f'{PLACE}/libraries', f'{PLACE}/python'),
-        *('-B', '-s', '-S', '-c', f'{_LEAVE_OUT}; from {_MODULE} import main; main()'),
+        *('-B', '-s', '-S', '-c', f'{_LEAVE_OUT}; from {module} import main; main()'),
     ]
 
 
@@ -57,23 +61,37 @@ def environment() -> dict[str, str]:
     }
 
 
-def pack(directory: Path) -> None:
+def pack(directory: Path, module: str = CONFINED) -> None:
     """Fill a new directory with the program.
 
+    :param module: as in :func:`command`
     :raises NotInspectableError: the interpreter is not dynamically linked
     """
     directory.mkdir(parents=True)
     directory.chmod(0o755)
     interpreter = Path(os.path.realpath(sys.executable))
-    binaries = [interpreter, *_copy_modules(directory / 'modules')]
+    binaries = [interpreter, *_copy_modules(directory / 'modules', module)]
     shutil.copyfile(interpreter, directory / 'python')
     (directory / 'python').chmod(0o755)
     _copy_libraries(binaries, directory)
 
 
-def _copy_modules(target: Path) -> list[Path]:
+def compile_modules(directory: Path) -> None:
+    """Compile the modules of a packed program and remove their source.
+
+    An emulated machine takes many seconds to compile them at each start.
+    """
+    modules = directory / 'modules'
+    options = ('-q', '-b', '--invalidation-mode', 'unchecked-hash')
+    places = ('-s', modules, '-p', f'{PLACE}/modules')
+    commands.run(sys.executable, '-m', 'compileall', *options, *places, modules)
+    for source in modules.rglob('*.py'):
+        source.unlink()
+
+
+def _copy_modules(target: Path, main: str) -> list[Path]:
     """Copy all modules and return those that are shared objects."""
-    found = json.loads(commands.run(sys.executable, '-B', '-c', _LIST, _MODULE, *_LATE))
+    found = json.loads(commands.run(sys.executable, '-B', '-c', _LIST, main, *_LATE))
     objects = []
     for name, (file, is_package) in found.items():
         source = Path(file)

@@ -18,6 +18,10 @@ MAX_REASON_CHARACTERS = 1000
 #: Above the ids that systemd allocates to containers.
 FIRST_UID = 1_900_000_000
 
+#: The modes of isolation: a virtual machine if one runs on this host, otherwise namespaces; always
+#: a virtual machine; always namespaces of this host.
+AUTO, VM, NAMESPACES = 'auto', 'vm', 'namespaces'
+
 #: The server recovered, has the expected transactions and found no damage in its tables.
 SOUND = 'sound'
 #: Data is damaged; the disk that it was read from is proved to work.
@@ -50,9 +54,11 @@ class Inspection:
         ``XA COMMIT`` takes them; the first of ``prepared_xa_count``
     :param clone_id: Ceph's id of the inspected clone
     :param inspected_by: the copy of the storage service that ran the inspection
-    :param isolation: how the server was isolated from the host, such as ``namespace``
-    :param memory_limit: what limited the memory: ``cgroup``, or ``process`` on a host without
-        usable control groups, where the limit applies to each process alone
+    :param isolation: how the server was isolated from the host: ``namespace``, ``vm (kvm)`` or
+        ``vm (tcg)``
+    :param memory_limit: what limited the memory: ``vm``, the memory of the virtual machine;
+        ``cgroup``; or ``process`` on a host without usable control groups, where the limit applies
+        to each process alone
     """
 
     verdict: str
@@ -120,6 +126,9 @@ class InspectionSettings:
     :param sample_bytes: how much a sample reads of all its tables together
     :param first_uid: the first of the uids and gids of this host that confined servers run as
     :param max_written_bytes: how much one server may write to its clone; 0 is no limit
+    :param isolation: AUTO, VM or NAMESPACES
+    :param vm_image_directory: the directory of the virtual machine image
+    :param vm_accelerator: ``kvm`` or ``tcg``
     """
 
     roots: Mapping[str, Path]
@@ -132,6 +141,9 @@ class InspectionSettings:
     sample_bytes: int
     first_uid: int = FIRST_UID
     max_written_bytes: int = 0
+    isolation: str = NAMESPACES
+    vm_image_directory: Path = Path('/var/lib/trove-ceph/inspection-image')
+    vm_accelerator: str = 'kvm'
 
     def root_for(self, version: str) -> Path:
         """Return the root file system for a datastore version, or else for its series.
@@ -164,4 +176,7 @@ def settings_of(group: Any) -> InspectionSettings:
         sample_bytes=group.sample_mib * units.Mi,
         first_uid=group.first_uid,
         max_written_bytes=group.max_written_mib * units.Mi,
+        isolation=group.isolation,
+        vm_image_directory=Path(group.vm_image_directory),
+        vm_accelerator=group.vm_accelerator,
     )

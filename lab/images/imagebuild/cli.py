@@ -8,7 +8,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from imagebuild import commands, debian, disk, docker_archive, guest_image, kvm_probe, mysql_rootfs
+from imagebuild import (
+    commands,
+    debian,
+    disk,
+    docker_archive,
+    guest_image,
+    inspection_kernel,
+    kvm_probe,
+    mysql_rootfs,
+)
 from imagebuild import wheel as wheels
 from imagebuild.cache import DEFAULT_ROOT, Cache
 from imagebuild.errors import BuildError
@@ -24,6 +33,9 @@ repeated build takes a second, and a change rebuilds only what depends on it.
   mysql-image    the same as a container image, mysql:<version>     (3 s more)
   guest          a VM image: docker, that container image, Trove's guest agent and trove_ceph
                  (3 minutes the first time, under a minute when only trove_ceph has changed)
+  inspection-kernel
+                 a directory with Debian's kernel for clouds, for the virtual machines that inspect
+                 backups                                              (10 s the first time)
   kvm-probe      a check whether this machine can run guests with KVM
 """
 _EPILOG = """\
@@ -108,6 +120,11 @@ def _parser() -> argparse.ArgumentParser:
         help="pip constraints of the guest agent's environment (default: %(default)s)",
     )
     guest.set_defaults(action=_build_guest, headline="path")
+
+    kernel = subparsers.add_parser(
+        "inspection-kernel", parents=[common], help="print its directory"
+    )
+    kernel.set_defaults(action=_build_kernel, headline="path")
 
     probe = subparsers.add_parser("kvm-probe", parents=[common], help="print kvm or qemu")
     probe.set_defaults(action=_probe_kvm, headline="virt_type")
@@ -195,6 +212,19 @@ def _build_guest(arguments: argparse.Namespace, progress: Progress) -> dict:
         "mysql_version": guest.mysql_version,
         "cached": guest.cached,
         "min_disk_gib": disk.MIN_DISK_GIB,
+    }
+
+
+def _build_kernel(arguments: argparse.Namespace, progress: Progress) -> dict:
+    _prepare(progress)
+    store, lock = _locked(arguments, progress)
+    with lock:
+        kernel = inspection_kernel.ensure_kernel(store, progress)
+    return {
+        "path": str(kernel.path),
+        "hash": kernel.hash,
+        "release": kernel.release,
+        "cached": kernel.cached,
     }
 
 

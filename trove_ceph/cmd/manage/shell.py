@@ -24,6 +24,7 @@ COMMANDS = {
     'storage cancel': 'storage:Cancel',
     'storage flatten': 'storage_images:Flatten',
     'storage images': 'storage_images:Images',
+    'storage inspection-image': 'storage_inspection:InspectionImage',
     'storage jobs': 'storage:Jobs',
     'storage keys': 'storage_keys:Group',
     'storage keys create': 'storage_keys:Create',

@@ -12,7 +12,7 @@ from trove_ceph.storage import image_types, tasks
 from trove_ceph.tests.functional import inspecting
 
 
-def main(conf, directory, pool, image, snapshot, check_id):
+def main(conf, directory, mode, pool, image, snapshot, check_id):
     def report_phase(phase, *_):
         print(phase, flush=True)
         if phase == 'checking':
@@ -21,7 +21,7 @@ def main(conf, directory, pool, image, snapshot, check_id):
     work = tasks.InspectTask(
         image_types.ImageRef(pool, image).snapshot(snapshot), check_id, inspecting.VERSION
     )
-    inspector = inspecting.inspector(conf, Path(directory))
+    inspector = inspecting.inspector(conf, Path(directory), mode=mode)
     inspector.inspect(work, image_types.ImageOptions(), note=report_phase)
 
 

@@ -16,13 +16,10 @@ from trove_ceph.host import rbd_device, workspace
 from trove_ceph.storage import image_types, tasks
 from trove_ceph.tests.functional import base, inspecting, mysqld, storage, test_storage_disruptions
 from trove_ceph.tests.functional import workspace as test_workspace
-from trove_ceph.verification import inspection
+from trove_ceph.verification import inspection, report
 
 POOL = test_storage_disruptions.POOL
 IMAGE, IMAGE_MIB, SNAPSHOT = 'inspected-database', 1024, 'backup'
-#: The time limit of an inspection with a fault. On a busy machine an inspection without a fault may
-#: exceed it, which is no verdict either.
-LIMIT_SEC = 20
 #: A process stays stopped for this time after the limit.
 LONGER_SEC = 5
 #: The inspection's own requests to Ceph end sooner than the inspection.
@@ -56,10 +53,12 @@ class Fault(threading.Thread):
 
     :param target: one of TARGETS
     :param how: one of SIGNALS
+    :param limit_sec: the time limit of the inspection
     """
 
-    def __init__(self, cluster, directory, phase, target, how):
+    def __init__(self, cluster, directory, phase, target, how, limit_sec):
         super().__init__(daemon=True)
+        self._limit_sec = limit_sec
         self._cluster, self._directory = cluster, directory
         self._phase, self._target, self._how = phase, target, how
         self._begun, self._ended = threading.Event(), threading.Event()
@@ -90,7 +89,7 @@ class Fault(threading.Thread):
             while not self._struck and not self._ended.wait(0.01):
                 self._strike()
             if self._target != 'storage daemon' and self._struck:
-                self._ended.wait(LIMIT_SEC + LONGER_SEC)
+                self._ended.wait(self._limit_sec + LONGER_SEC)
                 self._restore()
         except Exception as error:
             self.error = error
@@ -105,9 +104,14 @@ class Fault(threading.Thread):
         if self._target == 'storage daemon':
             found = self._directory.glob(f'*/export/{rbd_device.PID_FILE}')
             texts = [path.read_text().strip() for path in found]
-            return [int(text) for text in texts if text]
+            return [int(text) for text in texts if text] + self._hypervisors()
         prefix = 'osd.' if self._target == 'OSDs' else 'mon.'
         return [pid for name, pid in self._cluster.pids().items() if name.startswith(prefix)]
+
+    def _hypervisors(self):
+        """Return the processes of QEMU, which open the clone for a virtual machine."""
+        found = workspace.members(self._directory) if self._directory.exists() else []
+        return [pid for pid, name in found if name.startswith('qemu-system')]
 
     def _restore(self):
         if self._how == 'stops':
@@ -118,6 +122,11 @@ class Fault(threading.Thread):
 
 
 class InspectionFaultsTestCase(base.FunctionalTestCase):
+    mode = report.NAMESPACES
+    #: The time limit of an inspection with a fault. On a busy machine an inspection without a fault
+    #: may exceed it, which is no verdict either.
+    limit_sec = 20
+
     def setUp(self):
         super().setUp()
         self.cluster = test_storage_disruptions.cluster()
@@ -125,7 +134,10 @@ class InspectionFaultsTestCase(base.FunctionalTestCase):
         self.storage = storage.connect(self, self.cluster)
         self.inspections = self.directory / 'i'
         self.inspector = inspecting.inspector(
-            self.cluster.conf, self.inspections, operation_timeout_sec=OPERATION_TIMEOUT_SEC
+            self.cluster.conf,
+            self.inspections,
+            mode=self.mode,
+            operation_timeout_sec=OPERATION_TIMEOUT_SEC,
         )
 
     def work(self, **options):
@@ -133,8 +145,8 @@ class InspectionFaultsTestCase(base.FunctionalTestCase):
 
     def strike(self, phase, target, how):
         """Inspect the backup with a fault; return both, None for a failed inspection."""
-        work = self.work(time_limit_sec=LIMIT_SEC)
-        fault = Fault(self.cluster, self.inspections, phase, target, how)
+        work = self.work(time_limit_sec=self.limit_sec)
+        fault = Fault(self.cluster, self.inspections, phase, target, how, self.limit_sec)
         fault.start()
         found = None
         try:

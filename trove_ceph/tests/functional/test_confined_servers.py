@@ -4,16 +4,21 @@
 The data is in files of this host; the tests do not need Ceph.
 """
 
+import dataclasses
 import os
 import pathlib
 import subprocess
 import threading
 
+import fixtures
+import psutil
+
 from trove_ceph import exceptions
-from trove_ceph.host import control_group, workspace
+from trove_ceph.host import control_group, qemu_machine, workspace
 from trove_ceph.storage import image_types
-from trove_ceph.tests.functional import base, local_disk, mysqld
-from trove_ceph.verification import on_host, report
+from trove_ceph.tests.functional import base, local_disk, mysqld, virtual_machine
+from trove_ceph.verification import isolation, on_host, report, vm_image, vm_probe
+from trove_ceph.verification import virtual_machine as sandboxes
 
 MIB = 1024**2
 CLONE = image_types.ImageRef('volumes', 'clone')
@@ -24,10 +29,9 @@ TENANT_ID = 999
 _made = {}
 
 
-class Contract:
-    """The contract of each confinement of a server."""
-
+class ConfinedServerTestCase(base.FunctionalTestCase):
     isolation = ''
+    memory_limits = ()
 
     def setUp(self):
         super().setUp()
@@ -82,6 +86,19 @@ class Contract:
         server = self.open(root, **changes).serve('9.7.4')
         return str(self.assertRaises(error, server.start, TIMEOUT_SEC))
 
+    def change(self, how):
+        with local_disk.mounted(self.volume, self.directory / 'changed') as volume:
+            how(volume / 'data')
+
+    def assert_found(self, verdict, reason):
+        sandbox = self.open()
+        found = self.assertRaises(report.Finding, sandbox.serve, '9.7.4')
+        self.assertEqual((verdict, reason), (found.verdict, found.reason))
+
+
+class Contract:
+    """What holds in each mode of isolation."""
+
     # Sound and damaged data.
 
     def test_inspects_with_a_real_server(self):
@@ -98,16 +115,7 @@ class Contract:
         server.check(tables['shop.orders'])
         server.read_ends(tables['mysql.user'], MIB)
         self.assertEqual(self.isolation, sandbox.isolation)
-        self.assertIn(sandbox.memory_limit, ('cgroup', 'process', 'vm'))
-
-    def change(self, how):
-        with local_disk.mounted(self.volume, self.directory / 'changed') as volume:
-            how(volume / 'data')
-
-    def assert_found(self, verdict, reason):
-        sandbox = self.open()
-        found = self.assertRaises(report.Finding, sandbox.serve, '9.7.4')
-        self.assertEqual((verdict, reason), (found.verdict, found.reason))
+        self.assertIn(sandbox.memory_limit, self.memory_limits)
 
     def test_refuses_an_index_larger_than_memory(self):
         def grow(data):
@@ -178,9 +186,10 @@ class Contract:
         self.assertIsNone(neighbour.poll())
 
     def test_kill_of_all_processes_ends_only_the_server(self):
-        """Only its own confinement ends."""
-        output = self.start_hostile('kill -9 -1; sleep 600')
-        self.assertIn('the confined program ended', output)
+        """The processes of its sandbox end, and nothing else."""
+        output = self.start_hostile('kill -9 -1; say killed all')
+        is_over = 'the confined program ended' in output or 'killed all' in output
+        self.assertTrue(is_over, output)
 
     def test_memory_is_limited(self):
         output = self.start_hostile(
@@ -220,9 +229,10 @@ class Contract:
         output = self.start_hostile(
             """
             number=0
-            while [ $number -lt 5000 ] && sleep 600 & do
+            while [ $number -lt 5000 ]; do
+                sleep 600 2>/dev/null &
                 number=$((number + 1))
-            done 2>/dev/null
+            done
             say "started $number"
             """
         )
@@ -254,8 +264,102 @@ class LocalHostSandbox(on_host.HostSandbox):
         return local_disk.LocalDisk(self._file)
 
 
-class NamespaceTest(Contract, base.FunctionalTestCase):
+class NamespaceTest(Contract, ConfinedServerTestCase):
     isolation = 'namespace'
+    memory_limits = ('cgroup', 'process')
 
     def make_sandbox(self, settings):
         return LocalHostSandbox(self.volume, settings)
+
+
+class LocalVmSandbox(sandboxes.VmSandbox):
+    def __init__(self, file, settings, image):
+        super().__init__(
+            '/nowhere/ceph.conf',
+            'client.nobody',
+            settings,
+            image,
+            virtual_machine.ACCELERATOR,
+            find_key=lambda conf, user: '',
+        )
+        self._file = file
+
+    def attach(self, clone, place, uid):
+        os.chown(self._file, uid, uid)
+        name = '/volume.img'
+        return sandboxes.Attachment(
+            qemu_machine.file_driver(name),
+            {name: self._file},
+            (name,),
+            file_bytes=local_disk.VOLUME_BYTES,
+        )
+
+
+class VirtualMachineTestCase(ConfinedServerTestCase):
+    isolation = 'vm (tcg)'
+    memory_limits = ('vm',)
+
+    def make_sandbox(self, settings):
+        (root,) = settings.roots.values()
+        image = virtual_machine.build(self.directory / 'image', root)
+        return LocalVmSandbox(self.volume, settings, image)
+
+
+class VirtualMachineTest(VirtualMachineTestCase):
+    """The part of the contract that each run of the tests has time for, and what comes before."""
+
+    test_refuses_a_link_to_a_file_of_the_host = Contract.test_refuses_a_link_to_a_file_of_the_host
+
+    def find_obstacle(self, image, accelerator=virtual_machine.ACCELERATOR):
+        self.addCleanup(self.assert_nothing_left)
+        settings = self.settings(mysqld.rootfs())
+        return vm_probe.find_obstacle(image, accelerator, self.inspections, settings.first_uid)
+
+    def test_starts_a_kernel(self):
+        image = vm_image.load(virtual_machine.directory())
+        self.assertIsNone(self.find_obstacle(image))
+
+    def test_reports_a_kernel_that_does_not_start(self):
+        image = vm_image.load(virtual_machine.directory())
+        kernel = self.directory / 'kernel'
+        kernel.write_bytes(b'no kernel')
+        obstacle = self.find_obstacle(dataclasses.replace(image, kernel=kernel))
+        self.assertIn('a virtual machine with tcg did not start: qemu', obstacle)
+
+    def test_chooses_and_logs_the_isolation(self):
+        """It holds whether KVM is missing, works or hangs on this host."""
+        self.addCleanup(self.assert_nothing_left)
+        settings = self.settings(
+            mysqld.rootfs(),
+            isolation=report.AUTO,
+            vm_image_directory=virtual_machine.directory(),
+        )
+        log = self.useFixture(fixtures.FakeLogger())
+        sandbox = isolation.Sandboxes('/nowhere', 'client.nobody', settings, lambda *_: '')()
+        chosen = {'vm (kvm)': 'in virtual machines with kvm', 'namespace': 'in namespaces of this'}
+        self.assertIn(f'Inspections run {chosen[sandbox.isolation]}', log.output)
+
+
+@base.long
+class VirtualMachineContractTest(Contract, VirtualMachineTestCase):
+    def test_qemu_has_no_rights(self):
+        sandbox = self.open()
+        sandbox.serve('9.7.4')
+        found = [
+            psutil.Process(pid)
+            for pid, name in workspace.members(self.inspections)
+            if name.startswith('qemu-system')
+        ]
+        self.assertEqual(1, len(found))
+        status = pathlib.Path(f'/proc/{found[0].pid}/status').read_text()
+        self.assertGreater(found[0].uids().real, report.FIRST_UID)
+        for line in ('NoNewPrivs:\t1', 'Seccomp:\t2', 'CapEff:\t0000000000000000'):
+            self.assertIn(line, status)
+        # It sees no process but its own, and no file of the host but programs.
+        self.assertNotEqual(
+            os.readlink('/proc/self/ns/pid'), os.readlink(f'/proc/{found[0].pid}/ns/pid')
+        )
+        root = pathlib.Path(f'/proc/{found[0].pid}/root')
+        self.assertEqual(
+            [], [name for name in ('etc/ceph', 'home', 'root', 'var') if (root / name).exists()]
+        )

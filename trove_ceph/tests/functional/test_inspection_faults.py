@@ -5,10 +5,13 @@ These are the faults that most resemble damage; test_inspection_faults_long has 
 faults.
 """
 
-from trove_ceph.tests.functional import inspection_faults
+from trove_ceph.tests.functional import base, inspection_faults
+from trove_ceph.verification import report
 
 
-class InspectionFaultsTest(inspection_faults.InspectionFaultsTestCase):
+class Contract:
+    """Faults in both modes of isolation; in a virtual machine, QEMU is the storage daemon."""
+
     def test_storage_daemon_dies_while_the_server_reads(self):
         fault, found = self.assert_no_verdict('checking', 'storage daemon', 'dies')
         self.assertEqual((True, None), (fault.has_struck, found))
@@ -26,3 +29,15 @@ class InspectionFaultsTest(inspection_faults.InspectionFaultsTestCase):
         fault, found = self.assert_no_verdict('recovering', 'OSDs', 'stops')
         self.assertEqual((True, None), (fault.has_struck, found))
         self.assert_sound()
+
+
+class InspectionFaultsTest(Contract, inspection_faults.InspectionFaultsTestCase):
+    """Faults of inspections in namespaces of this host."""
+
+
+@base.long
+class VirtualMachineFaultsTest(Contract, inspection_faults.InspectionFaultsTestCase):
+    """Faults of inspections in a virtual machine, which takes a minute to start."""
+
+    mode = report.VM
+    limit_sec = 120

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import pathlib
 import stat
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import rbd
 from trove_ceph import exceptions
 from trove_ceph.host import workspace
 from trove_ceph.storage import image_types, tasks
-from trove_ceph.storage.ceph import lock_store
+from trove_ceph.storage.ceph import keyring, lock_store
 from trove_ceph.tests.functional import (
     base,
     inspect_process,
@@ -44,13 +45,19 @@ def overwrite_orders(data):
             table.write(os.urandom(500))
 
 
-class VerificationTest(test_mysql_on_rbd.WritersTestCase):
+class VerificationTestCase(test_mysql_on_rbd.WritersTestCase):
+    mode = verification.NAMESPACES
+
     def setUp(self):
         super().setUp()
         self.storage = storage.connect(self, self.cluster)
         self.check_id = str(uuid.uuid4())
         self.inspections = self.directory / 'i'
-        self.inspector = inspecting.inspector(self.cluster.conf, self.inspections)
+        self.inspector = self.make_inspector()
+
+    def make_inspector(self, directory=None, **options):
+        place = directory or self.inspections
+        return inspecting.inspector(self.cluster.conf, place, mode=self.mode, **options)
 
     def work(self, snapshot, **options):
         image = image_types.ImageRef(test_mysql_on_rbd.POOL, self.image)
@@ -106,32 +113,6 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         ):
             yield source
 
-    def test_finds_missing_and_unexpected_transactions(self):
-        self.make_sound_backup()
-        found = self.inspect(self.work('backup'))
-        self.assertTrue(found.ok, found)
-        source, _, last = found.gtid_executed.partition(':1-')
-
-        equal = self.inspect(self.work('backup', expected_gtid=found.gtid_executed, exact=True))
-        more = f'{source}:1-{int(last) + 3}'
-        lacking = self.inspect(self.work('backup', expected_gtid=more))
-        less = f'{source}:1-{int(last) - 2}'
-        exceeding = self.inspect(self.work('backup', expected_gtid=less, exact=True))
-
-        self.assertTrue(equal.ok, equal)
-        self.assertEqual(verification.INCOMPLETE, lacking.verdict)
-        self.assertIn(f'{source}:{int(last) + 1}-{int(last) + 3}', lacking.reasons[0])
-        self.assertEqual(found.gtid_executed, lacking.gtid_executed)
-        self.assertEqual(verification.CORRUPT, exceeding.verdict)
-        self.assertIn(f'{source}:{int(last) - 1}-{last}', exceeding.reasons[0])
-        self.assertRaises(
-            exceptions.InvalidRequestError,
-            self.inspector.inspect,
-            self.work('backup', expected_gtid='yesterday'),
-            image_types.ImageOptions(),
-        )
-        self.assert_nothing_left(self.work('backup'))
-
     def damage(self, how, **options):
         """Change the volume of a stopped database, and inspect a snapshot of it."""
         directory = self.directory / 'damage'
@@ -139,6 +120,41 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
             how(volume / 'data')
         self.snapshot('damaged')
         return self.inspect(self.work('damaged', **options))
+
+    def kill_at(self, phase, directory=None):
+        snapshot = self.work('backup').snapshot
+        process = subprocess.Popen(
+            [
+                *(sys.executable, '-W', 'ignore', inspect_process.__file__),
+                *(str(self.cluster.conf), str(directory or self.inspections), self.mode),
+                *(snapshot.pool, snapshot.image, snapshot.name, self.check_id),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            for line in process.stdout:
+                if line.strip() == phase:
+                    break
+            else:
+                self.fail(f'it ended with {process.wait()} before {phase}')
+            process.kill()
+
+
+class Contract:
+    """The findings of inspections in each mode of isolation."""
+
+    isolation = ''
+
+    def test_finds_a_backup_sound(self):
+        self.make_sound_backup()
+
+        found = self.inspect(self.work('backup'))
+
+        self.assertTrue(found.ok, found)
+        self.assertEqual(self.isolation, found.isolation)
+        self.assertEqual(found.tables, found.tables_checked)
+        self.assertRegex(found.gtid_executed, '^[0-9a-f-]{36}:1-[0-9]+$')
 
     def test_finds_an_overwritten_table(self):
         self.make_sound_backup()
@@ -151,21 +167,6 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertNotIn('xxxx', found.reasons[0])
         self.assertIsNotNone(found.gtid_executed)
         self.assertLess(found.tables_checked, found.tables)
-
-    def test_samples_an_overwritten_large_table(self):
-        self.make_sound_backup()
-        self.inspector = inspecting.inspector(
-            self.cluster.conf, self.inspections, sample_bytes=9000
-        )
-        sound = self.inspect(self.work('backup', deep=False))
-        self.assertTrue(sound.ok, sound)
-        self.assertGreater(sound.tables_in_part, 0)
-
-        found = self.damage(overwrite_orders, deep=False)
-
-        self.assertEqual(verification.CORRUPT, found.verdict, found)
-        self.assertIn('table shop.orders', found.reasons[0])
-        self.assertNotIn('xxxx', found.reasons[0])
 
     def test_finds_an_overwritten_redo_log(self):
         with self.serving() as source:
@@ -182,28 +183,6 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.assertEqual(verification.CORRUPT, found.verdict, found)
         self.assertIn('recovery failed', found.reasons[0])
         self.assertIsNone(found.gtid_executed)
-
-    def test_prepared_xa_transactions(self):
-        """They survive the crash, and are listed in the form that statements take."""
-        with self.serving() as source:
-            source.query('CREATE DATABASE shop')
-            source.query('CREATE TABLE shop.orders (id INT PRIMARY KEY)')
-            with source.connect() as connection, connection.cursor() as cursor:
-                for statement in (
-                    "XA START X'74782731',X'6272',7",
-                    'INSERT INTO shop.orders VALUES (1)',
-                    "XA END X'74782731',X'6272',7",
-                    "XA PREPARE X'74782731',X'6272',7",
-                ):
-                    cursor.execute(statement)
-                source.kill()
-        self.snapshot('prepared')
-
-        found = self.inspect(self.work('prepared'))
-
-        self.assertTrue(found.ok, found)
-        self.assertEqual(("X'74782731',X'6272',7",), found.prepared_xa)
-        self.assertEqual(1, found.prepared_xa_count)
 
     def test_finds_missing_files(self):
         self.make_sound_backup()
@@ -227,17 +206,6 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         self.storage.remove(blank)
         self.assertEqual(verification.INCOMPLETE, found.verdict)
         self.assertIn('holds nothing, expected XFS', found.reasons[0])
-
-    def test_refuses_a_version_without_a_server(self):
-        self.make_sound_backup()
-        work = tasks.InspectTask(self.work('backup').snapshot, self.check_id, '8.0.36')
-
-        error = self.assertRaises(
-            exceptions.NotInspectableError, self.inspector.inspect, work, image_types.ImageOptions()
-        )
-
-        self.assertIn('MySQL 8.0.36', str(error))
-        self.assert_nothing_left(work)
 
     def test_can_be_canceled_and_has_a_time_limit(self):
         self.make_sound_backup()
@@ -266,6 +234,91 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
 
         found = self.inspect(self.work('backup', time_limit_sec=limit_sec), note=linger)
         self.assertEqual(verification.UNFINISHED, found.verdict, found)
+
+    def test_repeats_an_inspection_killed_with_a_server(self):
+        """The inspection is repeated on the same host."""
+        self.make_sound_backup()
+        self.kill_at('checking')
+
+        found = self.inspect(self.work('backup'))
+
+        self.assertTrue(found.ok, found)
+
+
+class VerificationTest(Contract, VerificationTestCase):
+    isolation = 'namespace'
+
+    def test_finds_missing_and_unexpected_transactions(self):
+        self.make_sound_backup()
+        found = self.inspect(self.work('backup'))
+        self.assertTrue(found.ok, found)
+        source, _, last = found.gtid_executed.partition(':1-')
+
+        equal = self.inspect(self.work('backup', expected_gtid=found.gtid_executed, exact=True))
+        more = f'{source}:1-{int(last) + 3}'
+        lacking = self.inspect(self.work('backup', expected_gtid=more))
+        less = f'{source}:1-{int(last) - 2}'
+        exceeding = self.inspect(self.work('backup', expected_gtid=less, exact=True))
+
+        self.assertTrue(equal.ok, equal)
+        self.assertEqual(verification.INCOMPLETE, lacking.verdict)
+        self.assertIn(f'{source}:{int(last) + 1}-{int(last) + 3}', lacking.reasons[0])
+        self.assertEqual(found.gtid_executed, lacking.gtid_executed)
+        self.assertEqual(verification.CORRUPT, exceeding.verdict)
+        self.assertIn(f'{source}:{int(last) - 1}-{last}', exceeding.reasons[0])
+        self.assertRaises(
+            exceptions.InvalidRequestError,
+            self.inspector.inspect,
+            self.work('backup', expected_gtid='yesterday'),
+            image_types.ImageOptions(),
+        )
+        self.assert_nothing_left(self.work('backup'))
+
+    def test_samples_an_overwritten_large_table(self):
+        self.make_sound_backup()
+        self.inspector = self.make_inspector(sample_bytes=9000)
+        sound = self.inspect(self.work('backup', deep=False))
+        self.assertTrue(sound.ok, sound)
+        self.assertGreater(sound.tables_in_part, 0)
+
+        found = self.damage(overwrite_orders, deep=False)
+
+        self.assertEqual(verification.CORRUPT, found.verdict, found)
+        self.assertIn('table shop.orders', found.reasons[0])
+        self.assertNotIn('xxxx', found.reasons[0])
+
+    def test_prepared_xa_transactions(self):
+        """They survive the crash, and are listed in the form that statements take."""
+        with self.serving() as source:
+            source.query('CREATE DATABASE shop')
+            source.query('CREATE TABLE shop.orders (id INT PRIMARY KEY)')
+            with source.connect() as connection, connection.cursor() as cursor:
+                for statement in (
+                    "XA START X'74782731',X'6272',7",
+                    'INSERT INTO shop.orders VALUES (1)',
+                    "XA END X'74782731',X'6272',7",
+                    "XA PREPARE X'74782731',X'6272',7",
+                ):
+                    cursor.execute(statement)
+                source.kill()
+        self.snapshot('prepared')
+
+        found = self.inspect(self.work('prepared'))
+
+        self.assertTrue(found.ok, found)
+        self.assertEqual(("X'74782731',X'6272',7",), found.prepared_xa)
+        self.assertEqual(1, found.prepared_xa_count)
+
+    def test_refuses_a_version_without_a_server(self):
+        self.make_sound_backup()
+        work = tasks.InspectTask(self.work('backup').snapshot, self.check_id, '8.0.36')
+
+        error = self.assertRaises(
+            exceptions.NotInspectableError, self.inspector.inspect, work, image_types.ImageOptions()
+        )
+
+        self.assertIn('MySQL 8.0.36', str(error))
+        self.assert_nothing_left(work)
 
     def test_other_users_cannot_reach_its_server(self):
         self.make_sound_backup()
@@ -318,7 +371,7 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
         found = self.inspect(self.work('backup'))
 
         self.assertTrue(found.ok, found)
-        inspecting.inspector(self.cluster.conf, elsewhere).clear_killed()
+        self.make_inspector(elsewhere).clear_killed()
         self.assertEqual([], workspace.members(elsewhere))
         self.assertEqual([], list(elsewhere.iterdir()))
 
@@ -377,21 +430,30 @@ class VerificationTest(test_mysql_on_rbd.WritersTestCase):
             self.assertLess(time.monotonic(), deadline, found)
             time.sleep(0.1)
 
-    def kill_at(self, phase, directory=None):
-        snapshot = self.work('backup').snapshot
-        process = subprocess.Popen(
-            [
-                *(sys.executable, '-W', 'ignore', inspect_process.__file__),
-                *(str(self.cluster.conf), str(directory or self.inspections)),
-                *(snapshot.pool, snapshot.image, snapshot.name, self.check_id),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        with process:
-            for line in process.stdout:
-                if line.strip() == phase:
-                    break
-            else:
-                self.fail(f'it ended with {process.wait()} before {phase}')
-            process.kill()
+
+@base.long
+class VirtualMachineTest(Contract, VerificationTestCase):
+    mode = verification.VM
+    isolation = 'vm (tcg)'
+
+    def test_only_qemu_has_the_ceph_key(self):
+        self.make_sound_backup()
+        key = keyring.find_key(str(self.cluster.conf), storage.USER)
+        self.assertGreater(len(key), 20)
+        seen = []
+
+        def note(phase, *_):
+            if phase == 'reading':
+                for pid, name in workspace.members(self.inspections):
+                    process = pathlib.Path('/proc', str(pid))
+                    for file in ('cmdline', 'environ'):
+                        self.assertNotIn(key.encode(), (process / file).read_bytes())
+                    seen.append(name)
+                for path in self.inspections.rglob('*'):
+                    if path.is_file():
+                        self.assertNotIn(key.encode(), path.read_bytes())
+
+        found = self.inspect(self.work('backup', deep=False), note=note)
+
+        self.assertTrue(found.ok, found)
+        self.assertIn('qemu-system-x86', ' '.join(seen))

@@ -14,7 +14,16 @@ from oslotest import base
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / 'lab' / 'images'))
 
-from imagebuild import cache, disk, docker_archive, guest_base, guest_kernel, mysql_rootfs, wheel
+from imagebuild import (
+    cache,
+    disk,
+    docker_archive,
+    guest_base,
+    guest_kernel,
+    inspection_kernel,
+    mysql_rootfs,
+    wheel,
+)
 from imagebuild.errors import BuildError
 
 
@@ -138,6 +147,15 @@ class DiskTest(ImagesTestCase):
 
     def test_refuses_boot_code_that_is_too_long(self):
         self.assertRaises(ValueError, disk.master_boot_record, bytes(441), 1)
+
+
+class InspectionKernelTest(ImagesTestCase):
+    def test_release_of_the_metapackage(self):
+        told = 'linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\n'
+        self.assertEqual('6.1.0-56-cloud-amd64', inspection_kernel.release_of(told))
+
+    def test_refuses_a_metapackage_that_apt_does_not_know(self):
+        self.assertRaises(BuildError, inspection_kernel.release_of, '')
 
 
 class MysqlTest(ImagesTestCase):

@@ -7,7 +7,7 @@ from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.tests.unit.verification import world
-from trove_ceph.verification import on_host, report
+from trove_ceph.verification import on_host, report, volume_head
 
 
 class RootsTest(base.BaseTestCase):
@@ -33,7 +33,7 @@ class FileSystemTest(base.BaseTestCase):
     def check(self, head):
         device = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'device'
         device.write_bytes(head.ljust(128 * 1024, b'\0'))
-        on_host.check_file_system(device)
+        volume_head.check_file_system(device)
 
     def test_xfs(self):
         self.check(b'XFSB')
@@ -55,7 +55,7 @@ class OwnerTest(base.BaseTestCase):
         self.data = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'data'
 
     def assert_found(self, verdict, reason):
-        found = self.assertRaises(report.Finding, on_host._owner, self.data)
+        found = self.assertRaises(report.Finding, volume_head.owner, self.data)
         self.assertEqual((verdict, reason), (found.verdict, found.reason))
 
     def test_refuses_a_path_that_is_not_a_data_directory(self):

@@ -9,7 +9,7 @@ help:  ## Show this list
 # ---- tests -------------------------------------------------------------------------------------
 
 .PHONY: test
-test:  ## Unit and functional tests; installs what they need (root); ends in "N passed, N failed"
+test:  ## Unit and functional tests; installs their dependencies (root); ends in "N passed, N failed"
 	@tools/run-tests
 
 .PHONY: test-unit
@@ -21,7 +21,7 @@ test-functional:  ## Tests with a real Ceph and MySQL on this machine (root)
 	@tools/run-tests functional
 
 .PHONY: test-long
-test-long:  ## The long suite, of which "make test" runs a share each day (root)
+test-long:  ## The long suite, of which "make test" runs one share each day (root)
 	@TROVE_CEPH_TEST_SUITE=long tools/run-tests functional
 
 .PHONY: test-clean
@@ -35,11 +35,11 @@ lab:  ## The whole cloud on this machine, with a MySQL database in it (root); re
 	@lab/bin/lab up
 
 .PHONY: lab-check
-lab-check:  ## Look whether this machine can carry the lab; changes nothing
+lab-check:  ## Check whether this machine can run the lab; changes nothing
 	@lab/bin/lab check
 
 .PHONY: lab-status
-lab-status:  ## Every process, Ceph, the endpoints and the databases
+lab-status:  ## Show every process, Ceph, the endpoints and the databases
 	@lab/bin/lab status
 
 .PHONY: lab-env
@@ -47,15 +47,15 @@ lab-env:  ## Print shell exports: eval "$$(make -s lab-env)"; IDENTITY=admin for
 	@lab/bin/lab env --as $(or $(IDENTITY),tenant)
 
 .PHONY: scenario
-scenario:  ## Tempest's scenarios on the lab that is up; ARGS='--smoke', --ours, --theirs or a REGEX
+scenario:  ## Tempest's scenarios on a running lab; ARGS='--smoke', --ours, --theirs or a REGEX
 	@lab/bin/lab scenario $(ARGS)
 
 .PHONY: bench
-bench:  ## A benchmark of five minutes on the lab that is up; ARGS='PLAN' for another
+bench:  ## A benchmark of five minutes on a running lab; ARGS='PLAN' for another
 	@lab/bin/lab bench $(ARGS)
 
 .PHONY: fault-injection
-fault-injection:  ## Kill services at random on the lab that is up; ARGS='--rounds 30 --seed 7'
+fault-injection:  ## Kill services at random on a running lab; ARGS='--rounds 30 --seed 7'
 	@lab/bin/lab fault-injection $(ARGS)
 
 .PHONY: lab-down
@@ -63,5 +63,5 @@ lab-down:  ## Stop everything; the data stays
 	@lab/bin/lab down
 
 .PHONY: lab-clean
-lab-clean:  ## Give back processes, loop devices, bridges, mounts and disk
+lab-clean:  ## Stop everything; remove loop devices, bridges, mounts and data
 	@lab/bin/lab clean

@@ -139,20 +139,20 @@ class InterruptionTestCase(interruption.InterruptionTests, base.BaseTestCase):
     def make_world(self):
         return world.World()
 
-    def make_operation(self, them):
+    def make_operation(self, fakes):
         content = sample.read(self.changes)
-        systems = them.systems(content)
+        systems = fakes.systems(content)
         observed = systems.observe()
         plan = planning.plan(content, observed)
         application = apply.Application(content, systems, observed, lambda change: None)
         return apply.make_steps(plan, application)
 
-    def check_done(self, them):
+    def check_done(self, fakes):
         expected = world.World()
         expected.apply(sample.read())
         if self.changes:
             expected.apply(sample.read(self.changes), world.EVERYTHING)
-        self.assertEqual(expected.state(), them.state())
+        self.assertEqual(expected.state(), fakes.state())
 
 
 class ReshapingInterruptionTestCase(InterruptionTestCase):
@@ -170,9 +170,9 @@ class ReshapingInterruptionTestCase(InterruptionTestCase):
     }
 
     def make_world(self):
-        them = world.World()
-        them.apply(sample.read())
-        return them
+        fakes = world.World()
+        fakes.apply(sample.read())
+        return fakes
 
 
 class LimitsOfImagesInterruptionTestCase(ReshapingInterruptionTestCase):
@@ -189,17 +189,17 @@ class KilledCommandTestCase(base.BaseTestCase):
         whole = world.World()
         whole.apply(content)
         for number in range(len(whole.changes())):
-            them = world.World()
-            self._apply_until(them, content, number)
-            them.apply(content)
-            self.assertEqual(whole.state(), them.state(), f'killed at command {number}')
+            fakes = world.World()
+            self._apply_until(fakes, content, number)
+            fakes.apply(content)
+            self.assertEqual(whole.state(), fakes.state(), f'killed at command {number}')
 
-    def _apply_until(self, them, content, number):
+    def _apply_until(self, fakes, content, number):
         changes = _KillingList(number)
-        for system in (them.ceph, them.cinder, them.trove):
+        for system in (fakes.ceph, fakes.cinder, fakes.trove):
             system.changes = changes
-        self.assertRaises(interruption.Kill, them.apply, content)
-        for system in (them.ceph, them.cinder, them.trove):
+        self.assertRaises(interruption.Kill, fakes.apply, content)
+        for system in (fakes.ceph, fakes.cinder, fakes.trove):
             system.changes = []
 
 

@@ -227,13 +227,13 @@ class RoundTripTestCase(base.BaseTestCase):
     """An import describes what "tiers apply" created."""
 
     def test_plan_is_empty(self):
-        them = world.World()
+        fakes = world.World()
         described = sample.read()
-        them.apply(described)
+        fakes.apply(described)
         fsid = 'ceph:c:5e1c8c3a-0f4f-4f6e-9a61-0c1d3bb4f3aa:cinder:volumes-fast'
-        them.cinder.locations['fast'] = fsid
-        them.clear_changes()
-        systems = them.systems(described)
+        fakes.cinder.locations['fast'] = fsid
+        fakes.clear_changes()
+        systems = fakes.systems(described)
         found = import_command.run(
             systems._ceph,
             systems._cinder,
@@ -242,7 +242,7 @@ class RoundTripTestCase(base.BaseTestCase):
             {'vault': Purpose.VAULT, 'replicas': Purpose.REPLICA},
         )
         self.assertEqual(((), ()), (found.plan.changes, found.plan.problems))
-        self.assertEqual([], them.changes())
+        self.assertEqual([], fakes.changes())
         fast = found.content.tiers['fast']
         expected = described.tiers['fast']
         for name in ('purpose', 'device_class', 'copies', 'min_size', 'iops', 'qos', 'volume_type'):

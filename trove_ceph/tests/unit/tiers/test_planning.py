@@ -9,50 +9,50 @@ MOVES, LOWERS, REVOKES = '--yes-move-data', '--yes-lower-redundancy', '--yes-rev
 
 
 def pool(name, **values):
-    def arrange(them):
-        them.ceph.pools[name] |= values
+    def arrange(fakes):
+        fakes.ceph.pools[name] |= values
 
     return arrange
 
 
 def options(name, **values):
-    def arrange(them):
-        them.ceph.pools[name]['options'] |= values
+    def arrange(fakes):
+        fakes.ceph.pools[name]['options'] |= values
 
     return arrange
 
 
 def volume_type(**values):
-    def arrange(them):
-        them.cinder.types['id-of-fast'] |= values
+    def arrange(fakes):
+        fakes.cinder.types['id-of-fast'] |= values
 
     return arrange
 
 
 def user_has(**caps):
-    def arrange(them):
-        them.ceph.users['client.glance'] |= caps
+    def arrange(fakes):
+        fakes.ceph.users['client.glance'] |= caps
 
     return arrange
 
 
 def without(kind, name):
-    def arrange(them):
-        del getattr(them.ceph, kind)[name]
+    def arrange(fakes):
+        del getattr(fakes.ceph, kind)[name]
 
     return arrange
 
 
 def associated(*names):
-    def arrange(them):
-        them.trove.associations['mysql/9.7.4'] = set(names)
+    def arrange(fakes):
+        fakes.trove.associations['mysql/9.7.4'] = set(names)
 
     return arrange
 
 
 def qos(**values):
-    def arrange(them):
-        them.cinder.qos['id-of-fast'] |= values
+    def arrange(fakes):
+        fakes.cinder.qos['id-of-fast'] |= values
 
     return arrange
 
@@ -60,9 +60,9 @@ def qos(**values):
 def rule(domain):
     """Place the pool of images on hdd with another failure domain."""
 
-    def arrange(them):
-        them.ceph._create_rule(['other', 'default', domain, 'hdd'])
-        them.ceph.pools['images']['crush_rule'] = len(them.ceph.rules) - 1
+    def arrange(fakes):
+        fakes.ceph._create_rule(['other', 'default', domain, 'hdd'])
+        fakes.ceph.pools['images']['crush_rule'] = len(fakes.ceph.rules) - 1
 
     return arrange
 
@@ -73,7 +73,7 @@ class ChangesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
     scenarios = [
         (name, {'arrange': arrange, 'expected': expected})
         for name, arrange, expected in (
-            ('nothing', lambda them: None, []),
+            ('nothing', lambda fakes: None, []),
             ('pool missing', without('pools', 'images'), [('pool images: create', [])]),
             (
                 'fewer copies than described',
@@ -216,11 +216,11 @@ class ChangesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
     ]
 
     def test_changes(self):
-        them = world.World()
+        fakes = world.World()
         content = sample.read()
-        them.apply(content)
-        self.arrange(them)
-        plan = them.plan(content)
+        fakes.apply(content)
+        self.arrange(fakes)
+        plan = fakes.plan(content)
         self.assertEqual((), plan.problems)
         found = [(str(one), [risk.flag for risk in one.risks]) for one in plan.changes]
         self.assertEqual(self.expected, found)
@@ -319,7 +319,7 @@ class ProblemsTestCase(testscenarios.WithScenarios, base.BaseTestCase):
                 'pool with a rule of its own kind',
                 {},
                 {},
-                lambda them: them.ceph.rules[1]['steps'].append({'op': 'take', 'item_name': 'x'}),
+                lambda fakes: fakes.ceph.rules[1]['steps'].append({'op': 'take', 'item_name': 'x'}),
                 'with the CRUSH rule nvme-host, which tiers do not support',
             ),
             (
@@ -333,28 +333,28 @@ class ProblemsTestCase(testscenarios.WithScenarios, base.BaseTestCase):
                 'code of a pool',
                 {'hosts': 4},
                 {'tiers/vault/erasure/m': 2},
-                lambda them: None,
+                lambda fakes: None,
                 'pool vault-data exists and is coded 2+1, not 2+2, which cannot change',
             ),
             (
                 'profile of that name',
                 {},
                 {},
-                lambda them: them.ceph.profiles['vault-data'].update(technique='cauchy'),
+                lambda fakes: fakes.ceph.profiles['vault-data'].update(technique='cauchy'),
                 'erasure code profile vault-data exists with other values',
             ),
             (
                 'rule of that name',
                 {},
                 {},
-                lambda them: them.ceph.rules[1]['steps'][0].update(item_name='default~hdd'),
+                lambda fakes: fakes.ceph.rules[1]['steps'][0].update(item_name='default~hdd'),
                 'CRUSH rule nvme-host exists and places on hdd by host under default, not on nvme',
             ),
             (
                 'type in use with another back end',
                 {},
                 {'tiers/fast/volume_type/backend': 'other'},
-                lambda them: them.cinder.add_volume('fast', 10),
+                lambda fakes: fakes.cinder.add_volume('fast', 10),
                 'volume type fast is in use by 1 volumes with the back end fast, not other',
             ),
             (
@@ -368,15 +368,15 @@ class ProblemsTestCase(testscenarios.WithScenarios, base.BaseTestCase):
     ]
 
     def test_problem(self):
-        them = world.World(**self.options)
+        fakes = world.World(**self.options)
         if self.arrange:
-            them.apply(sample.read())
-            self.arrange(them)
-        before = them.state()
+            fakes.apply(sample.read())
+            self.arrange(fakes)
+        before = fakes.state()
         content = sample.read(self.changes)
-        plan = them.plan(content)
+        plan = fakes.plan(content)
         self.assertIn(self.expected, '\n'.join(plan.problems))
-        self.assertEqual(before, them.state())
+        self.assertEqual(before, fakes.state())
 
 
 class OrderTestCase(base.BaseTestCase):
@@ -394,15 +394,15 @@ class OrderTestCase(base.BaseTestCase):
         self.assertLess(pools.index('vault-data'), pools.index('vault'))
 
     def test_removals_come_last(self):
-        them = world.World()
+        fakes = world.World()
         content = sample.read()
-        them.apply(content)
-        pool('volumes-fast', size=3)(them)
-        pool('images', size=1, min_size=1)(them)
-        them.ceph.users['client.glance'] = {'mon': 'allow *'}
+        fakes.apply(content)
+        pool('volumes-fast', size=3)(fakes)
+        pool('images', size=1, min_size=1)(fakes)
+        fakes.ceph.users['client.glance'] = {'mon': 'allow *'}
         content = sample.read({'users/client.glance': {'role': 'glance', 'exclusive': True}})
-        del them.cinder.types['id-of-fast']
-        found = [str(change).split(':')[0] for change in them.plan(content).changes]
+        del fakes.cinder.types['id-of-fast']
+        found = [str(change).split(':')[0] for change in fakes.plan(content).changes]
         self.assertEqual(
             [
                 *('pool images', 'volume type fast'),
@@ -450,8 +450,8 @@ class CapsTestCase(base.BaseTestCase):
         self.assertEqual((), self._plan(pools=['vms'], exclusive=False).changes)
 
     def test_missing_caps_are_added(self):
-        them = self.world.ceph.users['client.cinder']
-        before = dict(them)
+        fakes = self.world.ceph.users['client.cinder']
+        before = dict(fakes)
         self.world.apply(sample.read({'users/client.cinder': {'role': 'cinder', 'pools': ['x']}}))
         after = self.world.ceph.users['client.cinder']
         more = ', profile rbd pool=x'
@@ -521,36 +521,36 @@ class NotesTestCase(base.BaseTestCase):
         self.assertIn('from now on requests must name a volume type, and only fast', note)
 
     def test_back_end_that_has_not_reported(self):
-        them = world.World()
+        fakes = world.World()
         content = sample.read()
-        them.apply(content)
-        them.cinder.backends = []
-        plan = them.plan(content)
+        fakes.apply(content)
+        fakes.cinder.backends = []
+        plan = fakes.plan(content)
         self.assertEqual(((), ()), (plan.changes, plan.problems))
         self.assertIn('no back end fast has reported', plan.notes[0])
 
     def test_unreachable_scheduler_prevents_nothing(self):
-        them = world.World()
-        them.cinder.scheduler_answers = False
+        fakes = world.World()
+        fakes.cinder.scheduler_answers = False
         content = sample.read()
-        them.apply(content)
-        plan = them.plan(content)
+        fakes.apply(content)
+        plan = fakes.plan(content)
         self.assertEqual(((), ()), (plan.changes, plan.problems))
         self.assertIn('back ends were not checked', plan.notes[0])
 
     def test_limit_that_was_exceeded_before_prevents_nothing(self):
-        them = world.World()
+        fakes = world.World()
         content = sample.read()
-        them.apply(content)
-        them.ceph.max_pgs = 1
-        self.assertEqual((), them.plan(content).problems)
+        fakes.apply(content)
+        fakes.ceph.max_pgs = 1
+        self.assertEqual((), fakes.plan(content).problems)
 
 
 class LeftOutTestCase(base.BaseTestCase):
     def test_only_what_was_observed_is_planned(self):
-        them = world.World()
+        fakes = world.World()
         content = sample.read()
-        everything = them.systems(content).observe()
+        everything = fakes.systems(content).observe()
         for system in ('ceph', 'cinder', 'trove'):
             observed = resources.Observed(**{system: getattr(everything, system)})
             plan = planning.plan(content, observed)

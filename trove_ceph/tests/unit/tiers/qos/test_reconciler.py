@@ -328,39 +328,39 @@ class InterruptionTests(interruption.InterruptionTests):
     """A change of limits, interrupted in each step and between two limits."""
 
     def make_world(self):
-        them = world.World()
-        self.volume, self.image = self.arrange(them)
-        return them
+        fakes = world.World()
+        self.volume, self.image = self.arrange(fakes)
+        return fakes
 
-    def make_operation(self, them):
-        report = them.reconciler().plan()
+    def make_operation(self, fakes):
+        report = fakes.reconciler().plan()
         return [
             step
             for change in report.changes
-            for step in reconciler.make_steps(them.storage, change)
+            for step in reconciler.make_steps(fakes.storage, change)
         ]
 
-    def check_done(self, them):
-        them.reconciler().sweep()
-        found = them.limits(self.image), them.marked(self.image)
+    def check_done(self, fakes):
+        fakes.reconciler().sweep()
+        found = fakes.limits(self.image), fakes.marked(self.image)
         self.assertEqual(self.expected, (found[0], found[1] and found[1].limits))
-        self.assertTrue(them.cluster.get(self.image).qos_is_whole)
+        self.assertTrue(fakes.cluster.get(self.image).qos_is_whole)
         # A retype removes all our limits, whatever happened before.
-        self._retype(them)
-        them.reconciler().sweep()
-        self.assertEqual((Qos(), None), (them.limits(self.image), them.marked(self.image)))
+        self._retype(fakes)
+        fakes.reconciler().sweep()
+        self.assertEqual((Qos(), None), (fakes.limits(self.image), fakes.marked(self.image)))
 
-    def _retype(self, them):
-        (volume,) = them.cinder.volumes
+    def _retype(self, fakes):
+        (volume,) = fakes.cinder.volumes
         volume['volume_type'] = 'slow'
 
     def test_killed_at_each_instant(self):
         for number in itertools.count():
-            them = self.make_world()
+            fakes = self.make_world()
             try:
-                them.reconciler(DyingBackend(them.cluster, number)).sweep()
+                fakes.reconciler(DyingBackend(fakes.cluster, number)).sweep()
             except interruption.Kill:
-                self.check_done(them)
+                self.check_done(fakes)
             else:
                 break
         self.assertGreater(number, 1)
@@ -368,19 +368,19 @@ class InterruptionTests(interruption.InterruptionTests):
     def test_retyped_after_each_instant(self):
         """The volume has another type before the change is repeated."""
         for number in itertools.count():
-            them = self.make_world()
-            dying = DyingBackend(them.cluster, number)
+            fakes = self.make_world()
+            dying = DyingBackend(fakes.cluster, number)
             try:
-                them.reconciler(dying).sweep()
+                fakes.reconciler(dying).sweep()
             except interruption.Kill:
                 pass
             else:
                 break
-            self._retype(them)
-            them.reconciler().sweep()
-            found = them.limits(self.image), them.marked(self.image)
+            self._retype(fakes)
+            fakes.reconciler().sweep()
+            found = fakes.limits(self.image), fakes.marked(self.image)
             self.assertEqual((self.left_after_retype, None), found, f'killed at {number}')
-            self.assertTrue(them.cluster.get(self.image).qos_is_whole, f'killed at {number}')
+            self.assertTrue(fakes.cluster.get(self.image).qos_is_whole, f'killed at {number}')
         self.assertGreater(number, 1)
 
     left_after_retype = Qos()
@@ -416,23 +416,23 @@ class DyingBackend(backend.FakeBackend):
 class FirstLimitsInterruptionTest(InterruptionTests, base.BaseTestCase):
     expected = (world.LIMITS, world.LIMITS)
 
-    def arrange(self, them):
-        return them.add()
+    def arrange(self, fakes):
+        return fakes.add()
 
 
 class OtherLimitsInterruptionTest(InterruptionTests, base.BaseTestCase):
     expected = (world.LIMITS, world.LIMITS)
 
-    def arrange(self, them):
-        added = them.add()
-        them.limited(added[1], Qos(iops=3000, bytes_per_sec=MIB))
+    def arrange(self, fakes):
+        added = fakes.add()
+        fakes.limited(added[1], Qos(iops=3000, bytes_per_sec=MIB))
         return added
 
 
 class NoLimitsInterruptionTest(InterruptionTests, base.BaseTestCase):
     expected = (Qos(), None)
 
-    def arrange(self, them):
-        added = them.add('slow')
-        them.limited(added[1], Qos(iops=3000, bytes_per_sec=MIB))
+    def arrange(self, fakes):
+        added = fakes.add('slow')
+        fakes.limited(added[1], Qos(iops=3000, bytes_per_sec=MIB))
         return added

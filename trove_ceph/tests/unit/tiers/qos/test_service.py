@@ -151,34 +151,34 @@ class ConfigurationTestCase(base.BaseTestCase):
         path.write_text('\n'.join([*bus, '[trove_ceph_qos]', *lines]))
         self.conf(['--config-file', str(path)])
 
-    def _of(self, them):
+    def _of(self, fakes):
         tiers = self.directory / 'tiers.yaml'
-        return service.of_configuration(self.conf, str(tiers), them.storage)
+        return service.of_configuration(self.conf, str(tiers), fakes.storage)
 
     def test_configured_service(self):
         """Run the configured service with Keystone and Cinder over HTTP, and a bus."""
         cloud = self.useFixture(cloud_server.CloudServer())
-        them = world.World()
-        them.cinder = cloud.cinder
-        images = [them.add()[1] for _ in range(5)]
+        fakes = world.World()
+        fakes.cinder = cloud.cinder
+        images = [fakes.add()[1] for _ in range(5)]
         (self.directory / 'tiers.yaml').write_text(yaml.safe_dump(sample.changed(world.TIERS)))
         self._configure(
             *('auth_type = password', f'auth_url = {cloud.url}/v3', 'username = u'),
             *('password = x', 'project_name = p', 'user_domain_id = default'),
             *('project_domain_id = default', 'region_name = east'),
         )
-        running = self._of(them)
+        running = self._of(fakes)
         running.start()
         self.addCleanup(running.stop, TIMEOUT_SEC)
-        self._await(lambda: {them.limits(image) for image in images} == {world.LIMITS})
-        volume, image = them.add()
+        self._await(lambda: {fakes.limits(image) for image in images} == {world.LIMITS})
+        volume, image = fakes.add()
         bus = oslo_messaging.get_notification_transport(self.conf)
         cinder = oslo_messaging.Notifier(
             bus, 'volume.host@fast', driver='messagingv2', topics=['trove-ceph-qos']
         )
         for gone in ('gone', volume['id']):
             cinder.info({}, 'volume.create.end', {'volume_id': gone})
-        self._await(lambda: them.limits(image) == world.LIMITS)
+        self._await(lambda: fakes.limits(image) == world.LIMITS)
 
     def _await(self, condition):
         deadline = time.monotonic() + TIMEOUT_SEC

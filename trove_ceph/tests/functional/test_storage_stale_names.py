@@ -89,13 +89,13 @@ class NamesTest(RemainsTestCase):
             self.remove_objects(f'rbd_id.{image.name}')
         if 'entry' not in remaining:
             self.call('rbd_directory', 'dir_remove_image', image.name, image_id)
-        self.assert_not_there(image)
+        self.assert_missing(image)
         return image, image_id
 
     def assert_cleared(self, image, image_id):
         self.assertEqual(set(), self.objects_of(image_id, image.name))
         self.assertFalse(self.is_listed(image))
-        self.assert_not_there(image)
+        self.assert_missing(image)
 
     def test_creates_an_image_with_a_stale_name(self):
         for stage in STAGES:

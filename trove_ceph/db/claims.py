@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims: which worker has which backup or policy run, and whether that worker is alive.
+"""Claims: which worker works on what, and whether that worker is alive.
 
 All roles share one mechanism. A worker takes a claim by one conditional UPDATE and renews it by
 heartbeats. The claim carries a random token, new for each attempt. It is free again when it is
@@ -37,7 +37,7 @@ _NO_CLAIM = {'claim_role': None, 'claimed_by': None, 'claim_token': None}
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """The right of one worker to work on one backup or policy run in one role."""
+    """The right of one worker to work on one backup, policy run or instance in one role."""
 
     role: Role
     resource_id: str
@@ -86,7 +86,7 @@ class Claims:
 
     @transactions.retry_on_deadlock
     def claim(self, role: Role, resource_id: str, claimant: Claimant) -> Claim | None:
-        """Claim a backup or a policy run; of several concurrent workers, exactly one succeeds.
+        """Claim a backup, a policy run or an instance; of concurrent workers, exactly one succeeds.
 
         :returns: None: another live worker has a claim, or the state does not allow the role
         """
@@ -101,7 +101,7 @@ class Claims:
         claimant: Claimant,
         *conditions: Any,
     ) -> Claim | None:
-        """Claim a backup or a policy run within a transaction, as :meth:`claim`."""
+        """Claim a backup, a policy run or an instance within a transaction, as :meth:`claim`."""
         row, key = _row_of(role)
         columns = (row.claimed_by, row.claim_token, row.heartbeat_at)
         found = session.execute(sa.select(*columns).where(key == resource_id)).one_or_none()

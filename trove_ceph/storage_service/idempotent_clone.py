@@ -39,7 +39,7 @@ def clone(
             return
         if facts.clients:
             raise exceptions.BusyError(
-                f'{image}: exists, is unused, and is open at {", ".join(facts.clients)}'
+                f'{image}: exists without any data, and is still open at {", ".join(facts.clients)}'
             ) from None
         LOG.warning('%s: exists and is unused; creating it again', image)
         storage.remove(image)

@@ -180,7 +180,9 @@ class JobManager:
         # A job that holds this lock has it as its first one, so its record is in the lock's pool.
         for record in self._store.all_in(lock.pool):
             if lock in record.job.work.locks and record.job.state.is_active:
-                LOG.warning('%s: canceling it, since %s is fenced', record.job, fence.image)
+                LOG.warning(
+                    '%s: canceling it, because %s is about to be fenced', record.job, fence.image
+                )
                 self.cancel(record)
                 deadline = waiting.Deadline(FENCE_GRACE_SEC, self._clock, self._sleep)
                 while self._store.has_holder(record) and deadline.pause(_POLL_SEC):

@@ -140,8 +140,8 @@ class Jobs:
     def _give_up(self, record: job_store.JobRecord, lease: leases.Lease) -> tasks.Job:
         """Record that a job is not attempted again: the data that it reads may kill the service."""
         message = (
-            f'{record.job.work}: given up, because {record.deaths} copies of the service died in a '
-            'row while they ran it; find out why before you request it again'
+            f'{record.job.work}: given up, because the service died in {record.deaths} attempts '
+            'in a row; find out why before you request it again'
         )
         ended = dataclasses.replace(
             record.job,

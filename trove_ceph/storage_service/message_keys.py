@@ -89,7 +89,7 @@ def create(path: str) -> Keys:
 
 
 def rotate(path: str) -> Keys:
-    """Create a new current key, make the current key the previous one, and drop the previous one.
+    """Create a key: the current one becomes the previous one, which replaces the older one.
 
     :raises KeyFileError: there is no usable file, or it cannot be written
     """
@@ -130,7 +130,9 @@ def _check_owner(path: str, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise exceptions.KeyFileError(f'{path}: is not a regular file')
     if mode & 0o077:
-        raise exceptions.KeyFileError(f'{path}: has mode {mode:04o}, must have 0600')
+        raise exceptions.KeyFileError(
+            f'{path}: has mode {mode:04o}; only its owner may have access, such as with 0600'
+        )
     reader = os.geteuid()
     if reader != 0 and found.st_uid not in (0, reader):
         raise exceptions.KeyFileError(

@@ -220,16 +220,16 @@ class Manager(manager.Manager):
 
         :param instance_ids: the ids of several replicas, or one id
         """
+        ids = [instance_ids] if isinstance(instance_ids, str) else instance_ids
         try:
-            operations = self._operations()
+            return self._operations().claimed(role, ids)
         except exceptions.TroveCephError as error:
             LOG.warning(
                 'Instance %s: no other taskmanager takes over if this one dies: %s',
-                *(instance_ids, error),
+                ', '.join(ids),
+                error,
             )
             return contextlib.nullcontext()
-        ids = [instance_ids] if isinstance(instance_ids, str) else instance_ids
-        return operations.claimed(role, ids)
 
     def _recover_instances(self) -> None:
         self._operations().recover(self._resume_deletion, self._recovery_threads)
@@ -272,7 +272,7 @@ class Manager(manager.Manager):
         try:
             self._tier_settings().send_due(trove_db.TroveDatabase().list_instances())
         except exceptions.TroveCephError as error:
-            LOG.warning('The rates of tiers were not sent to guests, which is retried: %s', error)
+            LOG.warning('The rates of tiers were not sent to guests; will retry: %s', error)
 
     def _send_rates(self, created: str | list[str]) -> None:
         """Send the rates of their tiers to guests that were just created.
@@ -286,7 +286,7 @@ class Manager(manager.Manager):
                     self._tier_settings().send(instance)
             except exceptions.TroveCephError as error:
                 LOG.warning(
-                    'Instance %s: the rate of its tier was not sent, which is retried: %s',
+                    'Instance %s: the rate of its tier was not sent; will retry: %s',
                     *(instance_id, error),
                 )
 

@@ -74,7 +74,7 @@ class TierSettings:
                 self._send(instance.id, rates[volume.volume_type])
         except exceptions.TroveCephError as error:
             LOG.warning(
-                'Instance %s: the rate of its tier was not sent, which is retried: %s',
+                'Instance %s: the rate of its tier was not sent; will retry: %s',
                 *(instance.id, error),
             )
 
@@ -116,7 +116,7 @@ class TierSettings:
             next_sec = _REFRESH_SEC
         except exceptions.GuestUnavailableError as error:
             LOG.info(
-                'Instance %s: the rate of its tier was not sent, which is retried: %s',
+                'Instance %s: the rate of its tier was not sent; will retry: %s',
                 *(instance_id, error),
             )
             next_sec = _RETRY_SEC

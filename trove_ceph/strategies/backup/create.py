@@ -73,7 +73,11 @@ def create_backup(
         creation.release()
     except Exception as error:
         if creation.may_be_shown:
-            LOG.warning('Backup %s may be shown already: %s', backup_id, error)
+            LOG.warning(
+                'Backup %s may already be COMPLETED in Trove, so it is left for recovery: %s',
+                backup_id,
+                error,
+            )
             creation.release()
         else:
             _record_failure(deps, backup_id, creation.claim, error)

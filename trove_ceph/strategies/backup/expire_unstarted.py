@@ -35,7 +35,7 @@ def expire_unstarted(deps: BackupDependencies, since: datetime.timedelta) -> Non
                 )
                 deps.trove.fail_backup(backup.id)
         except exceptions.TroveCephError as error:
-            LOG.warning('Backup %s could not be failed, which is retried: %s', backup.id, error)
+            LOG.warning('Backup %s could not be marked as failed; will retry: %s', backup.id, error)
 
 
 def _is_ours(deps: BackupDependencies, backup: backup_types.TroveBackup) -> bool:

@@ -61,7 +61,7 @@ def _remove_leftovers(deps: BackupDependencies, record: backup_record.BackupReco
         LOG.info('Backup %s: what was left of it is removed', record.backup_id)
     except Exception as error:
         LOG.warning(
-            'Backup %s: what is left of it could not be removed, which is retried: %s',
+            'Backup %s: what is left of it could not be removed; will retry: %s',
             *(record.backup_id, error),
         )
     deps.records.claims.release(claim)

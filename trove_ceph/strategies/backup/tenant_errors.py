@@ -28,13 +28,13 @@ SHOWN_UNCHANGED = (
 _MESSAGES: list[tuple[type[Exception], str]] = [
     (exceptions.NoSpaceError, 'the storage has no room for it at present'),
     (exceptions.BusyError, 'another operation uses it at present'),
-    (exceptions.NotFoundError, 'something that it needs no longer exists'),
-    (exceptions.RecordNotFoundError, 'something that it needs no longer exists'),
+    (exceptions.NotFoundError, 'a volume or snapshot that it needs no longer exists'),
+    (exceptions.RecordNotFoundError, 'a volume or snapshot that it needs no longer exists'),
     (exceptions.ClaimLostError, 'another operation uses it at present'),
     (exceptions.DatabaseError, 'its state does not allow it'),
     (exceptions.CanceledError, 'it was canceled'),
     (exceptions.CephUnreachableError, 'the storage did not answer'),
-    (exceptions.NotInspectableError, 'no server is configured that can open it'),
+    (exceptions.NotInspectableError, 'no MySQL server is configured that can open it'),
     (
         exceptions.InspectionFaultError,
         'a fault of the storage or of a host interrupted the inspection; this proves nothing about '
@@ -42,14 +42,14 @@ _MESSAGES: list[tuple[type[Exception], str]] = [
     ),
     (exceptions.StorageError, 'the storage failed'),
     (exceptions.NotAdoptableError, 'its volume cannot be used for it at present'),
-    (exceptions.AdoptionFailedError, 'Cinder failed to manage it'),
-    (exceptions.QuotaExceededError, 'the quota of the project that owns all volumes is used up'),
+    (exceptions.AdoptionFailedError, 'the block storage service could not register it'),
+    (exceptions.QuotaExceededError, "the database service's own quota of volumes is used up"),
     (exceptions.InvalidTiersError, 'the storage is not set up for it'),
     (exceptions.ServiceUnavailableError, 'a service that it needs did not answer'),
-    (exceptions.ServerFailedError, 'no server could be started for it'),
+    (exceptions.ServerFailedError, 'the MySQL server of the inspection failed'),
     (Exception, 'an unexpected error occurred'),
 ]
-_SEE_LOG = 'the log of trove-taskmanager has the details'
+_SEE_LOG = 'your operator finds the details in the log of trove-taskmanager'
 
 
 def tenant_message(error: Exception) -> str:
@@ -75,7 +75,10 @@ def translated_errors(subject: str) -> Iterator[None]:
     except exceptions.TroveCephError as error:
         is_unexpected = not isinstance(error, SHOWN_UNCHANGED)
         LOG.error('%s: %s', subject, operator_message(error), exc_info=is_unexpected)
-        raise exceptions.TroveCephError(f'{subject}: {tenant_message(error)}') from error
+        text = tenant_message(error)
+        if not text.startswith(f'{subject}: '):
+            text = f'{subject}: {text}'
+        raise exceptions.TroveCephError(text) from error
 
 
 def operator_message(error: Exception) -> str:

@@ -35,7 +35,7 @@ def purge_trashed(deps: BackupDependencies) -> None:
         try:
             _purge(deps, image)
         except Exception as error:
-            LOG.warning('%s: could not be purged, which is retried: %s', image, error)
+            LOG.warning('%s: could not be purged; will retry: %s', image, error)
 
 
 def reclaim_volume(deps: BackupDependencies, volume_id: str) -> bool:
@@ -52,7 +52,7 @@ def reclaim_volume(deps: BackupDependencies, volume_id: str) -> bool:
             LOG.info('%s stays: %s', subject, reason)
             return True
     except Exception as error:
-        LOG.warning('%s: could not be checked, which is retried: %s', subject, error)
+        LOG.warning('%s: could not be checked; will retry: %s', subject, error)
         return False
     return delete_volume(deps, volume_id)
 

@@ -31,7 +31,7 @@ def flatten_dependents(deps: BackupDependencies) -> None:
 
 
 def stop_flattening(deps: BackupDependencies, volume_id: str) -> None:
-    """Stop to flatten a volume that is about to be deleted, since no client may have it open."""
+    """Stop flattening a volume that is about to be deleted, since no client may have it open."""
     try:
         volume = deps.cinder.find_volume(volume_id)
         facts = _find_dependent(deps, volume) if volume else None
@@ -39,7 +39,7 @@ def stop_flattening(deps: BackupDependencies, volume_id: str) -> None:
             with contextlib.suppress(exceptions.NotFoundError):
                 deps.storage.cancel(_operation(facts))
     except exceptions.TroveCephError as error:
-        LOG.warning('Volume %s may still be in the course of flattening: %s', volume_id, error)
+        LOG.warning('A flatten of volume %s may still be running: %s', volume_id, error)
 
 
 def _continue(deps: BackupDependencies, volume: cinder_resources.Volume) -> None:
@@ -51,7 +51,7 @@ def _continue(deps: BackupDependencies, volume: cinder_resources.Volume) -> None
         elif not _is_being_deleted(deps, volume):
             deps.storage.start(_operation(facts), tasks.FlattenTask(facts.image))
     except exceptions.TroveCephError as error:
-        LOG.warning('%s cannot be flattened now, which is retried: %s', volume, error)
+        LOG.warning('%s cannot be flattened now; will retry: %s', volume, error)
 
 
 def _find_dependent(

@@ -103,7 +103,8 @@ class StorageCommandTest(base.BaseTestCase):
     def test_it_does_not_serve_without_keys(self):
         self.configure('pools = volumes,vault')
         os.chmod(self.key_file, 0o640)
-        self.assertIn(f'{self.key_file}: has mode 0640, must have 0600', self.refusal())
+        reason = 'has mode 0640; only its owner may have access'
+        self.assertIn(f'{self.key_file}: {reason}', self.refusal())
         os.unlink(self.key_file)
         self.assertIn(f'{self.key_file}: cannot be read', self.refusal())
 

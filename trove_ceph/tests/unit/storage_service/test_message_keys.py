@@ -70,7 +70,7 @@ class KeyFileTest(base.BaseTestCase):
         message_keys.create(self.path)
         for mode in (0o640, 0o604, 0o620, 0o644):
             os.chmod(self.path, mode)
-            self.assertIn(f'has mode {mode:04o}, must have 0600', self.refusal())
+            self.assertIn(f'has mode {mode:04o}; only its owner may have access', self.refusal())
 
     def test_refuses_a_file_of_another_user(self):
         message_keys.create(self.path)

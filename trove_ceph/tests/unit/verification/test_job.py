@@ -124,7 +124,7 @@ class InspectJobTest(base.BaseTestCase):
             (JobState.FAILED, 'NotInspectableError', 3),
             (given_up.state, given_up.error, given_up.attempt),
         )
-        self.assertIn('3 copies of the service died', given_up.message)
+        self.assertIn('the service died in 3 attempts', given_up.message)
         self.assertEqual([], self.services.held_locks())
         # The result stays, for each caller and each copy; another id starts a new inspection.
         self.assertEqual(given_up, self.service('five').jobs.start('op', self.work))

@@ -28,9 +28,10 @@ DEFAULT_EXPIRY = datetime.timedelta(seconds=45)
 #: The tables of roles that do not claim backups.
 _ROW_OF_ROLE: Mapping[Role, Any] = {
     Role.RUN_POLICY: tables.PolicyRunRow,
-    Role.CREATE_INSTANCE: tables.InstanceCreationRow,
+    Role.CREATE_INSTANCE: tables.InstanceOperationRow,
+    Role.DELETE_INSTANCE: tables.InstanceOperationRow,
 }
-_ROWS = (tables.BackupRow, *_ROW_OF_ROLE.values())
+_ROWS = dict.fromkeys((tables.BackupRow, *_ROW_OF_ROLE.values()))
 _NO_CLAIM = {'claim_role': None, 'claimed_by': None, 'claim_token': None}
 
 

@@ -20,6 +20,8 @@ class Role(enum.StrEnum):
     RUN_POLICY = 'run-policy'
     #: Creates an instance; the claim is on the instance, not on a backup.
     CREATE_INSTANCE = 'create-instance'
+    #: Deletes an instance; the claim is on the instance, not on a backup.
+    DELETE_INSTANCE = 'delete-instance'
 
 
 _INSPECTABLE = frozenset(state for state in RecordState if state.can_be_verified)

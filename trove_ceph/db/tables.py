@@ -207,10 +207,10 @@ class PolicyRunRow(Claimable, Base):
     count = orm.mapped_column(sa.Integer, nullable=False)
 
 
-class InstanceCreationRow(Claimable, Base):
-    """An instance that is being created, see :mod:`instance_creations`."""
+class InstanceOperationRow(Claimable, Base):
+    """An instance that is being created or deleted, see :mod:`instance_operations`."""
 
-    __tablename__ = 'trove_ceph_instance_creations'
+    __tablename__ = 'trove_ceph_instance_operations'
 
     instance_id = orm.mapped_column(sa.String(36), primary_key=True)
     created_at = orm.mapped_column(sa.DateTime, nullable=False)

@@ -13,12 +13,12 @@ from trove.common.clients import normalize_url
 from trove_ceph import enums
 from trove_ceph.cinder import client
 from trove_ceph.db import backups, claims, heartbeat, policies, workers
-from trove_ceph.db import instance_creations as creation_store
+from trove_ceph.db import instance_operations as operation_store
 from trove_ceph.storage_service import rpcapi
 from trove_ceph.strategies.backup import backup_types, dependencies
 from trove_ceph.strategies.policies import dependencies as policy_dependencies
 from trove_ceph.taskmanager import (
-    instance_creations,
+    instance_operations,
     instance_tiers,
     tier_settings,
     volume_location,
@@ -75,12 +75,12 @@ def make_policy_dependencies(
     )
 
 
-def make_instance_creations(
+def make_instance_operations(
     deps: dependencies.BackupDependencies,
-) -> instance_creations.InstanceCreations:
-    """Return the claims on instances that are being created."""
-    return instance_creations.InstanceCreations(
-        creation_store.InstanceCreationStore(),
+) -> instance_operations.InstanceOperations:
+    """Return the claims on instances that are being created or deleted."""
+    return instance_operations.InstanceOperations(
+        operation_store.InstanceOperationStore(),
         trove_db.TroveDatabase(),
         deps.worker,
         deps.heartbeat,

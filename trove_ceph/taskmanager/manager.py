@@ -13,6 +13,7 @@ from typing import Any
 from oslo_log import log as logging
 from oslo_service import periodic_task
 from trove.common import cfg, notification
+from trove.common import context as trove_context
 from trove.taskmanager import manager
 
 from trove_ceph import exceptions, steps
@@ -66,7 +67,7 @@ class Manager(manager.Manager):
         self._tier_settings = functools.cache(
             functools.partial(factory.make_tier_settings, CONF, self._deps)
         )
-        self._creations = functools.cache(lambda: factory.make_instance_creations(self._deps()))
+        self._operations = functools.cache(lambda: factory.make_instance_operations(self._deps()))
         self._policy_deps = functools.cache(
             lambda: factory.make_policy_dependencies(CONF, self._deps())
         )
@@ -83,13 +84,13 @@ class Manager(manager.Manager):
         }
         # Trove's own loop runs every report_interval seconds (30), and waits for long tasks.
         self._background = background.Background(
-            _WORK_SPACING_SEC, (self._recover, self._fail_creations, self._start_due_jobs)
+            _WORK_SPACING_SEC, (self._recover, self._recover_instances, self._start_due_jobs)
         )
         self._tier_thread = queue_worker.WorkerThreads(1)
 
     def create_instance(self, context, instance_id, **arguments):
         """Create an instance; a restore of our backup takes a time independent of its size."""
-        with self._claim_creations(instance_id):
+        with self._claimed(Role.CREATE_INSTANCE, instance_id):
             self._create(context, instance_id, arguments)
         self._send_rates(instance_id)
 
@@ -153,16 +154,21 @@ class Manager(manager.Manager):
         with (
             notification.EndNotification(context),
             tenant_errors.translated_errors(f'instance {instance_id}'),
+            self._claimed(Role.DELETE_INSTANCE, instance_id),
         ):
+            self._delete_instance(context, instance)
+
+    def _delete_instance(self, context: Any, instance: backup_types.Instance) -> None:
+        if instance.volume_id is not None:
             flatten.stop_flattening(self._deps(), instance.volume_id)
-            deletion = instance_deletion.InstanceDeletion(
-                self._deps(),
-                instance,
-                functools.partial(
-                    trove_adapter_instance_deletion.delete_but_volume, context, instance_id
-                ),
-            )
-            steps.run(f'deletion of instance {instance_id}', deletion.steps())
+        deletion = instance_deletion.InstanceDeletion(
+            self._deps(),
+            instance,
+            functools.partial(
+                trove_adapter_instance_deletion.delete_but_volume, context, instance.id
+            ),
+        )
+        steps.run(f'deletion of instance {instance.id}', deletion.steps())
 
     def run_periodic_tasks(self, context, raise_on_error=False):
         """Run the tasks that are due; the first call starts the threads of this process."""
@@ -207,19 +213,38 @@ class Manager(manager.Manager):
     def _recover(self) -> None:
         recovery.recover(self._deps(), self._recovery_threads)
 
-    def _claim_creations(self, created: str | list[str]) -> contextlib.AbstractContextManager[None]:
-        """Hold the claims of instances while they are created.
+    def _claimed(
+        self, role: Role, instance_ids: str | list[str]
+    ) -> contextlib.AbstractContextManager[None]:
+        """Hold the claims of instances while they are created or deleted.
 
-        :param created: the ids of several replicas, or one id
+        :param instance_ids: the ids of several replicas, or one id
         """
         try:
-            return self._creations().claimed([created] if isinstance(created, str) else created)
+            operations = self._operations()
         except exceptions.TroveCephError as error:
-            LOG.warning('Instance %s stays in BUILD if this process dies now: %s', created, error)
+            LOG.warning(
+                'Instance %s: no other taskmanager takes over if this one dies: %s',
+                *(instance_ids, error),
+            )
             return contextlib.nullcontext()
+        ids = [instance_ids] if isinstance(instance_ids, str) else instance_ids
+        return operations.claimed(role, ids)
 
-    def _fail_creations(self) -> None:
-        self._creations().fail_interrupted()
+    def _recover_instances(self) -> None:
+        self._operations().recover(self._resume_deletion, self._recovery_threads)
+
+    def _resume_deletion(self, instance_id: str) -> None:
+        instance = trove_db.TroveDatabase().find_instance(instance_id)
+        if instance is None or instance.is_deleted or not instance.is_deleting:
+            return
+        # Trove's own context of its administrator may not load instances of tenants.
+        context = trove_context.TroveContext(
+            user_id=CONF.service_credentials.username,
+            project_id=instance.project_id,
+            is_admin=True,
+        )
+        self._delete_instance(context, instance)
 
     def _start_due_jobs(self) -> None:
         for role, threads in self._queue_threads.items():

@@ -218,7 +218,7 @@ class TwoVerificationsTest(Operation, base.BaseTestCase):
         self.assert_claimable(world, record)
         self.assertEqual(servers.POSITION, record.gtid_executed)
         self.assertEqual({world.volume_image.name}, world.images())
-        self.assertEqual(([], []), (world.held_locks(), world.servers.held()))
+        self.assertEqual(([], []), (world.held_locks(), world.servers.open_clones()))
 
 
 class TwoDeletionsTest(Operation, base.BaseTestCase):

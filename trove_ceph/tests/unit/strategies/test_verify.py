@@ -96,7 +96,7 @@ class VerificationInterruptionTest(worlds.RequestInterruptionTests, base.BaseTes
 
     def assert_nothing_left(self, world):
         self.assertEqual({world.volume_image.name}, world.images())
-        self.assertEqual(([], []), (world.held_locks(), world.servers.held()))
+        self.assertEqual(([], []), (world.held_locks(), world.servers.open_clones()))
 
 
 class DamagedInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase):
@@ -128,7 +128,7 @@ class DamagedInterruptionTest(worlds.RequestInterruptionTests, base.BaseTestCase
 
     def assert_nothing_left(self, world):
         self.assertEqual({world.volume_image.name}, world.images())
-        self.assertEqual(([], []), (world.held_locks(), world.servers.held()))
+        self.assertEqual(([], []), (world.held_locks(), world.servers.open_clones()))
 
 
 class VerificationTest(base.BaseTestCase):

@@ -166,6 +166,34 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.delete(backup)
         self.assertEqual([self.world.project], counted)
 
+    def test_resumes_the_deletion_of_an_instance(self):
+        instance = trove_database.instance(self.world.instance.id)
+        instance.update(task_status=InstanceTasks.DELETING)
+        deleted = []
+
+        def die(_context, _instance_id):
+            raise interruption.Kill
+
+        def delete(context, instance_id):
+            self.assertTrue(context.is_admin)
+            deleted.append(instance_id)
+            self.world.delete_server()
+
+        delete_but_volume = 'trove_ceph.trove_adapter.instance_deletion.delete_but_volume'
+        self.patch(delete_but_volume, die)
+        store = 'trove_ceph.db.instance_operations.InstanceOperationStore'
+        with fixtures.MonkeyPatch(f'{store}.finish', lambda *_: None):
+            self.assertRaises(interruption.Kill, self.delete_instance)
+        self.assertIn(self.world.volume_image.name, self.world.images())
+        self.patch(delete_but_volume, delete)
+        successor = manager.Manager()
+        successor._recovery_threads = worlds.AtOnce()
+        successor._recover_instances()
+        self.assertEqual([self.world.instance.id], deleted)
+        self.assertEqual(set(), self.world.images())
+        successor._recover_instances()
+        self.assertEqual(1, len(deleted))
+
     def test_deletes_an_instance_with_a_backup(self):
         deleted = []
 
@@ -228,7 +256,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
             raise interruption.Kill
 
         self.patch('trove.taskmanager.manager.Manager.create_instance', die)
-        store = 'trove_ceph.db.instance_creations.InstanceCreationStore'
+        store = 'trove_ceph.db.instance_operations.InstanceOperationStore'
         self.useFixture(fixtures.MonkeyPatch(f'{store}.finish', lambda *_: None))
         self.assertRaises(
             interruption.Kill,
@@ -239,7 +267,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
             slave_of_id=None,
         )
         # The rows stay, since a killed process deletes nothing.
-        manager.Manager()._fail_creations()
+        manager.Manager()._recover_instances()
         self.assertEqual(
             InstanceTasks.BUILDING_ERROR_SERVER, trove_database.instance(instance.id).task_status
         )

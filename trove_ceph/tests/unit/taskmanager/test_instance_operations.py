@@ -9,25 +9,28 @@ from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
 from trove_ceph.db import claims, heartbeat, transactions
-from trove_ceph.db import instance_creations as creation_store
-from trove_ceph.taskmanager import instance_creations
+from trove_ceph.db import instance_operations as operation_store
+from trove_ceph.db.roles import Role
+from trove_ceph.taskmanager import instance_operations
 from trove_ceph.tests import interruption
 from trove_ceph.tests.unit.db import database
+from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.trove_adapter import trove_db
 
+CREATE, DELETE = Role.CREATE_INSTANCE, Role.DELETE_INSTANCE
 SECOND = datetime.timedelta(seconds=1)
 
 
-class InstanceCreationsTest(base.BaseTestCase):
+class InstanceOperationsTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.now = datetime.datetime(2026, 1, 1)
         self.transactions = transactions.Transactions(
             database.facade(trove_database.path()), lambda: self.now
         )
-        self.store = creation_store.InstanceCreationStore(self.transactions)
-        self.dead = set()
+        self.store = operation_store.InstanceOperationStore(self.transactions)
+        self.dead, self.deleted = set(), []
         self.one, self.two = self.start('one'), self.start('two')
         self.instance = self.add()
 
@@ -37,20 +40,20 @@ class InstanceCreationsTest(base.BaseTestCase):
     def start(self, name):
         """Return the claims of one taskmanager."""
         self.heartbeat = heartbeat.Heartbeat(claims.Claims(self.transactions), 5, 45)
-        return instance_creations.InstanceCreations(
+        return instance_operations.InstanceOperations(
             self.store,
             trove_db.TroveDatabase(),
             claims.Claimant(name, is_dead=self.dead.__contains__),
             self.heartbeat,
         )
 
-    def kill(self, creations, *instances):
+    def kill(self, creations, *instances, role=CREATE):
         """Kill a taskmanager while it creates instances."""
 
         def create():
             # The rows stay, since a killed process deletes nothing.
             creations._finish = lambda _claim: None
-            with creations.claimed([one.id for one in instances]):
+            with creations.claimed(role, [one.id for one in instances]):
                 raise interruption.Kill
 
         self.assertRaises(interruption.Kill, create)
@@ -61,10 +64,10 @@ class InstanceCreationsTest(base.BaseTestCase):
     def test_the_error_says_what_to_do(self):
         replica = self.add()
         self.kill(self.one, self.instance, replica)
-        self.two.fail_interrupted()
+        self.two.recover(self.deleted.append, worlds.AtOnce())
         self.assertEqual(InstanceTasks.BUILDING, self.status())
         self.dead.add('one')
-        self.two.fail_interrupted()
+        self.two.recover(self.deleted.append, worlds.AtOnce())
         for instance in (self.instance, replica):
             self.assertEqual(InstanceTasks.BUILDING_ERROR_SERVER, self.status(instance))
             fault = instance_models.DBInstanceFault.find_by(instance_id=instance.id)
@@ -75,21 +78,21 @@ class InstanceCreationsTest(base.BaseTestCase):
         """Nothing else is known of a worker on another host."""
         self.kill(self.one, self.instance)
         self.now += claims.DEFAULT_EXPIRY
-        self.two.fail_interrupted()
+        self.two.recover(self.deleted.append, worlds.AtOnce())
         self.assertEqual(InstanceTasks.BUILDING, self.status())
         self.now += SECOND
-        self.two.fail_interrupted()
+        self.two.recover(self.deleted.append, worlds.AtOnce())
         self.assertEqual(InstanceTasks.BUILDING_ERROR_SERVER, self.status())
 
     def test_heartbeats_renew_the_claim(self):
-        with self.two.claimed([self.instance.id]):
+        with self.two.claimed(CREATE, [self.instance.id]):
             for _again in range(3):
                 self.now += claims.DEFAULT_EXPIRY
                 self.heartbeat.beat()
-                self.one.fail_interrupted()
+                self.one.recover(self.deleted.append, worlds.AtOnce())
                 self.assertEqual(InstanceTasks.BUILDING, self.status())
         self.dead.add('two')
-        self.one.fail_interrupted()
+        self.one.recover(self.deleted.append, worlds.AtOnce())
         self.assertEqual(InstanceTasks.BUILDING, self.status())
 
     def test_leaves_instances_that_are_built_or_deleted(self):
@@ -97,18 +100,18 @@ class InstanceCreationsTest(base.BaseTestCase):
         deleted = self.add(InstanceTasks.DELETING)
         self.kill(self.one, built, deleted)
         self.dead.add('one')
-        self.two.fail_interrupted()
+        self.two.recover(self.deleted.append, worlds.AtOnce())
         self.assertEqual(InstanceTasks.NONE, self.status(built))
         self.assertEqual(InstanceTasks.DELETING, self.status(deleted))
 
     def test_a_failed_creation_is_not_interrupted(self):
         def create():
-            with self.one.claimed([self.instance.id]):
+            with self.one.claimed(CREATE, [self.instance.id]):
                 raise exceptions.NoSpaceError('the pool is full')
 
         self.assertRaises(exceptions.NoSpaceError, create)
         self.dead.add('one')
-        self.two.fail_interrupted()
+        self.two.recover(self.deleted.append, worlds.AtOnce())
         self.assertEqual(InstanceTasks.BUILDING, self.status())
 
     def test_creates_without_claims_if_the_database_fails(self):
@@ -116,7 +119,7 @@ class InstanceCreationsTest(base.BaseTestCase):
             raise exceptions.ServiceUnavailableError('the table is missing')
 
         self.store.begin = fail
-        with self.one.claimed([self.instance.id]):
+        with self.one.claimed(CREATE, [self.instance.id]):
             pass
 
     def test_a_claim_that_cannot_be_released_expires(self):
@@ -125,10 +128,28 @@ class InstanceCreationsTest(base.BaseTestCase):
 
         finish = self.store.finish
         self.store.finish = fail
-        with self.one.claimed([self.instance.id]):
+        with self.one.claimed(CREATE, [self.instance.id]):
             trove_database.instance(self.instance.id).update(task_status=InstanceTasks.NONE)
         self.store.finish = finish
         self.now += claims.DEFAULT_EXPIRY + SECOND
-        self.two.fail_interrupted()
+        self.two.recover(self.deleted.append, worlds.AtOnce())
         self.assertEqual(InstanceTasks.NONE, self.status())
+        self.assertEqual([], self.store.list_interrupted(claims.Claimant('three')))
+
+    def test_resumes_an_interrupted_deletion(self):
+        self.kill(self.one, self.instance, role=DELETE)
+        self.two.recover(self.deleted.append, worlds.AtOnce())
+        self.assertEqual([], self.deleted)
+        self.dead.add('one')
+        for _again in range(2):
+            self.two.recover(self.deleted.append, worlds.AtOnce())
+            self.assertEqual([self.instance.id], self.deleted)
+
+    def test_deletion_that_fails_again_is_left_to_the_tenant(self):
+        def fail(_instance_id):
+            raise exceptions.ServiceUnavailableError('Nova is down')
+
+        self.kill(self.one, self.instance, role=DELETE)
+        self.dead.add('one')
+        self.two.recover(fail, worlds.AtOnce())
         self.assertEqual([], self.store.list_interrupted(claims.Claimant('three')))

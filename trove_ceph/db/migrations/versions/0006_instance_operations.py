@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims on instances that are being created."""
+"""Claims on instances that are being created or deleted."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ down_revision = '0005'
 
 def upgrade():
     op.create_table(
-        'trove_ceph_instance_creations',
+        'trove_ceph_instance_operations',
         sa.Column('instance_id', sa.String(36), primary_key=True),
         sa.Column('created_at', sa.DateTime, nullable=False),
         sa.Column('claim_role', sa.String(16)),

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which worker creates or deletes which instance.
+
+Trove's taskmanager keeps these requests in memory only. A row here shows other workers that the
+worker of an instance died, so that the operation will never end.
+"""
+
+import sqlalchemy as sa
+
+from trove_ceph.db import claims, tables
+from trove_ceph.db.claims import Claim, Claimant
+from trove_ceph.db.roles import Role
+from trove_ceph.db.transactions import Transactions, retry_on_deadlock
+
+
+class InstanceOperationStore:
+    """The instances that are being created or deleted; each verb is one transaction.
+
+    A verb raises ServiceUnavailableError when the database does not answer or lacks the tables.
+
+    :param transactions: access to the database; by default the one of Trove's configuration
+    """
+
+    def __init__(self, transactions: Transactions | None = None):
+        self._transactions = transactions or Transactions()
+        self._claims = claims.Claims(self._transactions)
+
+    @retry_on_deadlock
+    def begin(self, role: Role, instance_id: str, claimant: Claimant) -> Claim | None:
+        """Record that an instance is being created or deleted, and claim it.
+
+        :returns: None: another live worker creates or deletes it
+        """
+        row = tables.InstanceOperationRow
+        with self._transactions.writing() as session:
+            if session.get(row, instance_id) is None:
+                session.add(row(instance_id=instance_id, created_at=self._transactions.clock()))
+                session.flush()
+            return self._claims.claim_in(session, role, instance_id, claimant)
+
+    def take_over(self, role: Role, instance_id: str, claimant: Claimant) -> Claim | None:
+        """Claim an instance whose worker has died; None: another worker has claimed it."""
+        return self._claims.claim(role, instance_id, claimant)
+
+    def list_interrupted(self, claimant: Claimant) -> list[tuple[Role, str]]:
+        """Return the roles of dead workers and the ids of their instances, the oldest first."""
+        row = tables.InstanceOperationRow
+        with self._transactions.reading() as session:
+            now = self._transactions.database_time(session)
+            rows = session.scalars(sa.select(row).order_by(row.created_at, row.instance_id))
+            return [
+                (found.claim_role, found.instance_id)
+                for found in rows
+                if claimant.may_claim(found, now)
+            ]
+
+    @retry_on_deadlock
+    def finish(self, claim: Claim) -> None:
+        """Delete the row of an operation that has ended; do nothing if the claim is lost."""
+        with self._transactions.writing() as session:
+            session.execute(
+                sa.delete(tables.InstanceOperationRow).where(*claims.write_conditions(claim))
+            )

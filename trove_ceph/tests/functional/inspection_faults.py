@@ -126,6 +126,8 @@ class InspectionFaultsTestCase(base.FunctionalTestCase):
     #: The time limit of an inspection with a fault. On a busy machine an inspection without a fault
     #: may exceed it, which is no verdict either.
     limit_sec = 20
+    #: The same for single phases that come late.
+    phase_limits_sec = {}
 
     def setUp(self):
         super().setUp()
@@ -145,8 +147,9 @@ class InspectionFaultsTestCase(base.FunctionalTestCase):
 
     def strike(self, phase, target, how):
         """Inspect the backup with a fault; return both, None for a failed inspection."""
-        work = self.work(time_limit_sec=self.limit_sec)
-        fault = Fault(self.cluster, self.inspections, phase, target, how, self.limit_sec)
+        limit_sec = self.phase_limits_sec.get(phase, self.limit_sec)
+        work = self.work(time_limit_sec=limit_sec)
+        fault = Fault(self.cluster, self.inspections, phase, target, how, limit_sec)
         fault.start()
         found = None
         try:

@@ -41,3 +41,4 @@ class VirtualMachineFaultsTest(Contract, inspection_faults.InspectionFaultsTestC
 
     mode = report.VM
     limit_sec = 120
+    phase_limits_sec = {'checking': 600}

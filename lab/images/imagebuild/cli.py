@@ -141,10 +141,14 @@ def _add_mysql_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mysql-version", metavar="X.Y.Z", help="the version in --mysql-image")
 
 
-def _prepare(progress: Progress) -> None:
+def _need_root(progress: Progress) -> None:
     progress.current = "preparation"
     if os.geteuid() != 0:
         raise BuildError("building needs root")
+
+
+def _prepare(progress: Progress) -> None:
+    _need_root(progress)
     commands.enter_private_mounts()
 
 
@@ -216,7 +220,8 @@ def _build_guest(arguments: argparse.Namespace, progress: Progress) -> dict:
 
 
 def _build_kernel(arguments: argparse.Namespace, progress: Progress) -> dict:
-    _prepare(progress)
+    # It mounts nothing, and a mount namespace would keep the file systems of others mounted.
+    _need_root(progress)
     store, lock = _locked(arguments, progress)
     with lock:
         kernel = inspection_kernel.ensure_kernel(store, progress)

@@ -278,7 +278,7 @@ class CreationTest(creation_case.CreationTestCase):
             backup = self.world.add_backup()
             self.assert_fails(exceptions.AdoptionFailedError, backup=backup)
             message = self.world.records.get(backup.id).error
-            self.assertIn('Cinder failed to manage it', message)
+            self.assertIn('could not register it', message)
 
     def test_a_slow_cinder_does_not_extend_the_freeze(self):
         """Defect 1: stock keeps the file system frozen while it polls Cinder."""
@@ -293,7 +293,7 @@ class CreationTest(creation_case.CreationTestCase):
         self.world.cinder.limits[worlds.SERVICE, 'snapshots'] = 0
         self.assert_fails(exceptions.QuotaExceededError)
         message = self.world.records.get(self.backup.id).error
-        self.assertIn('the quota of the project that owns all volumes', message)
+        self.assertIn('own quota of volumes is used up', message)
 
     # Invalid requests.
 

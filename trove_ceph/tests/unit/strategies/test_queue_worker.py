@@ -162,7 +162,7 @@ class QueueWorkerTest(base.BaseTestCase):
         self.fulfill()
         record = self.get(backup)
         self.assertEqual((RecordState.COPIED, None), (record.state, record.copy_wanted_at))
-        self.assertIn('no server is configured that can open it', record.verify_error)
+        self.assertIn('no MySQL server is configured that can open it', record.verify_error)
         self.world.servers.raises = {}
         self.world.date = record.retry_at
         self.fulfill()

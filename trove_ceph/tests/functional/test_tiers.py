@@ -211,7 +211,7 @@ class ApplyTest(base.FunctionalTestCase):
             'the code 3+1 needs 4 of failure domain osd',
         )
         tiers = {'groups': ceph.tier('data', 'ssd', 'groups', 3, 1024)}
-        self._check_refused(tiers, 'are more than mon_max_pg_per_osd = 500')
+        self._check_refused(tiers, 'exceed mon_max_pg_per_osd = 500')
 
     def _check_refused(self, tiers, *reasons):
         result = self.cluster.tiers('apply', {'tiers': tiers})

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kill services at random moments of operations on a running lab."""
 
-import os
-
 from fault_injection import plan
 
-from driver import instruments, up
+from driver import instruments
 
 
 def add_arguments(parser) -> None:
@@ -34,16 +32,11 @@ def add_arguments(parser) -> None:
 
 def run(settings, args) -> int:
     """Install the instruments, run the rounds and show the results of the operations."""
-    programs = instruments.install(settings)
-    command = [
-        str(programs / 'python'),
-        '-m',
-        'fault_injection',
-        str(settings.root),
+    options = [
         f'--rounds={args.rounds}',
         f'--limit-sec={args.limit_sec}',
         *([] if args.seed is None else [f'--seed={args.seed}']),
         *(f'--operation={name}' for name in args.operation or ()),
         *(f'--service={name}' for name in args.service or ()),
     ]
-    return up.call(command, os.environ | instruments.ENVIRONMENT)
+    return instruments.run_module(settings, 'fault_injection', options)

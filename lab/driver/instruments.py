@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tempest and the benchmark, which test and measure the lab, in an environment of their own."""
 
+import os
 import pathlib
 import time
 
@@ -32,6 +33,17 @@ def install(settings) -> pathlib.Path:
                 f'All logs: {settings.root}/log'
             )
     return settings.root / 'instruments' / 'bin'
+
+
+def run_module(settings, name: str, options) -> int:
+    """Install the instruments and run a module of the lab with their interpreter.
+
+    :param name: of the module; its first argument is the root of the lab
+    :returns: the exit code.
+    """
+    programs = install(settings)
+    command = [str(programs / 'python'), '-m', name, str(settings.root), *options]
+    return up.call(command, os.environ | ENVIRONMENT)
 
 
 def require_up(settings) -> None:

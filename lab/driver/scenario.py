@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run Tempest's scenarios, this project's and trove-tempest-plugin's, on a running lab."""
 
-import os
-
-from driver import instruments, up
+from driver import instruments
 
 
 def add_arguments(parser) -> None:
@@ -20,14 +18,9 @@ def add_arguments(parser) -> None:
 
 def run(settings, args) -> int:
     """Install the instruments, run the scenarios and show their results."""
-    programs = instruments.install(settings)
-    command = [
-        str(programs / 'python'),
-        '-m',
-        'scenarios',
-        str(settings.root),
+    options = [
         *(['--smoke'] if args.smoke else []),
         *([f'--{args.whose}'] if args.whose else []),
         *([f'--regex={args.regex}'] if args.regex else []),
     ]
-    return up.call(command, os.environ | instruments.ENVIRONMENT)
+    return instruments.run_module(settings, 'scenarios', options)

@@ -10,8 +10,7 @@ import time
 
 import cloud
 from driver.fault_injection import add_arguments
-from scenarios import orphans
-from troveclient.v1 import client as trove_client
+from scenarios import leftovers, orphans
 
 from fault_injection import operations, plan, report, rounds, services
 
@@ -55,15 +54,11 @@ def _wait_until_gone(target: operations.Cloud, sleep=time.sleep) -> list[str]:
 def _connect(root: pathlib.Path) -> operations.Cloud:
     credentials = json.loads((root / 'etc' / 'credentials.json').read_text())
     instance = json.loads((root / 'report.json').read_text())['instance']['id']
-    connections = {name: cloud.connect(credentials[name]) for name in ('tenant', 'admin')}
-    troves = {
-        name: trove_client.Client(
-            session=connection.session, region_name=credentials[name]['OS_REGION_NAME']
-        )
-        for name, connection in connections.items()
-    }
     return operations.Cloud(
-        troves['tenant'], troves['admin'], connections['admin'].compute, instance
+        leftovers.connect(credentials['tenant']),
+        leftovers.connect(credentials['admin']),
+        cloud.connect(credentials['admin']).compute,
+        instance,
     )
 
 

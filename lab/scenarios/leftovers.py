@@ -13,7 +13,7 @@ POLL_SEC = 3
 
 
 def connect(credentials: dict):
-    """Return Trove's client for an administrator's ``OS_*`` variables."""
+    """Return Trove's client for a user's ``OS_*`` variables."""
     session = cloud.connect(credentials).session
     return trove_client.Client(session=session, region_name=credentials['OS_REGION_NAME'])
 

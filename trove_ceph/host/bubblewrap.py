@@ -11,7 +11,7 @@ import dataclasses
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -99,29 +99,50 @@ def spawn(
         for name, value in environment.items():
             words += ['--setenv', name, value]
         words += [*view.words(), '--', *command]
-        try:
-            return subprocess.Popen(
-                words,
-                env=dict(outside),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                pass_fds=[filter_],
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise exceptions.ServerFailedError(f'{words[0]} cannot be run: {error}') from error
+        return start_process(words, outside, [filter_], errors, subprocess.PIPE)
 
 
-def find_error(errors: Path) -> str:
+def start_process(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    passed: Sequence[int],
+    errors: IO[bytes],
+    stdio: int,
+) -> subprocess.Popen:
+    """Start a program in a session of its own.
+
+    :param passed: descriptors that the program inherits
+    :param errors: receives the standard error
+    :param stdio: the standard input and output: ``subprocess.PIPE`` or ``subprocess.DEVNULL``
+    :raises ServerFailedError: the program cannot be started
+    """
+    try:
+        return subprocess.Popen(
+            words,
+            env=dict(environment),
+            stdin=stdio,
+            stdout=stdio,
+            stderr=errors,
+            pass_fds=passed,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise exceptions.ServerFailedError(f'{words[0]} cannot be run: {error}') from error
+
+
+def find_error(errors: Path, programs: Sequence[str] = (), tail_bytes: int = _ERROR_BYTES) -> str:
     """Return the last error of the commands that set up the sandbox; empty if there is none.
 
     Output of the confined program is left out.
+
+    :param programs: further programs whose errors count
+    :param tail_bytes: how much of the end of the file is read
     """
+    prefixes = (*_LAUNCHERS, *(f'{program}: ' for program in programs))
     with contextlib.suppress(OSError):
-        tail, _ = bounded_files.read_tail(errors, _ERROR_BYTES)
+        tail, _ = bounded_files.read_tail(errors, tail_bytes)
         for line in reversed(tail.decode(errors='replace').splitlines()):
-            if line.startswith(_LAUNCHERS) and line.isprintable():
+            if line.startswith(prefixes) and line.isprintable():
                 return line
     return ''
 

@@ -15,7 +15,6 @@ from typing import IO
 
 from trove_ceph import exceptions
 from trove_ceph.host import (
-    bounded_files,
     bubblewrap,
     confinement,
     control_group,
@@ -25,10 +24,6 @@ from trove_ceph.host import (
 
 _KILL_TIMEOUT_SEC = 20
 _ERROR_BYTES = 4000
-_LAUNCHERS = (
-    *(f'{qemu_machine.PROGRAM}: ', 'qemu: ', 'bwrap: ', 'setpriv: ', 'prlimit: ', 'nice: '),
-    'env: ',
-)
 _CONSOLE_BYTES = 4096
 _PIECE_BYTES = 65536
 
@@ -156,12 +151,8 @@ class VirtualMachine:
 
     def find_error(self) -> str:
         """Return the last error of QEMU or of the programs that start it; empty if none."""
-        with contextlib.suppress(OSError):
-            tail, _ = bounded_files.read_tail(self._errors, _ERROR_BYTES)
-            for line in reversed(tail.decode(errors='replace').splitlines()):
-                if line.startswith(_LAUNCHERS) and line.isprintable():
-                    return line
-        return ''
+        programs = (qemu_machine.PROGRAM, 'qemu')
+        return bubblewrap.find_error(self._errors, programs, _ERROR_BYTES)
 
     def _close_ends(self) -> None:
         for end in self._ours:
@@ -180,18 +171,7 @@ def _isolation() -> list[str]:
 def _spawn(
     words: Sequence[str], environment: Mapping[str, str], passed: Sequence[int], stderr: IO[bytes]
 ) -> subprocess.Popen:
-    try:
-        return subprocess.Popen(
-            words,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            pass_fds=passed,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise exceptions.ServerFailedError(f'{words[0]} cannot be run: {error}') from error
+    return bubblewrap.start_process(words, environment, passed, stderr, subprocess.DEVNULL)
 
 
 def _memory_file(content: str) -> int:

@@ -82,6 +82,14 @@ class Workspace:
         return os.environ | {MARK: str(self.path)}
 
 
+def launcher_environment(directory: Path) -> dict[str, str]:
+    """Return the environment of programs that set up a sandbox in a workspace.
+
+    It has nothing of this process but the mark by which remains of the workspace are found.
+    """
+    return {'PATH': os.defpath + ':/usr/sbin:/sbin', MARK: str(directory)}
+
+
 def clear_stale(prefix: str = PREFIX, parent: Path | None = None) -> list[Path]:
     """Clear every workspace of this user whose owner has ended, and return their directories."""
     cleared = []

@@ -79,6 +79,14 @@ class FlattenTask(Task):
 
     image: image_types.ImageRef
 
+    @staticmethod
+    def operation_id(image_id: str) -> str:
+        """Return the id under which all callers flatten an image, so that they wait for one job.
+
+        :param image_id: of the image, whose name may be used again
+        """
+        return f'flatten.{image_id}'
+
     @property
     def locks(self) -> tuple[lock_store.Lock, ...]:
         return (image_lock(self.image),)

@@ -156,7 +156,7 @@ class HostSandbox:
                 limits,
                 group,
                 program.environment(),
-                {'PATH': os.defpath + ':/usr/sbin:/sbin', workspace.MARK: str(self._directory)},
+                workspace.launcher_environment(self._directory),
                 errors,
             )
         self._stack.callback(self._stop)

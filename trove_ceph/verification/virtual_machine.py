@@ -254,7 +254,7 @@ class VmSandbox:
             machine,
             self._limits(machine, uid, attachment.file_bytes),
             group,
-            {'PATH': os.defpath + ':/usr/sbin:/sbin', workspace.MARK: str(place)},
+            workspace.launcher_environment(place),
             place / 'qemu.log',
             attachment.key,
         )

@@ -62,7 +62,7 @@ def _start(image: vm_image.VmImage, accelerator: str, directory: Path, uid: int)
         workspace.Workspace(on_host.PREFIX, directory) as place,
         control_group.ControlGroup(place.path.name, machine.host_memory_bytes, _TASKS) as group,
     ):
-        environment = {'PATH': os.defpath + ':/usr/sbin:/sbin', workspace.MARK: str(place.path)}
+        environment = workspace.launcher_environment(place.path)
         errors = place.path / 'qemu.log'
         running = qemu.VirtualMachine(machine, limits, group, environment, errors)
         try:

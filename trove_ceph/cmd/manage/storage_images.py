@@ -73,9 +73,7 @@ def _flatten(parsed_args: argparse.Namespace, progress: '_Progress') -> str:
     facts = service.describe(image)
     if facts.parent is None:
         return f'{image}: has no parent'
-    # Names get used again, ids of images do not. The taskmanager uses the same id, so that both
-    # wait for one job.
-    operation_id = f'flatten.{facts.image_id}'
+    operation_id = tasks.FlattenTask.operation_id(facts.image_id)
     service.run(operation_id, tasks.FlattenTask(image), parsed_args.wait, progress.note)
     return f'{image}: flattened; it no longer reads from its parent'
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``trove-ceph-manage storage keys``: make and replace the keys of the storage service."""
 
+import abc
 import argparse
 from collections.abc import Sequence
 from typing import Any
@@ -65,9 +66,9 @@ class _KeysCommand(base.ShowOne):
         ]
         return ('key_file', 'current', 'previous'), (path, *map(columns.of, shown))
 
+    @abc.abstractmethod
     def change(self, path: str) -> message_keys.Keys:
         """Change the key file; return its keys."""
-        raise NotImplementedError
 
 
 class Create(_KeysCommand):

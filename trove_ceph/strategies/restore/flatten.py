@@ -71,4 +71,4 @@ def _is_being_deleted(deps: BackupDependencies, volume: cinder_resources.Volume)
 
 
 def _operation(facts: image_types.ImageFacts) -> str:
-    return f'flatten.{facts.image_id}'
+    return tasks.FlattenTask.operation_id(facts.image_id)

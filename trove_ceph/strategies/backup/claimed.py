@@ -10,6 +10,7 @@ request.
 import dataclasses
 from typing import Any
 
+from trove_ceph.db import heartbeat
 from trove_ceph.db.claims import Claim
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
@@ -17,20 +18,23 @@ from trove_ceph.strategies.backup.dependencies import BackupDependencies
 def guarded(deps: BackupDependencies, claim: Claim) -> BackupDependencies:
     """Return dependencies that raise ClaimLostError instead of a request once a claim is lost."""
     changes: dict[str, Any] = {
-        name: _Guarded(getattr(deps, name), deps, claim)
+        name: Guarded(getattr(deps, name), deps.heartbeat, claim)
         for name in ('storage', 'cinder', 'trove', 'servers')
     }
     guest = deps.guest
-    changes['guest'] = lambda instance_id: _Guarded(guest(instance_id), deps, claim)
+    changes['guest'] = lambda instance_id: Guarded(guest(instance_id), deps.heartbeat, claim)
     return dataclasses.replace(deps, **changes)
 
 
-class _Guarded:
-    """A client whose every call first checks the claim."""
+class Guarded:
+    """A client whose every call first checks a claim, and raises ClaimLostError if it is lost.
 
-    def __init__(self, client: Any, deps: BackupDependencies, claim: Claim):
+    :param beating: the heartbeat that renews the claim
+    """
+
+    def __init__(self, client: Any, beating: heartbeat.Heartbeat, claim: Claim):
         self._client = client
-        self._deps = deps
+        self._heartbeat = beating
         self._claim = claim
 
     def __getattr__(self, name: str) -> Any:
@@ -39,7 +43,7 @@ class _Guarded:
             return attribute
 
         def call(*arguments: Any, **named: Any) -> Any:
-            self._deps.heartbeat.check(self._claim)
+            self._heartbeat.check(self._claim)
             return attribute(*arguments, **named)
 
         return call

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A world for the keeper of pools: Nova, Neutron, agents and instances in memory; our tables."""
+
+import datetime
+import functools
+import itertools
+import tempfile
+
+from trove_ceph import exceptions
+from trove_ceph.db import claims, guests, heartbeat, tables, transactions
+from trove_ceph.db.guest_record import PoolKey
+from trove_ceph.strategies.guests import dependencies, keeper, pool_memory, pool_round, pool_spec
+from trove_ceph.strategies.guests.dependencies import PingAnswer, PoolSettings, ServerFacts
+from trove_ceph.tests.unit.db import database
+from trove_ceph.tests.unit.strategies.world import Strike
+
+POOL = 'mysql/8.4:small'
+FRESH_SEC = 90
+
+
+# Created at import, so that it is removed after the files of the tests.
+_DIRECTORY = tempfile.TemporaryDirectory(prefix='trove-ceph-test-')
+
+
+@functools.cache
+def _facade():
+    return database.with_tables(f'{_DIRECTORY.name}/trove.sqlite')
+
+
+def _emptied():
+    """Return the database without the rows of other worlds."""
+    with _facade().writer.get_engine().begin() as connection:
+        for table in tables.Base.metadata.sorted_tables:
+            connection.execute(table.delete())
+    return _facade()
+
+
+class World:
+    """What outlives a taskmanager.
+
+    :ivar servers: the servers in Nova by id
+    :ivar ports: the names of the ports in Neutron by id
+    :ivar silent: ids of guests whose agents do not answer
+    :ivar refusals: what agents say that cannot be bound, by guest
+    """
+
+    def __init__(self, pools=(POOL,), **settings):
+        self.now = datetime.datetime(2026, 1, 1)
+        self._began = self.now
+        database_access = transactions.Transactions(_emptied(), lambda: self.now)
+        self.store = guests.GuestStore(database_access, FRESH_SEC)
+        self.specs = pool_spec.parse(pools)
+        self.settings = PoolSettings(**settings)
+        self.servers, self.ports, self.instances = {}, {}, {}
+        self.silent, self.refusals = set(), {}
+        self.image, self.digest = 'image', 'digest'
+        # The error of all requests to boot a server, or to all of Nova.
+        self.boot_error = self.nova_error = self.agents_error = None
+        # Servers are ACTIVE at once, or fail.
+        self.boot_status = 'ACTIVE'
+        # Nova deletes a server some time after the request.
+        self.deletes_late = False
+        self.pings, self.requests = [], []
+        self._ids = itertools.count()
+        self._workers = itertools.count()
+
+    def new_id(self, kind):
+        return f'{kind}-{next(self._ids)}'
+
+    def pass_time(self, seconds):
+        self.now += datetime.timedelta(seconds=seconds)
+
+    def clock(self):
+        return (self.now - self._began).total_seconds()
+
+    def deps(self, strike=None, pools=None):
+        """Return the dependencies of a new taskmanager, which knows that the others are dead."""
+        strike = strike or Strike(None)
+        name = f'host/boot/1/{next(self._workers)}/0'
+        worker = claims.Claimant(name, is_dead=lambda other: other != name)
+        store = Struck(self.store, strike)
+        self.heartbeat = heartbeat.Heartbeat(self.store.claims, 5, 45, self.clock)
+        return dependencies.KeeperDependencies(
+            store=store,
+            servers=Struck(Servers(self), strike),
+            agents=Struck(Agents(self), strike),
+            trove=Struck(Instances(self), strike),
+            worker=worker,
+            heartbeat=self.heartbeat,
+            pools=self.specs if pools is None else pools,
+            settings=self.settings,
+            clock=self.clock,
+        )
+
+    def keeper(self, strike=None, pools=None):
+        """Return the keeper of a new taskmanager."""
+        return keeper.Keeper(self.deps(strike, pools))
+
+    def round(self, strike=None):
+        """Return a round of the first pool by a new taskmanager."""
+        memory = pool_memory.PoolMemory(f'Pool {POOL}')
+        return pool_round.PoolRound(self.deps(strike), POOL, self.specs[0], memory)
+
+    def run(self, one, rounds=1, seconds=10):
+        """Run rounds of a keeper, some seconds apart, with heartbeats and deletions."""
+        for _ in range(rounds):
+            self.pass_time(seconds)
+            self.heartbeat.beat()
+            one.keep()
+            self.finish_deletions()
+
+    def finish_deletions(self):
+        for server_id in [one for one, facts in self.servers.items() if facts.status == 'GONE']:
+            del self.servers[server_id]
+
+    # For assertions.
+
+    def guests(self, *states):
+        return list(self.store.list(states=states or None))
+
+    def states(self):
+        return sorted(str(one.state) for one in self.guests())
+
+    def names(self):
+        """Return the names of all servers and of all ports."""
+        servers = sorted(one.name for one in self.servers.values())
+        return servers, sorted(self.ports.values())
+
+
+class Struck:
+    """A client whose requests a strike may interrupt."""
+
+    def __init__(self, client, strike):
+        self._client, self._strike = client, strike
+
+    def __getattr__(self, name):
+        found = getattr(self._client, name)
+        if not callable(found):
+            return found
+        lost = exceptions.ServiceUnavailableError('the answer was lost')
+        return lambda *arguments, **named: self._strike.around(
+            lambda: found(*arguments, **named), lost
+        )
+
+
+class Servers:
+    """Nova and Neutron."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def pool_key(self, spec):
+        self._check()
+        world = self._world
+        return PoolKey('flavor', world.image, world.digest, spec.zone, spec.name)
+
+    def make_keys(self):
+        return 'encrypted'
+
+    def list_servers(self):
+        self._check()
+        found = {}
+        for one in self._world.servers.values():
+            if one.name.startswith('trove-guest-'):
+                found.setdefault(one.name, []).append(one)
+        return found
+
+    def find_server(self, server_id):
+        self._check()
+        return self._world.servers.get(server_id)
+
+    def create_server(self, _spec, guest):
+        self._check()
+        world = self._world
+        if world.boot_error:
+            raise exceptions.ServiceUnavailableError(world.boot_error)
+        assert guest.port_id in world.ports
+        server_id = world.new_id('server')
+        name = dependencies.guest_name(guest.guest_id)
+        fault = 'No valid host was found.' if world.boot_status == 'ERROR' else ''
+        world.servers[server_id] = ServerFacts(server_id, name, world.boot_status, 'host', fault)
+        world.requests.append(('boot', name))
+        return server_id
+
+    def delete_server(self, server_id):
+        self._check()
+        servers = self._world.servers
+        if server_id not in servers:
+            return
+        if self._world.deletes_late:
+            facts = servers[server_id]
+            servers[server_id] = ServerFacts(server_id, facts.name, 'GONE')
+        else:
+            del servers[server_id]
+
+    def list_ports(self, guest_id):
+        name = dependencies.guest_name(guest_id)
+        return sorted(one for one, found in self._world.ports.items() if found == name)
+
+    def create_port(self, guest_id):
+        port_id = self._world.new_id('port')
+        self._world.ports[port_id] = dependencies.guest_name(guest_id)
+        return port_id
+
+    def delete_ports(self, port_ids):
+        for port_id in port_ids:
+            used = [one for one in self._world.servers.values() if one.name == port_id]
+            assert not used
+            self._world.ports.pop(port_id, None)
+
+    def _check(self):
+        if self._world.nova_error:
+            raise exceptions.ServiceUnavailableError(self._world.nova_error)
+
+
+class Agents:
+    """The agents of waiting guests."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def ping(self, guest):
+        world = self._world
+        world.pings.append(guest.guest_id)
+        server = world.servers.get(guest.server_id)
+        if server is None or server.status != 'ACTIVE' or guest.guest_id in world.silent:
+            raise exceptions.GuestUnavailableError('it did not answer')
+        if world.agents_error:
+            raise exceptions.GuestUnavailableError(world.agents_error)
+        if guest.guest_id in world.refusals:
+            return PingAnswer(False, world.refusals[guest.guest_id])
+        return PingAnswer(True, version='1.0')
+
+
+class Instances:
+    """Trove's table."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def find_instance(self, instance_id):
+        return self._world.instances.get(instance_id)

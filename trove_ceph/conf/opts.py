@@ -5,7 +5,7 @@ import copy
 
 from oslo_config import cfg
 
-from trove_ceph.conf import guest, qos, storage, taskmanager, verification
+from trove_ceph.conf import guest, guests, qos, storage, taskmanager, verification
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
@@ -26,5 +26,6 @@ def list_taskmanager_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return the options that trove-taskmanager reads in addition to Trove's own."""
     return [
         (taskmanager.GROUP, copy.deepcopy(taskmanager.OPTS)),
+        (guests.GROUP, copy.deepcopy(guests.OPTS)),
         (storage.GROUP, copy.deepcopy(storage.TRANSPORT_OPTS)),
     ]

@@ -3,7 +3,7 @@
 
 from oslo_config import cfg
 
-from trove_ceph.conf import storage
+from trove_ceph.conf import guests, storage
 from trove_ceph.enums import QuiesceLevel, UnsafeAction, VerifyWhen
 
 GROUP = cfg.OptGroup(
@@ -158,7 +158,8 @@ OPTS = [
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Make the options readable on ``conf``, the storage service's too; harmless when repeated."""
+    """Make the options that a taskmanager reads readable on ``conf``; harmless when repeated."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP)
+    guests.register(conf)
     storage.register_transport(conf)

@@ -6,16 +6,10 @@ generated from the same table, see :func:`as_dot`.
 """
 
 import enum
-from collections.abc import Iterator
 
-from automaton import exceptions as automaton_exceptions
-from automaton import machines
-
-from trove_ceph import exceptions
+from trove_ceph.db import state_machine
 from trove_ceph.db.backup_record import RecordState
-
-#: The pseudo-state of a backup that has no row: not begun yet, or deleted.
-ABSENT = 'absent'
+from trove_ceph.db.state_machine import ABSENT
 
 
 class Event(enum.StrEnum):
@@ -84,57 +78,17 @@ TRANSITIONS = (
 )
 
 
-def make_machine() -> machines.FiniteMachine:
-    """Return a new machine with these transitions, not yet initialized."""
-    machine = machines.FiniteMachine()
-    for state in (ABSENT, *RecordState):
-        machine.add_state(str(state))
-    for start, event, end in TRANSITIONS:
-        machine.add_transition(str(start), str(end), str(event))
-    machine.default_start_state = ABSENT
-    machine.freeze()
-    return machine
-
-
-_MACHINE = make_machine()
+_MACHINE = state_machine.StateMachine('a backup', RecordState, TRANSITIONS)
 
 
 def next_state(state: RecordState | str, event: Event) -> RecordState | str:
-    """Return the state that an event leads to.
-
-    :param state: the present state; :data:`ABSENT`: there is no row
-    :returns: the next state; :data:`ABSENT`: the row is to be deleted
-    :raises InvalidTransitionError: the state does not allow the event
-    """
-    machine = _MACHINE.copy(shallow=True)
-    machine.initialize(start_state=str(state))
-    try:
-        machine.process_event(str(event))
-    except automaton_exceptions.NotFound as error:
-        raise exceptions.InvalidTransitionError(
-            f'a backup in state "{state}": does not allow the event "{event}"; '
-            f'allowed: {", ".join(sorted(_events_of(str(state)))) or "none"}'
-        ) from error
-    found = str(machine.current_state)
-    return found if found == ABSENT else RecordState(found)
+    """Return the state that an event leads to, see :meth:`.StateMachine.next_state`."""
+    return _MACHINE.next_state(state, event)
 
 
 def as_dot() -> str:
     """Return the machine as a graph in the DOT language of Graphviz."""
-    lines = ['digraph backup_states {', '  node [shape=box, style=rounded, fontsize=11];']
-    lines += ['  edge [fontsize=9];', '  rankdir=LR;', f'  {ABSENT} [shape=circle];']
-    events: dict[tuple[str, str], list[str]] = {}
-    for start, event, end in sorted(_MACHINE):
-        events.setdefault((start, end), []).append(event)
-    lines += [
-        f'  {start} -> {end} [label="{", ".join(names)}"];'
-        for (start, end), names in events.items()
-    ]
-    return '\n'.join([*lines, '}'])
-
-
-def _events_of(state: str) -> Iterator[str]:
-    return (event for start, event, _end in _MACHINE if start == state)
+    return _MACHINE.as_dot('backup_states')
 
 
 if __name__ == '__main__':

@@ -22,6 +22,8 @@ class Role(enum.StrEnum):
     CREATE_INSTANCE = 'create-instance'
     #: Deletes an instance; the claim is on the instance, not on a backup.
     DELETE_INSTANCE = 'delete-instance'
+    #: Keeps a pool of warm guests; the claim is on the pool.
+    KEEP_GUESTS = 'keep-guests'
 
 
 _INSPECTABLE = frozenset(state for state in RecordState if state.can_be_verified)

@@ -10,13 +10,14 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 from sqlalchemy.dialects import mysql
 
-from trove_ceph.db import backup_record
+from trove_ceph.db import backup_record, guest_record
 from trove_ceph.db.roles import Role
 
 #: Unlike the version table of Trove, which is in the same database.
 VERSION_TABLE = 'trove_ceph_alembic_version'
 
 _FIELDS = dataclasses.fields(backup_record.BackupRecord)
+_GUEST_FIELDS = dataclasses.fields(guest_record.GuestRecord)
 _Text = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 
 
@@ -232,3 +233,55 @@ class PolicyBackupRow(Base):
     policy_id = orm.mapped_column(sa.String(36), nullable=False)
     taken_at = orm.mapped_column(sa.DateTime, nullable=False)
     removal_wanted_at = orm.mapped_column(sa.DateTime)
+
+
+class GuestRow(Base):
+    """A warm guest, see :mod:`guest_record`."""
+
+    __tablename__ = 'trove_ceph_guests'
+    __table_args__ = (
+        sa.Index('ix_trove_ceph_guests_pool', 'pool'),
+        sa.Index('ix_trove_ceph_guests_state', 'state'),
+    )
+
+    guest_id = orm.mapped_column(sa.String(36), primary_key=True)
+    pool = orm.mapped_column(sa.String(191), nullable=False)
+    state = orm.mapped_column(sa.String(16), nullable=False)
+    server_id = orm.mapped_column(sa.String(36))
+    port_id = orm.mapped_column(sa.String(36))
+    host = orm.mapped_column(sa.String(255))
+    availability_zone = orm.mapped_column(sa.String(255))
+    flavor_id = orm.mapped_column(sa.String(255), nullable=False)
+    image_id = orm.mapped_column(sa.String(36), nullable=False)
+    config_digest = orm.mapped_column(sa.String(64), nullable=False)
+    encrypted_key = orm.mapped_column(_Text, nullable=False)
+    instance_id = orm.mapped_column(sa.String(36))
+    reason = orm.mapped_column(_Text)
+    created_at = orm.mapped_column(sa.DateTime, nullable=False)
+    updated_at = orm.mapped_column(sa.DateTime, nullable=False)
+    seen_at = orm.mapped_column(sa.DateTime)
+
+    def as_model(self) -> guest_record.GuestRecord:
+        """Return the row as a record."""
+        values = {field.name: getattr(self, field.name) for field in _GUEST_FIELDS}
+        return guest_record.GuestRecord(**values | {'state': guest_record.GuestState(self.state)})
+
+
+class GuestPoolRow(Claimable, Base):
+    """A pool of warm guests, which one taskmanager at a time keeps."""
+
+    __tablename__ = 'trove_ceph_guest_pools'
+
+    pool = orm.mapped_column(sa.String(191), primary_key=True)
+
+
+class GuestRequestRow(Base):
+    """The request of an instance's creation for a warm guest; without a guest, it was refused."""
+
+    __tablename__ = 'trove_ceph_guest_requests'
+    __table_args__ = (sa.Index('ix_trove_ceph_guest_requests_requested_at', 'requested_at'),)
+
+    id = orm.mapped_column(sa.Integer, primary_key=True)
+    pool = orm.mapped_column(sa.String(191), nullable=False)
+    requested_at = orm.mapped_column(sa.DateTime, nullable=False)
+    guest_id = orm.mapped_column(sa.String(36))

@@ -7,11 +7,13 @@ import datetime
 from oslo_db.sqlalchemy import enginefacade
 
 from trove_ceph import exceptions
-from trove_ceph.db import backups, claims, migration, policies, transactions
+from trove_ceph.db import backups, claims, guests, migration, policies, transactions
+from trove_ceph.db.guest_record import GuestState
 from trove_ceph.db.policy_record import PolicyRunState, Retention, Scope
 from trove_ceph.db.roles import Role
 from trove_ceph.tests.contract import claims_migration
 from trove_ceph.tests.functional import base, mysqld
+from trove_ceph.tests.unit.db import guest_helpers
 
 DUE_AT = datetime.datetime(2026, 3, 1)
 WRITERS = 8
@@ -126,3 +128,39 @@ class TablesOnMySqlTest(MySqlTestCase):
         (policy,) = filter(None, self.at_once(add))
         self.assertEqual([policy], self.policies.all())
         self.add(Scope.DATASTORE)
+
+    def test_each_instance_gets_another_guest(self):
+        store = guests.GuestStore(transactions.Transactions(self.facade))
+        begun = store.now()
+        for number in range(ROUNDS):
+            ready = {f'{number}-{guest}' for guest in range(WRITERS // 2)}
+            for guest_id in ready:
+                store.add(guest_helpers.record(guest_id, begun))
+                store.mark_ready(guest_id, 'host')
+            claimed = self.at_once(
+                lambda writer: store.claim(guest_helpers.KEY, f'instance-{writer}')
+            )
+            taken = [one.guest_id for one in claimed if one is not None]
+            self.assertEqual(sorted(ready), sorted(taken))
+        self.assertEqual(ROUNDS * WRITERS, store.requests_since(guest_helpers.POOL, begun))
+        bound = self.at_once(
+            lambda _writer: store.mark_bound(taken[0], claimed_by(store, taken[0]))
+        )
+        self.assertEqual([None] * WRITERS, bound)
+        self.assertEqual(1, self.at_once(lambda _w: store.retire(taken[0], 'why')).count(True))
+        self.assertEqual(GuestState.RETIRED, store.find(taken[0]).state)
+
+    def test_one_taskmanager_keeps_a_pool(self):
+        store = guests.GuestStore(transactions.Transactions(self.facade))
+        store.claims.release(store.begin_keeping('pool', claims.Claimant('first')))
+        for _round in range(ROUNDS):
+            taken = self.at_once(
+                lambda writer: store.begin_keeping('pool', claims.Claimant(f'worker-{writer}'))
+            )
+            (claim,) = filter(None, taken)
+            store.claims.release(claim)
+
+
+def claimed_by(store, guest_id):
+    """Return the instance that has claimed a guest."""
+    return store.find(guest_id).instance_id

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state machine of a warm guest, as one table of transitions.
+
+Every write of a state goes through :func:`next_state`. The diagram in the documentation is
+generated from the same table, see :func:`as_dot`.
+"""
+
+import enum
+
+from trove_ceph.db import state_machine
+from trove_ceph.db.guest_record import GuestState
+from trove_ceph.db.state_machine import ABSENT
+
+
+class Event(enum.StrEnum):
+    """Events that change the state of a guest."""
+
+    BOOT = 'boot'
+    MAKE_READY = 'make ready'
+    CLAIM = 'claim'
+    BIND = 'bind'
+    RETIRE = 'retire'
+    DELETE = 'delete'
+
+
+TRANSITIONS = (
+    # A taskmanager decides to boot a guest; it has neither port nor server yet.
+    (ABSENT, Event.BOOT, GuestState.BOOTING),
+    # The agent of the guest answers that it can be bound.
+    (GuestState.BOOTING, Event.MAKE_READY, GuestState.READY),
+    (GuestState.READY, Event.MAKE_READY, GuestState.READY),
+    # The creation of an instance takes the guest. No event leads back.
+    (GuestState.READY, Event.CLAIM, GuestState.CLAIMED),
+    # The agent has the identity of the instance.
+    (GuestState.CLAIMED, Event.BIND, GuestState.BOUND),
+    (GuestState.BOUND, Event.BIND, GuestState.BOUND),
+    # The guest is unfit, its binding failed, or its instance is deleted and its server is not.
+    (GuestState.BOOTING, Event.RETIRE, GuestState.RETIRED),
+    (GuestState.READY, Event.RETIRE, GuestState.RETIRED),
+    (GuestState.CLAIMED, Event.RETIRE, GuestState.RETIRED),
+    (GuestState.BOUND, Event.RETIRE, GuestState.RETIRED),
+    (GuestState.RETIRED, Event.RETIRE, GuestState.RETIRED),
+    # Server and port are deleted; those of a bound guest with its instance.
+    (GuestState.RETIRED, Event.DELETE, ABSENT),
+    (GuestState.BOUND, Event.DELETE, ABSENT),
+)
+
+_MACHINE = state_machine.StateMachine('a warm guest', GuestState, TRANSITIONS)
+
+
+def next_state(state: GuestState | str, event: Event) -> GuestState | str:
+    """Return the state that an event leads to, see :meth:`.StateMachine.next_state`."""
+    return _MACHINE.next_state(state, event)
+
+
+def as_dot() -> str:
+    """Return the machine as a graph in the DOT language of Graphviz."""
+    return _MACHINE.as_dot('guest_states')
+
+
+if __name__ == '__main__':
+    print(as_dot())

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store of warm guests, of the requests for them, and of the claims on their pools."""
+
+import dataclasses
+import datetime
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from trove_ceph import exceptions
+from trove_ceph.db import claims, guest_states, tables
+from trove_ceph.db.claims import Claim, Claimant
+from trove_ceph.db.guest_record import WAITING, GuestRecord, GuestState, PoolKey
+from trove_ceph.db.guest_states import Event
+from trove_ceph.db.roles import Role
+from trove_ceph.db.state_machine import ABSENT
+from trove_ceph.db.transactions import Transactions, retry_on_deadlock
+
+DEFAULT_FRESH_SEC = 90
+#: A claim tries this many guests at most; others took those that it did not get.
+_CANDIDATES = 32
+
+
+class GuestStore:
+    """Warm guests; safe for use by several threads and processes.
+
+    Each verb writes in one transaction. It raises ServiceUnavailableError when the database does
+    not answer or lacks the tables. All times are by the clock of the database.
+
+    :param transactions: access to the database; by default the one of Trove's configuration
+    :param fresh_sec: a guest can be claimed if its agent answered at most this many seconds ago
+    """
+
+    def __init__(
+        self, transactions: Transactions | None = None, fresh_sec: float = DEFAULT_FRESH_SEC
+    ):
+        self._transactions = transactions or Transactions()
+        self._fresh = datetime.timedelta(seconds=fresh_sec)
+        self.claims = claims.Claims(self._transactions)
+
+    def now(self) -> datetime.datetime:
+        """Return the time by the clock of the database."""
+        with self._transactions.reading() as session:
+            return self._transactions.database_time(session)
+
+    # Guests.
+
+    @retry_on_deadlock
+    def add(self, record: GuestRecord) -> None:
+        """Add a guest that is about to be booted.
+
+        :raises InvalidTransitionError: the record has another state than BOOTING
+        """
+        if record.state is not guest_states.next_state(ABSENT, Event.BOOT):
+            raise exceptions.InvalidTransitionError(
+                f'{record}: must begin in state "{GuestState.BOOTING}", not "{record.state}"'
+            )
+        with self._transactions.writing() as session:
+            session.add(
+                tables.GuestRow(**dataclasses.asdict(record) | {'state': str(record.state)})
+            )
+
+    def find(self, guest_id: str) -> GuestRecord | None:
+        with self._transactions.reading() as session:
+            row = session.get(tables.GuestRow, guest_id)
+            return None if row is None else row.as_model()
+
+    def list(
+        self, pool: str | None = None, states: Collection[GuestState] | None = None
+    ) -> Sequence[GuestRecord]:
+        """Return guests, the oldest first.
+
+        :param pool: of this pool only
+        :param states: in these states only
+        """
+        row = tables.GuestRow
+        query = sa.select(row).order_by(row.created_at, row.guest_id)
+        if pool is not None:
+            query = query.where(row.pool == pool)
+        if states is not None:
+            query = query.where(row.state.in_([str(state) for state in states]))
+        with self._transactions.reading() as session:
+            return [found.as_model() for found in session.scalars(query)]
+
+    @retry_on_deadlock
+    def set_server(
+        self, guest_id: str, server_id: str | None, port_id: str | None, host: str | None = None
+    ) -> None:
+        """Record the server and the management port of a guest.
+
+        :param host: None: leave the known one
+        :raises RecordNotFoundError: the guest has no row
+        """
+        values = {'server_id': server_id, 'port_id': port_id}
+        with self._transactions.writing() as session:
+            done = self._update(session, guest_id, **values | ({'host': host} if host else {}))
+        if not done:
+            raise exceptions.RecordNotFoundError(f'guest {guest_id}: has no record')
+
+    @retry_on_deadlock
+    def mark_ready(self, guest_id: str, host: str | None) -> None:
+        """Record that the agent of a guest has answered that it can be bound.
+
+        :param host: of its server; None: leave the known one
+        :raises InvalidTransitionError: it has been claimed or retired meanwhile
+        :raises RecordNotFoundError: the guest has no row
+        """
+        with self._transactions.writing() as session:
+            seen = {'seen_at': self._transactions.database_time(session)}
+            self._move(
+                session, guest_id, Event.MAKE_READY, **seen | ({'host': host} if host else {})
+            )
+
+    @retry_on_deadlock
+    def mark_seen(self, guest_id: str) -> None:
+        """Record that the agent of a guest has answered; do nothing if it does not wait."""
+        with self._transactions.writing() as session:
+            now = self._transactions.database_time(session)
+            waiting = tables.GuestRow.state.in_([str(state) for state in WAITING])
+            self._update(session, guest_id, waiting, seen_at=now)
+
+    @retry_on_deadlock
+    def claim(self, key: PoolKey, instance_id: str) -> GuestRecord | None:
+        """Claim the ready guest that answered last, and record the request.
+
+        Of concurrent claimants, each gets another guest.
+
+        :returns: None: no ready guest fits, or none has answered lately
+        """
+        with self._transactions.reading() as session:
+            candidates = session.scalars(_candidates(key)).all()
+        # Others may have taken these meanwhile; the conditions of the update decide.
+        with self._transactions.writing() as session:
+            now = self._transactions.database_time(session)
+            guest_id = next(
+                (
+                    one
+                    for one in candidates
+                    if self._update(
+                        session,
+                        one,
+                        tables.GuestRow.state == str(GuestState.READY),
+                        tables.GuestRow.seen_at >= now - self._fresh,
+                        state=str(guest_states.next_state(GuestState.READY, Event.CLAIM)),
+                        updated_at=now,
+                        instance_id=instance_id,
+                    )
+                ),
+                None,
+            )
+            session.add(tables.GuestRequestRow(pool=key.pool, requested_at=now, guest_id=guest_id))
+            if guest_id is None:
+                return None
+            row = session.get(tables.GuestRow, guest_id)
+            assert row is not None
+            return row.as_model()
+
+    @retry_on_deadlock
+    def mark_bound(self, guest_id: str, instance_id: str) -> None:
+        """Record that a guest has the identity of the instance that claimed it; idempotent.
+
+        :raises InvalidTransitionError: the guest has been retired meanwhile
+        :raises RecordNotFoundError: the guest has no row, or another instance has it
+        """
+        with self._transactions.writing() as session:
+            ours = tables.GuestRow.instance_id == instance_id
+            self._move(session, guest_id, Event.BIND, ours)
+
+    @retry_on_deadlock
+    def retire(self, guest_id: str, reason: str, only_in: GuestState | None = None) -> bool:
+        """Have the server and the port of a guest deleted; idempotent.
+
+        :param reason: the first one stays
+        :param only_in: do nothing if the guest is in another state by now
+        :returns: whether the guest is retired now and was not before
+        """
+        with self._transactions.writing() as session:
+            state = self._state(session, guest_id)
+            if state in (None, GuestState.RETIRED) or only_in not in (None, state):
+                return False
+            self._move(session, guest_id, Event.RETIRE, reason=reason)
+            return True
+
+    @retry_on_deadlock
+    def delete(self, guest_id: str) -> None:
+        """Delete the row of a guest whose server and port are gone; idempotent.
+
+        :raises InvalidTransitionError: the guest waits, or is being bound
+        """
+        with self._transactions.writing() as session:
+            state = self._state(session, guest_id)
+            if state is None:
+                return
+            assert guest_states.next_state(state, Event.DELETE) == ABSENT
+            row = tables.GuestRow
+            session.execute(sa.delete(row).where(row.guest_id == guest_id))
+
+    # Requests.
+
+    def requests_since(self, pool: str, since: datetime.datetime) -> int:
+        """Return how many guests of a pool were requested since a time, refused ones included."""
+        row = tables.GuestRequestRow
+        with self._transactions.reading() as session:
+            found = session.scalar(
+                sa.select(sa.func.count()).where(row.pool == pool, row.requested_at >= since)
+            )
+            return int(found or 0)
+
+    @retry_on_deadlock
+    def prune_requests(self, before: datetime.datetime) -> None:
+        """Delete the requests that were made before a time."""
+        with self._transactions.writing() as session:
+            row = tables.GuestRequestRow
+            session.execute(sa.delete(row).where(row.requested_at < before))
+
+    # Claims of pools.
+
+    @retry_on_deadlock
+    def begin_keeping(self, pool: str, claimant: Claimant) -> Claim | None:
+        """Claim a pool, to keep its guests.
+
+        :returns: None: another live worker keeps it
+        """
+        with self._transactions.writing() as session:
+            if session.get(tables.GuestPoolRow, pool) is None:
+                session.add(tables.GuestPoolRow(pool=pool))
+                session.flush()
+            return self.claims.claim_in(session, Role.KEEP_GUESTS, pool, claimant)
+
+    # Internals.
+
+    def _state(self, session: orm.Session, guest_id: str, *conditions: Any) -> GuestState | None:
+        """Return the state of a guest, and lock its row where the database supports it."""
+        row = tables.GuestRow
+        query = sa.select(row.state).where(row.guest_id == guest_id, *conditions)
+        found = session.scalar(query.with_for_update())
+        return None if found is None else GuestState(found)
+
+    def _move(
+        self, session: orm.Session, guest_id: str, event: Event, *conditions: Any, **values: Any
+    ) -> None:
+        """Apply an event to a guest that meets the conditions, and set columns."""
+        state = self._state(session, guest_id, *conditions)
+        if state is None:
+            raise exceptions.RecordNotFoundError(
+                f'guest {guest_id}: has no record, or one of another instance'
+            )
+        after = guest_states.next_state(state, event)
+        if after is not state:
+            values |= {'state': str(after), 'updated_at': self._transactions.database_time(session)}
+        if values:
+            self._update(session, guest_id, **values)
+
+    def _update(self, session: orm.Session, guest_id: str, *conditions: Any, **values: Any) -> bool:
+        row = tables.GuestRow
+        done = session.connection().execute(
+            sa.update(row).where(row.guest_id == guest_id, *conditions).values(**values)
+        )
+        return bool(done.rowcount)
+
+
+def _candidates(key: PoolKey) -> sa.Select[Any]:
+    row = tables.GuestRow
+    return (
+        sa.select(row.guest_id)
+        .where(
+            row.state == str(GuestState.READY),
+            row.flavor_id == key.flavor_id,
+            row.image_id == key.image_id,
+            row.config_digest == key.config_digest,
+            claims.is_value(row.availability_zone, key.availability_zone),
+        )
+        .order_by(row.seen_at.desc(), row.guest_id)
+        .limit(_CANDIDATES)
+    )

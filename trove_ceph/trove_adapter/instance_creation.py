@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Create an instance as Trove does, but with a volume or a server that exists already.
+"""Create an instance as Trove does, but on a volume that may exist, and notice soon that it runs.
 
-A restored instance may have a volume that the storage service cloned. An instance for which a warm
-guest waits gets that guest as its server; if that fails, Nova boots a server as for Trove.
+Trove asks for the guest's report in intervals that double up to 30 seconds. With a creation that
+takes one or two minutes, the report would wait for half such an interval on average.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from oslo_log import log as logging
-from trove.common import cfg, server_group
-from trove.taskmanager import models
+from trove.common import cfg, exception, server_group
+from trove.instance import models as instance_models
+from trove.instance import service_status
 
-from trove_ceph import exceptions
-from trove_ceph.db.guest_record import GuestRecord
-from trove_ceph.strategies.guests import bind
+from trove_ceph import waiting
+from trove_ceph.trove_adapter import warm_server
 
-LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
 
 _ARGUMENTS = (
@@ -25,72 +23,13 @@ _ARGUMENTS = (
     *('volume_type', 'modules', 'access', 'ds_version'),
 )
 
-
-class WarmGuests(Protocol):
-    """The warm guests of this cloud."""
-
-    def claim(
-        self, instance_id: str, version_id: str, flavor_id: str, image_id: str, zone: str | None
-    ) -> GuestRecord | None:
-        """Claim a waiting guest for an instance; None: none fits.
-
-        :param version_id: of the datastore version
-        """
-
-    def bind(self, guest: GuestRecord, request: bind.BindRequest) -> None:
-        """Bind a claimed guest.
-
-        :raises TroveCephError: it failed; the volume and the ports are free for another server
-        """
-
-    def retire(self, guest: GuestRecord, reason: str) -> None:
-        """Have a claimed guest deleted."""
+# A query of one row by its key.
+_REPORT_POLL_SEC = 1
+# A request to Nova, which tells whether the server has failed.
+_SERVER_CHECK_SEC = 15
 
 
-class InstanceTasks(models.FreshInstanceTasks):
-    """Trove's creation of an instance.
-
-    :ivar guests: the warm guests; None: there are none
-    """
-
-    guests: WarmGuests | None = None
-    _guest: GuestRecord | None = None
-    _management_security_groups: list[str] = []
-
-    def create_instance(self, flavor, image_id, **arguments):
-        """Create the instance, with the server of a warm guest if one fits."""
-        self._guest = self._claim(flavor, image_id, arguments)
-        try:
-            super().create_instance(flavor, image_id, **arguments)
-        finally:
-            # It is claimed here only if the creation failed before the guest was to be bound.
-            self._give_up('the creation of its instance failed')
-
-    def _claim(
-        self, flavor: Mapping[str, Any], image_id: str, arguments: Mapping[str, Any]
-    ) -> GuestRecord | None:
-        # Servers of a group or a cluster are placed by the scheduler, and root volumes by Trove.
-        is_ordinary = (
-            arguments.get('scheduler_hints')
-            or arguments.get('cluster_config')
-            or CONF.volume_rootdisk_support
-            or not self.volume_support
-            or not CONF.management_networks
-        )
-        if self.guests is None or is_ordinary:
-            return None
-        try:
-            return self.guests.claim(
-                self.id,
-                self.datastore_version.id,
-                flavor['id'],
-                image_id,
-                arguments.get('availability_zone'),
-            )
-        except exceptions.TroveCephError as error:
-            LOG.warning('Instance %s: no warm guest could be claimed: %s', self.id, error)
-            return None
-
+class _Instance(warm_server.WarmServerTasks):
     def _create_volume(self, volume_size, volume_type, datastore_manager, *arguments, **options):
         if self.volume_id is None:
             return super()._create_volume(
@@ -98,114 +37,47 @@ class InstanceTasks(models.FreshInstanceTasks):
             )
         return self._build_volume(self.volume_client.volumes.get(self.volume_id), datastore_manager)
 
-    def _create_port(self, network_info, security_groups, is_mgmt=False, is_public=False):
-        if is_mgmt:
-            self._management_security_groups = security_groups
-        if not is_mgmt or self._guest is None:
-            return super()._create_port(
-                network_info, security_groups, is_mgmt=is_mgmt, is_public=is_public
-            )
-        # Trove finds the ports of an instance by this name when it deletes the instance.
-        changes = {
-            'name': f'trove-{self.id}',
-            'description': f'Management port for trove instance {self.id}',
-            'security_groups': security_groups,
-        }
-        self.neutron_client.update_port(self._guest.port_id, {'port': changes})
-        return self._guest.port_id
+    def wait_for_instance(self, timeout, flavor):
+        self._deadline = waiting.Deadline(timeout)
+        super().wait_for_instance(timeout, flavor)
 
-    def _create_server(
-        self,
-        flavor_id,
-        image_id,
-        datastore_manager,
-        block_device_mapping_v2,
-        availability_zone,
-        nics,
-        files=None,
-        scheduler_hints=None,
-    ):
-        guest = self._guest
-        if guest is not None:
-            try:
-                self._bind(guest, datastore_manager, block_device_mapping_v2, nics, files)
-            except exceptions.TroveCephError as error:
-                LOG.warning(
-                    'Instance %s: warm guest %s could not be bound; Nova boots a server: %s',
-                    *(self.id, guest.guest_id, error),
-                )
-                self._guest = None
-                nics = self._replace_management_port(nics)
-            else:
-                self._guest = None
-                return self.nova_client.servers.get(guest.server_id)
-        return super()._create_server(
-            flavor_id,
-            image_id,
-            datastore_manager,
-            block_device_mapping_v2,
-            availability_zone,
-            nics,
-            files or {},
-            scheduler_hints,
-        )
+    def _service_is_active(self):
+        """Return True once the guest has reported that the service runs; never False.
 
-    def _bind(
-        self,
-        guest: GuestRecord,
-        datastore_manager: str,
-        volumes: list[Mapping[str, Any]],
-        nics: list[Mapping[str, Any]],
-        files: Mapping[str, str] | None,
-    ) -> None:
-        metadata = {
-            'trove_project_id': self.tenant_id,
-            'trove_user_id': self.context.user_id,
-            'trove_instance_id': self.id,
-        }
-        tags = ['trove_instance', f'trove_{datastore_manager}']
-        tags += [f'{key}_{value}' for key, value in metadata.items()]
-        port_ids = [nic['port-id'] for nic in nics]
-        (volume,) = volumes
-        request = bind.BindRequest(
-            instance_id=self.id,
-            name=self.name,
-            volume_id=volume['uuid'],
-            port_ids=tuple(port_id for port_id in port_ids if port_id != guest.port_id),
-            files=files or {},
-            metadata=metadata,
-            tags=tuple(tags),
-        )
-        self.guests.bind(guest, request)
+        Trove calls this again after an answer of False, but not soon.
 
-    def _replace_management_port(self, nics: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Return the network interfaces with a new management port, which is always the last."""
-        network = {'network_id': CONF.management_networks[-1]}
-        port_id = self._create_port(network, self._management_security_groups, is_mgmt=True)
-        return [*nics[:-1], {'port-id': port_id}]
+        :raises PollTimeOut: the guest did not report in time
+        :raises TroveError: the service or the server has failed
+        """
+        while True:
+            # Read first: a report that arrives after Trove has looked must not be missed.
+            known = self._reported_status()
+            if super()._service_is_active():
+                return True
+            self._wait_for_report(known)
 
-    def _give_up(self, reason: str) -> None:
-        if self._guest is None:
-            return
-        try:
-            self.guests.retire(self._guest, reason)
-        except exceptions.TroveCephError as error:
-            LOG.warning(
-                'Warm guest %s: it is retired later, when its claim is too old: %s',
-                *(self._guest.guest_id, error),
-            )
+    def _wait_for_report(self, known: service_status.ServiceStatus) -> None:
+        """Wait until the status differs from ``known``, or the server is to be checked again."""
+        server_check = waiting.Deadline(_SERVER_CHECK_SEC)
+        while server_check.left_sec and self._reported_status() == known:
+            if not self._deadline.pause(_REPORT_POLL_SEC):
+                raise exception.PollTimeOut()
+
+    def _reported_status(self) -> service_status.ServiceStatus:
+        row = instance_models.InstanceServiceStatus.find_by(instance_id=self.id)
+        return row.get_status()
 
 
 def create(
     context: Any,
     instance_id: str,
     arguments: Mapping[str, Any],
-    guests: WarmGuests | None = None,
+    guests: warm_server.WarmGuests | None = None,
 ) -> None:
-    """Create an instance that is no replica, and wait until it is usable.
+    """Create an instance, and wait until it is usable.
 
-    Its volume is the one that Trove's tables name. If they name none, Cinder creates one, from the
-    snapshot of the backup if there is one.
+    Its volume is the one that Trove's tables name. If they name none, Cinder creates it, from the
+    backup's snapshot for a restore, as in Trove.
 
     :param arguments: of the call to Trove's manager, by their names
     :param guests: the warm guests; None: Nova boots a server
@@ -213,11 +85,10 @@ def create(
     hints = server_group.ServerGroup.build_scheduler_hint(
         context, arguments.get('locality'), instance_id
     )
-    instance = InstanceTasks.load(context, instance_id)
+    instance = _Instance.load(context, instance_id)
     instance.guests = guests
     instance.create_instance(
         **{name: arguments.get(name) for name in _ARGUMENTS}, snapshot=None, scheduler_hints=hints
     )
-    is_restore = arguments.get('backup_id') is not None
-    timeout_sec = CONF.restore_usage_timeout if is_restore else CONF.usage_timeout
+    timeout_sec = CONF.restore_usage_timeout if arguments['backup_id'] else CONF.usage_timeout
     instance.wait_for_instance(timeout_sec, arguments['flavor'])

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import oslo_db.exception
 import sqlalchemy as sa
 from sqlalchemy import orm
 
@@ -226,7 +227,11 @@ class GuestStore:
         with self._transactions.writing() as session:
             if session.get(tables.GuestPoolRow, pool) is None:
                 session.add(tables.GuestPoolRow(pool=pool))
-                session.flush()
+                try:
+                    session.flush()
+                except oslo_db.exception.DBDuplicateEntry:
+                    session.rollback()
+                    return None
             return self.claims.claim_in(session, Role.KEEP_GUESTS, pool, claimant)
 
     # Internals.

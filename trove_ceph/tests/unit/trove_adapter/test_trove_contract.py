@@ -17,7 +17,9 @@ from trove.common import cfg as trove_cfg
 from trove.common import (
     clients,
     clients_admin,
+    crypto_utils,
     extensions,
+    glance,
     notification,
     pagination,
     policy,
@@ -325,6 +327,66 @@ class InstanceCreationTest(contract.ContractTestCase):
         tasks = taskmanager_models.FreshInstanceTasks
         self.assert_uses(tasks.wait_for_instance, '_service_is_active', 'poll_until', 'PollTimeOut')
         self.assert_uses(tasks._service_is_active, 'InstanceServiceStatus', 'find_by', 'get_status')
+
+
+class GuestServersTest(contract.ContractTestCase):
+    """Of ``guest_servers`` and ``guest_config``: how Trove boots the server of an instance.
+
+    ``test_guest_config`` compares the files.
+    """
+
+    def test_signatures(self):
+        self.assert_signatures(
+            (instance_models.BaseInstance.prepare_cloud_config, 'files'),
+            (instance_models.BaseInstance.prepare_userdata, 'datastore_manager'),
+            (instance_models.BaseInstance.combine_cloudinit_userdata, 'cloudinit, userdata'),
+            (glance.get_image_id, 'client, image_id, image_tags'),
+            (
+                datastore_models.get_datastore_version,
+                'type=None, version=None, return_inactive=False, version_number=None',
+            ),
+            (crypto_utils.encode_data, 'data'),
+            (crypto_utils.decode_data, 'data'),
+            (crypto_utils.encrypt_data, 'data, key, iv_byte_count=16'),
+            (crypto_utils.decrypt_data, 'data, key, iv_byte_count=16'),
+            (clients_admin.neutron_client_trove_admin, 'context, region_name=None'),
+            (clients_admin.glance_client_trove_admin, 'context, region_name=None'),
+        )
+
+    def test_user_data_needs_no_instance(self):
+        """These are called without one."""
+        for method in ('prepare_cloud_config', 'prepare_userdata'):
+            code = getattr(instance_models.BaseInstance, method).__code__
+            self.assertNotIn('self', code.co_freevars + code.co_cellvars)
+        self.assertEqual('', instance_models.BaseInstance.prepare_cloud_config(None, {}))
+        self.assertIsNone(instance_models.BaseInstance.prepare_userdata(None, 'no such manager'))
+
+    def test_properties_of_the_datastore_version(self):
+        for name in ('datastore_registry_ext', 'datastore_repl_strategy'):
+            found = vars(instance_models.BaseInstance)[name]
+            self.assertIsInstance(found, property)
+            self.assert_uses(found.fget, 'ds_version')
+        for name in ('id', 'name', 'datastore_id', 'datastore_name', 'manager', 'version'):
+            self.assertIsInstance(vars(datastore_models.DatastoreVersion)[name], property, name)
+
+    def test_arguments_of_a_server(self):
+        self.assert_uses(
+            taskmanager_models.FreshInstanceTasks._create_server,
+            *('use_nova_server_config_drive', 'nova_keypair', 'prepare_userdata'),
+            *('prepare_cloud_config', 'combine_cloudinit_userdata'),
+        )
+        self.assert_uses(
+            taskmanager_models.FreshInstanceTasks._prepare_networks_for_instance,
+            *('management_networks', 'management_security_groups'),
+        )
+        self.assert_options(
+            management_networks=[],
+            management_security_groups=[],
+            volume_rootdisk_support=False,
+            nova_keypair=None,
+            use_nova_server_config_drive=False,
+            inst_rpc_key_encr_key='emYjgHFqfXNB1NGehAFIUeoyw4V4XwWHEaKP',
+        )
 
 
 class NotifyTest(contract.ContractTestCase):

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clients and settings that keeping the pools of warm guests needs."""
+
+import dataclasses
+import datetime
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+from trove_ceph.db import claims, guests, heartbeat
+from trove_ceph.db.guest_record import GuestRecord, PoolKey
+from trove_ceph.strategies.backup import backup_types
+from trove_ceph.strategies.guests.pool_spec import PoolSpec
+
+
+def guest_name(guest_id: str) -> str:
+    """Return the name of a guest's server and port until an instance has them."""
+    return f'trove-guest-{guest_id}'
+
+
+@dataclasses.dataclass(frozen=True)
+class PingAnswer:
+    """The answer of a waiting guest's agent; the agent is not trusted.
+
+    :param can_bind: whether the guest can become the server of an instance
+    :param reason: why it cannot
+    :param version: of trove_ceph in the guest
+    """
+
+    can_bind: bool
+    reason: str = ''
+    version: str = ''
+
+
+class WaitingGuests(Protocol):
+    """The agents of guests that wait for an instance."""
+
+    def ping(self, guest: GuestRecord) -> PingAnswer:
+        """Ask an agent whether its guest can be bound; called from several threads at once.
+
+        :raises GuestUnavailableError: it did not answer within some seconds, or its answer is not
+            authentic
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerFacts:
+    """A server in Nova.
+
+    :param status: such as ACTIVE or ERROR
+    :param fault: why it is in ERROR
+    """
+
+    server_id: str
+    name: str
+    status: str
+    host: str | None = None
+    fault: str = ''
+
+
+class GuestServers(Protocol):
+    """The servers and ports of guests that wait.
+
+    Each verb raises ServiceUnavailableError when a service of OpenStack refuses or does not answer.
+    """
+
+    def pool_key(self, spec: PoolSpec) -> PoolKey:
+        """Return what a guest of a pool must have now.
+
+        :raises InvalidConfigurationError: the datastore version or the flavor does not exist
+        """
+
+    def make_keys(self) -> str:
+        """Return new random keys for the agent of a guest, encrypted."""
+
+    def list_servers(self) -> Mapping[str, Sequence[ServerFacts]]:
+        """Return the servers whose names are those of guests, by name."""
+
+    def find_server(self, server_id: str) -> ServerFacts | None:
+        """Return a server; None: it is gone."""
+
+    def create_server(self, spec: PoolSpec, guest: GuestRecord) -> str:
+        """Boot the server of a guest with the port of its record; return the server's id."""
+
+    def delete_server(self, server_id: str) -> None:
+        """Request the deletion of a server; idempotent."""
+
+    def list_ports(self, guest_id: str) -> Sequence[str]:
+        """Return the ids of the ports that have the name of a guest."""
+
+    def create_port(self, guest_id: str) -> str:
+        """Create the management port of a guest; return its id."""
+
+    def delete_ports(self, port_ids: Collection[str]) -> None:
+        """Delete ports; idempotent."""
+
+
+class Instances(Protocol):
+    """Trove's table of instances."""
+
+    def find_instance(self, instance_id: str) -> backup_types.Instance | None:
+        """Return an instance, even a deleted one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PoolSettings:
+    """The operator's settings, which all pools share; see :mod:`trove_ceph.conf.guests`."""
+
+    least: int = 1
+    most: int = 5
+    demand_share: float = 1.0
+    demand_window: datetime.timedelta = datetime.timedelta(minutes=10)
+    boot_timeout: datetime.timedelta = datetime.timedelta(minutes=15)
+    ping_interval_sec: float = 30
+    unseen_limit: datetime.timedelta = datetime.timedelta(minutes=3)
+    max_age: datetime.timedelta = datetime.timedelta(days=7)
+    bind_timeout: datetime.timedelta = datetime.timedelta(minutes=2)
+
+
+@dataclasses.dataclass(frozen=True)
+class KeeperDependencies:
+    """The dependencies of the keeper of the pools.
+
+    :param pools: those of the configuration
+    :param worker: the name and the rules under which this process claims pools
+    :param heartbeat: renews the claims of this process
+    :param clock: seconds on a monotonic clock
+    """
+
+    store: guests.GuestStore
+    servers: GuestServers
+    agents: WaitingGuests
+    trove: Instances
+    worker: claims.Claimant
+    heartbeat: heartbeat.Heartbeat
+    pools: tuple[PoolSpec, ...] = ()
+    settings: PoolSettings = dataclasses.field(default_factory=PoolSettings)
+    clock: Callable[[], float] = time.monotonic

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers and ports of waiting guests, in Nova and Neutron.
+
+A guest is booted as Trove boots the server of an instance, with a management port only. All of it
+belongs to the project of ``[service_credentials]``.
+"""
+
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import glanceclient.exc
+import keystoneauth1.exceptions
+import novaclient.exceptions
+import oslo_db.exception
+from neutronclient.common import exceptions as neutron_exceptions
+from trove.common import cfg, glance
+from trove.common import exception as trove_exceptions
+from trove.datastore import models as datastore_models
+
+from trove_ceph import exceptions
+from trove_ceph.db.guest_record import GuestRecord, PoolKey
+from trove_ceph.strategies.guests.dependencies import ServerFacts, guest_name
+from trove_ceph.strategies.guests.pool_spec import PoolSpec
+from trove_ceph.trove_adapter import guest_config, guest_keys
+
+CONF = cfg.CONF
+
+#: Metadata of a server, which stay when an instance gets it.
+GUEST_KEY = 'trove_ceph_guest_id'
+POOL_KEY = 'trove_ceph_guest_pool'
+#: Of a server that Nova has deleted and keeps for a while.
+_GONE = ('DELETED', 'SOFT_DELETED')
+_SERVICE_ERRORS = (
+    novaclient.exceptions.ClientException,
+    neutron_exceptions.NeutronClientException,
+    glanceclient.exc.ClientException,
+    keystoneauth1.exceptions.ClientException,
+    oslo_db.exception.DBError,
+)
+
+
+class GuestServers:
+    """The servers and ports of waiting guests; see :class:`.dependencies.GuestServers`.
+
+    :param pools: those of the configuration
+    :param nova: a novaclient that acts as the user of ``[service_credentials]``, as do the others
+    """
+
+    def __init__(self, pools: Sequence[PoolSpec], nova: Any, neutron: Any, glance_client: Any):
+        self._pools = tuple(pools)
+        self._nova = nova
+        self._neutron = neutron
+        self._glance = glance_client
+        # A flavor's id by its name or id.
+        self._flavors: dict[str, str] = {}
+
+    # What fits.
+
+    def pool_key(self, spec: PoolSpec) -> PoolKey:
+        """Return what a guest of a pool must have now.
+
+        :raises InvalidConfigurationError: the datastore version or the flavor does not exist, or
+            the configuration of Trove does not allow warm guests
+        :raises ServiceUnavailableError: a service of OpenStack does not answer
+        """
+        _check_configuration()
+        with _translated(f'pool {spec.name}: finding its image and its flavor'):
+            version = _version(spec)
+            image_id = glance.get_image_id(self._glance, version.image_id, version.image_tags)
+            flavor_id = self._flavors[spec.flavor] = self._find_flavor(spec)
+        return self._key(spec, version, flavor_id, image_id)
+
+    def request_key(
+        self, version_id: str, flavor_id: str, image_id: str, availability_zone: str | None
+    ) -> PoolKey | None:
+        """Return what a guest must have to become the server of a new instance.
+
+        It asks Nova once for each name of a flavor, and otherwise reads only Trove's tables.
+
+        :param version_id: id of the datastore version
+        :param image_id: as Trove's API has found it
+        :param availability_zone: as requested; None or empty: none was
+        :returns: None: there is no pool for such instances
+        :raises TroveCephError: as :meth:`pool_key`
+        """
+        zone = availability_zone or None
+        candidates = [one for one in self._pools if one.zone == zone]
+        if not candidates:
+            return None
+        _check_configuration()
+        with _translated(f'datastore version {version_id}: finding a pool'):
+            version = datastore_models.DatastoreVersion.load_by_uuid(version_id)
+            names = {
+                (datastore, name)
+                for datastore in (version.datastore_name, version.datastore_id)
+                for name in (version.name, version.id)
+            }
+            for spec in candidates:
+                if (spec.datastore, spec.version) not in names:
+                    continue
+                if spec.flavor not in self._flavors:
+                    self._flavors[spec.flavor] = self._find_flavor(spec)
+                if self._flavors[spec.flavor] == str(flavor_id):
+                    return self._key(spec, version, str(flavor_id), image_id)
+        return None
+
+    def make_keys(self) -> str:
+        """Return new random keys for the agent of a guest, encrypted."""
+        return guest_keys.encrypt(guest_keys.make())
+
+    # Servers.
+
+    def list_servers(self) -> Mapping[str, Sequence[ServerFacts]]:
+        """Return the servers whose names are those of guests, by name."""
+        found: dict[str, list[ServerFacts]] = {}
+        with _translated('listing the servers of guests'):
+            # Nova takes the name as a regular expression.
+            for server in self._nova.servers.list(
+                search_opts={'name': f'^{guest_name("")}'}, limit=-1
+            ):
+                if server.status not in _GONE:
+                    found.setdefault(server.name, []).append(_facts(server))
+        return found
+
+    def find_server(self, server_id: str) -> ServerFacts | None:
+        """Return a server; None: it is gone."""
+        with _translated(f'server {server_id}: reading it'):
+            try:
+                server = self._nova.servers.get(server_id)
+            except novaclient.exceptions.NotFound:
+                return None
+        return None if server.status in _GONE else _facts(server)
+
+    def create_server(self, spec: PoolSpec, guest: GuestRecord) -> str:
+        """Boot the server of a guest with the port of its record; return the server's id."""
+        name = guest_name(guest.guest_id)
+        with _translated(f'server {name}: booting it'):
+            keys = guest_keys.decrypt(guest.encrypted_key)
+            server = self._nova.servers.create(
+                name,
+                guest.image_id,
+                guest.flavor_id,
+                nics=[{'port-id': guest.port_id}],
+                userdata=guest_config.user_data(guest.guest_id, keys, _version(spec)),
+                availability_zone=guest.availability_zone,
+                key_name=CONF.nova_keypair,
+                config_drive=CONF.use_nova_server_config_drive,
+                meta={GUEST_KEY: guest.guest_id, POOL_KEY: guest.pool},
+            )
+        return str(server.id)
+
+    def delete_server(self, server_id: str) -> None:
+        """Request the deletion of a server; idempotent."""
+        with (
+            _translated(f'server {server_id}: deleting it'),
+            contextlib.suppress(novaclient.exceptions.NotFound),
+        ):
+            self._nova.servers.delete(server_id)
+
+    # Ports.
+
+    def list_ports(self, guest_id: str) -> Sequence[str]:
+        """Return the ids of the ports that have the name of a guest."""
+        name = guest_name(guest_id)
+        with _translated(f'port {name}: finding it'):
+            # A tenant can give a port this name, but not in the management network.
+            found = self._neutron.list_ports(name=name, network_id=_network())
+        return sorted(port['id'] for port in found['ports'])
+
+    def create_port(self, guest_id: str) -> str:
+        """Create the management port of a guest; return its id."""
+        name = guest_name(guest_id)
+        port = {
+            'name': name,
+            'description': f'Management port for warm guest {guest_id}',
+            'network_id': _network(),
+        }
+        # Without groups of its own, a port gets the default one of the project.
+        if CONF.management_security_groups:
+            port['security_groups'] = CONF.management_security_groups
+        with _translated(f'port {name}: creating it'):
+            return str(self._neutron.create_port(body={'port': port})['port']['id'])
+
+    def delete_ports(self, port_ids: Collection[str]) -> None:
+        """Delete ports; idempotent."""
+        for port_id in port_ids:
+            with (
+                _translated(f'port {port_id}: deleting it'),
+                contextlib.suppress(neutron_exceptions.NotFound),
+            ):
+                self._neutron.delete_port(port_id)
+
+    # Internals.
+
+    def _key(self, spec: PoolSpec, version: Any, flavor_id: str, image_id: str) -> PoolKey:
+        digest = guest_config.digest(
+            version,
+            image=image_id,
+            networks=list(CONF.management_networks),
+            security_groups=list(CONF.management_security_groups),
+            key_name=CONF.nova_keypair,
+            config_drive=CONF.use_nova_server_config_drive,
+        )
+        return PoolKey(flavor_id, image_id, digest, spec.zone, spec.name)
+
+    def _find_flavor(self, spec: PoolSpec) -> str:
+        with contextlib.suppress(novaclient.exceptions.NotFound):
+            return str(self._nova.flavors.get(spec.flavor).id)
+        for flavor in self._nova.flavors.list(is_public=None):
+            if flavor.name == spec.flavor:
+                return str(flavor.id)
+        raise exceptions.InvalidConfigurationError(
+            f'pool {spec.name}: Nova has no flavor with the name or id {spec.flavor}'
+        )
+
+
+def _facts(server: Any) -> ServerFacts:
+    # The host is shown to administrators only.
+    host = getattr(server, 'OS-EXT-SRV-ATTR:host', None)
+    fault = getattr(server, 'fault', None) or {}
+    return ServerFacts(server.id, server.name, server.status, host, fault.get('message', ''))
+
+
+def _version(spec: PoolSpec) -> Any:
+    _datastore, version = datastore_models.get_datastore_version(spec.datastore, spec.version)
+    return version
+
+
+def _network() -> str:
+    return str(CONF.management_networks[-1])
+
+
+def _check_configuration() -> None:
+    if not CONF.management_networks:
+        raise exceptions.InvalidConfigurationError(
+            '[DEFAULT] management_networks: is empty; warm guests wait in the management network'
+        )
+    if CONF.volume_rootdisk_support:
+        raise exceptions.InvalidConfigurationError(
+            '[DEFAULT] volume_rootdisk_support: is on; warm guests boot from the image only'
+        )
+
+
+@contextlib.contextmanager
+def _translated(action: str) -> Iterator[None]:
+    """Translate errors of Trove and of the clients.
+
+    :param action: the object and what is done with it
+    """
+    try:
+        yield
+    except trove_exceptions.TroveError as error:
+        raise exceptions.InvalidConfigurationError(f'{action} failed: {error}') from error
+    except _SERVICE_ERRORS as error:
+        raise exceptions.ServiceUnavailableError(f'{action} failed: {error}') from error

@@ -11,27 +11,26 @@ from trove_ceph.strategies.guests import bind
 class WarmGuests:
     """Claims and binds warm guests.
 
-    :param pool_key: returns what a guest for an instance must have, from the id of a datastore
-        version, the ids of flavor and image, and the availability zone
+    :param request_key: see :meth:`.guest_servers.GuestServers.request_key`
     :param deps: of bindings
     """
 
     def __init__(
         self,
         store: guests.GuestStore,
-        pool_key: Callable[[str, str, str, str | None], PoolKey],
+        request_key: Callable[[str, str, str, str | None], PoolKey | None],
         deps: bind.BindDependencies,
     ):
         self._store = store
-        self._pool_key = pool_key
+        self._request_key = request_key
         self._deps = deps
 
     def claim(
         self, instance_id: str, version_id: str, flavor_id: str, image_id: str, zone: str | None
     ) -> GuestRecord | None:
         """Claim a waiting guest for an instance; None: none fits."""
-        key = self._pool_key(version_id, flavor_id, image_id, zone)
-        return self._store.claim(key, instance_id)
+        key = self._request_key(version_id, flavor_id, image_id, zone)
+        return None if key is None else self._store.claim(key, instance_id)
 
     def bind(self, guest: GuestRecord, request: bind.BindRequest) -> None:
         """Bind a claimed guest to an instance.

@@ -8,6 +8,7 @@ import keystoneauth1.exceptions
 from neutronclient.common import exceptions as neutron_exceptions
 
 from trove_ceph import exceptions
+from trove_ceph.guestagent import waiting_messages
 
 
 class Neutron:
@@ -19,12 +20,9 @@ class Neutron:
     def __init__(self, client: Any):
         self._client = client
 
-    def describe(self, port_id: str) -> dict[str, Any]:
-        """Return how the interface of a server with this port is configured.
+    def find_interface(self, port_id: str) -> waiting_messages.Interface:
+        """Return how the interface of a server with a port is configured.
 
-        :returns: ``mac``, ``mtu`` (None: unknown), ``addresses`` with prefix lengths, ``gateway``
-            (None: no default route), ``routes`` of ``destination`` and ``nexthop``,
-            ``nameservers``
         :raises ServiceUnavailableError: Neutron refused, or does not answer
         """
         try:
@@ -41,29 +39,31 @@ class Neutron:
             raise exceptions.ServiceUnavailableError(
                 f'port {port_id}: Neutron failed at showing it with its subnets: {error}'
             ) from error
-        return {
-            'mac': port['mac_address'],
-            'mtu': network.get('mtu'),
-            'addresses': [
+        return waiting_messages.Interface(
+            mac=port['mac_address'],
+            mtu=network.get('mtu'),
+            addresses=tuple(
                 _with_prefix(one['ip_address'], subnets[one['subnet_id']]['cidr'])
                 for one in port['fixed_ips']
-            ],
-            'gateway': next((one['gateway_ip'] for one in subnets.values() if _has_gateway(one)), None),
-            'routes': [
-                {name: route[name] for name in ('destination', 'nexthop')}
-                for one in subnets.values()
-                for route in one.get('host_routes') or ()
-            ],
-            'nameservers': [
-                server for one in subnets.values() for server in one.get('dns_nameservers') or ()
-            ],
-        }
+            ),
+            gateway=next(filter(None, map(_gateway, subnets.values())), None),
+            routes=tuple(
+                waiting_messages.Route(route['destination'], route['nexthop'])
+                for subnet in subnets.values()
+                for route in subnet.get('host_routes') or ()
+            ),
+            nameservers=tuple(
+                server
+                for subnet in subnets.values()
+                for server in subnet.get('dns_nameservers') or ()
+            ),
+        )
 
 
 def _with_prefix(address: str, cidr: str) -> str:
     return f'{address}/{ipaddress.ip_network(cidr).prefixlen}'
 
 
-def _has_gateway(subnet: dict[str, Any]) -> bool:
+def _gateway(subnet: dict[str, Any]) -> str | None:
     # Routers announce the gateway of IPv6 by themselves.
-    return subnet.get('ip_version') == 4 and bool(subnet.get('gateway_ip'))
+    return subnet.get('gateway_ip') if subnet.get('ip_version') == 4 else None

@@ -79,7 +79,8 @@ class WarmServerTasks(models.FreshInstanceTasks):
                 image_id,
                 arguments.get('availability_zone'),
             )
-        except exceptions.TroveCephError as error:
+        except Exception as error:
+            # Whatever it is, an instance can be created without a warm guest.
             LOG.warning('Instance %s: no warm guest could be claimed: %s', self.id, error)
             return None
 
@@ -114,7 +115,7 @@ class WarmServerTasks(models.FreshInstanceTasks):
         if guest is not None:
             try:
                 self._bind(guest, datastore_manager, block_device_mapping_v2, nics, files)
-            except exceptions.TroveCephError as error:
+            except Exception as error:
                 LOG.warning(
                     'Instance %s: warm guest %s could not be bound; Nova boots a server: %s',
                     *(self.id, guest.guest_id, error),

@@ -14,6 +14,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps, waiting
 from trove_ceph.db.guest_record import GuestRecord
+from trove_ceph.guestagent import waiting_messages
 
 LOG = logging.getLogger(__name__)
 
@@ -44,8 +45,8 @@ class BindRequest:
 class Agents(Protocol):
     """The agents of waiting guests."""
 
-    def bind(self, guest: GuestRecord, arguments: Mapping[str, Any]) -> None:
-        """Have a guest become an instance.
+    def bind(self, guest: GuestRecord, binding: waiting_messages.Binding) -> None:
+        """Have a guest replace its identity by that of an instance.
 
         :raises GuestUnavailableError: it refused, or did not answer
         """
@@ -66,8 +67,8 @@ class Servers(Protocol):
 class Ports(Protocol):
     """The ports in Neutron."""
 
-    def describe(self, port_id: str) -> dict[str, Any]:
-        """Return the configuration of an interface with this port.
+    def find_interface(self, port_id: str) -> waiting_messages.Interface:
+        """Return how the interface of a server with a port is configured.
 
         :raises ServiceUnavailableError: Neutron refuses
         """
@@ -131,14 +132,13 @@ class Binding:
         ]
 
     def _replace_identity(self) -> None:
-        ports = [self._deps.ports.describe(port_id) for port_id in self._request.port_ids]
-        arguments = {
-            'instance_id': self._request.instance_id,
-            'files': dict(self._request.files),
-            'volume_id': self._request.volume_id,
-            'interfaces': ports,
-        }
-        self._deps.agents.bind(self._guest, arguments)
+        binding = waiting_messages.Binding(
+            instance_id=self._request.instance_id,
+            files=dict(self._request.files),
+            volume_id=self._request.volume_id,
+            interfaces=tuple(map(self._deps.ports.find_interface, self._request.port_ids)),
+        )
+        self._deps.agents.bind(self._guest, binding)
 
     def _attach_volume(self) -> None:
         volume_id = self._request.volume_id

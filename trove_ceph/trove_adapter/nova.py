@@ -32,12 +32,18 @@ class Nova:
         self._start_wait = start_wait
 
     @classmethod
-    def of_session(cls, session: Any, **options: Any) -> 'Nova':
+    def of_session(
+        cls,
+        session: Any,
+        start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline,
+        **options: Any,
+    ) -> 'Nova':
         """Return a client that uses a session of keystoneauth1.
 
         :param options: of novaclient.client.Client, such as ``region_name``
         """
-        return cls(novaclient.client.Client(API_VERSION, session=session, **options))
+        client = novaclient.client.Client(API_VERSION, session=session, **options)
+        return cls(client, start_wait)
 
     def keep_volume(self, server_id: str, volume_id: str) -> None:
         """Keep a volume when its server is deleted; do nothing if it is not attached to it.

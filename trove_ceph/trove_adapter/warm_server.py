@@ -61,15 +61,17 @@ class WarmServerTasks(models.FreshInstanceTasks):
     def _claim(
         self, flavor: Mapping[str, Any], image_id: str, arguments: Mapping[str, Any]
     ) -> GuestRecord | None:
-        # Servers of a group or a cluster are placed by the scheduler, and root volumes by Trove.
-        is_ordinary = (
+        # The scheduler places servers of a group or a cluster, and Trove creates root volumes. With
+        # network isolation docker has another configuration, which it reads only when it starts.
+        needs_own_server = (
             arguments.get('scheduler_hints')
             or arguments.get('cluster_config')
             or CONF.volume_rootdisk_support
+            or CONF.network.network_isolation
             or not self.volume_support
             or not CONF.management_networks
         )
-        if self.guests is None or is_ordinary:
+        if self.guests is None or needs_own_server:
             return None
         try:
             return self.guests.claim(

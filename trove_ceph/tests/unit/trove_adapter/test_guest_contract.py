@@ -5,6 +5,7 @@ They are used in ``guestagent``, which runs in the guest and imports nothing of 
 """
 
 import inspect
+from unittest import mock
 
 from trove.cmd import guest as trove_guest
 from trove.common import cfg as trove_cfg
@@ -86,6 +87,8 @@ class ServerTest(contract.ContractTestCase):
             (stock.set_data_dir, 'value'),
             (stock.update_overrides, 'overrides'),
             (stock.save_password, 'user, password'),
+            (stock.get_auth_password, "file='os_admin.cnf'"),
+            (stock.get_client_auth_file, "file='os_admin.cnf'"),
             (utils.generate_random_password, 'password_length=None'),
             (
                 operating_system.ensure_directory,
@@ -100,6 +103,14 @@ class ServerTest(contract.ContractTestCase):
         """Its URL tells the socket and the password."""
         self.assert_uses(mysql_service.MySqlApp.get_engine, 'get_auth_password', 'create_engine')
         self.assertEqual('os_admin', common_service.ADMIN_USER_NAME)
+
+    def test_root_needs_no_sudo(self):
+        """An agent that is root runs Trove's commands as they are."""
+        with mock.patch('os.geteuid', return_value=0):
+            output, _ = utils.execute('echo', 'done', run_as_root=True, root_helper='no-such-sudo')
+        self.assertEqual('done', output.strip())
+        read = inspect.signature(operating_system.read_file).parameters
+        self.assertEqual(['path', 'codec', 'as_root', 'decode'], list(read))
 
     def test_client_of_the_server(self):
         self.assertTrue(hasattr(mysql_util.SqlClient, '__enter__'))

@@ -134,6 +134,7 @@ class Inspector:
         :raises CanceledError: the inspection was canceled, or its leases are lost
         :raises NotInspectableError: no server here can open the backup
         :raises ServerFailedError: the server fails without a known reason
+        :raises UnexpectedTransactionsError: the server wrote to the clone what it must not
         :raises InspectionFaultError: the host, a disk or Ceph failed; the backup may be sound
         """
         time_limit_sec = work.time_limit_sec or self._settings.time_limit_sec
@@ -310,8 +311,10 @@ class Context:
                 done += size
             now = running.gtid_executed()
         if now != self._gtid_executed:
-            raise exceptions.ServerFailedError(
-                f'{self._work}: the server wrote transactions of its own: {now}'
+            position = report.shorten(now)
+            raise exceptions.UnexpectedTransactionsError(
+                f'{self._work}: the server of the inspection committed transactions of its own; '
+                f'after the checks its gtid_executed is {position or "empty"}'
             )
 
     def _choose(self) -> dict[server.Table, int]:

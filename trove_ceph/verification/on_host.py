@@ -229,7 +229,7 @@ class HostSandbox:
         assert self._directory is not None
         return bubblewrap.View(
             root,
-            {program.PLACE: self._directory / 'program'},
+            {program.DIRECTORY: self._directory / 'program'},
             {
                 str(confined.VOLUME): self._directory / 'volume',
                 str(confined.RUN): self._directory / 'run',

@@ -286,7 +286,7 @@ class LocalVmSandbox(sandboxes.VmSandbox):
         )
         self._file = file
 
-    def attach(self, clone, place, uid):
+    def attach(self, clone, directory, uid):
         os.chown(self._file, uid, uid)
         name = '/volume.img'
         return sandboxes.Attachment(

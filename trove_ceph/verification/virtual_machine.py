@@ -146,7 +146,7 @@ class VmSandbox:
         """Start the virtual machine and prepare a server in it for the clone.
 
         :param version: of the datastore
-        :raises Finding: there is no data that a server can open
+        :raises NotSoundError: there is no data that a server can open
         :raises NotInspectableError: no configured server can open the data, or QEMU is not
             installed
         :raises ServerFailedError: the virtual machine does not start

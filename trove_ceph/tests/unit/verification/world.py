@@ -173,7 +173,7 @@ class FakeServer:
 
 
 def corrupt(reason):
-    return verification.Finding(verification.CORRUPT, reason)
+    return verification.NotSoundError(verification.CORRUPT, reason)
 
 
 def fault(reason='the storage daemon has ended'):

@@ -12,6 +12,8 @@ starts of all workers, so it holds across processes and does not depend on clock
 
 import dataclasses
 import datetime
+import functools
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -237,10 +239,38 @@ def vault_bytes(copied: Iterable[backup_record.BackupRecord]) -> int:
         images.setdefault((one.vault_pool, one.vault_image), []).append(one)
     total = 0
     for copies in images.values():
-        ordered = sorted(copies, key=lambda one: (one.snapshot_at or one.created_at, one.backup_id))
+        ordered = _in_order(copies)
         total += content_bytes(ordered[-1])
         total += sum(one.moved_bytes or 0 for one in ordered[1:])
     return total
+
+
+def _in_order(copies: list[backup_record.BackupRecord]) -> list[backup_record.BackupRecord]:
+    """Return the copies in one image in the order of their snapshots.
+
+    The times of the database have whole seconds, so within a second the bases decide.
+    """
+    ordered: list[backup_record.BackupRecord] = []
+    for _second, group in itertools.groupby(sorted(copies, key=_taken_at), key=_taken_at):
+        by_id = {one.backup_id: one for one in group}
+        ordered += sorted(by_id.values(), key=functools.partial(_count_bases, by_id))
+    return ordered
+
+
+def _taken_at(record: backup_record.BackupRecord) -> datetime.datetime:
+    return record.snapshot_at or record.created_at
+
+
+def _count_bases(
+    by_id: Mapping[str, backup_record.BackupRecord], record: backup_record.BackupRecord
+) -> int:
+    """Return how many bases a copy has, up to the first that is not among the given backups."""
+    count = 0
+    found: backup_record.BackupRecord | None = record
+    while found is not None and found.copy_base_id is not None:
+        count += 1
+        found = by_id.get(found.copy_base_id)
+    return count
 
 
 def content_bytes(record: backup_record.BackupRecord) -> int:

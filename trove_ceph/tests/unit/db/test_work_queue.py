@@ -299,6 +299,18 @@ class VaultBytesTest(base.BaseTestCase):
         other = self.copied(4, 'another', 300, 300)
         self.assertEqual(1300, work_queue.vault_bytes([first, other]))
 
+    def test_bases_decide_the_order_within_a_second(self):
+        """The times of the database have whole seconds."""
+        at = {'snapshot_at': datetime.datetime(2026, 1, 1)}
+        first = self.copied(9, 'i', 1000, 1000, **at)
+        second = self.copied(8, 'i', 50, 1010, copy_base_id='b9', **at)
+        third = self.copied(7, 'i', 70, 1040, copy_base_id='b8', **at)
+        self.assertEqual(1040 + 50 + 70, work_queue.vault_bytes([third, second, first]))
+        # The base of the second copy is deleted.
+        self.assertEqual(1040 + 70, work_queue.vault_bytes([third, second]))
+        later = self.copied(10, 'i', 5, 1041, copy_base_id='b7')
+        self.assertEqual(1041 + 70 + 5, work_queue.vault_bytes([later, third, second]))
+
     def test_size_of_the_volume_counts_if_usage_is_unknown(self):
         found = work_queue.vault_bytes([self.copied(1, 'i', None, None, size_bytes=4096)])
         self.assertEqual(4096, found)

@@ -36,7 +36,6 @@ _START_RETENTION = datetime.timedelta(days=1)
 
 _Row = tables.BackupRow
 _COMPLETE = [str(state) for state in RecordState if state.is_complete]
-_INSPECTABLE = [str(state) for state in RecordState if state.can_be_verified]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,10 +65,6 @@ class WorkQueue(backup_rows.BackupRows):
         """Request a verification, even if the backup is verified; idempotent."""
         self._request('verify_wanted_at', backup_id)
 
-    def cancel_copy(self, backup_id: str) -> None:
-        """Cancel the request; a complete copy stays, an unfinished one is removed by a worker."""
-        self._update(backup_id, copy_wanted_at=None, copy_error=None)
-
     def request_in(self, session: orm.Session, backup_id: str, *, copy: bool, verify: bool) -> None:
         """Request a copy, a verification, both or neither, within a transaction."""
         row = session.get(_Row, backup_id, populate_existing=True)
@@ -83,7 +78,6 @@ class WorkQueue(backup_rows.BackupRows):
     ) -> list[backup_record.BackupRecord]:
         """Return the backups to copy, or to verify, now; fair by project.
 
-        For the role COPY this includes backups with an unfinished copy whose request was canceled.
         A project that has used up its rate is left out.
         """
         per_hour = limits.per_hour if limits else 0
@@ -285,16 +279,7 @@ def _backoff(failures: int) -> datetime.timedelta:
     return min(_FIRST_RETRY * 2 ** min(failures - 1, 16), _LONGEST_RETRY)
 
 
-_COPY_DUE = sa.or_(
-    sa.and_(_Row.copy_wanted_at.isnot(None), _Row.state.in_(_COMPLETE)),
-    # An unfinished copy whose request was canceled.
-    sa.and_(
-        _Row.copy_wanted_at.is_(None),
-        _Row.copied_at.is_(None),
-        _Row.vault_image.isnot(None),
-        _Row.state.in_(_INSPECTABLE),
-    ),
-)
+_COPY_DUE = sa.and_(_Row.copy_wanted_at.isnot(None), _Row.state.in_(_COMPLETE))
 _VERIFY_DUE = sa.and_(
     _Row.verify_wanted_at.isnot(None),
     sa.or_(

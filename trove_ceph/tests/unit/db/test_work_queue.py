@@ -194,9 +194,6 @@ class QueueTest(base.BaseTestCase):
             before = self.records.get(name)
             request(name)
             self.assertEqual(before, self.records.get(name))
-            self.queue.cancel_copy(name)
-            request(name)
-            self.assertEqual(before.retry_at, self.records.get(name).retry_at)
             self.assertEqual([], self.due(role))
 
     def test_failed_verification_does_not_delay_a_copy(self):
@@ -260,20 +257,6 @@ class QueueTest(base.BaseTestCase):
         note = self.results.note_suspected
         self.assertRaises(exceptions.ClaimLostError, note, claim, {}, 1.0, 'perhaps')
         self.assertEqual(RecordState.DELETING, self.records.get('a').state)
-
-    def test_unfinished_copy_of_a_canceled_request_is_due(self):
-        self.take('a', copy=True)
-        claim = self.begin(Role.COPY, 'a')
-        self.results.begin_copying(claim, COPY, 'base', 'because')
-        self.records.claims.release(claim)
-        self.queue.cancel_copy('a')
-        self.assertEqual(['a'], self.due(Role.COPY))
-        claim = self.begin(Role.COPY, 'a')
-        self.results.clear_copy(claim)
-        self.records.claims.release(claim)
-        found = self.records.get('a')
-        self.assertEqual((None, None), (found.copy, found.copy_base_id))
-        self.assertEqual([], self.due(Role.COPY))
 
 
 class VaultBytesTest(base.BaseTestCase):

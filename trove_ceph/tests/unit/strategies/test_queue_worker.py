@@ -221,21 +221,6 @@ class QueueWorkerTest(base.BaseTestCase):
                 break
         self.assertTrue(3 < number < 99, number)
 
-    def test_removes_a_canceled_copy(self):
-        backup = self.take(copy=True)
-        claim = vault_helpers.claim(self.world, backup)
-        for step in queue_worker.vault_copy.VaultCopy(self.world.deps(), claim).steps()[:2]:
-            step.do()
-        self.world.storage.create_image(
-            self.get(backup).copy.of, 1024**2, image_types.ImageOptions()
-        )
-        self.world.records.claims.release(claim)
-        self.world.records.queue.cancel_copy(backup)
-        self.fulfill()
-        self.assertEqual((RecordState.TAKEN, None), (self.get(backup).state, self.get(backup).copy))
-        self.assertNotIn(vault_helpers.vault(self.world).name, self.world.images('vault'))
-        self.fulfill()
-
     def test_a_deletion_waits_for_the_worker(self):
         """Before anything that it begins, the worker finds that the deletion has begun."""
         backup = self.take(copy=True)

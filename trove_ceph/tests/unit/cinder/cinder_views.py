@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How Cinder shows volumes, snapshots and pools in its answers."""
 
+import datetime
+
 _SHOWN = {'managing': 'creating', 'error_managing': 'error', 'error_managing_deleting': 'deleting'}
 
 
@@ -52,3 +54,7 @@ def shown_pool(name, pool, cluster_id):
             'location_info': f'ceph:/etc/ceph.conf:{cluster_id}:cinder:{pool}',
         },
     }
+
+
+def now():
+    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None).isoformat()

@@ -6,7 +6,6 @@ transfer/api.py, volume/flows, volume/drivers/rbd.py.
 """
 
 import ast
-import datetime
 import re
 import urllib.parse
 import uuid
@@ -439,7 +438,7 @@ class FakeCinder:
             'status': 'managing',
             'size': 0,
             'name_id': None,
-            'created_at': now(),
+            'created_at': cinder_views.now(),
         }
         self.volumes[volume['id']] = volume
         return volume
@@ -454,7 +453,7 @@ class FakeCinder:
             'metadata': dict(metadata),
             'status': 'creating',
             'size': volume['size'],
-            'created_at': now(),
+            'created_at': cinder_views.now(),
         }
         self.snapshots[snapshot['id']] = snapshot
         return snapshot
@@ -496,7 +495,3 @@ _ROUTES = [
     ('scheduler-stats/get_pools', 'GET', FakeCinder.list_pools),
     (f'os-quota-sets/{_ID}', 'GET', FakeCinder.show_quota),
 ]
-
-
-def now():
-    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None).isoformat()

@@ -129,7 +129,7 @@ class WorkQueue(backup_rows.BackupRows):
             return any(not claimant.may_claim(row, now) for row in rows)
 
     @retry_on_deadlock
-    def note_failure(self, claim: Claim, error: str, verify_error: str | None = None) -> None:
+    def record_failure(self, claim: Claim, error: str, verify_error: str | None = None) -> None:
         """Record why a copy or a verification failed, and schedule the next attempt.
 
         :param verify_error: the error for a verification that waits for the copy

@@ -104,7 +104,7 @@ def _run(deps: BackupDependencies, claim: Claim) -> None:
             exc_info=not is_known,
         )
         waits = claim.role is Role.COPY and record.verify_wanted_at is not None
-        deps.records.queue.note_failure(
+        deps.records.queue.record_failure(
             claim, tenant_errors.tenant_message(error), _WAITS_FOR_COPY if waits else None
         )
 

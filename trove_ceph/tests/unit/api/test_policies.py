@@ -84,7 +84,7 @@ class PoliciesTest(base.BaseTestCase):
         run = self.world.policies.begin(
             policy, self.instance.id, due_at, 'hourly-1', None, world.WORKER
         )
-        self.world.policies.note_failed(run, 'no quota', due_at)
+        self.world.policies.record_failed(run, 'no quota', due_at)
         _status, body = self.ask('GET', f'/backup_policies/{created["id"]}')
         (shown,) = body['backup_policy']['runs']
         self.assertEqual(
@@ -102,7 +102,7 @@ class PoliciesTest(base.BaseTestCase):
         run = self.world.policies.begin(
             policy, self.instance.id, due_at, 'hourly-1', None, world.WORKER
         )
-        self.world.policies.note_failed(run, 'no quota', due_at)
+        self.world.policies.record_failed(run, 'no quota', due_at)
         own = self.create_policy(enabled=False)
         _status, body = self.ask('GET', path)
         shown = {one['id']: one['runs'] for one in body['backup_policies']}

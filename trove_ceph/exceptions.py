@@ -54,6 +54,10 @@ class ServerFailedError(TroveCephError):
     """A MySQL server that this package runs did not start; the message has the end of its log."""
 
 
+class UnexpectedTransactionsError(TroveCephError):
+    """The server of an inspection committed transactions of its own, so there is no verdict."""
+
+
 class InvalidTransportError(TroveCephError):
     """The message bus of the storage service is misconfigured; nothing is started."""
 

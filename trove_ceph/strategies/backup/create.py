@@ -91,7 +91,7 @@ def _record_failure(
 ) -> None:
     try:
         if claim is not None:
-            deps.records.note_failed(claim, tenant_errors.tenant_message(error))
+            deps.records.record_failed(claim, tenant_errors.tenant_message(error))
         elif deps.records.find(backup_id) is not None:
             return
         deps.trove.fail_backup(backup_id)
@@ -257,7 +257,7 @@ class BackupCreation:
         self._is_proved = self._is_proved and self._adoption.exists()
         if not self._is_proved:
             checks.check_volume(self._deps.cinder.project_id, snapshot, volume)
-        self._records.note_location(
+        self._records.record_location(
             self._claim, snapshot.snapshot, volume.id, volume.size_gib * units.Gi
         )
 
@@ -318,7 +318,7 @@ class BackupCreation:
             position = self._settings.prove_past(answer, decision, self._taken.began)
         else:
             position = self._settings.prove_unchanged(self._answer_before, answer, decision)
-        self._records.note_checked_snapshot(
+        self._records.record_checked_snapshot(
             self._claim,
             level=self._decision.level,
             raised_from=self._decision.raised_from,
@@ -345,7 +345,7 @@ class BackupCreation:
             raise self._refuse('was deleted')
         if self.claim is None and not self._claim_shown_backup():
             return
-        self._records.note_taken(
+        self._records.record_taken(
             self._claim,
             cinder_resources.rbd_name(shown.snapshot_id),
             shown.snapshot_id,

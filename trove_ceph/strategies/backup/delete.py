@@ -61,7 +61,7 @@ def _record_failure(
     deps: BackupDependencies, backup_id: str, claim: Claim | None, error: Exception
 ) -> None:
     try:
-        deps.records.note_not_deleted(backup_id, claim, tenant_errors.tenant_message(error))
+        deps.records.record_not_deleted(backup_id, claim, tenant_errors.tenant_message(error))
         deps.trove.fail_deletion(backup_id)
     except Exception:
         LOG.exception('Backup %s was not deleted, and the failure was not recorded', backup_id)

@@ -46,6 +46,11 @@ _MESSAGES: list[tuple[type[Exception], str]] = [
     (exceptions.QuotaExceededError, "the database service's own quota of volumes is used up"),
     (exceptions.InvalidTiersError, 'the storage is not set up for it'),
     (exceptions.ServiceUnavailableError, 'a service that it needs did not answer'),
+    (
+        exceptions.UnexpectedTransactionsError,
+        'the MySQL server of the inspection committed transactions of its own; this proves nothing '
+        'about the backup',
+    ),
     (exceptions.ServerFailedError, 'the MySQL server of the inspection failed'),
     (Exception, 'an unexpected error occurred'),
 ]

@@ -125,7 +125,7 @@ class VaultCopy:
         report = self._report
         if report is None:
             return
-        self._records.results.note_copied(
+        self._records.results.record_copied(
             self._claim,
             report.copied_bytes,
             report.copy_sec + report.compare_sec,

@@ -135,7 +135,7 @@ class MysqlOnRbdTest(WritersTestCase):
             rbd.RBD().clone(pool, self.image, snapshot, pool, name)
         self.addCleanup(self._remove_clone, name, snapshot)
         server = self._serve(name, server_id=2)
-        server.remove_server_uuid()
+        mysqld.remove_server_uuid(server)
         return self.enterContext(server)
 
     def _remove_clone(self, name, snapshot):

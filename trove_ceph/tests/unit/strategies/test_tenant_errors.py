@@ -21,6 +21,10 @@ class TenantErrorsTest(base.BaseTestCase):
             self.assertIn('the log of trove-taskmanager', message)
         self.assertIn('no room', tenant_errors.tenant_message(exceptions.NoSpaceError(PLACE)))
 
+    def test_explains_an_inspection_without_a_verdict(self):
+        for kind in (exceptions.InspectionFaultError, exceptions.UnexpectedTransactionsError):
+            self.assertIn('proves nothing', tenant_errors.tenant_message(kind(PLACE)))
+
     def test_shows_what_tenants_can_correct(self):
         error = exceptions.UnsafeSettingsError('instance x: sync_binlog=0')
         self.assertEqual('instance x: sync_binlog=0', tenant_errors.tenant_message(error))

@@ -31,7 +31,7 @@ _MESSAGES: list[tuple[type[Exception], str]] = [
     (exceptions.NotFoundError, 'a volume or snapshot that it needs no longer exists'),
     (exceptions.RecordNotFoundError, 'a backup or an instance that it needs no longer exists'),
     (exceptions.ClaimLostError, 'another operation uses it at present'),
-    (exceptions.DatabaseError, 'its state does not allow it'),
+    (exceptions.RecordError, 'its state does not allow it'),
     (exceptions.CanceledError, 'it was canceled'),
     (exceptions.CephUnreachableError, 'the storage did not answer'),
     (exceptions.NotInspectableError, 'no MySQL server is configured that can open it'),

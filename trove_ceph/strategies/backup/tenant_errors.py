@@ -81,7 +81,7 @@ def translated_errors(subject: str) -> Iterator[None]:
         is_unexpected = not isinstance(error, SHOWN_UNCHANGED)
         LOG.error('%s: %s', subject, operator_message(error), exc_info=is_unexpected)
         text = tenant_message(error)
-        if not text.startswith(f'{subject}: '):
+        if not text.startswith((f'{subject}: ', f'{subject} ')):
             text = f'{subject}: {text}'
         raise exceptions.TroveCephError(text) from error
 

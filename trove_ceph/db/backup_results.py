@@ -57,7 +57,7 @@ class BackupResults(backup_rows.BackupRows):
             )
         except exceptions.ClaimLostError as error:
             raise exceptions.ClaimLostError(
-                f'backup {claim.resource_id}: is not copied to {copy}: the {claim} is lost; the '
+                f'backup {claim.resource_id} is not copied to {copy}: the {claim} is lost; the '
                 'backup is being deleted or damaged, or another worker has claimed it'
             ) from error
 

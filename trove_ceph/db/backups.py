@@ -69,7 +69,7 @@ class BackupStore(backup_rows.BackupRows):
         """
         found = self.find(backup_id)
         if found is None:
-            raise exceptions.RecordNotFoundError(f'backup {backup_id}: has no record')
+            raise exceptions.RecordNotFoundError(f'backup {backup_id} has no record')
         return found
 
     def all(self) -> list[backup_record.BackupRecord]:
@@ -292,7 +292,7 @@ class BackupStore(backup_rows.BackupRows):
             row = session.get(tables.BackupRow, backup_id)
             if row is not None and row.claim_role is Role.DELETE:
                 raise exceptions.ClaimLostError(
-                    f'backup {backup_id}: is being deleted by {row.claimed_by}'
+                    f'backup {backup_id} is being deleted by {row.claimed_by}'
                 )
         return None
 

@@ -79,7 +79,7 @@ class PolicyStore:
                 session.flush()
             except oslo_db.exception.DBDuplicateEntry as error:
                 raise exceptions.RecordExistsError(
-                    f'{scope} {target}: has a backup policy'
+                    f'{scope} {target} has a backup policy'
                 ) from error
         return policy
 

@@ -48,7 +48,7 @@ class Collector:
         """
         found = self._judge().judge(orphan.kind, orphan.target)
         if found is None:
-            raise exceptions.BusyError(f'{orphan}: is in use now')
+            raise exceptions.BusyError(f'{orphan} is in use now')
         if stays := found.stays_because(include_unknown):
             raise exceptions.BusyError(f'{orphan}: {stays}')
         steps.run(f'removal of {orphan}', removal(self._deps, orphan))
@@ -100,7 +100,7 @@ def _delete_backup_record(deps: BackupDependencies, backup_id: str) -> None:
     if claim is not None:
         deps.records.delete(claim)
     elif (record := deps.records.find(backup_id)) is not None:
-        raise exceptions.BusyError(f'backup {backup_id}: is in use by {record.claimed_by}')
+        raise exceptions.BusyError(f'backup {backup_id} is in use by {record.claimed_by}')
 
 
 def _record_trashed(deps: BackupDependencies, trashed: image_types.TrashedImage) -> None:

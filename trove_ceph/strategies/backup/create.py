@@ -193,7 +193,7 @@ class BackupCreation:
         if record is not None and record.state is RecordState.FAILED:
             raise self._refuse(f'has failed before: {record.error}')
         if record is not None and record.state is RecordState.DELETING:
-            raise exceptions.ClaimLostError(f'backup {self._backup_id}: is being deleted')
+            raise exceptions.ClaimLostError(f'backup {self._backup_id} is being deleted')
         self._trove_backup = found
         self._is_continued = record is not None
         self._is_proved = record is not None and record.snapshot_at is not None
@@ -243,7 +243,7 @@ class BackupCreation:
         image = self._deps.find_image(volume)
         if image is None:
             raise exceptions.NotAdoptableError(
-                f'{volume}: is on backend {volume.backend}, which belongs to no tier'
+                f'{volume} is on backend {volume.backend}, which belongs to no tier'
             )
         self._image, self._volume = image, volume
         self._settings = settings_check.SettingsCheck(
@@ -397,7 +397,7 @@ class BackupCreation:
         """
         if not self._renew_claim():
             raise exceptions.ClaimLostError(
-                f'backup {self._backup_id}: is being deleted, or another worker takes it'
+                f'backup {self._backup_id} is being deleted, or another worker takes it'
             )
 
     def _claim_shown_backup(self) -> bool:

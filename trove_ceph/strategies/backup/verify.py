@@ -71,7 +71,7 @@ class BackupVerification:
         record = self._records.get(self._backup_id)
         if not record.state.can_be_verified or record.location is None:
             raise exceptions.InvalidBackupError(
-                f'backup {self._backup_id}: is {record.state} and cannot be verified'
+                f'backup {self._backup_id} is {record.state} and cannot be verified'
             )
 
     def _inspect_locations(self) -> None:
@@ -177,12 +177,12 @@ class BackupVerification:
         for one in filter(None, (judgement, self._copy_judgement)):
             if one.found.ok and one.first is not None:
                 LOG.warning(
-                    '%s: is sound, although an inspection by %s found %s; check that host',
+                    '%s is sound, although an inspection by %s found %s; check that host',
                     *(subject, one.first.inspected_by, _text(one.first)),
                 )
         if judgement.first is None and (before := _earlier_findings(record)):
             LOG.warning(
-                '%s: is sound, although an earlier verification found it %s',
+                '%s is sound, although an earlier verification found it %s',
                 *(subject, before['verdict']),
             )
 

@@ -141,7 +141,7 @@ class PoliciesTest(base.BaseTestCase):
     def test_refuses_a_second_policy_of_a_target(self):
         created = self.create_policy()
         answer = self.create(name='another', interval_min=30)
-        self.assert_refused(answer, 409, f'instance {self.instance.id}: has a backup policy')
+        self.assert_refused(answer, 409, f'instance {self.instance.id} has a backup policy')
         _status, body = self.ask('GET', '/backup_policies')
         self.assertEqual([created], body['backup_policies'])
 

@@ -26,6 +26,14 @@ class VolumeHasDataError(TroveCephError):
     """The data volume has data that must not be overwritten; an operator must inspect it."""
 
 
+class InterfaceNotReadyError(TroveCephError):
+    """A network interface is missing or has not its addresses yet; a later retry may succeed."""
+
+
+class GuestNotBoundError(TroveCephError):
+    """A waiting guest cannot become an instance, and never will; its server is to be deleted."""
+
+
 class StorageCommandError(TroveCephError):
     """A file system or block device command failed or timed out on the host."""
 

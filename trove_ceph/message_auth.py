@@ -33,6 +33,8 @@ from typing import Any, Protocol
 from trove_ceph import exceptions
 
 FORMAT = 1
+#: The shortest secret of a key.
+KEY_BYTES = 32
 #: The longest that a request may be valid.
 MAX_LIFETIME_SEC = 600
 _NONCE_BYTES = 16

@@ -20,7 +20,6 @@ from typing import Any
 
 from trove_ceph import exceptions, message_auth
 
-KEY_BYTES = 32
 _ID = re.compile(r'[0-9A-Za-z-]{1,64}')
 
 
@@ -81,7 +80,7 @@ def _new_key() -> message_auth.Key:
     now = datetime.datetime.now(datetime.UTC)
     key_id = f'{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}'
     return message_auth.Key(
-        key_id, secrets.token_bytes(KEY_BYTES), now.isoformat(timespec='seconds')
+        key_id, secrets.token_bytes(message_auth.KEY_BYTES), now.isoformat(timespec='seconds')
     )
 
 
@@ -136,7 +135,7 @@ def _parse_key(document: Any) -> message_auth.Key:
     key = message_auth.Key(
         document['id'], bytes.fromhex(document['secret']), document['created_at']
     )
-    if not _ID.fullmatch(key.id) or len(key.secret) < KEY_BYTES:
+    if not _ID.fullmatch(key.id) or len(key.secret) < message_auth.KEY_BYTES:
         raise ValueError
     return key
 

@@ -29,7 +29,7 @@ class KeyFileTest(base.BaseTestCase):
         self.assertEqual(0o600, stat.S_IMODE(os.stat(self.path).st_mode))
         self.assertEqual(created, message_keys.KeyFile(self.path).load())
         lengths = (len(created.current.secret), created.previous)
-        self.assertEqual((message_keys.KEY_BYTES, None), lengths)
+        self.assertEqual((message_auth.KEY_BYTES, None), lengths)
         self.assertNotIn(created.current.secret.hex(), repr(created))
 
     def test_create_does_not_replace_a_file(self):

@@ -26,6 +26,14 @@ class VolumeHasDataError(TroveCephError):
     """The data volume has data that must not be overwritten; an operator must inspect it."""
 
 
+class InterfaceNotReadyError(TroveCephError):
+    """A network interface is missing or has not its addresses yet; a later retry may succeed."""
+
+
+class GuestNotBoundError(TroveCephError):
+    """A waiting guest cannot become an instance, and never will; its server is to be deleted."""
+
+
 class StorageCommandError(TroveCephError):
     """A file system or block device command failed or timed out on the host."""
 
@@ -52,6 +60,10 @@ class ResultsFormatError(TroveCephError):
 
 class ServerFailedError(TroveCephError):
     """A MySQL server that this package runs did not start; the message has the end of its log."""
+
+
+class UnexpectedTransactionsError(TroveCephError):
+    """The server of an inspection committed transactions of its own, so there is no verdict."""
 
 
 class InvalidTransportError(TroveCephError):
@@ -114,23 +126,23 @@ class AdoptionFailedError(TroveCephError):
     """Cinder accepted a snapshot or image and failed; an operator must inspect its logs."""
 
 
-class DatabaseError(TroveCephError):
+class RecordError(TroveCephError):
     """A record in Trove's database does not allow the request; a retry does not help."""
 
 
-class RecordNotFoundError(DatabaseError):
+class RecordNotFoundError(RecordError):
     """The record does not exist or is deleted."""
 
 
-class RecordExistsError(DatabaseError):
+class RecordExistsError(RecordError):
     """Another record has the same unique value; it is not changed."""
 
 
-class InvalidTransitionError(DatabaseError):
+class InvalidTransitionError(RecordError):
     """The state of a backup does not allow the transition; nothing is written."""
 
 
-class ClaimLostError(DatabaseError):
+class ClaimLostError(RecordError):
     """Another worker has the claim on a backup; this worker must not change it any more."""
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``trove-ceph-guestagent``: bring the data volume into service, then be Trove's guest agent.
 
+A guest of a pool of warm guests first waits until it becomes an instance.
+
 Trove's own entry point formats and mounts a volume that is not mounted, by means of ``xfs_admin
 -l`` for XFS, which newer xfsprogs answer with an error, so the agent never starts. It leaves a
 mounted volume alone. Mounting it first therefore replaces that step and nothing else.
@@ -15,7 +17,7 @@ from trove.common import cfg
 
 from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
-from trove_ceph.guestagent import manager
+from trove_ceph.guestagent import guest_identity, manager, waiting_guest
 from trove_ceph.host import filesystem
 
 LOG = logging.getLogger(__name__)
@@ -37,19 +39,35 @@ def prepare_volume() -> None:
         ready_timeout_sec=CONF.trove_ceph.volume_ready_timeout_sec,
         format_timeout_sec=CONF.volume_format_timeout,
         read_ahead_kib=CONF.trove_ceph.read_ahead_kib,
+        volume_id=CONF.trove_ceph.data_volume_id,
     )
 
 
+def wait_for_instance() -> None:
+    """Return when this guest has an instance: at once, unless it is a waiting guest.
+
+    :raises TroveCephError: it has none, or its interfaces were not attached in time
+    """
+    if not guest_identity.is_waiting(CONF):
+        return
+    binding = waiting_guest.wait(CONF)
+    # The files of the instance have replaced those of the waiting guest.
+    CONF.reset()
+    cfg.parse_args(sys.argv)
+    waiting_guest.wait_for_interfaces(binding, CONF.trove_ceph.interface_ready_timeout_sec)
+
+
 def main() -> int | None:
-    """Run the agent; return 1 without starting it when the volume cannot be used."""
+    """Run the agent; return 1 without starting it if there is no instance or no usable volume."""
     guest_conf.register(CONF)
     logging.register_options(CONF)
     cfg.parse_args(sys.argv)
     logging.setup(CONF, 'trove')
     try:
+        wait_for_instance()
         prepare_volume()
     except exceptions.TroveCephError as error:
-        LOG.error('The data volume cannot be used: %s', error)
+        LOG.error('The agent cannot start: %s', error)
         stdlib_logging.shutdown()
         return 1
     # Trove parses the command line itself, and options cannot be registered between two parses.

@@ -27,7 +27,7 @@ OPTS = [
         min=50,
         max=1000000,
         help='I/O operations per second that the storage tier grants to even the smallest data '
-        "volume, until the taskmanager sends the tier's rate.",
+        "volume, until the taskmanager sends the tier's IOPS.",
     ),
     cfg.IntOpt(
         'volume_iops_cap',
@@ -35,7 +35,7 @@ OPTS = [
         min=50,
         max=1000000,
         help='I/O operations per second that the storage tier grants to a data volume of any size '
-        "at most, until the taskmanager sends the tier's rate. Must not be below "
+        "at most, until the taskmanager sends the tier's IOPS. Must not be below "
         'volume_iops_floor.',
     ),
     cfg.IntOpt(
@@ -45,6 +45,39 @@ OPTS = [
         max=3600,
         help='Seconds that the guest agent waits at its start for the data volume to appear. '
         'Afterwards the agent exits, and its service manager restarts it.',
+    ),
+    cfg.StrOpt(
+        'data_volume_id',
+        default='',
+        help='Id of the Cinder volume that has the data of this instance. The agent waits until '
+        'the disk at device_path has its serial number, and uses no other disk. Written when a '
+        'waiting guest becomes an instance. Empty, or on a disk without a serial number: the '
+        'agent uses any disk at device_path.',
+    ),
+    cfg.StrOpt(
+        'waiting_guest_key',
+        default='',
+        secret=True,
+        help='Secret of this guest, 32 random bytes in hexadecimal, with which the taskmanager '
+        'signs its messages. While it is set, the guest has no instance: it waits until the '
+        'taskmanager makes one of it. Written by the taskmanager for its pool of warm guests, and '
+        'removed by the guest when it becomes an instance.',
+    ),
+    cfg.StrOpt(
+        'binding_instance_id',
+        default='',
+        help='Id of the instance that this guest is becoming. While it is set, the files of the '
+        'instance may be incomplete, and the agent does not start. Written and removed by a '
+        'waiting guest; set after a crash, its server is to be deleted.',
+    ),
+    cfg.IntOpt(
+        'interface_ready_timeout_sec',
+        default=120,
+        min=1,
+        max=3600,
+        help='Seconds that a guest which has just become an instance waits for the network '
+        'interfaces of the instance to be attached. Afterwards the agent exits, and its service '
+        'manager restarts it.',
     ),
     cfg.IntOpt(
         'volume_grow_timeout_sec',

@@ -24,6 +24,8 @@ MOUNT_OPTIONS = {'xfs': 'noatime,inode64', 'ext4': 'noatime', 'ext3': 'noatime'}
 # The kernel reports a device that is a few sectors larger than the file system as growable.
 _GROWTH_STEP_BYTES = units.Mi
 _POLL_SEC = 0.5
+# Nova gives a disk the id of its volume as serial number, of which virtio-blk has the beginning.
+_SERIAL_LENGTH = 20
 
 
 class DataVolume:
@@ -59,16 +61,18 @@ class DataVolume:
         ready_timeout_sec: int,
         format_timeout_sec: int,
         read_ahead_kib: int,
+        volume_id: str = '',
     ) -> None:
         """Bring the volume into service: wait for it, tune, format if blank, mount, thaw, grow.
 
         Blocks for at most ``ready_timeout_sec`` plus the time of the commands.
 
         :param uid: owner of the mounted file system, as ``gid``
+        :param volume_id: of the only volume to use, if the device has a serial number; '': any
         :raises VolumeNotReadyError: the device did not appear in time
         :raises VolumeHasDataError: the device holds data that is not a known file system
         """
-        self._wait_for_device(ready_timeout_sec)
+        self._wait_for_device(ready_timeout_sec, volume_id)
         self.configure_queue(read_ahead_kib)
         self.ensure_formatted(format_timeout_sec)
         self.ensure_mounted()
@@ -224,13 +228,22 @@ class DataVolume:
             )
         return mounted[1]
 
-    def _wait_for_device(self, timeout_sec: int) -> None:
+    def _wait_for_device(self, timeout_sec: int, volume_id: str) -> None:
         deadline = self._deadline(timeout_sec)
-        while not self._exists():
+        while (missing := self._find_missing(volume_id)) is not None:
             if not deadline.pause(_POLL_SEC):
-                raise exceptions.VolumeNotReadyError(
-                    f'The data volume {self.device} did not appear within {timeout_sec} s.'
-                )
+                raise exceptions.VolumeNotReadyError(f'{missing} within {timeout_sec} s.')
+
+    def _find_missing(self, volume_id: str) -> str | None:
+        if not self._exists():
+            return f'The data volume {self.device} did not appear'
+        serial = self._storage.find_serial(self.device) if volume_id else None
+        if serial and serial[:_SERIAL_LENGTH] != volume_id[:_SERIAL_LENGTH]:
+            return (
+                f'The data volume {volume_id} did not appear as {self.device}, which has the '
+                f'serial number {serial},'
+            )
+        return None
 
     def _exists(self) -> bool:
         try:

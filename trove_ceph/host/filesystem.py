@@ -23,6 +23,7 @@ BLANK_PROBE_BYTES = 4 * 1024 * 1024
 _COMMAND_TIMEOUT_SEC = 60
 # For a first trim on slow disks; the command cannot be killed while the kernel waits for a discard.
 _TRIM_TIMEOUT_SEC = 600
+_SYS_BLOCK = '/sys/class/block'
 # sd_booted(3)
 _SYSTEMD = '/run/systemd/system'
 
@@ -61,6 +62,20 @@ class HostStorage:
         if not os.path.exists(device):
             raise exceptions.VolumeNotReadyError(f'The data volume {device} does not exist.')
         return int(self._run('blockdev', '--getsize64', device))
+
+    def find_serial(self, device: str) -> str | None:
+        """Return the serial number of a disk; None: it has none."""
+        directory = f'{_SYS_BLOCK}/{_kernel_name(device)}'
+        # virtio-blk, then SCSI, where four bytes of a header precede it.
+        for name, start in (('serial', 0), ('device/vpd_pg80', 4)):
+            try:
+                with open(f'{directory}/{name}', 'rb') as file:
+                    serial = file.read()[start:].decode(errors='replace').strip(' \0\n')
+            except OSError:
+                continue
+            if serial:
+                return serial
+        return None
 
     def find_signature(self, device: str) -> Signature | None:
         """Return what low-level probing recognises on ``device``, or None.
@@ -270,13 +285,13 @@ class HostStorage:
 
     def rescan(self, device: str) -> None:
         """Make the kernel read the size of a SCSI disk again; virtio-blk needs no rescan."""
-        path = f'/sys/class/block/{_kernel_name(device)}/device/rescan'
+        path = f'{_SYS_BLOCK}/{_kernel_name(device)}/device/rescan'
         if os.path.exists(path):
             self._run('tee', path, process_input='1')
 
     def set_queue(self, device: str, attribute: str, value: str) -> bool:
         """Set a block queue attribute; return False if the kernel does not have the attribute."""
-        path = f'/sys/class/block/{_kernel_name(device)}/queue/{attribute}'
+        path = f'{_SYS_BLOCK}/{_kernel_name(device)}/queue/{attribute}'
         if not os.path.exists(path):
             return False
         self._run('tee', path, process_input=value)

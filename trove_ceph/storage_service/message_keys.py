@@ -7,7 +7,6 @@ may read it; without a usable file no message is sent, accepted or answered.
 """
 
 import contextlib
-import dataclasses
 import datetime
 import json
 import os
@@ -19,36 +18,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, message_auth
 
-KEY_BYTES = 32
 _ID = re.compile(r'[0-9A-Za-z-]{1,64}')
-
-
-@dataclasses.dataclass(frozen=True)
-class Key:
-    """A secret with a public id."""
-
-    id: str
-    secret: bytes = dataclasses.field(repr=False)
-    created_at: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Keys:
-    """The content of a key file.
-
-    :param previous: accepted but not used to sign; None before the first rotation
-    """
-
-    current: Key
-    previous: Key | None = None
-
-    def find(self, key_id: str) -> Key | None:
-        """Return the key with an id, or None."""
-        return next(
-            (one for one in (self.current, self.previous) if one and one.id == key_id), None
-        )
 
 
 class KeyFile:
@@ -61,9 +33,9 @@ class KeyFile:
         self.path = path
         self._mutex = threading.Lock()
         self._version: tuple[int, ...] = ()
-        self._keys: Keys | None = None
+        self._keys: message_auth.Keys | None = None
 
-    def load(self) -> Keys:
+    def load(self) -> message_auth.Keys:
         """Return the current content of the file.
 
         :raises KeyFileError: the file is missing, damaged, or readable by others
@@ -78,36 +50,38 @@ class KeyFile:
             return self._keys
 
 
-def create(path: str) -> Keys:
+def create(path: str) -> message_auth.Keys:
     """Write a key file with one new key.
 
     :raises KeyFileError: the file exists, or it cannot be written
     """
     if os.path.lexists(path):
         raise exceptions.KeyFileError(f'{path}: exists; rotate it to replace its key')
-    return _write(path, Keys(_new_key()))
+    return _write(path, message_auth.Keys(_new_key()))
 
 
-def rotate(path: str) -> Keys:
+def rotate(path: str) -> message_auth.Keys:
     """Create a key: the current one becomes the previous one, which replaces the older one.
 
     :raises KeyFileError: there is no usable file, or it cannot be written
     """
-    return _write(path, Keys(_new_key(), KeyFile(path).load().current))
+    return _write(path, message_auth.Keys(_new_key(), KeyFile(path).load().current))
 
 
-def retire(path: str) -> Keys:
+def retire(path: str) -> message_auth.Keys:
     """Drop the previous key; messages signed with it are refused from now on.
 
     :raises KeyFileError: there is no usable file, or it cannot be written
     """
-    return _write(path, Keys(KeyFile(path).load().current))
+    return _write(path, message_auth.Keys(KeyFile(path).load().current))
 
 
-def _new_key() -> Key:
+def _new_key() -> message_auth.Key:
     now = datetime.datetime.now(datetime.UTC)
     key_id = f'{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}'
-    return Key(key_id, secrets.token_bytes(KEY_BYTES), now.isoformat(timespec='seconds'))
+    return message_auth.Key(
+        key_id, secrets.token_bytes(message_auth.KEY_BYTES), now.isoformat(timespec='seconds')
+    )
 
 
 @contextlib.contextmanager
@@ -140,11 +114,13 @@ def _check_owner(path: str, found: os.stat_result) -> None:
         )
 
 
-def _parse(path: str, content: bytes) -> Keys:
+def _parse(path: str, content: bytes) -> message_auth.Keys:
     try:
         document = json.loads(content)
         previous = document.get('previous')
-        keys = Keys(_parse_key(document['current']), _parse_key(previous) if previous else None)
+        keys = message_auth.Keys(
+            _parse_key(document['current']), _parse_key(previous) if previous else None
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         # The message of the parser might quote the secret.
         raise exceptions.KeyFileError(
@@ -155,14 +131,16 @@ def _parse(path: str, content: bytes) -> Keys:
     return keys
 
 
-def _parse_key(document: Any) -> Key:
-    key = Key(document['id'], bytes.fromhex(document['secret']), document['created_at'])
-    if not _ID.fullmatch(key.id) or len(key.secret) < KEY_BYTES:
+def _parse_key(document: Any) -> message_auth.Key:
+    key = message_auth.Key(
+        document['id'], bytes.fromhex(document['secret']), document['created_at']
+    )
+    if not _ID.fullmatch(key.id) or len(key.secret) < message_auth.KEY_BYTES:
         raise ValueError
     return key
 
 
-def _write(path: str, keys: Keys) -> Keys:
+def _write(path: str, keys: message_auth.Keys) -> message_auth.Keys:
     document = {
         name: {'id': key.id, 'secret': key.secret.hex(), 'created_at': key.created_at}
         for name, key in (('current', keys.current), ('previous', keys.previous))

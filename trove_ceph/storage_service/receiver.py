@@ -8,8 +8,8 @@ from typing import Any
 import oslo_messaging as messaging
 from oslo_log import log as logging
 
-from trove_ceph import exceptions
-from trove_ceph.storage_service import endpoint, message_auth, permissions, serializer
+from trove_ceph import exceptions, message_auth
+from trove_ceph.storage_service import endpoint, permissions, serializer
 
 LOG = logging.getLogger(__name__)
 

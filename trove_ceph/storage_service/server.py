@@ -14,7 +14,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 from oslo_utils import units
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, message_auth
 from trove_ceph.storage import backend, lock_store
 from trove_ceph.storage_service import (
     endpoint,
@@ -23,7 +23,6 @@ from trove_ceph.storage_service import (
     job_store,
     jobs,
     leases,
-    message_auth,
     permissions,
     pools,
     receiver,

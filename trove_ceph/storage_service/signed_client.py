@@ -7,8 +7,8 @@ from typing import Any
 
 import oslo_messaging as messaging
 
-from trove_ceph import exceptions
-from trove_ceph.storage_service import message_auth, serializer, transport
+from trove_ceph import exceptions, message_auth
+from trove_ceph.storage_service import serializer, transport
 
 #: The RPC method of the service; the verb is in the signed request.
 METHOD = 'request'

@@ -63,7 +63,7 @@ class InterruptionTests:
             last = self._last_undone(operation)
             if operation[number].undo is None or number > last:
                 continue
-            failing = _replace(operation, last, _interrupted(operation[last], Failure, True))
+            failing = _replace(operation, last, interrupted(operation[last], Failure, True))
             dying = dataclasses.replace(failing[number], undo=_raise(Kill))
             self.assertRaises(Kill, self._run, _replace(failing, number, dying))
             self._run(self.make_operation(world))
@@ -73,7 +73,7 @@ class InterruptionTests:
         for number, step in enumerate(self._steps()):
             world = self.make_world()
             operation = self.make_operation(world)
-            broken = _replace(operation, number, _interrupted(operation[number], error, after))
+            broken = _replace(operation, number, interrupted(operation[number], error, after))
             self.assertRaises(error, self._run, broken)
             committed = any(one.commits for one in operation[: number + 1])
             if error is Failure and not committed:
@@ -115,7 +115,9 @@ class _Annotation:
             error.add_note(f'after: {self._what}')
 
 
-def _interrupted(step, error, after):
+def interrupted(step, error, after):
+    """Return a step that raises an error, after its work if ``after``, and instead of it if not."""
+
     def do():
         if after:
             step.do()

@@ -2,50 +2,124 @@
 """The taskmanager's own calls to Nova, beyond those of Trove."""
 
 import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keystoneauth1.exceptions
 import novaclient.client
 import novaclient.exceptions
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 
 # Of Ussuri: the first version that can change delete_on_termination of an attached volume.
 API_VERSION = '2.85'
+
+_DELETE_TIMEOUT_SEC = 180
+_POLL_SEC = 0.5
 
 
 class Nova:
     """A client of Nova in one region, with the rights of one token.
 
     :param client: a novaclient, API_VERSION or later
+    :param start_wait: returns the deadline of a wait of so many seconds
     """
 
-    def __init__(self, client: Any):
+    def __init__(
+        self, client: Any, start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline
+    ):
         self._client = client
+        self._start_wait = start_wait
 
     @classmethod
-    def of_session(cls, session: Any, **options: Any) -> 'Nova':
+    def of_session(
+        cls,
+        session: Any,
+        start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline,
+        **options: Any,
+    ) -> 'Nova':
         """Return a client that uses a session of keystoneauth1.
 
         :param options: of novaclient.client.Client, such as ``region_name``
         """
-        return cls(novaclient.client.Client(API_VERSION, session=session, **options))
+        client = novaclient.client.Client(API_VERSION, session=session, **options)
+        return cls(client, start_wait)
 
     def keep_volume(self, server_id: str, volume_id: str) -> None:
         """Keep a volume when its server is deleted; do nothing if it is not attached to it.
 
         :raises ServiceUnavailableError: Nova refused, for example because of a running resize
         """
-        try:
-            with contextlib.suppress(novaclient.exceptions.NotFound):
-                self._client.volumes.update_server_volume(
-                    server_id, volume_id, volume_id, delete_on_termination=False
-                )
-        except (
-            novaclient.exceptions.ClientException,
-            keystoneauth1.exceptions.ClientException,
-        ) as error:
-            raise exceptions.ServiceUnavailableError(
-                f'server {server_id}: Nova did not set delete_on_termination=False for volume '
-                f'{volume_id}: {error}'
-            ) from error
+        with (
+            _translated(f'setting delete_on_termination=False for volume {volume_id}', server_id),
+            contextlib.suppress(novaclient.exceptions.NotFound),
+        ):
+            self._client.volumes.update_server_volume(
+                server_id, volume_id, volume_id, delete_on_termination=False
+            )
+
+    def attach_volume(self, server_id: str, volume_id: str) -> None:
+        """Request to attach a volume, which then outlives the server.
+
+        :raises ServiceUnavailableError: Nova refused, or does not answer
+        """
+        with _translated(f'attaching volume {volume_id}', server_id):
+            self._client.volumes.create_server_volume(
+                server_id, volume_id, delete_on_termination=False
+            )
+
+    def attach_port(self, server_id: str, port_id: str) -> None:
+        """Attach a port, which then outlives the server; return when it is attached.
+
+        :raises ServiceUnavailableError: Nova refused, or does not answer
+        """
+        with _translated(f'attaching port {port_id}', server_id):
+            self._client.servers.interface_attach(server_id, port_id, None, None)
+
+    def describe(
+        self, server_id: str, name: str, metadata: Mapping[str, str], tags: Sequence[str]
+    ) -> None:
+        """Set the name and the tags of a server, and add metadata to it.
+
+        :raises ServiceUnavailableError: Nova refused, or does not answer
+        """
+        with _translated(f'setting its name to {name}, its metadata and its tags', server_id):
+            self._client.servers.set_tags(server_id, list(tags))
+            self._client.servers.set_meta(server_id, dict(metadata))
+            self._client.servers.update(server_id, name=name)
+
+    def delete(self, server_id: str) -> None:
+        """Delete a server and wait until it is gone; idempotent.
+
+        :raises ServiceUnavailableError: Nova refused, or the server is still there at the deadline
+        """
+        deadline = self._start_wait(_DELETE_TIMEOUT_SEC)
+        with (
+            _translated('deleting it', server_id),
+            contextlib.suppress(novaclient.exceptions.NotFound),
+        ):
+            self._client.servers.delete(server_id)
+            while True:
+                found = self._client.servers.get(server_id)
+                if not deadline.pause(_POLL_SEC):
+                    raise exceptions.ServiceUnavailableError(
+                        f'server {server_id}: Nova did not delete it within {_DELETE_TIMEOUT_SEC} '
+                        f's; its status is {found.status}'
+                    )
+
+
+@contextlib.contextmanager
+def _translated(action: str, server_id: str) -> Iterator[None]:
+    """Raise the errors of Nova as ServiceUnavailableError.
+
+    :param action: what was requested of the server
+    """
+    try:
+        yield
+    except (
+        novaclient.exceptions.ClientException,
+        keystoneauth1.exceptions.ClientException,
+    ) as error:
+        raise exceptions.ServiceUnavailableError(
+            f'server {server_id}: Nova failed at {action}: {error}'
+        ) from error

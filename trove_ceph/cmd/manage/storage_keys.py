@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from trove_ceph import message_auth
 from trove_ceph.cmd.manage import base, columns
 from trove_ceph.storage_service import message_keys
 
@@ -67,14 +68,14 @@ class _KeysCommand(base.ShowOne):
         return ('key_file', 'current', 'previous'), (path, *map(columns.of, shown))
 
     @abc.abstractmethod
-    def change(self, path: str) -> message_keys.Keys:
+    def change(self, path: str) -> message_auth.Keys:
         """Change the key file; return its keys."""
 
 
 class Create(_KeysCommand):
     """Write a new file with one key; refuse if the file exists."""
 
-    def change(self, path: str) -> message_keys.Keys:
+    def change(self, path: str) -> message_auth.Keys:
         """Write the file."""
         return message_keys.create(path)
 
@@ -82,7 +83,7 @@ class Create(_KeysCommand):
 class Rotate(_KeysCommand):
     """Make a new key the current one, and the current key the previous one."""
 
-    def change(self, path: str) -> message_keys.Keys:
+    def change(self, path: str) -> message_auth.Keys:
         """Replace the file."""
         return message_keys.rotate(path)
 
@@ -90,7 +91,7 @@ class Rotate(_KeysCommand):
 class Retire(_KeysCommand):
     """Drop the previous key: all hosts have the new one, or the key became known to others."""
 
-    def change(self, path: str) -> message_keys.Keys:
+    def change(self, path: str) -> message_auth.Keys:
         """Replace the file."""
         return message_keys.retire(path)
 
@@ -98,6 +99,6 @@ class Retire(_KeysCommand):
 class Show(_KeysCommand):
     """Show the keys by their ids and ages, without the secrets."""
 
-    def change(self, path: str) -> message_keys.Keys:
+    def change(self, path: str) -> message_auth.Keys:
         """Read the file."""
         return message_keys.KeyFile(path).load()

@@ -14,13 +14,12 @@ from amqp import spec
 from oslo_config import cfg
 from oslo_messaging import conffixture
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, message_auth
 from trove_ceph.conf import storage as storage_conf
 from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.storage.fake import backend, cluster, lock_store
 from trove_ceph.storage_service import (
     endpoint,
-    message_auth,
     message_keys,
     rpcapi,
     server,

@@ -35,6 +35,8 @@ class GuestCommandTestCase(base.BaseTestCase):
         with open(self.config, 'w') as config:
             config.write(content)
 
+
+class StartTest(GuestCommandTestCase):
     def test_volume_first_then_troves_agent(self):
         def parse_again():
             # What Trove's agent does first; a command line option registered late would fail.
@@ -57,6 +59,7 @@ class GuestCommandTestCase(base.BaseTestCase):
             ready_timeout_sec=7,
             format_timeout_sec=300,
             read_ahead_kib=4096,
+            volume_id='',
         )
 
     def test_agent_does_not_start_on_a_volume_that_was_refused(self):
@@ -65,4 +68,82 @@ class GuestCommandTestCase(base.BaseTestCase):
         self.assertEqual(1, guest.main())
 
         # It would format what we refused.
+        self.trove.assert_not_called()
+
+
+class WaitingGuestTest(GuestCommandTestCase):
+    """The agent of a guest that waits for an instance."""
+
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger())
+        self.binding = mock.sentinel.binding
+        self.wait = self.replace('wait', side_effect=self.bind)
+        self.wait_for_interfaces = self.replace('wait_for_interfaces')
+        self.write_identity('waiting_guest_key = a-secret\n')
+
+    def replace(self, name, **options):
+        path = f'trove_ceph.guestagent.waiting_guest.{name}'
+        return self.useFixture(fixtures.MockPatch(path, **options)).mock
+
+    def write_identity(self, options, guest_id='a-guest'):
+        self.write(
+            f'[DEFAULT]\ndatastore_manager = mysql\nguest_id = {guest_id}\n[trove_ceph]\n{options}'
+        )
+
+    def bind(self, conf):
+        self.assertEqual('a-guest', conf.guest_id)
+        self.write_identity('data_volume_id = a-volume\n', 'an-instance')
+        return self.binding
+
+    def test_it_waits_then_reads_the_configuration_again(self):
+        order = mock.Mock()
+        order.attach_mock(self.wait, 'wait')
+        order.attach_mock(self.wait_for_interfaces, 'wait_for_interfaces')
+        order.attach_mock(self.volume.prepare, 'prepare')
+        order.attach_mock(self.trove, 'trove')
+        self.volume.prepare.side_effect = lambda *_, **__: self.assertEqual(
+            ('an-instance', ''), (CONF.guest_id, CONF.trove_ceph.waiting_guest_key)
+        )
+
+        self.assertIsNone(guest.main())
+
+        names = [call[0] for call in order.mock_calls]
+        self.assertEqual(['wait', 'wait_for_interfaces', 'prepare', 'trove'], names)
+        self.wait_for_interfaces.assert_called_once_with(self.binding, 120)
+        self.assertEqual('a-volume', self.volume.prepare.call_args.kwargs['volume_id'])
+
+    def test_an_instance_does_not_wait(self):
+        self.write_identity('', 'an-instance')
+
+        self.assertIsNone(guest.main())
+
+        self.wait.assert_not_called()
+        self.wait_for_interfaces.assert_not_called()
+        self.trove.assert_called_once_with()
+
+    def assert_not_started(self):
+        self.assertEqual(1, guest.main())
+        self.volume.prepare.assert_not_called()
+        self.trove.assert_not_called()
+        self.assertNotIn('a-secret', self.log.output)
+
+    def test_a_guest_that_is_not_bound_does_not_start(self):
+        self.wait.side_effect = exceptions.GuestNotBoundError('The binding failed')
+        self.assert_not_started()
+
+    def test_a_half_bound_guest_neither_waits_nor_starts(self):
+        self.write_identity('binding_instance_id = an-instance\n')
+        self.assert_not_started()
+        self.wait.assert_not_called()
+        self.assertIn('interrupted while it became instance an-instance', self.log.output)
+
+    def test_an_interface_that_never_comes(self):
+        self.wait_for_interfaces.side_effect = exceptions.InterfaceNotReadyError('No interface')
+        self.assert_not_started()
+        self.assertIn('No interface', self.log.output)
+
+    def test_a_volume_that_never_comes(self):
+        self.volume.prepare.side_effect = exceptions.VolumeNotReadyError('did not appear')
+        self.assertEqual(1, guest.main())
         self.trove.assert_not_called()

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import shutil
 import urllib.parse
 from unittest import mock
 
@@ -227,3 +228,57 @@ class MySqlServerTestCase(base.BaseTestCase):
                 for name in ('unix_socket', 'user', 'password', 'autocommit', 'read_timeout')
             ),
         )
+
+
+class PrivilegesTest(base.BaseTestCase):
+    """Root reads and writes files itself; another user has commands do it under ``sudo``."""
+
+    def setUp(self):
+        super().setUp()
+        self.commands = []
+        self.useFixture(fixtures.MonkeyPatch('trove.common.utils.execute', self.execute))
+        self.directory = self.useFixture(fixtures.TempDir())
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove.guestagent.datastore.mysql_common.service.MYSQL_CONFIG',
+                self.directory.join('my.cnf'),
+            )
+        )
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove.guestagent.datastore.mysql_common.service.CNF_INCLUDE_DIR',
+                self.directory.path,
+            )
+        )
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove.guestagent.common.guestagent_utils.get_conf_dir', lambda: self.directory.path
+            )
+        )
+        with open(self.directory.join('root.cnf'), 'w') as auth:
+            auth.write('[client]\nuser = root\npassword = secret\n')
+
+    def execute(self, *command, **options):
+        self.commands.append(command[0])
+        if command[0] == 'cp':
+            shutil.copyfile(command[-2], command[-1])
+        return '', ''
+
+    def run_as(self, uid):
+        self.useFixture(fixtures.MonkeyPatch('os.geteuid', lambda: uid))
+        return server.MySqlServer(mock.Mock(), mock.Mock(), lambda *_: MACHINE, 77)
+
+    def test_root_needs_no_command_for_contents(self):
+        subject = self.run_as(0)
+        subject.configuration_manager.reset_configuration('[mysqld]\nport = 3306\n')
+        self.assertEqual('secret', subject.get_auth_password(file='root.cnf'))
+        self.assertEqual(3306, subject.configuration_manager.get_value('port', section='mysqld'))
+        self.assertEqual({'mkdir', 'chown', 'chmod'}, set(self.commands))
+
+    def test_another_user_copies(self):
+        subject = self.run_as(1000)
+        subject.configuration_manager.reset_configuration('[mysqld]\nport = 3306\n')
+        self.commands.clear()
+        self.assertEqual('secret', subject.get_auth_password(file='root.cnf'))
+        self.assertEqual(['cp', 'chmod'], self.commands)
+        self.assertTrue(subject.configuration_manager._requires_root)

@@ -20,6 +20,7 @@ class FakeStorage:
         self.size_mib = size_mib
         self.later_sizes = []
         self.present = True
+        self.serial = None
         self.signature = None
         self.zeroed = True
         self.unfinished = False
@@ -37,6 +38,9 @@ class FakeStorage:
         if not self.present:
             raise exceptions.VolumeNotReadyError(f'{device} does not exist')
         return self.size_mib * MIB
+
+    def find_serial(self, device):
+        return self.serial
 
     def find_signature(self, device):
         return self.signature and filesystem.Signature(self.signature, True)
@@ -128,8 +132,8 @@ class DataVolumeTestCase(base.BaseTestCase):
             sleep=self.clock.sleep,
         )
 
-    def prepare(self):
-        self.volume.prepare(1001, 1001, 120, 300, 4096)
+    def prepare(self, **options):
+        self.volume.prepare(1001, 1001, 120, 300, 4096, **options)
 
     def read_fstab(self):
         with open(self.fstab) as fstab:
@@ -238,6 +242,25 @@ class DataVolumeTestCase(base.BaseTestCase):
 
         self.assertIn('did not appear within 120 s', str(error))
         self.assertGreaterEqual(self.clock.now, 120)
+
+    def test_only_the_disk_of_the_volume_is_used(self):
+        """Another disk may have the device name at first."""
+        volume_id = '33333333-0000-4000-8000-333333333333'
+        self.storage.serial = '44444444-0000-4000-8'
+
+        error = self.assertRaises(exceptions.VolumeNotReadyError, self.prepare, volume_id=volume_id)
+
+        self.assertIn(f'volume {volume_id} did not appear as {DEVICE}', str(error))
+        self.assertIn(self.storage.serial, str(error))
+        self.assertEqual([], self.storage.done)
+        for serial in (volume_id, volume_id[:20], None):
+            self.storage.serial = serial
+            self.prepare(volume_id=volume_id)
+
+    def test_without_an_id_any_disk_is_used(self):
+        self.storage.serial = '44444444-0000-4000-8'
+
+        self.prepare()
 
     def test_restored_volume_is_grown_at_its_first_mount(self):
         """Defect 10: a file system that was restored to a larger volume keeps its old size."""

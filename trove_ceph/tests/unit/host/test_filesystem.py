@@ -280,3 +280,24 @@ class HostStorageTestCase(base.BaseTestCase):
         self.assertRaises(
             exceptions.StorageCommandError, self.storage().start_freeze_process, '/mnt', 1
         )
+
+    def test_serial_numbers(self):
+        volume_id = '33333333-0000-4000-8000-333333333333'
+        devices = self.useFixture(fixtures.TempDir()).path
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.host.filesystem._SYS_BLOCK', devices))
+        for name, attribute, content in (
+            ('vdb', 'serial', volume_id[:20].encode()),
+            ('vdc', 'serial', b'\n'),
+            ('sdb', 'device/vpd_pg80', b'\0\x80\0\x24' + volume_id.encode()),
+        ):
+            path = os.path.join(devices, name, attribute)
+            os.makedirs(os.path.dirname(path))
+            with open(path, 'wb') as file:
+                file.write(content)
+
+        storage = self.storage()
+
+        self.assertEqual(volume_id[:20], storage.find_serial('/dev/vdb'))
+        self.assertEqual(volume_id, storage.find_serial('/dev/sdb'))
+        self.assertIsNone(storage.find_serial('/dev/vdc'))
+        self.assertIsNone(storage.find_serial('/dev/vdd'))

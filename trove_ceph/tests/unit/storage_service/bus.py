@@ -5,8 +5,9 @@ import json
 
 import fixtures
 
+from trove_ceph import message_auth
 from trove_ceph.conf import storage as storage_conf
-from trove_ceph.storage_service import message_auth, message_keys, receiver
+from trove_ceph.storage_service import message_keys, receiver
 
 GROUP = storage_conf.GROUP.name
 URL = 'fake:///trove-ceph'

@@ -14,11 +14,11 @@ import oslo_messaging as messaging
 import testscenarios
 from oslotest import base
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, message_auth
+from trove_ceph.message_auth import Refusal
 from trove_ceph.storage import image_types, names, tasks
-from trove_ceph.storage_service import endpoint, message_auth, message_keys, rpcapi, signed_client
+from trove_ceph.storage_service import endpoint, message_keys, rpcapi, signed_client
 from trove_ceph.storage_service import transport as storage_transport
-from trove_ceph.storage_service.message_auth import Refusal
 from trove_ceph.tests.unit.storage_service import bus, service_world
 
 IMAGE, VAULT = (names.image_name(kind, str(uuid.uuid4())) for kind in ('restore', 'vault'))

@@ -9,7 +9,7 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, message_auth
 from trove_ceph.storage_service import message_keys
 from trove_ceph.tests.unit.cmd.manage import command
 
@@ -29,7 +29,7 @@ class KeyFileTest(base.BaseTestCase):
         self.assertEqual(0o600, stat.S_IMODE(os.stat(self.path).st_mode))
         self.assertEqual(created, message_keys.KeyFile(self.path).load())
         lengths = (len(created.current.secret), created.previous)
-        self.assertEqual((message_keys.KEY_BYTES, None), lengths)
+        self.assertEqual((message_auth.KEY_BYTES, None), lengths)
         self.assertNotIn(created.current.secret.hex(), repr(created))
 
     def test_create_does_not_replace_a_file(self):
@@ -42,12 +42,12 @@ class KeyFileTest(base.BaseTestCase):
         first = message_keys.create(self.path).current
         second = message_keys.rotate(self.path).current
         # The file is read again, since it was replaced.
-        self.assertEqual(message_keys.Keys(second, first), file.load())
+        self.assertEqual(message_auth.Keys(second, first), file.load())
         third = message_keys.rotate(self.path).current
         self.assertEqual((third, second), (file.load().current, file.load().previous))
         self.assertIsNone(file.load().find(first.id))
         message_keys.retire(self.path)
-        self.assertEqual(message_keys.Keys(third), file.load())
+        self.assertEqual(message_auth.Keys(third), file.load())
         self.assertEqual(['keys.json'], os.listdir(os.path.dirname(self.path)))
 
     def test_a_rotated_file_keeps_its_owner(self):

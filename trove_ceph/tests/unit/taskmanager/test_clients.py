@@ -15,12 +15,12 @@ from trove.common import context as trove_context
 from trove.common import exception as trove_exceptions
 from trove.instance.tasks import InstanceTasks
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.guestagent import manager as guest_manager
 from trove_ceph.mysql import tuning
 from trove_ceph.taskmanager import volume_location
-from trove_ceph.tests.unit.cinder import fake_cinder
+from trove_ceph.tests.unit.cinder import cinder_http
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.trove_adapter import guest_rpcapi, instance_deletion, nova
 
@@ -121,11 +121,18 @@ class GuestTest(base.BaseTestCase):
 class NovaTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
-        self.requests, self.status = [], 200
+        self.requests, self.status, self.now = [], 200, 0.0
+        self.on_request = lambda: None
         http = requests.Session()
         http.mount('http://', Adapter(self))
-        token = fake_cinder.Token('service', 'admin')
-        self.nova = nova.Nova.of_session(session.Session(token, session=http))
+        token = cinder_http.Token('service', 'admin')
+        self.nova = nova.Nova.of_session(
+            session.Session(token, session=http),
+            start_wait=lambda seconds: waiting.Deadline(seconds, lambda: self.now, self.sleep),
+        )
+
+    def sleep(self, seconds):
+        self.now += seconds
 
     def test_keeps_a_volume(self):
         self.nova.keep_volume('server', 'volume')
@@ -148,7 +155,67 @@ class NovaTest(base.BaseTestCase):
         error = self.assertRaises(
             exceptions.ServiceUnavailableError, self.nova.keep_volume, 'server', 'volume'
         )
-        self.assertIn('server server: Nova did not set', str(error))
+        self.assertIn('server server: Nova failed at setting delete_on_termination', str(error))
+
+    def test_attaches_a_volume_that_outlives_the_server(self):
+        self.nova.attach_volume('server', 'volume')
+        (request,) = self.requests
+        self.assertEqual('POST', request.method)
+        self.assertTrue(request.url.endswith('/servers/server/os-volume_attachments'))
+        # Nova keeps the volume unless it is told otherwise.
+        self.assertEqual({'volumeAttachment': {'volumeId': 'volume'}}, json.loads(request.body))
+
+    def test_attaches_a_port(self):
+        self.nova.attach_port('server', 'port')
+        (request,) = self.requests
+        self.assertTrue(request.url.endswith('/servers/server/os-interface'))
+        self.assertEqual({'interfaceAttachment': {'port_id': 'port'}}, json.loads(request.body))
+
+    def test_describes_a_server(self):
+        self.nova.describe('server', 'db1', {'key': 'value'}, ('one', 'two'))
+        bodies = {
+            request.url.rpartition('/server')[2]: json.loads(request.body)
+            for request in self.requests
+        }
+        self.assertEqual(
+            {
+                '': {'server': {'name': 'db1'}},
+                '/metadata': {'metadata': {'key': 'value'}},
+                '/tags': {'tags': ['one', 'two']},
+            },
+            bodies,
+        )
+
+    def test_deletes_a_server_that_is_gone(self):
+        self.status = 404
+        self.nova.delete('server')
+
+    def test_waits_until_a_server_is_gone(self):
+        statuses = [204, 200, 200, 404]
+        self.on_request = lambda: setattr(self, 'status', statuses.pop(0))
+        self.nova.delete('server')
+        self.assertEqual([], statuses)
+        self.assertEqual(
+            ['DELETE', 'GET', 'GET', 'GET'], [request.method for request in self.requests]
+        )
+
+    def test_reports_a_server_that_nova_does_not_delete(self):
+        error = self.assertRaises(
+            exceptions.ServiceUnavailableError, self.nova.delete, 'server'
+        )
+        self.assertIn('did not delete it within 180 s; its status is ACTIVE', str(error))
+
+
+# Of each request the client reads its own part.
+ANSWER = json.dumps(
+    {
+        'volumeAttachment': {},
+        'interfaceAttachment': {},
+        'metadata': {},
+        'tags': [],
+        'server': {'id': 'server', 'status': 'ACTIVE'},
+    }
+).encode()
 
 
 class Adapter(requests.adapters.BaseAdapter):
@@ -160,11 +227,12 @@ class Adapter(requests.adapters.BaseAdapter):
 
     def send(self, request, **_options):
         self._test.requests.append(request)
+        self._test.on_request()
         response = requests.Response()
         response.status_code = self._test.status
         response.headers['Content-Type'] = 'application/json'
         response.url, response.request = request.url, request
-        response.raw = io.BytesIO(b'{"volumeAttachment": {}}')
+        response.raw = io.BytesIO(ANSWER)
         return response
 
     def close(self):

@@ -5,10 +5,16 @@ They are used in ``guestagent``, which runs in the guest and imports nothing of 
 """
 
 import inspect
+from unittest import mock
 
+from trove import rpc
 from trove.cmd import guest as trove_guest
 from trove.common import cfg as trove_cfg
+from trove.common import exception as trove_exception
 from trove.common import stream_codecs, utils
+from trove.common.rpc import secure_serializer
+from trove.common.rpc import serializer as trove_serializer
+from trove.guestagent import dbaas
 from trove.guestagent.common import configuration, operating_system
 from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql import manager as mysql_manager
@@ -16,8 +22,9 @@ from trove.guestagent.datastore.mysql import service as mysql_service
 from trove.guestagent.datastore.mysql_common import manager as common_manager
 from trove.guestagent.datastore.mysql_common import service as common_service
 from trove.guestagent.utils import mysql as mysql_util
+from trove.instance import models as instance_models
 
-from trove_ceph.guestagent import manager, server, server_config
+from trove_ceph.guestagent import manager, server, server_config, waiting_messages
 from trove_ceph.tests.unit.trove_adapter import contract
 
 CONF = trove_cfg.CONF
@@ -86,6 +93,8 @@ class ServerTest(contract.ContractTestCase):
             (stock.set_data_dir, 'value'),
             (stock.update_overrides, 'overrides'),
             (stock.save_password, 'user, password'),
+            (stock.get_auth_password, "file='os_admin.cnf'"),
+            (stock.get_client_auth_file, "file='os_admin.cnf'"),
             (utils.generate_random_password, 'password_length=None'),
             (
                 operating_system.ensure_directory,
@@ -100,6 +109,14 @@ class ServerTest(contract.ContractTestCase):
         """Its URL tells the socket and the password."""
         self.assert_uses(mysql_service.MySqlApp.get_engine, 'get_auth_password', 'create_engine')
         self.assertEqual('os_admin', common_service.ADMIN_USER_NAME)
+
+    def test_root_needs_no_sudo(self):
+        """An agent that is root runs Trove's commands as they are."""
+        with mock.patch('os.geteuid', return_value=0):
+            output, _ = utils.execute('echo', 'done', run_as_root=True, root_helper='no-such-sudo')
+        self.assertEqual('done', output.strip())
+        read = inspect.signature(operating_system.read_file).parameters
+        self.assertEqual(['path', 'codec', 'as_root', 'decode'], list(read))
 
     def test_client_of_the_server(self):
         self.assertTrue(hasattr(mysql_util.SqlClient, '__enter__'))
@@ -157,3 +174,51 @@ class AgentTest(contract.ContractTestCase):
     def test_mounted_volume_is_left_alone(self):
         """The agent formats a volume only if it is not mounted."""
         self.assert_uses(trove_guest.main, 'VolumeDevice', 'mount_points', 'format')
+
+
+class WaitingGuestTest(contract.ContractTestCase):
+    """Of ``waiting_guest``: the bus of Trove's agent, and what the agent does at its start."""
+
+    def test_serializers_are_those_of_the_clients_of_an_agent(self):
+        self.assert_uses(rpc.get_client, 'TroveRequestContextSerializer', 'get_rpc_client')
+        self.assert_signatures(
+            (secure_serializer.SecureSerializer.__init__, 'base, key'),
+            (trove_serializer.TroveRequestContextSerializer.__init__, 'base'),
+        )
+        defaults = inspect.signature(rpc.get_client).parameters
+        self.assertIs(secure_serializer.SecureSerializer, defaults['secure_serializer'].default)
+
+    def test_topic_and_key(self):
+        topic = waiting_messages.topic('%s')
+        self.assertIn(topic, trove_guest.main.__code__.co_consts)
+        self.assert_uses(trove_guest.main, 'instance_rpc_encr_key', 'guest_id')
+
+    def test_the_transport_is_that_of_the_default_group(self):
+        self.assert_uses(rpc.init, 'get_rpc_transport')
+        self.assert_signatures((rpc.init, 'conf'))
+
+    def test_what_is_prepared(self):
+        self.assert_uses(
+            trove_guest.main, 'create_user', 'datastore_registry', 'database_service_uname'
+        )
+        self.assert_signatures(
+            (
+                operating_system.create_user,
+                'user_name, user_id, group_name=None, group_id=None',
+            ),
+            (dbaas.datastore_registry, ''),
+        )
+        self.assertIn('mysql', dbaas.datastore_registry())
+        self.assert_uses(mysql_manager.Manager.docker_client.fget, 'from_env')
+
+    def test_a_user_that_exists_is_no_error(self):
+        error = trove_exception.ProcessExecutionError(stderr='useradd: already exists')
+        path = 'trove.guestagent.common.operating_system.execute_shell_cmd'
+        with mock.patch(path, side_effect=error):
+            operating_system.create_user('database', '1001')
+
+    def test_the_identity(self):
+        """The options of the files that Trove gives a guest."""
+        files = inspect.getsource(instance_models.BaseInstance.get_injected_files)
+        for name in ('guest_id=%s', 'instance_rpc_encr_key=%s', '/etc/docker/daemon.json'):
+            self.assertIn(name, files)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sign the requests to the storage service and its replies, so that the bus cannot forge them.
+"""Sign the requests to a service and its replies, so that the bus cannot forge them.
+
+The services are the storage service and the agent of a guest that waits for an instance.
 
 A message is a JSON text with its HMAC-SHA256 and the id of the key. The signature is verified over
 the bytes as received, before they are parsed. It covers the verb, all arguments, the nonce, the
@@ -26,12 +28,13 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from trove_ceph import exceptions
-from trove_ceph.storage_service import message_keys
 
 FORMAT = 1
+#: The shortest secret of a key.
+KEY_BYTES = 32
 #: The longest that a request may be valid.
 MAX_LIFETIME_SEC = 600
 _NONCE_BYTES = 16
@@ -60,7 +63,7 @@ class Refusal(enum.StrEnum):
 EXPLANATIONS = {
     Refusal.MALFORMED: 'it is not a signed message of this version',
     Refusal.NO_KEYS: 'the service cannot use its key file',
-    Refusal.UNKNOWN_KEY: 'its key is neither the current nor the previous one of the key file',
+    Refusal.UNKNOWN_KEY: 'its key is neither the current nor the previous one of the service',
     Refusal.BAD_SIGNATURE: 'its signature is wrong: it was forged, or changed in transit',
     Refusal.EXPIRED: 'it has expired; check that the clocks of service and caller agree',
     Refusal.FROM_THE_FUTURE: 'it was issued in the future; check that the clocks of service and '
@@ -76,6 +79,46 @@ class RefusedError(Exception):
     def __init__(self, reason: Refusal, detail: str = ''):
         super().__init__(f'{EXPLANATIONS[reason]}{f" ({detail})" if detail else ""}')
         self.reason = reason
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """A secret with a public id."""
+
+    id: str
+    secret: bytes = dataclasses.field(repr=False)
+    created_at: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Keys:
+    """The keys of a service, such as the content of a key file.
+
+    :param previous: accepted but not used to sign; None before the first rotation
+    """
+
+    current: Key
+    previous: Key | None = None
+
+    def find(self, key_id: str) -> Key | None:
+        """Return the key with an id, or None."""
+        return next(
+            (one for one in (self.current, self.previous) if one and one.id == key_id), None
+        )
+
+    def load(self) -> 'Keys':
+        """Return these keys: keys in memory are a source as a key file is."""
+        return self
+
+
+class KeySource(Protocol):
+    """Where signers and verifiers get the keys for each message."""
+
+    def load(self) -> Keys:
+        """Return the present keys.
+
+        :raises KeyFileError: the key file is not usable
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +156,7 @@ class Request:
 class Caller:
     """Signs requests and verifies the replies."""
 
-    def __init__(self, keys: message_keys.KeyFile, now: Callable[[], float] = time.time):
+    def __init__(self, keys: KeySource, now: Callable[[], float] = time.time):
         self._keys = keys
         self._now = now
 
@@ -166,7 +209,7 @@ class Verifier:
 
     def __init__(
         self,
-        keys: message_keys.KeyFile,
+        keys: KeySource,
         server: str,
         skew_sec: float,
         now: Callable[[], float] = time.time,
@@ -257,17 +300,17 @@ class Nonces:
             found[1].wait(timeout_sec)
 
 
-def _sign(key: message_keys.Key, purpose: Purpose, content: Mapping[str, Any]) -> dict[str, str]:
+def _sign(key: Key, purpose: Purpose, content: Mapping[str, Any]) -> dict[str, str]:
     text = json.dumps(content, sort_keys=True, separators=(',', ':'), allow_nan=False)
     return {'key_id': key.id, 'content': text, 'mac': _mac(key, purpose, text)}
 
 
-def _mac(key: message_keys.Key, purpose: Purpose, text: str) -> str:
+def _mac(key: Key, purpose: Purpose, text: str) -> str:
     signed = f'{purpose}\n{key.id}\n{text}'.encode()
     return hmac.new(key.secret, signed, hashlib.sha256).hexdigest()
 
 
-def _open(keys: message_keys.KeyFile, purpose: Purpose, message: Any) -> tuple[str, dict[str, Any]]:
+def _open(keys: KeySource, purpose: Purpose, message: Any) -> tuple[str, dict[str, Any]]:
     """Return the signature and the content of a message, after verifying the signature."""
     if not isinstance(message, dict):
         raise RefusedError(Refusal.MALFORMED)
@@ -290,7 +333,7 @@ def _open(keys: message_keys.KeyFile, purpose: Purpose, message: Any) -> tuple[s
     return mac, content
 
 
-def _load(keys: message_keys.KeyFile) -> message_keys.Keys:
+def _load(keys: KeySource) -> Keys:
     try:
         return keys.load()
     except exceptions.KeyFileError as error:

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bind a warm guest to an instance: give it the identity, the volume and the ports of the instance.
+
+There is only one way. The guest replaces its identity before anything of the instance is attached
+to it, and never waits again. If any step fails, the server is deleted, so that the volume and the
+ports are free for another server.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from oslo_log import log as logging
+
+from trove_ceph import exceptions, steps, waiting
+from trove_ceph.db.guest_record import GuestRecord
+from trove_ceph.guestagent import waiting_messages
+
+LOG = logging.getLogger(__name__)
+
+#: Nova attaches a volume in 1 to 2 s; an emulated processor takes up to 10 s.
+ATTACH_TIMEOUT_SEC = 120
+_POLL_SEC = 0.5
+_ATTACHING = ('reserved', 'attaching')
+
+
+@dataclasses.dataclass(frozen=True)
+class BindRequest:
+    """What a guest becomes.
+
+    :param name: of the server, as ``openstack server list`` shows it
+    :param port_ids: the ports of the instance but its management port, which the guest has already
+    :param files: contents by path, as cloud-init would write them
+    """
+
+    instance_id: str
+    name: str
+    volume_id: str
+    port_ids: tuple[str, ...]
+    files: Mapping[str, str] = dataclasses.field(repr=False)
+    metadata: Mapping[str, str]
+    tags: tuple[str, ...]
+
+
+class Agents(Protocol):
+    """The agents of waiting guests."""
+
+    def bind(self, guest: GuestRecord, binding: waiting_messages.Binding) -> None:
+        """Have a guest replace its identity by that of an instance.
+
+        :raises GuestUnavailableError: it refused, or did not answer
+        """
+
+
+class Servers(Protocol):
+    """The servers in Nova. Each verb raises ServiceUnavailableError when Nova refuses."""
+
+    def attach_volume(self, server_id: str, volume_id: str) -> None: ...
+    def attach_port(self, server_id: str, port_id: str) -> None: ...
+    def describe(
+        self, server_id: str, name: str, metadata: Mapping[str, str], tags: tuple[str, ...]
+    ) -> None: ...
+    def delete(self, server_id: str) -> None:
+        """Delete a server and wait until it is gone; idempotent."""
+
+
+class Ports(Protocol):
+    """The ports in Neutron."""
+
+    def find_interface(self, port_id: str) -> waiting_messages.Interface:
+        """Return how the interface of a server with a port is configured.
+
+        :raises ServiceUnavailableError: Neutron refuses
+        """
+
+
+class Store(Protocol):
+    """The records of warm guests."""
+
+    def mark_bound(self, guest_id: str, instance_id: str) -> None: ...
+    def retire(self, guest_id: str, reason: str) -> None: ...
+
+
+class Volumes(Protocol):
+    """The volumes in Cinder."""
+
+    def find_volume(self, volume_id: str) -> Any: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class BindDependencies:
+    """What a binding uses.
+
+    :param start_wait: returns the deadline of a wait of so many seconds
+    """
+
+    agents: Agents
+    servers: Servers
+    ports: Ports
+    store: Store
+    volumes: Volumes
+    start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline
+
+
+class Binding:
+    """One guest that becomes the server of one instance.
+
+    :param guest: claimed for this instance
+    """
+
+    def __init__(self, deps: BindDependencies, guest: GuestRecord, request: BindRequest):
+        self._deps = deps
+        self._guest = guest
+        self._request = request
+
+    def run(self) -> None:
+        """Bind the guest.
+
+        :raises TroveCephError: a step failed; the server of the guest is deleted, or will be
+        """
+        guest, instance = self._guest.guest_id, self._request.instance_id
+        steps.run(f'binding of guest {guest} to instance {instance}', self.steps())
+
+    def steps(self) -> list[steps.Step]:
+        """Return the steps of the binding."""
+        return [
+            steps.Step('replace the identity of the guest', self._replace_identity, self._discard),
+            steps.Step('attach the volume', self._attach_volume),
+            steps.Step('attach the ports', self._attach_ports),
+            steps.Step('describe the server', self._describe),
+            steps.Step('record the binding', self._record),
+        ]
+
+    def _replace_identity(self) -> None:
+        binding = waiting_messages.Binding(
+            instance_id=self._request.instance_id,
+            files=dict(self._request.files),
+            volume_id=self._request.volume_id,
+            interfaces=tuple(map(self._deps.ports.find_interface, self._request.port_ids)),
+        )
+        self._deps.agents.bind(self._guest, binding)
+
+    def _attach_volume(self) -> None:
+        volume_id = self._request.volume_id
+        self._deps.servers.attach_volume(self._guest.server_id, volume_id)
+        deadline = self._deps.start_wait(ATTACH_TIMEOUT_SEC)
+        while (status := self._volume_status()) in _ATTACHING:
+            if not deadline.pause(_POLL_SEC):
+                break
+        if status != 'in-use':
+            raise exceptions.ServiceUnavailableError(
+                f'volume {volume_id} is not attached to server {self._guest.server_id}: expected '
+                f'the status in-use, found {status}; see the log of nova-compute'
+            )
+
+    def _volume_status(self) -> str | None:
+        volume = self._deps.volumes.find_volume(self._request.volume_id)
+        return None if volume is None else volume.status
+
+    def _attach_ports(self) -> None:
+        for port_id in self._request.port_ids:
+            self._deps.servers.attach_port(self._guest.server_id, port_id)
+
+    def _describe(self) -> None:
+        request = self._request
+        self._deps.servers.describe(
+            self._guest.server_id, request.name, request.metadata, request.tags
+        )
+
+    def _record(self) -> None:
+        self._deps.store.mark_bound(self._guest.guest_id, self._request.instance_id)
+
+    def _discard(self) -> None:
+        reason = f'its binding to instance {self._request.instance_id} failed'
+        try:
+            self._deps.store.retire(self._guest.guest_id, reason)
+        finally:
+            # The volume and the ports of the instance are free only after that.
+            self._deps.servers.delete(self._guest.server_id)

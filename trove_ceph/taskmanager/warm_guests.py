@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The warm guests as the creation of an instance sees them."""
+
+from collections.abc import Callable
+
+from trove_ceph.db import guests
+from trove_ceph.db.guest_record import GuestRecord, PoolKey
+from trove_ceph.strategies.guests import bind
+
+
+class WarmGuests:
+    """Claims and binds warm guests.
+
+    :param request_key: see :meth:`.guest_servers.GuestServers.request_key`
+    :param deps: of bindings
+    """
+
+    def __init__(
+        self,
+        store: guests.GuestStore,
+        request_key: Callable[[str, str, str, str | None], PoolKey | None],
+        deps: bind.BindDependencies,
+    ):
+        self._store = store
+        self._request_key = request_key
+        self._deps = deps
+
+    def claim(
+        self, instance_id: str, version_id: str, flavor_id: str, image_id: str, zone: str | None
+    ) -> GuestRecord | None:
+        """Claim a waiting guest for an instance; None: none fits."""
+        key = self._request_key(version_id, flavor_id, image_id, zone)
+        return None if key is None else self._store.claim(key, instance_id)
+
+    def bind(self, guest: GuestRecord, request: bind.BindRequest) -> None:
+        """Bind a claimed guest to an instance.
+
+        :raises TroveCephError: it failed; the volume and the ports are free for another server
+        """
+        bind.Binding(self._deps, guest, request).run()
+
+    def retire(self, guest: GuestRecord, reason: str) -> None:
+        """Have a claimed guest deleted."""
+        self._store.retire(guest.guest_id, reason)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warm guests become the servers of instances, or are deleted."""
+
+import datetime
+import uuid
+
+from oslotest import base
+
+from trove_ceph import exceptions, steps, waiting
+from trove_ceph.cinder import resources
+from trove_ceph.db.guest_record import GuestRecord, GuestState
+from trove_ceph.guestagent import waiting_messages
+from trove_ceph.strategies.guests import bind
+from trove_ceph.tests import interruption
+
+NOW = datetime.datetime(2026, 1, 1)
+
+
+class Cloud:
+    """Nova, Neutron, Cinder, the agent and the record of one guest."""
+
+    def __init__(self):
+        self.guest = GuestRecord(
+            guest_id='guest',
+            pool='pool',
+            state=GuestState.CLAIMED,
+            flavor_id='flavor',
+            image_id='image',
+            config_digest='digest',
+            created_at=NOW,
+            updated_at=NOW,
+            encrypted_key='',
+            server_id='server',
+            port_id='management',
+            instance_id=str(uuid.uuid4()),
+        )
+        self.volume_id = str(uuid.uuid4())
+        self.calls = []
+        self.bound_to = None
+        self.attached = []
+        # The statuses of the volume after the request to attach it; the last one stays.
+        self.attaching = ['reserved', 'attaching', 'in-use']
+        self.statuses = ['available']
+        self.record = GuestState.CLAIMED
+        self.reason = None
+        self.server = {'name': 'trove-guest-guest'}
+        self.deletion_fails = False
+        self.now = 0.0
+
+    def deps(self):
+        return bind.BindDependencies(
+            agents=self,
+            servers=self,
+            ports=self,
+            store=self,
+            volumes=self,
+            start_wait=lambda seconds: waiting.Deadline(seconds, lambda: self.now, self._sleep),
+        )
+
+    def request(self):
+        return bind.BindRequest(
+            instance_id=self.guest.instance_id,
+            name='db1',
+            volume_id=self.volume_id,
+            port_ids=('first', 'second'),
+            files={'/etc/trove/conf.d/guest_info.conf': '[DEFAULT]'},
+            metadata={'trove_instance_id': self.guest.instance_id},
+            tags=('trove_instance',),
+        )
+
+    def binding(self):
+        return bind.Binding(self.deps(), self.guest, self.request())
+
+    def _sleep(self, seconds):
+        self.now += seconds
+
+    # The agent.
+
+    def bind(self, guest, binding):
+        self.calls.append('bind')
+        if self.attached:
+            raise AssertionError('something was attached before the guest had the identity')
+        self.bound_to = binding
+
+    # Neutron.
+
+    def find_interface(self, port_id):
+        return waiting_messages.Interface(
+            mac=f'fa:16:3e:00:00:{len(port_id):02x}',
+            mtu=1400,
+            addresses=('192.0.2.5/24',),
+            gateway=None,
+        )
+
+    # Nova.
+
+    def attach_volume(self, server_id, volume_id):
+        self.calls.append('attach_volume')
+        self.attached.append(volume_id)
+        self.statuses = list(self.attaching)
+
+    def attach_port(self, server_id, port_id):
+        self.calls.append(f'attach_port {port_id}')
+        self.attached.append(port_id)
+
+    def describe(self, server_id, name, metadata, tags):
+        self.server = {'name': name, 'metadata': dict(metadata), 'tags': list(tags)}
+
+    def delete(self, server_id):
+        if self.deletion_fails:
+            raise exceptions.ServiceUnavailableError('Nova is down')
+        self.server = None
+        self.attached = []
+
+    # Cinder.
+
+    def find_volume(self, volume_id):
+        status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+        if status is None:
+            return None
+        return resources.Volume(volume_id, 'v', status, 1, 'host@b#p', 'project', 'nvme', {})
+
+    # The store.
+
+    def mark_bound(self, guest_id, instance_id):
+        if self.record is GuestState.RETIRED:
+            raise exceptions.InvalidTransitionError('retired')
+        self.record = GuestState.BOUND
+
+    def retire(self, guest_id, reason):
+        self.record, self.reason = GuestState.RETIRED, reason
+
+
+class BindTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cloud = Cloud()
+
+    def assert_discarded(self):
+        self.assertIs(GuestState.RETIRED, self.cloud.record)
+        self.assertIn(self.cloud.guest.instance_id, self.cloud.reason)
+        self.assertIsNone(self.cloud.server)
+        self.assertEqual([], self.cloud.attached)
+
+    def test_guest_becomes_the_server_of_the_instance(self):
+        self.cloud.binding().run()
+        self.assertIs(GuestState.BOUND, self.cloud.record)
+        self.assertEqual([self.cloud.volume_id, 'first', 'second'], self.cloud.attached)
+        self.assertEqual(
+            {
+                'name': 'db1',
+                'metadata': {'trove_instance_id': self.cloud.guest.instance_id},
+                'tags': ['trove_instance'],
+            },
+            self.cloud.server,
+        )
+        binding = self.cloud.bound_to
+        self.assertEqual(self.cloud.guest.instance_id, binding.instance_id)
+        self.assertEqual(self.cloud.volume_id, binding.volume_id)
+        self.assertEqual({'/etc/trove/conf.d/guest_info.conf': '[DEFAULT]'}, binding.files)
+        self.assertEqual(2, len(binding.interfaces))
+
+    def test_nothing_is_attached_before_the_guest_has_the_identity(self):
+        self.cloud.binding().run()
+        self.assertEqual('bind', self.cloud.calls[0])
+
+    def test_failure_before_or_after_any_step_deletes_the_guest(self):
+        for after in (False, True):
+            for number in range(len(Cloud().binding().steps())):
+                self.cloud = Cloud()
+                operation = self.cloud.binding().steps()
+                operation[number] = interruption.interrupted(
+                    operation[number], interruption.Failure, after
+                )
+                self.assertRaises(interruption.Failure, steps.run, 'binding', operation)
+                self.assert_discarded()
+
+    def test_volume_that_nova_does_not_attach(self):
+        for statuses, expected in (
+            (['reserved', 'available'], 'found available'),
+            (['attaching', 'error'], 'found error'),
+            ([None], 'found None'),
+            (['reserved'], 'found reserved'),
+        ):
+            self.cloud = Cloud()
+            self.cloud.attaching = statuses
+            error = self.assertRaises(
+                exceptions.ServiceUnavailableError, self.cloud.binding().run
+            )
+            self.assertIn(expected, str(error))
+            self.assert_discarded()
+
+    def test_guest_is_retired_even_if_its_server_cannot_be_deleted(self):
+        self.cloud.attaching = ['available']
+        self.cloud.deletion_fails = True
+        error = self.assertRaises(exceptions.ServiceUnavailableError, self.cloud.binding().run)
+        self.assertIs(GuestState.RETIRED, self.cloud.record)
+        self.assertIn('Nova is down', error.__notes__[0])

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The taskmanager's calls to the agents of waiting guests, see :mod:`.guestagent.waiting_messages`.
+
+Trove's serializer accepts plain text, so it authenticates nothing: an answer counts only with a
+signature by the key that the guest shares with the control plane.
+"""
+
+import dataclasses
+from typing import Any
+
+import oslo_messaging as messaging
+from trove import rpc
+
+from trove_ceph import exceptions, message_auth
+from trove_ceph.db.guest_record import GuestRecord
+from trove_ceph.guestagent import waiting_messages
+from trove_ceph.guestagent.waiting_messages import Verb
+from trove_ceph.strategies.guests.dependencies import PingAnswer
+from trove_ceph.trove_adapter import guest_keys
+
+#: A live agent answers within a second; an emulated processor takes several.
+PING_TIMEOUT_SEC = 15
+#: The guest writes some small files.
+BIND_TIMEOUT_SEC = 60
+_MAX_TEXT = 1000
+
+
+class WaitingGuestAPI:
+    """The agents of waiting guests.
+
+    Each verb raises GuestUnavailableError when the agent refuses, or no authentic answer arrives.
+
+    :param context: of the taskmanager's administrator
+    """
+
+    def __init__(self, context: Any):
+        self._context = context
+
+    def ping(self, guest: GuestRecord) -> PingAnswer:
+        """Ask an agent whether its guest can be bound."""
+        answer = self._call(guest, Verb.PING, {}, PING_TIMEOUT_SEC)
+        return PingAnswer(
+            can_bind=answer.get('can_bind') is True,
+            reason=str(answer.get('reason', ''))[:_MAX_TEXT],
+            version=str(answer.get('version', ''))[:_MAX_TEXT],
+        )
+
+    def bind(self, guest: GuestRecord, binding: waiting_messages.Binding) -> None:
+        """Have a guest replace its identity by that of an instance; it does so once."""
+        # The address is of this run of the agent, which knows what it has answered.
+        address = self._address(guest)
+        arguments = dataclasses.asdict(binding)
+        answer = self._call(guest, Verb.BIND, arguments, BIND_TIMEOUT_SEC, address)
+        if answer.get('bound') is not True:
+            raise exceptions.GuestUnavailableError(f'{guest}: bind: expected bound, found {answer}')
+
+    def _address(self, guest: GuestRecord) -> message_auth.Address:
+        answer = self._call(guest, Verb.PING, {}, PING_TIMEOUT_SEC)
+        try:
+            return message_auth.Address(**answer['address'])
+        except (KeyError, TypeError) as error:
+            raise exceptions.GuestUnavailableError(
+                f'{guest}: ping: the answer has no address'
+            ) from error
+
+    def _call(
+        self,
+        guest: GuestRecord,
+        verb: Verb,
+        arguments: dict[str, Any],
+        timeout_sec: float,
+        address: message_auth.Address | None = None,
+    ) -> dict[str, Any]:
+        keys = guest_keys.decrypt(guest.encrypted_key)
+        caller = message_auth.Caller(waiting_messages.signing_keys(guest.guest_id, keys.signing))
+        message, request = caller.sign(verb, arguments, timeout_sec, address)
+        reply = self._send(guest, verb, keys.rpc, message, timeout_sec)
+        if isinstance(reply, dict) and 'refused' in reply:
+            reason = str(reply['refused'])[:_MAX_TEXT]
+            raise exceptions.GuestUnavailableError(f'{guest}: {verb}: was refused: {reason}')
+        try:
+            answer = caller.open_reply(reply, request)
+        except message_auth.RefusedError as error:
+            raise exceptions.GuestUnavailableError(
+                f'{guest}: {verb}: the reply is not authentic: {error}'
+            ) from error
+        if 'error' in answer:
+            reason = str(answer['error'])[:_MAX_TEXT]
+            raise exceptions.GuestUnavailableError(f'{guest}: {verb}: {reason}')
+        return answer
+
+    def _send(
+        self, guest: GuestRecord, verb: Verb, key: str, message: dict[str, str], timeout_sec: float
+    ) -> Any:
+        target = messaging.Target(
+            topic=waiting_messages.topic(guest.guest_id), version=waiting_messages.VERSION
+        )
+        try:
+            client = rpc.get_client(target, key=key, version_cap=waiting_messages.VERSION)
+            return client.prepare(timeout=timeout_sec).call(
+                self._context, str(verb), message=message
+            )
+        except Exception as error:
+            # oslo.messaging raises any built-in exception that a message names.
+            raise exceptions.GuestUnavailableError(
+                f'{guest}: {verb}: {type(error).__name__}: {error}'
+            ) from error

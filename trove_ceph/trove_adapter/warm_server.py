@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Create an instance as Trove does, but on the server of a warm guest if one fits.
+
+If none fits, or binding it fails, Nova boots a server, as for Trove.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from oslo_log import log as logging
+from trove.common import cfg
+from trove.taskmanager import models
+
+from trove_ceph import exceptions
+from trove_ceph.db.guest_record import GuestRecord
+from trove_ceph.strategies.guests import bind
+
+LOG = logging.getLogger(__name__)
+CONF = cfg.CONF
+
+class WarmGuests(Protocol):
+    """The warm guests of this cloud."""
+
+    def claim(
+        self, instance_id: str, version_id: str, flavor_id: str, image_id: str, zone: str | None
+    ) -> GuestRecord | None:
+        """Claim a waiting guest for an instance; None: none fits.
+
+        :param version_id: of the datastore version
+        """
+
+    def bind(self, guest: GuestRecord, request: bind.BindRequest) -> None:
+        """Bind a claimed guest.
+
+        :raises TroveCephError: it failed; the volume and the ports are free for another server
+        """
+
+    def retire(self, guest: GuestRecord, reason: str) -> None:
+        """Have a claimed guest deleted."""
+
+
+class WarmServerTasks(models.FreshInstanceTasks):
+    """Trove's creation of an instance on the server of a warm guest.
+
+    :ivar guests: the warm guests; None: there are none
+    """
+
+    guests: WarmGuests | None = None
+    _guest: GuestRecord | None = None
+    _management_security_groups: list[str] = []
+
+    def create_instance(self, flavor, image_id, **arguments):
+        """Create the instance, with the server of a warm guest if one fits."""
+        self._guest = self._claim(flavor, image_id, arguments)
+        try:
+            super().create_instance(flavor, image_id, **arguments)
+        finally:
+            # It is claimed here only if the creation failed before the guest was to be bound.
+            self._give_up('the creation of its instance failed')
+
+    def _claim(
+        self, flavor: Mapping[str, Any], image_id: str, arguments: Mapping[str, Any]
+    ) -> GuestRecord | None:
+        # The scheduler places servers of a group or a cluster, and Trove creates root volumes. With
+        # network isolation docker has another configuration, which it reads only when it starts.
+        needs_own_server = (
+            arguments.get('scheduler_hints')
+            or arguments.get('cluster_config')
+            or CONF.volume_rootdisk_support
+            or CONF.network.network_isolation
+            or not self.volume_support
+            or not CONF.management_networks
+        )
+        if self.guests is None or needs_own_server:
+            return None
+        try:
+            return self.guests.claim(
+                self.id,
+                self.datastore_version.id,
+                flavor['id'],
+                image_id,
+                arguments.get('availability_zone'),
+            )
+        except Exception as error:
+            # Whatever it is, an instance can be created without a warm guest.
+            LOG.warning('Instance %s: no warm guest could be claimed: %s', self.id, error)
+            return None
+
+    def _create_port(self, network_info, security_groups, is_mgmt=False, is_public=False):
+        if is_mgmt:
+            self._management_security_groups = security_groups
+        if not is_mgmt or self._guest is None:
+            return super()._create_port(
+                network_info, security_groups, is_mgmt=is_mgmt, is_public=is_public
+            )
+        # Trove finds the ports of an instance by this name when it deletes the instance.
+        changes = {
+            'name': f'trove-{self.id}',
+            'description': f'Management port for trove instance {self.id}',
+            'security_groups': security_groups,
+        }
+        self.neutron_client.update_port(self._guest.port_id, {'port': changes})
+        return self._guest.port_id
+
+    def _create_server(
+        self,
+        flavor_id,
+        image_id,
+        datastore_manager,
+        block_device_mapping_v2,
+        availability_zone,
+        nics,
+        files=None,
+        scheduler_hints=None,
+    ):
+        guest = self._guest
+        if guest is not None:
+            try:
+                self._bind(guest, datastore_manager, block_device_mapping_v2, nics, files)
+            except Exception as error:
+                LOG.warning(
+                    'Instance %s: warm guest %s could not be bound; Nova boots a server: %s',
+                    *(self.id, guest.guest_id, error),
+                )
+                self._guest = None
+                nics = self._replace_management_port(nics)
+            else:
+                self._guest = None
+                return self.nova_client.servers.get(guest.server_id)
+        return super()._create_server(
+            flavor_id,
+            image_id,
+            datastore_manager,
+            block_device_mapping_v2,
+            availability_zone,
+            nics,
+            files or {},
+            scheduler_hints,
+        )
+
+    def _bind(
+        self,
+        guest: GuestRecord,
+        datastore_manager: str,
+        volumes: list[Mapping[str, Any]],
+        nics: list[Mapping[str, Any]],
+        files: Mapping[str, str] | None,
+    ) -> None:
+        metadata = {
+            'trove_project_id': self.tenant_id,
+            'trove_user_id': self.context.user_id,
+            'trove_instance_id': self.id,
+        }
+        tags = ['trove_instance', f'trove_{datastore_manager}']
+        tags += [f'{key}_{value}' for key, value in metadata.items()]
+        port_ids = [nic['port-id'] for nic in nics]
+        (volume,) = volumes
+        request = bind.BindRequest(
+            instance_id=self.id,
+            name=self.name,
+            volume_id=volume['uuid'],
+            port_ids=tuple(port_id for port_id in port_ids if port_id != guest.port_id),
+            files=files or {},
+            metadata=metadata,
+            tags=tuple(tags),
+        )
+        self.guests.bind(guest, request)
+
+    def _replace_management_port(self, nics: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return the network interfaces with a new management port, which is always the last."""
+        network = {'network_id': CONF.management_networks[-1]}
+        port_id = self._create_port(network, self._management_security_groups, is_mgmt=True)
+        return [*nics[:-1], {'port-id': port_id}]
+
+    def _give_up(self, reason: str) -> None:
+        if self._guest is None:
+            return
+        try:
+            self.guests.retire(self._guest, reason)
+        except exceptions.TroveCephError as error:
+            LOG.warning(
+                'Warm guest %s: it is retired later, when its claim is too old: %s',
+                *(self._guest.guest_id, error),
+            )

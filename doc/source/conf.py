@@ -16,7 +16,7 @@ extensions = [
     'openstackdocstheme',
     'oslo_config.sphinxext',
     'sphinx.ext.autodoc',
-    'backup_states',
+    'state_machines',
     'sphinx.ext.graphviz',
 ]
 

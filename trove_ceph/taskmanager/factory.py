@@ -44,7 +44,7 @@ def make_dependencies(conf: cfg.ConfigOpts, context: Any) -> dependencies.Backup
         cinder=client.Cinder.of_session(session, region_name=region, **_cinder_options(conf)),
         records=records,
         trove=trove_db.TroveDatabase(),
-        servers=nova.Nova.of_session(session, region_name=region, **_nova_options(conf)),
+        servers=nova.Nova.of_session(session, region_name=region, **nova_options(conf)),
         guest=lambda instance_id: guest_rpcapi.GuestAPI(context, instance_id),
         find_image=tiers.find,
         worker=claimant_of(conf),
@@ -140,7 +140,8 @@ def _cinder_options(conf: cfg.ConfigOpts) -> dict[str, Any]:
     return options
 
 
-def _nova_options(conf: cfg.ConfigOpts) -> dict[str, Any]:
+def nova_options(conf: cfg.ConfigOpts) -> dict[str, Any]:
+    """Return the options of a novaclient, from those of Trove."""
     options = {
         'service_type': conf.nova_compute_service_type,
         'endpoint_type': conf.nova_compute_endpoint_type,

@@ -35,7 +35,7 @@ from trove_ceph.strategies.backup import (
 )
 from trove_ceph.strategies.policies import scheduler
 from trove_ceph.strategies.restore import clone_volume, flatten, planning, restore_types
-from trove_ceph.taskmanager import background, factory
+from trove_ceph.taskmanager import background, factory, guest_factory
 from trove_ceph.trove_adapter import backup_api, instance_creation, trove_db
 from trove_ceph.trove_adapter import instance_deletion as trove_adapter_instance_deletion
 
@@ -46,6 +46,8 @@ _SPACING_SEC = 300
 _POLICIES_SPACING_SEC = 60
 #: The interval of the thread that continues interrupted operations and starts due jobs.
 _WORK_SPACING_SEC = 10
+#: The interval of the thread that keeps the pools of warm guests.
+_GUESTS_SPACING_SEC = 10
 #: Recovery has its own threads, since it must not wait for a copy that takes hours.
 _RECOVERIES_AT_ONCE = 4
 
@@ -55,8 +57,10 @@ class Manager(manager.Manager):
 
     def __init__(self):
         taskmanager_conf.register(CONF)
-        # Fail at the start if a quiesce level is unknown, or guests can reach the storage service.
+        # Fail at the start if a quiesce level is unknown, a pool of warm guests is written wrongly,
+        # or guests can reach the storage service.
         factory.backup_settings(CONF)
+        guest_factory.pools(CONF)
         storage_transport.check(CONF)
         super().__init__()
         # Created at first use, since the services need not be up when this process starts. Not
@@ -90,6 +94,11 @@ class Manager(manager.Manager):
             _WORK_SPACING_SEC, (self._recover, self._recover_instances, self._start_due_jobs)
         )
         self._tier_thread = queue_worker.WorkerThreads(1)
+        self._guest_keeper = functools.cache(
+            lambda: guest_factory.make_keeper(CONF, self.admin_context, self._deps())
+        )
+        # A thread of its own: an agent that does not answer holds up a round.
+        self._guest_background = background.Background(_GUESTS_SPACING_SEC, (self._keep_guests,))
 
     def create_instance(self, context, instance_id, **arguments):
         """Create an instance; a restore of our backup takes a time independent of its size."""
@@ -214,6 +223,10 @@ class Manager(manager.Manager):
     def _start_threads(self) -> None:
         self._deps().heartbeat.start()
         self._background.start()
+        self._guest_background.start()
+
+    def _keep_guests(self) -> None:
+        self._guest_keeper().keep()
 
     def _recover(self) -> None:
         recovery.recover(self._deps(), self._recovery_threads)

@@ -23,6 +23,19 @@ class Percent(columns.FormattableColumn):
         return '-' if self._value is None else f'{self._value:.1%}'
 
 
+class Seconds(columns.FormattableColumn):
+    """A duration in whole seconds, or None."""
+
+    def human_readable(self) -> str:
+        """Return it in the largest unit that it fills twice."""
+        if self._value is None:
+            return '-'
+        for unit, length in (('d', 86400), ('h', 3600), ('min', 60)):
+            if self._value >= 2 * length:
+                return f'{self._value // length} {unit}'
+        return f'{self._value} s'
+
+
 class Structure(columns.FormattableColumn):
     """Dictionaries and lists."""
 

@@ -2,18 +2,10 @@
 """``trove-ceph-manage db``: create and upgrade the tables of trove_ceph in Trove's database."""
 
 import argparse
-import contextlib
-import warnings
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from oslo_config import cfg
-
-from trove_ceph import exceptions
-from trove_ceph.cmd.manage import base, columns, options
-
-if TYPE_CHECKING:
-    import sqlalchemy
+from trove_ceph.cmd.manage import base, columns, database
 
 _EXIT_CODES = """\
 exit status:
@@ -44,13 +36,7 @@ class _DatabaseCommand(base.ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--config-file',
-            default=options.trove_conf()[0],
-            metavar='PATH',
-            help='the file with [database] connection '
-            f'(default: the first of ${options.TROVE_CONF}, else {options.DEFAULT_TROVE_CONF})',
-        )
+        database.add_option(parser)
         return parser
 
 
@@ -61,7 +47,8 @@ class Sync(_DatabaseCommand):
         """Return the version, and the one before."""
         from trove_ceph.db import migration
 
-        with _engine(parsed_args.config_file) as engine:
+        with database.connect(parsed_args.config_file) as facade:
+            engine = facade.writer.get_engine()
             before = migration.find_version(engine)
             migration.upgrade(engine)
             after = migration.find_version(engine)
@@ -76,33 +63,8 @@ class Version(_DatabaseCommand):
         from trove_ceph.db import migration
 
         needed = migration.required_version()
-        with _engine(parsed_args.config_file) as engine:
-            found = migration.find_version(engine)
+        with database.connect(parsed_args.config_file) as facade:
+            found = migration.find_version(facade.writer.get_engine())
         if found != needed:
             self.exit_status = base.ExitStatus.DIFFERS
         return ('version', 'needed_version'), (columns.of(found), needed)
-
-
-@contextlib.contextmanager
-def _engine(config_file: str) -> 'Iterator[sqlalchemy.Engine]':
-    # Imported here: it loads eventlet where that is installed, which warns that it is deprecated.
-    warnings.filterwarnings('ignore', message=r'\s*Eventlet is deprecated')
-    import oslo_db.exception
-    import sqlalchemy.exc
-    from oslo_db import options as db_options
-    from oslo_db.sqlalchemy import enginefacade
-
-    conf = cfg.ConfigOpts()
-    conf.register_opts(db_options.database_opts, 'database')
-    try:
-        conf([], default_config_files=[config_file])
-    except cfg.Error as error:
-        raise exceptions.InvalidConfigurationError(f'{config_file}: {error}') from error
-    if not conf.database.connection:
-        raise exceptions.InvalidConfigurationError(f'{config_file}: has no [database] connection')
-    facade = enginefacade.transaction_context()
-    facade.configure(connection=conf.database.connection, max_retries=1, retry_interval=1)
-    try:
-        yield facade.writer.get_engine()
-    except (oslo_db.exception.DBError, sqlalchemy.exc.SQLAlchemyError) as error:
-        raise exceptions.ServiceUnavailableError(f'the database failed: {error}') from error

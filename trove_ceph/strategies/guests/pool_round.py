@@ -5,8 +5,8 @@ The record of a guest precedes its port and its server, whose names contain its 
 interruption the next round finds them, and finishes or deletes them.
 """
 
-import concurrent.futures
 import datetime
+import functools
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -14,6 +14,7 @@ from oslo_log import log as logging
 
 from trove_ceph import exceptions, steps
 from trove_ceph.db.guest_record import WAITING, GuestRecord, GuestState, PoolKey
+from trove_ceph.strategies.backup import background
 from trove_ceph.strategies.guests import fitness, pool_size
 from trove_ceph.strategies.guests.dependencies import (
     KeeperDependencies,
@@ -71,13 +72,14 @@ class PoolRound:
         guests = self._list(*WAITING)
         self._memory.forget({one.guest_id for one in guests})
         due = [one for one in guests if self._is_due(one)]
-        if not due:
-            return
-        with concurrent.futures.ThreadPoolExecutor(_PINGS_AT_ONCE) as threads:
-            answers = list(threads.map(self._ping, due))
-        for guest, answer in zip(due, answers, strict=True):
-            if answer is not None:
-                self._note(guest, answer)
+        for start in range(0, len(due), _PINGS_AT_ONCE):
+            asked = [
+                (one, background.begin(functools.partial(self._ping, one)))
+                for one in due[start : start + _PINGS_AT_ONCE]
+            ]
+            for guest, wait in asked:
+                if (answer := wait()) is not None:
+                    self._note(guest, answer)
 
     def _is_due(self, guest: GuestRecord) -> bool:
         if guest.server_id is None:

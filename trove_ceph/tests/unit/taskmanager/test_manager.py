@@ -40,6 +40,7 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.useFixture(bus.StorageTransport(CONF))
         self.manager = manager.Manager()
         self.manager._recovery_threads = worlds.AtOnce()
+        self.manager._guest_background.start = lambda: None
         self.addCleanup(CONF.clear_override, 'quiesce', 'trove_ceph_backup')
 
     def patch(self, name, value):
@@ -289,6 +290,22 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager.copy_and_verify_backups(None)
         record = self.world.records.get(backup.id)
         self.assertEqual((RecordState.COPIED, None), (record.state, record.copy_error))
+
+    def test_keeps_warm_guests(self):
+        rounds = []
+        keeper = types.SimpleNamespace(keep=lambda: rounds.append('round'))
+        name = 'trove_ceph.taskmanager.guest_factory.make_keeper'
+        self.patch(name, lambda _conf, _context, deps: keeper if deps.worker else None)
+        thread = self.manager._guest_background
+        thread.start = lambda: [function() for _ in range(2) for function in thread._functions]
+        self.manager._background.start = lambda: None
+        self.manager._start_threads()
+        self.assertEqual(['round'] * 2, rounds)
+
+    def test_refuses_unknown_pools(self):
+        CONF.set_override('pools', ['mysql'], 'trove_ceph_guests')
+        self.addCleanup(CONF.clear_override, 'pools', 'trove_ceph_guests')
+        self.assertRaises(exceptions.InvalidConfigurationError, manager.Manager)
 
     def test_refuses_unknown_levels(self):
         CONF.set_override('quiesce_by_datastore', {'mysql': 'deep'}, 'trove_ceph_backup')

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directive ``backup-states``: draw and list the state machine of backups from its table.
+"""The directive ``state-machine``: draw and list a state machine of ``trove_ceph.db``.
 
-The picture needs the program ``dot`` of graphviz. Without it, the page shows the source text.
+Its argument is the module with the table of transitions. The picture needs the program ``dot`` of
+graphviz. Without it, the page shows the source text.
 """
 
+import importlib
 import shutil
 
 from docutils import nodes
@@ -11,33 +13,34 @@ from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from sphinx.ext.graphviz import graphviz
 
-from trove_ceph.db import backup_states
 
+class StateMachine(Directive):
+    """Draw a state machine and list its transitions."""
 
-class BackupStates(Directive):
-    """Draw the state machine and list its transitions."""
+    required_arguments = 1
 
     def run(self):
-        source = backup_states.as_dot()
+        machine = importlib.import_module(f'trove_ceph.db.{self.arguments[0]}')
+        source = machine.as_dot()
         if shutil.which('dot'):
             picture = graphviz()
             picture['code'] = source
             picture['options'] = {}
         else:
             picture = nodes.literal_block(source, source, language='text')
-        return [picture, *self._table()]
+        return [picture, *self._table(machine.TRANSITIONS)]
 
-    def _table(self):
+    def _table(self, transitions):
         lines = ['.. list-table::', '   :header-rows: 1', '', '   * - State', '     - Event']
         lines += ['     - State afterwards']
-        for start, event, end in backup_states.TRANSITIONS:
+        for start, event, end in transitions:
             lines += [f'   * - {start}', f'     - {event}', f'     - {end}']
         container = nodes.container()
-        self.state.nested_parse(StringList(lines, 'backup-states'), self.content_offset, container)
+        self.state.nested_parse(StringList(lines, self.name), self.content_offset, container)
         return container.children
 
 
 def setup(app):
     app.setup_extension('sphinx.ext.graphviz')
-    app.add_directive('backup-states', BackupStates)
+    app.add_directive('state-machine', StateMachine)
     return {'parallel_read_safe': True}

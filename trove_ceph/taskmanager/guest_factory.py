@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Create what keeps and claims warm guests from Trove's configuration."""
+
+import datetime
+from typing import Any
+
+import novaclient.client
+from oslo_config import cfg
+from trove.common import clients_admin
+
+from trove_ceph.db import guests
+from trove_ceph.strategies.backup import dependencies as backup_dependencies
+from trove_ceph.strategies.guests import dependencies, keeper, pool_spec
+from trove_ceph.taskmanager import factory
+from trove_ceph.trove_adapter import guest_servers, nova, trove_db, waiting_guest_rpcapi
+
+#: A guest can be claimed if it answered within this many intervals.
+_FRESH_INTERVALS = 3
+
+
+def pools(conf: cfg.ConfigOpts) -> tuple[pool_spec.PoolSpec, ...]:
+    """Return the pools of the configuration.
+
+    :raises InvalidConfigurationError: the option does not name pools
+    """
+    return pool_spec.parse(conf.trove_ceph_guests.pools)
+
+
+def make_store(conf: cfg.ConfigOpts) -> guests.GuestStore:
+    """Return the records of guests."""
+    return guests.GuestStore(fresh_sec=_FRESH_INTERVALS * conf.trove_ceph_guests.ping_interval_sec)
+
+
+def make_servers(conf: cfg.ConfigOpts) -> guest_servers.GuestServers:
+    """Return the servers and ports of guests, with the rights of ``[service_credentials]``."""
+    region = conf.service_credentials.region_name
+    client = novaclient.client.Client(
+        nova.API_VERSION,
+        session=clients_admin.get_keystone_session(),
+        region_name=region,
+        **factory.nova_options(conf),
+    )
+    return guest_servers.GuestServers(
+        pools(conf),
+        client,
+        # These clients read no context.
+        clients_admin.neutron_client_trove_admin(None, region),
+        clients_admin.glance_client_trove_admin(None, region),
+    )
+
+
+def make_keeper(
+    conf: cfg.ConfigOpts, context: Any, deps: backup_dependencies.BackupDependencies
+) -> keeper.Keeper:
+    """Return the keeper of the pools of this process.
+
+    :param context: of the administrator, for calls of guest agents
+    :param deps: of backups, whose worker and heartbeat it shares
+    """
+    return keeper.Keeper(
+        dependencies.KeeperDependencies(
+            store=make_store(conf),
+            servers=make_servers(conf),
+            agents=waiting_guest_rpcapi.WaitingGuestAPI(context),
+            trove=trove_db.TroveDatabase(),
+            worker=deps.worker,
+            heartbeat=deps.heartbeat,
+            pools=pools(conf),
+            settings=settings(conf),
+        )
+    )
+
+
+def settings(conf: cfg.ConfigOpts) -> dependencies.PoolSettings:
+    """Return the operator's settings of pools."""
+    options = conf.trove_ceph_guests
+    return dependencies.PoolSettings(
+        least=options.least,
+        most=options.most,
+        demand_share=options.demand_share,
+        demand_window=_seconds(options.demand_window_sec),
+        boot_timeout=_seconds(options.boot_timeout_sec),
+        ping_interval_sec=options.ping_interval_sec,
+        unseen_limit=_seconds(options.unseen_limit_sec),
+        max_age=_seconds(options.max_age_sec),
+        bind_timeout=_seconds(options.bind_timeout_sec),
+    )
+
+
+def _seconds(count: int) -> datetime.timedelta:
+    return datetime.timedelta(seconds=count)

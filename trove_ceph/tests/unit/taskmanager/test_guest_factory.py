@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime
+import types
+
+import fixtures
+from keystoneauth1 import session
+from oslotest import base
+from trove.common import cfg as trove_cfg
+from trove.common import context as trove_context
+
+from trove_ceph import exceptions
+from trove_ceph.conf import taskmanager as taskmanager_conf
+from trove_ceph.db import claims, heartbeat
+from trove_ceph.strategies.guests import dependencies
+from trove_ceph.taskmanager import guest_factory
+from trove_ceph.tests.unit.cinder import cinder_http
+from trove_ceph.tests.unit.strategies import guest_world
+from trove_ceph.tests.unit.taskmanager import trove_database
+
+CONF = trove_cfg.CONF
+GROUP = 'trove_ceph_guests'
+
+
+class GuestFactoryTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        taskmanager_conf.register(CONF)
+        CONF.set_override('connection', f'sqlite:///{trove_database.path()}', 'database')
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove.common.clients_admin.get_keystone_session',
+                lambda: session.Session(cinder_http.Token('service', 'admin')),
+            )
+        )
+        for client in ('NEUTRON', 'NOVA'):
+            name = f'trove.common.clients_admin.ADMIN_{client}_CLIENT'
+            self.useFixture(fixtures.MonkeyPatch(name, None))
+
+    def set(self, name, value):
+        CONF.set_override(name, value, GROUP)
+        self.addCleanup(CONF.clear_override, name, GROUP)
+
+    def test_defaults_are_those_of_the_options(self):
+        self.assertEqual(dependencies.PoolSettings(), guest_factory.settings(CONF))
+        self.assertEqual((), guest_factory.pools(CONF))
+
+    def test_settings(self):
+        self.set('least', 2)
+        self.set('max_age_sec', 3600)
+        found = guest_factory.settings(CONF)
+        self.assertEqual((2, datetime.timedelta(hours=1)), (found.least, found.max_age))
+
+    def test_pools(self):
+        self.set('pools', ['mysql/8.4:small', 'mysql/9.7:small'])
+        self.assertEqual(2, len(guest_factory.pools(CONF)))
+        self.set('pools', ['small'])
+        self.assertRaises(exceptions.InvalidConfigurationError, guest_factory.pools, CONF)
+
+    def test_keeper_of_no_pools(self):
+        """It sends no request to Nova, Neutron or Glance."""
+        world = guest_world.World()
+        deps = types.SimpleNamespace(
+            worker=claims.Claimant('one'), heartbeat=heartbeat.Heartbeat(world.store.claims, 5, 45)
+        )
+        keeper = guest_factory.make_keeper(CONF, trove_context.TroveContext(), deps)
+        log = self.useFixture(fixtures.FakeLogger('trove_ceph'))
+        keeper.keep()
+        self.assertEqual('', log.output)

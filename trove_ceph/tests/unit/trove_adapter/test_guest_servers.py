@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers and ports of guests, with the real clients of Nova and Neutron."""
+
+import base64
+import io
+import json
+import types
+import urllib.parse
+
+import glanceclient.exc
+import novaclient.client
+import requests
+from keystoneauth1 import session
+from neutronclient.v2_0 import client as neutron_client
+from trove.common import cfg as trove_cfg
+
+from trove_ceph import exceptions
+from trove_ceph.strategies.guests import pool_spec
+from trove_ceph.tests.unit.cinder import cinder_http
+from trove_ceph.tests.unit.db import guest_helpers
+from trove_ceph.tests.unit.taskmanager import trove_database
+from trove_ceph.tests.unit.trove_adapter import test_guest_config
+from trove_ceph.trove_adapter import guest_config, guest_keys, guest_servers, nova
+
+CONF = trove_cfg.CONF
+POOLS = ('mysql/9.7:small', 'mysql/9.7:7:zone')
+NETWORK = 'management'
+
+
+class Cloud(requests.adapters.BaseAdapter):
+    """Nova and Neutron in memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.servers, self.ports, self.requests = {}, {}, []
+        self.flavors = {'7': 'small'}
+        self.failure = None
+
+    def send(self, request, **_kwargs):
+        parsed = urllib.parse.urlparse(request.url)
+        query = dict(urllib.parse.parse_qsl(parsed.query))
+        kind, _, rest = parsed.path.partition('/v3/service')[2].strip('/').partition('/')
+        if kind == 'v2.0':
+            kind, _, rest = rest.partition('/')
+        body = json.loads(request.body) if request.body else None
+        self.requests.append((request.method, kind, rest, query, body))
+        if self.failure:
+            return self._answer(request, self.failure, {'forbidden': {'message': 'Quota exceeded'}})
+        found = getattr(self, f'{request.method.lower()}_{kind}')(rest, query, body)
+        if found is None:
+            return self._answer(request, 404, {})
+        return self._answer(request, 200, found)
+
+    def close(self):
+        pass
+
+    @staticmethod
+    def _answer(request, status, body):
+        answer = requests.Response()
+        answer.status_code, answer.url, answer.request = status, request.url, request
+        answer.headers['Content-Type'] = 'application/json'
+        answer.raw = io.BytesIO(json.dumps(body).encode())
+        return answer
+
+    def get_servers(self, rest, query, _body):
+        if rest != 'detail':
+            return {'server': self.servers[rest]} if rest in self.servers else None
+        prefix = query['name'].removeprefix('^')
+        found = [one for one in self.servers.values() if one['name'].startswith(prefix)]
+        return {'servers': [] if 'marker' in query else found}
+
+    def post_servers(self, _rest, _query, body):
+        server = body['server'] | {'id': f'server-{len(self.servers)}', 'status': 'BUILD'}
+        self.servers[server['id']] = server
+        return {'server': server}
+
+    def delete_servers(self, rest, _query, _body):
+        return {} if self.servers.pop(rest, None) else None
+
+    def get_flavors(self, rest, query, _body):
+        flavors = [{'id': one, 'name': name} for one, name in self.flavors.items()]
+        if rest == 'detail':
+            assert query['is_public'] == 'None'
+            return {'flavors': flavors}
+        return next(({'flavor': one} for one in flavors if one['id'] == rest), None)
+
+    def get_ports(self, _rest, query, _body):
+        return {
+            'ports': [
+                one
+                for one in self.ports.values()
+                if all(one[name] == value for name, value in query.items())
+            ]
+        }
+
+    def post_ports(self, _rest, _query, body):
+        port = body['port'] | {'id': f'port-{len(self.ports)}'}
+        self.ports[port['id']] = port
+        return {'port': port}
+
+    def delete_ports(self, rest, _query, _body):
+        return {} if self.ports.pop(rest.removesuffix('.json'), None) else None
+
+
+class Images:
+    """Glance."""
+
+    def __init__(self):
+        self.known = {'image'}
+
+    def get(self, image_id):
+        if image_id not in self.known:
+            raise glanceclient.exc.HTTPNotFound()
+
+
+class GuestServersTest(test_guest_config.ConfigTestCase):
+    def setUp(self):
+        super().setUp()
+        trove_database.datastore_version()
+        self.set('management_networks', [NETWORK])
+        self.set('management_security_groups', ['group'])
+        self.cloud, self.images = Cloud(), Images()
+        http = requests.Session()
+        http.mount('http://', self.cloud)
+        cloud = session.Session(cinder_http.Token('service', 'admin'), session=http)
+        self.specs = pool_spec.parse(POOLS)
+        self.servers = guest_servers.GuestServers(
+            self.specs,
+            novaclient.client.Client(nova.API_VERSION, session=cloud),
+            neutron_client.Client(session=cloud),
+            types.SimpleNamespace(images=self.images),
+        )
+
+    def request_key(self, flavor='7', image='image', zone=None, version_id=None):
+        version_id = version_id or trove_database.datastore_version()
+        return self.servers.request_key(version_id, flavor, image, zone)
+
+    def guest(self, **values):
+        keys = {'encrypted_key': self.servers.make_keys(), 'port_id': 'port'}
+        return guest_helpers.record('guest-id', None, **keys | values)
+
+    # What fits.
+
+    def test_guest_of_a_pool_fits_a_request(self):
+        key = self.servers.pool_key(self.specs[0])
+        self.assertEqual(('7', 'image', None), (key.flavor_id, key.image_id, key.availability_zone))
+        self.assertEqual(POOLS[0], key.pool)
+        self.assertEqual(key, self.request_key())
+        self.assertEqual(key, self.request_key(zone=''))
+
+    def test_request_in_a_zone(self):
+        key = self.servers.pool_key(self.specs[1])
+        self.assertEqual(('zone', POOLS[1]), (key.availability_zone, key.pool))
+        self.assertEqual(key, self.request_key(zone='zone'))
+        self.assertIsNone(self.request_key(zone='other'))
+
+    def test_requests_without_a_pool(self):
+        self.assertIsNone(self.request_key(flavor='8'))
+        self.assertIsNone(self.request_key(version_id=trove_database.foreign_version()))
+
+    def test_request_asks_nova_once(self):
+        self.request_key()
+        self.cloud.requests.clear()
+        self.request_key()
+        self.assertEqual([], self.cloud.requests)
+
+    def test_request_with_another_image(self):
+        """The API has found a newer image than the keeper."""
+        self.assertNotEqual(self.servers.pool_key(self.specs[0]), self.request_key(image='new'))
+
+    def test_configuration_is_part_of_the_key(self):
+        before = self.servers.pool_key(self.specs[0])
+        for name, value in (
+            ('management_networks', ['another']),
+            ('management_security_groups', ['another']),
+            ('nova_keypair', 'another'),
+            ('use_nova_server_config_drive', True),
+            ('controller_address', '192.0.2.1'),
+        ):
+            known = CONF[name]
+            self.set(name, value)
+            self.assertNotEqual(before, self.servers.pool_key(self.specs[0]), name)
+            self.set(name, known)
+        self.assertEqual(before, self.servers.pool_key(self.specs[0]))
+
+    def test_pools_that_cannot_be_kept(self):
+        for text, expected in (
+            ('mysql/9.7:huge', 'no flavor with the name or id huge'),
+            ('mysql/1.0:small', '1.0'),
+            ('nothing/9.7:small', 'nothing'),
+        ):
+            (spec,) = pool_spec.parse([text])
+            error = self.assertRaises(
+                exceptions.InvalidConfigurationError, self.servers.pool_key, spec
+            )
+            self.assertIn(expected, str(error))
+        self.images.known.clear()
+        self.assertRaises(
+            exceptions.InvalidConfigurationError, self.servers.pool_key, self.specs[0]
+        )
+
+    def test_configurations_without_warm_guests(self):
+        for name, value in (('volume_rootdisk_support', True), ('management_networks', [])):
+            self.set(name, value)
+            error = self.assertRaises(
+                exceptions.InvalidConfigurationError, self.servers.pool_key, self.specs[0]
+            )
+            self.assertIn(name, str(error))
+            self.assertRaises(exceptions.InvalidConfigurationError, self.request_key)
+
+    # Servers.
+
+    def test_boots_a_server(self):
+        self.set('nova_keypair', 'key')
+        guest = self.guest(availability_zone='zone')
+        server_id = self.servers.create_server(self.specs[0], guest)
+        created = self.cloud.servers[server_id]
+        data = base64.b64decode(created.pop('user_data')).decode()
+        keys = guest_keys.decrypt(guest.encrypted_key)
+        version = test_guest_config.version()
+        self.assertEqual(guest_config.user_data('guest-id', keys, version), data)
+        self.assertEqual(
+            {
+                'id': server_id,
+                'status': 'BUILD',
+                'name': 'trove-guest-guest-id',
+                'imageRef': 'image',
+                'flavorRef': 'flavor',
+                'networks': [{'port': 'port'}],
+                'availability_zone': 'zone',
+                'key_name': 'key',
+                'min_count': 1,
+                'max_count': 1,
+                'metadata': {
+                    'trove_ceph_guest_id': 'guest-id',
+                    'trove_ceph_guest_pool': guest_helpers.POOL,
+                },
+            },
+            created,
+        )
+
+    def test_lists_and_finds_servers(self):
+        known = {'name': 'trove-guest-a', 'OS-EXT-SRV-ATTR:host': 'host'}
+        self.cloud.servers = {
+            '1': known | {'id': '1', 'status': 'ACTIVE'},
+            '2': known | {'id': '2', 'status': 'ERROR', 'fault': {'message': 'no host'}},
+            '3': known | {'id': '3', 'status': 'SOFT_DELETED'},
+            '4': {'id': '4', 'name': 'db1', 'status': 'ACTIVE'},
+        }
+        found = self.servers.list_servers()
+        self.assertEqual(['trove-guest-a'], list(found))
+        self.assertEqual(
+            [('1', 'ACTIVE', 'host', ''), ('2', 'ERROR', 'host', 'no host')],
+            [(one.server_id, one.status, one.host, one.fault) for one in found['trove-guest-a']],
+        )
+        self.assertIsNone(self.servers.find_server('3'))
+        self.assertEqual('db1', self.servers.find_server('4').name)
+        self.servers.delete_server('4')
+        self.servers.delete_server('4')
+        self.assertIsNone(self.servers.find_server('4'))
+
+    def test_refusal_of_nova(self):
+        self.cloud.failure = 403
+        for verb, arguments in (
+            (self.servers.create_server, (self.specs[0], self.guest())),
+            (self.servers.list_servers, ()),
+            (self.servers.find_server, ('1',)),
+            (self.servers.delete_server, ('1',)),
+            (self.servers.list_ports, ('guest-id',)),
+            (self.servers.create_port, ('guest-id',)),
+            (self.servers.delete_ports, (['port'],)),
+            (self.servers.pool_key, (self.specs[0],)),
+        ):
+            error = self.assertRaises(exceptions.ServiceUnavailableError, verb, *arguments)
+            self.assertIn('failed: ', str(error))
+
+    # Ports.
+
+    def test_ports(self):
+        port_id = self.servers.create_port('guest-id')
+        port = {'id': port_id, 'name': 'trove-guest-guest-id', 'network_id': NETWORK}
+        port['description'] = 'Management port for warm guest guest-id'
+        self.assertEqual(port | {'security_groups': ['group']}, self.cloud.ports[port_id])
+        # A tenant can choose any name.
+        self.cloud.ports['x'] = port | {'id': 'x', 'network_id': 'of a tenant'}
+        self.assertEqual([port_id], self.servers.list_ports('guest-id'))
+        self.servers.delete_ports([port_id])
+        self.servers.delete_ports([port_id])
+        self.assertEqual(['x'], list(self.cloud.ports))
+
+    def test_port_without_security_groups(self):
+        self.set('management_security_groups', [])
+        self.assertNotIn('security_groups', self.cloud.ports[self.servers.create_port('guest-id')])

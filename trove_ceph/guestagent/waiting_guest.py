@@ -179,7 +179,7 @@ class WaitingGuest:
         conf: cfg.ConfigOpts,
         process: replacement_process.ReplacementProcess,
         prepare: Callable[[], None],
-        find_obstacle: Callable[[], str | None] = network_interface.find_obstacle,
+        find_obstacle: Callable[[], str | None],
     ):
         self._conf = conf
         self._process = process
@@ -270,7 +270,8 @@ def wait(conf: cfg.ConfigOpts) -> messages.Binding:
     """
     process = replacement_process.ReplacementProcess()
     try:
-        return WaitingGuest(conf, process, functools.partial(prepare, conf)).wait()
+        prepared = functools.partial(prepare, conf)
+        return WaitingGuest(conf, process, prepared, network_interface.find_obstacle).wait()
     finally:
         process.close()
 

@@ -63,5 +63,5 @@ lab-down:  ## Stop everything; the data stays
 	@lab/bin/lab down
 
 .PHONY: lab-clean
-lab-clean:  ## Stop everything; remove loop devices, bridges, mounts and data
+lab-clean:  ## Stop everything; remove loop devices, bridges, mounts, data; keep benchmarks
 	@lab/bin/lab clean

@@ -62,6 +62,10 @@ class ServerFailedError(TroveCephError):
     """A MySQL server that this package runs did not start; the message has the end of its log."""
 
 
+class UnexpectedTransactionsError(TroveCephError):
+    """The server of an inspection committed transactions of its own, so there is no verdict."""
+
+
 class InvalidTransportError(TroveCephError):
     """The message bus of the storage service is misconfigured; nothing is started."""
 
@@ -122,23 +126,23 @@ class AdoptionFailedError(TroveCephError):
     """Cinder accepted a snapshot or image and failed; an operator must inspect its logs."""
 
 
-class DatabaseError(TroveCephError):
+class RecordError(TroveCephError):
     """A record in Trove's database does not allow the request; a retry does not help."""
 
 
-class RecordNotFoundError(DatabaseError):
+class RecordNotFoundError(RecordError):
     """The record does not exist or is deleted."""
 
 
-class RecordExistsError(DatabaseError):
+class RecordExistsError(RecordError):
     """Another record has the same unique value; it is not changed."""
 
 
-class InvalidTransitionError(DatabaseError):
+class InvalidTransitionError(RecordError):
     """The state of a backup does not allow the transition; nothing is written."""
 
 
-class ClaimLostError(DatabaseError):
+class ClaimLostError(RecordError):
     """Another worker has the claim on a backup; this worker must not change it any more."""
 
 

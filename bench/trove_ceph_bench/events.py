@@ -15,7 +15,6 @@ The shell runs each command in its own process group, with these variables in it
 import dataclasses
 import os
 import re
-import signal
 import subprocess
 import threading
 import time
@@ -23,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trove_ceph_bench import model, sysbench_output
+from trove_ceph_bench import model, process_group, sysbench_output
 
 #: Between SIGTERM and SIGKILL.
 _TERMINATE_SEC = 3
@@ -113,12 +112,12 @@ class Events:
                 env=self._environment,
                 start_new_session=True,
             )
-        while not _has_exited(process) and not self._stopping.wait(_POLL_SEC):
+        while not process_group.has_exited(process) and not self._stopping.wait(_POLL_SEC):
             pass
-        outcome.stopped = not _has_exited(process)
+        outcome.stopped = not process_group.has_exited(process)
         outcome.ended = time.monotonic()
         self._stopping.wait()
-        _stop_group(process)
+        process_group.stop(process, _TERMINATE_SEC)
         outcome.exit_code = None if outcome.stopped else process.returncode
 
     def results(self) -> list[dict[str, Any]]:
@@ -148,19 +147,3 @@ class Events:
 
 def _file_name(name: str) -> str:
     return re.sub(r'[^\w.-]+', '-', name)
-
-
-def _has_exited(process: subprocess.Popen) -> bool:
-    """Return whether a process has exited; do not reap it, so that its group id stays in use."""
-    options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    return os.waitid(os.P_PID, process.pid, options) is not None
-
-
-def _stop_group(process: subprocess.Popen) -> None:
-    """Stop a command and everything else in its process group."""
-    os.killpg(process.pid, signal.SIGTERM)
-    deadline = time.monotonic() + _TERMINATE_SEC
-    while not _has_exited(process) and time.monotonic() < deadline:
-        time.sleep(_POLL_SEC)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

@@ -26,7 +26,7 @@ import pymysql
 from trove_ceph import exceptions
 from trove_ceph.host import workspace
 from trove_ceph.mysql import installation, mysqld
-from trove_ceph_bench import model, tables
+from trove_ceph_bench import model, operation_output, tables
 from trove_ceph_bench.targets import cloud, specification
 
 #: A statement that waits longer than this for a lock fails.
@@ -305,7 +305,7 @@ def main(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ)
     operations = Operations(
         _address(environ),
         installation.find_newest_rootfs(cache),
-        lambda name: print(f'phase {name}', flush=True),
+        operation_output.print_phase,
         _enable_root,
     )
     verb = getattr(operations, arguments.verb.replace('-', '_'))
@@ -335,9 +335,5 @@ def _enable_root(instance: str) -> tuple[str, str]:
     """Enable an instance's root user with a new random password, and return both."""
     _, trove = cloud.clients()
     password = secrets.token_urlsafe(24)
-    found = [one for one in trove.instances.list() if instance in (one.name, one.id)]
-    if len(found) != 1:
-        raise exceptions.TargetUnavailableError(
-            f'{instance}: Trove lists {len(found)} instances of this name, expected 1'
-        )
-    return trove.root.create_instance_root(found[0].id, password)
+    found = cloud.find_one(trove.instances, instance)
+    return trove.root.create_instance_root(found.id, password)

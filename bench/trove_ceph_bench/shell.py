@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the shell commands of an operation, time them and stop all their processes."""
 
-import contextlib
 import dataclasses
 import os
 import re
 import selectors
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from trove_ceph_bench import process_group
 
 #: Number of output lines in the results; the raw file has all of them.
 TAIL_LINES = 20
@@ -72,13 +72,15 @@ def run(
             # This process handles Ctrl-C, and can stop the group as a whole.
             start_new_session=True,
         )
+        assert process.stdout is not None
         began = time.monotonic()
         lines = _Lines(began)
         try:
             in_time = _read(process, raw, lines, timeout_sec and began + timeout_sec)
         finally:
             seconds = time.monotonic() - began
-            _stop_group(process)
+            process_group.stop(process, _TERMINATE_SEC)
+            process.stdout.close()
     return Result(
         began=began,
         seconds=seconds,
@@ -138,7 +140,6 @@ def _read(
                     # Read its last output, but do not wait for EOF: a background child may hold
                     # the pipe open forever.
                     _drain(output, raw, lines)
-                    process.wait()
                     return True
         return False
     finally:
@@ -159,17 +160,3 @@ def _drain(output: int, raw: BinaryIO, lines: _Lines) -> bool:
         raw.write(data)
         lines.feed(data)
     return True
-
-
-def _stop_group(process: subprocess.Popen[bytes]) -> None:
-    """Stop all processes of the command's group."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-    try:
-        process.wait(_TERMINATE_SEC)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if process.stdout:
-        process.stdout.close()

@@ -30,6 +30,7 @@ from trove_ceph.conf import verification
 from trove_ceph.mysql import installation
 from trove_ceph.storage import backend, copying, image_types, malloc, tasks, throttle
 from trove_ceph.verification import inspection, on_host, report
+from trove_ceph_bench import operation_output
 from trove_ceph_bench.targets import specification
 
 PREFIX = 'bench-'
@@ -421,8 +422,8 @@ def main(arguments: argparse.Namespace) -> None:
     storage = ceph_backend.CephBackend(link)
     operations = Operations(
         storage,
-        _print_phase,
-        functools.partial(record_figure, arguments.figures),
+        operation_output.print_phase,
+        functools.partial(operation_output.record_figure, arguments.figures),
         functools.partial(_inspector, storage, arguments.conf, arguments.user),
     )
     verb = getattr(operations, arguments.verb.replace('-', '_'))
@@ -457,14 +458,3 @@ def _inspector(
     return inspection.Inspector(
         storage, lambda: on_host.HostSandbox(ceph_conf, ceph_user, settings), settings
     )
-
-
-def _print_phase(name: str) -> None:
-    print(f'phase {name}', flush=True)
-
-
-def record_figure(directory: Path | None, name: str, figure: int) -> None:
-    """Print a figure, and write it to a file of its name in the plan's directory."""
-    print(f'{name} {figure}')
-    if directory:
-        (directory / name).write_text(f'{figure}\n')

@@ -21,7 +21,7 @@ import openstack
 import troveclient.exceptions
 
 from trove_ceph import exceptions
-from trove_ceph_bench import storage_operations
+from trove_ceph_bench import operation_output
 from trove_ceph_bench.targets import cloud
 
 POLL_SEC = 0.5
@@ -64,9 +64,9 @@ class Operations:
 
         :raises LoadFailedError: the backup failed or timed out
         """
-        source = self._find(self._trove.instances, instance)
+        source = cloud.find_one(self._trove.instances, instance)
         backup = self._trove.backups.create(
-            name, source.id, parent_id=parent and self._find(self._trove.backups, parent).id
+            name, source.id, parent_id=parent and cloud.find_one(self._trove.backups, parent).id
         )
         self._phase('request')
         self._wait(f'backup {name}', lambda: self._backup_state(backup.id), POLL_SEC)
@@ -130,7 +130,7 @@ class Operations:
 
     def _request(self, backup: str, verb: str) -> dict[str, Any]:
         """Request an action on a backup, wait until it ends, and return the backup's details."""
-        path = f'/backup_details/{self._find(self._trove.backups, backup).id}'
+        path = f'/backup_details/{cloud.find_one(self._trove.backups, backup).id}'
         details: dict[str, Any] = {}
 
         def is_done() -> tuple[bool, str]:
@@ -145,7 +145,7 @@ class Operations:
 
     def restore(self, backup: str, name: str) -> str:
         """Restore a backup to an instance like its source; return the id once it is HEALTHY."""
-        found = self._find(self._trove.backups, backup)
+        found = cloud.find_one(self._trove.backups, backup)
         source = self._trove.instances.get(found.instance_id)
         return self._create(
             name,
@@ -159,12 +159,12 @@ class Operations:
 
     def replica(self, instance: str, name: str) -> str:
         """Create a replica of an instance and return its id once it is HEALTHY."""
-        source = self._find(self._trove.instances, instance)
+        source = cloud.find_one(self._trove.instances, instance)
         return self._create(name, source, replica_of=source.id)
 
     def list_databases(self, instance: str, at_once: int) -> None:
         """List the databases of an instance several times in parallel, as busy clients do."""
-        source = self._find(self._trove.instances, instance)
+        source = cloud.find_one(self._trove.instances, instance)
         with futures.ThreadPoolExecutor(at_once) as pool:
             requests = [
                 pool.submit(self._trove.databases.list, source.id) for _ in range(2 * at_once)
@@ -174,7 +174,7 @@ class Operations:
 
     def restart(self, instance: str) -> None:
         """Restart the MySQL of an instance, which ends all sessions; wait until it is HEALTHY."""
-        source = self._find(self._trove.instances, instance)
+        source = cloud.find_one(self._trove.instances, instance)
         self._trove.instances.restart(source.id)
         self._wait(f'instance {instance}', lambda: self._instance_state(source.id), POLL_SEC)
 
@@ -225,14 +225,6 @@ class Operations:
     def _is_gone(self, manager: Any, identity: str) -> tuple[bool, str]:
         found = [one.status for one in manager.list() if one.id == identity]
         return not found, ', '.join(found)
-
-    def _find(self, manager: Any, name: str) -> Any:
-        found = [one for one in manager.list() if name in (one.name, one.id)]
-        if len(found) == 1:
-            return found[0]
-        count = 'none' if not found else len(found)
-        remedy = '; use an id' if found else ''
-        raise exceptions.TargetUnavailableError(f'{name}: Trove lists {count} of this name{remedy}')
 
     def _wait(self, what: str, poll: Callable[[], tuple[bool, str]], poll_sec: float) -> None:
         deadline = time.monotonic() + self._timeout_sec
@@ -305,10 +297,10 @@ def main(arguments: argparse.Namespace) -> None:
     _, trove = cloud.clients()
     operations = Operations(
         trove,
-        _print_phase,
+        operation_output.print_phase,
         arguments.timeout,
         lambda name, seconds: print(f'took {name} {seconds}', flush=True),
-        functools.partial(storage_operations.record_figure, _directory()),
+        functools.partial(operation_output.record_figure, _directory()),
         _choose,
     )
     try:
@@ -330,10 +322,6 @@ def _choose(method: str) -> None:
         )
     if status := subprocess.run([*command, method], stdin=subprocess.DEVNULL).returncode:
         raise exceptions.LoadFailedError(f'{shlex.join(command)} {method}: exit status {status}')
-
-
-def _print_phase(name: str) -> None:
-    print(f'phase {name}', flush=True)
 
 
 _REFUSALS = (troveclient.exceptions.ClientException, openstack.exceptions.SDKException)

@@ -88,6 +88,9 @@ def _parser():
         'stop everything and remove loop devices, bridges, mounts and data',
     )
     command.add_argument('--cache', action='store_true', help='also remove the built images')
+    command.add_argument(
+        '--results', action='store_true', help='also remove the results of benchmarks'
+    )
     return parser
 
 

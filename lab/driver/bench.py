@@ -89,4 +89,4 @@ def _first_database(settings) -> dict[str, str]:
 def _new_folder(settings, plan):
     now = datetime.datetime.now(datetime.UTC)
     name = plan.rpartition('/')[2].removesuffix('.yaml')
-    return settings.root / 'bench' / f'{name}-{now:%Y%m%d-%H%M%S}'
+    return settings.results / f'{name}-{now:%Y%m%d-%H%M%S}'

@@ -46,6 +46,11 @@ class Settings:
         return self.root / '.trove-ceph-lab'
 
     @property
+    def results(self) -> pathlib.Path:
+        """The directory of the results of benchmarks."""
+        return self.root / 'bench'
+
+    @property
     def cache(self) -> pathlib.Path:
         return pathlib.Path(self.values['cache'])
 

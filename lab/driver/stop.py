@@ -38,7 +38,10 @@ def down(settings, args) -> int:
 
 
 def clean(settings, args) -> int:
-    """Stop everything and remove all files of the lab; the cache only with ``--cache``."""
+    """Stop everything and remove all files of the lab.
+
+    The results of benchmarks are removed only with ``--results``, the cache only with ``--cache``.
+    """
     _require_root()
     _require_own(settings.root, settings.mark)
     if args.cache:
@@ -47,15 +50,13 @@ def clean(settings, args) -> int:
         _stop(settings)
         _destroy_ceph(settings)
         _restore_libvirt(settings)
-        _remove(settings.root, settings.mark)
+        _remove(settings.root, settings.mark, None if args.results else settings.results)
         if args.cache:
             _remove(settings.cache, settings.cache / 'lock')
-    note = (
-        ''
-        if args.cache or not settings.cache.exists()
-        else f'; the cache {settings.cache} stays (remove it with clean --cache)'
-    )
-    print(f'lab: removed {settings.root}{note}')
+    print(f'lab: removed the files in {settings.root}')
+    for name, path in (('results', settings.results), ('cache', settings.cache)):
+        if path.exists():
+            print(f'lab: {path} stays; lab/bin/lab clean --{name} removes it')
     return 0
 
 
@@ -74,17 +75,21 @@ def _require_own(folder, mark):
         )
 
 
-def _remove(folder, mark):
+def _remove(folder, mark, kept=None):
+    """Remove a directory; with a path that is kept, its directory and the mark stay too."""
     if not folder.exists():
         return
     # The mark is removed last, so that an interrupted removal can be repeated.
     for path in folder.iterdir():
+        if path in (mark, kept):
+            continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        elif path != mark:
+        else:
             path.unlink()
-    mark.unlink(missing_ok=True)
-    folder.rmdir()
+    if kept is None or not kept.exists():
+        mark.unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _stop(settings):

@@ -42,7 +42,7 @@ def list_rules() -> list[oslo_policy.DocumentedRuleDefault]:
         _rule(
             'backup_detail:create',
             _OWNER,
-            'Take a backup, and choose how the server is quiesced.',
+            'Take a backup, and choose how the MySQL server is quiesced.',
             'POST',
             PATH_DETAILS,
         ),

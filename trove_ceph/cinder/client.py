@@ -95,7 +95,7 @@ class Cinder:
         with _translated(f'extending volume {volume_id} to {size_gib} GiB'):
             self._client.volumes.extend(volume_id, size_gib)
 
-    def note_independent(self, volume_id: str) -> None:
+    def record_independent(self, volume_id: str) -> None:
         """Record that a volume is flattened; do nothing if it does not exist."""
         with _translated(f'marking volume {volume_id}'), contextlib.suppress(*_NOT_FOUND):
             self._client.volumes.set_metadata(

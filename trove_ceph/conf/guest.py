@@ -27,7 +27,7 @@ OPTS = [
         min=50,
         max=1000000,
         help='I/O operations per second that the storage tier grants to even the smallest data '
-        "volume, until the taskmanager sends the tier's rate.",
+        "volume, until the taskmanager sends the tier's IOPS.",
     ),
     cfg.IntOpt(
         'volume_iops_cap',
@@ -35,7 +35,7 @@ OPTS = [
         min=50,
         max=1000000,
         help='I/O operations per second that the storage tier grants to a data volume of any size '
-        "at most, until the taskmanager sends the tier's rate. Must not be below "
+        "at most, until the taskmanager sends the tier's IOPS. Must not be below "
         'volume_iops_floor.',
     ),
     cfg.IntOpt(

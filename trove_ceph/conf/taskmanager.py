@@ -19,7 +19,7 @@ OPTS = [
         'tiers_file',
         default='/etc/trove-ceph/tiers.yaml',
         help='The file that describes the storage tiers. trove_ceph takes the backups of volumes '
-        'on the back ends of its volume types, Trove takes all others. Guests get the rates that '
+        'on the back ends of its volume types, Trove takes all others. Guests get the IOPS that '
         'it promises to volumes of their tier, and size MySQL accordingly. Read again at each use.',
     ),
     cfg.StrOpt(

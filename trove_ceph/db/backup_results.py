@@ -57,12 +57,12 @@ class BackupResults(backup_rows.BackupRows):
             )
         except exceptions.ClaimLostError as error:
             raise exceptions.ClaimLostError(
-                f'backup {claim.resource_id}: is not copied to {copy}: the {claim} is lost; the '
+                f'backup {claim.resource_id} is not copied to {copy}: the {claim} is lost; the '
                 'backup is being deleted or damaged, or another worker has claimed it'
             ) from error
 
     @retry_on_deadlock
-    def note_copied(
+    def record_copied(
         self,
         claim: Claim,
         moved_bytes: int,
@@ -108,7 +108,7 @@ class BackupResults(backup_rows.BackupRows):
             copy_wanted_at=self._transactions.clock(),
         )
 
-    def note_verified(
+    def record_verified(
         self,
         claim: Claim,
         gtid_executed: str | None,
@@ -124,7 +124,7 @@ class BackupResults(backup_rows.BackupRows):
         :param used_bytes: used bytes of the snapshot; None: not counted
         """
         usage = {} if used_bytes is None else {'used_bytes': used_bytes}
-        self._note_verification(
+        self._record_verification(
             claim,
             Event.PASS_VERIFICATION,
             verification,
@@ -135,7 +135,7 @@ class BackupResults(backup_rows.BackupRows):
             **usage,
         )
 
-    def note_suspected(
+    def record_suspected(
         self, claim: Claim, verification: Mapping[str, Any], verify_sec: float, error: str
     ) -> None:
         """Record a first failed inspection; the verification stays requested.
@@ -154,14 +154,14 @@ class BackupResults(backup_rows.BackupRows):
             verify_error=error,
         )
 
-    def note_damaged(
+    def record_damaged(
         self, claim: Claim, verification: Mapping[str, Any], verify_sec: float, error: str
     ) -> None:
         """Record that two inspections found that the backup does not restore, and why.
 
         A requested copy stays requested; it is made if a later verification succeeds.
         """
-        self._note_verification(
+        self._record_verification(
             claim,
             Event.FAIL_VERIFICATION,
             verification,
@@ -169,13 +169,13 @@ class BackupResults(backup_rows.BackupRows):
             verify_error=error,
         )
 
-    def note_unfinished(
+    def record_unfinished(
         self, claim: Claim, verification: Mapping[str, Any], verify_sec: float, error: str
     ) -> None:
         """Record that a verification ended without a verdict; the state stays."""
-        self._note_verification(claim, None, verification, verify_sec, verify_error=error)
+        self._record_verification(claim, None, verification, verify_sec, verify_error=error)
 
-    def _note_verification(
+    def _record_verification(
         self,
         claim: Claim,
         event: Event | None,

@@ -69,7 +69,7 @@ class BackupStore(backup_rows.BackupRows):
         """
         found = self.find(backup_id)
         if found is None:
-            raise exceptions.RecordNotFoundError(f'backup {backup_id}: has no record')
+            raise exceptions.RecordNotFoundError(f'backup {backup_id} has no record')
         return found
 
     def all(self) -> list[backup_record.BackupRecord]:
@@ -162,7 +162,7 @@ class BackupStore(backup_rows.BackupRows):
         return claim
 
     @retry_on_deadlock
-    def note_never_begun(
+    def record_never_begun(
         self, backup_id: str, instance_id: str, project_id: str, error: str
     ) -> bool:
         """Record a backup as failed that was requested and never begun.
@@ -179,7 +179,7 @@ class BackupStore(backup_rows.BackupRows):
                 return False
         return True
 
-    def note_location(self, claim: Claim, location: Any, volume_id: str, size_bytes: int) -> None:
+    def record_location(self, claim: Claim, location: Any, volume_id: str, size_bytes: int) -> None:
         """Record where the snapshot of a backup will be, before it is created.
 
         :param location: the snapshot
@@ -194,7 +194,7 @@ class BackupStore(backup_rows.BackupRows):
             cinder_snapshot_id=None,
         )
 
-    def note_checked_snapshot(
+    def record_checked_snapshot(
         self,
         claim: Claim,
         *,
@@ -240,7 +240,7 @@ class BackupStore(backup_rows.BackupRows):
         self._write(claim, snapshot_at=None, snapshot_sec=None, quiesced_sec=None)
 
     @retry_on_deadlock
-    def note_taken(
+    def record_taken(
         self,
         claim: Claim,
         snapshot: str,
@@ -264,7 +264,7 @@ class BackupStore(backup_rows.BackupRows):
                 raise backup_rows.claim_lost(claim)
             self.queue.request_in(session, claim.resource_id, copy=copy, verify=verify)
 
-    def note_failed(self, claim: Claim, error: str) -> None:
+    def record_failed(self, claim: Claim, error: str) -> None:
         """Record that a backup failed, with the reason, and release it."""
         self._move(claim, Event.FAIL, error=error, **claims.cleared_claim())
 
@@ -292,11 +292,11 @@ class BackupStore(backup_rows.BackupRows):
             row = session.get(tables.BackupRow, backup_id)
             if row is not None and row.claim_role is Role.DELETE:
                 raise exceptions.ClaimLostError(
-                    f'backup {backup_id}: is being deleted by {row.claimed_by}'
+                    f'backup {backup_id} is being deleted by {row.claimed_by}'
                 )
         return None
 
-    def note_not_deleted(self, backup_id: str, claim: Claim | None, error: str) -> None:
+    def record_not_deleted(self, backup_id: str, claim: Claim | None, error: str) -> None:
         """Record why the deletion of a backup failed, and release it for the next attempt.
 
         :param claim: None: another worker has not released the backup; its claim stays
@@ -360,7 +360,7 @@ class BackupStore(backup_rows.BackupRows):
             session.execute(sa.delete(row).where(row.volume_id == volume_id))
 
     @retry_on_deadlock
-    def note_trashed(self, pool: str, image_id: str, name: str) -> None:
+    def record_trashed(self, pool: str, image_id: str, name: str) -> None:
         """Record an image that is about to be moved to the trash; idempotent."""
         with self._transactions.writing() as session:
             session.merge(

@@ -79,7 +79,7 @@ class PolicyStore:
                 session.flush()
             except oslo_db.exception.DBDuplicateEntry as error:
                 raise exceptions.RecordExistsError(
-                    f'{scope} {target}: has a backup policy'
+                    f'{scope} {target} has a backup policy'
                 ) from error
         return policy
 
@@ -181,7 +181,7 @@ class PolicyStore:
             return _with_claim(run, claim, self._transactions.database_time(session))
 
     @retry_on_deadlock
-    def note_requested(self, run: PolicyRun, backup_id: str) -> PolicyRun | None:
+    def record_requested(self, run: PolicyRun, backup_id: str) -> PolicyRun | None:
         """Record that Trove has accepted the backup of a run, and release the run.
 
         :returns: the changed run; None: the claim is lost, and nothing is written
@@ -205,7 +205,7 @@ class PolicyStore:
             run, state=PolicyRunState.REQUESTED, backup_id=backup_id, **released
         )
 
-    def note_done(self, run: PolicyRun) -> bool:
+    def record_done(self, run: PolicyRun) -> bool:
         """Record that the backup of a run is complete.
 
         :returns: False: the run has ended or another worker has it; nothing is written
@@ -220,12 +220,12 @@ class PolicyStore:
             count=run.count + 1,
         )
 
-    def note_failed(self, run: PolicyRun, error: str, retry_at: datetime.datetime) -> bool:
+    def record_failed(self, run: PolicyRun, error: str, retry_at: datetime.datetime) -> bool:
         """Record that the backup of a run failed.
 
         :param error: the reason
         :param retry_at: earliest time of the next attempt
-        :returns: as :meth:`note_done`
+        :returns: as :meth:`record_done`
         """
         return self._change_run(
             run,

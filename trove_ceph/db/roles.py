@@ -31,7 +31,7 @@ STATES: Mapping[Role, frozenset[RecordState]] = {
     Role.TAKE: frozenset({RecordState.TAKING}),
     Role.DELETE: frozenset({RecordState.DELETING}),
     Role.CLEAN_UP: frozenset({RecordState.FAILED}),
-    # An unfinished copy of a damaged backup still has to be removed.
+    # The steps of a copy refuse a suspected or damaged backup, with a reason.
     Role.COPY: _INSPECTABLE,
     Role.VERIFY: _INSPECTABLE,
 }

@@ -92,7 +92,7 @@ def _translated() -> Iterator[None]:
         raise
     except oslo_db.exception.DBNonExistentTable as error:
         raise exceptions.ServiceUnavailableError(
-            f'table {error.table}: does not exist; run "trove-ceph-manage db sync"'
+            f'table {error.table} does not exist; run "trove-ceph-manage db sync"'
         ) from error
     except (oslo_db.exception.DBError, oslo_db.exception.CantStartEngineError) as error:
         raise exceptions.ServiceUnavailableError(f'the database failed: {error}') from error

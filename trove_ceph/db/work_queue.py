@@ -12,6 +12,8 @@ starts of all workers, so it holds across processes and does not depend on clock
 
 import dataclasses
 import datetime
+import functools
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -34,7 +36,6 @@ _START_RETENTION = datetime.timedelta(days=1)
 
 _Row = tables.BackupRow
 _COMPLETE = [str(state) for state in RecordState if state.is_complete]
-_INSPECTABLE = [str(state) for state in RecordState if state.can_be_verified]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +65,6 @@ class WorkQueue(backup_rows.BackupRows):
         """Request a verification, even if the backup is verified; idempotent."""
         self._request('verify_wanted_at', backup_id)
 
-    def cancel_copy(self, backup_id: str) -> None:
-        """Cancel the request; a complete copy stays, an unfinished one is removed by a worker."""
-        self._update(backup_id, copy_wanted_at=None, copy_error=None)
-
     def request_in(self, session: orm.Session, backup_id: str, *, copy: bool, verify: bool) -> None:
         """Request a copy, a verification, both or neither, within a transaction."""
         row = session.get(_Row, backup_id, populate_existing=True)
@@ -81,7 +78,6 @@ class WorkQueue(backup_rows.BackupRows):
     ) -> list[backup_record.BackupRecord]:
         """Return the backups to copy, or to verify, now; fair by project.
 
-        For the role COPY this includes backups with an unfinished copy whose request was canceled.
         A project that has used up its rate is left out.
         """
         per_hour = limits.per_hour if limits else 0
@@ -133,7 +129,7 @@ class WorkQueue(backup_rows.BackupRows):
             return any(not claimant.may_claim(row, now) for row in rows)
 
     @retry_on_deadlock
-    def note_failure(self, claim: Claim, error: str, verify_error: str | None = None) -> None:
+    def record_failure(self, claim: Claim, error: str, verify_error: str | None = None) -> None:
         """Record why a copy or a verification failed, and schedule the next attempt.
 
         :param verify_error: the error for a verification that waits for the copy
@@ -237,10 +233,38 @@ def vault_bytes(copied: Iterable[backup_record.BackupRecord]) -> int:
         images.setdefault((one.vault_pool, one.vault_image), []).append(one)
     total = 0
     for copies in images.values():
-        ordered = sorted(copies, key=lambda one: (one.snapshot_at or one.created_at, one.backup_id))
+        ordered = _in_order(copies)
         total += content_bytes(ordered[-1])
         total += sum(one.moved_bytes or 0 for one in ordered[1:])
     return total
+
+
+def _in_order(copies: list[backup_record.BackupRecord]) -> list[backup_record.BackupRecord]:
+    """Return the copies in one image in the order of their snapshots.
+
+    The times of the database have whole seconds, so within a second the bases decide.
+    """
+    ordered: list[backup_record.BackupRecord] = []
+    for _second, group in itertools.groupby(sorted(copies, key=_taken_at), key=_taken_at):
+        by_id = {one.backup_id: one for one in group}
+        ordered += sorted(by_id.values(), key=functools.partial(_count_bases, by_id))
+    return ordered
+
+
+def _taken_at(record: backup_record.BackupRecord) -> datetime.datetime:
+    return record.snapshot_at or record.created_at
+
+
+def _count_bases(
+    by_id: Mapping[str, backup_record.BackupRecord], record: backup_record.BackupRecord
+) -> int:
+    """Return how many bases a copy has, up to the first that is not among the given backups."""
+    count = 0
+    found: backup_record.BackupRecord | None = record
+    while found is not None and found.copy_base_id is not None:
+        count += 1
+        found = by_id.get(found.copy_base_id)
+    return count
 
 
 def content_bytes(record: backup_record.BackupRecord) -> int:
@@ -255,16 +279,7 @@ def _backoff(failures: int) -> datetime.timedelta:
     return min(_FIRST_RETRY * 2 ** min(failures - 1, 16), _LONGEST_RETRY)
 
 
-_COPY_DUE = sa.or_(
-    sa.and_(_Row.copy_wanted_at.isnot(None), _Row.state.in_(_COMPLETE)),
-    # An unfinished copy whose request was canceled.
-    sa.and_(
-        _Row.copy_wanted_at.is_(None),
-        _Row.copied_at.is_(None),
-        _Row.vault_image.isnot(None),
-        _Row.state.in_(_INSPECTABLE),
-    ),
-)
+_COPY_DUE = sa.and_(_Row.copy_wanted_at.isnot(None), _Row.state.in_(_COMPLETE))
 _VERIFY_DUE = sa.and_(
     _Row.verify_wanted_at.isnot(None),
     sa.or_(

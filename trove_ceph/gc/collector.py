@@ -48,7 +48,7 @@ class Collector:
         """
         found = self._judge().judge(orphan.kind, orphan.target)
         if found is None:
-            raise exceptions.BusyError(f'{orphan}: is in use now')
+            raise exceptions.BusyError(f'{orphan} is in use now')
         if stays := found.stays_because(include_unknown):
             raise exceptions.BusyError(f'{orphan}: {stays}')
         steps.run(f'removal of {orphan}', removal(self._deps, orphan))
@@ -79,7 +79,7 @@ def _remove(deps: BackupDependencies, orphan: Orphan) -> None:
             case Kind.IMAGE:
                 volume_cleanup.trash(deps, target.image, target.image_id)
             case Kind.TRASHED_IMAGE:
-                _note_trashed(deps, target)
+                _record_trashed(deps, target)
             case Kind.SNAPSHOT:
                 deps.storage.remove_snapshot(target.location)
             case Kind.VOLUME_SNAPSHOT:
@@ -100,9 +100,9 @@ def _delete_backup_record(deps: BackupDependencies, backup_id: str) -> None:
     if claim is not None:
         deps.records.delete(claim)
     elif (record := deps.records.find(backup_id)) is not None:
-        raise exceptions.BusyError(f'backup {backup_id}: is in use by {record.claimed_by}')
+        raise exceptions.BusyError(f'backup {backup_id} is in use by {record.claimed_by}')
 
 
-def _note_trashed(deps: BackupDependencies, trashed: image_types.TrashedImage) -> None:
+def _record_trashed(deps: BackupDependencies, trashed: image_types.TrashedImage) -> None:
     """Record an image in the trash, so that the taskmanager purges it once it has no clones."""
-    deps.records.note_trashed(trashed.pool, trashed.image_id, trashed.name)
+    deps.records.record_trashed(trashed.pool, trashed.image_id, trashed.name)

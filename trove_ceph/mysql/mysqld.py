@@ -179,10 +179,6 @@ class Mysqld:
             cursor.execute(statement, arguments)
             return cursor.fetchall()
 
-    def remove_server_uuid(self) -> None:
-        """Remove the server UUID of a clone, so that the first start generates a new one."""
-        (self.data / 'auto.cnf').unlink()
-
     def find_refused_option(self) -> str | None:
         """Return the first of ``options`` that this mysqld does not know; None: it knows all.
 

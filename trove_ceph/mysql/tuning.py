@@ -12,7 +12,7 @@ A. MySQL 8.4 manual, "innodb_buffer_pool_size" (about 10 % more memory is used t
 B. MySQL 8.4 manual, "Optimizing InnoDB Disk I/O": buffer pool 50 to 75 % of memory.
 C. MySQL 8.4 manual, "Enabling Automatic InnoDB Configuration for a Dedicated MySQL Server":
    redo log of CPUs / 2 GiB, at most 16 GiB.
-D. MySQL 8.4 manual, "Configuring InnoDB I/O Capacity": at most the rate of the device; it limits
+D. MySQL 8.4 manual, "Configuring InnoDB I/O Capacity": at most the IOPS of the device; it limits
    background work only, so leave a part for the foreground.
 E. MySQL 8.4 manual, "innodb_read_io_threads" (CPUs / 2, at least 4).
 F. MySQL manual, "innodb_flush_method": O_DIRECT still calls fsync() for metadata, which XFS needs;
@@ -40,14 +40,14 @@ MIN_VOLUME_MIB = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Tier:
-    """The I/O rate a storage tier grants to a volume, in operations per second."""
+    """The I/O operations per second (IOPS) that a storage tier grants to a volume."""
 
     iops_per_gib: float
     iops_floor: int
     iops_cap: int
 
     def volume_iops(self, size_mib: int) -> int:
-        """Return the rate for a volume: per-GiB rate, not below the floor, not above the cap."""
+        """Return the IOPS of a volume: those per GiB, not below the floor, not above the cap."""
         by_size = int(self.iops_per_gib * size_mib / GIB_IN_MIB)
         return min(max(by_size, self.iops_floor), max(self.iops_cap, self.iops_floor))
 
@@ -59,7 +59,7 @@ class Machine:
     :param ram_mib: memory of the flavor in MiB, including that of the guest's kernel
     :param vcpus: virtual CPUs of the flavor
     :param volume_mib: size of the data volume in MiB
-    :param volume_iops: rate that the storage tier grants to the volume, in operations per second
+    :param volume_iops: I/O operations per second that the storage tier grants to the volume
     """
 
     ram_mib: int
@@ -163,7 +163,7 @@ _RAM_MIB_PER_CONNECTION = 16
 _POOL_OVERHEAD = 1.10
 _POOL_SHARE = 0.75
 _LEAN_BELOW_MIB = 4096
-# Limit of a crash recovery at the tier's rate: restores and failovers begin with one.
+# Limit of a crash recovery at the tier's IOPS: restores and failovers begin with one.
 _RECOVERY_SEC = 300
 
 
@@ -192,7 +192,7 @@ def tune(machine: Machine) -> Tuning:
         buffer_pool_instances=instances,
         log_buffer_mib=log_buffer,
         redo_log_mib=_redo_log_mib(machine),
-        # Half of the tier's rate for page flushing, all of it when the redo log fills (source D).
+        # Half of the tier's IOPS for page flushing, all when the redo log fills (source D).
         io_capacity=max(io_max // 2, 100),
         io_capacity_max=io_max,
         read_io_threads=_clamp(machine.vcpus // 2, 4, 32),  # source E

@@ -24,8 +24,9 @@ _STATES = (
 )
 LEVELS = ('none', 'ddl', 'freeze')
 LEVELS_HELP = (
-    'How the server is quiesced while the snapshot is created. none: not at all. ddl: statements '
-    'that change table definitions wait. freeze: all writes wait. The operator sets the default.'
+    'How the MySQL server is quiesced while the snapshot is created. none: not at all. ddl: '
+    'statements that change table definitions wait. freeze: all writes wait. The operator sets the '
+    'default.'
 )
 _SHORT = {
     'ID': 'id',
@@ -169,7 +170,7 @@ class ShowDetail(_Backup):
 
 
 class TakeBackup(DocstringHelp, command.ShowOne):
-    """Take a backup, and choose how the server is quiesced
+    """Take a backup, and choose how the MySQL server is quiesced
 
     Like "database backup create", with options that the stock command lacks.
 

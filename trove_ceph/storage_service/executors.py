@@ -108,11 +108,11 @@ def perform(
         if not is_allowed():
             raise exceptions.CanceledError(f'{work}: its locks are lost')
 
-    def note_copy(now: throttle.Progress) -> None:
+    def record_copy(now: throttle.Progress) -> None:
         note(now.phase, now.position_bytes, now.size_bytes, now.moved_bytes)
 
     storage, limits = deps.storage, deps.limits
-    limiter = throttle.Throttle(limits.in_flight_bytes, limits.bytes_per_sec, cancel, note_copy)
+    limiter = throttle.Throttle(limits.in_flight_bytes, limits.bytes_per_sec, cancel, record_copy)
     match work:
         case tasks.FlattenTask(image):
             storage.flatten(

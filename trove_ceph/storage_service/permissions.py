@@ -80,7 +80,7 @@ class Evidence:
         found = self._storage.list_trash(pool)
         return next((one for one in found if one.image_id == image_id), None)
 
-    def note_trashed(self, image: image_types.ImageRef, image_id: str) -> None:
+    def record_trashed(self, image: image_types.ImageRef, image_id: str) -> None:
         """Record that an image is moved to the trash; delete records of images no longer there."""
         present = {one.image_id for one in self._storage.list_trash(image.pool)}
         entries: dict[str, str | None] = {}
@@ -173,7 +173,7 @@ def _trash(evidence: Evidence, arguments: Mapping[str, Any]) -> None:
         raise _refusal(image, f'it has snapshots: {", ".join(facts.snapshot_names)}')
     if not facts.children and (facts.parent is None or facts.parent.pool == image.pool):
         raise _refusal(image, 'no clone reads from it and it reads from no other pool')
-    evidence.note_trashed(image, facts.image_id)
+    evidence.record_trashed(image, facts.image_id)
 
 
 def _restore(evidence: Evidence, arguments: Mapping[str, Any]) -> None:

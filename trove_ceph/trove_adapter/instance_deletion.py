@@ -30,7 +30,7 @@ class _Fresh(models.FreshInstanceTasks):
 
 
 def delete_but_volume(context: Any, instance_id: str) -> None:
-    """Delete an instance with its server, ports and groups, but not its volume."""
+    """Delete an instance with its Nova server, ports and groups, but not its volume."""
     try:
         instance = _Built.load(context, instance_id)
     except trove_exceptions.UnprocessableEntity:

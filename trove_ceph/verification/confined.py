@@ -45,7 +45,7 @@ class Inspector:
         """Read the data directory, prepare a server for it, and return the data's version."""
         found = data_directory.read(self._volume / installation.DATA)
         if not (found.uid and found.gid):
-            raise report.Finding(report.CORRUPT, f'{installation.DATA} belongs to root')
+            raise report.NotSoundError(report.CORRUPT, f'{installation.DATA} belongs to root')
         installed = mysqld_version()
         if installed < found.version:
             raise exceptions.NotInspectableError(
@@ -128,7 +128,7 @@ def answer(inspector: Inspector, request: Any) -> dict[str, Any]:
         if name not in inspector.calls:
             raise exceptions.InvalidRequestError(f'{name}: unknown call')
         return {'result': getattr(inspector, name)(**arguments)}
-    except report.Finding as found:
+    except report.NotSoundError as found:
         return {'finding': [found.verdict, found.reason]}
     except exceptions.TroveCephError as error:
         return {'error': [type(error).__name__, report.shorten(str(error))]}

@@ -69,7 +69,7 @@ class ConfinedServer:
     def read(self, memory_bytes: int) -> None:
         """Read the data directory and prepare a server for it.
 
-        :raises Finding: there is no data that a server can open
+        :raises NotSoundError: there is no data that a server can open
         :raises NotInspectableError: the configured server cannot open the data
         """
         self.data_version = _validate(
@@ -165,7 +165,7 @@ def _result(answer: Any) -> Any:
         case {'result': result}:
             return result
         case {'finding': [str(verdict), str(reason)]} if verdict in _VERDICTS:
-            raise report.Finding(verdict, _printable(reason))
+            raise report.NotSoundError(verdict, _printable(reason))
         case {'error': [str(name), str(message)]} if name in _ERRORS:
             raise _ERRORS[name](report.shorten(_printable(message)))
     raise _invalid('answer')

@@ -75,7 +75,7 @@ class DataDirectory:
 def read(path: Path) -> DataDirectory:
     """Return the settings of the data directory at a path.
 
-    :raises Finding: it is not a complete data directory of MySQL 8.0 or later
+    :raises NotSoundError: it is not a complete data directory of MySQL 8.0 or later
     :raises InspectionFaultError: a file cannot be read
     """
     try:
@@ -87,13 +87,13 @@ def read(path: Path) -> DataDirectory:
 def _read_all(path: Path) -> DataDirectory:
     owner = path.lstat()
     if not stat.S_ISDIR(owner.st_mode):
-        raise report.Finding(report.CORRUPT, f'{path.name} is not a directory')
+        raise report.NotSoundError(report.CORRUPT, f'{path.name} is not a directory')
     system, indexes = _list(path)
     system_files = _describe_system_tablespace(path, system)
     dictionary = _head(path / 'mysql.ibd')
     version = struct.unpack_from('>I', dictionary, _SERVER_VERSION_AT)[0]
     if not version:
-        raise report.Finding(report.CORRUPT, 'mysql.ibd, the data dictionary, has no header')
+        raise report.NotSoundError(report.CORRUPT, 'mysql.ibd, the data dictionary, has no header')
     return DataDirectory(
         owner.st_uid,
         owner.st_gid,
@@ -124,7 +124,7 @@ def _list(path: Path) -> tuple[list[str], list[str]]:
 
 def _check_count(kind: str, count: int, most: int) -> None:
     if count > most:
-        raise report.Finding(report.CORRUPT, f'there are more than {most} files named {kind}')
+        raise report.NotSoundError(report.CORRUPT, f'there are more than {most} files named {kind}')
 
 
 def _describe_system_tablespace(path: Path, names: list[str]) -> str:
@@ -158,7 +158,7 @@ def _binlog(path: Path, indexes: list[str]) -> str | None:
                     return index.removesuffix(_INDEX_SUFFIX)
                 break
         else:
-            raise report.Finding(
+            raise report.NotSoundError(
                 report.INCOMPLETE, f'{_shown(index)} names files that are not binary logs'
             )
     return None
@@ -176,7 +176,7 @@ def _last_logs(index: Path) -> list[str]:
         lines = lines[1:] or lines
     names = [os.fsdecode(line).rpartition('/')[2] for line in lines[-_LAST_LOGS:]]
     if any('\0' in name or not 0 < len(name) <= _NAME_BYTES for name in names):
-        raise report.Finding(report.CORRUPT, f'{_shown(index.name)} is not a list of logs')
+        raise report.NotSoundError(report.CORRUPT, f'{_shown(index.name)} is not a list of logs')
     return names
 
 
@@ -192,18 +192,20 @@ def _head(path: Path, least: int = _HEADER_BYTES) -> bytes:
     except OSError as error:
         raise _unreadable(path.name, error) from error
     if len(head) < least:
-        raise report.Finding(report.CORRUPT, f'{_shown(path.name)} is empty or truncated')
+        raise report.NotSoundError(report.CORRUPT, f'{_shown(path.name)} is empty or truncated')
     return head
 
 
 def _unreadable(name: str, error: OSError) -> Exception:
     if isinstance(error, bounded_files.UnexpectedFileError):
-        return report.Finding(report.CORRUPT, f'{_shown(name)} cannot be read: {error.strerror}')
+        return report.NotSoundError(
+            report.CORRUPT, f'{_shown(name)} cannot be read: {error.strerror}'
+        )
     return evidence.of_file(_shown(name), error)
 
 
-def _missing(name: str) -> report.Finding:
-    return report.Finding(report.INCOMPLETE, f'{_shown(name)} is not there')
+def _missing(name: str) -> report.NotSoundError:
+    return report.NotSoundError(report.INCOMPLETE, f'{_shown(name)} is not there')
 
 
 def _shown(name: str) -> str:

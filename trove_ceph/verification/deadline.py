@@ -64,13 +64,13 @@ class Deadline:
         """Check that the inspection may continue.
 
         :raises CanceledError: the inspection was canceled, or its leases are lost
-        :raises Finding: its time is up
+        :raises NotSoundError: its time is up
         """
         self.check_allowed()
         if self._cancel.is_set():
             raise exceptions.CanceledError('canceled')
         if self.left_sec <= 0:
-            raise report.Finding(
+            raise report.NotSoundError(
                 report.UNFINISHED, f'not done within the time limit of {self._time_limit_sec} s'
             )
 
@@ -161,7 +161,7 @@ class Deadline:
     def _find_reason(self) -> Exception | None:
         try:
             self.check()
-        except (exceptions.CanceledError, report.Finding) as reason:
+        except (exceptions.CanceledError, report.NotSoundError) as reason:
             return reason
         return None
 

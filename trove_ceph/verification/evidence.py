@@ -71,8 +71,8 @@ def of_server(what: str, message: str, log: str, exit_code: int | None) -> Excep
     :param message: its first errors
     :param log: all of its messages
     :param exit_code: the negative number of a signal, or an exit code; None while it still runs
-    :returns: a Finding if the server reports that data is damaged or missing, otherwise the error
-        to end the inspection with
+    :returns: a NotSoundError if the server reports that data is damaged or missing, otherwise the
+        error to end the inspection with
     """
     text = f'{what}: mysqld ended with {exit_code}: {message}'
     if fault := fault_of_the_host(log):
@@ -82,9 +82,9 @@ def of_server(what: str, message: str, log: str, exit_code: int | None) -> Excep
     if exit_code is None or _was_sent_a_signal(exit_code):
         return exceptions.InspectionFaultError(text)
     if _MISSING.search(message):
-        return report.Finding(report.INCOMPLETE, text)
+        return report.NotSoundError(report.INCOMPLETE, text)
     if _CORRUPT.search(message):
-        return report.Finding(report.CORRUPT, text)
+        return report.NotSoundError(report.CORRUPT, text)
     return exceptions.ServerFailedError(text)
 
 
@@ -102,9 +102,9 @@ def of_statement(what: str, message: str, code: int | None = None) -> Exception:
     if fault_of_the_host(message):
         return exceptions.InspectionFaultError(text)
     if code in _MISSING_CODES or (code is None and _MISSING.search(message)):
-        return report.Finding(report.INCOMPLETE, text)
+        return report.NotSoundError(report.INCOMPLETE, text)
     if code in _CORRUPT_CODES or (code is None and _CORRUPT.search(message)):
-        return report.Finding(report.CORRUPT, text)
+        return report.NotSoundError(report.CORRUPT, text)
     return exceptions.ServerFailedError(f'{text} (error {code})' if code else text)
 
 
@@ -114,10 +114,10 @@ def of_file(name: str, error: OSError) -> Exception:
     :returns: as :func:`of_server`
     """
     if error.errno == errno.ENOENT:
-        return report.Finding(report.INCOMPLETE, f'{name} is not there')
+        return report.NotSoundError(report.INCOMPLETE, f'{name} is not there')
     # A link, or a file in place of a directory: links are not followed.
     if error.errno in CORRUPT_FILESYSTEM | {errno.ELOOP, errno.ENOTDIR, errno.EISDIR}:
-        return report.Finding(report.CORRUPT, f'{name} cannot be read: {error.strerror}')
+        return report.NotSoundError(report.CORRUPT, f'{name} cannot be read: {error.strerror}')
     return exceptions.InspectionFaultError(f'{name} cannot be read: {error.strerror}')
 
 
@@ -129,7 +129,7 @@ def of_mount(message: str) -> Exception:
     """
     text = f'XFS cannot be mounted: {message}'
     if any(os.strerror(number) in message for number in CORRUPT_FILESYSTEM):
-        return report.Finding(report.CORRUPT, text)
+        return report.NotSoundError(report.CORRUPT, text)
     return exceptions.InspectionFaultError(text)
 
 

@@ -45,7 +45,7 @@ class GuestInspector(confined.Inspector):
     def mount(self) -> None:
         """Mount the volume.
 
-        :raises Finding: it holds nothing, or XFS says that it is damaged
+        :raises NotSoundError: it holds nothing, or XFS says that it is damaged
         :raises NotInspectableError: it holds something else than XFS
         :raises InspectionFaultError: it cannot be mounted for another reason
         """

@@ -97,8 +97,8 @@ for entry in /image/*; do
     fi
 done
 cd /view || end 'there is no view'
-busybox mkdir -p dev proc run tmp .{program.PLACE}
-busybox mount --bind {program.PLACE} .{program.PLACE}
+busybox mkdir -p dev proc run tmp .{program.DIRECTORY}
+busybox mount --bind {program.DIRECTORY} .{program.DIRECTORY}
 busybox mount -t proc -o nosuid,nodev,noexec,hidepid=2 proc proc
 busybox mount -t tmpfs -o nosuid,nodev,mode=1777,size=64m tmp tmp
 busybox mount -t tmpfs -o nosuid,nodev,noexec,mode=755,size=32m run run

@@ -134,6 +134,7 @@ class Inspector:
         :raises CanceledError: the inspection was canceled, or its leases are lost
         :raises NotInspectableError: no server here can open the backup
         :raises ServerFailedError: the server fails without a known reason
+        :raises UnexpectedTransactionsError: the server wrote to the clone what it must not
         :raises InspectionFaultError: the host, a disk or Ceph failed; the backup may be sound
         """
         time_limit_sec = work.time_limit_sec or self._settings.time_limit_sec
@@ -172,7 +173,7 @@ class Context:
         self._phase = ''
         self._phase_began = 0.0
         self._seconds: dict[str, float] = {}
-        self._finding: report.Finding | None = None
+        self._finding: report.NotSoundError | None = None
         self._gtid_executed: str | None = None
         self._mysql_version: str | None = None
         self._data_version: str | None = None
@@ -231,7 +232,7 @@ class Context:
         try:
             self._deadline.check()
             check()
-        except report.Finding as found:
+        except report.NotSoundError as found:
             self._check_evidence(found)
             self._finding = found
         except exceptions.InspectionFaultError:
@@ -239,7 +240,7 @@ class Context:
             self._sandbox.abort()
             raise
 
-    def _check_evidence(self, found: report.Finding) -> None:
+    def _check_evidence(self, found: report.NotSoundError) -> None:
         """Check that a finding can only come from the data.
 
         :raises InspectionFaultError: it may have another cause
@@ -288,9 +289,11 @@ class Context:
 
     def _check_transactions(self, missing: str, extra: str) -> None:
         if missing:
-            raise report.Finding(report.INCOMPLETE, f'lacks the transactions {missing}')
+            raise report.NotSoundError(report.INCOMPLETE, f'lacks the transactions {missing}')
         if extra and self._work.exact:
-            raise report.Finding(report.CORRUPT, f'has the transactions {extra}, expected none')
+            raise report.NotSoundError(
+                report.CORRUPT, f'has the transactions {extra}, expected none'
+            )
 
     def check(self) -> None:
         running = self._running
@@ -310,8 +313,10 @@ class Context:
                 done += size
             now = running.gtid_executed()
         if now != self._gtid_executed:
-            raise exceptions.ServerFailedError(
-                f'{self._work}: the server wrote transactions of its own: {now}'
+            position = report.shorten(now)
+            raise exceptions.UnexpectedTransactionsError(
+                f'{self._work}: the server of the inspection committed transactions of its own; '
+                f'after the checks its gtid_executed is {position or "empty"}'
             )
 
     def _choose(self) -> dict[server.Table, int]:

@@ -89,7 +89,7 @@ class HostSandbox:
     def open(self, clone: image_types.ImageRef) -> None:
         """Mount a clone; ``close`` releases everything, even after an error.
 
-        :raises Finding: there is no file system, or XFS reports damage
+        :raises NotSoundError: there is no file system, or XFS reports damage
         :raises StorageCommandError: the clone cannot be opened
         :raises InspectionFaultError: its disk does not work
         """
@@ -133,7 +133,7 @@ class HostSandbox:
         """Prepare a server for the open clone.
 
         :param version: of the datastore
-        :raises Finding: there is no data that a server can open
+        :raises NotSoundError: there is no data that a server can open
         :raises NotInspectableError: no configured server can open the data, or the server cannot be
             confined
         """
@@ -229,7 +229,7 @@ class HostSandbox:
         assert self._directory is not None
         return bubblewrap.View(
             root,
-            {program.PLACE: self._directory / 'program'},
+            {program.DIRECTORY: self._directory / 'program'},
             {
                 str(confined.VOLUME): self._directory / 'volume',
                 str(confined.RUN): self._directory / 'run',

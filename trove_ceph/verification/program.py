@@ -3,8 +3,8 @@
 
 The root file system of a MySQL server usually has no Python, and its C library may be older or
 newer than this host's. So the interpreter, its shared libraries and the modules that
-:mod:`.confined` imports are copied into one directory. It can be mounted at :data:`PLACE` in any
-root file system, or put into an initramfs.
+:mod:`.confined` imports are copied into one directory. It can be mounted at :data:`DIRECTORY` in
+any root file system, or put into an initramfs.
 """
 
 import json
@@ -17,7 +17,7 @@ from trove_ceph import exceptions
 from trove_ceph.host import commands
 
 #: Where the directory must be mounted inside the sandbox.
-PLACE = '/inspector'
+DIRECTORY = '/inspector'
 #: The module of the program that runs in namespaces of this host.
 CONFINED = 'trove_ceph.verification.confined'
 # Modules that are imported late, by name: codecs, and error reporting.
@@ -43,7 +43,7 @@ def command(module: str = CONFINED) -> list[str]:
     :param module: the module whose ``main`` is called
     """
     return [
-        *(f'{PLACE}/loader', '--library-path', f'{PLACE}/libraries', f'{PLACE}/python'),
+        *(f'{DIRECTORY}/loader', '--library-path', f'{DIRECTORY}/libraries', f'{DIRECTORY}/python'),
         *('-B', '-s', '-S', '-c', f'{_LEAVE_OUT}; from {module} import main; main()'),
     ]
 
@@ -54,8 +54,8 @@ def environment() -> dict[str, str]:
         'PATH': '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
         'LANG': 'C.UTF-8',
         'TMPDIR': '/tmp',
-        'PYTHONHOME': PLACE,
-        'PYTHONPATH': f'{PLACE}/modules',
+        'PYTHONHOME': DIRECTORY,
+        'PYTHONPATH': f'{DIRECTORY}/modules',
         # The C library reserves 64 MiB for each further arena.
         'MALLOC_ARENA_MAX': '2',
     }
@@ -83,8 +83,8 @@ def compile_modules(directory: Path) -> None:
     """
     modules = directory / 'modules'
     options = ('-q', '-b', '--invalidation-mode', 'unchecked-hash')
-    places = ('-s', modules, '-p', f'{PLACE}/modules')
-    commands.run(sys.executable, '-m', 'compileall', *options, *places, modules)
+    paths = ('-s', modules, '-p', f'{DIRECTORY}/modules')
+    commands.run(sys.executable, '-m', 'compileall', *options, *paths, modules)
     for source in modules.rglob('*.py'):
         source.unlink()
 

@@ -96,8 +96,8 @@ class Inspection:
         return f'{self.verdict}, {checked}, {sum(self.seconds.values()):.1f} s'
 
 
-class Finding(Exception):
-    """A verdict other than SOUND, with its reason."""
+class NotSoundError(Exception):
+    """The inspection has a finding: a verdict other than SOUND, with its reason."""
 
     def __init__(self, verdict: str, reason: str):
         super().__init__(reason)

@@ -114,8 +114,8 @@ def options(found: data_directory.DataDirectory, memory_bytes: int) -> mysqld.Op
 class Server:
     """One server on one clone.
 
-    Every method raises Finding when the server reports that data is damaged or missing. A finding
-    counts only if the host had no fault; see :meth:`check_undisturbed`.
+    Every method raises NotSoundError when the server reports that data is damaged or missing. Such
+    a finding counts only if the host had no fault; see :meth:`check_undisturbed`.
 
     :param running: the process with :func:`options`, not started
     :param found: the settings from its data directory

@@ -108,7 +108,7 @@ class VmSandbox:
         self._accelerator = accelerator
         self._find_key = find_key
         self._stack = contextlib.ExitStack()
-        self._place: workspace.Workspace | None = None
+        self._space: workspace.Workspace | None = None
         self._clone: image_types.ImageRef | None = None
         self._machine: qemu.VirtualMachine | None = None
         self._server: guest_server.GuestServer | None = None
@@ -126,32 +126,33 @@ class VmSandbox:
 
         :raises StorageCommandError: a file cannot be written
         """
-        place = workspace.Workspace(on_host.PREFIX, self._settings.directory)
-        self._place = self._stack.enter_context(place)
+        space = workspace.Workspace(on_host.PREFIX, self._settings.directory)
+        self._space = self._stack.enter_context(space)
+        tree = space.path / 'tree'
         self._clone = clone
-        program.pack(place.path / 'tree' / program.PLACE.lstrip('/'), _GUEST)
-        program.compile_modules(place.path / 'tree' / program.PLACE.lstrip('/'))
+        program.pack(tree / program.DIRECTORY.lstrip('/'), _GUEST)
+        program.compile_modules(tree / program.DIRECTORY.lstrip('/'))
         words, environment = program.command(_GUEST), program.environment()
         start = guest_init.start(words, environment)
-        (place.path / 'tree' / guest_init.START).write_text(start)
-        initrd = place.path / 'initrd'
+        (tree / guest_init.START).write_text(start)
+        initrd = space.path / 'initrd'
         with initrd.open('wb') as archive:
             with self._image.initrd.open('rb') as base:
                 shutil.copyfileobj(base, archive)
-            initramfs.append(archive, place.path / 'tree')
-        shutil.rmtree(place.path / 'tree')
+            initramfs.append(archive, tree)
+        shutil.rmtree(tree)
 
     def serve(self, version: str) -> guest_server.GuestServer:
         """Start the virtual machine and prepare a server in it for the clone.
 
         :param version: of the datastore
-        :raises Finding: there is no data that a server can open
+        :raises NotSoundError: there is no data that a server can open
         :raises NotInspectableError: no configured server can open the data, or QEMU is not
             installed
         :raises ServerFailedError: the virtual machine does not start
         :raises InspectionFaultError: the disk does not work
         """
-        if self._place is None or self._clone is None:
+        if self._space is None or self._clone is None:
             raise RuntimeError('no clone is open')
         root = self._image.root_for(self._settings.root_for(version))
         machine = self._start(root)
@@ -176,14 +177,14 @@ class VmSandbox:
         self._server.prove()
         self._prove_from_host()
 
-    def attach(self, clone: image_types.ImageRef, place: Path, uid: int) -> Attachment:
+    def attach(self, clone: image_types.ImageRef, directory: Path, uid: int) -> Attachment:
         """Return how QEMU opens a clone.
 
-        :param place: the directory for files that QEMU needs
+        :param directory: for files that QEMU needs
         :param uid: the user that QEMU runs as
         """
         # The keyring is not copied: the user of QEMU must not read it.
-        conf = place / 'ceph.conf'
+        conf = directory / 'ceph.conf'
         shutil.copyfile(self._ceph_conf, conf)
         conf.chmod(0o400)
         os.chown(conf, uid, uid)
@@ -211,11 +212,11 @@ class VmSandbox:
         code = self._machine.wait(_QUIT_SEC)
         if code is None:
             return 'the virtual machine closed its serial line, but has not ended'
-        told = [f'QEMU ended with exit code {code}', self._machine.find_error()]
+        reasons = [f'QEMU ended with exit code {code}', self._machine.find_error()]
         if not self._has_booted:
             # Until then, the console cannot contain data of the tenant.
-            told.append(_printable(self._machine.read_console()))
-        return ': '.join(filter(None, told))
+            reasons.append(_printable(self._machine.read_console()))
+        return ': '.join(filter(None, reasons))
 
     def close(self) -> None:
         """End the virtual machine and release its resources; does nothing if none was opened.
@@ -223,15 +224,15 @@ class VmSandbox:
         :raises StorageCommandError: a resource could not be released
         """
         self._stack.close()
-        self._place = self._clone = self._machine = self._server = None
+        self._space = self._clone = self._machine = self._server = None
 
     def _start(self, root: Path) -> qemu.VirtualMachine:
-        assert self._place is not None and self._clone is not None
-        place = self._place.path
+        assert self._space is not None and self._clone is not None
+        directory = self._space.path
         first = self._settings.first_uid + FIRST_ID
         uid = self._stack.enter_context(reserved_user.ReservedUser(first, _IDS)).uid
-        attachment = self.attach(self._clone, place, uid)
-        files = {_KERNEL: self._image.kernel, _INITRD: place / 'initrd', _ROOT: root}
+        attachment = self.attach(self._clone, directory, uid)
+        files = {_KERNEL: self._image.kernel, _INITRD: directory / 'initrd', _ROOT: root}
         is_emulated = self._accelerator == qemu_machine.TCG
         machine = qemu_machine.Machine(
             self._accelerator,
@@ -248,14 +249,14 @@ class VmSandbox:
             attachment.writable,
         )
         group = self._stack.enter_context(
-            control_group.ControlGroup(place.name, machine.host_memory_bytes, _TASKS)
+            control_group.ControlGroup(directory.name, machine.host_memory_bytes, _TASKS)
         )
         running = qemu.VirtualMachine(
             machine,
             self._limits(machine, uid, attachment.file_bytes),
             group,
-            workspace.launcher_environment(place),
-            place / 'qemu.log',
+            workspace.launcher_environment(directory),
+            directory / 'qemu.log',
             attachment.key,
         )
         self._machine, self.memory_limit = running, MEMORY_LIMIT

@@ -33,7 +33,7 @@ BOOT = Path('/boot')
 MODULES = Path('/lib/modules')
 BUSYBOX = Path('/bin/busybox')
 
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,22 +126,22 @@ def find_kernel(boot: Path = BOOT, modules: Path = MODULES) -> tuple[Path, Path]
     return kernel, its_modules
 
 
-def build(directory: Path, sources: Sources, say: Say = lambda _: None) -> VmImage:
+def build(directory: Path, sources: Sources, report_progress: Progress = lambda _: None) -> VmImage:
     """Build the image in a directory, or update it.
 
     Inspections that run keep the files that they have opened.
 
-    :param say: called with a line of text for each part that is built or kept
+    :param report_progress: called with a line of text for each part that is built or kept
     :raises InvalidRequestError: a source is missing or cannot be used
     :raises StorageCommandError: a command that builds a file fails
     """
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     directory.chmod(0o755)
     before = _read_manifest(directory)
-    boot = _build_boot(directory, sources, before.get('boot', {}), say)
+    boot = _build_boot(directory, sources, before.get('boot', {}), report_progress)
     roots = {}
     for root in sources.roots:
-        roots[str(root)] = _build_root(directory, root, before.get('roots', {}), say)
+        roots[str(root)] = _build_root(directory, root, before.get('roots', {}), report_progress)
     manifest = {'format': FORMAT, 'boot': boot, 'roots': roots}
     with _replacing(directory / MANIFEST) as file:
         file.write_text(json.dumps(manifest, indent=2, sort_keys=True) + '\n')
@@ -158,7 +158,7 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def _build_boot(
-    directory: Path, sources: Sources, before: Mapping[str, str], say: Say
+    directory: Path, sources: Sources, before: Mapping[str, str], report_progress: Progress
 ) -> dict[str, str]:
     """Build or keep the kernel and the initramfs; return their entry of the manifest."""
     if not sources.kernel.is_file():
@@ -171,13 +171,15 @@ def _build_boot(
     key = digest.hexdigest()[:16]
     kernel, initrd = f'{_KERNEL}-{key}', f'{_INITRD}-{key}'
     if before.get('key') == key and (directory / kernel).is_file():
-        say(f'kept the kernel {sources.modules.name} and its initramfs')
+        report_progress(f'kept the kernel {sources.modules.name} and its initramfs')
     else:
         with _replacing(directory / kernel) as file:
             shutil.copyfile(sources.kernel, file)
         with _replacing(directory / initrd) as file:
             _write_initrd(file, sources.busybox, order)
-        say(f'built an initramfs for the kernel {sources.modules.name} from {sources.kernel}')
+        report_progress(
+            f'built an initramfs for the kernel {sources.modules.name} from {sources.kernel}'
+        )
     return {'key': key, 'kernel': kernel, 'initrd': initrd, 'release': sources.modules.name}
 
 
@@ -214,7 +216,7 @@ def _write_initrd(target: Path, busybox: Path, modules: list[Path]) -> None:
 
 
 def _build_root(
-    directory: Path, root: Path, before: Mapping[str, Mapping[str, str]], say: Say
+    directory: Path, root: Path, before: Mapping[str, Mapping[str, str]], report_progress: Progress
 ) -> dict[str, str]:
     """Build or keep the image of a root file system; return its entry of the manifest."""
     if not root.is_dir():
@@ -222,7 +224,7 @@ def _build_root(
     key = _fingerprint(root)
     name = f'root-{key}.squashfs'
     if before.get(str(root), {}).get('key') == key and (directory / name).is_file():
-        say(f'kept the image of {root}')
+        report_progress(f'kept the image of {root}')
     else:
         with _replacing(directory / name) as file:
             commands.run(
@@ -231,7 +233,7 @@ def _build_root(
                 timeout_sec=_SQUASHFS_TIMEOUT_SEC,
             )
         size_mib = (directory / name).stat().st_size // 1024**2
-        say(f'built an image of {root} of {size_mib} MiB')
+        report_progress(f'built an image of {root} of {size_mib} MiB')
     return {'key': key, 'file': name}
 
 

@@ -59,11 +59,11 @@ def _start(image: vm_image.VmImage, accelerator: str, directory: Path, uid: int)
     )
     directory.mkdir(mode=0o711, parents=True, exist_ok=True)
     with (
-        workspace.Workspace(on_host.PREFIX, directory) as place,
-        control_group.ControlGroup(place.path.name, machine.host_memory_bytes, _TASKS) as group,
+        workspace.Workspace(on_host.PREFIX, directory) as space,
+        control_group.ControlGroup(space.path.name, machine.host_memory_bytes, _TASKS) as group,
     ):
-        environment = workspace.launcher_environment(place.path)
-        errors = place.path / 'qemu.log'
+        environment = workspace.launcher_environment(space.path)
+        errors = space.path / 'qemu.log'
         running = qemu.VirtualMachine(machine, limits, group, environment, errors)
         try:
             return _wait(running, accelerator, limit_sec)
@@ -77,5 +77,5 @@ def _wait(running: qemu.VirtualMachine, accelerator: str, limit_sec: float) -> s
         return None
     if code is None:
         return f'a virtual machine with {accelerator} did not start within {limit_sec:.0f} s'
-    told = running.find_error() or f'QEMU ended with exit code {code}'
-    return f'a virtual machine with {accelerator} did not start: {told}'
+    reason = running.find_error() or f'QEMU ended with exit code {code}'
+    return f'a virtual machine with {accelerator} did not start: {reason}'

@@ -226,6 +226,22 @@ class Cloud:
             return None
 
 
+def find_one(manager: Any, name_or_id: str) -> Any:
+    """Return the only instance or backup of a name or an id, from the list of its manager.
+
+    Listing does not call guest agents.
+
+    :raises TargetUnavailableError: there is none, or there are several
+    """
+    found = [one for one in manager.list() if name_or_id in (one.name, one.id)]
+    if len(found) == 1:
+        return found[0]
+    count, remedy = (len(found), '; use an id') if found else ('none', '')
+    raise exceptions.TargetUnavailableError(
+        f'{name_or_id}: Trove lists {count} of this name{remedy}'
+    )
+
+
 def _names(manager: Any, instance_id: str, prefix: str) -> set[str]:
     """Return the names with a prefix from all pages of a list."""
     found: set[str] = set()

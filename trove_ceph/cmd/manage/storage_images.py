@@ -110,7 +110,7 @@ class Unfence(storage.StorageCommand, base.Lister):
             '--yes-clients-are-dead',
             action='store_true',
             help='confirm that their processes have ended: a process that was only cut off or '
-            'paused would continue to write, beside the new server, and destroy the data',
+            'paused would continue to write, beside the new client, and destroy the data',
         )
         return parser
 

@@ -91,7 +91,7 @@ def _record_failure(
 ) -> None:
     try:
         if claim is not None:
-            deps.records.note_failed(claim, tenant_errors.tenant_message(error))
+            deps.records.record_failed(claim, tenant_errors.tenant_message(error))
         elif deps.records.find(backup_id) is not None:
             return
         deps.trove.fail_backup(backup_id)
@@ -193,7 +193,7 @@ class BackupCreation:
         if record is not None and record.state is RecordState.FAILED:
             raise self._refuse(f'has failed before: {record.error}')
         if record is not None and record.state is RecordState.DELETING:
-            raise exceptions.ClaimLostError(f'backup {self._backup_id}: is being deleted')
+            raise exceptions.ClaimLostError(f'backup {self._backup_id} is being deleted')
         self._trove_backup = found
         self._is_continued = record is not None
         self._is_proved = record is not None and record.snapshot_at is not None
@@ -243,7 +243,7 @@ class BackupCreation:
         image = self._deps.find_image(volume)
         if image is None:
             raise exceptions.NotAdoptableError(
-                f'{volume}: is on backend {volume.backend}, which belongs to no tier'
+                f'{volume} is on backend {volume.backend}, which belongs to no tier'
             )
         self._image, self._volume = image, volume
         self._settings = settings_check.SettingsCheck(
@@ -257,7 +257,7 @@ class BackupCreation:
         self._is_proved = self._is_proved and self._adoption.exists()
         if not self._is_proved:
             checks.check_volume(self._deps.cinder.project_id, snapshot, volume)
-        self._records.note_location(
+        self._records.record_location(
             self._claim, snapshot.snapshot, volume.id, volume.size_gib * units.Gi
         )
 
@@ -318,7 +318,7 @@ class BackupCreation:
             position = self._settings.prove_past(answer, decision, self._taken.began)
         else:
             position = self._settings.prove_unchanged(self._answer_before, answer, decision)
-        self._records.note_checked_snapshot(
+        self._records.record_checked_snapshot(
             self._claim,
             level=self._decision.level,
             raised_from=self._decision.raised_from,
@@ -345,7 +345,7 @@ class BackupCreation:
             raise self._refuse('was deleted')
         if self.claim is None and not self._claim_shown_backup():
             return
-        self._records.note_taken(
+        self._records.record_taken(
             self._claim,
             cinder_resources.rbd_name(shown.snapshot_id),
             shown.snapshot_id,
@@ -397,7 +397,7 @@ class BackupCreation:
         """
         if not self._renew_claim():
             raise exceptions.ClaimLostError(
-                f'backup {self._backup_id}: is being deleted, or another worker takes it'
+                f'backup {self._backup_id} is being deleted, or another worker takes it'
             )
 
     def _claim_shown_backup(self) -> bool:

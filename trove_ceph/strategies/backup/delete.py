@@ -61,7 +61,7 @@ def _record_failure(
     deps: BackupDependencies, backup_id: str, claim: Claim | None, error: Exception
 ) -> None:
     try:
-        deps.records.note_not_deleted(backup_id, claim, tenant_errors.tenant_message(error))
+        deps.records.record_not_deleted(backup_id, claim, tenant_errors.tenant_message(error))
         deps.trove.fail_deletion(backup_id)
     except Exception:
         LOG.exception('Backup %s was not deleted, and the failure was not recorded', backup_id)
@@ -132,7 +132,7 @@ class BackupDeletion:
                     self._deps.storage.cancel(one.operation_id)
             if not deadline.pause(_POLL_SEC):
                 busy = ', '.join(map(str, active)) or record.claimed_by
-                raise exceptions.BusyError(f'backup {self._backup_id}: is still in use by {busy}')
+                raise exceptions.BusyError(f'backup {self._backup_id} is still in use by {busy}')
 
     def _active_jobs(self, record: backup_record.BackupRecord) -> list[tasks.Job]:
         locks = {tasks.snapshot_lock(place) for place in (record.location, record.copy) if place}

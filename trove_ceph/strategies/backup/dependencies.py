@@ -83,7 +83,7 @@ class Servers(Protocol):
     """Nova."""
 
     def keep_volume(self, server_id: str, volume_id: str) -> None:
-        """Keep a volume when its server is deleted; do nothing if it is not attached.
+        """Keep a volume when its Nova server is deleted; do nothing if it is not attached.
 
         :raises ServiceUnavailableError: Nova refused
         """

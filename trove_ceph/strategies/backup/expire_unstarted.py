@@ -26,7 +26,7 @@ def expire_unstarted(deps: BackupDependencies, since: datetime.timedelta) -> Non
     """
     for backup in deps.trove.list_new_backups(since):
         try:
-            if _is_ours(deps, backup) and deps.records.note_never_begun(
+            if _is_ours(deps, backup) and deps.records.record_never_begun(
                 backup.id, backup.instance_id, backup.project_id, _REASON
             ):
                 LOG.warning(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delete an instance and keep its backups, and keep its volume as long as it has backups.
 
-Trove has the volume deleted twice, by Nova together with the server and by its name afterwards, and
+Trove has the volume deleted twice, by Nova with its server and by its name afterwards, and
 ignores a refusal by Cinder, so the volume would stay for ever. Here both leave the volume alone. It
 is deleted with its last backup, or at once if it has none.
 """
@@ -37,7 +37,9 @@ class InstanceDeletion:
     def steps(self) -> list[steps.Step]:
         """Return the steps; all roll forward."""
         return [
-            steps.Step('keep the volume when the server goes', self._keep_volume, commits=True),
+            steps.Step(
+                'keep the volume when its Nova server is deleted', self._keep_volume, commits=True
+            ),
             steps.Step('delete the instance', self._delete_instance),
             steps.Step('delete the volume if it has no backup', self._reclaim_volume),
         ]

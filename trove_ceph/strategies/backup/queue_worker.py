@@ -11,7 +11,7 @@ from trove_ceph import exceptions
 from trove_ceph.db import backup_record, work_queue
 from trove_ceph.db.claims import Claim
 from trove_ceph.db.roles import Role
-from trove_ceph.strategies.backup import claimed, tenant_errors, vault, vault_copy, verify
+from trove_ceph.strategies.backup import tenant_errors, vault_copy, verify
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
 
 LOG = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ def _run(deps: BackupDependencies, claim: Claim) -> None:
             exc_info=not is_known,
         )
         waits = claim.role is Role.COPY and record.verify_wanted_at is not None
-        deps.records.queue.note_failure(
+        deps.records.queue.record_failure(
             claim, tenant_errors.tenant_message(error), _WAITS_FOR_COPY if waits else None
         )
 
@@ -112,10 +112,6 @@ def _run(deps: BackupDependencies, claim: Claim) -> None:
 def _copy(deps: BackupDependencies, claim: Claim, record: backup_record.BackupRecord) -> None:
     if record.copy_wanted_at is not None and record.state.is_complete:
         vault_copy.copy_to_vault(deps, claim)
-    elif record.copy_wanted_at is None and record.copy is not None and record.copied_at is None:
-        LOG.info('Backup %s: remove its unfinished copy, which was canceled', record.backup_id)
-        vault.remove_copy(claimed.guarded(deps, claim), record.backup_id, record.copy)
-        deps.records.results.clear_copy(claim)
 
 
 def _verify(deps: BackupDependencies, claim: Claim, record: backup_record.BackupRecord) -> None:

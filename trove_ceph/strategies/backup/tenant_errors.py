@@ -31,7 +31,7 @@ _MESSAGES: list[tuple[type[Exception], str]] = [
     (exceptions.NotFoundError, 'a volume or snapshot that it needs no longer exists'),
     (exceptions.RecordNotFoundError, 'a backup or an instance that it needs no longer exists'),
     (exceptions.ClaimLostError, 'another operation uses it at present'),
-    (exceptions.DatabaseError, 'its state does not allow it'),
+    (exceptions.RecordError, 'its state does not allow it'),
     (exceptions.CanceledError, 'it was canceled'),
     (exceptions.CephUnreachableError, 'the storage did not answer'),
     (exceptions.NotInspectableError, 'no MySQL server is configured that can open it'),
@@ -46,6 +46,11 @@ _MESSAGES: list[tuple[type[Exception], str]] = [
     (exceptions.QuotaExceededError, "the database service's own quota of volumes is used up"),
     (exceptions.InvalidTiersError, 'the storage is not set up for it'),
     (exceptions.ServiceUnavailableError, 'a service that it needs did not answer'),
+    (
+        exceptions.UnexpectedTransactionsError,
+        'the MySQL server of the inspection committed transactions of its own; this proves nothing '
+        'about the backup',
+    ),
     (exceptions.ServerFailedError, 'the MySQL server of the inspection failed'),
     (Exception, 'an unexpected error occurred'),
 ]
@@ -76,7 +81,7 @@ def translated_errors(subject: str) -> Iterator[None]:
         is_unexpected = not isinstance(error, SHOWN_UNCHANGED)
         LOG.error('%s: %s', subject, operator_message(error), exc_info=is_unexpected)
         text = tenant_message(error)
-        if not text.startswith(f'{subject}: '):
+        if not text.startswith((f'{subject}: ', f'{subject} ')):
             text = f'{subject}: {text}'
         raise exceptions.TroveCephError(text) from error
 

@@ -64,7 +64,7 @@ def check_quota(
     needed_bytes = _needed_bytes(deps, record, base)
     if used_bytes + needed_bytes > quota_gib * units.Gi:
         raise exceptions.VaultQuotaExceededError(
-            f'backup {record.backup_id}: cannot be copied to the vault: the project\'s quota of the'
+            f'backup {record.backup_id} cannot be copied to the vault: the project\'s quota of the'
             f' vault is {quota_gib} GiB ({_mib(quota_gib * units.Gi)} MiB), of which'
             f' {_mib(used_bytes)} MiB are used, and the copy needs about {_mib(needed_bytes)} MiB;'
             ' delete backups that have a copy, or ask the operator for a larger quota'

@@ -72,7 +72,7 @@ class VaultCopy:
         record = self._records.get(self._backup_id)
         if not record.state.is_complete or record.location is None:
             raise exceptions.InvalidBackupError(
-                f'backup {self._backup_id}: is {record.state} and cannot be copied'
+                f'backup {self._backup_id} is {record.state} and cannot be copied'
             )
         # Fails if there is no vault.
         self._deps.vault()
@@ -125,7 +125,7 @@ class VaultCopy:
         report = self._report
         if report is None:
             return
-        self._records.results.note_copied(
+        self._records.results.record_copied(
             self._claim,
             report.copied_bytes,
             report.copy_sec + report.compare_sec,
@@ -142,7 +142,7 @@ def _plan(deps: BackupDependencies, record: backup_record.BackupRecord) -> Plan:
     assert record.location is not None
     source = deps.storage.describe(record.location.of)
     if source.find_snapshot(record.location.name) is None:
-        raise exceptions.NotFoundError(f'{record.location}: no longer exists')
+        raise exceptions.NotFoundError(f'{record.location} no longer exists')
     pool = deps.vault()
     if record.copy is not None and record.copy.pool == pool:
         facts = vault.find_facts(deps, record.copy.of)

@@ -71,7 +71,7 @@ class BackupVerification:
         record = self._records.get(self._backup_id)
         if not record.state.can_be_verified or record.location is None:
             raise exceptions.InvalidBackupError(
-                f'backup {self._backup_id}: is {record.state} and cannot be verified'
+                f'backup {self._backup_id} is {record.state} and cannot be verified'
             )
 
     def _inspect_locations(self) -> None:
@@ -108,7 +108,7 @@ class BackupVerification:
             return Judgement(found)
         document = self._document(record, Judgement(found), snapshot)
         LOG.warning('%s: %s; inspect it a second time', self._subject(record), _text(found))
-        self._records.results.note_suspected(
+        self._records.results.record_suspected(
             self._claim,
             document,
             sum(found.seconds.values()),
@@ -158,18 +158,18 @@ class BackupVerification:
             self._replace_copy(record, self._copy_fault)
         if found.ok:
             self._log_sound(record, judgement)
-            results.note_verified(self._claim, found.gtid_executed, document, took_sec)
+            results.record_verified(self._claim, found.gtid_executed, document, took_sec)
         elif judgement.is_damaged:
             error = (
                 f'two inspections found it {_text(found)}; do not rely on it: check the instance, '
                 'take another backup and verify that one'
             )
             LOG.error('%s does not restore: %s', self._subject(record), error)
-            results.note_damaged(self._claim, document, took_sec, error)
+            results.record_damaged(self._claim, document, took_sec, error)
         else:
             error = _why_undecided(judgement)
             LOG.warning('%s: %s', self._subject(record), error)
-            results.note_unfinished(self._claim, document, took_sec, error)
+            results.record_unfinished(self._claim, document, took_sec, error)
 
     def _log_sound(self, record: backup_record.BackupRecord, judgement: 'Judgement') -> None:
         subject = self._subject(record)
@@ -177,12 +177,12 @@ class BackupVerification:
         for one in filter(None, (judgement, self._copy_judgement)):
             if one.found.ok and one.first is not None:
                 LOG.warning(
-                    '%s: is sound, although an inspection by %s found %s; check that host',
+                    '%s is sound, although an inspection by %s found %s; check that host',
                     *(subject, one.first.inspected_by, _text(one.first)),
                 )
         if judgement.first is None and (before := _earlier_findings(record)):
             LOG.warning(
-                '%s: is sound, although an earlier verification found it %s',
+                '%s is sound, although an earlier verification found it %s',
                 *(subject, before['verdict']),
             )
 

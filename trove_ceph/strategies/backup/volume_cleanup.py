@@ -78,7 +78,7 @@ def trash(deps: BackupDependencies, image: image_types.ImageRef, image_id: str) 
     :raises BusyError: a client has the image open
     """
     # Recorded first, so that an interruption cannot leave it unrecorded; its id stays the same.
-    deps.records.note_trashed(image.pool, image_id, image.name)
+    deps.records.record_trashed(image.pool, image_id, image.name)
     with contextlib.suppress(exceptions.NotFoundError):
         deps.storage.trash(image, image_id)
 

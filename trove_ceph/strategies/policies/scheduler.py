@@ -183,13 +183,13 @@ def _request_backup(
         # A backup that Trove has recorded, and that stays unfinished, would block later ones.
         if (shown := deps.trove.find_named(instance.id, name)) is not None:
             deps.trove.fail_backup(shown.backup_id)
-            begun = deps.policies.note_requested(begun, shown.backup_id) or begun
-        if _note_failed(deps, begun, str(error)):
+            begun = deps.policies.record_requested(begun, shown.backup_id) or begun
+        if _record_failed(deps, begun, str(error)):
             # Expired backups may use up the quota.
             is_full = isinstance(error, exceptions.QuotaExceededError)
             _try(_retain, deps, policy, instance, is_full)
         raise
-    deps.policies.note_requested(begun, backup_id)
+    deps.policies.record_requested(begun, backup_id)
 
 
 def _options(policy: BackupPolicy, count: int) -> options.BackupOptions:
@@ -218,10 +218,10 @@ def _follow(
     shown = deps.trove.find(run.backup_id)
     record = deps.records.find(run.backup_id)
     if shown is None or shown.is_completed:
-        has_ended = deps.policies.note_done(run)
+        has_ended = deps.policies.record_done(run)
     elif not shown.is_running:
         error = record.error if record and record.error else 'the backup failed'
-        has_ended = _note_failed(deps, run, error)
+        has_ended = _record_failed(deps, run, error)
     else:
         has_ended = False
     if has_ended and policy is not None:
@@ -236,10 +236,10 @@ def _take_over(deps: PolicyDependencies, run: PolicyRun) -> None:
     with deps.heartbeat.hold(_claim_of(taken)):
         shown = deps.trove.find_named(run.instance_id, run.backup_name)
         if shown is not None:
-            deps.policies.note_requested(taken, shown.backup_id)
+            deps.policies.record_requested(taken, shown.backup_id)
         else:
             now = deps.policies.clock()
-            deps.policies.note_failed(taken, 'was interrupted before it was requested', now)
+            deps.policies.record_failed(taken, 'was interrupted before it was requested', now)
 
 
 def _claim_of(run: PolicyRun) -> Claim:
@@ -247,9 +247,9 @@ def _claim_of(run: PolicyRun) -> Claim:
     return Claim(Role.RUN_POLICY, run.instance_id, run.claimed_by, run.claim_token)
 
 
-def _note_failed(deps: PolicyDependencies, run: PolicyRun, error: str) -> bool:
+def _record_failed(deps: PolicyDependencies, run: PolicyRun, error: str) -> bool:
     at = schedule.retry_at(run.attempts + 1, deps.policies.clock())
-    is_ours = deps.policies.note_failed(run, error, at)
+    is_ours = deps.policies.record_failed(run, error, at)
     if is_ours:
         LOG.warning(
             'Instance %s: policy %s has failed to take a backup %d times; retry after %s UTC',

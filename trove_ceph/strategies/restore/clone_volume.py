@@ -96,7 +96,7 @@ class VolumeClone:
         extended = self._deps.wait_limits.until_settled(self._deps.cinder.find_volume, volume_id)
         if extended is None or extended.size_gib < self._request.size_gib:
             raise exceptions.AdoptionFailedError(
-                f'{extended or volume_id}: was not extended to {self._request.size_gib} GiB; '
+                f'{extended or volume_id} was not extended to {self._request.size_gib} GiB; '
                 'see the log of cinder-volume'
             )
 

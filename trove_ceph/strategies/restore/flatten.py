@@ -46,7 +46,7 @@ def _continue(deps: BackupDependencies, volume: cinder_resources.Volume) -> None
     try:
         facts = _find_dependent(deps, volume)
         if facts is None:
-            deps.cinder.note_independent(volume.id)
+            deps.cinder.record_independent(volume.id)
             LOG.info('%s is flattened', volume)
         elif not _is_being_deleted(deps, volume):
             deps.storage.start(_operation(facts), tasks.FlattenTask(facts.image))

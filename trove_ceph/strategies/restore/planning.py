@@ -37,7 +37,7 @@ def _check_state(record: backup_record.BackupRecord) -> None:
     if not record.state.can_be_restored:
         reason = record.verify_error or record.error
         raise exceptions.InvalidBackupError(
-            f'backup {record.backup_id}: is {record.state}' + (f': {reason}' if reason else '')
+            f'backup {record.backup_id} is {record.state}' + (f': {reason}' if reason else '')
         )
 
 
@@ -50,7 +50,7 @@ def _check_version(deps: BackupDependencies, request: RestoreRequest) -> None:
     if source != target:
         # A server may refuse data of another version, or upgrade it irreversibly.
         raise exceptions.InvalidBackupError(
-            f'backup {request.backup_id}: is of {source}, but instance {request.instance_id} is of '
+            f'backup {request.backup_id} is of {source}, but instance {request.instance_id} is of '
             f'{target}; restore it to its own version, then upgrade the instance'
         )
 
@@ -104,9 +104,9 @@ def _find_source(
             problem.add_note(f'{location}: {error}')
             continue
         if location.name not in facts.snapshot_names:
-            problem.add_note(f'{location}: is gone')
+            problem.add_note(f'{location} is gone')
         elif location == record.copy and location.name not in copying.complete_copies(facts):
-            problem.add_note(f'{location}: is incomplete')
+            problem.add_note(f'{location} is incomplete')
         else:
             return location
     raise problem

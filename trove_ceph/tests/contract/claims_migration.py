@@ -67,7 +67,7 @@ class ClaimsMigrationContract:
         now[0] += MINUTE
         listed = {one.backup_id for one in store.list_interrupted(worker)}
         self.assertEqual({'taking', 'deleting'}, listed)
-        store.note_taken(store.claims.claim(Role.TAKE, 'taking', worker), 's', 'c', 1.0)
+        store.record_taken(store.claims.claim(Role.TAKE, 'taking', worker), 's', 'c', 1.0)
         self.assertEqual(RecordState.TAKEN, store.get('taking').state)
         due = [one.backup_id for one in store.queue.list_due(Role.VERIFY, worker)]
         self.assertEqual(['verifying'], due)
@@ -76,4 +76,4 @@ class ClaimsMigrationContract:
         run = known.runs()['i']
         self.assertEqual((PolicyRunState.BEGUN, 4, None), (run.state, run.count, run.claimed_by))
         taken = known.take_over(run, worker)
-        self.assertEqual('backup', known.note_requested(taken, 'backup').backup_id)
+        self.assertEqual('backup', known.record_requested(taken, 'backup').backup_id)

@@ -81,6 +81,11 @@ def _durable_options(server_id):
     return {'skip_replica_start': 'ON', 'server_id': server_id} | DURABLE | SMALL
 
 
+def remove_server_uuid(created):
+    """Remove the server UUID of a copied server, so that its first start generates a new one."""
+    (created.data / 'auto.cnf').unlink()
+
+
 @functools.cache
 def _initialised_data():
     """Return a data directory to copy, without the identity that each server creates itself."""
@@ -88,5 +93,5 @@ def _initialised_data():
     volume.mkdir(exist_ok=True)
     template = server(volume, volume / 'run', _durable_options(1))
     template.ensure_initialised()
-    template.remove_server_uuid()
+    remove_server_uuid(template)
     return template.data

@@ -92,7 +92,7 @@ class ConfinedServerTestCase(base.FunctionalTestCase):
 
     def assert_found(self, verdict, reason):
         sandbox = self.open()
-        found = self.assertRaises(report.Finding, sandbox.serve, '9.7.4')
+        found = self.assertRaises(report.NotSoundError, sandbox.serve, '9.7.4')
         self.assertEqual((verdict, reason), (found.verdict, found.reason))
 
 
@@ -286,7 +286,7 @@ class LocalVmSandbox(sandboxes.VmSandbox):
         )
         self._file = file
 
-    def attach(self, clone, place, uid):
+    def attach(self, clone, directory, uid):
         os.chown(self._file, uid, uid)
         name = '/volume.img'
         return sandboxes.Attachment(

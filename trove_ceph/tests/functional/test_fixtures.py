@@ -4,7 +4,9 @@
 import subprocess
 import sys
 
-from trove_ceph.tests.functional import base, ceph, mysqld
+import rbd
+
+from trove_ceph.tests.functional import base, ceph, mysqld, test_mysql_on_rbd
 
 RESERVE = (
     'import sys; from trove_ceph.tests.functional import ceph; ceph._reserve(int(sys.argv[1]))'
@@ -33,3 +35,28 @@ class DurableServerTest(base.FunctionalTestCase):
                 self.assertEqual('', done)
                 uuids.add(uuid)
         self.assertEqual(2, len(uuids))
+
+
+class MountedTest(base.FunctionalTestCase):
+    def test_files_are_on_the_image_though_another_namespace_keeps_the_mount(self):
+        cluster = ceph.shared_cluster()
+        name = self.directory.name
+        cluster.create_image(test_mysql_on_rbd.POOL, name, 512)
+        self.addCleanup(self._remove, cluster, name)
+        with test_mysql_on_rbd.mounted(cluster, name, self.directory / 'first', make=True) as path:
+            (path / 'file').write_bytes(b'x' * 100_000)
+            keeper = subprocess.Popen(
+                ['unshare', '--mount', 'sh', '-c', 'echo; exec sleep infinity'],
+                stdout=subprocess.PIPE,
+            )
+            self.addCleanup(keeper.wait)
+            self.addCleanup(keeper.kill)
+            keeper.stdout.readline()
+
+        with test_mysql_on_rbd.mounted(cluster, name, self.directory / 'second') as path:
+            self.assertEqual(b'x' * 100_000, (path / 'file').read_bytes())
+
+    @staticmethod
+    def _remove(cluster, name):
+        with cluster.pool(test_mysql_on_rbd.POOL) as pool:
+            rbd.RBD().remove(pool, name)

@@ -164,6 +164,10 @@ class QuiesceTest(VolumeTestCase):
             cursor.execute('SET lock_wait_timeout = 1')
             cursor.execute(f'CREATE TABLE shop.{name} (id INT PRIMARY KEY)')
 
+    def _assert_definitions_are_blocked(self):
+        error = self.assertRaises(pymysql.err.OperationalError, self._create_table, 'one')
+        self.assertEqual(ER.LOCK_WAIT_TIMEOUT, error.args[0])
+
     def _start_agent(self, level, limit_sec=LONG_SEC):
         agent = subprocess.Popen(
             [sys.executable, '-W', 'ignore', '-c', AGENT]
@@ -189,8 +193,7 @@ class QuiesceTest(VolumeTestCase):
 
         quiescer.quiesce('b1', 't1', 'ddl', LONG_SEC)
 
-        error = self.assertRaises(pymysql.err.OperationalError, self._create_table, 'one')
-        self.assertEqual(ER.LOCK_WAIT_TIMEOUT, error.args[0])
+        self._assert_definitions_are_blocked()
         self._assert_writes(writer)
         self.assertTrue(quiescer.release('b1', 't1')['held'])
         self._create_table('one')
@@ -244,6 +247,7 @@ class QuiesceTest(VolumeTestCase):
     def test_kill_of_the_agent_releases_the_lock(self):
         self._serve()
         agent = self._start_agent('ddl')
+        self._assert_definitions_are_blocked()
 
         agent.kill()
         agent.wait(TIMEOUT_SEC)

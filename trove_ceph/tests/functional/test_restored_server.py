@@ -44,7 +44,7 @@ class RestoredServerTest(base.FunctionalTestCase):
         volume = self._volume('restored')
         subprocess.run(['cp', '-a', '--', str(source.data), str(volume)], check=True)
         self.server = mysqld.durable_server(volume, self.directory / 'r', server_id=2)
-        self.server.remove_server_uuid()
+        mysqld.remove_server_uuid(self.server)
         self.server.prepare_run()
 
     def _volume(self, name):

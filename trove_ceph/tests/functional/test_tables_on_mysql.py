@@ -72,9 +72,9 @@ class TablesOnMySqlTest(MySqlTestCase):
 
             (begun,) = filter(None, self.at_once(begin))
             self.assertEqual(begun.backup_name, self.policies.runs()['instance'].backup_name)
-            self.policies.note_requested(begun, f'backup-{number}')
+            self.policies.record_requested(begun, f'backup-{number}')
             run = self.policies.runs()['instance']
-            ended = self.at_once(lambda _writer, run=run: self.policies.note_done(run))
+            ended = self.at_once(lambda _writer, run=run: self.policies.record_done(run))
             self.assertEqual(1, ended.count(True))
             before = self.policies.runs()['instance']
         self.assertEqual((PolicyRunState.DONE, ROUNDS), (before.state, before.count))
@@ -84,7 +84,7 @@ class TablesOnMySqlTest(MySqlTestCase):
     def test_one_worker_gets_a_claim(self):
         workers = [claims.Claimant(f'worker-{number}') for number in range(WRITERS)]
         claim = self.records.begin_taking('b', 'instance', 'project', workers[0])
-        self.records.note_taken(claim, 's', 'c', 1.0, copy=True)
+        self.records.record_taken(claim, 's', 'c', 1.0, copy=True)
         for _round in range(ROUNDS):
             record = self.records.get('b')
             taken = self.at_once(

@@ -95,8 +95,8 @@ class VaultCopiesTest(contract.StorageContract, storage.CephStorageTestCase):
         snapshot = self.volume.snapshot(names.snapshot_name('backup', backup_id))
         self.storage.create_snapshot(snapshot)
         claim = self.records.begin_taking(backup_id, self.instance, 'project', WORKER)
-        self.records.note_location(claim, snapshot, 'volume', 32 * MIB)
-        self.records.note_taken(claim, snapshot.name, 'cinder', 1.0, copy=True)
+        self.records.record_location(claim, snapshot, 'volume', 32 * MIB)
+        self.records.record_taken(claim, snapshot.name, 'cinder', 1.0, copy=True)
         self.backups.append(backup_id)
         return backup_id
 

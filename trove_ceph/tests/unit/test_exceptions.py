@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The branches of the errors: Ceph's, the database's."""
+"""The branches of the errors: those of storage, and those of records."""
 
 from oslotest import base
 
@@ -7,7 +7,7 @@ from trove_ceph import exceptions
 from trove_ceph.strategies.backup import tenant_errors
 
 #: What each part of the hierarchy is for is in its docstring.
-OF_DATABASE = {
+OF_RECORDS = {
     'ClaimLostError',
     'InvalidTransitionError',
     'RecordExistsError',
@@ -23,10 +23,10 @@ def names_below(kind):
 
 
 class BranchesTest(base.BaseTestCase):
-    def test_errors_of_the_database_are_no_errors_of_storage(self):
-        self.assertEqual(OF_DATABASE, names_below(exceptions.DatabaseError))
-        self.assertEqual(set(), OF_DATABASE & names_below(exceptions.StorageError))
-        self.assertTrue(issubclass(exceptions.DatabaseError, exceptions.TroveCephError))
+    def test_errors_of_records_are_no_errors_of_storage(self):
+        self.assertEqual(OF_RECORDS, names_below(exceptions.RecordError))
+        self.assertEqual(set(), OF_RECORDS & names_below(exceptions.StorageError))
+        self.assertTrue(issubclass(exceptions.RecordError, exceptions.TroveCephError))
 
     def test_each_error_has_a_promise(self):
         for name in names_below(exceptions.TroveCephError):
@@ -35,7 +35,7 @@ class BranchesTest(base.BaseTestCase):
                 self.assertRegex(kind.__doc__ or '', r'\.$', name)
 
     def test_tenants_are_told_of_each_by_words(self):
-        for name in OF_DATABASE:
+        for name in OF_RECORDS:
             reason = tenant_errors.tenant_message(getattr(exceptions, name)('row 7'))
             self.assertNotIn('storage', reason, name)
             self.assertNotIn('unexpected', reason, name)

@@ -55,7 +55,7 @@ class DetailsTest(base.BaseTestCase):
         raised = {'raised_from': 'none', 'raised_because': 'sync_binlog'}
         records._update(backup.id, quiesce='freeze', **raised)
         claim = records.claims.claim(Role.VERIFY, backup.id, world.WORKER)
-        records.results.note_verified(claim, 'uuid:1-7', {'tables': 3}, 2.0, 4096)
+        records.results.record_verified(claim, 'uuid:1-7', {'tables': 3}, 2.0, 4096)
         shown = self.show(backup)
         self.assertEqual('verified', shown['state'])
         self.assertEqual(('freeze', 'none'), (shown['quiesce'], shown['raised_from']))
@@ -168,11 +168,11 @@ class DetailsTest(base.BaseTestCase):
         taking = self.world.add_backup(self.instance, 'taking')
         failed = self.world.add_backup(self.instance, 'taking')
         claim = self.world.claims[failed.id]
-        self.world.records.note_failed(claim, 'the guest agent is down')
+        self.world.records.record_failed(claim, 'the guest agent is down')
         foreign = self.world.add_backup(self.instance)
         damaged = self.world.add_backup(self.instance, 'taken')
         claim = self.world.records.claims.claim(Role.VERIFY, damaged.id, world.WORKER)
-        self.world.records.results.note_damaged(claim, {}, 1.0, 'corrupt')
+        self.world.records.results.record_damaged(claim, {}, 1.0, 'corrupt')
         for backup, reason in (
             (taking, 'it is taking'),
             (failed, 'it is failed: the guest agent is down'),
@@ -187,7 +187,7 @@ class DetailsTest(base.BaseTestCase):
 
     def suspect(self, backup, found, error):
         claim = self.world.records.claims.claim(Role.VERIFY, backup.id, world.WORKER)
-        self.world.records.results.note_suspected(claim, found, 1.0, error)
+        self.world.records.results.record_suspected(claim, found, 1.0, error)
         self.world.records.claims.release(claim)
 
     def test_shows_the_inspecting_host_with_the_locations_alone(self):

@@ -34,14 +34,14 @@ class PoliciesTest(base.BaseTestCase):
         self.assertEqual(201, status, body)
         return body['backup_policy']
 
-    def refused(self, answer, status, message):
+    def assert_refused(self, answer, status, message):
         self.assertEqual(status, answer[0], answer[1])
         (fault,) = answer[1].values()
         self.assertIn(message, fault['message'])
 
     def test_refuses_intervals_below_the_least_one(self):
         """The default is 15 minutes; an unchanged interval is not checked again."""
-        self.refused(
+        self.assert_refused(
             self.create(interval_min=14),
             400,
             'backup_policy.interval_min: 14 minutes are too short; the least interval of this '
@@ -50,7 +50,7 @@ class PoliciesTest(base.BaseTestCase):
         created = self.create_policy(interval_min=15)
         path = f'/backup_policies/{created["id"]}'
         change = {'backup_policy': {'interval_min': 5}}
-        self.refused(self.ask('PATCH', path, change), 400, '5 minutes are too short')
+        self.assert_refused(self.ask('PATCH', path, change), 400, '5 minutes are too short')
         self.world.policies.change(created['id'], interval_min=5)
         status, _body = self.ask('PATCH', path, {'backup_policy': {'enabled': False}})
         self.assertEqual(200, status)
@@ -75,7 +75,7 @@ class PoliciesTest(base.BaseTestCase):
         )
         self.assertEqual('Europe/Berlin', body['backup_policy']['timezone'])
         self.assertEqual((202, None), self.ask('DELETE', path))
-        self.refused(self.ask('GET', path), 404, 'cannot be found')
+        self.assert_refused(self.ask('GET', path), 404, 'cannot be found')
 
     def test_shows_the_last_run(self):
         created = self.create_policy()
@@ -84,7 +84,7 @@ class PoliciesTest(base.BaseTestCase):
         run = self.world.policies.begin(
             policy, self.instance.id, due_at, 'hourly-1', None, world.WORKER
         )
-        self.world.policies.note_failed(run, 'no quota', due_at)
+        self.world.policies.record_failed(run, 'no quota', due_at)
         _status, body = self.ask('GET', f'/backup_policies/{created["id"]}')
         (shown,) = body['backup_policy']['runs']
         self.assertEqual(
@@ -102,7 +102,7 @@ class PoliciesTest(base.BaseTestCase):
         run = self.world.policies.begin(
             policy, self.instance.id, due_at, 'hourly-1', None, world.WORKER
         )
-        self.world.policies.note_failed(run, 'no quota', due_at)
+        self.world.policies.record_failed(run, 'no quota', due_at)
         own = self.create_policy(enabled=False)
         _status, body = self.ask('GET', path)
         shown = {one['id']: one['runs'] for one in body['backup_policies']}
@@ -122,7 +122,9 @@ class PoliciesTest(base.BaseTestCase):
         self.assertEqual(('run_backup_policies', {}), (method, arguments))
         self.assertTrue(callable(manager.Manager.run_backup_policies))
         self.world.policies.change(created['id'], enabled=False)
-        self.refused(self.ask('POST', f'/backup_policies/{created["id"]}/run'), 409, 'disabled')
+        self.assert_refused(
+            self.ask('POST', f'/backup_policies/{created["id"]}/run'), 409, 'disabled'
+        )
 
     def test_refuses_unknown_tiers(self):
         tier = {'role': 'admin', 'scope': 'tier'}
@@ -133,12 +135,15 @@ class PoliciesTest(base.BaseTestCase):
         for target in ('glod', 'archive'):
             answer = self.create(target=target, **tier)
             problem = f"target: '{target}' is not a tier of volumes; those are gold"
-            self.refused(answer, 400, problem)
+            self.assert_refused(answer, 400, problem)
         self.assertEqual(201, self.create(target='gold', **tier)[0])
 
     def test_refuses_a_second_policy_of_a_target(self):
-        self.create_policy()
-        self.refused(self.create(), 409, f'instance {self.instance.id}: has a backup policy')
+        created = self.create_policy()
+        answer = self.create(name='another', interval_min=30)
+        self.assert_refused(answer, 409, f'instance {self.instance.id} has a backup policy')
+        _status, body = self.ask('GET', '/backup_policies')
+        self.assertEqual([created], body['backup_policies'])
 
     def test_hides_policies_of_other_projects(self):
         created = self.create_policy()
@@ -150,8 +155,8 @@ class PoliciesTest(base.BaseTestCase):
             ('DELETE', '', None),
         ):
             answer = self.ask(method, path + suffix, body, project=self.world.other)
-            self.refused(answer, 404, f'backup policy {created["id"]} cannot be found')
-        self.refused(self.create(project=self.world.other), 404, 'instance')
+            self.assert_refused(answer, 404, f'backup policy {created["id"]} cannot be found')
+        self.assert_refused(self.create(project=self.world.other), 404, 'instance')
         _status, body = self.ask('GET', '/backup_policies', project=self.world.other)
         self.assertEqual([], body['backup_policies'])
         self.assertTrue(self.world.policies.find(created['id']).enabled)
@@ -163,7 +168,9 @@ class PoliciesTest(base.BaseTestCase):
 
     def test_operators_set_policies_of_tiers_and_datastores(self):
         for scope, target in (('tier', 'nvme'), ('datastore', 'mysql'), ('datastore', 'mysql/9.7')):
-            self.refused(self.create(scope=scope, target=target), 403, 'backup_policy:operate')
+            self.assert_refused(
+                self.create(scope=scope, target=target), 403, 'backup_policy:operate'
+            )
             created = self.create_policy(scope=scope, target=target, role='admin')
             self.assertIsNone(created['project_id'])
             path = f'/backup_policies/{created["id"]}'
@@ -179,15 +186,15 @@ class PoliciesTest(base.BaseTestCase):
         self.assertIn(own, body['backup_policies'])
 
     def test_refuses_unknown_targets(self):
-        self.refused(self.create(target='gone'), 404, 'instance gone')
+        self.assert_refused(self.create(target='gone'), 404, 'instance gone')
         self.instance.update(deleted=True)
-        self.refused(self.create(), 404, self.instance.id)
+        self.assert_refused(self.create(), 404, self.instance.id)
         for target in ('oracle', 'mysql/1.0'):
             answer = self.create(scope='datastore', target=target, role='admin')
-            self.refused(answer, 400, f"target: '{target}' is not a datastore")
+            self.assert_refused(answer, 400, f"target: '{target}' is not a datastore")
         target = f'mysql/{trove_database.datastore_version()}'
         answer = self.create(scope='datastore', target=target, role='admin')
-        self.refused(answer, 400, 'target: must be the name 9.7 instead of an id')
+        self.assert_refused(answer, 400, 'target: must be the name 9.7 instead of an id')
 
     def test_refuses_invalid_values(self):
         for values, message in (
@@ -210,7 +217,7 @@ class PoliciesTest(base.BaseTestCase):
             ({'copy_each': 1}, 'did you mean copy_every?'),
             ({'project_id': 'x'}, 'project_id: not a key'),
         ):
-            self.refused(self.create(**values), 400, message)
+            self.assert_refused(self.create(**values), 400, message)
         self.assertEqual([], self.world.policies.all())
 
     def test_refuses_invalid_changes(self):
@@ -222,7 +229,7 @@ class PoliciesTest(base.BaseTestCase):
             ({'keep': {'last': 0}}, 'no backup would be kept'),
             ({'target': 'x'}, 'target: not a key'),
         ):
-            self.refused(self.ask('PATCH', path, {'backup_policy': changes}), 400, message)
-        self.refused(self.ask('PATCH', path), 400, 'lacks backup_policy')
+            self.assert_refused(self.ask('PATCH', path, {'backup_policy': changes}), 400, message)
+        self.assert_refused(self.ask('PATCH', path), 400, 'lacks backup_policy')
         # Trove's router maps this request to the same method.
-        self.refused(self.ask('GET', f'{path}/edit'), 400, 'lacks backup_policy')
+        self.assert_refused(self.ask('GET', f'{path}/edit'), 400, 'lacks backup_policy')

@@ -101,7 +101,7 @@ class World(fixtures.Fixture):
             claim = self.records.begin_taking(row.id, instance.id, instance.tenant_id, WORKER)
             self.claims[row.id] = claim
         if state == 'taken':
-            self.records.note_taken(claim, 'snapshot', 'cinder-id', 1.5)
+            self.records.record_taken(claim, 'snapshot', 'cinder-id', 1.5)
             row.update(state='COMPLETED')
         return row
 

@@ -6,33 +6,21 @@ transfer/api.py, volume/flows, volume/drivers/rbd.py.
 """
 
 import ast
-import datetime
-import io
-import itertools
-import json
 import re
 import urllib.parse
 import uuid
 
 import requests
-from keystoneauth1 import plugin, session
+from keystoneauth1 import session
 from oslo_utils import units
 
 from trove_ceph.cinder import client
 from trove_ceph.storage import image_types
 from trove_ceph.storage.fake import backend
+from trove_ceph.tests.unit.cinder import cinder_http, cinder_views
 
 GIB = units.Gi
-_SHOWN = {'managing': 'creating', 'error_managing': 'error', 'error_managing_deleting': 'deleting'}
 _DELETABLE = ('available', 'error', 'error_restoring', 'error_extending', 'error_managing')
-
-
-class Refused(Exception):
-    """An HTTP response with an error status."""
-
-    def __init__(self, status, message):
-        super().__init__(message)
-        self.status = status
 
 
 class FakeCinder:
@@ -64,8 +52,10 @@ class FakeCinder:
     def client(self, project, role='admin', adapter=None):
         """Return the adapter under test, with a token of a project."""
         http = requests.Session()
-        http.mount('http://', adapter or Adapter(self))
-        return client.Cinder.of_session(session.Session(Token(project, role), session=http))
+        http.mount('http://', adapter or cinder_http.Adapter(self))
+        return client.Cinder.of_session(
+            session.Session(cinder_http.Token(project, role), session=http)
+        )
 
     def add_type(self, name, **facts):
         self.types[name] = {
@@ -101,7 +91,9 @@ class FakeCinder:
         return snapshot
 
     def image(self, volume):
-        return image_types.ImageRef(self.backends[backend_of(volume)], image_name(volume))
+        return image_types.ImageRef(
+            self.backends[cinder_views.backend_of(volume)], cinder_views.image_name(volume)
+        )
 
     def work(self):
         """Let cinder-volume process its queue."""
@@ -133,16 +125,16 @@ class FakeCinder:
         for pattern, verb, handler in _ROUTES:
             match = re.fullmatch(pattern, path)
             if match and verb == method:
-                caller = Caller(project, role == 'admin', version)
+                caller = cinder_http.Caller(project, role == 'admin', version)
                 return handler(self, caller, *match.groups(), query=query, body=body)
-        raise Refused(404, f'{method} {path}')
+        raise cinder_http.Refused(404, f'{method} {path}')
 
     def list_volumes(self, caller, query, body):
         self._read()
         metadata = ast.literal_eval(query.get('metadata', '{}'))
         return {
             'volumes': [
-                shown_volume(one, caller)
+                cinder_views.shown_volume(one, caller)
                 for one in self.volumes.values()
                 if caller.sees(one, query) and metadata.items() <= one['metadata'].items()
             ]
@@ -150,16 +142,16 @@ class FakeCinder:
 
     def show_volume(self, caller, volume_id, query, body):
         self._read()
-        return {'volume': shown_volume(self._get(self.volumes, volume_id), caller)}
+        return {'volume': cinder_views.shown_volume(self._get(self.volumes, volume_id), caller)}
 
     def manage_volume(self, caller, query, body):
         caller.require_admin()
         request = body['volume']
         volume_type = self.types.get(request['volume_type'])
         if volume_type is None:
-            raise Refused(400, 'Cannot find requested volume type')
+            raise cinder_http.Refused(400, 'Cannot find requested volume type')
         if volume_type['encryption']:
-            raise Refused(400, 'Managing to an encrypted volume type is not supported.')
+            raise cinder_http.Refused(400, 'Managing to an encrypted volume type is not supported.')
         host, cluster = self._find_service(caller, request)
         self._reserve(caller.project, volume_type['name'], volumes=1)
         volume = self._new_volume(
@@ -172,14 +164,14 @@ class FakeCinder:
             cluster,
         )
         self._later(lambda: self._manage(volume, request['ref']['source-name']))
-        return {'volume': shown_volume(volume, caller)}
+        return {'volume': cinder_views.shown_volume(volume, caller)}
 
     def _find_service(self, caller, request):
         """Return host and cluster of a service that is up, with their pools."""
         host = request.get('host')
         cluster = request.get('cluster') if caller.version >= (3, 16) else None
         if bool(host) == bool(cluster):
-            raise Refused(400, 'One and only one of cluster and host must be set.')
+            raise cinder_http.Refused(400, 'One and only one of cluster and host must be set.')
         pools = {each.partition('#')[0]: each.partition('#')[2] for each in self.backends}
         name = (host or cluster).partition('#')[0]
         for one, services in self.clusters.items():
@@ -187,7 +179,7 @@ class FakeCinder:
                 chosen = services[0] if cluster else name
                 return f'{chosen}#{pools[one]}', f'{one}#{pools[one]}'
         if cluster or name not in pools or name in self.clusters:
-            raise Refused(503, f'{"Host" if host else "Cluster"} {name} not found')
+            raise cinder_http.Refused(503, f'{"Host" if host else "Cluster"} {name} not found')
         return f'{name}#{pools[name]}', None
 
     def _manage(self, volume, source):
@@ -195,15 +187,17 @@ class FakeCinder:
         backend_name = self.types[volume['type']]['extra_specs'].get('volume_backend_name')
         if backend_name not in (None, volume['host'].partition('#')[2]):
             return
-        found = self.cluster.find(image_types.ImageRef(self.backends[backend_of(volume)], source))
+        found = self.cluster.find(
+            image_types.ImageRef(self.backends[cinder_views.backend_of(volume)], source)
+        )
         if found is None or self.failing == 'before':
             return
         size = -(-found.size_bytes // GIB)
         try:
             self._reserve(volume['project'], volume['type'], gigabytes=size)
-        except Refused:
+        except cinder_http.Refused:
             return
-        found.name = image_name(volume)
+        found.name = cinder_views.image_name(volume)
         if self.failing == 'after':
             self._count(volume['project'], volume['type'], gigabytes=-size)
             return
@@ -213,7 +207,9 @@ class FakeCinder:
         volume = self._get(self.volumes, volume_id)
         snapshots = [one for one in self.snapshots.values() if one['volume_id'] == volume_id]
         if volume['status'] not in _DELETABLE or snapshots:
-            raise Refused(400, 'Volume must not be attached, have snapshots, awaiting a transfer')
+            raise cinder_http.Refused(
+                400, 'Volume must not be attached, have snapshots, awaiting a transfer'
+            )
         failed = volume['status'] == 'error_managing'
         volume['status'] = 'error_managing_deleting' if failed else 'deleting'
         self._later(lambda: self._delete_volume(volume))
@@ -253,9 +249,9 @@ class FakeCinder:
 
     def _extend(self, volume, size):
         if volume['status'] != 'available':
-            raise Refused(400, f'Volume status must be available: {volume["status"]}')
+            raise cinder_http.Refused(400, f'Volume status must be available: {volume["status"]}')
         if size <= volume['size']:
-            raise Refused(400, 'New size for extend must be greater than current size')
+            raise cinder_http.Refused(400, 'New size for extend must be greater than current size')
         self._reserve(volume['project'], volume['type'], gigabytes=size - volume['size'])
         volume['status'] = 'extending'
         self._later(lambda: self._do_extend(volume, size))
@@ -278,7 +274,7 @@ class FakeCinder:
         self.count_of_listings += 1
         return {
             'snapshots': [
-                shown_snapshot(one)
+                cinder_views.shown_snapshot(one)
                 for one in self.snapshots.values()
                 if caller.sees(one, query) and query.get('volume_id') in (None, one['volume_id'])
             ]
@@ -286,18 +282,20 @@ class FakeCinder:
 
     def show_snapshot(self, caller, snapshot_id, query, body):
         self._read()
-        return {'snapshot': shown_snapshot(self._get(self.snapshots, snapshot_id))}
+        return {'snapshot': cinder_views.shown_snapshot(self._get(self.snapshots, snapshot_id))}
 
     def manage_snapshot(self, caller, query, body):
         request = body['snapshot']
         volume = self._get(self.volumes, request['volume_id'])
         caller.require_admin()
         if volume['status'] not in ('available', 'in-use'):
-            raise Refused(400, f'Volume status must be available, in-use: {volume["status"]}')
+            raise cinder_http.Refused(
+                400, f'Volume status must be available, in-use: {volume["status"]}'
+            )
         self._reserve(caller.project, volume['type'], snapshots=1, gigabytes=volume['size'])
         snapshot = self._new_snapshot(volume, caller.project, request['name'], request['metadata'])
         self._later(lambda: self._manage_snapshot(volume, snapshot, request['ref']['source-name']))
-        return {'snapshot': shown_snapshot(snapshot)}
+        return {'snapshot': cinder_views.shown_snapshot(snapshot)}
 
     def _manage_snapshot(self, volume, snapshot, source):
         snapshot['status'] = 'error'
@@ -312,7 +310,7 @@ class FakeCinder:
     def delete_snapshot(self, caller, snapshot_id, query, body):
         snapshot = self._get(self.snapshots, snapshot_id)
         if snapshot['status'] not in ('available', 'error'):
-            raise Refused(400, 'Snapshot status must be available or error')
+            raise cinder_http.Refused(400, 'Snapshot status must be available or error')
         snapshot['status'] = 'deleting'
         self._later(lambda: self._delete_snapshot(snapshot))
 
@@ -345,7 +343,7 @@ class FakeCinder:
         request = body['transfer']
         volume = self._get(self.volumes, request['volume_id'])
         if volume['status'] != 'available':
-            raise Refused(400, 'status must be available')
+            raise cinder_http.Refused(400, 'status must be available')
         volume['status'] = 'awaiting-transfer'
         transfer = {'id': str(uuid.uuid4()), 'auth_key': uuid.uuid4().hex, **request}
         self.transfers[transfer['id']] = transfer
@@ -354,7 +352,7 @@ class FakeCinder:
     def accept(self, caller, transfer_id, query, body):
         transfer = self._get(self.transfers, transfer_id)
         if body['accept']['auth_key'] != transfer['auth_key']:
-            raise Refused(400, 'Invalid auth key')
+            raise cinder_http.Refused(400, 'Invalid auth key')
         volume = self.volumes[transfer['volume_id']]
         counted = {'volumes': 1, 'gigabytes': volume['size']}
         self._reserve(caller.project, volume['type'], **counted)
@@ -391,22 +389,10 @@ class FakeCinder:
 
     def list_pools(self, caller, query, body):
         caller.require_admin()
-        return {
-            'pools': [
-                {
-                    'name': name,
-                    'capabilities': {
-                        'volume_backend_name': name.partition('#')[2],
-                        'storage_protocol': 'ceph',
-                        'location_info': ':'.join(
-                            ['ceph', '/etc/ceph.conf', self.cluster.cluster_id, 'cinder', pool]
-                        ),
-                    },
-                }
-                for name, pool in self.backends.items()
-            ]
-            + [{'name': 'other@lvm#lvm', 'capabilities': {'storage_protocol': 'iSCSI'}}]
-        }
+        shown = cinder_views.shown_pool
+        pools = [shown(*item, self.cluster.cluster_id) for item in self.backends.items()]
+        other = {'name': 'other@lvm#lvm', 'capabilities': {'storage_protocol': 'iSCSI'}}
+        return {'pools': [*pools, other]}
 
     def show_quota(self, caller, project, query, body):
         names = ['volumes', 'snapshots', 'gigabytes', 'per_volume_gigabytes']
@@ -427,7 +413,7 @@ class FakeCinder:
 
     def _get(self, items, key):
         if key not in items:
-            raise Refused(404, f'{key} could not be found.')
+            raise cinder_http.Refused(404, f'{key} could not be found.')
         return items[key]
 
     def _later(self, request):
@@ -452,7 +438,7 @@ class FakeCinder:
             'status': 'managing',
             'size': 0,
             'name_id': None,
-            'created_at': now(),
+            'created_at': cinder_views.now(),
         }
         self.volumes[volume['id']] = volume
         return volume
@@ -467,7 +453,7 @@ class FakeCinder:
             'metadata': dict(metadata),
             'status': 'creating',
             'size': volume['size'],
-            'created_at': now(),
+            'created_at': cinder_views.now(),
         }
         self.snapshots[snapshot['id']] = snapshot
         return snapshot
@@ -477,7 +463,7 @@ class FakeCinder:
             for key in (name, f'{name}_{volume_type}'):
                 limit = self.limits.get((project, key), -1)
                 if 0 <= limit < self.usage.get((project, key), 0) + amount:
-                    raise Refused(413, f'Quota exceeded for {key}')
+                    raise cinder_http.Refused(413, f'Quota exceeded for {key}')
         self._count(project, volume_type, **amounts)
 
     def _count(self, project, volume_type, **amounts):
@@ -509,126 +495,3 @@ _ROUTES = [
     ('scheduler-stats/get_pools', 'GET', FakeCinder.list_pools),
     (f'os-quota-sets/{_ID}', 'GET', FakeCinder.show_quota),
 ]
-
-
-class Caller:
-    """The project and role of a request's token."""
-
-    def __init__(self, project, is_admin, version):
-        self.project = project
-        self.version = version
-        self.is_admin = is_admin
-
-    def require_admin(self):
-        if not self.is_admin:
-            raise Refused(403, 'Policy does not allow this request to be performed.')
-
-    def sees(self, item, query):
-        everything = self.is_admin and query.get('all_tenants') == '1'
-        return everything or item['project'] == self.project
-
-
-def now():
-    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None).isoformat()
-
-
-def image_name(volume):
-    return f'volume-{volume["name_id"] or volume["id"]}'
-
-
-def backend_of(volume):
-    return volume['cluster'] or volume['host']
-
-
-def shown_volume(volume, caller):
-    clustered = caller.is_admin and caller.version >= (3, 61)
-    return {
-        'id': volume['id'],
-        'name': volume['name'],
-        'status': _SHOWN.get(volume['status'], volume['status']),
-        'size': volume['size'],
-        'volume_type': volume['type'],
-        'metadata': volume['metadata'],
-        'bootable': volume['bootable'],
-        'os-vol-host-attr:host': volume['host'],
-        'os-vol-tenant-attr:tenant_id': volume['project'],
-        'os-vol-mig-status-attr:name_id': volume['name_id'],
-        'os-vol-mig-status-attr:migstat': None,
-        'created_at': volume['created_at'],
-    } | ({'cluster_name': volume['cluster']} if clustered else {})
-
-
-def shown_snapshot(snapshot):
-    return {
-        'id': snapshot['id'],
-        'name': snapshot['name'],
-        'status': snapshot['status'],
-        'size': snapshot['size'],
-        'volume_id': snapshot['volume_id'],
-        'metadata': snapshot['metadata'],
-        'os-extended-snapshot-attributes:project_id': snapshot['project'],
-        'created_at': snapshot['created_at'],
-    }
-
-
-class Token(plugin.BaseAuthPlugin):
-    """A token as Keystone would issue it."""
-
-    def __init__(self, project, role):
-        super().__init__()
-        self._project, self._role = project, role
-
-    def get_token(self, session, **kwargs):
-        return f'{self._project}/{self._role}'
-
-    def get_endpoint(self, session, **kwargs):
-        return f'http://cinder/v3/{self._project}'
-
-    def get_project_id(self, session, **kwargs):
-        return self._project
-
-
-class Adapter(requests.adapters.BaseAdapter):
-    """The network to Cinder, which can be interrupted before or after one request is served.
-
-    :param number: the request to interrupt, from 0
-    :param after: whether the interruption follows the request
-    :param strike: raises the interruption
-    """
-
-    def __init__(self, cinder, number=None, after=False, strike=None):
-        super().__init__()
-        self._cinder = cinder
-        self._numbers = itertools.count()
-        self._number, self._after, self._strike = number, after, strike
-        self.struck = False
-
-    def send(self, request, **kwargs):
-        struck = next(self._numbers) == self._number
-        self.struck = self.struck or struck
-        if struck and not self._after:
-            self._strike()
-        response = self._serve(request)
-        if struck and self._after:
-            self._strike()
-        return response
-
-    def _serve(self, request):
-        status, content = 200, {}
-        try:
-            body = json.loads(request.body) if request.body else None
-            token = request.headers['X-Auth-Token']
-            header = request.headers.get('OpenStack-API-Version', 'volume 3.0')
-            version = tuple(map(int, header.removeprefix('volume ').split('.')))
-            content = self._cinder.answer(request.method, request.url, body, token, version) or {}
-        except Refused as error:
-            status, content = error.status, {'error': {'message': str(error)}}
-        response = requests.Response()
-        response.status_code = status
-        response.headers['Content-Type'] = 'application/json'
-        response.url, response.request = request.url, request
-        response.raw = io.BytesIO(json.dumps(content).encode())
-        return response
-
-    def close(self):
-        """Do nothing: there is no connection."""

@@ -11,7 +11,7 @@ from trove_ceph.cinder import wait
 from trove_ceph.storage import image_types
 from trove_ceph.storage.fake import cluster
 from trove_ceph.tests import interruption
-from trove_ceph.tests.unit.cinder import fake_cinder
+from trove_ceph.tests.unit.cinder import cinder_http, fake_cinder
 
 GIB = units.Gi
 OPERATION = '5f0c1f3a-5d0e-4d6b-9f55-3d0a7e0d2c11'
@@ -71,7 +71,7 @@ class RequestInterruptionTests(interruption.InterruptionTests):
     def _strike_each(self, expected, strike):
         for number, after in ((n, after) for n in itertools.count() for after in (False, True)):
             world = self.make_world()
-            adapter = fake_cinder.Adapter(world.cinder, number, after, strike)
+            adapter = cinder_http.Adapter(world.cinder, number, after, strike)
             operation = self.make_operation(world, adapter)
             with self._annotated(f'{strike.__name__} at request {number}, after={after}'):
                 try:

@@ -71,21 +71,21 @@ class StateWritesTest(base.BaseTestCase):
     def make(self, backup_id, state):
         """Create a backup in a state."""
         if state is RecordState.FAILED:
-            self.records.note_never_begun(backup_id, 'instance', 'project', 'why')
+            self.records.record_never_begun(backup_id, 'instance', 'project', 'why')
             return
         claim = self.records.begin_taking(backup_id, 'instance', 'project', ONE)
         if state is RecordState.TAKING:
             self.records.claims.release(claim)
             return
-        self.records.note_taken(claim, 's', 'c', 1.0)
+        self.records.record_taken(claim, 's', 'c', 1.0)
         if state is RecordState.COPIED:
-            self.with_claim(Role.COPY, backup_id, self.results.note_copied, 1, 1.0)
+            self.with_claim(Role.COPY, backup_id, self.results.record_copied, 1, 1.0)
         if state is RecordState.VERIFIED:
-            self.with_claim(Role.VERIFY, backup_id, self.results.note_verified, None, {}, 1.0)
+            self.with_claim(Role.VERIFY, backup_id, self.results.record_verified, None, {}, 1.0)
         if state is RecordState.SUSPECTED:
-            self.with_claim(Role.VERIFY, backup_id, self.results.note_suspected, {}, 1.0, 'why')
+            self.with_claim(Role.VERIFY, backup_id, self.results.record_suspected, {}, 1.0, 'why')
         if state is RecordState.DAMAGED:
-            self.with_claim(Role.VERIFY, backup_id, self.results.note_damaged, {}, 1.0, 'why')
+            self.with_claim(Role.VERIFY, backup_id, self.results.record_damaged, {}, 1.0, 'why')
         if state is RecordState.DELETING:
             self.records.claims.release(self.records.begin_deleting(backup_id, ONE))
 
@@ -103,25 +103,25 @@ class StateWritesTest(base.BaseTestCase):
         return {
             Event.BEGIN: lambda one: self.records.begin_taking(one, 'instance', 'project', ONE),
             Event.COMPLETE: lambda one: self.with_claim(
-                Role.TAKE, one, self.records.note_taken, location.name, 'c', 1.0
+                Role.TAKE, one, self.records.record_taken, location.name, 'c', 1.0
             ),
             Event.FAIL: lambda one: self.with_claim(
-                Role.TAKE, one, self.records.note_failed, 'why'
+                Role.TAKE, one, self.records.record_failed, 'why'
             ),
             Event.COPY: lambda one: self.with_claim(
-                Role.COPY, one, self.results.note_copied, 1, 1.0
+                Role.COPY, one, self.results.record_copied, 1, 1.0
             ),
             Event.SUSPECT: lambda one: self.with_claim(
-                Role.VERIFY, one, self.results.note_suspected, {}, 1.0, 'why'
+                Role.VERIFY, one, self.results.record_suspected, {}, 1.0, 'why'
             ),
             Event.LOSE_COPY: lambda one: self.with_claim(
                 Role.VERIFY, one, self.results.replace_copy, 'it was damaged'
             ),
             Event.PASS_VERIFICATION: lambda one: self.with_claim(
-                Role.VERIFY, one, self.results.note_verified, 'uuid:1', {}, 1.0
+                Role.VERIFY, one, self.results.record_verified, 'uuid:1', {}, 1.0
             ),
             Event.FAIL_VERIFICATION: lambda one: self.with_claim(
-                Role.VERIFY, one, self.results.note_damaged, {}, 1.0, 'why'
+                Role.VERIFY, one, self.results.record_damaged, {}, 1.0, 'why'
             ),
             Event.DELETE: lambda one: self.records.begin_deleting(one, ONE),
             Event.FINISH_DELETION: lambda one: self.with_claim(

@@ -14,7 +14,7 @@ from trove_ceph.tests.unit.db import database
 INSTANCE, PROJECT, VOLUME = 'instance', 'project', 'volume'
 LONG = datetime.timedelta(minutes=10)
 ONE, TWO, THREE = (claims.Claimant(name) for name in ('one', 'two', 'three'))
-#: Arguments of note_checked_snapshot().
+#: Arguments of record_checked_snapshot().
 CHECKED = {
     'level': 'freeze',
     'raised_from': 'none',
@@ -38,7 +38,7 @@ class BackupStoreTest(base.BaseTestCase):
         self.now += datetime.timedelta(seconds=1)
         claim = self.records.begin_taking(backup_id, INSTANCE, PROJECT, ONE, parent_id)
         location = image_types.SnapshotRef('volumes', 'volume-1', 's')
-        self.records.note_location(claim, location, VOLUME, 1024)
+        self.records.record_location(claim, location, VOLUME, 1024)
         return claim
 
     def claim(self, role, backup_id='b', worker=ONE):
@@ -52,12 +52,12 @@ class BackupStoreTest(base.BaseTestCase):
 
     def test_life_of_a_backup(self):
         claim = self.begin('b', parent_id='p')
-        self.records.note_checked_snapshot(claim, **CHECKED, filesystem_used_bytes=512)
-        self.records.note_taken(claim, 'snapshot-c', 'c', 1.5)
+        self.records.record_checked_snapshot(claim, **CHECKED, filesystem_used_bytes=512)
+        self.records.record_taken(claim, 'snapshot-c', 'c', 1.5)
         copy = image_types.SnapshotRef('vault', 'copy', 'snapshot-c')
         claim = self.claim(Role.COPY)
         self.records.results.begin_copying(claim, copy)
-        self.records.results.note_copied(claim, 4096, 2.5)
+        self.records.results.record_copied(claim, 4096, 2.5)
         found = self.records.get('b')
         self.assertEqual(backup_record.RecordState.COPIED, found.state)
         self.assertEqual(('freeze', 'none'), (found.quiesce, found.raised_from))
@@ -66,10 +66,10 @@ class BackupStoreTest(base.BaseTestCase):
         self.assertEqual(copy, found.copy)
         self.records.claims.release(claim)
         claim = self.claim(Role.VERIFY)
-        self.records.results.note_verified(claim, 'uuid:1-5', {'tables': 3}, 3.5, 512)
+        self.records.results.record_verified(claim, 'uuid:1-5', {'tables': 3}, 3.5, 512)
         self.records.claims.release(claim)
         claim = self.claim(Role.COPY)
-        self.records.results.note_copied(claim, 4096, 2.5)
+        self.records.results.record_copied(claim, 4096, 2.5)
         found = self.records.get('b')
         self.assertEqual(backup_record.RecordState.VERIFIED, found.state)
         self.assertEqual({'at': '2026-01-01T00:00:01Z', 'tables': 3}, found.verification)
@@ -83,7 +83,7 @@ class BackupStoreTest(base.BaseTestCase):
 
     def test_continuing_keeps_recorded_values(self):
         claim = self.begin('b', parent_id='p')
-        self.records.note_checked_snapshot(claim, **CHECKED | {'size_bytes': 2048})
+        self.records.record_checked_snapshot(claim, **CHECKED | {'size_bytes': 2048})
         self.records.claims.release(claim)
         self.records.begin_taking('b', INSTANCE, PROJECT, TWO)
         found = self.records.get('b')
@@ -95,7 +95,7 @@ class BackupStoreTest(base.BaseTestCase):
 
     def test_only_the_worker_with_the_claim_records_the_snapshot(self):
         claim = self.begin('b')
-        note = self.records.note_checked_snapshot
+        note = self.records.record_checked_snapshot
         other = dataclasses.replace(claim, token='another')
         self.assertRaises(exceptions.ClaimLostError, note, other, **CHECKED)
         self.assertIsNone(self.records.get('b').snapshot_at)
@@ -108,7 +108,7 @@ class BackupStoreTest(base.BaseTestCase):
         self.assertEqual(('uuid:1-7', 1024), (found.gtid_before, found.size_bytes))
         self.assertEqual((0.5, 0.6), (found.quiesced_sec, found.snapshot_sec))
         self.assertEqual(datetime.timedelta(seconds=90), self.now - found.snapshot_at)
-        self.records.note_failed(claim, 'why')
+        self.records.record_failed(claim, 'why')
         self.assertRaises(exceptions.ClaimLostError, note, claim, **CHECKED)
 
     def test_lists_begin_with_the_latest(self):
@@ -129,7 +129,7 @@ class BackupStoreTest(base.BaseTestCase):
         self.assertRaises(exceptions.ClaimLostError, begin, 'b', INSTANCE, PROJECT, TWO)
         self.assertEqual('one', self.records.get('b').claimed_by)
         self.assertEqual(mine, begin('b', INSTANCE, PROJECT, ONE, claim=mine))
-        self.records.note_failed(mine, 'why')
+        self.records.record_failed(mine, 'why')
         error = self.assertRaises(
             exceptions.InvalidTransitionError, begin, 'b', INSTANCE, PROJECT, TWO
         )
@@ -139,7 +139,7 @@ class BackupStoreTest(base.BaseTestCase):
     def test_failed_backup_with_a_snapshot_is_listed_until_it_is_cleaned_up(self):
         claim = self.begin('b')
         self.assertEqual([], self.records.list_failed_with_snapshot(TWO))
-        self.records.note_failed(claim, 'why')
+        self.records.record_failed(claim, 'why')
         self.assertEqual([], self.records.list_failed_with_snapshot(TWO))
         self.now += LONG
         self.assertEqual(
@@ -162,8 +162,8 @@ class BackupStoreTest(base.BaseTestCase):
             (backup_record.RecordState.DELETING, 'one'), (found.state, found.claimed_by)
         )
         self.assertFalse(self.records.claims.heartbeat(mine))
-        self.assertRaises(exceptions.ClaimLostError, self.records.note_failed, mine, 'why')
-        self.records.note_not_deleted('b', None, 'one still takes it')
+        self.assertRaises(exceptions.ClaimLostError, self.records.record_failed, mine, 'why')
+        self.records.record_not_deleted('b', None, 'one still takes it')
         found = self.records.get('b')
         self.assertEqual(('one still takes it', 'one'), (found.error, found.claimed_by))
         self.records.claims.release(mine)
@@ -174,18 +174,18 @@ class BackupStoreTest(base.BaseTestCase):
             exceptions.ClaimLostError, self.records.begin_deleting, 'b', THREE
         )
         self.assertIn('is being deleted by two', str(error))
-        self.records.note_not_deleted('b', theirs, 'Cinder is down')
+        self.records.record_not_deleted('b', theirs, 'Cinder is down')
         found = self.records.get('b')
         self.assertEqual(('Cinder is down', None), (found.error, found.claimed_by))
         self.assertIsNotNone(self.records.begin_deleting('b', THREE))
         self.assertIsNone(self.records.begin_deleting('other', THREE))
 
     def test_replaced_copy(self):
-        self.records.note_taken(self.begin('b'), 'snapshot-c', 'c', 1.0)
+        self.records.record_taken(self.begin('b'), 'snapshot-c', 'c', 1.0)
         claim = self.claim(Role.COPY)
         location = image_types.SnapshotRef('vault', 'i', 's')
         self.records.results.begin_copying(claim, location, 'a')
-        self.records.results.note_copied(claim, 4096, 2.5)
+        self.records.results.record_copied(claim, 4096, 2.5)
         self.records.results.replace_copy(claim, 'it was damaged')
         found = self.records.get('b')
         self.assertEqual(backup_record.RecordState.TAKEN, found.state)
@@ -194,7 +194,7 @@ class BackupStoreTest(base.BaseTestCase):
         self.assertIsNotNone(found.copy_wanted_at)
 
     def test_complete_backup_is_not_interrupted(self):
-        self.records.note_taken(self.begin('b'), 'snapshot-c', 'c', 1.0)
+        self.records.record_taken(self.begin('b'), 'snapshot-c', 'c', 1.0)
         self.now += LONG
         self.assertEqual([], self.records.list_interrupted(TWO))
         self.records.begin_deleting('b', ONE)
@@ -212,7 +212,7 @@ class BackupStoreTest(base.BaseTestCase):
     def test_volumes_and_images_of_deleted_instances(self):
         for _ in range(2):
             self.records.keep_volume(VOLUME, INSTANCE, PROJECT)
-            self.records.note_trashed('volumes', '1a', 'volume-1')
+            self.records.record_trashed('volumes', '1a', 'volume-1')
         (volume,) = self.records.kept_volumes()
         self.assertEqual(volume, self.records.find_kept_volume(VOLUME))
         self.assertEqual(INSTANCE, volume.instance_id)

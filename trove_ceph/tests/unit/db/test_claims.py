@@ -35,8 +35,8 @@ class ClaimsTest(base.BaseTestCase):
 
     def take(self, backup_id='b', **requests):
         claim = self.records.begin_taking(backup_id, 'instance', 'project', self.one)
-        self.records.note_location(claim, PLACE, 'volume', 1024)
-        self.records.note_taken(claim, 's', 'c', 1.0, **requests)
+        self.records.record_location(claim, PLACE, 'volume', 1024)
+        self.records.record_taken(claim, 's', 'c', 1.0, **requests)
 
     def test_only_one_of_two_workers_gets_the_claim(self):
         self.take()
@@ -100,7 +100,7 @@ class ClaimsTest(base.BaseTestCase):
                 [name], [one.backup_id for one in other_host.list_interrupted(self.two)]
             )
             taken = other_host.claims.claim(Role.TAKE, name, self.two)
-            other_host.note_taken(taken, 's', 'c', 1.0)
+            other_host.record_taken(taken, 's', 'c', 1.0)
 
     def test_clock_of_the_database_is_set_back(self):
         self.take()
@@ -125,7 +125,7 @@ class ClaimsTest(base.BaseTestCase):
         # The worker learns of it at its next heartbeat, and its writes are refused.
         self.assertFalse(self.claims.heartbeat(mine))
         self.assertEqual(set(), self.claims.heartbeat_all([mine]))
-        verb = self.records.results.note_verified
+        verb = self.records.results.record_verified
         self.assertRaises(exceptions.ClaimLostError, verb, mine, None, {}, 1.0)
         self.assertEqual(RecordState.DELETING, self.records.get('b').state)
 
@@ -154,8 +154,8 @@ class ClaimsTest(base.BaseTestCase):
         verbs = {
             Role.TAKE: [
                 lambda c: store.begin_taking('b', 'i', 'p', self.one, quiesce='ddl', claim=c),
-                lambda c: store.note_location(c, PLACE, 'v', 1),
-                lambda c: store.note_checked_snapshot(
+                lambda c: store.record_location(c, PLACE, 'v', 1),
+                lambda c: store.record_checked_snapshot(
                     c,
                     level='freeze',
                     raised_from=None,
@@ -167,24 +167,24 @@ class ClaimsTest(base.BaseTestCase):
                     age_sec=0.0,
                 ),
                 store.invalidate_snapshot,
-                lambda c: store.note_taken(c, 's', 'c', 1.0),
-                lambda c: store.note_failed(c, 'why'),
+                lambda c: store.record_taken(c, 's', 'c', 1.0),
+                lambda c: store.record_failed(c, 'why'),
                 store.clear_location,
             ],
             Role.COPY: [
                 lambda c: results.begin_copying(c, PLACE),
-                lambda c: results.note_copied(c, 1, 1.0),
+                lambda c: results.record_copied(c, 1, 1.0),
                 results.clear_copy,
-                lambda c: queue.note_failure(c, 'why'),
+                lambda c: queue.record_failure(c, 'why'),
             ],
             Role.VERIFY: [
-                lambda c: results.note_verified(c, None, {}, 1.0),
-                lambda c: results.note_damaged(c, {}, 1.0, 'why'),
-                lambda c: results.note_unfinished(c, {}, 1.0, 'why'),
+                lambda c: results.record_verified(c, None, {}, 1.0),
+                lambda c: results.record_damaged(c, {}, 1.0, 'why'),
+                lambda c: results.record_unfinished(c, {}, 1.0, 'why'),
                 lambda c: results.replace_copy(c, 'why'),
-                lambda c: queue.note_failure(c, 'why'),
+                lambda c: queue.record_failure(c, 'why'),
             ],
-            Role.DELETE: [store.delete, lambda c: store.note_not_deleted('b', c, 'why')],
+            Role.DELETE: [store.delete, lambda c: store.record_not_deleted('b', c, 'why')],
         }
         for role, writes in verbs.items():
             mine = self.prepare(role)

@@ -81,9 +81,9 @@ class PoliciesTest(base.BaseTestCase):
         first = self.begin(policy, 'a')
         self.assertEqual(first, self.run_of())
         self.assertIsNone(self.begin(policy, 'b', worker=TWO))
-        requested = self.policies.note_requested(first, 'backup-a')
+        requested = self.policies.record_requested(first, 'backup-a')
         self.assertEqual(requested, self.run_of())
-        self.assertTrue(self.policies.note_done(requested))
+        self.assertTrue(self.policies.record_done(requested))
         done = self.run_of()
         # Both workers have read the same previous run.
         second = self.begin(policy, 'c', done)
@@ -94,15 +94,15 @@ class PoliciesTest(base.BaseTestCase):
     def test_life_of_a_run(self):
         policy = self.add()
         self.begin(policy, 'a')
-        self.policies.note_requested(self.run_of(), 'backup-a')
+        self.policies.record_requested(self.run_of(), 'backup-a')
         requested = self.run_of()
         self.assertEqual(
             (PolicyRunState.REQUESTED, 'backup-a'), (requested.state, requested.backup_id)
         )
         retry_at = self.now + LONG
-        self.assertTrue(self.policies.note_failed(requested, 'no space', retry_at))
-        self.assertFalse(self.policies.note_failed(requested, 'no space', retry_at))
-        self.assertFalse(self.policies.note_done(requested))
+        self.assertTrue(self.policies.record_failed(requested, 'no space', retry_at))
+        self.assertFalse(self.policies.record_failed(requested, 'no space', retry_at))
+        self.assertFalse(self.policies.record_done(requested))
         failed = self.run_of()
         self.assertEqual(
             (PolicyRunState.FAILED, 1, 'no space', retry_at, 0),
@@ -111,8 +111,8 @@ class PoliciesTest(base.BaseTestCase):
         self.begin(policy, 'b', failed)
         # The error of the last failure is shown until a backup succeeds.
         self.assertEqual(('no space', 1), (self.run_of().error, self.run_of().attempts))
-        self.policies.note_requested(self.run_of(), 'backup-b')
-        self.policies.note_done(self.run_of())
+        self.policies.record_requested(self.run_of(), 'backup-b')
+        self.policies.record_done(self.run_of())
         done = self.run_of()
         self.assertEqual((None, 0, 1), (done.error, done.attempts, done.count))
         self.assertEqual([done], self.policies.runs_of(policy.policy_id))
@@ -128,10 +128,10 @@ class PoliciesTest(base.BaseTestCase):
         self.assertEqual('two', taken.claimed_by)
         self.assertIsNone(self.policies.take_over(begun, ONE))
         # Writes of the first worker, which was only slow, are refused.
-        self.assertIsNone(self.policies.note_requested(begun, 'backup-b'))
-        self.assertFalse(self.policies.note_failed(begun, 'late', self.now))
+        self.assertIsNone(self.policies.record_requested(begun, 'backup-b'))
+        self.assertFalse(self.policies.record_failed(begun, 'late', self.now))
         self.assertEqual([], self.policies.backups_of(INSTANCE))
-        self.policies.note_requested(taken, 'backup-a')
+        self.policies.record_requested(taken, 'backup-a')
         found = self.run_of()
         self.assertEqual((PolicyRunState.REQUESTED, None), (found.state, found.claimed_by))
 
@@ -140,10 +140,10 @@ class PoliciesTest(base.BaseTestCase):
         run = None
         for name in 'ab':
             begun = self.begin(policy, name, run)
-            self.policies.note_requested(begun, name)
+            self.policies.record_requested(begun, name)
             # A late repetition adds no second row.
-            self.policies.note_requested(begun, name)
-            self.policies.note_done(self.run_of())
+            self.policies.record_requested(begun, name)
+            self.policies.record_done(self.run_of())
             run = self.run_of()
         first, second = self.policies.backups_of(INSTANCE)
         self.assertEqual(('a', 'b'), (first.backup_id, second.backup_id))
@@ -160,8 +160,8 @@ class PoliciesTest(base.BaseTestCase):
         policy, run = self.add(), None
         for name in 'ab':
             self.begin(policy, name, run)
-            self.policies.note_requested(self.run_of(), name)
-            self.policies.note_done(self.run_of())
+            self.policies.record_requested(self.run_of(), name)
+            self.policies.record_done(self.run_of())
             run = self.run_of()
         store.begin_taking('a', INSTANCE, 'project', ONE)
         self.policies.prune_backups(self.now)

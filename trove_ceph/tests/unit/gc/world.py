@@ -80,7 +80,7 @@ class World(worlds.World):
         claim = self.records.begin_taking(
             self.gone_backup, self.instance.id, self.project, self.worker()
         )
-        self.records.note_failed(claim, 'of a reason')
+        self.records.record_failed(claim, 'of a reason')
         return self.gone_backup
 
     def leave_volume_record(self):
@@ -89,7 +89,7 @@ class World(worlds.World):
         return volume_id
 
     def leave_trash_record(self):
-        self.records.note_trashed('vault', '1f9a', 'trove_ceph.vault.x')
+        self.records.record_trashed('vault', '1f9a', 'trove_ceph.vault.x')
         return 'vault/trove_ceph.vault.x (in the trash, id 1f9a)'
 
     def add_volume(self, operation_id, **facts):

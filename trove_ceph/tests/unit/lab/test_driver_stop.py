@@ -69,10 +69,11 @@ class StopTestCase(LabTestCase):
     def _removed_devices(self):
         return [args[3] for args in self.commands if args[:3] == ['ip', 'link', 'delete']]
 
-    def _do(self, command, cache=False):
+    def _do(self, command, cache=False, results=False):
         out = io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-            self.assertEqual(0, command(self.settings, argparse.Namespace(cache=cache)))
+            args = argparse.Namespace(cache=cache, results=results)
+            self.assertEqual(0, command(self.settings, args))
         return out.getvalue()
 
     def _supervisord(self):
@@ -215,12 +216,21 @@ class CleanTest(StopTestCase):
         self.precious.touch()
 
     def test_keeps_the_cache_unless_requested(self):
-        self.assertIn(f'the cache {self.settings.cache} stays', self._do(stop.clean))
+        self.assertIn(f'{self.settings.cache} stays', self._do(stop.clean))
         self.assertFalse(self.root.exists())
         self.assertTrue(self.settings.cache.exists())
         self.assertNotIn('stays', self._do(stop.clean, cache=True))
         self.assertFalse(self.settings.cache.exists())
         self.assertTrue(self.precious.exists())
+
+    def test_keeps_results_of_benchmarks_unless_requested(self):
+        result = self.write('bench/quick-20260101-000000/run.json')
+        for _attempt in range(2):
+            self.assertIn(f'{self.settings.results} stays', self._do(stop.clean))
+            self.assertEqual({self.settings.mark, self.settings.results}, set(self.root.iterdir()))
+            self.assertTrue(result.exists())
+        self.assertNotIn(str(self.settings.results), self._do(stop.clean, results=True))
+        self.assertFalse(self.root.exists())
 
     def test_ceph_detaches_its_devices_before_files_are_removed(self):
         self._do(stop.clean)

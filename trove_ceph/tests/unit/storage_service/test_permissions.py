@@ -317,10 +317,10 @@ class VolumeTest(PermissionTestCase):
 
     def test_old_records_of_the_trash_are_deleted(self):
         evidence = self.service.evidence
-        evidence.note_trashed(self.volume, 'gone')
-        evidence.note_trashed(self.volume, 'about-to-be-moved')
+        evidence.record_trashed(self.volume, 'gone')
+        evidence.record_trashed(self.volume, 'about-to-be-moved')
         self.world.now += 86401
-        evidence.note_trashed(self.volume, 'now')
+        evidence.record_trashed(self.volume, 'now')
         entries = self.service.lock_store.read('volumes', 'trashed/')
         self.assertEqual(['trashed/now'], list(entries))
 

@@ -77,16 +77,16 @@ class FakeTrove:
             elif one['state'] == 'NEW' and self.loses_calls:
                 if self._world.now - one['created_at'] > expire_unstarted.START_TIMEOUT:
                     # As the other periodic task of the taskmanager does.
-                    store.note_never_begun(backup_id, one['instance_id'], PROJECT, 'never begun')
+                    store.record_never_begun(backup_id, one['instance_id'], PROJECT, 'never begun')
                     self.fail_backup(backup_id)
             elif one['state'] == 'NEW':
                 claim = store.begin_taking(backup_id, one['instance_id'], PROJECT, WORKER)
                 if self.fails:
                     one['state'] = 'FAILED'
-                    store.note_failed(claim, 'the guest agent did not answer')
+                    store.record_failed(claim, 'the guest agent did not answer')
                 else:
                     one['state'] = 'COMPLETED'
-                    store.note_taken(claim, 's', 'c', 1.0)
+                    store.record_taken(claim, 's', 'c', 1.0)
 
     def of(self, instance_id='one'):
         return [one for one in self.backups.values() if one['instance_id'] == instance_id]

@@ -83,11 +83,11 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
 
     def test_continues_after_a_kill_in_the_last_step(self):
         """Trove shows a backup as complete before our record does, never the reverse."""
-        note = self.world.records.note_taken
+        note = self.world.records.record_taken
 
-        self.world.records.note_taken = _die
+        self.world.records.record_taken = _die
         self.assertRaises(interruption.Kill, self.take)
-        self.world.records.note_taken = note
+        self.world.records.record_taken = note
         recovery.recover(self.world.deps(expiry=AT_ONCE), worlds.AtOnce())
         self.assertEqual(RecordState.TAKEN, self.world.records.get(self.backup.id).state)
         self.assertEqual(BackupState.COMPLETED, trove_database.backup(self.backup.id).state)
@@ -98,9 +98,9 @@ class CreationRecoveryTest(creation_case.CreationTestCase):
         def fail(*_arguments, **_options):
             raise error
 
-        note, self.world.records.note_taken = self.world.records.note_taken, fail
+        note, self.world.records.record_taken = self.world.records.record_taken, fail
         self.assertRaises(type(error), self.take)
-        self.world.records.note_taken = note
+        self.world.records.record_taken = note
         self.assert_is_there(RecordState.TAKING)
 
     def assert_is_there(self, state):

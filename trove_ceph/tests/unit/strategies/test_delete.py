@@ -32,7 +32,7 @@ def copy(world, backup_id):
     with vault_helpers.claimed(world, backup_id) as claim:
         world.records.results.begin_copying(claim, location)
         world.deps().storage.run(f'copy.{backup_id}', tasks.CopyTask(record.location, vault), 600)
-        world.records.results.note_copied(claim, 4096, 1.0)
+        world.records.results.record_copied(claim, 4096, 1.0)
     return location
 
 

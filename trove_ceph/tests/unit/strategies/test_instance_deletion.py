@@ -226,7 +226,7 @@ class InstanceDeletionTest(base.BaseTestCase):
 
     def test_keeps_the_record_until_the_image_is_in_the_trash(self):
         facts = self.world.storage.describe(self.world.volume_image)
-        self.world.records.note_trashed('volumes', facts.image_id, facts.image.name)
+        self.world.records.record_trashed('volumes', facts.image_id, facts.image.name)
         volume_cleanup.purge_trashed(self.world.deps())
         found = [one.image_id for one in self.world.records.trashed_images()]
         self.assertIn(facts.image_id, found)

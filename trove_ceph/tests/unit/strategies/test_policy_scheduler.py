@@ -91,7 +91,7 @@ class SchedulerTest(policy_world.PolicyTestCase):
         (first, *_) = self.trove.requests
         self.assertTrue(first[1].copy)
         for backup_id in self.trove.backups:
-            self.world.note(Role.COPY, backup_id, 'note_copied', 1, 1.0)
+            self.world.note(Role.COPY, backup_id, 'record_copied', 1, 1.0)
         self.world.tick(24 * 12, 5 * MINUTE)
         self.assertEqual(3, len(self.trove.requests))
         self.assertEqual([], self.world.trimmed)
@@ -132,7 +132,7 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.add(keep=Retention(last=2))
         self.world.tick(90, 2 * MINUTE)
         older, newer = self.trove.backups
-        self.world.note(Role.VERIFY, newer, 'note_damaged', {}, 1.0, 'CHECK TABLE: corrupt')
+        self.world.note(Role.VERIFY, newer, 'record_damaged', {}, 1.0, 'CHECK TABLE: corrupt')
         self.world.tick(35, 2 * MINUTE)
         # It stays for its time, and does not count in place of a good one.
         self.assertLessEqual({older, newer}, set(self.trove.backups))
@@ -143,11 +143,11 @@ class SchedulerTest(policy_world.PolicyTestCase):
         self.add(keep=Retention(last=1))
         self.world.tick(35, 2 * MINUTE)
         (suspected,) = self.trove.backups
-        self.world.note(Role.VERIFY, suspected, 'note_suspected', {}, 1.0, 'a page, perhaps')
+        self.world.note(Role.VERIFY, suspected, 'record_suspected', {}, 1.0, 'a page, perhaps')
         self.world.tick(180, 2 * MINUTE)
         self.assertIn(suspected, self.trove.backups)
         self.assertEqual(2, len(self.trove.backups))
-        self.world.note(Role.VERIFY, suspected, 'note_damaged', {}, 1.0, 'a page')
+        self.world.note(Role.VERIFY, suspected, 'record_damaged', {}, 1.0, 'a page')
         self.world.tick(35, 2 * MINUTE)
         self.assertNotIn(suspected, self.trove.backups)
 

@@ -142,7 +142,7 @@ class QueueWorkerTest(base.BaseTestCase):
         with vault_helpers.claimed(self.world, other) as claim:
             location = image_types.SnapshotRef('vault', 'elsewhere', 's')
             self.world.records.results.begin_copying(claim, location)
-            self.world.records.results.note_copied(claim, 1024**3, 1.0, 1024**3)
+            self.world.records.results.record_copied(claim, 1024**3, 1.0, 1024**3)
         self.fulfill()
         record = self.get(backup)
         self.assertIn('quota of the vault is 1 GiB', record.copy_error)
@@ -188,7 +188,7 @@ class QueueWorkerTest(base.BaseTestCase):
         results = self.world.records.results
         with vault_helpers.claimed(self.world, backup) as claim:
             results.begin_copying(claim, begun)
-        for note in (results.note_suspected, results.note_damaged):
+        for note in (results.record_suspected, results.record_damaged):
             with vault_helpers.claimed(self.world, backup, Role.VERIFY) as claim:
                 note(claim, {'verdict': 'corrupt'}, 1.0, 'a page')
             self.world.records.queue.request_verification(backup)
@@ -220,21 +220,6 @@ class QueueWorkerTest(base.BaseTestCase):
             if not strike.struck:
                 break
         self.assertTrue(3 < number < 99, number)
-
-    def test_removes_a_canceled_copy(self):
-        backup = self.take(copy=True)
-        claim = vault_helpers.claim(self.world, backup)
-        for step in queue_worker.vault_copy.VaultCopy(self.world.deps(), claim).steps()[:2]:
-            step.do()
-        self.world.storage.create_image(
-            self.get(backup).copy.of, 1024**2, image_types.ImageOptions()
-        )
-        self.world.records.claims.release(claim)
-        self.world.records.queue.cancel_copy(backup)
-        self.fulfill()
-        self.assertEqual((RecordState.TAKEN, None), (self.get(backup).state, self.get(backup).copy))
-        self.assertNotIn(vault_helpers.vault(self.world).name, self.world.images('vault'))
-        self.fulfill()
 
     def test_a_deletion_waits_for_the_worker(self):
         """Before anything that it begins, the worker finds that the deletion has begun."""
@@ -291,7 +276,7 @@ class QueueWorkerTest(base.BaseTestCase):
         delete.delete_backup(self.world.deps(expiry=claims.DEFAULT_EXPIRY), backup)
         self.assertIsNone(self.world.records.find(backup))
         queue_worker.run_job(self.world.deps(), Role.COPY, record)
-        note = self.world.records.queue.note_failure
+        note = self.world.records.queue.record_failure
         self.assertRaises(exceptions.ClaimLostError, note, claim, 'late')
         self.assertIsNone(self.world.records.find(backup))
 

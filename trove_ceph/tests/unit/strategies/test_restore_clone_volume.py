@@ -31,8 +31,8 @@ def make_world():
     world.backup = world.add_backup(state=BackupState.COMPLETED, location=location).id
     records = world.records
     claim = records.begin_taking(world.backup, world.instance.id, world.project, world.worker())
-    records.note_location(claim, source, world.volume['id'], GIB)
-    records.note_taken(claim, source.name, snapshot_id, 1.0)
+    records.record_location(claim, source, world.volume['id'], GIB)
+    records.record_taken(claim, source.name, snapshot_id, 1.0)
     world.copy = copy(world, world.backup)
     world.restored = trove_database.add_instance(
         world.project, None, server_id=None, task_status=InstanceTasks.BUILDING

@@ -80,14 +80,14 @@ class PlanningTest(base.BaseTestCase):
         self.world.storage.set_image_metadata(self.world.copy.of, dict.fromkeys(metadata))
         self.assertEqual(self.location, self.plan(prefer_copy=True).source)
         self.world.storage.remove_snapshot(self.location)
-        self.assertIn(f'{self.world.copy}: is incomplete', self.refused())
+        self.assertIn(f'{self.world.copy} is incomplete', self.refused())
 
     def test_refuses_a_backup_without_snapshot_and_copy(self):
         self.world.storage.remove_snapshot(self.location)
         self.world.storage.remove_snapshot(self.world.copy)
         message = self.refused()
-        self.assertIn(f'{self.location}: is gone', message)
-        self.assertIn(f'{self.world.copy}: is gone', message)
+        self.assertIn(f'{self.location} is gone', message)
+        self.assertIn(f'{self.world.copy} is gone', message)
 
     def test_fails_if_the_storage_service_is_down(self):
         strike = worlds.Strike(4, lost=True)

@@ -21,6 +21,10 @@ class TenantErrorsTest(base.BaseTestCase):
             self.assertIn('the log of trove-taskmanager', message)
         self.assertIn('no room', tenant_errors.tenant_message(exceptions.NoSpaceError(PLACE)))
 
+    def test_explains_an_inspection_without_a_verdict(self):
+        for kind in (exceptions.InspectionFaultError, exceptions.UnexpectedTransactionsError):
+            self.assertIn('proves nothing', tenant_errors.tenant_message(kind(PLACE)))
+
     def test_shows_what_tenants_can_correct(self):
         error = exceptions.UnsafeSettingsError('instance x: sync_binlog=0')
         self.assertEqual('instance x: sync_binlog=0', tenant_errors.tenant_message(error))
@@ -32,3 +36,13 @@ class TenantErrorsTest(base.BaseTestCase):
             f'{PLACE}; something is left behind', tenant_errors.operator_message(error)
         )
         self.assertEqual('ValueError', tenant_errors.operator_message(ValueError()))
+
+    def test_names_the_subject_once(self):
+        for message in ('backup 7 is failed', 'backup 7: it is failed', 'it is failed'):
+            error = self.assertRaises(exceptions.TroveCephError, self.translate, message)
+            self.assertEqual(1, str(error).count('backup 7'))
+            self.assertTrue(str(error).startswith('backup 7'))
+
+    def translate(self, message):
+        with tenant_errors.translated_errors('backup 7'):
+            raise exceptions.InvalidBackupError(message)

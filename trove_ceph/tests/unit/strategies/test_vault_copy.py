@@ -214,7 +214,7 @@ class BasesTest(base.BaseTestCase):
     def test_does_not_choose_a_damaged_or_missing_copy(self):
         first, second = self.take(), self.take('-x')
         location = self.copy(first).copy
-        vault_helpers.note_damaged(self.world, first)
+        vault_helpers.record_damaged(self.world, first)
         record = self.copy(second)
         self.assertEqual(names.image_name('vault', second), record.copy.image)
         self.assertEqual(f'backup {first} is damaged', record.copy_base_because)
@@ -255,7 +255,7 @@ class BasesTest(base.BaseTestCase):
     def test_a_verified_backup_stays_verified(self):
         first = self.take()
         with vault_helpers.claimed(self.world, first, Role.VERIFY) as claim:
-            self.world.records.results.note_verified(claim, 'uuid:1-7', {}, 1.0)
+            self.world.records.results.record_verified(claim, 'uuid:1-7', {}, 1.0)
         self.assertEqual(RecordState.VERIFIED, self.copy(first).state)
 
 
@@ -339,7 +339,7 @@ class CopyingTest(base.BaseTestCase):
         self.assert_fails(exceptions.NotFoundError, 'no longer exists')
 
     def test_refuses_damaged_and_deleted_backups(self):
-        vault_helpers.note_damaged(self.world, self.backup)
+        vault_helpers.record_damaged(self.world, self.backup)
         self.assert_fails(exceptions.InvalidBackupError, 'is damaged')
         self.world.records.begin_deleting(self.backup, self.world.worker())
         self.assertIsNone(vault_helpers.claim(self.world, self.backup))

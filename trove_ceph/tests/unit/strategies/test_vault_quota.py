@@ -36,7 +36,7 @@ class VaultQuotaTest(base.BaseTestCase):
                 'vault', names.image_name('vault', str(uuid.uuid4())), 's'
             )
             self.world.records.results.begin_copying(claim, location)
-            self.world.records.results.note_copied(claim, used_bytes, 1.0, used_bytes)
+            self.world.records.results.record_copied(claim, used_bytes, 1.0, used_bytes)
         return other
 
     def date_back(self, backup_id):

@@ -18,7 +18,7 @@ from trove_ceph.tests.unit.verification import world as servers
 from trove_ceph.verification import inspection
 from trove_ceph.verification import report as verification
 
-UNFINISHED = verification.Finding(verification.UNFINISHED, 'the time was up')
+UNFINISHED = verification.NotSoundError(verification.UNFINISHED, 'the time was up')
 
 
 class World(worlds.World):
@@ -360,7 +360,7 @@ class VerificationTest(base.BaseTestCase):
         self.assertIn('is sound, although an earlier verification found', log.output)
 
     def test_a_backup_stays_suspected_if_inspections_disagree(self):
-        missing = verification.Finding(verification.INCOMPLETE, 'mysql.ibd is not there')
+        missing = verification.NotSoundError(verification.INCOMPLETE, 'mysql.ibd is not there')
         self.find(start=[servers.corrupt('redo'), missing])
         record = self.verify()
         self.assertEqual((RecordState.SUSPECTED, None), (record.state, record.verify_wanted_at))

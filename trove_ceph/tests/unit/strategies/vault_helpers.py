@@ -26,8 +26,8 @@ def snapshot(world):
     location = world.volume_image.snapshot(names.snapshot_name('backup', backup_id))
     world.storage.create_snapshot(location)
     claim = world.records.begin_taking(backup_id, world.instance.id, world.project, world.worker())
-    world.records.note_location(claim, location, world.volume['id'], 16 * MIB)
-    world.records.note_taken(claim, location.name, 'cinder', 1.0, copy=True)
+    world.records.record_location(claim, location, world.volume['id'], 16 * MIB)
+    world.records.record_taken(claim, location.name, 'cinder', 1.0, copy=True)
     return backup_id
 
 
@@ -53,9 +53,9 @@ def copy(world, backup_id, strike=None):
     return world.records.get(backup_id)
 
 
-def note_damaged(world, backup_id):
+def record_damaged(world, backup_id):
     with claimed(world, backup_id, Role.VERIFY) as verify_claim:
-        world.records.results.note_damaged(verify_claim, {}, 1.0, 'pages are corrupt')
+        world.records.results.record_damaged(verify_claim, {}, 1.0, 'pages are corrupt')
 
 
 def write(world, letters, image=None):

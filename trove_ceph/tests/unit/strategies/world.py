@@ -19,7 +19,7 @@ from trove_ceph.storage import image_types
 from trove_ceph.storage_service import endpoint, rpcapi, serializer
 from trove_ceph.strategies.backup import backup_types, dependencies
 from trove_ceph.tests import interruption
-from trove_ceph.tests.unit.cinder import fake_cinder
+from trove_ceph.tests.unit.cinder import cinder_http, fake_cinder
 from trove_ceph.tests.unit.db import database
 from trove_ceph.tests.unit.storage_service import service_world
 from trove_ceph.tests.unit.taskmanager import trove_database
@@ -292,7 +292,7 @@ class Strike:
         raise unavailable if self._lost else interruption.Kill
 
 
-class Adapter(fake_cinder.Adapter):
+class Adapter(cinder_http.Adapter):
     """The network to Cinder."""
 
     def __init__(self, world, strike):

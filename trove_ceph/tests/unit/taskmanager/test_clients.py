@@ -20,7 +20,7 @@ from trove_ceph.cinder import resources as cinder_resources
 from trove_ceph.guestagent import manager as guest_manager
 from trove_ceph.mysql import tuning
 from trove_ceph.taskmanager import volume_location
-from trove_ceph.tests.unit.cinder import fake_cinder
+from trove_ceph.tests.unit.cinder import cinder_http
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.trove_adapter import guest_rpcapi, instance_deletion, nova
 
@@ -124,7 +124,7 @@ class NovaTest(base.BaseTestCase):
         self.requests, self.status = [], 200
         http = requests.Session()
         http.mount('http://', Adapter(self))
-        token = fake_cinder.Token('service', 'admin')
+        token = cinder_http.Token('service', 'admin')
         self.nova = nova.Nova.of_session(session.Session(token, session=http))
 
     def test_keeps_a_volume(self):

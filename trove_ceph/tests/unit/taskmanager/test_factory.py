@@ -16,7 +16,7 @@ from trove_ceph.db import workers
 from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.taskmanager import factory
-from trove_ceph.tests.unit.cinder import fake_cinder
+from trove_ceph.tests.unit.cinder import cinder_http
 from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
@@ -41,8 +41,8 @@ class FactoryTest(base.BaseTestCase):
     def test_reads_troves_configuration(self):
         world = worlds.World()
         http = requests.Session()
-        http.mount('http://', fake_cinder.Adapter(world.cinder))
-        token = fake_cinder.Token(worlds.SERVICE, 'admin')
+        http.mount('http://', cinder_http.Adapter(world.cinder))
+        token = cinder_http.Token(worlds.SERVICE, 'admin')
         self.useFixture(
             fixtures.MonkeyPatch(
                 'trove.common.clients_admin.get_keystone_session',

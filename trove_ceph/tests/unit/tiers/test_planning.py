@@ -2,69 +2,10 @@
 import testscenarios
 from oslotest import base
 
-from trove_ceph.tests.unit.tiers import sample, world
+from trove_ceph.tests.unit.tiers import arrangements, sample, world
 from trove_ceph.tiers import planning, render, resources
 
 MOVES, LOWERS, REVOKES = '--yes-move-data', '--yes-lower-redundancy', '--yes-revoke-access'
-
-
-def pool(name, **values):
-    def arrange(fakes):
-        fakes.ceph.pools[name] |= values
-
-    return arrange
-
-
-def options(name, **values):
-    def arrange(fakes):
-        fakes.ceph.pools[name]['options'] |= values
-
-    return arrange
-
-
-def volume_type(**values):
-    def arrange(fakes):
-        fakes.cinder.types['id-of-fast'] |= values
-
-    return arrange
-
-
-def user_has(**caps):
-    def arrange(fakes):
-        fakes.ceph.users['client.glance'] |= caps
-
-    return arrange
-
-
-def without(kind, name):
-    def arrange(fakes):
-        del getattr(fakes.ceph, kind)[name]
-
-    return arrange
-
-
-def associated(*names):
-    def arrange(fakes):
-        fakes.trove.associations['mysql/9.7.4'] = set(names)
-
-    return arrange
-
-
-def qos(**values):
-    def arrange(fakes):
-        fakes.cinder.qos['id-of-fast'] |= values
-
-    return arrange
-
-
-def rule(domain):
-    """Place the pool of images on hdd with another failure domain."""
-
-    def arrange(fakes):
-        fakes.ceph._create_rule(['other', 'default', domain, 'hdd'])
-        fakes.ceph.pools['images']['crush_rule'] = len(fakes.ceph.rules) - 1
-
-    return arrange
 
 
 class ChangesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
@@ -74,107 +15,115 @@ class ChangesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
         (name, {'arrange': arrange, 'expected': expected})
         for name, arrange, expected in (
             ('nothing', lambda fakes: None, []),
-            ('pool missing', without('pools', 'images'), [('pool images: create', [])]),
+            (
+                'pool missing',
+                arrangements.without('pools', 'images'),
+                [('pool images: create', [])],
+            ),
             (
                 'fewer copies than described',
-                pool('images', size=1, min_size=1),
+                arrangements.pool('images', size=1, min_size=1),
                 [('pool images: size 1 -> 2', [MOVES])],
             ),
             (
                 'more copies than described',
-                pool('images', size=3),
+                arrangements.pool('images', size=3),
                 [('pool images: size 3 -> 2', [LOWERS])],
             ),
             (
                 'copies of an unfinished pool that holds nothing',
-                pool('images', size=3, application_metadata={}),
+                arrangements.pool('images', size=3, application_metadata={}),
                 [('pool images: size 3 -> 2', []), ('pool images: rbd no -> yes', [])],
             ),
             (
                 'fewer copies needed for a write',
-                pool('images', min_size=2),
+                arrangements.pool('images', min_size=2),
                 [('pool images: min_size 2 -> 1', [LOWERS])],
             ),
             (
                 'more copies needed for a write',
-                pool('vault-data', min_size=1),
+                arrangements.pool('vault-data', min_size=1),
                 [('pool vault-data: min_size 1 -> 2', [])],
             ),
             (
                 'other number of placement groups',
-                pool('volumes-fast', pg_num_target=32),
+                arrangements.pool('volumes-fast', pg_num_target=32),
                 [('pool volumes-fast: pg_num 32 -> 64', [MOVES])],
             ),
-            ('number that the autoscaler chose', pool('images', pg_num_target=8), []),
+            ('number that the autoscaler chose', arrangements.pool('images', pg_num_target=8), []),
             (
                 'autoscaler switched on',
-                pool('volumes-fast', pg_autoscale_mode='on'),
+                arrangements.pool('volumes-fast', pg_autoscale_mode='on'),
                 [('pool volumes-fast: autoscale on -> off', [])],
             ),
             (
                 'autoscaler switched off',
-                pool('images', pg_autoscale_mode='off'),
+                arrangements.pool('images', pg_autoscale_mode='off'),
                 [('pool images: autoscale off -> on', [MOVES])],
             ),
             (
                 'autoscaler with another share',
-                options('images', target_size_ratio=0.5),
+                arrangements.options('images', target_size_ratio=0.5),
                 [('pool images: target_size_ratio 0.5 -> 0.1', [MOVES])],
             ),
             (
                 'compressed',
-                options('volumes-fast', compression_mode='force', compression_algorithm='zlib'),
+                arrangements.options(
+                    'volumes-fast', compression_mode='force', compression_algorithm='zlib'
+                ),
                 [('pool volumes-fast: compression_mode force -> none', [])],
             ),
             (
                 'compressed otherwise',
-                options('vault-data', compression_algorithm='lz4'),
+                arrangements.options('vault-data', compression_algorithm='lz4'),
                 [('pool vault-data: compression_algorithm lz4 -> zstd', [])],
             ),
             (
                 'no overwrites',
-                pool('vault-data', flags_names='hashpspool'),
+                arrangements.pool('vault-data', flags_names='hashpspool'),
                 [('pool vault-data: overwrites no -> yes', [])],
             ),
             (
                 'data elsewhere',
-                pool('vault', _data_pool='other'),
+                arrangements.pool('vault', _data_pool='other'),
                 [('pool vault: data_pool other -> vault-data', [])],
             ),
             (
                 'narrower failure domain',
-                rule('osd'),
+                arrangements.rule('osd'),
                 [('pool images: rule other -> hdd-host', [MOVES])],
             ),
             (
                 'wider failure domain',
-                rule('rack'),
+                arrangements.rule('rack'),
                 [('pool images: rule other -> hdd-host', [MOVES, LOWERS])],
             ),
-            ('rule of another name that does the same', rule('host'), []),
+            ('rule of another name that does the same', arrangements.rule('host'), []),
             (
                 'user missing',
-                without('users', 'client.glance'),
+                arrangements.without('users', 'client.glance'),
                 [('cephx user client.glance: create', [])],
             ),
             (
                 'user with less',
-                user_has(mgr=''),
+                arrangements.user_has(mgr=''),
                 [('cephx user client.glance: caps + mgr profile rbd pool=images', [])],
             ),
             (
                 'user with more',
-                user_has(mds='allow *'),
+                arrangements.user_has(mds='allow *'),
                 [],
             ),
             (
                 'type of another back end',
-                volume_type(extra_specs={'volume_backend_name': 'x', 'multiattach': 'no'}),
+                arrangements.volume_type(
+                    extra_specs={'volume_backend_name': 'x', 'multiattach': 'no'}
+                ),
                 [('volume type fast: backend x -> fast', [])],
             ),
             (
                 'type hidden',
-                volume_type(is_public=False, description=None),
+                arrangements.volume_type(is_public=False, description=None),
                 [
                     ('volume type fast: description none -> NVMe', []),
                     ('volume type fast: public no -> yes', []),
@@ -182,17 +131,17 @@ class ChangesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
             ),
             (
                 'type without limits',
-                volume_type(qos_specs_id=None),
+                arrangements.volume_type(qos_specs_id=None),
                 [('volume type fast: qos none -> fast', [])],
             ),
             (
                 'limits for the back end',
-                qos(consumer='both'),
+                arrangements.qos(consumer='both'),
                 [('QoS specs fast: consumer both -> front-end', [])],
             ),
             (
                 'other limits',
-                qos(
+                arrangements.qos(
                     specs={
                         'read_iops_sec': '5',
                         'total_iops_sec_per_gb': '3',
@@ -208,10 +157,14 @@ class ChangesTestCase(testscenarios.WithScenarios, base.BaseTestCase):
             ),
             (
                 'type not allowed for the version',
-                associated('slow'),
+                arrangements.associated('slow'),
                 [('datastore version mysql/9.7.4: volume types + fast', [])],
             ),
-            ('type allowed by its id, and one of no tier', associated('id-of-fast', 'slow'), []),
+            (
+                'type allowed by its id, and one of no tier',
+                arrangements.associated('id-of-fast', 'slow'),
+                [],
+            ),
         )
     ]
 
@@ -258,127 +211,6 @@ class RemovedFromFileTestCase(base.BaseTestCase):
         self.assertEqual([REVOKES], [risk.flag for risk in change.risks])
 
 
-class ProblemsTestCase(testscenarios.WithScenarios, base.BaseTestCase):
-    """Problems, on an empty cluster or one that matches the unchanged file."""
-
-    scenarios = [
-        (name, {'changes': changes, 'arrange': arrange, 'options': options, 'expected': expected})
-        for name, options, changes, arrange, expected in (
-            (
-                'class without an OSD',
-                {},
-                {'tiers/fast/device_class': 'ssd'},
-                None,
-                'tier fast: there is no OSD of device class ssd',
-            ),
-            (
-                'failure domain with too few members',
-                {'hosts': 1},
-                {'tiers/vault': None},
-                None,
-                'tier fast: 2 copies need 2 of failure domain host with OSDs of device class nvme '
-                'under default, there is 1',
-            ),
-            (
-                'failure domain without members',
-                {},
-                {'tiers/fast/failure_domain': 'rack'},
-                None,
-                'tier fast: 2 copies need 2 of failure domain rack',
-            ),
-            (
-                'code that cannot be placed',
-                {},
-                {'tiers/vault/erasure': {'k': 4, 'm': 2}},
-                None,
-                'tier vault: the code 4+2 needs 6 of failure domain host',
-            ),
-            (
-                'metadata without an OSD',
-                {},
-                {'tiers/vault/erasure/metadata_device_class': 'ssd'},
-                None,
-                'tier vault: there is no OSD of device class ssd',
-            ),
-            (
-                'more placement groups than OSDs may have',
-                {},
-                {'tiers/fast/placement_groups': {'count': 1024}},
-                None,
-                'device class nvme: 344 placement groups on each OSD, including copies, exceed '
-                'mon_max_pg_per_osd = 250',
-            ),
-            (
-                'pool on another class',
-                {},
-                {},
-                pool('volumes-fast', crush_rule=3),
-                'pool volumes-fast exists on hdd by host under default, not on nvme by host',
-            ),
-            (
-                'pool with a rule of its own kind',
-                {},
-                {},
-                lambda fakes: fakes.ceph.rules[1]['steps'].append({'op': 'take', 'item_name': 'x'}),
-                'with the CRUSH rule nvme-host, which tiers do not support',
-            ),
-            (
-                'pool of the other type',
-                {},
-                {},
-                pool('volumes-fast', type=3, erasure_code_profile='default'),
-                'pool volumes-fast exists and is erasure-coded, not replicated',
-            ),
-            (
-                'code of a pool',
-                {'hosts': 4},
-                {'tiers/vault/erasure/m': 2},
-                lambda fakes: None,
-                'pool vault-data exists and is coded 2+1, not 2+2, which cannot change',
-            ),
-            (
-                'profile of that name',
-                {},
-                {},
-                lambda fakes: fakes.ceph.profiles['vault-data'].update(technique='cauchy'),
-                'erasure code profile vault-data exists with other values',
-            ),
-            (
-                'rule of that name',
-                {},
-                {},
-                lambda fakes: fakes.ceph.rules[1]['steps'][0].update(item_name='default~hdd'),
-                'CRUSH rule nvme-host exists and places on hdd by host under default, not on nvme',
-            ),
-            (
-                'type in use with another back end',
-                {},
-                {'tiers/fast/volume_type/backend': 'other'},
-                lambda fakes: fakes.cinder.add_volume('fast', 10),
-                'volume type fast is in use by 1 volumes with the back end fast, not other',
-            ),
-            (
-                'version that does not exist',
-                {},
-                {'tiers/fast/datastore_versions': ['mysql/1']},
-                None,
-                'datastore version mysql/1 does not exist in Trove',
-            ),
-        )
-    ]
-
-    def test_problem(self):
-        fakes = world.World(**self.options)
-        if self.arrange:
-            fakes.apply(sample.read())
-            self.arrange(fakes)
-        before = fakes.state()
-        content = sample.read(self.changes)
-        plan = fakes.plan(content)
-        self.assertIn(self.expected, '\n'.join(plan.problems))
-        self.assertEqual(before, fakes.state())
-
-
 class OrderTestCase(base.BaseTestCase):
     def test_referenced_objects_come_first(self):
         plan = world.World().plan(sample.read())
@@ -397,8 +229,8 @@ class OrderTestCase(base.BaseTestCase):
         fakes = world.World()
         content = sample.read()
         fakes.apply(content)
-        pool('volumes-fast', size=3)(fakes)
-        pool('images', size=1, min_size=1)(fakes)
+        arrangements.pool('volumes-fast', size=3)(fakes)
+        arrangements.pool('images', size=1, min_size=1)(fakes)
         fakes.ceph.users['client.glance'] = {'mon': 'allow *'}
         content = sample.read({'users/client.glance': {'role': 'glance', 'exclusive': True}})
         del fakes.cinder.types['id-of-fast']
@@ -410,70 +242,6 @@ class OrderTestCase(base.BaseTestCase):
             ],
             found,
         )
-
-
-class CapsTestCase(base.BaseTestCase):
-    """Caps of users beyond what their role needs."""
-
-    def setUp(self):
-        super().setUp()
-        self.world = world.World()
-        self.world.apply(sample.read())
-        caps = self.world.ceph.users['client.cinder']
-        caps['osd'] += ', profile rbd pool=vms'
-        caps['mgr'] += ', profile rbd pool=vms'
-        caps['mon'] += ', allow command "osd blocklist"'
-        self.world.clear_changes()
-
-    def _plan(self, **keys):
-        user = {'role': 'cinder'} | keys
-        return self.world.plan(sample.read({'users/client.cinder': user}))
-
-    def test_undeclared_caps_stay_and_are_noted(self):
-        plan = self._plan()
-        self.assertEqual((), plan.changes)
-        (note,) = plan.notes
-        self.assertIn('cephx user client.cinder keeps caps that the file does not declare', note)
-        self.assertIn('osd profile rbd pool=vms', note)
-
-    def test_declared_caps_are_not_noted(self):
-        plan = self._plan(pools=['vms'], caps={'mon': ['allow command "osd blocklist"']})
-        self.assertEqual(((), ()), (plan.changes, plan.notes))
-
-    def test_declared_exclusive_revokes_the_rest(self):
-        plan = self._plan(exclusive=True, pools=['vms'])
-        (change,) = plan.changes
-        self.assertEqual([REVOKES], [risk.flag for risk in change.risks])
-        self.assertEqual(
-            'cephx user client.cinder: caps - mon allow command "osd blocklist"', str(change)
-        )
-        self.assertEqual((), self._plan(pools=['vms'], exclusive=False).changes)
-
-    def test_missing_caps_are_added(self):
-        fakes = self.world.ceph.users['client.cinder']
-        before = dict(fakes)
-        self.world.apply(sample.read({'users/client.cinder': {'role': 'cinder', 'pools': ['x']}}))
-        after = self.world.ceph.users['client.cinder']
-        more = ', profile rbd pool=x'
-        self.assertEqual(before['osd'] + more, after['osd'])
-        self.assertEqual(before['mgr'] + more, after['mgr'])
-        self.assertEqual(before['mon'], after['mon'])
-
-    def test_caps_granted_meanwhile_are_not_lost(self):
-        content = sample.read({'users/client.cinder': {'role': 'cinder', 'pools': ['x']}})
-        systems = self.world.systems(content)
-        observed = systems.observe()
-        (change,) = planning.plan(content, observed).changes
-        self.world.ceph.users['client.cinder']['mds'] = 'allow r'
-        systems.make(change, observed)
-        self.assertEqual('allow r', self.world.ceph.users['client.cinder']['mds'])
-
-    def test_user_without_a_role_gets_declared_caps(self):
-        user = {'pools': ['vms'], 'caps': {'mon': ['profile rbd']}}
-        self.world.apply(sample.read({'users/client.nova': user}))
-        pool = 'profile rbd pool=vms'
-        expected = {'mgr': pool, 'mon': 'profile rbd', 'osd': pool}
-        self.assertEqual(expected, self.world.ceph.users['client.nova'])
 
 
 class LimitsOfImagesTestCase(base.BaseTestCase):
@@ -500,7 +268,7 @@ class LimitsOfImagesTestCase(base.BaseTestCase):
     def test_foreign_specs_stay(self):
         for changes in ({'consumer': 'back-end'}, {'specs': {'read_iops_sec': '5'}}):
             before = dict(self.world.cinder.qos['id-of-fast'])
-            qos(**changes)(self.world)
+            arrangements.qos(**changes)(self.world)
             self.assertEqual(['volume type fast: qos fast -> none'], self._planned())
             self.world.cinder.qos['id-of-fast'] = before
 

@@ -102,8 +102,8 @@ class AnswersTest(LineTestCase):
 
     def test_a_finding_is_passed_on_without_control_characters(self):
         self.outside.tables()
-        self.server.error = report.Finding(report.CORRUPT, 'table \x1b[2J is damaged')
-        found = self.assertRaises(report.Finding, self.outside.check, TABLES[0])
+        self.server.error = report.NotSoundError(report.CORRUPT, 'table \x1b[2J is damaged')
+        found = self.assertRaises(report.NotSoundError, self.outside.check, TABLES[0])
         self.assertEqual((report.CORRUPT, 'table ?[2J is damaged'), (found.verdict, found.reason))
 
     def test_errors_keep_their_class(self):
@@ -194,7 +194,7 @@ class HostileTest(LineTestCase):
 
     def test_an_overlong_reason_is_cut(self):
         self.answer({'finding': [report.CORRUPT, 'x' * 100_000]})
-        found = self.assertRaises(report.Finding, self.outside.version)
+        found = self.assertRaises(report.NotSoundError, self.outside.version)
         self.assertEqual(report.MAX_REASON_CHARACTERS, len(found.reason))
 
     def test_it_ends(self):

@@ -29,7 +29,7 @@ class DataDirectoryTest(base.BaseTestCase):
         (self.data / name).write_bytes(content)
 
     def assert_found(self, verdict, reason):
-        found = self.assertRaises(report.Finding, data_directory.read, self.data)
+        found = self.assertRaises(report.NotSoundError, data_directory.read, self.data)
         self.assertEqual((verdict, reason), (found.verdict, found.reason))
 
     def test_reads_the_settings_of_a_server(self):
@@ -96,7 +96,7 @@ class DataDirectoryTest(base.BaseTestCase):
     def test_links_are_not_followed(self):
         (self.data / 'mysql.ibd').unlink()
         (self.data / 'mysql.ibd').symlink_to('/etc/passwd')
-        found = self.assertRaises(report.Finding, data_directory.read, self.data)
+        found = self.assertRaises(report.NotSoundError, data_directory.read, self.data)
         self.assertEqual(report.CORRUPT, found.verdict)
         link = self.data / 'link'
         link.symlink_to('/etc')
@@ -122,7 +122,7 @@ class DataDirectoryTest(base.BaseTestCase):
         self.put('binlog.index', b'./\n')
         self.assert_found(report.CORRUPT, 'binlog.index is not a list of logs')
         self.put('binlog.index', b'a' * 70_000)
-        found = self.assertRaises(report.Finding, data_directory.read, self.data)
+        found = self.assertRaises(report.NotSoundError, data_directory.read, self.data)
         self.assertEqual(report.CORRUPT, found.verdict)
         self.assertLess(len(found.reason), 200)
 
@@ -132,7 +132,7 @@ class DataDirectoryTest(base.BaseTestCase):
         self.assert_found(report.CORRUPT, 'there are more than 16 files named .index')
         for number in range(2, 66):
             self.put(f'ibdata{number}', b'')
-        found = self.assertRaises(report.Finding, data_directory.read, self.data)
+        found = self.assertRaises(report.NotSoundError, data_directory.read, self.data)
         self.assertEqual(report.CORRUPT, found.verdict)
 
     def test_pipes_and_directories_are_refused(self):

@@ -37,7 +37,7 @@ class DeadlineTest(base.BaseTestCase):
         times[0] = 59.0
         self.assertEqual(1.0, watch.left_sec)
         times[0] = 61.0
-        found = self.assertRaises(report.Finding, self.wait_for_the_end, watch)
+        found = self.assertRaises(report.NotSoundError, self.wait_for_the_end, watch)
         self.assertEqual(
             (report.UNFINISHED, 'not done within the time limit of 60 s'),
             (found.verdict, found.reason),
@@ -52,7 +52,7 @@ class DeadlineTest(base.BaseTestCase):
         times = [0.0]
         watch = deadline.Deadline(60, clock=lambda: times[0])
         times[0] = 60.0
-        found = self.assertRaises(report.Finding, self.fail_at_once, watch)
+        found = self.assertRaises(report.NotSoundError, self.fail_at_once, watch)
         self.assertEqual(report.UNFINISHED, found.verdict)
         self.assertIsInstance(found.__cause__, exceptions.ServerFailedError)
 
@@ -75,7 +75,7 @@ class DeadlineTest(base.BaseTestCase):
                 cancel.set()
                 raise OSError('the server has ended')
 
-        self.assertRaises(report.Finding, wait_and_cancel)
+        self.assertRaises(report.NotSoundError, wait_and_cancel)
 
     def test_an_unrelated_error_is_not_replaced(self):
         watch = deadline.Deadline(60)

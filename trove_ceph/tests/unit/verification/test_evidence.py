@@ -43,7 +43,7 @@ FAULTS = (
 
 class EvidenceTest(base.BaseTestCase):
     def assert_finding(self, verdict, found):
-        self.assertIsInstance(found, report.Finding)
+        self.assertIsInstance(found, report.NotSoundError)
         self.assertEqual(verdict, found.verdict)
 
     def of_server(self, message, log='', code=2):

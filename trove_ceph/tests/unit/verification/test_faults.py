@@ -67,7 +67,7 @@ def looks_damaged(verdict, unproved):
 
     def act(world, _name):
         world.raises[unproved] = worlds.fault()
-        raise verification.Finding(verdict, 'page corruption, it seems')
+        raise verification.NotSoundError(verdict, 'page corruption, it seems')
 
     return act
 
@@ -125,7 +125,7 @@ class FaultsTest(base.BaseTestCase):
         found = None
         try:
             found = inspector.inspect(world.work, image_types.ImageOptions(), note=fault.note)
-        except (exceptions.TroveCephError, OSError, MemoryError, verification.Finding):
+        except (exceptions.TroveCephError, OSError, MemoryError, verification.NotSoundError):
             pass
         return fault, found
 
@@ -150,7 +150,7 @@ class FaultsTest(base.BaseTestCase):
     def test_damage_of_the_data_is_a_verdict(self):
         """Otherwise the tests above would pass with an inspection that never finds anything."""
         for verdict in (verification.CORRUPT, verification.INCOMPLETE):
-            act = raising(verification.Finding(verdict, 'page 4'))
+            act = raising(verification.NotSoundError(verdict, 'page 4'))
             for phase in ('opening', 'recovering', *SERVED):
                 fault, found = self.strike(phase, 0, act)
                 self.assertIsNotNone(fault.struck)

@@ -123,6 +123,13 @@ class InspectionTest(base.BaseTestCase):
             exact=True,
         )
 
+    def test_transactions_of_the_server_itself_give_no_verdict(self):
+        position = f'{world.POSITION}:304'
+        self.world.raises = {'check mysql.user': lambda: setattr(self.world, 'position', position)}
+        error = self.assertRaises(exceptions.UnexpectedTransactionsError, self.inspect)
+        self.assertIn(f'gtid_executed is {position}', str(error))
+        self.assert_nothing_left()
+
     def test_a_finding_ends_the_inspection_and_is_its_result(self):
         for name, position in (
             ('open', None),

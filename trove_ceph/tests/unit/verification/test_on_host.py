@@ -39,7 +39,7 @@ class FileSystemTest(base.BaseTestCase):
         self.check(b'XFSB')
 
     def test_a_blank_image_is_incomplete(self):
-        found = self.assertRaises(report.Finding, self.check, b'')
+        found = self.assertRaises(report.NotSoundError, self.check, b'')
         self.assertEqual(report.INCOMPLETE, found.verdict)
 
     def test_another_file_system_is_not_inspectable(self):
@@ -55,7 +55,7 @@ class OwnerTest(base.BaseTestCase):
         self.data = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'data'
 
     def assert_found(self, verdict, reason):
-        found = self.assertRaises(report.Finding, volume_head.owner, self.data)
+        found = self.assertRaises(report.NotSoundError, volume_head.owner, self.data)
         self.assertEqual((verdict, reason), (found.verdict, found.reason))
 
     def test_refuses_a_path_that_is_not_a_data_directory(self):

@@ -79,7 +79,9 @@ class ServerTest(base.BaseTestCase):
             ("Cannot open './undo_001' OS errno 2 - No such file", 'InnoDB', report.INCOMPLETE),
             ("File './binlog.000003' not found (OS errno 2)", 'Server', report.INCOMPLETE),
         ):
-            found = self.assert_start_fails(report.Finding, line(text, part), 'recovery failed: ')
+            found = self.assert_start_fails(
+                report.NotSoundError, line(text, part), 'recovery failed: '
+            )
             self.assertEqual(verdict, found.verdict, text)
 
     def test_a_server_that_does_not_support_the_data_is_not_inspectable(self):
@@ -121,7 +123,7 @@ class ServerTest(base.BaseTestCase):
             ([('t', 'check', 'error', b'Corrupt')], 'table shop.odd`name: Corrupt'),
         ):
             self.mysqld.answer = rows
-            found = self.assertRaises(report.Finding, self.server.check, TABLE)
+            found = self.assertRaises(report.NotSoundError, self.server.check, TABLE)
             self.assertEqual((report.CORRUPT, expected), (found.verdict, found.reason))
 
     def test_a_check_that_fails_without_reporting_damage_is_an_error(self):
@@ -176,7 +178,7 @@ class ServerTest(base.BaseTestCase):
 
     def test_damage_at_an_end_of_an_index_is_a_finding(self):
         self.mysqld.answer = pymysql.err.InternalError(1712, 'Index orders is corrupted')
-        found = self.assertRaises(report.Finding, self.server.read_ends, TABLE, 100)
+        found = self.assertRaises(report.NotSoundError, self.server.read_ends, TABLE, 100)
         self.assertEqual(report.CORRUPT, found.verdict)
 
     def test_a_table_without_its_encryption_key_is_not_inspectable(self):
@@ -194,7 +196,7 @@ class ServerTest(base.BaseTestCase):
         self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection')
         self.mysqld.exit_code = 2
         self.mysqld.log.write_text(line('Database page corruption on disk'))
-        found = self.assertRaises(report.Finding, self.server.check, TABLE)
+        found = self.assertRaises(report.NotSoundError, self.server.check, TABLE)
         self.assertEqual(report.CORRUPT, found.verdict)
         self.assertIn('table shop.odd`name: mysqld ended with 2', found.reason)
 
@@ -208,7 +210,7 @@ class ServerTest(base.BaseTestCase):
             self.assertIn(f'mysqld ended with {code}', str(error))
         for code in (-6, -11, 2, 134):
             self.mysqld.exit_code = code
-            self.assertRaises(report.Finding, self.server.check, TABLE)
+            self.assertRaises(report.NotSoundError, self.server.check, TABLE)
 
     def test_a_crash_without_a_known_reason_is_an_error(self):
         self.mysqld.answer = pymysql.err.OperationalError(2013, 'Lost connection')
@@ -266,12 +268,12 @@ class ServerTest(base.BaseTestCase):
             self.mysqld.answer = pymysql.err.OperationalError(code, message)
             self.assertRaises(kind or exceptions.InspectionFaultError, self.server.tables)
         self.mysqld.answer = pymysql.err.OperationalError(1932, "doesn't exist in engine")
-        found = self.assertRaises(report.Finding, self.server.tables)
+        found = self.assertRaises(report.NotSoundError, self.server.tables)
         self.assertEqual(report.INCOMPLETE, found.verdict)
 
     def test_an_error_of_a_running_server_is_classified_by_its_number(self):
         self.mysqld.answer = pymysql.err.OperationalError(1034, 'Incorrect key file')
-        found = self.assertRaises(report.Finding, self.server.tables)
+        found = self.assertRaises(report.NotSoundError, self.server.tables)
         self.assertEqual(
             (report.CORRUPT, 'listing the tables: Incorrect key file'),
             (found.verdict, found.reason),
@@ -306,7 +308,7 @@ class ServerTest(base.BaseTestCase):
 
     def test_the_result_of_a_check_is_cut(self):
         self.mysqld.answer = [('t', 'check', 'error', 'Corrupt ' * 40)] * 100_000
-        found = self.assertRaises(report.Finding, self.server.check, TABLE)
+        found = self.assertRaises(report.NotSoundError, self.server.check, TABLE)
         self.assertEqual(report.MAX_REASON_CHARACTERS, len(found.reason))
 
     def test_a_log_that_is_a_link_is_not_read(self):

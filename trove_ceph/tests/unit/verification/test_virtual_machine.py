@@ -147,13 +147,13 @@ class WhyEndedTest(VmSandboxTestCase):
 
 class AttachmentTest(VmSandboxTestCase):
     def test_the_key_is_not_shown(self):
-        place = self.conf.parent / 'place'
-        place.mkdir()
+        directory = self.conf.parent / 'directory'
+        directory.mkdir()
         self.useFixture(fixtures.MockPatchObject(virtual_machine.os, 'chown', lambda *_: None))
-        found = self.sandbox.attach(image_types.ImageRef('volumes', 'clone'), place, 5)
+        found = self.sandbox.attach(image_types.ImageRef('volumes', 'clone'), directory, 5)
         self.assertEqual(KEY, found.key)
         self.assertNotIn(KEY, str(found))
-        self.assertEqual(0o400, (place / 'ceph.conf').stat().st_mode & 0o777)
+        self.assertEqual(0o400, (directory / 'ceph.conf').stat().st_mode & 0o777)
         self.assertEqual(('volumes', 'clone'), (found.driver['pool'], found.driver['image']))
 
 
@@ -170,8 +170,8 @@ class GuestServerTest(base.BaseTestCase):
                     raise answer
                 return answer
 
-        place = types.SimpleNamespace(kill=lambda: None, why_ended=lambda: 'killed')
-        return guest_server.GuestServer(place, Line())
+        process = types.SimpleNamespace(kill=lambda: None, why_ended=lambda: 'killed')
+        return guest_server.GuestServer(process, Line())
 
     def test_a_proof(self):
         self.server({'result': None}).prove()

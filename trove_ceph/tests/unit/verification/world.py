@@ -45,6 +45,8 @@ class World:
         #: Bytes read, by table.
         self.read_in_part = {}
         self.tables = TABLES
+        #: The server's ``gtid_executed``.
+        self.position = POSITION
         #: Called when a clone is opened.
         self.on_open = None
         self.prepared = []
@@ -148,7 +150,7 @@ class FakeServer:
 
     def gtid_executed(self):
         self._do('gtid_executed')
-        return POSITION
+        return self._world.position
 
     def missing_and_extra(self, expected, found):
         last = int(expected.rpartition('-')[2])
@@ -171,7 +173,7 @@ class FakeServer:
 
 
 def corrupt(reason):
-    return verification.Finding(verification.CORRUPT, reason)
+    return verification.NotSoundError(verification.CORRUPT, reason)
 
 
 def fault(reason='the storage daemon has ended'):

@@ -9,7 +9,8 @@ from unittest import mock
 
 from trove.cmd import guest as trove_guest
 from trove.common import cfg as trove_cfg
-from trove.common import stream_codecs, utils
+from trove.common import constants, stream_codecs, utils
+from trove.common import exception as trove_exception
 from trove.guestagent.common import configuration, operating_system
 from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql import manager as mysql_manager
@@ -17,6 +18,7 @@ from trove.guestagent.datastore.mysql import service as mysql_service
 from trove.guestagent.datastore.mysql_common import manager as common_manager
 from trove.guestagent.datastore.mysql_common import service as common_service
 from trove.guestagent.utils import mysql as mysql_util
+from trove.instance import service_status
 
 from trove_ceph.guestagent import manager, server, server_config
 from trove_ceph.tests.unit.trove_adapter import contract
@@ -103,6 +105,25 @@ class ServerTest(contract.ContractTestCase):
         """Its URL tells the socket and the password."""
         self.assert_uses(mysql_service.MySqlApp.get_engine, 'get_auth_password', 'create_engine')
         self.assertEqual('os_admin', common_service.ADMIN_USER_NAME)
+
+    def test_status_of_a_container_that_starts(self):
+        stock = base_service.BaseDbStatus
+        self.assert_signatures((stock.get_actual_db_status, ''))
+        for waits in (stock.wait_for_status, stock._end_install):
+            self.assert_uses(waits, 'get_actual_db_status')
+        with mock.patch('trove.guestagent.utils.docker.get_container_health') as health:
+            health.return_value = 'starting'
+            found = stock(None).get_actual_db_status()
+        self.assertEqual(service_status.ServiceStatuses.RUNNING, found)
+        self.assertTrue(
+            common_service.CONNECTION_STR_FORMAT.endswith(
+                f'{constants.MYSQL_HOST_SOCKET_PATH}/mysqld.sock'
+            )
+        )
+
+    def test_pool_is_kept_for_the_account_that_was_found_first(self):
+        self.assert_uses(mysql_service.MySqlApp.get_engine, 'ENGINE')
+        self.assertTrue(issubclass(trove_exception.UnprocessableEntity, trove_exception.TroveError))
 
     def test_root_needs_no_sudo(self):
         """An agent that is root runs Trove's commands as they are."""

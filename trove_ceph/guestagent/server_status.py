@@ -11,9 +11,16 @@ import docker
 from trove.guestagent.datastore import service as base_service
 from trove.instance import service_status
 
+# Docker calls such a container "starting", or "unhealthy" once three probes have failed, which also
+# happens to a server that recovers for half a minute.
+_PERHAPS_READY = (
+    service_status.ServiceStatuses.RUNNING,
+    service_status.ServiceStatuses.CRASHED,
+)
+
 
 class ServerStatus(base_service.BaseDbStatus):
-    """Docker's view of the container, but a server that starts is asked itself.
+    """Docker's view of the container, but a server that no probe has reached is asked itself.
 
     :param accepts_clients: returns whether the server accepts clients; it must not raise
     """
@@ -25,7 +32,6 @@ class ServerStatus(base_service.BaseDbStatus):
     def get_actual_db_status(self):
         """Return the status of the server."""
         status = super().get_actual_db_status()
-        # Docker calls this container "starting": it runs, and no probe has succeeded yet.
-        if status == service_status.ServiceStatuses.RUNNING and self._accepts_clients():
+        if status in _PERHAPS_READY and self._accepts_clients():
             return service_status.ServiceStatuses.HEALTHY
         return status

@@ -14,8 +14,12 @@ class ServerStatusTest(base.BaseTestCase):
         return server_status.ServerStatus(None, lambda: accepts).get_actual_db_status()
 
     def test_server_that_accepts_clients_is_healthy_before_docker_knows(self):
-        self.assertEqual(ServiceStatuses.HEALTHY, self.status('starting', True))
-        self.assertEqual(ServiceStatuses.RUNNING, self.status('starting', False))
+        for health, otherwise in (
+            ('starting', ServiceStatuses.RUNNING),
+            ('unhealthy', ServiceStatuses.CRASHED),
+        ):
+            self.assertEqual(ServiceStatuses.HEALTHY, self.status(health, True))
+            self.assertEqual(otherwise, self.status(health, False))
 
     def test_docker_knows_the_rest(self):
         for accepts in (True, False):
@@ -23,7 +27,6 @@ class ServerStatusTest(base.BaseTestCase):
                 (ServiceStatuses.HEALTHY, {'health': 'healthy'}),
                 (ServiceStatuses.SHUTDOWN, {'health': 'not running'}),
                 (ServiceStatuses.SHUTDOWN, {'health': 'unhealthy', 'container': 'exited'}),
-                (ServiceStatuses.CRASHED, {'health': 'unhealthy'}),
                 (ServiceStatuses.UNKNOWN, {'health': 'unknown'}),
             ):
                 self.assertEqual(expected, self.status(accepts=accepts, **facts), facts)

@@ -111,10 +111,16 @@ class ServerTest(contract.ContractTestCase):
         self.assert_signatures((stock.get_actual_db_status, ''))
         for waits in (stock.wait_for_status, stock._end_install):
             self.assert_uses(waits, 'get_actual_db_status')
-        with mock.patch('trove.guestagent.utils.docker.get_container_health') as health:
-            health.return_value = 'starting'
-            found = stock(None).get_actual_db_status()
-        self.assertEqual(service_status.ServiceStatuses.RUNNING, found)
+        docker = 'trove.guestagent.utils.docker'
+        for health, expected in (
+            ('starting', service_status.ServiceStatuses.RUNNING),
+            ('unhealthy', service_status.ServiceStatuses.CRASHED),
+        ):
+            with (
+                mock.patch(f'{docker}.get_container_health', return_value=health),
+                mock.patch(f'{docker}.get_container_status', return_value='running'),
+            ):
+                self.assertEqual(expected, stock(None).get_actual_db_status())
         self.assertTrue(
             common_service.CONNECTION_STR_FORMAT.endswith(
                 f'{constants.MYSQL_HOST_SOCKET_PATH}/mysqld.sock'

@@ -26,7 +26,7 @@ from trove.guestagent import dbaas
 from trove.guestagent.common import operating_system
 
 from trove_ceph import exceptions, message_auth, waiting
-from trove_ceph.guestagent import guest_identity, network_interface, replacement_process
+from trove_ceph.guestagent import guest_identity, network_interface, preload, replacement_process
 from trove_ceph.guestagent import waiting_messages as messages
 
 LOG = logging.getLogger(__name__)
@@ -258,7 +258,6 @@ def prepare(conf: cfg.ConfigOpts) -> None:
     uid = datastore.database_service_uid or conf.database_service_uid
     gid = datastore.database_service_gid or uid
     operating_system.create_user(datastore.database_service_uname, user_id=uid, group_id=gid)
-    importutils.import_class(dbaas.datastore_registry()[conf.datastore_manager])
     # systemd starts docker at the first request.
     docker.from_env().ping()
 
@@ -268,6 +267,9 @@ def wait(conf: cfg.ConfigOpts) -> messages.Binding:
 
     :raises TroveCephError: it is not bound, and never will be
     """
+    # Before there are keys: what exists now is kept for the life of the process.
+    preload.run()
+    importutils.import_class(dbaas.datastore_registry()[conf.datastore_manager])
     process = replacement_process.ReplacementProcess()
     try:
         prepared = functools.partial(prepare, conf)

@@ -36,7 +36,7 @@ from trove_ceph.strategies.backup import (
 from trove_ceph.strategies.policies import scheduler
 from trove_ceph.strategies.restore import clone_volume, flatten, planning, restore_types
 from trove_ceph.taskmanager import background, factory
-from trove_ceph.trove_adapter import backup_api, instance_restore, trove_db
+from trove_ceph.trove_adapter import backup_api, instance_creation, trove_db
 from trove_ceph.trove_adapter import instance_deletion as trove_adapter_instance_deletion
 
 LOG = logging.getLogger(__name__)
@@ -95,21 +95,23 @@ class Manager(manager.Manager):
         self._send_rates(instance_id)
 
     def _create(self, context, instance_id, arguments):
-        if not arguments['backup_id'] or arguments['slave_of_id']:
+        # Trove creates several replicas with one call.
+        if arguments['slave_of_id'] or isinstance(instance_id, list):
             super().create_instance(context, instance_id, **arguments)
             return
         with notification.EndNotification(context, instance_id=instance_id):
-            try:
-                with tenant_errors.translated_errors(f'instance {instance_id}'):
-                    is_ours = self._restore_volume(instance_id, arguments)
-            except Exception:
-                trove_db.TroveDatabase().fail_volume(instance_id)
-                raise
+            is_ours = arguments['backup_id'] and self._restore(instance_id, arguments)
+            instance_creation.create(context, instance_id, arguments)
             if is_ours:
-                instance_restore.create(context, instance_id, arguments)
                 flatten.flatten_dependents(self._deps())
-            else:
-                super()._create_instance(context, instance_id, **arguments)
+
+    def _restore(self, instance_id: str, arguments: Mapping[str, Any]) -> bool:
+        try:
+            with tenant_errors.translated_errors(f'instance {instance_id}'):
+                return self._restore_volume(instance_id, arguments)
+        except Exception:
+            trove_db.TroveDatabase().fail_volume(instance_id)
+            raise
 
     def create_backup(self, context, backup_info, instance_id):
         """Take a backup."""

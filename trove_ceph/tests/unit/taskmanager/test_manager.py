@@ -251,11 +251,11 @@ class ManagerTest(contexts.ContextMixin, base.BaseTestCase):
             self.world.project, None, task_status=InstanceTasks.BUILDING
         )
 
-        def die(_manager, _context, instance_id, **_request):
+        def die(_context, instance_id, _arguments):
             self.assertEqual(instance.id, instance_id)
             raise interruption.Kill
 
-        self.patch('trove.taskmanager.manager.Manager.create_instance', die)
+        self.patch('trove_ceph.trove_adapter.instance_creation.create', die)
         store = 'trove_ceph.db.instance_operations.InstanceOperationStore'
         self.useFixture(fixtures.MonkeyPatch(f'{store}.finish', lambda *_: None))
         self.assertRaises(

@@ -41,7 +41,7 @@ from trove.taskmanager import models as taskmanager_models
 import trove_ceph
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.tests.unit.trove_adapter import contract
-from trove_ceph.trove_adapter import guest_rpcapi, instance_deletion, instance_restore
+from trove_ceph.trove_adapter import guest_rpcapi, instance_creation, instance_deletion
 
 CONF = trove_cfg.CONF
 CHECKOUT = Path(trove_ceph.__file__).parent.parent
@@ -275,8 +275,8 @@ class InstanceDeletionTest(contract.ContractTestCase):
         self.assert_uses(instance_models.load_any_instance, 'UnprocessableEntity')
 
 
-class InstanceRestoreTest(contract.ContractTestCase):
-    """Of ``instance_restore``: how Trove makes an instance and its volume."""
+class InstanceCreationTest(contract.ContractTestCase):
+    """Of ``instance_creation``: how Trove makes an instance and its volume."""
 
     def test_signatures(self):
         tasks = taskmanager_models.FreshInstanceTasks
@@ -293,6 +293,7 @@ class InstanceRestoreTest(contract.ContractTestCase):
                 'snapshot, volume_type, modules, scheduler_hints, access=None, ds_version=None',
             ),
             (tasks.wait_for_instance, 'timeout, flavor'),
+            (tasks._service_is_active, ''),
             (
                 server_group.ServerGroup.build_scheduler_hint,
                 'context, locality, name_suffix',
@@ -302,15 +303,28 @@ class InstanceRestoreTest(contract.ContractTestCase):
     def test_each_argument_is_passed_on(self):
         """Only what is made here differs between the manager and the instance."""
         asked = {name.partition('=')[0] for name in CREATE_INSTANCE.split(', ')}
-        self.assertEqual(set(), set(instance_restore._ARGUMENTS) - asked)
+        self.assertEqual(set(), set(instance_creation._ARGUMENTS) - asked)
         here = {'context', 'instance_id', 'name', 'slave_of_id', 'locality'}
-        self.assertEqual(here, asked - set(instance_restore._ARGUMENTS))
+        self.assertEqual(here, asked - set(instance_creation._ARGUMENTS))
 
     def test_volume_is_made_by_the_overridden_method(self):
         tasks = taskmanager_models.FreshInstanceTasks
         self.assert_uses(tasks._build_volume_info, '_create_volume')
         self.assert_uses(tasks._create_volume, '_build_volume')
+
+    def test_stock_creates_an_instance_that_is_no_replica_with_the_same_steps(self):
+        stock = taskmanager_manager.Manager._create_instance
+        self.assert_uses(
+            stock, 'build_scheduler_hint', 'load', 'create_instance', 'wait_for_instance'
+        )
+        self.assert_uses(stock, 'restore_usage_timeout', 'usage_timeout')
         self.assert_options(restore_usage_timeout=3600)
+        self.assertIn('usage_timeout', CONF)
+
+    def test_wait_asks_the_overridden_method(self):
+        tasks = taskmanager_models.FreshInstanceTasks
+        self.assert_uses(tasks.wait_for_instance, '_service_is_active', 'poll_until', 'PollTimeOut')
+        self.assert_uses(tasks._service_is_active, 'InstanceServiceStatus', 'find_by', 'get_status')
 
 
 class NotifyTest(contract.ContractTestCase):

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restores, from the call of Trove's API to the server with its volume."""
+"""Creations and restores, from the call of Trove's API to the report of the guest."""
 
 import inspect
 import types
+from unittest import mock
 
 import fixtures
 from oslotest import base
+from trove.backup.state import BackupState
 from trove.common import cfg as trove_cfg
 from trove.common import notification
+from trove.instance import models as instance_models
+from trove.instance import service_status
 from trove.instance.tasks import InstanceTasks
 from trove.taskmanager import api as trove_api
 from trove.taskmanager import manager as trove_manager
@@ -20,7 +24,7 @@ from trove_ceph.taskmanager import manager
 from trove_ceph.tests.unit.storage_service import bus
 from trove_ceph.tests.unit.strategies.test_restore_clone_volume import make_world, restore_request
 from trove_ceph.tests.unit.taskmanager import contexts, trove_database
-from trove_ceph.trove_adapter import instance_restore
+from trove_ceph.trove_adapter import instance_creation
 
 CONF = trove_cfg.CONF
 
@@ -42,7 +46,7 @@ class StockCinder:
         return types.SimpleNamespace(id=volume_id, **{k: shown[k] for k in ('size', 'status')})
 
 
-class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
+class CreatedInstanceTest(contexts.ContextMixin, base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.world = make_world()
@@ -52,7 +56,7 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
             info=lambda context, event, payload: self.notifications.append((event, dict(payload)))
         )
         self.patch('trove.rpc.get_notifier', lambda **_: notifier)
-        for verb in ('create_instance', '_create_instance', 'delete_instance'):
+        for verb in ('create_instance', 'delete_instance'):
             self.patch(f'trove.taskmanager.manager.Manager.{verb}', self.record(self.stock, verb))
         self.cinder = StockCinder(self.world)
         self.patch('trove.taskmanager.models.create_cinder_client', lambda *_: self.cinder)
@@ -102,6 +106,12 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
             **request | facts,
         )
 
+    def swift_backup(self):
+        swift = types.SimpleNamespace(url='http://swift')
+        self.patch('trove.common.clients.swift_client', lambda *_: swift)
+        facts = {'storage_driver': 'swift', 'state': BackupState.COMPLETED, 'location': 'http://b'}
+        return trove_database.add_backup(self.world.instance, **facts).id
+
     def row(self):
         return trove_database.instance(self.world.restored.id)
 
@@ -140,10 +150,16 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertEqual(('made-by-cinder',) * 2, (self.server_volume(), self.row().volume_id))
         self.assertEqual([self.world.volume], list(self.world.cinder.volumes.values()))
 
+    def waits_sec(self):
+        return [arguments[0] for verb, arguments, _ in self.built if verb == 'wait_for_instance']
+
     def test_waits_as_long_as_a_restore_may_take(self):
         self.create()
-        (waited,) = [arguments for verb, arguments, _ in self.built if verb == 'wait_for_instance']
-        self.assertEqual(CONF.restore_usage_timeout, waited[0])
+        self.assertEqual([CONF.restore_usage_timeout], self.waits_sec())
+
+    def test_waits_as_long_as_a_creation_may_take(self):
+        self.create(backup_id=None)
+        self.assertEqual([CONF.usage_timeout], self.waits_sec())
 
     def test_refuses_before_anything_is_created(self):
         with self.world.records._transactions.writing() as session:
@@ -172,18 +188,26 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         self.manager._tier_settings = lambda: types.SimpleNamespace(
             send=lambda instance: sent_to.append(instance.id)
         )
-        for facts in ({}, {'backup_id': None}, {'slave_of_id': 'another'}, {'backup_id': 'Swift'}):
+        for facts in ({}, {'backup_id': None}, {'slave_of_id': 'another'}):
             self.create(**facts)
-        self.assertEqual([self.world.restored.id] * 4, sent_to)
+        self.assertEqual([self.world.restored.id] * 3, sent_to)
 
-    def test_leaves_other_backups_to_trove(self):
-        self.create(backup_id=None)
-        self.create(slave_of_id='another instance')
-        self.create(backup_id='of Swift')
+    def test_creates_without_a_backup_of_ours_as_trove_does(self):
+        for backup_id in (None, self.swift_backup()):
+            self.cinder.created.clear()
+            self.create(backup_id=backup_id)
+            ((request),) = self.cinder.created
+            self.assertNotIn('snapshot_id', request)
+            self.assertEqual('made-by-cinder', self.row().volume_id)
+            self.row().update(volume_id=None)
         self.assertEqual(
-            ['create_instance', 'create_instance', '_create_instance'],
-            [verb for verb, _, _ in self.stock],
+            ['dbaas.instance_create.end'] * 2, [event for event, _ in self.notifications]
         )
+        self.assertEqual([], self.stock)
+
+    def test_leaves_replicas_to_trove(self):
+        self.create(slave_of_id='another instance', backup_id=None)
+        self.assertEqual(['create_instance'], [verb for verb, *_ in self.stock])
         self.assertEqual([], self.built)
 
     def test_deletes_the_leftovers_of_an_interrupted_restore(self):
@@ -202,13 +226,113 @@ class RestoredInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertIn('flatten_volumes', {name for name, _ in manager.Manager._periodic_tasks})
 
 
+class Clock:
+    """A clock that only sleeping moves, with events at its seconds."""
+
+    def __init__(self):
+        self.now = 0
+        self.events = {}
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        for second in [due for due in self.events if due <= self.now]:
+            self.events.pop(second)()
+
+
+class ReportTest(contexts.ContextMixin, base.BaseTestCase):
+    """When the guest's report is noticed."""
+
+    def setUp(self):
+        super().setUp()
+        self.world = types.SimpleNamespace(project='a project')
+        self.row = trove_database.add_instance(
+            self.world.project, None, server_id=None, task_status=InstanceTasks.BUILDING
+        )
+        self.report(service_status.ServiceStatuses.NEW)
+        self.clock = Clock()
+        times = (self.clock, self.clock.sleep)
+        self.patch('trove_ceph.waiting.Deadline.__init__.__defaults__', times)
+        self.server = types.SimpleNamespace(status='BUILD')
+        self.server_checks = []
+        self.patch('trove.taskmanager.models.FreshInstanceTasks.nova_client', self)
+        self.patch('trove.taskmanager.models.TroveInstanceCreate', mock.Mock())
+        neutron = types.SimpleNamespace(list_ports=lambda **_: {'ports': []})
+        self.patch('trove.common.clients.create_neutron_client', lambda *_, **__: neutron)
+        context = self.context(notification.DBaaSInstanceCreate)
+        self.instance = instance_creation._Instance.load(context, self.row.id)
+
+    def patch(self, name, value):
+        self.useFixture(fixtures.MonkeyPatch(name, value))
+
+    @property
+    def servers(self):
+        return self
+
+    def get(self, _server_id):
+        self.server_checks.append(self.clock.now)
+        return self.server
+
+    def report(self, status):
+        row = instance_models.InstanceServiceStatus.find_by(instance_id=self.row.id)
+        row.set_status(status)
+        row.save()
+
+    def reports_at(self, second, status):
+        self.clock.events[second] = lambda: self.report(status)
+
+    def wait(self, timeout_sec=900):
+        self.instance.wait_for_instance(timeout_sec, {'ram': 1024})
+        return trove_database.instance(self.row.id).task_status
+
+    def test_notices_a_report_within_a_second(self):
+        self.reports_at(40, service_status.ServiceStatuses.BUILDING)
+        self.reports_at(200.5, service_status.ServiceStatuses.HEALTHY)
+        self.assertEqual(InstanceTasks.NONE, self.wait())
+        self.assertEqual(201, self.clock.now)
+
+    def test_asks_nova_seldom(self):
+        self.reports_at(60, service_status.ServiceStatuses.HEALTHY)
+        self.wait()
+        self.assertEqual([0, 15, 30, 45], self.server_checks)
+
+    def test_gives_up_at_the_time_limit(self):
+        self.assertEqual(InstanceTasks.BUILDING_ERROR_TIMEOUT_GA, self.wait(timeout_sec=70))
+        self.assertEqual(70, self.clock.now)
+
+    def test_stops_at_a_failure_of_the_service(self):
+        self.reports_at(20, service_status.ServiceStatuses.FAILED)
+        self.assertEqual(InstanceTasks.BUILDING_ERROR_TIMEOUT_GA, self.wait())
+        self.assertEqual(20, self.clock.now)
+
+    def test_stops_at_a_failure_of_the_server(self):
+        def fail():
+            self.server.status = 'ERROR'
+
+        self.server.fault = {'message': 'No valid host'}
+        self.clock.events[20] = fail
+        self.assertEqual(InstanceTasks.BUILDING_ERROR_TIMEOUT_GA, self.wait())
+        self.assertEqual(30, self.clock.now)
+
+    def test_misses_no_report_that_arrives_while_it_looks(self):
+        def get(_server_id):
+            self.report(service_status.ServiceStatuses.HEALTHY)
+            return self.server
+
+        self.get = get
+        self.assertEqual(InstanceTasks.NONE, self.wait())
+        self.assertEqual(0, self.clock.now)
+
+
 class TroveTest(base.BaseTestCase):
     """The private parts of Trove that a later version may change."""
 
     def test_create_instance_has_these_arguments(self):
         request = set(inspect.signature(trove_models.FreshInstanceTasks.create_instance).parameters)
         self.assertEqual(
-            request, {*instance_restore._ARGUMENTS, 'self', 'snapshot', 'scheduler_hints'}
+            request, {*instance_creation._ARGUMENTS, 'self', 'snapshot', 'scheduler_hints'}
         )
 
     def test_the_api_passes_all_arguments_by_name(self):

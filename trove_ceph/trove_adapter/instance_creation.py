@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Create an instance as Trove does, but on a volume that may exist, and notice soon that it runs.
+
+Trove asks for the guest's report in intervals that double up to 30 seconds. With a creation that
+takes one or two minutes, the report would wait for half such an interval on average.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trove.common import cfg, exception, server_group
+from trove.instance import models as instance_models
+from trove.instance import service_status
+from trove.taskmanager import models
+
+from trove_ceph import waiting
+
+CONF = cfg.CONF
+
+_ARGUMENTS = (
+    *('flavor', 'image_id', 'databases', 'users', 'datastore_manager', 'packages', 'volume_size'),
+    *('backup_id', 'availability_zone', 'root_password', 'nics', 'overrides', 'cluster_config'),
+    *('volume_type', 'modules', 'access', 'ds_version'),
+)
+
+# A query of one row by its key.
+_REPORT_POLL_SEC = 1
+# A request to Nova, which tells whether the server has failed.
+_SERVER_CHECK_SEC = 15
+
+
+class _Instance(models.FreshInstanceTasks):
+    def _create_volume(self, volume_size, volume_type, datastore_manager, *arguments, **options):
+        if self.volume_id is None:
+            return super()._create_volume(
+                volume_size, volume_type, datastore_manager, *arguments, **options
+            )
+        return self._build_volume(self.volume_client.volumes.get(self.volume_id), datastore_manager)
+
+    def wait_for_instance(self, timeout, flavor):
+        self._deadline = waiting.Deadline(timeout)
+        super().wait_for_instance(timeout, flavor)
+
+    def _service_is_active(self):
+        """Return True once the guest has reported that the service runs; never False.
+
+        Trove calls this again after an answer of False, but not soon.
+
+        :raises PollTimeOut: the guest did not report in time
+        :raises TroveError: the service or the server has failed
+        """
+        while True:
+            # Read first: a report that arrives after Trove has looked must not be missed.
+            known = self._reported_status()
+            if super()._service_is_active():
+                return True
+            self._wait_for_report(known)
+
+    def _wait_for_report(self, known: service_status.ServiceStatus) -> None:
+        """Wait until the status differs from ``known``, or the server is to be checked again."""
+        server_check = waiting.Deadline(_SERVER_CHECK_SEC)
+        while server_check.left_sec and self._reported_status() == known:
+            if not self._deadline.pause(_REPORT_POLL_SEC):
+                raise exception.PollTimeOut()
+
+    def _reported_status(self) -> service_status.ServiceStatus:
+        row = instance_models.InstanceServiceStatus.find_by(instance_id=self.id)
+        return row.get_status()
+
+
+def create(context: Any, instance_id: str, arguments: Mapping[str, Any]) -> None:
+    """Create an instance, and wait until it is usable.
+
+    Its volume is the one that Trove's tables name. If they name none, Cinder creates it, from the
+    backup's snapshot for a restore, as in Trove.
+
+    :param arguments: of the call to Trove's manager, by their names
+    """
+    hints = server_group.ServerGroup.build_scheduler_hint(
+        context, arguments.get('locality'), instance_id
+    )
+    instance = _Instance.load(context, instance_id)
+    instance.create_instance(
+        **{name: arguments.get(name) for name in _ARGUMENTS}, snapshot=None, scheduler_hints=hints
+    )
+    timeout_sec = CONF.restore_usage_timeout if arguments['backup_id'] else CONF.usage_timeout
+    instance.wait_for_instance(timeout_sec, arguments['flavor'])

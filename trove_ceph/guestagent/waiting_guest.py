@@ -254,7 +254,7 @@ def prepare(conf: cfg.ConfigOpts) -> None:
 
     Idempotent; raises anything.
     """
-    datastore = conf.get(conf.datastore_manager)
+    datastore = conf[conf.datastore_manager]
     uid = datastore.database_service_uid or conf.database_service_uid
     gid = datastore.database_service_gid or uid
     operating_system.create_user(datastore.database_service_uname, user_id=uid, group_id=gid)

@@ -68,14 +68,13 @@ def wait_for_instance() -> None:
 def main() -> int | None:
     """Run the agent; return 1 without starting it if there is no instance or no usable volume."""
     marker = _take_wait_for(sys.argv)
-    if marker is not None:
-        preload.run()
-        while not os.path.exists(marker):
-            time.sleep(_WAIT_POLL_SEC)
+    waited = None if marker is None else _load_and_wait(marker)
     guest_conf.register(CONF)
     logging.register_options(CONF)
     cfg.parse_args(sys.argv)
     logging.setup(CONF, 'trove')
+    if waited:
+        LOG.info('Loaded modules for %.1f s, then waited %.1f s for %s', *waited, marker)
     try:
         wait_for_instance()
         prepare_volume()
@@ -86,6 +85,16 @@ def main() -> int | None:
     # Trove parses the command line itself, and options cannot be registered between two parses.
     CONF.reset()
     return trove_guest.main()
+
+
+def _load_and_wait(marker: str) -> tuple[float, float]:
+    """Load the modules, wait until the file exists, and return the seconds of each."""
+    started = time.monotonic()
+    preload.run()
+    loaded = time.monotonic()
+    while not os.path.exists(marker):
+        time.sleep(_WAIT_POLL_SEC)
+    return loaded - started, time.monotonic() - loaded
 
 
 def _take_wait_for(argv: list[str]) -> str | None:

@@ -10,9 +10,15 @@ from trove.common import clients_admin
 
 from trove_ceph.db import guests
 from trove_ceph.strategies.backup import dependencies as backup_dependencies
-from trove_ceph.strategies.guests import dependencies, keeper, pool_spec
-from trove_ceph.taskmanager import factory
-from trove_ceph.trove_adapter import guest_servers, nova, trove_db, waiting_guest_rpcapi
+from trove_ceph.strategies.guests import bind, dependencies, keeper, pool_spec
+from trove_ceph.taskmanager import factory, warm_guests
+from trove_ceph.trove_adapter import (
+    guest_servers,
+    neutron,
+    nova,
+    trove_db,
+    waiting_guest_rpcapi,
+)
 
 #: A guest can be claimed if it answered within this many intervals.
 _FRESH_INTERVALS = 3
@@ -68,6 +74,31 @@ def make_keeper(
             pools=pools(conf),
             settings=settings(conf),
         )
+    )
+
+
+def make_warm_guests(
+    conf: cfg.ConfigOpts, context: Any, deps: backup_dependencies.BackupDependencies
+) -> warm_guests.WarmGuests:
+    """Return what the creation of an instance claims and binds.
+
+    :param context: of the administrator, for calls of guest agents
+    :param deps: of backups, whose clients it shares
+    """
+    store = make_store(conf)
+    region = conf.service_credentials.region_name
+    return warm_guests.WarmGuests(
+        store,
+        make_servers(conf).request_key,
+        bind.BindDependencies(
+            agents=waiting_guest_rpcapi.WaitingGuestAPI(
+                context, conf.trove_ceph_guests.bind_timeout_sec
+            ),
+            servers=deps.servers,
+            ports=neutron.Neutron(clients_admin.neutron_client_trove_admin(None, region)),
+            store=store,
+            volumes=deps.cinder,
+        ),
     )
 
 

@@ -35,7 +35,7 @@ from trove_ceph.strategies.backup import (
 )
 from trove_ceph.strategies.policies import scheduler
 from trove_ceph.strategies.restore import clone_volume, flatten, planning, restore_types
-from trove_ceph.taskmanager import background, factory, guest_factory
+from trove_ceph.taskmanager import background, factory, guest_factory, warm_guests
 from trove_ceph.trove_adapter import backup_api, instance_creation, trove_db
 from trove_ceph.trove_adapter import instance_deletion as trove_adapter_instance_deletion
 
@@ -71,9 +71,6 @@ class Manager(manager.Manager):
         self._tier_settings = functools.cache(
             functools.partial(factory.make_tier_settings, CONF, self._deps)
         )
-        self._warm_guests = functools.cache(
-            functools.partial(factory.make_warm_guests, CONF, self.admin_context, self._deps)
-        )
         self._operations = functools.cache(lambda: factory.make_instance_operations(self._deps()))
         self._policy_deps = functools.cache(
             lambda: factory.make_policy_dependencies(CONF, self._deps())
@@ -97,6 +94,9 @@ class Manager(manager.Manager):
         self._guest_keeper = functools.cache(
             lambda: guest_factory.make_keeper(CONF, self.admin_context, self._deps())
         )
+        self._warm_guests = functools.cache(
+            lambda: guest_factory.make_warm_guests(CONF, self.admin_context, self._deps())
+        )
         # A thread of its own: an agent that does not answer holds up a round.
         self._guest_background = background.Background(_GUESTS_SPACING_SEC, (self._keep_guests,))
 
@@ -113,9 +113,19 @@ class Manager(manager.Manager):
             return
         with notification.EndNotification(context, instance_id=instance_id):
             is_ours = arguments['backup_id'] and self._restore(instance_id, arguments)
-            instance_creation.create(context, instance_id, arguments, self._warm_guests())
+            instance_creation.create(context, instance_id, arguments, self._find_warm_guests())
             if is_ours:
                 flatten.flatten_dependents(self._deps())
+
+    def _find_warm_guests(self) -> warm_guests.WarmGuests | None:
+        if not guest_factory.pools(CONF):
+            return None
+        try:
+            return self._warm_guests()
+        except Exception as error:
+            # Whatever it is, an instance can be created without a warm guest.
+            LOG.warning('Warm guests are not used: %s', error)
+            return None
 
     def _restore(self, instance_id: str, arguments: Mapping[str, Any]) -> bool:
         try:

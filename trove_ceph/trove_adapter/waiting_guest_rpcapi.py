@@ -20,8 +20,6 @@ from trove_ceph.trove_adapter import guest_keys
 
 #: A live agent answers within a second; an emulated processor takes several.
 PING_TIMEOUT_SEC = 15
-#: The guest writes some small files.
-BIND_TIMEOUT_SEC = 60
 _MAX_TEXT = 1000
 
 
@@ -31,10 +29,12 @@ class WaitingGuestAPI:
     Each verb raises GuestUnavailableError when the agent refuses, or no authentic answer arrives.
 
     :param context: of the taskmanager's administrator
+    :param bind_timeout_sec: how long a guest may take to write the files of an instance
     """
 
-    def __init__(self, context: Any):
+    def __init__(self, context: Any, bind_timeout_sec: float = 60):
         self._context = context
+        self._bind_timeout_sec = bind_timeout_sec
 
     def ping(self, guest: GuestRecord) -> PingAnswer:
         """Ask an agent whether its guest can be bound."""
@@ -50,7 +50,7 @@ class WaitingGuestAPI:
         # The address is of this run of the agent, which knows what it has answered.
         address = self._address(guest)
         arguments = dataclasses.asdict(binding)
-        answer = self._call(guest, Verb.BIND, arguments, BIND_TIMEOUT_SEC, address)
+        answer = self._call(guest, Verb.BIND, arguments, self._bind_timeout_sec, address)
         if answer.get('bound') is not True:
             raise exceptions.GuestUnavailableError(f'{guest}: bind: expected bound, found {answer}')
 

@@ -17,6 +17,7 @@ _BOUNDS = {
     'osds_hdd': (1, 16),
     'osd_gib': (4, 4096),
     'cinder_volume_services': (1, 3),
+    'warm_guests': (0, 8),
     'flavor_ram_mib': (768, 524288),
     'flavor_vcpus': (1, 64),
     'volume_gib': (1, 1024),

@@ -19,6 +19,8 @@ from driver.settings import LAB_DIR
 LOCK = '/run/lock/trove-ceph-lab.lock'
 APT_ATTEMPTS = 3
 ORPHAN_TIMEOUT_SEC = 30
+WARM_GUESTS_PLAYBOOK = 'warm_guests.yml'
+WARM_GUESTS_CONF = 'trove-taskmanager.d/warm-guests.conf'
 
 
 def check(settings, args) -> int:
@@ -49,7 +51,15 @@ def up(settings, args) -> int:
         (settings.root / 'state' / 'installed').touch()
         if args.cloud_only:
             return 0
-        return run_main_job(settings, started)
+        return run_main_job(settings, started) or keep_warm_guests(settings, started)
+
+
+def keep_warm_guests(settings, started: float) -> int:
+    """Have the task manager keep the pool of warm guests; return the exit code."""
+    has_pool = (settings.root / 'etc' / WARM_GUESTS_CONF).exists()
+    if not has_pool and not settings.values['warm_guests']:
+        return 0
+    return run_playbook(settings, started, WARM_GUESTS_PLAYBOOK)
 
 
 def run_main_job(settings, started: float) -> int:

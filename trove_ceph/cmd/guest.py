@@ -6,10 +6,16 @@ A guest of a pool of warm guests first waits until it becomes an instance.
 Trove's own entry point formats and mounts a volume that is not mounted, by means of ``xfs_admin
 -l`` for XFS, which newer xfsprogs answer with an error, so the agent never starts. It leaves a
 mounted volume alone. Mounting it first therefore replaces that step and nothing else.
+
+With ``--wait-for FILE`` the agent may be started before its configuration is there: it loads its
+modules, and begins once the file exists.
 """
 
+import argparse
 import logging as stdlib_logging
+import os
 import sys
+import time
 
 from oslo_log import log as logging
 from trove.cmd import guest as trove_guest
@@ -17,11 +23,13 @@ from trove.common import cfg
 
 from trove_ceph import exceptions
 from trove_ceph.conf import guest as guest_conf
-from trove_ceph.guestagent import guest_identity, manager, waiting_guest
+from trove_ceph.guestagent import guest_identity, manager, preload, waiting_guest
 from trove_ceph.host import filesystem
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
+
+_WAIT_POLL_SEC = 0.2
 
 
 def prepare_volume() -> None:
@@ -59,10 +67,14 @@ def wait_for_instance() -> None:
 
 def main() -> int | None:
     """Run the agent; return 1 without starting it if there is no instance or no usable volume."""
+    marker = _take_wait_for(sys.argv)
+    waited = None if marker is None else _load_and_wait(marker)
     guest_conf.register(CONF)
     logging.register_options(CONF)
     cfg.parse_args(sys.argv)
     logging.setup(CONF, 'trove')
+    if waited:
+        LOG.info('Loaded modules for %.1f s, then waited %.1f s for %s', *waited, marker)
     try:
         wait_for_instance()
         prepare_volume()
@@ -73,3 +85,21 @@ def main() -> int | None:
     # Trove parses the command line itself, and options cannot be registered between two parses.
     CONF.reset()
     return trove_guest.main()
+
+
+def _load_and_wait(marker: str) -> tuple[float, float]:
+    """Load the modules, wait until the file exists, and return the seconds of each."""
+    started = time.monotonic()
+    preload.run()
+    loaded = time.monotonic()
+    while not os.path.exists(marker):
+        time.sleep(_WAIT_POLL_SEC)
+    return loaded - started, time.monotonic() - loaded
+
+
+def _take_wait_for(argv: list[str]) -> str | None:
+    """Remove ``--wait-for`` from the command line, which Trove parses, and return its value."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument('--wait-for', metavar='FILE')
+    known, argv[1:] = parser.parse_known_args(argv[1:])
+    return known.wait_for

@@ -96,7 +96,7 @@ def plan(identity: WaitingIdentity, binding: Binding) -> file_replacement.Replac
         )
         for index, interface in enumerate(configured)
     ]
-    commands = [network_interface.RELOAD] if configured else []
+    commands: list[tuple[str, ...]] = [network_interface.RELOAD] if configured else []
     if _changes(_DOCKER_CONFIG, binding):
         commands.append(_RESTART_DOCKER)
     marker = f'[{_GROUP}]\nbinding_instance_id = {binding.instance_id}\n'

@@ -12,7 +12,6 @@ from oslo_log import log as logging
 from oslo_service import periodic_task
 from oslo_utils import units
 from trove.common import cfg
-from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql import manager as mysql_manager
 from trove.guestagent.datastore.mysql import service as mysql_service
 from trove.guestagent.datastore.mysql_common import manager as common_manager
@@ -25,6 +24,7 @@ from trove_ceph.guestagent import (
     restored_server,
     server,
     server_config,
+    server_status,
     settings_history,
     volume_freeze,
     volume_trim,
@@ -50,7 +50,7 @@ class Manager(mysql_manager.Manager):
     def __init__(self):
         guest_conf.register(CONF)
         self._storage = filesystem.HostStorage()
-        status = base_service.BaseDbStatus(self.docker_client)
+        status = server_status.ServerStatus(self.docker_client, lambda: self.app.accepts_clients())
         app = server.MySqlServer(
             status,
             self.docker_client,

@@ -116,20 +116,13 @@ def _link_sections(interface: Interface) -> Iterator[Section]:
 
 def _route_sections(interface: Interface, table: int) -> Iterator[Section]:
     for gateway in _gateways(interface):
-        route = {'Gateway': gateway, 'GatewayOnLink': 'yes'}
-        yield 'Route', route | {'Metric': table}
-        yield 'Route', route | {'Table': table}
+        default = {'Gateway': gateway, 'GatewayOnLink': 'yes'}
+        yield 'Route', default | {'Metric': table}
+        yield 'Route', default | {'Table': table}
     for route in interface.routes:
         if route.destination not in _ANYWHERE:
-            yield (
-                'Route',
-                {
-                    'Destination': route.destination,
-                    'Gateway': route.nexthop,
-                    'GatewayOnLink': 'yes',
-                    'Table': table,
-                },
-            )
+            settings = {'Destination': route.destination, 'Gateway': route.nexthop}
+            yield 'Route', settings | {'GatewayOnLink': 'yes', 'Table': table}
 
 
 def _rule_sections(interface: Interface, table: int, priority: int) -> Iterator[Section]:

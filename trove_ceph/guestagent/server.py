@@ -8,7 +8,7 @@ import docker
 import pymysql
 from oslo_log import log as logging
 from sqlalchemy import exc
-from trove.common import cfg
+from trove.common import cfg, constants, exception
 from trove.guestagent.common import configuration, operating_system
 from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql import service
@@ -22,6 +22,7 @@ LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
 
 _PURGE_TIMEOUT_SEC = 60
+_PROBE_TIMEOUT_SEC = 10
 
 
 class MySqlServer(service.MySqlApp):
@@ -139,6 +140,48 @@ class MySqlServer(service.MySqlApp):
             read_timeout=timeout_sec,
             write_timeout=timeout_sec,
         )
+
+    def accepts_clients(self) -> bool:
+        """Return whether the server accepts clients from the network; it is asked by its socket.
+
+        The entrypoint of MySQL's image prepares a new database by a server without a network, on
+        the same socket.
+        """
+        socket = os.path.join(constants.MYSQL_HOST_SOCKET_PATH, 'mysqld.sock')
+        # Before the server is ready there is none, and the password need not be read.
+        if not os.path.exists(socket):
+            return False
+        try:
+            # Not through Trove's pool: Trove would keep it for the account that exists so early.
+            user, password = self._first_account()
+            with (
+                contextlib.closing(
+                    pymysql.connect(
+                        unix_socket=socket,
+                        user=user,
+                        password=password,
+                        connect_timeout=_PROBE_TIMEOUT_SEC,
+                        read_timeout=_PROBE_TIMEOUT_SEC,
+                    )
+                ) as connection,
+                connection.cursor() as cursor,
+            ):
+                cursor.execute('SELECT @@GLOBAL.skip_networking')
+                return not cursor.fetchone()[0]
+        except (
+            pymysql.MySQLError,
+            exception.TroveError,
+            exception.ProcessExecutionError,
+        ) as error:
+            LOG.debug('The server does not accept clients yet: %s', error)
+            return False
+
+    def _first_account(self) -> tuple[str, str]:
+        """Return name and password of Trove's account; of root if it is not created yet."""
+        try:
+            return common_service.ADMIN_USER_NAME, self.get_auth_password().strip()
+        except exception.UnprocessableEntity:
+            return 'root', self.get_auth_password(file='root.cnf').strip()
 
     def purge_binary_logs(self, budget_bytes: int) -> int:
         """Purge the oldest binary logs beyond ``budget_bytes``; return the number of purged logs.

@@ -26,7 +26,7 @@ from trove.guestagent import dbaas
 from trove.guestagent.common import operating_system
 
 from trove_ceph import exceptions, message_auth, waiting
-from trove_ceph.guestagent import guest_identity, network_interface, replacement_process
+from trove_ceph.guestagent import guest_identity, network_interface, preload, replacement_process
 from trove_ceph.guestagent import waiting_messages as messages
 
 LOG = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ class WaitingGuest:
         conf: cfg.ConfigOpts,
         process: replacement_process.ReplacementProcess,
         prepare: Callable[[], None],
-        find_obstacle: Callable[[], str | None] = network_interface.find_obstacle,
+        find_obstacle: Callable[[], str | None],
     ):
         self._conf = conf
         self._process = process
@@ -254,11 +254,10 @@ def prepare(conf: cfg.ConfigOpts) -> None:
 
     Idempotent; raises anything.
     """
-    datastore = conf.get(conf.datastore_manager)
+    datastore = conf[conf.datastore_manager]
     uid = datastore.database_service_uid or conf.database_service_uid
     gid = datastore.database_service_gid or uid
     operating_system.create_user(datastore.database_service_uname, user_id=uid, group_id=gid)
-    importutils.import_class(dbaas.datastore_registry()[conf.datastore_manager])
     # systemd starts docker at the first request.
     docker.from_env().ping()
 
@@ -268,9 +267,13 @@ def wait(conf: cfg.ConfigOpts) -> messages.Binding:
 
     :raises TroveCephError: it is not bound, and never will be
     """
+    # Before there are keys: what exists now is kept for the life of the process.
+    preload.run()
+    importutils.import_class(dbaas.datastore_registry()[conf.datastore_manager])
     process = replacement_process.ReplacementProcess()
     try:
-        return WaitingGuest(conf, process, functools.partial(prepare, conf)).wait()
+        prepared = functools.partial(prepare, conf)
+        return WaitingGuest(conf, process, prepared, network_interface.find_obstacle).wait()
     finally:
         process.close()
 

@@ -71,6 +71,9 @@ class Manager(manager.Manager):
         self._tier_settings = functools.cache(
             functools.partial(factory.make_tier_settings, CONF, self._deps)
         )
+        self._warm_guests = functools.cache(
+            functools.partial(factory.make_warm_guests, CONF, self.admin_context, self._deps)
+        )
         self._operations = functools.cache(lambda: factory.make_instance_operations(self._deps()))
         self._policy_deps = functools.cache(
             lambda: factory.make_policy_dependencies(CONF, self._deps())
@@ -110,7 +113,7 @@ class Manager(manager.Manager):
             return
         with notification.EndNotification(context, instance_id=instance_id):
             is_ours = arguments['backup_id'] and self._restore(instance_id, arguments)
-            instance_creation.create(context, instance_id, arguments)
+            instance_creation.create(context, instance_id, arguments, self._warm_guests())
             if is_ours:
                 flatten.flatten_dependents(self._deps())
 

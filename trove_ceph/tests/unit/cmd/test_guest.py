@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
+import sys
 from unittest import mock
 
 import fixtures
@@ -69,6 +71,34 @@ class StartTest(GuestCommandTestCase):
 
         # It would format what we refused.
         self.trove.assert_not_called()
+
+    def test_waits_with_its_modules_loaded(self):
+        marker = os.path.join(os.path.dirname(self.config), 'configured')
+        sys.argv[1:1] = ['--wait-for', marker]
+        done = mock.Mock()
+
+        def write_marker(_seconds):
+            done.sleep()
+            self.trove.assert_not_called()
+            with open(marker, 'w'):
+                pass
+
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.guestagent.preload.run', done.preload))
+        self.useFixture(fixtures.MonkeyPatch('time.sleep', write_marker))
+        done.trove.return_value = None
+        self.trove.side_effect = lambda: done.trove(*sys.argv)
+
+        self.assertIsNone(guest.main())
+
+        started = mock.call.trove('x', '--config-file', self.config)
+        self.assertEqual([mock.call.preload(), mock.call.sleep(), started], done.mock_calls)
+
+    def test_does_not_wait_without_the_option(self):
+        loaded = self.useFixture(fixtures.MockPatch('trove_ceph.guestagent.preload.run')).mock
+
+        self.assertIsNone(guest.main())
+
+        loaded.assert_not_called()
 
 
 class WaitingGuestTest(GuestCommandTestCase):

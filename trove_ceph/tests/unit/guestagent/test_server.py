@@ -8,7 +8,7 @@ import pymysql
 import sqlalchemy
 from oslotest import base
 from sqlalchemy import exc
-from trove.common import cfg
+from trove.common import cfg, exception
 from trove.guestagent.datastore import service as base_service
 from trove.guestagent.datastore.mysql_common import service as common_service
 
@@ -228,6 +228,69 @@ class MySqlServerTestCase(base.BaseTestCase):
                 for name in ('unix_socket', 'user', 'password', 'autocommit', 'read_timeout')
             ),
         )
+
+
+class ProbeTest(base.BaseTestCase):
+    """Whether a server that starts accepts clients."""
+
+    def setUp(self):
+        super().setUp()
+        directory = self.useFixture(fixtures.TempDir())
+        self.socket = directory.join('mysqld.sock')
+        self.patch('trove.common.constants.MYSQL_HOST_SOCKET_PATH', directory.path)
+        self.connection = mock.MagicMock()
+        self.cursor = self.connection.cursor.return_value.__enter__.return_value
+        self.connect = mock.Mock(return_value=self.connection)
+        self.patch('pymysql.connect', self.connect)
+        self.passwords = {'root.cnf': 'of-root'}
+        self.subject = server.MySqlServer(mock.Mock(), mock.Mock(), lambda *_: MACHINE, 77)
+        self.subject.get_auth_password = self.password
+        self.subject.get_engine = mock.Mock(side_effect=AssertionError('kept for root'))
+
+    def patch(self, name, value):
+        self.useFixture(fixtures.MonkeyPatch(name, value))
+
+    def password(self, file='os_admin.cnf'):
+        if file not in self.passwords:
+            raise exception.UnprocessableEntity(f'File does not exist: {file}')
+        return self.passwords[file]
+
+    def accepts(self, skip_networking=0):
+        self.cursor.fetchone.return_value = (skip_networking,)
+        with open(self.socket, 'w'):
+            return self.subject.accepts_clients()
+
+    def logins(self):
+        return [
+            tuple(call.kwargs[name] for name in ('unix_socket', 'user', 'password'))
+            for call in self.connect.call_args_list
+        ]
+
+    def test_without_a_socket_nothing_is_read(self):
+        self.passwords.clear()
+        self.assertFalse(self.subject.accepts_clients())
+        self.assertEqual([], self.logins())
+
+    def test_server_of_a_new_database(self):
+        self.assertTrue(self.accepts())
+        self.assertEqual([(self.socket, 'root', 'of-root')], self.logins())
+        self.connection.close.assert_called_once_with()
+
+    def test_server_with_troves_account(self):
+        self.passwords['os_admin.cnf'] = 'of-trove'
+        self.assertTrue(self.accepts())
+        self.assertEqual([(self.socket, 'os_admin', 'of-trove')], self.logins())
+
+    def test_server_that_the_image_uses_for_itself(self):
+        self.assertFalse(self.accepts(skip_networking=1))
+
+    def test_server_that_refuses(self):
+        self.connect.side_effect = pymysql.OperationalError(1045, 'Access denied')
+        self.assertFalse(self.accepts())
+
+    def test_passwords_that_are_not_there_yet(self):
+        self.passwords.clear()
+        self.assertFalse(self.accepts())
 
 
 class PrivilegesTest(base.BaseTestCase):

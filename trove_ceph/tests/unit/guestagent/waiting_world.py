@@ -90,7 +90,10 @@ class Machine(fixtures.Fixture):
 
 
 def info(guest_id, rpc_key):
-    return f'[DEFAULT]\nguest_id={guest_id}\ninstance_rpc_encr_key={rpc_key}\n'
+    return (
+        f'[DEFAULT]\nguest_id={guest_id}\ndatastore_manager=mysql\n'
+        f'instance_rpc_encr_key={rpc_key}\n'
+    )
 
 
 class Taskmanager:

@@ -16,6 +16,7 @@ from driver import __main__ as command_line
 from driver import preflight, up
 from driver.errors import LabError
 
+from trove_ceph.tests.unit.lab import LAB
 from trove_ceph.tests.unit.lab.lab_process import LabTestCase
 
 _check = preflight.check
@@ -162,6 +163,35 @@ class UpTest(UpTestCase):
         self.assertEqual(0, self._up(cloud_only=True))
         self.assertFalse(self.job.exists())
         self.assertTrue((self.root / 'state/installed').exists())
+
+    def test_warm_guests_are_booted_after_the_main_job(self):
+        playbook = self.program('ansible/bin/ansible-playbook')
+        self._job_succeeds()
+        self.settings.values['warm_guests'] = 1
+        self.assertEqual(0, self._up())
+        last = json.loads(playbook.read_text())['arguments']
+        self.assertIn(str(self.lab_dir / up.WARM_GUESTS_PLAYBOOK), last)
+        self.assertTrue((LAB / up.WARM_GUESTS_PLAYBOOK).exists())
+
+    def test_warm_guests_are_removed_when_they_are_switched_off(self):
+        playbook = self.program('ansible/bin/ansible-playbook')
+        self._job_succeeds()
+        self.write(f'etc/{up.WARM_GUESTS_CONF}')
+        self.assertEqual(0, self._up())
+        last = json.loads(playbook.read_text())['arguments']
+        self.assertIn(str(self.lab_dir / up.WARM_GUESTS_PLAYBOOK), last)
+
+    def test_without_warm_guests_the_main_job_is_the_last(self):
+        playbook = self.program('ansible/bin/ansible-playbook')
+        self._job_succeeds()
+        self.assertEqual(0, self._up())
+        self.assertIn(
+            str(self.lab_dir / 'site.yml'), json.loads(playbook.read_text())['arguments']
+        )
+
+    def _job_succeeds(self):
+        self.program('venv/bin/python')
+        self.settings.values['warm_guests'] = 0
 
     def test_creates_no_database_on_an_incomplete_cloud(self):
         self.program('ansible/bin/ansible-playbook', code=2)

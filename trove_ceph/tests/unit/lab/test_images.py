@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import struct
 import sys
 import tarfile
@@ -223,3 +224,33 @@ class WheelTest(ImagesTestCase):
             self.directory / 'missing.whl',
         ):
             self.assertRaises(BuildError, wheel.contents_hash, path)
+
+
+class AgentUnitTest(base.BaseTestCase):
+    """The unit of the guest agent."""
+
+    ROOT = Path(__file__).resolve().parents[4]
+    UNIT = ROOT / 'lab/images/files/guest/etc/systemd/system/guest-agent.service'
+    # systemd.exec(5): these give a service a mount namespace.  Docker would not see the volume.
+    NAMESPACES = re.compile(
+        r'^(Private|Protect|ReadOnlyPaths|ReadWritePaths|InaccessiblePaths|TemporaryFileSystem|'
+        r'Bind|MountFlags|RootDirectory|RootImage|DynamicUser)',
+        re.MULTILINE,
+    )
+
+    @staticmethod
+    def capabilities(text):
+        found = re.search(r'CapabilityBoundingSet=~((?:.*\\\n)*.*)', text)
+        return set(found[1].replace('\\', ' ').split())
+
+    def test_agent_shares_its_mounts_with_docker(self):
+        self.assertNotRegex(self.UNIT.read_text(), self.NAMESPACES)
+
+    def test_guide_drops_the_same_capabilities(self):
+        guide = self.ROOT / 'doc/source/configuration/guest-manager.rst'
+        dropped = self.capabilities(self.UNIT.read_text())
+        self.assertIn('CAP_SYS_MODULE', dropped)
+        self.assertEqual(dropped, self.capabilities(guide.read_text()))
+        # Mounting, growing, freezing and trimming the data volume, and its files of any owner.
+        needed = {'CAP_SYS_ADMIN', 'CAP_CHOWN', 'CAP_DAC_OVERRIDE', 'CAP_FOWNER', 'CAP_NET_ADMIN'}
+        self.assertEqual(set(), needed & dropped)

@@ -10,8 +10,8 @@ from unittest import mock
 from trove import rpc
 from trove.cmd import guest as trove_guest
 from trove.common import cfg as trove_cfg
+from trove.common import constants, stream_codecs, utils
 from trove.common import exception as trove_exception
-from trove.common import stream_codecs, utils
 from trove.common.rpc import secure_serializer
 from trove.common.rpc import serializer as trove_serializer
 from trove.guestagent import dbaas
@@ -23,6 +23,7 @@ from trove.guestagent.datastore.mysql_common import manager as common_manager
 from trove.guestagent.datastore.mysql_common import service as common_service
 from trove.guestagent.utils import mysql as mysql_util
 from trove.instance import models as instance_models
+from trove.instance import service_status
 
 from trove_ceph.guestagent import manager, server, server_config, waiting_messages
 from trove_ceph.tests.unit.trove_adapter import contract
@@ -109,6 +110,31 @@ class ServerTest(contract.ContractTestCase):
         """Its URL tells the socket and the password."""
         self.assert_uses(mysql_service.MySqlApp.get_engine, 'get_auth_password', 'create_engine')
         self.assertEqual('os_admin', common_service.ADMIN_USER_NAME)
+
+    def test_status_of_a_container_that_starts(self):
+        stock = base_service.BaseDbStatus
+        self.assert_signatures((stock.get_actual_db_status, ''))
+        for waits in (stock.wait_for_status, stock._end_install):
+            self.assert_uses(waits, 'get_actual_db_status')
+        docker = 'trove.guestagent.utils.docker'
+        for health, expected in (
+            ('starting', service_status.ServiceStatuses.RUNNING),
+            ('unhealthy', service_status.ServiceStatuses.CRASHED),
+        ):
+            with (
+                mock.patch(f'{docker}.get_container_health', return_value=health),
+                mock.patch(f'{docker}.get_container_status', return_value='running'),
+            ):
+                self.assertEqual(expected, stock(None).get_actual_db_status())
+        self.assertTrue(
+            common_service.CONNECTION_STR_FORMAT.endswith(
+                f'{constants.MYSQL_HOST_SOCKET_PATH}/mysqld.sock'
+            )
+        )
+
+    def test_pool_is_kept_for_the_account_that_was_found_first(self):
+        self.assert_uses(mysql_service.MySqlApp.get_engine, 'ENGINE')
+        self.assertTrue(issubclass(trove_exception.UnprocessableEntity, trove_exception.TroveError))
 
     def test_root_needs_no_sudo(self):
         """An agent that is root runs Trove's commands as they are."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Creations and restores, from the call of Trove's API to the report of the guest."""
 
+import functools
 import inspect
 import types
 from unittest import mock
@@ -17,7 +18,7 @@ from trove.taskmanager import api as trove_api
 from trove.taskmanager import manager as trove_manager
 from trove.taskmanager import models as trove_models
 
-from trove_ceph import exceptions
+from trove_ceph import exceptions, waiting
 from trove_ceph.db import tables
 from trove_ceph.strategies.restore import clone_volume, planning
 from trove_ceph.taskmanager import manager
@@ -36,12 +37,16 @@ class StockCinder:
         self._world = world
         self.volumes = self
         self.created = []
+        self.looks = self.creating_looks = 0
 
     def create(self, **request):
         self.created.append(request)
         return types.SimpleNamespace(id='made-by-cinder', size=request['size'], status='available')
 
     def get(self, volume_id):
+        self.looks += 1
+        if self.looks <= self.creating_looks:
+            return types.SimpleNamespace(id=volume_id, size=1, status='creating')
         shown = self._world.cinder.volumes.get(volume_id, {'size': 5, 'status': 'available'})
         return types.SimpleNamespace(id=volume_id, **{k: shown[k] for k in ('size', 'status')})
 
@@ -205,6 +210,41 @@ class CreatedInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         )
         self.assertEqual([], self.stock)
 
+    def count_sleeps(self):
+        slept = []
+        clock = {'clock': lambda: sum(slept), 'sleep': slept.append}
+        self.patch('trove_ceph.waiting.Deadline', functools.partial(waiting.Deadline, **clock))
+        return slept
+
+    def test_notices_a_created_volume_without_troves_intervals(self):
+        slept = self.count_sleeps()
+        self.cinder.creating_looks = 3
+        looked_before = []
+
+        def poll_until(look, condition, **_options):
+            looked_before.append(self.cinder.looks)
+            self.assertTrue(condition(look()))
+
+        self.patch('trove.common.utils.poll_until', poll_until)
+        self.create(backup_id=None)
+        self.assertEqual(0.9, round(sum(slept), 1))
+        self.assertEqual([4], looked_before)
+        self.assertEqual('made-by-cinder', self.server_volume())
+
+    def test_leaves_a_slow_volume_to_troves_intervals(self):
+        slept = self.count_sleeps()
+        self.cinder.creating_looks = 40
+        polled = []
+
+        def poll_until(look, condition, **_options):
+            while not condition(look()):
+                polled.append(1)
+
+        self.patch('trove.common.utils.poll_until', poll_until)
+        self.create(backup_id=None)
+        self.assertEqual((10.0, True), (round(sum(slept), 1), len(polled) > 0))
+        self.assertEqual('made-by-cinder', self.server_volume())
+
     def test_leaves_replicas_to_trove(self):
         self.create(slave_of_id='another instance', backup_id=None)
         self.assertEqual(['create_instance'], [verb for verb, *_ in self.stock])
@@ -253,8 +293,8 @@ class ReportTest(contexts.ContextMixin, base.BaseTestCase):
         )
         self.report(service_status.ServiceStatuses.NEW)
         self.clock = Clock()
-        times = (self.clock, self.clock.sleep)
-        self.patch('trove_ceph.waiting.Deadline.__init__.__defaults__', times)
+        deadline = functools.partial(waiting.Deadline, clock=self.clock, sleep=self.clock.sleep)
+        self.patch('trove_ceph.waiting.Deadline', deadline)
         self.server = types.SimpleNamespace(status='BUILD')
         self.server_checks = []
         self.patch('trove.taskmanager.models.FreshInstanceTasks.nova_client', self)

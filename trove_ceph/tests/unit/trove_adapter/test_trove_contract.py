@@ -313,6 +313,12 @@ class InstanceCreationTest(contract.ContractTestCase):
         tasks = taskmanager_models.FreshInstanceTasks
         self.assert_uses(tasks._build_volume_info, '_create_volume')
         self.assert_uses(tasks._create_volume, '_build_volume')
+        self.assert_signatures((tasks.update_db, '**values'))
+
+    def test_volume_is_stored_between_its_request_and_the_wait(self):
+        names = taskmanager_models.FreshInstanceTasks._create_volume.__code__.co_names
+        used = [name for name in names if name in ('create', 'update_db', 'poll_until')]
+        self.assertEqual(['create', 'update_db', 'poll_until'], used)
 
     def test_stock_creates_an_instance_that_is_no_replica_with_the_same_steps(self):
         stock = taskmanager_manager.Manager._create_instance

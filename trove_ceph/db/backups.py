@@ -19,9 +19,10 @@ from trove_ceph.db import (
 )
 from trove_ceph.db import transactions as db_transactions
 from trove_ceph.db.backup_record import RecordState
-from trove_ceph.db.backup_states import ABSENT, Event
+from trove_ceph.db.backup_states import Event
 from trove_ceph.db.claims import Claim, Claimant
 from trove_ceph.db.roles import Role
+from trove_ceph.db.state_machine import ABSENT
 from trove_ceph.db.transactions import insert, retry_on_deadlock
 
 

@@ -10,8 +10,9 @@ from oslotest import base
 from trove_ceph import exceptions
 from trove_ceph.db import backup_states, backups, claims
 from trove_ceph.db.backup_record import RecordState
-from trove_ceph.db.backup_states import ABSENT, TRANSITIONS, Event
+from trove_ceph.db.backup_states import TRANSITIONS, Event
 from trove_ceph.db.roles import Role
+from trove_ceph.db.state_machine import ABSENT
 from trove_ceph.storage import image_types
 from trove_ceph.tests.unit.db import database
 

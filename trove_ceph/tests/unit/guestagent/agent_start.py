@@ -12,7 +12,15 @@ import sys
 import threading
 from unittest import mock
 
-from trove_ceph.cmd import guest
+# Replaces threads by green ones, as the agent does first.
+import trove.cmd  # noqa: F401
+from oslo_config import cfg as oslo_cfg
+from oslo_log import log
+from trove.common import cfg
+
+# Loads what the agent's entry point loads.
+import trove_ceph.cmd.guest  # noqa: F401
+from trove_ceph.conf import guest as guest_conf
 from trove_ceph.guestagent import preload
 
 _TIMEOUT_SEC = 120
@@ -33,18 +41,18 @@ def main(config: str) -> None:
     preload.run()
     known = set(sys.modules)
     argv = ['trove-ceph-guestagent', '--config-file', config]
-    guest.guest_conf.register(guest.CONF)
-    guest.logging.register_options(guest.CONF)
-    guest.cfg.parse_args(argv)
-    guest.logging.setup(guest.CONF, 'trove')
-    start_service(guest.CONF)
+    guest_conf.register(cfg.CONF)
+    log.register_options(cfg.CONF)
+    cfg.parse_args(argv)
+    log.setup(cfg.CONF, 'trove')
+    start_service(cfg.CONF)
     connect_to_server()
     print(json.dumps(sorted(set(sys.modules) - known)), flush=True)
     # Threads wait for the bus.
     os._exit(0)
 
 
-def start_service(conf) -> None:
+def start_service(conf: oslo_cfg.ConfigOpts) -> None:
     from trove import rpc
     from trove.common.rpc import service
     from trove.guestagent import api, dbaas

@@ -30,9 +30,6 @@ from trove_ceph.host import file_replacement
 #: Beside the file of the waiting guest.
 BOUND_FILE = 'bound-guest.conf'
 _GROUP = 'trove_ceph'
-_DOCKER_CONFIG = '/etc/docker/daemon.json'
-# Requests to docker wait for it at its socket.
-_RESTART_DOCKER = ('systemctl', '--no-block', 'restart', 'docker.service')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,13 +93,9 @@ def plan(identity: WaitingIdentity, binding: Binding) -> file_replacement.Replac
         )
         for index, interface in enumerate(configured)
     ]
-    commands: list[tuple[str, ...]] = [network_interface.RELOAD] if configured else []
-    if _changes(_DOCKER_CONFIG, binding):
-        commands.append(_RESTART_DOCKER)
+    commands = (network_interface.RELOAD,) if configured else ()
     marker = f'[{_GROUP}]\nbinding_instance_id = {binding.instance_id}\n'
-    return file_replacement.Replacement(
-        identity.waiting_path, marker, tuple(files), tuple(commands)
-    )
+    return file_replacement.Replacement(identity.waiting_path, marker, tuple(files), commands)
 
 
 def _file_of(conf: cfg.ConfigOpts, section: str, name: str) -> str:
@@ -138,16 +131,6 @@ def _check(identity: WaitingIdentity, binding: Binding) -> None:
             f'{identity.info_path}: the file of the binding has guest_id {found}, expected '
             f'{binding.instance_id}'
         )
-
-
-def _changes(path: str, binding: Binding) -> bool:
-    if path not in binding.files:
-        return False
-    try:
-        with open(path, encoding='utf-8') as file:
-            return file.read() != binding.files[path]
-    except FileNotFoundError:
-        return True
 
 
 def _value(content: str, section: str, name: str) -> str | None:

@@ -54,7 +54,10 @@ def render(interface: Interface, index: int) -> str:
 
     :param index: of the interface among those of the guest that have such files, from 0
     """
-    sections = [*_link_sections(interface), *_route_sections(interface, _BASE + index)]
+    sections = [
+        *_link_sections(interface, _BASE + index),
+        *_route_sections(interface, _BASE + index),
+    ]
     sections += _rule_sections(interface, _BASE + index, _BASE + _RULES * index)
     return '\n'.join(_render(name, settings) for name, settings in sections)
 
@@ -104,14 +107,31 @@ def _find_missing(interface: Interface) -> str | None:
     return None
 
 
-def _link_sections(interface: Interface) -> Iterator[Section]:
+def _link_sections(interface: Interface, table: int) -> Iterator[Section]:
     yield 'Match', {'MACAddress': interface.mac, 'Type': 'ether'}
     if interface.mtu is not None:
         yield 'Link', {'MTUBytes': interface.mtu}
-    yield 'Network', {'DHCP': 'no', 'IPv6AcceptRA': 'no'}
+    yield from _network_sections(interface, table)
     for address in interface.addresses:
         # The networks of tenants may have the addresses of the management network.
         yield 'Address', {'Address': address, 'RouteMetric': _BASE}
+
+
+def _network_sections(interface: Interface, table: int) -> Iterator[Section]:
+    if all(ipaddress.ip_interface(one).version == 4 for one in interface.addresses):
+        yield 'Network', {'DHCP': 'no', 'IPv6AcceptRA': 'no'}
+        return
+    yield 'Network', {'DHCP': 'no', 'IPv6AcceptRA': 'yes'}
+    # Routers announce the gateway of IPv6. The addresses are known.
+    yield (
+        'IPv6AcceptRA',
+        {
+            'RouteTable': table,
+            'DHCPv6Client': 'no',
+            'UseAutonomousPrefix': 'no',
+            'UseDNS': 'no',
+        },
+    )
 
 
 def _route_sections(interface: Interface, table: int) -> Iterator[Section]:

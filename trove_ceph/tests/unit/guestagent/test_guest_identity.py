@@ -5,11 +5,10 @@ import os
 import stat
 from unittest import mock
 
-import fixtures
 from oslotest import base
 
 from trove_ceph import exceptions
-from trove_ceph.guestagent import guest_identity, network_interface, waiting_messages
+from trove_ceph.guestagent import guest_identity, waiting_messages
 from trove_ceph.host import file_replacement
 from trove_ceph.tests.unit.guestagent import waiting_world
 from trove_ceph.tests.unit.guestagent.waiting_world import GUEST, INSTANCE, VOLUME
@@ -80,21 +79,6 @@ class ReplaceTest(IdentityTestCase):
 
         self.assertEqual(3, len(replacement.files))
         self.assertEqual((), replacement.commands)
-
-    def test_docker_restarts_only_if_its_configuration_changes(self):
-        path = os.path.join(self.machine.root, 'daemon.json')
-        self.useFixture(
-            fixtures.MonkeyPatch('trove_ceph.guestagent.guest_identity._DOCKER_CONFIG', path)
-        )
-        files = self.machine.arguments()['files'] | {path: '{"bridge": "none"}'}
-        reload, restart = network_interface.RELOAD, guest_identity._RESTART_DOCKER
-        self.assertEqual((reload, restart), self.plan(files=files).commands)
-        with open(path, 'w') as file:
-            file.write('{"bridge": "none"}')
-        self.assertEqual((reload,), self.plan(files=files).commands)
-        with open(path, 'w') as file:
-            file.write('{}')
-        self.assertEqual((reload, restart), self.plan(files=files).commands)
 
 
 class RefusalTest(IdentityTestCase):

@@ -87,6 +87,18 @@ class RenderTest(base.BaseTestCase):
         priorities = [int(priority) for _, priority in seen]
         self.assertEqual(sorted(priorities), priorities)
 
+    def test_announced_routes_are_in_the_own_table(self):
+        announced = {'RouteTable': '20481', 'UseAutonomousPrefix': 'no', 'UseDNS': 'no'}
+        both = interface(addresses=('10.0.0.5/24', 'fd00::5/64'))
+        for one, accept, expected in ((interface(), 'no', []), (both, 'yes', [announced])):
+            text = network_interface.render(one, 1)
+            (network,) = self.named('Network', text)
+            self.assertEqual(accept, network['IPv6AcceptRA'])
+            found = self.named('IPv6AcceptRA', text)
+            self.assertEqual(
+                expected, [{key: one[key] for key in announced if key in one} for one in found]
+            )
+
     def test_without_gateway_and_mtu(self):
         text = network_interface.render(interface(gateway=None, mtu=None), 0)
 

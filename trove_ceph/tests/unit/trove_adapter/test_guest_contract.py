@@ -246,5 +246,5 @@ class WaitingGuestTest(contract.ContractTestCase):
     def test_the_identity(self):
         """The options of the files that Trove gives a guest."""
         files = inspect.getsource(instance_models.BaseInstance.get_injected_files)
-        for name in ('guest_id=%s', 'instance_rpc_encr_key=%s', '/etc/docker/daemon.json'):
+        for name in ('guest_id=%s', 'instance_rpc_encr_key=%s'):
             self.assertIn(name, files)

@@ -18,6 +18,7 @@ from trove_ceph.strategies.guests import bind
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
 
+
 class WarmGuests(Protocol):
     """The warm guests of this cloud."""
 

@@ -185,9 +185,7 @@ class UpTest(UpTestCase):
         playbook = self.program('ansible/bin/ansible-playbook')
         self._job_succeeds()
         self.assertEqual(0, self._up())
-        self.assertIn(
-            str(self.lab_dir / 'site.yml'), json.loads(playbook.read_text())['arguments']
-        )
+        self.assertIn(str(self.lab_dir / 'site.yml'), json.loads(playbook.read_text())['arguments'])
 
     def _job_succeeds(self):
         self.program('venv/bin/python')

@@ -184,9 +184,7 @@ class BindTest(base.BaseTestCase):
         ):
             self.cloud = Cloud()
             self.cloud.attaching = statuses
-            error = self.assertRaises(
-                exceptions.ServiceUnavailableError, self.cloud.binding().run
-            )
+            error = self.assertRaises(exceptions.ServiceUnavailableError, self.cloud.binding().run)
             self.assertIn(expected, str(error))
             self.assert_discarded()
 

@@ -200,9 +200,7 @@ class NovaTest(base.BaseTestCase):
         )
 
     def test_reports_a_server_that_nova_does_not_delete(self):
-        error = self.assertRaises(
-            exceptions.ServiceUnavailableError, self.nova.delete, 'server'
-        )
+        error = self.assertRaises(exceptions.ServiceUnavailableError, self.nova.delete, 'server')
         self.assertIn('did not delete it within 180 s; its status is ACTIVE', str(error))
 
 

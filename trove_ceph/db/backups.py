@@ -5,7 +5,6 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
-import oslo_db.exception
 import sqlalchemy as sa
 
 from trove_ceph import exceptions
@@ -24,7 +23,7 @@ from trove_ceph.db.backup_states import Event
 from trove_ceph.db.claims import Claim, Claimant
 from trove_ceph.db.roles import Role
 from trove_ceph.db.state_machine import ABSENT
-from trove_ceph.db.transactions import retry_on_deadlock
+from trove_ceph.db.transactions import insert, retry_on_deadlock
 
 
 class BackupStore(backup_rows.BackupRows):
@@ -173,11 +172,9 @@ class BackupStore(backup_rows.BackupRows):
         """
         values = {'instance_id': instance_id, 'project_id': project_id, 'error': error}
         with self._transactions.writing() as session:
-            try:
-                self._insert(session, backup_id, Event.FAIL, **values)
-            except oslo_db.exception.DBDuplicateEntry:
-                session.rollback()
+            if session.get(tables.BackupRow, backup_id) is not None:
                 return False
+            self._insert(session, backup_id, Event.FAIL, **values)
         return True
 
     def record_location(self, claim: Claim, location: Any, volume_id: str, size_bytes: int) -> None:
@@ -390,8 +387,7 @@ class BackupStore(backup_rows.BackupRows):
         state = str(backup_states.next_state(ABSENT, event))
         now = self._clock()
         times = {'created_at': now, 'updated_at': now}
-        session.add(tables.BackupRow(backup_id=backup_id, state=state, **times, **values))
-        session.flush()
+        insert(session, tables.BackupRow(backup_id=backup_id, state=state, **times, **values))
 
     @staticmethod
     def _clear_error(session: Any, claim: Claim) -> None:

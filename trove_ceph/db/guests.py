@@ -6,7 +6,6 @@ import datetime
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import oslo_db.exception
 import sqlalchemy as sa
 from sqlalchemy import orm
 
@@ -17,7 +16,7 @@ from trove_ceph.db.guest_record import WAITING, GuestRecord, GuestState, PoolKey
 from trove_ceph.db.guest_states import Event
 from trove_ceph.db.roles import Role
 from trove_ceph.db.state_machine import ABSENT
-from trove_ceph.db.transactions import Transactions, retry_on_deadlock
+from trove_ceph.db.transactions import Transactions, insert, retry_on_deadlock
 
 DEFAULT_FRESH_SEC = 90
 #: A claim tries this many guests at most; others took those that it did not get.
@@ -226,12 +225,7 @@ class GuestStore:
         """
         with self._transactions.writing() as session:
             if session.get(tables.GuestPoolRow, pool) is None:
-                session.add(tables.GuestPoolRow(pool=pool))
-                try:
-                    session.flush()
-                except oslo_db.exception.DBDuplicateEntry:
-                    session.rollback()
-                    return None
+                insert(session, tables.GuestPoolRow(pool=pool))
             return self.claims.claim_in(session, Role.KEEP_GUESTS, pool, claimant)
 
     # Internals.

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from trove_ceph.db import claims, tables
 from trove_ceph.db.claims import Claim, Claimant
 from trove_ceph.db.roles import Role
-from trove_ceph.db.transactions import Transactions, retry_on_deadlock
+from trove_ceph.db.transactions import Transactions, insert, retry_on_deadlock
 
 
 class InstanceOperationStore:
@@ -34,8 +34,7 @@ class InstanceOperationStore:
         row = tables.InstanceOperationRow
         with self._transactions.writing() as session:
             if session.get(row, instance_id) is None:
-                session.add(row(instance_id=instance_id, created_at=self._transactions.clock()))
-                session.flush()
+                insert(session, row(instance_id=instance_id, created_at=self._transactions.clock()))
             return self._claims.claim_in(session, role, instance_id, claimant)
 
     def take_over(self, role: Role, instance_id: str, claimant: Claimant) -> Claim | None:

@@ -22,7 +22,8 @@ _UTC_NOW = {
     'postgresql': "timezone('utc', now())",
 }
 
-#: Repeats a verb after a deadlock. The verb must be one transaction.
+#: Repeats a verb after a deadlock, or if :func:`insert` lost a race. The verb must be one
+#: transaction.
 retry_on_deadlock = oslo_db.api.wrap_db_retry(max_retries=5, retry_on_deadlock=True)
 
 
@@ -81,6 +82,18 @@ class Transactions:
         """
         with _translated(), self._facade.writer.using(_Context()) as session:
             yield session
+
+
+def insert(session: orm.Session, row: Any) -> None:
+    """Insert a row that the verb has not found, and that another worker may insert meanwhile.
+
+    The verb, which is decorated with :data:`retry_on_deadlock`, is then repeated and finds the row.
+    """
+    session.add(row)
+    try:
+        session.flush()
+    except oslo_db.exception.DBDuplicateEntry as error:
+        raise oslo_db.exception.RetryRequest(error) from error
 
 
 @contextlib.contextmanager

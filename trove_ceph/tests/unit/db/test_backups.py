@@ -136,6 +136,31 @@ class BackupStoreTest(base.BaseTestCase):
         self.assertIn('failed', str(error))
         self.assertIsNone(self.records.get('b').claimed_by)
 
+    def interleave(self, verb):
+        """Have another worker run a verb between a look for a row and its insertion."""
+        insert = self.records._insert
+
+        def insert_second(session, *arguments, **values):
+            self.records._insert = insert
+            # SQLite has no two transactions at once, of which one writes.
+            session.rollback()
+            verb()
+            insert(session, *arguments, **values)
+
+        self.records._insert = insert_second
+
+    def test_two_workers_that_begin_at_the_same_time(self):
+        begin = self.records.begin_taking
+        self.interleave(lambda: begin('b', INSTANCE, PROJECT, TWO))
+        self.assertRaises(exceptions.ClaimLostError, begin, 'b', INSTANCE, PROJECT, ONE)
+        self.assertEqual('two', self.records.get('b').claimed_by)
+
+    def test_backup_that_begins_while_it_is_given_up(self):
+        begin = self.records.begin_taking
+        self.interleave(lambda: begin('b', INSTANCE, PROJECT, TWO))
+        self.assertFalse(self.records.record_never_begun('b', INSTANCE, PROJECT, 'why'))
+        self.assertEqual('two', self.records.get('b').claimed_by)
+
     def test_failed_backup_with_a_snapshot_is_listed_until_it_is_cleaned_up(self):
         claim = self.begin('b')
         self.assertEqual([], self.records.list_failed_with_snapshot(TWO))

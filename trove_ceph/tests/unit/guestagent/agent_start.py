@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start the parts of the agent as it does, and print the modules that it loads after preloading.
 
-It runs in an interpreter of its own. Neither docker nor a message bus is there, no command is run,
-and no file is written.
+Modules of the standard library do not count: which of them are loaded late differs between versions
+of Python, and they are small. It runs in an interpreter of its own. Neither docker nor a message
+bus is there, no command is run, and no file is written.
 """
 
 import json
@@ -47,7 +48,9 @@ def main(config: str) -> None:
     log.setup(cfg.CONF, 'trove')
     start_service(cfg.CONF)
     connect_to_server()
-    print(json.dumps(sorted(set(sys.modules) - known)), flush=True)
+    late = set(sys.modules) - known
+    foreign = [name for name in late if name.partition('.')[0] not in sys.stdlib_module_names]
+    print(json.dumps(sorted(foreign)), flush=True)
     # Threads wait for the bus.
     os._exit(0)
 

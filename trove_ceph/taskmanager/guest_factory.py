@@ -40,15 +40,9 @@ def make_store(conf: cfg.ConfigOpts) -> guests.GuestStore:
 def make_servers(conf: cfg.ConfigOpts) -> guest_servers.GuestServers:
     """Return the servers and ports of guests, with the rights of ``[service_credentials]``."""
     region = conf.service_credentials.region_name
-    client = novaclient.client.Client(
-        nova.API_VERSION,
-        session=clients_admin.get_keystone_session(),
-        region_name=region,
-        **factory.nova_options(conf),
-    )
     return guest_servers.GuestServers(
         pools(conf),
-        client,
+        _connect_to_nova(conf),
         # These clients read no context.
         clients_admin.neutron_client_trove_admin(None, region),
         clients_admin.glance_client_trove_admin(None, region),
@@ -83,7 +77,7 @@ def make_warm_guests(
     """Return what the creation of an instance claims and binds.
 
     :param context: of the administrator, for calls of guest agents
-    :param deps: of backups, whose clients it shares
+    :param deps: of backups, whose client of Cinder it shares
     """
     store = make_store(conf)
     region = conf.service_credentials.region_name
@@ -94,7 +88,7 @@ def make_warm_guests(
             agents=waiting_guest_rpcapi.WaitingGuestAPI(
                 context, conf.trove_ceph_guests.bind_timeout_sec
             ),
-            servers=deps.servers,
+            servers=nova.Nova(_connect_to_nova(conf)),
             ports=neutron.Neutron(clients_admin.neutron_client_trove_admin(None, region)),
             store=store,
             volumes=deps.cinder,
@@ -115,6 +109,15 @@ def settings(conf: cfg.ConfigOpts) -> dependencies.PoolSettings:
         unseen_limit=_seconds(options.unseen_limit_sec),
         max_age=_seconds(options.max_age_sec),
         bind_timeout=_seconds(options.bind_timeout_sec),
+    )
+
+
+def _connect_to_nova(conf: cfg.ConfigOpts) -> Any:
+    return novaclient.client.Client(
+        nova.API_VERSION,
+        session=clients_admin.get_keystone_session(),
+        region_name=conf.service_credentials.region_name,
+        **factory.nova_options(conf),
     )
 
 

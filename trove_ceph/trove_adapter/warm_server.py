@@ -165,6 +165,7 @@ class WarmServerTasks(models.FreshInstanceTasks):
             metadata=metadata,
             tags=tuple(tags),
         )
+        assert self.guests is not None
         self.guests.bind(guest, request)
 
     def _replace_management_port(self, nics: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -174,7 +175,7 @@ class WarmServerTasks(models.FreshInstanceTasks):
         return [*nics[:-1], {'port-id': port_id}]
 
     def _give_up(self, reason: str) -> None:
-        if self._guest is None:
+        if self.guests is None or self._guest is None:
             return
         try:
             self.guests.retire(self._guest, reason)

@@ -111,6 +111,9 @@ class Binding:
     def __init__(self, deps: BindDependencies, guest: GuestRecord, request: BindRequest):
         self._deps = deps
         self._guest = guest
+        # A guest is ready only once its server runs.
+        assert guest.server_id is not None
+        self._server_id = guest.server_id
         self._request = request
 
     def run(self) -> None:
@@ -142,14 +145,14 @@ class Binding:
 
     def _attach_volume(self) -> None:
         volume_id = self._request.volume_id
-        self._deps.servers.attach_volume(self._guest.server_id, volume_id)
+        self._deps.servers.attach_volume(self._server_id, volume_id)
         deadline = self._deps.start_wait(ATTACH_TIMEOUT_SEC)
         while (status := self._volume_status()) in _ATTACHING:
             if not deadline.pause(_POLL_SEC):
                 break
         if status != 'in-use':
             raise exceptions.ServiceUnavailableError(
-                f'volume {volume_id} is not attached to server {self._guest.server_id}: expected '
+                f'volume {volume_id} is not attached to server {self._server_id}: expected '
                 f'the status in-use, found {status}; see the log of nova-compute'
             )
 
@@ -159,13 +162,11 @@ class Binding:
 
     def _attach_ports(self) -> None:
         for port_id in self._request.port_ids:
-            self._deps.servers.attach_port(self._guest.server_id, port_id)
+            self._deps.servers.attach_port(self._server_id, port_id)
 
     def _describe(self) -> None:
         request = self._request
-        self._deps.servers.describe(
-            self._guest.server_id, request.name, request.metadata, request.tags
-        )
+        self._deps.servers.describe(self._server_id, request.name, request.metadata, request.tags)
 
     def _record(self) -> None:
         self._deps.store.mark_bound(self._guest.guest_id, self._request.instance_id)
@@ -176,4 +177,4 @@ class Binding:
             self._deps.store.retire(self._guest.guest_id, reason)
         finally:
             # The volume and the ports of the instance are free only after that.
-            self._deps.servers.delete(self._guest.server_id)
+            self._deps.servers.delete(self._server_id)

@@ -47,12 +47,12 @@ class WarmServerTasks(models.FreshInstanceTasks):
     """
 
     guests: WarmGuests | None = None
-    _guest: GuestRecord | None = None
+    _claimed_guest: GuestRecord | None = None
     _management_security_groups: list[str] = []
 
     def create_instance(self, flavor, image_id, **arguments):
         """Create the instance, with the server of a warm guest if one fits."""
-        self._guest = self._claim(flavor, image_id, arguments)
+        self._claimed_guest = self._claim(flavor, image_id, arguments)
         try:
             super().create_instance(flavor, image_id, **arguments)
         finally:
@@ -90,7 +90,7 @@ class WarmServerTasks(models.FreshInstanceTasks):
     def _create_port(self, network_info, security_groups, is_mgmt=False, is_public=False):
         if is_mgmt:
             self._management_security_groups = security_groups
-        if not is_mgmt or self._guest is None:
+        if not is_mgmt or self._claimed_guest is None:
             return super()._create_port(
                 network_info, security_groups, is_mgmt=is_mgmt, is_public=is_public
             )
@@ -100,8 +100,8 @@ class WarmServerTasks(models.FreshInstanceTasks):
             'description': f'Management port for trove instance {self.id}',
             'security_groups': security_groups,
         }
-        self.neutron_client.update_port(self._guest.port_id, {'port': changes})
-        return self._guest.port_id
+        self.neutron_client.update_port(self._claimed_guest.port_id, {'port': changes})
+        return self._claimed_guest.port_id
 
     def _create_server(
         self,
@@ -114,7 +114,7 @@ class WarmServerTasks(models.FreshInstanceTasks):
         files=None,
         scheduler_hints=None,
     ):
-        guest = self._guest
+        guest = self._claimed_guest
         if guest is not None:
             try:
                 self._bind(guest, datastore_manager, block_device_mapping_v2, nics, files)
@@ -123,10 +123,10 @@ class WarmServerTasks(models.FreshInstanceTasks):
                     'Instance %s: warm guest %s could not be bound; Nova boots a server: %s',
                     *(self.id, guest.guest_id, error),
                 )
-                self._guest = None
+                self._claimed_guest = None
                 nics = self._replace_management_port(nics)
             else:
-                self._guest = None
+                self._claimed_guest = None
                 return self.nova_client.servers.get(guest.server_id)
         return super()._create_server(
             flavor_id,
@@ -175,12 +175,12 @@ class WarmServerTasks(models.FreshInstanceTasks):
         return [*nics[:-1], {'port-id': port_id}]
 
     def _give_up(self, reason: str) -> None:
-        if self.guests is None or self._guest is None:
+        if self.guests is None or self._claimed_guest is None:
             return
         try:
-            self.guests.retire(self._guest, reason)
+            self.guests.retire(self._claimed_guest, reason)
         except exceptions.TroveCephError as error:
             LOG.warning(
                 'Warm guest %s: it is retired later, when its claim is too old: %s',
-                *(self._guest.guest_id, error),
+                *(self._claimed_guest.guest_id, error),
             )

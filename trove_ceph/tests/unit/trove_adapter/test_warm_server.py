@@ -97,7 +97,7 @@ class WarmServerTest(base.BaseTestCase):
         cinder = types.SimpleNamespace(volumes=volumes)
         self.patch('trove.taskmanager.models.create_cinder_client', lambda *_: cinder)
         self.patch(f'{TASKS}._render_config', lambda *_: types.SimpleNamespace(config_contents=''))
-        self.patch(f'{TASKS}._guest_prepare', lambda *given, **_: self.prepared.append(given))
+        self.patch(f'{TASKS}.get_guest', lambda _self: types.SimpleNamespace(prepare=self.prepare))
         self.set('enable_access_check', False, 'network')
         self.set('network_isolation', False, 'network')
         self.set('management_networks', ['other', 'management'])
@@ -115,6 +115,9 @@ class WarmServerTest(base.BaseTestCase):
     def set(self, name, value, group=None):
         CONF.set_override(name, value, group)
         self.addCleanup(CONF.clear_override, name, group)
+
+    def prepare(self, *_arguments, **options):
+        self.prepared.append(options)
 
     def create_volume(self, **request):
         if self.volumes_fail:

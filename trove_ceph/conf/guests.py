@@ -52,6 +52,15 @@ OPTS = [
         'of a guest takes; a pool shrinks this time after a burst of requests.',
     ),
     cfg.IntOpt(
+        'refill_delay_sec',
+        default=0,
+        min=0,
+        max=3600,
+        help='Seconds between the claim of a guest and the boot of its replacement. A boot slows down '
+        'an instance that starts on the same host at the same time; a delay helps where hosts have '
+        'few processors. The pool is smaller meanwhile.',
+    ),
+    cfg.IntOpt(
         'boot_timeout_sec',
         default=900,
         min=30,

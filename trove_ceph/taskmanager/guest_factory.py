@@ -104,6 +104,7 @@ def settings(conf: cfg.ConfigOpts) -> dependencies.PoolSettings:
         most=options.most,
         demand_share=options.demand_share,
         demand_window=_seconds(options.demand_window_sec),
+        refill_delay=_seconds(options.refill_delay_sec),
         boot_timeout=_seconds(options.boot_timeout_sec),
         ping_interval_sec=options.ping_interval_sec,
         unseen_limit=_seconds(options.unseen_limit_sec),

@@ -110,6 +110,7 @@ class PoolSettings:
     most: int = 5
     demand_share: float = 1.0
     demand_window: datetime.timedelta = datetime.timedelta(minutes=10)
+    refill_delay: datetime.timedelta = datetime.timedelta(0)
     boot_timeout: datetime.timedelta = datetime.timedelta(minutes=15)
     ping_interval_sec: float = 30
     unseen_limit: datetime.timedelta = datetime.timedelta(minutes=3)

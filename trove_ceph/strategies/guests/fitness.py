@@ -67,6 +67,12 @@ def is_old(guest: GuestRecord, now: datetime.datetime, settings: PoolSettings) -
     return now - guest.created_at > settings.max_age
 
 
+def is_just_taken(guest: GuestRecord, now: datetime.datetime, settings: PoolSettings) -> bool:
+    """Return whether the replacement of a guest must not be booted yet."""
+    is_taken = guest.state in (GuestState.CLAIMED, GuestState.BOUND)
+    return is_taken and now - guest.updated_at < settings.refill_delay
+
+
 def is_overdue(guest: GuestRecord, now: datetime.datetime, settings: PoolSettings) -> bool:
     """Return whether a claimed guest should be bound by now."""
     return now - guest.updated_at > settings.bind_timeout + _BIND_MARGIN

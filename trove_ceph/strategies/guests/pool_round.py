@@ -243,8 +243,9 @@ class PoolRound:
         for guest in ready[: change.retire]:
             is_old = fitness.is_old(guest, now, settings)
             self._retire(guest, 'it is too old' if is_old else f'the pool needs only {size}')
-        if change.boot and self._may_boot():
-            self._record(change.boot, self._key(), now)
+        boot = change.boot - sum(fitness.is_just_taken(one, now, settings) for one in guests)
+        if boot > 0 and self._may_boot():
+            self._record(boot, self._key(), now)
 
     def _record(self, count: int, key: PoolKey, now: datetime.datetime) -> None:
         for _ in range(count):

@@ -76,6 +76,14 @@ class PoolTest(KeeperTestCase):
         self.run_rounds(2)
         self.assertEqual(['claimed', 'ready'], self.world.states())
 
+    def test_waits_before_it_replaces_a_claimed_guest(self):
+        self.make(refill_delay=datetime.timedelta(seconds=100))
+        self.claim()
+        self.run_rounds(5, seconds=15)
+        self.assertEqual(['claimed'], self.world.states())
+        self.run_rounds(4, seconds=15)
+        self.assertEqual(['claimed', 'ready'], self.world.states())
+
     def test_follows_the_demand(self):
         self.make(most=3)
         for number in range(4):

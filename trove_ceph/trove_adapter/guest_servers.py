@@ -99,9 +99,7 @@ class GuestServers:
             for spec in candidates:
                 if (spec.datastore, spec.version) not in names:
                     continue
-                if spec.flavor not in self._flavors:
-                    self._flavors[spec.flavor] = self._find_flavor(spec)
-                if self._flavors[spec.flavor] == str(flavor_id):
+                if self._known_flavor(spec) == str(flavor_id):
                     return self._key(spec, version, str(flavor_id), image_id)
         return None
 
@@ -203,6 +201,13 @@ class GuestServers:
             config_drive=CONF.use_nova_server_config_drive,
         )
         return PoolKey(flavor_id, image_id, digest, spec.zone, spec.name)
+
+    def _known_flavor(self, spec: PoolSpec) -> str | None:
+        if spec.flavor not in self._flavors:
+            # The keeper of the pool reports a flavor that does not exist.
+            with contextlib.suppress(exceptions.InvalidConfigurationError):
+                self._flavors[spec.flavor] = self._find_flavor(spec)
+        return self._flavors.get(spec.flavor)
 
     def _find_flavor(self, spec: PoolSpec) -> str:
         with contextlib.suppress(novaclient.exceptions.NotFound):

@@ -8,6 +8,8 @@ for a new volume, which Ceph creates in less than a second, after three.
 from collections.abc import Mapping
 from typing import Any
 
+import oslo_db.exception
+from oslo_log import log as logging
 from trove.common import cfg, exception, server_group
 from trove.instance import models as instance_models
 from trove.instance import service_status
@@ -15,6 +17,7 @@ from trove.instance import service_status
 from trove_ceph import waiting
 from trove_ceph.trove_adapter import warm_server
 
+LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
 
 _ARGUMENTS = (
@@ -48,9 +51,17 @@ class _Instance(warm_server.WarmServerTasks):
         super().update_db(**values)
         if values.get('volume_id'):
             deadline = waiting.Deadline(_VOLUME_WAIT_SEC)
-            while self.volume_client.volumes.get(values['volume_id']).status == 'creating':
+            while self._is_being_created(values['volume_id']):
                 if not deadline.pause(_VOLUME_POLL_SEC):
                     return
+
+    def _is_being_created(self, volume_id: str) -> bool:
+        try:
+            return self.volume_client.volumes.get(volume_id).status == 'creating'
+        except Exception as error:
+            # Trove's own look follows and decides.
+            LOG.debug('Volume %s cannot be shown now: %s', volume_id, error)
+            return False
 
     def wait_for_instance(self, timeout, flavor):
         self._deadline = waiting.Deadline(timeout)
@@ -67,19 +78,27 @@ class _Instance(warm_server.WarmServerTasks):
         while True:
             # Read first: a report that arrives after Trove has looked must not be missed.
             known = self._reported_status()
-            if super()._service_is_active():
-                return True
+            try:
+                if super()._service_is_active():
+                    return True
+            except oslo_db.exception.DBError as error:
+                # Trove would leave the instance in BUILD for ever.
+                LOG.warning('Instance %s: its status cannot be read now: %s', self.id, error)
             self._wait_for_report(known)
 
-    def _wait_for_report(self, known: service_status.ServiceStatus) -> None:
+    def _wait_for_report(self, known: service_status.ServiceStatus | None) -> None:
         """Wait until the status differs from ``known``, or the server is to be checked again."""
         server_check = waiting.Deadline(_SERVER_CHECK_SEC)
         while server_check.left_sec and self._reported_status() == known:
             if not self._deadline.pause(_REPORT_POLL_SEC):
                 raise exception.PollTimeOut()
 
-    def _reported_status(self) -> service_status.ServiceStatus:
-        row = instance_models.InstanceServiceStatus.find_by(instance_id=self.id)
+    def _reported_status(self) -> service_status.ServiceStatus | None:
+        """Return the status; None: the database does not answer now."""
+        try:
+            row = instance_models.InstanceServiceStatus.find_by(instance_id=self.id)
+        except oslo_db.exception.DBError:
+            return None
         return row.get_status()
 
 

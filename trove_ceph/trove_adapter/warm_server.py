@@ -4,6 +4,7 @@
 If none fits, or binding it fails, Nova boots a server, as for Trove.
 """
 
+import types
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -33,6 +34,7 @@ class WarmGuests(Protocol):
     def bind(self, guest: GuestRecord, request: bind.BindRequest) -> None:
         """Bind a claimed guest.
 
+        :raises NotFencedError: it failed, and the guest may still write to the volume
         :raises TroveCephError: it failed; the volume and the ports are free for another server
         """
 
@@ -100,8 +102,14 @@ class WarmServerTasks(models.FreshInstanceTasks):
             'description': f'Management port for trove instance {self.id}',
             'security_groups': security_groups,
         }
-        self.neutron_client.update_port(self._claimed_guest.port_id, {'port': changes})
-        return self._claimed_guest.port_id
+        port_id = self._claimed_guest.port_id
+        try:
+            self.neutron_client.update_port(port_id, {'port': changes})
+        except Exception as error:
+            LOG.warning('Instance %s: port %s cannot be taken: %s', self.id, port_id, error)
+            self._give_up('its port could not be changed')
+            return super()._create_port(network_info, security_groups, is_mgmt=True)
+        return port_id
 
     def _create_server(
         self,
@@ -118,6 +126,10 @@ class WarmServerTasks(models.FreshInstanceTasks):
         if guest is not None:
             try:
                 self._bind(guest, datastore_manager, block_device_mapping_v2, nics, files)
+            except exceptions.NotFencedError:
+                # Another server must not write to the volume beside the guest.
+                self._claimed_guest = None
+                raise
             except Exception as error:
                 LOG.warning(
                     'Instance %s: warm guest %s could not be bound; Nova boots a server: %s',
@@ -127,7 +139,8 @@ class WarmServerTasks(models.FreshInstanceTasks):
                 nics = self._replace_management_port(nics)
             else:
                 self._claimed_guest = None
-                return self.nova_client.servers.get(guest.server_id)
+                # Trove reads only the id, and a request to Nova might fail.
+                return types.SimpleNamespace(id=guest.server_id)
         return super()._create_server(
             flavor_id,
             image_id,
@@ -175,12 +188,13 @@ class WarmServerTasks(models.FreshInstanceTasks):
         return [*nics[:-1], {'port-id': port_id}]
 
     def _give_up(self, reason: str) -> None:
-        if self.guests is None or self._claimed_guest is None:
+        guest, self._claimed_guest = self._claimed_guest, None
+        if self.guests is None or guest is None:
             return
         try:
-            self.guests.retire(self._claimed_guest, reason)
-        except exceptions.TroveCephError as error:
+            self.guests.retire(guest, reason)
+        except Exception as error:
             LOG.warning(
                 'Warm guest %s: it is retired later, when its claim is too old: %s',
-                *(self._claimed_guest.guest_id, error),
+                *(guest.guest_id, error),
             )

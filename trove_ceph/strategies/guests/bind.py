@@ -2,8 +2,9 @@
 """Bind a warm guest to an instance: give it the identity, the volume and the ports of the instance.
 
 There is only one way. The guest replaces its identity before anything of the instance is attached
-to it, and never waits again. If any step fails, the server is deleted, so that the volume and the
-ports are free for another server.
+to it, and never waits again. If any step fails, the server is deleted. Another server may get the
+volume only once Ceph shows no client of the image: Nova also reports a server as deleted whose host
+is down and whose process still runs.
 """
 
 import dataclasses
@@ -20,6 +21,8 @@ LOG = logging.getLogger(__name__)
 
 #: Nova attaches a volume in 1 to 2 s; an emulated processor takes up to 10 s.
 ATTACH_TIMEOUT_SEC = 120
+#: A process that is killed closes its images at once; Ceph forgets a dead one after 30 s.
+CLOSE_TIMEOUT_SEC = 60
 _POLL_SEC = 0.5
 _ATTACHING = ('reserved', 'attaching')
 
@@ -91,6 +94,7 @@ class Volumes(Protocol):
 class BindDependencies:
     """What a binding uses.
 
+    :param has_clients: returns whether any client has the image of a volume open
     :param start_wait: returns the deadline of a wait of so many seconds
     """
 
@@ -99,6 +103,7 @@ class BindDependencies:
     ports: Ports
     store: Store
     volumes: Volumes
+    has_clients: Callable[[str], bool]
     start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline
 
 
@@ -115,14 +120,24 @@ class Binding:
         assert guest.server_id is not None
         self._server_id = guest.server_id
         self._request = request
+        self._may_write = False
 
     def run(self) -> None:
         """Bind the guest.
 
-        :raises TroveCephError: a step failed; the server of the guest is deleted, or will be
+        :raises NotFencedError: a step failed, and the guest may still write to the volume
+        :raises TroveCephError: a step failed; the volume and the ports are free for another server
         """
         guest, instance = self._guest.guest_id, self._request.instance_id
-        steps.run(f'binding of guest {guest} to instance {instance}', self.steps())
+        try:
+            steps.run(f'binding of guest {guest} to instance {instance}', self.steps())
+        except Exception as error:
+            if self._may_write:
+                raise exceptions.NotFencedError(
+                    f'volume {self._request.volume_id}: warm guest {guest} could not be bound, and '
+                    f'its server {self._server_id} may still write to it: {error}'
+                ) from error
+            raise
 
     def steps(self) -> list[steps.Step]:
         """Return the steps of the binding."""
@@ -145,6 +160,7 @@ class Binding:
 
     def _attach_volume(self) -> None:
         volume_id = self._request.volume_id
+        self._may_write = True
         self._deps.servers.attach_volume(self._server_id, volume_id)
         deadline = self._deps.start_wait(ATTACH_TIMEOUT_SEC)
         while (status := self._volume_status()) in _ATTACHING:
@@ -176,5 +192,14 @@ class Binding:
         try:
             self._deps.store.retire(self._guest.guest_id, reason)
         finally:
-            # The volume and the ports of the instance are free only after that.
-            self._deps.servers.delete(self._server_id)
+            # Without anything of the instance, the guest is deleted in the background.
+            if self._may_write:
+                self._deps.servers.delete(self._server_id)
+                self._await_no_client()
+
+    def _await_no_client(self) -> None:
+        deadline = self._deps.start_wait(CLOSE_TIMEOUT_SEC)
+        while self._deps.has_clients(self._request.volume_id):
+            if not deadline.pause(_POLL_SEC):
+                return
+        self._may_write = False

@@ -212,10 +212,8 @@ class PoolRound:
         instance = self._deps.trove.find_instance(guest.instance_id)
         if instance is not None and not instance.is_deleted:
             return
-        if guest.server_id is not None and self._deps.servers.find_server(guest.server_id):
-            self._retire(guest, f'its instance {guest.instance_id} was deleted, its server was not')
-        else:
-            self._deps.store.delete(guest.guest_id)
+        # Its server is gone with the instance, or is deleted now, with what else has its name.
+        self._retire(guest, f'its instance {guest.instance_id} was deleted')
 
     # Size.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print the addresses of all running guests in a network, a line each: guests.py NETWORK."""
+"""Print the addresses of the guests of instances in a network, a line each: guests.py NETWORK."""
 
 import sys
 
@@ -9,6 +9,9 @@ import openstack
 def main():
     cloud = openstack.connect(load_yaml_config=False)
     for server in cloud.compute.servers(all_projects=True, status='ACTIVE'):
+        # Warm guests have no instance yet.
+        if server.name.startswith('trove-guest-'):
+            continue
         for address in server.addresses.get(sys.argv[1], ()):
             print(address['addr'])
 

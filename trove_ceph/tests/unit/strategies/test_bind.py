@@ -45,6 +45,8 @@ class Cloud:
         self.reason = None
         self.server = {'name': 'trove-guest-guest'}
         self.deletion_fails = False
+        # When the process of the server has ended.
+        self.clients_until = 0.0
         self.now = 0.0
 
     def deps(self):
@@ -54,6 +56,7 @@ class Cloud:
             ports=self,
             store=self,
             volumes=self,
+            has_clients=lambda _volume_id: self.clients_until > self.now,
             start_wait=lambda seconds: waiting.Deadline(seconds, lambda: self.now, self._sleep),
         )
 
@@ -139,7 +142,9 @@ class BindTest(base.BaseTestCase):
     def assert_discarded(self):
         self.assertIs(GuestState.RETIRED, self.cloud.record)
         self.assertIn(self.cloud.guest.instance_id, self.cloud.reason)
-        self.assertIsNone(self.cloud.server)
+        # The server of a guest that has nothing of the instance is deleted in the background.
+        if 'attach_volume' in self.cloud.calls:
+            self.assertIsNone(self.cloud.server)
         self.assertEqual([], self.cloud.attached)
 
     def test_guest_becomes_the_server_of_the_instance(self):
@@ -188,9 +193,35 @@ class BindTest(base.BaseTestCase):
             self.assertIn(expected, str(error))
             self.assert_discarded()
 
-    def test_guest_is_retired_even_if_its_server_cannot_be_deleted(self):
+    def test_guest_that_refuses_keeps_nobody_waiting(self):
+        self.cloud.bind = self.refuse
+        self.cloud.deletion_fails = True
+        error = self.assertRaises(exceptions.GuestUnavailableError, self.cloud.binding().run)
+        self.assertNotIsInstance(error, exceptions.NotFencedError)
+        self.assert_discarded()
+        self.assertEqual(0, self.cloud.now)
+
+    def refuse(self, _guest, _binding):
+        raise exceptions.GuestUnavailableError('no answer')
+
+    def test_waits_until_the_process_of_the_server_has_ended(self):
+        self.cloud.attaching = ['available']
+        self.cloud.clients_until = 20
+        self.assertRaises(exceptions.ServiceUnavailableError, self.cloud.binding().run)
+        self.assert_discarded()
+        self.assertGreaterEqual(self.cloud.now, 20)
+
+    def test_process_that_outlives_its_server(self):
+        """As on a host that is down: Nova reports the server as deleted at once."""
+        self.cloud.attaching = ['available']
+        self.cloud.clients_until = 1000
+        error = self.assertRaises(exceptions.NotFencedError, self.cloud.binding().run)
+        self.assertIn('may still write', str(error))
+        self.assert_discarded()
+
+    def test_server_that_cannot_be_deleted(self):
         self.cloud.attaching = ['available']
         self.cloud.deletion_fails = True
-        error = self.assertRaises(exceptions.ServiceUnavailableError, self.cloud.binding().run)
+        error = self.assertRaises(exceptions.NotFencedError, self.cloud.binding().run)
         self.assertIs(GuestState.RETIRED, self.cloud.record)
-        self.assertIn('Nova is down', error.__notes__[0])
+        self.assertIn('Nova is down', error.__cause__.__notes__[0])

@@ -7,6 +7,7 @@ import types
 from unittest import mock
 
 import fixtures
+import oslo_db.exception
 from oslotest import base
 from trove.backup.state import BackupState
 from trove.common import cfg as trove_cfg
@@ -231,6 +232,19 @@ class CreatedInstanceTest(contexts.ContextMixin, base.BaseTestCase):
         self.assertEqual([4], looked_before)
         self.assertEqual('made-by-cinder', self.server_volume())
 
+    def test_leaves_a_volume_that_cannot_be_shown_to_trove(self):
+        show = self.cinder.get
+        answers = [exceptions.ServiceUnavailableError('503')]
+
+        def fail_once(volume_id):
+            if answers:
+                raise answers.pop()
+            return show(volume_id)
+
+        self.cinder.get = fail_once
+        self.create(backup_id=None)
+        self.assertEqual('made-by-cinder', self.server_volume())
+
     def test_leaves_a_slow_volume_to_troves_intervals(self):
         slept = self.count_sleeps()
         self.cinder.creating_looks = 40
@@ -354,6 +368,20 @@ class ReportTest(contexts.ContextMixin, base.BaseTestCase):
         self.server.fault = {'message': 'No valid host'}
         self.clock.events[20] = fail
         self.assertEqual(InstanceTasks.BUILDING_ERROR_TIMEOUT_GA, self.wait())
+        self.assertEqual(30, self.clock.now)
+
+    def test_outlasts_an_outage_of_the_database(self):
+        find_by = instance_models.InstanceServiceStatus.find_by
+
+        def fail_for_a_while(**conditions):
+            if 10 <= self.clock.now < 25:
+                raise oslo_db.exception.DBConnectionError()
+            return find_by(**conditions)
+
+        self.patch('trove.instance.models.InstanceServiceStatus.find_by', fail_for_a_while)
+        self.patch('trove.taskmanager.models.InstanceServiceStatus.find_by', fail_for_a_while)
+        self.clock.events[30] = lambda: self.report(service_status.ServiceStatuses.HEALTHY)
+        self.assertEqual(InstanceTasks.NONE, self.wait())
         self.assertEqual(30, self.clock.now)
 
     def test_misses_no_report_that_arrives_while_it_looks(self):

@@ -231,6 +231,21 @@ class WarmServerTest(base.BaseTestCase):
         # The binding has retired the guest.
         self.assertEqual([], self.guests.retired)
 
+    def test_boots_no_server_beside_a_guest_that_may_write(self):
+        self.guests.errors['bind'] = exceptions.NotFencedError('it may still write')
+        error = self.assertRaises(trove_exceptions.TroveError, self.create)
+        self.assertIn('may still write', str(error))
+        self.assertEqual([], self.booted)
+        row = trove_database.instance(self.instance.id)
+        self.assertEqual(InstanceTasks.BUILDING_ERROR_SERVER, row.task_status)
+
+    def test_boots_a_server_if_the_port_cannot_be_changed(self):
+        del self.neutron.ports['warm-port']
+        self.create()
+        self.assert_booted()
+        self.assertEqual(['its port could not be changed'], self.guests.retired)
+        self.assertEqual([], self.guests.requests)
+
     def test_retires_the_guest_if_the_instance_has_no_volume(self):
         self.volumes_fail = True
         self.assertRaises(trove_exceptions.TroveError, self.create)

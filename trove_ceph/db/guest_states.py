@@ -34,15 +34,14 @@ TRANSITIONS = (
     # The agent has the identity of the instance.
     (GuestState.CLAIMED, Event.BIND, GuestState.BOUND),
     (GuestState.BOUND, Event.BIND, GuestState.BOUND),
-    # The guest is unfit, its binding failed, or its instance is deleted and its server is not.
+    # The guest is unfit, its binding failed, or its instance is deleted.
     (GuestState.BOOTING, Event.RETIRE, GuestState.RETIRED),
     (GuestState.READY, Event.RETIRE, GuestState.RETIRED),
     (GuestState.CLAIMED, Event.RETIRE, GuestState.RETIRED),
     (GuestState.BOUND, Event.RETIRE, GuestState.RETIRED),
     (GuestState.RETIRED, Event.RETIRE, GuestState.RETIRED),
-    # Server and port are deleted; those of a bound guest with its instance.
+    # Server and port are deleted.
     (GuestState.RETIRED, Event.DELETE, ABSENT),
-    (GuestState.BOUND, Event.DELETE, ABSENT),
 )
 
 _MACHINE = state_machine.StateMachine('a warm guest', GuestState, TRANSITIONS)

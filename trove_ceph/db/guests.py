@@ -84,6 +84,11 @@ class GuestStore:
         with self._transactions.reading() as session:
             return [found.as_model() for found in session.scalars(query)]
 
+    def pools(self) -> set[str]:
+        """Return the names of the pools that have guests, in whatever state."""
+        with self._transactions.reading() as session:
+            return set(session.scalars(sa.select(tables.GuestRow.pool).distinct()))
+
     @retry_on_deadlock
     def set_server(
         self, guest_id: str, server_id: str | None, port_id: str | None, host: str | None = None
@@ -187,7 +192,7 @@ class GuestStore:
     def delete(self, guest_id: str) -> None:
         """Delete the row of a guest whose server and port are gone; idempotent.
 
-        :raises InvalidTransitionError: the guest waits, or is being bound
+        :raises InvalidTransitionError: the guest is not retired
         """
         with self._transactions.writing() as session:
             state = self._state(session, guest_id)

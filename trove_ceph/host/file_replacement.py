@@ -14,8 +14,8 @@ success, or the reason of a failure as a text, which has no content of a file.
 4. The commands are run.
 5. The file of the marker is removed.
 
-Each part is on the disk before the next begins. So whoever reads the files after a crash finds all
-the old files, or the marker, or all the new files and no marker.
+Each part is on the disk before the next begins. So after a crash there are all the old files, or
+the marker, or all the new files and no marker.
 """
 
 import contextlib

@@ -44,7 +44,7 @@ class Keeper:
         """
         specs = {one.name: one for one in self._deps.pools}
         try:
-            used = {one.pool for one in self._deps.store.list()}
+            used = self._deps.store.pools()
             if specs:
                 self._prune_requests()
         except exceptions.TroveCephError as error:

@@ -16,11 +16,11 @@ KEY = PoolKey('flavor', 'image', 'digest', None, POOL)
 FRESH_SEC = 90
 
 
-def record(guest_id, now, **values):
-    """Return the record of a guest that is about to be booted."""
+def record(guest_id, now, state=GuestState.BOOTING, **values):
+    """Return the record of a guest; by default of one that is about to be booted."""
     known = {'pool': POOL, 'flavor_id': 'flavor', 'image_id': 'image', 'config_digest': 'digest'}
     known |= {'created_at': now, 'updated_at': now, 'encrypted_key': 'key'}
-    return GuestRecord(guest_id, state=GuestState.BOOTING, **known | values)
+    return GuestRecord(guest_id, state=state, **known | values)
 
 
 class GuestStoreTestCase(base.BaseTestCase):

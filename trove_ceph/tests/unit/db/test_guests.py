@@ -47,6 +47,7 @@ class GuestsTest(guest_helpers.GuestStoreTestCase):
         self.store.mark_bound('g', 'i')
         self.store.mark_bound('g', 'i')
         self.assertEqual(GuestState.BOUND, self.store.find('g').state)
+        self.store.retire('g', 'its instance was deleted')
         self.store.delete('g')
         self.store.delete('g')
         self.assertIsNone(self.store.find('g'))
@@ -62,6 +63,7 @@ class GuestsTest(guest_helpers.GuestStoreTestCase):
         self.now += SECOND
         self.make('0', GuestState.RETIRED)
         self.assertEqual(['a', 'b', '0'], [one.guest_id for one in self.store.list()])
+        self.assertEqual({one.pool for one in self.store.list()}, self.store.pools())
         self.assertEqual(['a', '0'], [one.guest_id for one in self.store.list(POOL)])
         found = self.store.list(POOL, [GuestState.RETIRED])
         self.assertEqual(['0'], [one.guest_id for one in found])

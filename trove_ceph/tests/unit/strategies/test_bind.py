@@ -8,10 +8,11 @@ from oslotest import base
 
 from trove_ceph import exceptions, steps, waiting
 from trove_ceph.cinder import resources
-from trove_ceph.db.guest_record import GuestRecord, GuestState
+from trove_ceph.db.guest_record import GuestState
 from trove_ceph.guestagent import waiting_messages
 from trove_ceph.strategies.guests import bind
 from trove_ceph.tests import interruption
+from trove_ceph.tests.unit.db import guest_helpers
 
 NOW = datetime.datetime(2026, 1, 1)
 
@@ -20,16 +21,10 @@ class Cloud:
     """Nova, Neutron, Cinder, the agent and the record of one guest."""
 
     def __init__(self):
-        self.guest = GuestRecord(
-            guest_id='guest',
-            pool='pool',
-            state=GuestState.CLAIMED,
-            flavor_id='flavor',
-            image_id='image',
-            config_digest='digest',
-            created_at=NOW,
-            updated_at=NOW,
-            encrypted_key='',
+        self.guest = guest_helpers.record(
+            'guest',
+            NOW,
+            GuestState.CLAIMED,
             server_id='server',
             port_id='management',
             instance_id=str(uuid.uuid4()),

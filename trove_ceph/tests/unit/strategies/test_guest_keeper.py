@@ -356,8 +356,11 @@ class FailureTest(KeeperTestCase):
         def fail(*_arguments):
             raise exceptions.ServiceUnavailableError('the database failed')
 
-        patch = fixtures.MonkeyPatch('trove_ceph.db.guests.GuestStore.list', fail)
-        with patch:
+        store = 'trove_ceph.db.guests.GuestStore'
+        with (
+            fixtures.MonkeyPatch(f'{store}.list', fail),
+            fixtures.MonkeyPatch(f'{store}.pools', fail),
+        ):
             self.run_rounds(5)
         self.assertEqual(1, self.count_in_log('the database failed'))
         self.run_rounds()

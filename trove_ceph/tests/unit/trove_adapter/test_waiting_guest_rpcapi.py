@@ -13,8 +13,9 @@ from oslotest import base
 from trove.common import cfg as trove_cfg
 
 from trove_ceph import exceptions, message_auth
-from trove_ceph.db.guest_record import GuestRecord, GuestState
+from trove_ceph.db.guest_record import GuestState
 from trove_ceph.guestagent import waiting_guest, waiting_messages
+from trove_ceph.tests.unit.db import guest_helpers
 from trove_ceph.trove_adapter import guest_keys, waiting_guest_rpcapi
 
 CONF = trove_cfg.CONF
@@ -27,15 +28,10 @@ class WaitingGuestTest(base.BaseTestCase):
         CONF.set_override('inst_rpc_key_encr_key', 'a key of the control plane')
         self.addCleanup(CONF.clear_override, 'inst_rpc_key_encr_key')
         self.keys = guest_keys.make()
-        self.guest = GuestRecord(
-            guest_id=str(uuid.uuid4()),
-            pool='pool',
-            state=GuestState.READY,
-            flavor_id='flavor',
-            image_id='image',
-            config_digest='digest',
-            created_at=NOW,
-            updated_at=NOW,
+        self.guest = guest_helpers.record(
+            str(uuid.uuid4()),
+            NOW,
+            GuestState.READY,
             encrypted_key=guest_keys.encrypt(self.keys),
         )
         self.obstacle, self.bindings, self.sent, self.failure = None, [], [], None

@@ -12,25 +12,16 @@ from trove.common import exception as trove_exceptions
 from trove.instance.tasks import InstanceTasks
 
 from trove_ceph import exceptions
-from trove_ceph.db.guest_record import GuestRecord, GuestState
+from trove_ceph.db.guest_record import GuestState
+from trove_ceph.tests.unit.db import guest_helpers
 from trove_ceph.tests.unit.taskmanager import trove_database
 from trove_ceph.trove_adapter import warm_server
 
 CONF = trove_cfg.CONF
 TASKS = 'trove.taskmanager.models.FreshInstanceTasks'
 NOW = datetime.datetime(2026, 1, 1)
-GUEST = GuestRecord(
-    guest_id='guest',
-    pool='pool',
-    state=GuestState.CLAIMED,
-    flavor_id='flavor',
-    image_id='image',
-    config_digest='digest',
-    created_at=NOW,
-    updated_at=NOW,
-    encrypted_key='',
-    server_id='warm-server',
-    port_id='warm-port',
+GUEST = guest_helpers.record(
+    'guest', NOW, GuestState.CLAIMED, server_id='warm-server', port_id='warm-port'
 )
 
 

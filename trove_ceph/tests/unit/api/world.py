@@ -59,7 +59,7 @@ class World(fixtures.Fixture):
         # Trove reads its policy file from the directory of its configuration.
         CONF([], project='trove', default_config_files=[])
         self.addCleanup(CONF.clear)
-        facade = worlds._emptied()
+        facade = worlds.emptied()
         self.records = backups.BackupStore(facade)
         #: The worker that takes backups.
         self.claims = {}

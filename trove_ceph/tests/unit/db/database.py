@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A database in a file, with the tables that the migrations create."""
 
+import tempfile
+
 from oslo_db.sqlalchemy import enginefacade
 
-from trove_ceph.db import migration
+from trove_ceph.db import migration, tables
 
 
 def facade(path):
@@ -19,3 +21,28 @@ def with_tables(path):
     context = facade(path)
     migration.upgrade(context.writer.get_engine())
     return context
+
+
+def emptied(context):
+    """Return a database without the rows of our tables."""
+    with context.writer.get_engine().begin() as connection:
+        for table in tables.Base.metadata.sorted_tables:
+            connection.execute(table.delete())
+    return context
+
+
+class Shared:
+    """One database for the worlds of a module, since creating the tables takes long.
+
+    Create it at import, so that it is removed after the files of the tests.
+    """
+
+    def __init__(self):
+        self._directory = tempfile.TemporaryDirectory(prefix='trove-ceph-test-')
+        self._context = None
+
+    def emptied(self):
+        """Return the database without the rows of other worlds."""
+        if self._context is None:
+            self._context = with_tables(f'{self._directory.name}/trove.sqlite')
+        return emptied(self._context)

@@ -2,12 +2,10 @@
 """A world for the keeper of pools: Nova, Neutron, agents and instances in memory; our tables."""
 
 import datetime
-import functools
 import itertools
-import tempfile
 
 from trove_ceph import exceptions
-from trove_ceph.db import claims, guests, heartbeat, tables, transactions
+from trove_ceph.db import claims, guests, heartbeat, transactions
 from trove_ceph.db.guest_record import PoolKey
 from trove_ceph.strategies.guests import dependencies, keeper, pool_memory, pool_round, pool_spec
 from trove_ceph.strategies.guests.dependencies import PingAnswer, PoolSettings, ServerFacts
@@ -18,21 +16,7 @@ POOL = 'mysql/8.4:small'
 FRESH_SEC = 90
 
 
-# Created at import, so that it is removed after the files of the tests.
-_DIRECTORY = tempfile.TemporaryDirectory(prefix='trove-ceph-test-')
-
-
-@functools.cache
-def _facade():
-    return database.with_tables(f'{_DIRECTORY.name}/trove.sqlite')
-
-
-def _emptied():
-    """Return the database without the rows of other worlds."""
-    with _facade().writer.get_engine().begin() as connection:
-        for table in tables.Base.metadata.sorted_tables:
-            connection.execute(table.delete())
-    return _facade()
+_DATABASE = database.Shared()
 
 
 class World:
@@ -47,7 +31,7 @@ class World:
     def __init__(self, pools=(POOL,), **settings):
         self.now = datetime.datetime(2026, 1, 1)
         self._began = self.now
-        database_access = transactions.Transactions(_emptied(), lambda: self.now)
+        database_access = transactions.Transactions(_DATABASE.emptied(), lambda: self.now)
         self.store = guests.GuestStore(database_access, FRESH_SEC)
         self.specs = pool_spec.parse(pools)
         self.settings = PoolSettings(**settings)

@@ -13,7 +13,7 @@ from keystoneauth1 import exceptions as keystone_exceptions
 
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import wait
-from trove_ceph.db import backups, claims, heartbeat, tables
+from trove_ceph.db import backups, claims, heartbeat
 from trove_ceph.guestagent import quiesce, settings_history
 from trove_ceph.storage import image_types
 from trove_ceph.storage_service import endpoint, rpcapi, serializer
@@ -47,7 +47,7 @@ class World(service_world.World):
         self.guest = Guest(self)
         self.servers = Servers()
         self.served = self.service()
-        self.records = backups.BackupStore(_emptied())
+        self.records = backups.BackupStore(emptied())
         self._numbers = itertools.count()
         self._heartbeats = []
         self.trove = trove_db.TroveDatabase()
@@ -407,12 +407,9 @@ def _facade():
     return database.facade(trove_database.path())
 
 
-def _emptied():
-    """Return the database without the rows of other worlds."""
-    with _facade().writer.get_engine().begin() as connection:
-        for table in tables.Base.metadata.sorted_tables:
-            connection.execute(table.delete())
-    return _facade()
+def emptied():
+    """Return the database of Trove's tables without the rows of our own."""
+    return database.emptied(_facade())
 
 
 def _raise(error):

@@ -98,6 +98,22 @@ class GuestUnavailableError(ServiceUnavailableError):
     """The guest agent of an instance refused a request, failed, or did not answer."""
 
 
+class InProgressError(TroveCephError):
+    """What was requested is still in progress; look again in some seconds."""
+
+
+class ReplacementRefusedError(TroveCephError):
+    """The server of an instance cannot be replaced now; nothing was changed."""
+
+
+class ReplacementCanceledError(TroveCephError):
+    """The instance is being deleted, so that its server is not replaced any more."""
+
+
+class PortGoneError(TroveCephError):
+    """A port of an instance was deleted; its addresses cannot be kept."""
+
+
 class ChangeNotSeenError(TroveCephError):
     """A change reported no error but had no observable effect; running it again is safe."""
 

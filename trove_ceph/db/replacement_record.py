@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The row of a replacement of an instance's server as a plain dataclass."""
+
+import dataclasses
+import datetime
+import enum
+
+
+class ReplacementKind(enum.StrEnum):
+    """Why an instance gets another server.
+
+    A failover replaces a server that failed, or that must be given up. A resize replaces one that
+    works by one of another flavor.
+    """
+
+    FAILOVER = 'failover'
+    RESIZE = 'resize'
+
+
+class RequestedBy(enum.StrEnum):
+    """Who requested a replacement."""
+
+    TENANT = 'tenant'
+    OPERATOR = 'operator'
+    AUTOMATIC = 'automatic'
+
+
+class ReplacementState(enum.StrEnum):
+    """The state of a replacement.
+
+    Before a requested one changes anything it can still fail, and the old server stays in service.
+    From the fence on it is completed, however long that takes, unless the instance is deleted or
+    MySQL does not start on the new server.
+    """
+
+    REQUESTED = 'requested'
+    #: The clients of the volume are cut off, and the old server is deleted.
+    FENCING = 'fencing'
+    #: Ceph has proved that the old server cannot write. A new one gets the volume and the ports.
+    MOVING = 'moving'
+    #: The new server is that of the instance. MySQL starts on it.
+    STARTING = 'starting'
+    COMPLETED = 'completed'
+    #: Nothing was moved, or MySQL does not start on the new server; the error says which.
+    FAILED = 'failed'
+    #: The instance was deleted meanwhile.
+    CANCELED = 'canceled'
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a taskmanager must continue it."""
+        return self in OPEN
+
+
+OPEN = (
+    ReplacementState.REQUESTED,
+    ReplacementState.FENCING,
+    ReplacementState.MOVING,
+    ReplacementState.STARTING,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplacementRecord:
+    """The replacement of one server of an instance. Times are in UTC, without a time zone.
+
+    :param reason: what the requester wrote, or the signs of an automatic failover
+    :param is_forced: whether it was requested although the instance is healthy
+    :param flavor_id: of the new server
+    :param version_id: of the datastore version
+    :param step: what is being done, for tenants
+    :param error: why the last attempt failed, or why the replacement ended
+    :param attempts: how many attempts have failed
+    :param volume_id: of the data volume; this and the following are noted before the fence
+    :param old_host: of the old server; the new one is on another host, if it failed
+    :param availability_zone: in which the old server was requested; None: in none
+    :param image_id: from which Nova boots a server if no warm guest fits
+    :param port_ids: the ports of the instance that keep their addresses
+    :param old_management_port_ids: the ports that the old server's agent uses
+    :param guest_id: of the warm guest that is being bound
+    :param new_management_port_id: of the server that Nova boots
+    :param fenced_at: when Ceph had proved that the old server cannot write
+    :param moved_at: when the new server became that of the instance
+    """
+
+    replacement_id: str
+    instance_id: str
+    project_id: str
+    kind: ReplacementKind
+    state: ReplacementState
+    requested_by: RequestedBy
+    created_at: datetime.datetime
+    updated_at: datetime.datetime
+    reason: str = ''
+    is_forced: bool = False
+    flavor_id: str | None = None
+    version_id: str | None = None
+    step: str | None = None
+    error: str | None = None
+    attempts: int = 0
+    volume_id: str | None = None
+    old_server_id: str | None = None
+    old_host: str | None = None
+    availability_zone: str | None = None
+    image_id: str | None = None
+    port_ids: tuple[str, ...] = ()
+    old_management_port_ids: tuple[str, ...] = ()
+    guest_id: str | None = None
+    new_server_id: str | None = None
+    new_host: str | None = None
+    new_management_port_id: str | None = None
+    fenced_at: datetime.datetime | None = None
+    moved_at: datetime.datetime | None = None
+    ended_at: datetime.datetime | None = None
+    claimed_by: str | None = None
+    heartbeat_at: datetime.datetime | None = None
+
+    def __str__(self) -> str:
+        return f'{self.kind} {self.replacement_id} of instance {self.instance_id}'

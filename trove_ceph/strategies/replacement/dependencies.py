@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the replacement of a server needs, and the values that it exchanges with other services."""
+
+import dataclasses
+import datetime
+import enum
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from trove_ceph.db.guest_record import GuestRecord
+from trove_ceph.db.replacement_record import ReplacementRecord
+from trove_ceph.db.replacements import ReplacementStore
+from trove_ceph.strategies.guests.bind import BindRequest
+from trove_ceph.strategies.guests.dependencies import ServerFacts
+
+
+@dataclasses.dataclass(frozen=True)
+class InstanceFacts:
+    """An instance, as Trove records it.
+
+    :param task: the name of its task, such as NONE or MIGRATING
+    :param service_status: such as HEALTHY
+    :param agent_seen_at: when the guest agent last reported, by the clock of the database
+    :param has_our_guest_agent: its datastore version names a guest manager of trove_ceph
+    :param is_replicating: it is a replica or has replicas
+    :param is_in_cluster: it belongs to a cluster of the datastore
+    :param is_being_backed_up: a backup of it has not ended
+    """
+
+    instance_id: str
+    project_id: str
+    name: str
+    volume_id: str | None
+    server_id: str | None
+    flavor_id: str
+    version_id: str
+    task: str
+    service_status: str | None = None
+    agent_seen_at: datetime.datetime | None = None
+    is_deleted: bool = False
+    has_our_guest_agent: bool = True
+    is_replicating: bool = False
+    is_in_cluster: bool = False
+    is_being_backed_up: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerNeeds:
+    """What a server needs before the old one is given up, as OpenStack has it now.
+
+    :param availability_zone: in which the old server was requested; None: in none
+    :param image_id: of the guest image of the datastore version
+    """
+
+    availability_zone: str | None
+    image_id: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Ports:
+    """The ports of a server.
+
+    :param instance: those with the addresses of the instance, in the order of its interfaces
+    :param management: those of its agent in the management network
+    """
+
+    instance: tuple[str, ...]
+    management: tuple[str, ...]
+
+
+class StartState(enum.StrEnum):
+    """What the guest agent of a new server says of MySQL."""
+
+    STARTING = 'starting'
+    SERVING = 'serving'
+    FAILED = 'failed'
+
+
+@dataclasses.dataclass(frozen=True)
+class StartProgress:
+    """The answer of the guest agent of a new server; the agent is not trusted.
+
+    :param error: why MySQL does not start, one line
+    """
+
+    state: StartState
+    error: str = ''
+
+
+class Instances(Protocol):
+    """Trove's tables, and what Trove derives from them."""
+
+    def find(self, instance_id: str) -> InstanceFacts | None:
+        """Return an instance, even a deleted one."""
+
+    def bind_request(self, record: ReplacementRecord) -> BindRequest:
+        """Return what a warm guest becomes: the name, files, ports and tags of the instance.
+
+        :raises ServiceUnavailableError: a service that has a part of it does not answer
+        """
+
+    def show_server(self, record: ReplacementRecord) -> None:
+        """Make the new server that of the instance, with its flavor; idempotent.
+
+        The service status becomes BUILDING, which only a report of the new agent replaces.
+
+        :raises ReplacementCanceledError: the instance is being deleted
+        """
+
+    def report_healthy(self, record: ReplacementRecord) -> None:
+        """Show that MySQL serves on the new server, without waiting for its agent's next report."""
+
+    def report_failed(self, record: ReplacementRecord, error: str) -> None:
+        """Show that MySQL does not start on the new server, with the reason as a fault."""
+
+
+class Servers(Protocol):
+    """The servers in Nova. Each verb raises ServiceUnavailableError when Nova refuses."""
+
+    def find_needs(self, record: ReplacementRecord) -> ServerNeeds:
+        """Return what the new server needs.
+
+        :raises ReplacementRefusedError: the flavor or the guest image does not exist
+        """
+
+    def find(self, server_id: str) -> ServerFacts | None:
+        """Return a server; None: Nova has none with this id any more."""
+
+    def keep_volume(self, server_id: str, volume_id: str) -> None:
+        """Keep a volume when its server is deleted; do nothing if it is not attached to it."""
+
+    def request_deletion(self, server_id: str) -> None:
+        """Request the deletion of a server; idempotent."""
+
+    def find_booted(self, record: ReplacementRecord) -> Sequence[ServerFacts]:
+        """Return the servers that :meth:`boot` has created for a replacement."""
+
+    def boot(self, record: ReplacementRecord) -> str:
+        """Boot a server with the volume, the ports and the image of the record; return its id.
+
+        It is marked as of this replacement, and does not delete the volume when it is deleted.
+        """
+
+
+class Network(Protocol):
+    """The ports in Neutron. Each verb raises ServiceUnavailableError when Neutron refuses."""
+
+    def find_ports(self, server_id: str) -> Ports:
+        """Return the ports of a server."""
+
+    def cut_off(self, port_ids: Collection[str]) -> None:
+        """Set ports administratively down; do nothing for those that do not exist."""
+
+    def free(self, port_ids: Collection[str]) -> None:
+        """Unbind ports from servers that are deleted, so that another one can have them.
+
+        :raises PortGoneError: a port does not exist any more
+        """
+
+    def create_management_port(self, record: ReplacementRecord) -> str:
+        """Return the management port of the server that is booted for a replacement; idempotent."""
+
+    def delete(self, port_ids: Collection[str]) -> None:
+        """Delete ports; idempotent."""
+
+
+class Volumes(Protocol):
+    """The data volumes, in Cinder and Ceph."""
+
+    def check(self, volume_id: str) -> None:
+        """Check that a volume can be fenced.
+
+        :raises ReplacementRefusedError: it does not exist, or is on no tier
+        """
+
+    def fence(self, volume_id: str) -> None:
+        """Return when Ceph has proved that no present client can write to a volume.
+
+        :raises NotFencedError: there is no proof yet; a repetition continues
+        """
+
+    def detach(self, volume_id: str, server_id: str) -> None:
+        """Return when a volume is attached to no server.
+
+        :param server_id: the only server, deleted by now, whose attachment may be removed
+        :raises InProgressError: Nova has not detached it yet
+        """
+
+
+class Guests(Protocol):
+    """The warm guests of this cloud."""
+
+    def claim(self, record: ReplacementRecord, not_on: str | None) -> GuestRecord | None:
+        """Claim a guest for a replacement, or return the one that it has claimed; None: none fits.
+
+        :param not_on: the host whose guests are left out
+        """
+
+    def bind(self, guest: GuestRecord, request: BindRequest) -> None:
+        """Bind a claimed guest; on failure it is retired and cannot write to the volume.
+
+        :raises NotFencedError: it failed, and the guest may still write to the volume
+        :raises TroveCephError: it failed; the volume and the ports are free for another server
+        """
+
+    def find(self, guest_id: str) -> GuestRecord | None:
+        """Return a guest; None: it was deleted."""
+
+    def retire(self, guest_id: str, reason: str) -> None:
+        """Have a guest deleted; idempotent."""
+
+
+class Agents(Protocol):
+    """The guest agents of the instances."""
+
+    def forget_old(self, instance_id: str) -> None:
+        """Delete the queues of an instance's agent, with the requests for the old server's one.
+
+        Best effort: without it the new agent may miss requests until the bus drops the old agent.
+        """
+
+    def stop_server(self, instance_id: str) -> None:
+        """Stop MySQL on the old server.
+
+        :raises GuestUnavailableError: the agent did not stop it
+        """
+
+    def restart_server(self, instance_id: str) -> None:
+        """Start MySQL on the old server again.
+
+        :raises GuestUnavailableError: the agent did not start it
+        """
+
+    def start_moved_server(self, record: ReplacementRecord) -> StartProgress:
+        """Have the agent of the new server start MySQL, or tell how far it is.
+
+        The agent starts it once for each replacement, so that this can be repeated.
+
+        :raises GuestUnavailableError: the agent does not answer yet
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplacementDependencies:
+    """The dependencies of replacements.
+
+    :param clock: seconds on a monotonic clock
+    :param sleep: waits for seconds
+    """
+
+    store: ReplacementStore
+    instances: Instances
+    servers: Servers
+    network: Network
+    volumes: Volumes
+    guests: Guests
+    agents: Agents
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    #: How long one attempt waits for what takes long, before the next one looks again.
+    patience_sec: float = 30

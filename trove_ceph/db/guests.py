@@ -127,15 +127,19 @@ class GuestStore:
             self._update(session, guest_id, waiting, seen_at=now)
 
     @retry_on_deadlock
-    def claim(self, key: PoolKey, instance_id: str) -> GuestRecord | None:
+    def claim(
+        self, key: PoolKey, instance_id: str, not_on_host: str | None = None
+    ) -> GuestRecord | None:
         """Claim the ready guest that answered last, and record the request.
 
         Of concurrent claimants, each gets another guest.
 
+        :param not_on_host: leave out the guests of this host, and those whose host is not known;
+            None: take any
         :returns: None: no ready guest fits, or none has answered lately
         """
         with self._transactions.reading() as session:
-            candidates = session.scalars(_candidates(key)).all()
+            candidates = session.scalars(_candidates(key, not_on_host)).all()
         # Others may have taken these meanwhile; the conditions of the update decide.
         with self._transactions.writing() as session:
             now = self._transactions.database_time(session)
@@ -265,8 +269,10 @@ class GuestStore:
         return bool(done.rowcount)
 
 
-def _candidates(key: PoolKey) -> sa.Select[Any]:
+def _candidates(key: PoolKey, not_on_host: str | None) -> sa.Select[Any]:
     row = tables.GuestRow
+    # Without a host, the comparison is NULL, which is not true.
+    elsewhere = [] if not_on_host is None else [row.host != not_on_host]
     return (
         sa.select(row.guest_id)
         .where(
@@ -275,6 +281,7 @@ def _candidates(key: PoolKey) -> sa.Select[Any]:
             row.image_id == key.image_id,
             row.config_digest == key.config_digest,
             claims.is_value(row.availability_zone, key.availability_zone),
+            *elsewhere,
         )
         .order_by(row.seen_at.desc(), row.guest_id)
         .limit(_CANDIDATES)

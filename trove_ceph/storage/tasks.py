@@ -205,6 +205,14 @@ class FenceTask(Task):
     image: image_types.ImageRef
     timeout_sec: int = 60
 
+    @staticmethod
+    def operation_id(image_id: str) -> str:
+        """Return the id under which all callers fence an image, so that they wait for one job.
+
+        :param image_id: of the image, whose name may be used again
+        """
+        return f'fence.{image_id}'
+
     def __post_init__(self) -> None:
         if not 1 <= self.timeout_sec <= MAX_FENCE_SEC:
             raise ValueError(f'timeout_sec {self.timeout_sec}: must be 1 to {MAX_FENCE_SEC}')

@@ -2,18 +2,16 @@
 """Create what keeps and claims warm guests from Trove's configuration."""
 
 import datetime
-import functools
 from typing import Any
 
 import novaclient.client
 from oslo_config import cfg
 from trove.common import clients_admin
 
-from trove_ceph import exceptions
 from trove_ceph.db import guests
 from trove_ceph.strategies.backup import dependencies as backup_dependencies
 from trove_ceph.strategies.guests import bind, dependencies, keeper, pool_spec
-from trove_ceph.taskmanager import factory, warm_guests
+from trove_ceph.taskmanager import factory, volume_fence, warm_guests
 from trove_ceph.trove_adapter import (
     guest_servers,
     neutron,
@@ -94,7 +92,7 @@ def make_warm_guests(
             ports=neutron.Neutron(clients_admin.neutron_client_trove_admin(None, region)),
             store=store,
             volumes=deps.cinder,
-            has_clients=functools.partial(_has_clients, deps),
+            fence=volume_fence.VolumeFence(deps.cinder, deps.storage, deps.find_image).fence,
         ),
     )
 
@@ -114,16 +112,6 @@ def settings(conf: cfg.ConfigOpts) -> dependencies.PoolSettings:
         max_age=_seconds(options.max_age_sec),
         bind_timeout=_seconds(options.bind_timeout_sec),
     )
-
-
-def _has_clients(deps: backup_dependencies.BackupDependencies, volume_id: str) -> bool:
-    volume = deps.cinder.find_volume(volume_id)
-    image = None if volume is None else deps.find_image(volume)
-    if image is None:
-        raise exceptions.NotFencedError(
-            f'volume {volume_id} is on no tier, so its clients are not known'
-        )
-    return bool(deps.storage.describe(image).clients)
 
 
 def _connect_to_nova(conf: cfg.ConfigOpts) -> Any:

@@ -26,15 +26,25 @@ class WarmGuests:
         self._deps = deps
 
     def claim(
-        self, instance_id: str, version_id: str, flavor_id: str, image_id: str, zone: str | None
+        self,
+        instance_id: str,
+        version_id: str,
+        flavor_id: str,
+        image_id: str,
+        zone: str | None,
+        not_on_host: str | None = None,
     ) -> GuestRecord | None:
-        """Claim a waiting guest for an instance; None: none fits."""
+        """Claim a waiting guest for an instance; None: none fits.
+
+        :param not_on_host: see :meth:`.GuestStore.claim`
+        """
         key = self._request_key(version_id, flavor_id, image_id, zone)
-        return None if key is None else self._store.claim(key, instance_id)
+        return None if key is None else self._store.claim(key, instance_id, not_on_host)
 
     def bind(self, guest: GuestRecord, request: bind.BindRequest) -> None:
         """Bind a claimed guest to an instance.
 
+        :raises NotFencedError: it failed, and the guest may still write to the volume
         :raises TroveCephError: it failed; the volume and the ports are free for another server
         """
         bind.Binding(self._deps, guest, request).run()

@@ -2,9 +2,9 @@
 """Bind a warm guest to an instance: give it the identity, the volume and the ports of the instance.
 
 There is only one way. The guest replaces its identity before anything of the instance is attached
-to it, and never waits again. If any step fails, the server is deleted. Another server may get the
-volume only once Ceph shows no client of the image: Nova also reports a server as deleted whose host
-is down and whose process still runs.
+to it, and never waits again. If any step fails, the server is deleted and the image of the volume
+is fenced before another server may get it: Nova also reports a server as deleted whose host is down
+and whose process still runs.
 """
 
 import dataclasses
@@ -21,8 +21,6 @@ LOG = logging.getLogger(__name__)
 
 #: Nova attaches a volume in 1 to 2 s; an emulated processor takes up to 10 s.
 ATTACH_TIMEOUT_SEC = 120
-#: A process that is killed closes its images at once; Ceph forgets a dead one after 30 s.
-CLOSE_TIMEOUT_SEC = 60
 _POLL_SEC = 0.5
 _ATTACHING = ('reserved', 'attaching')
 
@@ -94,7 +92,8 @@ class Volumes(Protocol):
 class BindDependencies:
     """What a binding uses.
 
-    :param has_clients: returns whether any client has the image of a volume open
+    :param fence: returns when Ceph has proved that no present client can write to a volume, or
+        raises NotFencedError
     :param start_wait: returns the deadline of a wait of so many seconds
     """
 
@@ -103,7 +102,7 @@ class BindDependencies:
     ports: Ports
     store: Store
     volumes: Volumes
-    has_clients: Callable[[str], bool]
+    fence: Callable[[str], None]
     start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline
 
 
@@ -195,11 +194,6 @@ class Binding:
             # Without anything of the instance, the guest is deleted in the background.
             if self._may_write:
                 self._deps.servers.delete(self._server_id)
-                self._await_no_client()
-
-    def _await_no_client(self) -> None:
-        deadline = self._deps.start_wait(CLOSE_TIMEOUT_SEC)
-        while self._deps.has_clients(self._request.volume_id):
-            if not deadline.pause(_POLL_SEC):
-                return
-        self._may_write = False
+                # Only now: until then Nova may still open the image.
+                self._deps.fence(self._request.volume_id)
+                self._may_write = False

@@ -143,6 +143,20 @@ class ClaimGuestTest(guest_helpers.GuestStoreTestCase):
         self.now += (FRESH_SEC + 1) * SECOND
         self.assertIsNone(self.store.claim(KEY, 'i'))
 
+    def test_guest_of_another_host(self):
+        for guest_id in ('here', 'there', 'unknown'):
+            self.make(guest_id, GuestState.BOOTING)
+        self.store.mark_ready('there', 'other host')
+        self.now += SECOND
+        self.store.mark_ready('here', 'host')
+        # Nova had not said yet where it is; it may be the same host.
+        self.store.mark_ready('unknown', None)
+        claimed = self.store.claim(KEY, 'i', not_on_host='host')
+        self.assertEqual('there', claimed.guest_id)
+        self.assertIsNone(self.store.claim(KEY, 'i', not_on_host='host'))
+        self.assertEqual('here', self.store.claim(KEY, 'i', not_on_host='third host').guest_id)
+        self.assertEqual('unknown', self.store.claim(KEY, 'i').guest_id)
+
     def test_clocks_of_hosts_do_not_count(self):
         for number, skew in enumerate((-HOUR, HOUR)):
             self.make(f'g{number}')

@@ -40,8 +40,7 @@ class Cloud:
         self.reason = None
         self.server = {'name': 'trove-guest-guest'}
         self.deletion_fails = False
-        # When the process of the server has ended.
-        self.clients_until = 0.0
+        self.fence_error = None
         self.now = 0.0
 
     def deps(self):
@@ -51,7 +50,7 @@ class Cloud:
             ports=self,
             store=self,
             volumes=self,
-            has_clients=lambda _volume_id: self.clients_until > self.now,
+            fence=self._fence,
             start_wait=lambda seconds: waiting.Deadline(seconds, lambda: self.now, self._sleep),
         )
 
@@ -71,6 +70,13 @@ class Cloud:
 
     def _sleep(self, seconds):
         self.now += seconds
+
+    def _fence(self, volume_id):
+        self.calls.append(f'fence {volume_id}')
+        if self.server is not None:
+            raise AssertionError('Nova may still open the image for this server')
+        if self.fence_error is not None:
+            raise self.fence_error
 
     # The agent.
 
@@ -140,6 +146,7 @@ class BindTest(base.BaseTestCase):
         # The server of a guest that has nothing of the instance is deleted in the background.
         if 'attach_volume' in self.cloud.calls:
             self.assertIsNone(self.cloud.server)
+            self.assertEqual(f'fence {self.cloud.volume_id}', self.cloud.calls[-1])
         self.assertEqual([], self.cloud.attached)
 
     def test_guest_becomes_the_server_of_the_instance(self):
@@ -163,6 +170,10 @@ class BindTest(base.BaseTestCase):
     def test_nothing_is_attached_before_the_guest_has_the_identity(self):
         self.cloud.binding().run()
         self.assertEqual('bind', self.cloud.calls[0])
+
+    def test_success_fences_nothing(self):
+        self.cloud.binding().run()
+        self.assertNotIn(f'fence {self.cloud.volume_id}', self.cloud.calls)
 
     def test_failure_before_or_after_any_step_deletes_the_guest(self):
         for after in (False, True):
@@ -194,25 +205,29 @@ class BindTest(base.BaseTestCase):
         error = self.assertRaises(exceptions.GuestUnavailableError, self.cloud.binding().run)
         self.assertNotIsInstance(error, exceptions.NotFencedError)
         self.assert_discarded()
-        self.assertEqual(0, self.cloud.now)
+        self.assertEqual([], self.cloud.calls)
 
     def refuse(self, _guest, _binding):
         raise exceptions.GuestUnavailableError('no answer')
 
-    def test_waits_until_the_process_of_the_server_has_ended(self):
-        self.cloud.attaching = ['available']
-        self.cloud.clients_until = 20
-        self.assertRaises(exceptions.ServiceUnavailableError, self.cloud.binding().run)
-        self.assert_discarded()
-        self.assertGreaterEqual(self.cloud.now, 20)
-
-    def test_process_that_outlives_its_server(self):
+    def test_process_that_may_outlive_its_server(self):
         """As on a host that is down: Nova reports the server as deleted at once."""
         self.cloud.attaching = ['available']
-        self.cloud.clients_until = 1000
-        error = self.assertRaises(exceptions.NotFencedError, self.cloud.binding().run)
-        self.assertIn('may still write', str(error))
+        error = self.assertRaises(exceptions.ServiceUnavailableError, self.cloud.binding().run)
+        self.assertNotIsInstance(error, exceptions.NotFencedError)
         self.assert_discarded()
+
+    def test_volume_that_cannot_be_fenced(self):
+        for fence_error in (
+            exceptions.NotFencedError('no proof'),
+            exceptions.ServiceUnavailableError('no storage service'),
+        ):
+            self.cloud = Cloud()
+            self.cloud.attaching = ['available']
+            self.cloud.fence_error = fence_error
+            error = self.assertRaises(exceptions.NotFencedError, self.cloud.binding().run)
+            self.assertIn('may still write', str(error))
+            self.assert_discarded()
 
     def test_server_that_cannot_be_deleted(self):
         self.cloud.attaching = ['available']

@@ -8,6 +8,7 @@ from typing import Any
 import webob.exc
 from trove.common import exception as trove_exceptions
 from trove.common import policy, wsgi
+from trove.instance import models as instance_models
 
 from trove_ceph import exceptions, schema_problems
 
@@ -74,6 +75,40 @@ def authorize(context: Any, rule: str, subject: str, project_id: str | None) -> 
     if project_id != context.project_id and not context.is_admin:
         raise absent(subject)
     policy.authorize_on_target(context, rule, {'tenant': project_id or 'none'})
+
+
+def authorize_policy(
+    context: Any, rule: str, operate: str, subject: str, project_id: str | None
+) -> None:
+    """Check that the caller may do something with a policy, which may be an operator's.
+
+    The existence of a policy that the caller must not see is not revealed.
+
+    :param rule: for a policy that belongs to a project
+    :param operate: the rule for a policy that belongs to no project
+    :param subject: the policy, with its id
+    :raises HTTPNotFound: it belongs to another project, or to an operator
+    :raises PolicyNotAuthorized: the rule does not allow it
+    """
+    if project_id is not None:
+        authorize(context, rule, subject, project_id)
+    elif not is_allowed(context, operate):
+        raise absent(subject)
+
+
+def find_instance(context: Any, rule: str, instance_id: str) -> Any:
+    """Return Trove's row of an instance, if a rule allows the caller an operation on it.
+
+    :raises HTTPNotFound: it does not exist, or belongs to another project
+    :raises PolicyNotAuthorized: the rule does not allow it
+    """
+    subject = f'instance {instance_id}'
+    found = instance_models.DBInstance.find_all(id=instance_id, deleted=False)
+    row = next(iter(found), None)
+    if row is None:
+        raise absent(subject)
+    authorize(context, rule, subject, row.tenant_id)
+    return row
 
 
 def is_allowed(context: Any, rule: str) -> bool:

@@ -8,10 +8,9 @@ import webob.exc
 from oslo_config import cfg
 from oslo_utils import strutils
 from trove.backup import models as backup_models
-from trove.common import exception as trove_exceptions
-from trove.common import pagination, policy, wsgi
+from trove.common import policy, wsgi
 
-from trove_ceph.api import controller, schemas, views
+from trove_ceph.api import controller, pages, schemas, views
 from trove_ceph.db import backup_record, backups, policies
 from trove_ceph.enums import QuiesceLevel
 from trove_ceph.strategies.backup.options import BackupOptions
@@ -52,15 +51,13 @@ class DetailsController(controller.Controller):
             by_id = {one.backup_id: one for one in found}
             if state := req.GET.get('state'):
                 rows = [row for row in rows if row.id in by_id and by_id[row.id].state == state]
-            rows, marker = _page(rows, context)
+            rows, marker = pages.of(rows, context, CONF.backups_page_size, lambda row: row.id)
             policy_ids = self._policies.policies_of(row.id for row in rows)
         shown = [
             views.detail(row, by_id.get(row.id), policy_ids.get(row.id), with_locations=False)
             for row in rows
         ]
-        listed = _View({f'{_KEY}s': shown})
-        paged = pagination.SimplePaginatedDataView(req.url, f'{_KEY}s', listed, marker)
-        return wsgi.Result(paged.data(), 200)
+        return pages.answer(req, f'{_KEY}s', shown, marker)
 
     def show(self, req: Any, tenant_id: str, id: str) -> wsgi.Result:
         """Show one backup."""
@@ -141,16 +138,6 @@ class DetailsController(controller.Controller):
         return views.detail(row, record, policy_id, with_locations)
 
 
-class _View:
-    """A list in the form that Trove's pagination expects."""
-
-    def __init__(self, content: dict[str, Any]):
-        self._content = content
-
-    def data(self) -> dict[str, Any]:
-        return self._content
-
-
 def _find(context: Any, rule: str, backup_id: str) -> Any:
     subject = f'backup {backup_id}'
     found = backup_models.DBBackup.find_all(id=backup_id, deleted=False)
@@ -159,21 +146,3 @@ def _find(context: Any, rule: str, backup_id: str) -> Any:
         raise controller.absent(subject)
     controller.authorize(context, rule, subject, row.tenant_id)
     return row
-
-
-def _page(rows: Sequence[Any], context: Any) -> tuple[Sequence[Any], str | None]:
-    """Return one page, and the marker for the next one."""
-    try:
-        limit = min(int(context.limit or CONF.backups_page_size), CONF.backups_page_size)
-    except ValueError:
-        limit = 0
-    if limit < 1:
-        raise trove_exceptions.BadRequest(message='limit: must be a positive number')
-    begin = 0
-    if context.marker:
-        numbers = [number for number, row in enumerate(rows) if row.id == context.marker]
-        if not numbers:
-            raise trove_exceptions.BadRequest(message='marker: must be the id of a listed backup')
-        begin = numbers[0] + 1
-    page = rows[begin : begin + limit]
-    return page, page[-1].id if begin + limit < len(rows) else None

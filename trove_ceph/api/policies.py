@@ -14,7 +14,6 @@ from oslo_utils import strutils
 from trove.common import exception as trove_exceptions
 from trove.common import policy, wsgi
 from trove.datastore import models as datastore_models
-from trove.instance import models as instance_models
 
 from trove_ceph import exceptions
 from trove_ceph.api import controller, schemas, views
@@ -76,7 +75,8 @@ class PoliciesController(controller.Controller):
         content = dict(self.content_of(body, _KEY, schemas.POLICY))
         scope, target = Scope(content.pop('scope')), content.pop('target')
         if scope is Scope.INSTANCE:
-            target, project_id = _own_instance(context, target, 'backup_policy:create')
+            found = controller.find_instance(context, 'backup_policy:create', target)
+            target, project_id = found.id, found.tenant_id
         else:
             policy.authorize_on_tenant(context, _OPERATE)
             project_id = None
@@ -141,7 +141,7 @@ class PoliciesController(controller.Controller):
 
     def _of_instance(self, context: Any, instance_id: str) -> list[dict[str, Any]]:
         """Return an instance's own policy and the one that ran last, with its last run."""
-        _own_instance(context, instance_id, 'backup_policy:index')
+        controller.find_instance(context, 'backup_policy:index', instance_id)
         with controller.translated():
             run, found = self._policies.find_run(instance_id), self._policies.all()
         last = {run.policy_id: [views.run(run)]} if run else {}
@@ -161,22 +161,9 @@ class PoliciesController(controller.Controller):
             found = self._policies.find(policy_id)
         if found is None:
             raise controller.absent(subject)
-        if found.project_id is not None:
-            controller.authorize(context, f'{_KEY}:{verb}', subject, found.project_id)
-        elif not controller.is_allowed(context, _OPERATE):
-            raise controller.absent(subject)
+        rule = f'{_KEY}:{verb}'
+        controller.authorize_policy(context, rule, _OPERATE, subject, found.project_id)
         return found
-
-
-def _own_instance(context: Any, instance_id: str, rule: str) -> tuple[str, str]:
-    """Return an instance's id and project, if a rule allows it."""
-    subject = f'instance {instance_id}'
-    found = instance_models.DBInstance.find_all(id=instance_id, deleted=False)
-    row = next(iter(found), None)
-    if row is None:
-        raise controller.absent(subject)
-    controller.authorize(context, rule, subject, row.tenant_id)
-    return row.id, row.tenant_id
 
 
 def _check_datastore(target: str) -> None:

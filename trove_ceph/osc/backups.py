@@ -2,16 +2,13 @@
 """``openstack database backup``: ``detail``, ``take``, ``copy`` and ``verify``."""
 
 import abc
-import argparse
 import time
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from osc_lib.command import command
 
-from trove_ceph.osc import client, columns
+from trove_ceph.osc import base, client
 
-_WAIT_SEC = 3600
 _STATES = (
     'taking',
     'taken',
@@ -49,55 +46,13 @@ _LONG = _SHORT | {
     'Error': 'error',
 }
 
-_Shown = tuple[Sequence[str], Iterable[Any]]
-
-
-class DocstringHelp(command.Command):
-    """A command whose help keeps the lines of its docstring."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        return parser
-
 
 def api_of(command: Any) -> client.Api:
     """Return the API for a command."""
-    return client.Api(command.app.client_manager.database)
+    return client.Api(base.connection_of(command))
 
 
-def one(resource: dict[str, Any]) -> _Shown:
-    """Return one resource in the form that cliff shows."""
-    return tuple(resource), tuple(columns.of(name, value) for name, value in resource.items())
-
-
-def listed(resources: Iterable[dict[str, Any]], keys: dict[str, str]) -> _Shown:
-    """Return several resources in the form that cliff lists.
-
-    :param keys: of the resources, by the titles of the columns
-    """
-    rows = (tuple(columns.of(key, each[key]) for key in keys.values()) for each in resources)
-    return tuple(keys), rows
-
-
-def add_wait(parser: Any) -> None:
-    """Add the options ``--wait`` and ``--timeout``."""
-    parser.add_argument(
-        '--wait',
-        action='store_true',
-        help='Wait until it is done; fail if it fails, even if the service retries it later',
-    )
-    parser.add_argument(
-        '--timeout',
-        type=int,
-        default=_WAIT_SEC,
-        metavar='<seconds>',
-        help='Longest wait in seconds, with --wait (default: %(default)s). The operation continues '
-        'afterwards',
-    )
-
-
-class _Backup(DocstringHelp, command.ShowOne):
+class _Backup(base.DocstringHelp, command.ShowOne):
     """A command about one backup."""
 
     def get_parser(self, prog_name: str) -> Any:
@@ -106,7 +61,7 @@ class _Backup(DocstringHelp, command.ShowOne):
         return parser
 
 
-class ListDetails(DocstringHelp, command.Lister):
+class ListDetails(base.DocstringHelp, command.Lister):
     """List the state of backups: taken, copied to the vault, verified
 
     A backup that is not on Ceph has no state.
@@ -114,29 +69,16 @@ class ListDetails(DocstringHelp, command.Lister):
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--instance',
-            metavar='<instance>',
-            help='List only backups of this instance (name or ID)',
-        )
+        base.add_instance_filter(parser, 'backups')
         parser.add_argument(
             '--state', choices=_STATES, help='List only backups in this state', metavar='<state>'
         )
-        parser.add_argument(
-            '--limit',
-            type=int,
-            metavar='<number>',
-            help='List at most this number, the latest first',
-        )
-        parser.add_argument(
-            '--all-projects',
-            action='store_true',
-            help='List backups of all projects (administrators)',
-        )
+        base.add_limit(parser)
+        base.add_all_projects(parser, 'backups')
         parser.add_argument('--long', action='store_true', help='Show more columns')
         return parser
 
-    def take_action(self, parsed_args: Any) -> _Shown:
+    def take_action(self, parsed_args: Any) -> base.Shown:
         api = api_of(self)
         found = api.list_details(
             limit=parsed_args.limit,
@@ -144,7 +86,7 @@ class ListDetails(DocstringHelp, command.Lister):
             state=parsed_args.state,
             all_projects=parsed_args.all_projects,
         )
-        return listed(found, _LONG if parsed_args.long else _SHORT)
+        return base.listed(found, _LONG if parsed_args.long else _SHORT)
 
 
 class ShowDetail(_Backup):
@@ -164,12 +106,12 @@ class ShowDetail(_Backup):
     filesystem_used_bytes the space of the files on the volume when it was taken.
     """
 
-    def take_action(self, parsed_args: Any) -> _Shown:
+    def take_action(self, parsed_args: Any) -> base.Shown:
         api = api_of(self)
-        return one(api.show_detail(api.backup_id(parsed_args.backup)))
+        return base.one(api.show_detail(api.backup_id(parsed_args.backup)))
 
 
-class TakeBackup(DocstringHelp, command.ShowOne):
+class TakeBackup(base.DocstringHelp, command.ShowOne):
     """Take a backup, and choose how the MySQL server is quiesced
 
     Like "database backup create", with options that the stock command lacks.
@@ -191,10 +133,10 @@ class TakeBackup(DocstringHelp, command.ShowOne):
         parser.add_argument(
             '--with-verification', dest='verify', action='store_true', help='Also verify it'
         )
-        add_wait(parser)
+        base.add_wait(parser)
         return parser
 
-    def take_action(self, parsed_args: Any) -> _Shown:
+    def take_action(self, parsed_args: Any) -> base.Shown:
         api = api_of(self)
         request = {
             'instance': api.instance_id(parsed_args.instance),
@@ -212,7 +154,7 @@ class TakeBackup(DocstringHelp, command.ShowOne):
                 shown = api.wait_until_copied(shown['id'], deadline - time.monotonic())
             if parsed_args.verify:
                 shown = api.wait_until_verified(shown['id'], deadline - time.monotonic())
-        return one(shown)
+        return base.one(shown)
 
 
 class _LongOperation(_Backup):
@@ -228,15 +170,15 @@ class _LongOperation(_Backup):
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
-        add_wait(parser)
+        base.add_wait(parser)
         return parser
 
-    def take_action(self, parsed_args: Any) -> _Shown:
+    def take_action(self, parsed_args: Any) -> base.Shown:
         api = api_of(self)
         shown = self.request(api, api.backup_id(parsed_args.backup))
         if parsed_args.wait:
             shown = self.wait(api, shown['id'], parsed_args.timeout)
-        return one(shown)
+        return base.one(shown)
 
 
 class CopyBackup(_LongOperation):

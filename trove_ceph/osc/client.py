@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of the API extension, on top of python-troveclient."""
+"""The client of the API extension for backups."""
 
-import time
-import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from osc_lib import exceptions, utils
+from osc_lib import exceptions
 from oslo_utils import uuidutils
 
-_POLL_SEC = 5.0
+from trove_ceph.osc import connection
+
 _UNUSABLE = ('failed', 'damaged', 'deleting')
 _PARTICIPLES = {'copy': 'copied', 'verify': 'verified'}
 
@@ -17,22 +16,21 @@ _PARTICIPLES = {'copy': 'copied', 'verify': 'verified'}
 class Api:
     """Details of backups and backup policies, as plain dictionaries.
 
-    :param database: python-troveclient's client
+    :param connection: to Trove's API
     """
 
-    def __init__(self, database: Any):
-        self._database = database
-        self._http = database.client
+    def __init__(self, connection: connection.Connection):
+        self._connection = connection
 
     # Ids of names.
 
     def instance_id(self, name_or_id: str) -> str:
         """Return the id of an instance."""
-        return _id_of(self._database.instances, name_or_id)
+        return self._connection.instance_id(name_or_id)
 
     def backup_id(self, name_or_id: str) -> str:
         """Return the id of a backup."""
-        return _id_of(self._database.backups, name_or_id)
+        return self._connection.backup_id(name_or_id)
 
     def policy_id(self, name_or_id: str) -> str:
         """Return the id of a policy.
@@ -56,31 +54,22 @@ class Api:
 
     def list_details(self, limit: int | None = None, **filters: Any) -> list[dict[str, Any]]:
         """List details of backups, the latest first, from all pages up to the limit."""
-        found: list[dict[str, Any]] = []
-        marker = None
-        while limit is None or len(found) < limit:
-            rest = None if limit is None else limit - len(found)
-            body = self._get('/backup_details', **filters, limit=rest, marker=marker)
-            found += body['backup_details']
-            if not body.get('links'):
-                break
-            marker = found[-1]['id']
-        return found
+        return self._connection.get_pages('backup_details', limit, **filters)
 
     def show_detail(self, backup_id: str) -> dict[str, Any]:
-        return self._get(f'/backup_details/{backup_id}')['backup_detail']
+        return self._connection.get(f'/backup_details/{backup_id}')['backup_detail']
 
     def take(self, **request: Any) -> dict[str, Any]:
         """Request a backup."""
-        return self._post('/backup_details', {'backup_detail': request})['backup_detail']
+        return self._connection.post('/backup_details', {'backup_detail': request})['backup_detail']
 
     def copy(self, backup_id: str) -> dict[str, Any]:
         """Request a copy in the vault."""
-        return self._post(f'/backup_details/{backup_id}/copy')['backup_detail']
+        return self._connection.post(f'/backup_details/{backup_id}/copy')['backup_detail']
 
     def verify(self, backup_id: str) -> dict[str, Any]:
         """Request a verification."""
-        return self._post(f'/backup_details/{backup_id}/verify')['backup_detail']
+        return self._connection.post(f'/backup_details/{backup_id}/verify')['backup_detail']
 
     def wait_until_taken(self, backup_id: str, timeout_sec: float) -> dict[str, Any]:
         """Wait for a requested backup; the other two waits work alike.
@@ -129,38 +118,25 @@ class Api:
 
     def list_policies(self, **filters: Any) -> list[dict[str, Any]]:
         """List policies; with ``instance_id`` they have ``runs``."""
-        return self._get('/backup_policies', **filters)['backup_policies']
+        return self._connection.get('/backup_policies', **filters)['backup_policies']
 
     def show_policy(self, policy_id: str) -> dict[str, Any]:
-        return self._get(f'/backup_policies/{policy_id}')['backup_policy']
+        return self._connection.get(f'/backup_policies/{policy_id}')['backup_policy']
 
     def create_policy(self, **request: Any) -> dict[str, Any]:
-        return self._post('/backup_policies', {'backup_policy': request})['backup_policy']
+        content = {'backup_policy': request}
+        return self._connection.post('/backup_policies', content)['backup_policy']
 
     def change_policy(self, policy_id: str, **changes: Any) -> dict[str, Any]:
-        _response, body = self._http.patch(
-            f'/backup_policies/{policy_id}', body={'backup_policy': changes}
-        )
-        return body['backup_policy']
+        content = {'backup_policy': changes}
+        return self._connection.patch(f'/backup_policies/{policy_id}', content)['backup_policy']
 
     def delete_policy(self, policy_id: str) -> None:
-        self._http.delete(f'/backup_policies/{policy_id}')
+        self._connection.delete(f'/backup_policies/{policy_id}')
 
     def run_policy(self, policy_id: str) -> dict[str, Any]:
         """Request a backup now of each instance that a policy applies to."""
-        return self._post(f'/backup_policies/{policy_id}/run')['backup_policy']
-
-    # Requests.
-
-    def _get(self, path: str, **query: Any) -> dict[str, Any]:
-        parameters = {name: value for name, value in query.items() if value not in (None, False)}
-        suffix = f'?{urllib.parse.urlencode(parameters)}' if parameters else ''
-        _response, body = self._http.get(path + suffix)
-        return body
-
-    def _post(self, path: str, content: Any = None) -> dict[str, Any]:
-        _response, body = self._http.post(path, body={} if content is None else content)
-        return body
+        return self._connection.post(f'/backup_policies/{policy_id}/run')['backup_policy']
 
     def _wait(
         self,
@@ -169,19 +145,12 @@ class Api:
         error_key: str,
         timeout_sec: float,
     ) -> dict[str, Any]:
-        deadline = time.monotonic() + timeout_sec
-        while not is_done(shown := self.show_detail(backup_id)):
-            if time.monotonic() >= deadline:
-                problem = f'is still {shown["state"]} after {timeout_sec:g} s'
-                raise _failure(backup_id, problem, shown[error_key])
-            time.sleep(_POLL_SEC)
-        return shown
-
-
-def _id_of(manager: Any, name_or_id: str) -> str:
-    if uuidutils.is_uuid_like(name_or_id):
-        return name_or_id
-    return utils.find_resource(manager, name_or_id).id
+        return connection.wait(
+            lambda: self.show_detail(backup_id),
+            is_done,
+            lambda shown, problem: _failure(backup_id, problem, shown[error_key]),
+            timeout_sec,
+        )
 
 
 def _check_no_retry(shown: Mapping[str, Any], verb: str) -> None:

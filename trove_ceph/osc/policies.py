@@ -7,8 +7,8 @@ from typing import Any
 from osc_lib import exceptions
 from osc_lib.command import command
 
-from trove_ceph.osc import client
-from trove_ceph.osc.backups import LEVELS, LEVELS_HELP, DocstringHelp, api_of, listed, one
+from trove_ceph.osc import base, client
+from trove_ceph.osc.backups import LEVELS, LEVELS_HELP, api_of
 
 _PERIODS = ('last', 'hourly', 'daily', 'weekly', 'monthly')
 _MINUTES = {'m': 1, 'h': 60, 'd': 1440, 'w': 10080}
@@ -106,7 +106,7 @@ def _of(period: str) -> str:
     return {'hourly': 'hour', 'daily': 'day', 'weekly': 'week', 'monthly': 'month'}[period]
 
 
-class _Policy(DocstringHelp, command.ShowOne):
+class _Policy(base.DocstringHelp, command.ShowOne):
     """A command about one policy."""
 
     def get_parser(self, prog_name: str) -> Any:
@@ -115,7 +115,7 @@ class _Policy(DocstringHelp, command.ShowOne):
         return parser
 
 
-class CreatePolicy(DocstringHelp, command.ShowOne):
+class CreatePolicy(base.DocstringHelp, command.ShowOne):
     """Create a policy: when to take backups, and how many to keep
 
     A policy deletes the backups that a policy took and that none of its rules keeps, and no others.
@@ -167,7 +167,7 @@ class CreatePolicy(DocstringHelp, command.ShowOne):
             | ({'enabled': False} if parsed_args.disable else {})
             | _settings(parsed_args)
         )
-        return one(created)
+        return base.one(created)
 
     @staticmethod
     def _target(api: client.Api, parsed_args: Any) -> tuple[str, str]:
@@ -178,7 +178,7 @@ class CreatePolicy(DocstringHelp, command.ShowOne):
         return 'tier', parsed_args.tier
 
 
-class ListPolicies(DocstringHelp, command.Lister):
+class ListPolicies(base.DocstringHelp, command.Lister):
     """List backup policies
 
     Lists the policies of the project, and for administrators those of datastores and tiers too.
@@ -189,22 +189,16 @@ class ListPolicies(DocstringHelp, command.Lister):
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
         which = parser.add_mutually_exclusive_group()
-        which.add_argument(
-            '--instance', metavar='<instance>', help='List only those of an instance (name or ID)'
-        )
-        which.add_argument(
-            '--all-projects',
-            action='store_true',
-            help='List those of all projects (administrators)',
-        )
+        base.add_instance_filter(which, 'policies')
+        base.add_all_projects(which, 'policies')
         return parser
 
     def take_action(self, parsed_args: Any) -> Any:
         api = api_of(self)
         if parsed_args.instance:
             found = api.list_policies(instance_id=api.instance_id(parsed_args.instance))
-            return listed(found, _COLUMNS | {'Last Run': 'runs'})
-        return listed(api.list_policies(all_projects=parsed_args.all_projects), _COLUMNS)
+            return base.listed(found, _COLUMNS | {'Last Run': 'runs'})
+        return base.listed(api.list_policies(all_projects=parsed_args.all_projects), _COLUMNS)
 
 
 class ShowPolicy(_Policy):
@@ -216,7 +210,7 @@ class ShowPolicy(_Policy):
 
     def take_action(self, parsed_args: Any) -> Any:
         api = api_of(self)
-        return one(api.show_policy(api.policy_id(parsed_args.policy)))
+        return base.one(api.show_policy(api.policy_id(parsed_args.policy)))
 
 
 class SetPolicy(_Policy):
@@ -251,10 +245,10 @@ class SetPolicy(_Policy):
         if not changes:
             raise exceptions.CommandError('there is nothing to change; see --help')
         api = api_of(self)
-        return one(api.change_policy(api.policy_id(parsed_args.policy), **changes))
+        return base.one(api.change_policy(api.policy_id(parsed_args.policy), **changes))
 
 
-class DeletePolicy(DocstringHelp, command.Command):
+class DeletePolicy(base.DocstringHelp, command.Command):
     """Delete backup policies, but not their backups
 
     The backups stay until they are deleted by hand, or by another policy of the instance.
@@ -287,4 +281,4 @@ class RunPolicy(_Policy):
 
     def take_action(self, parsed_args: Any) -> Any:
         api = api_of(self)
-        return one(api.run_policy(api.policy_id(parsed_args.policy)))
+        return base.one(api.run_policy(api.policy_id(parsed_args.policy)))

@@ -25,7 +25,7 @@ from troveclient.v1 import client as trove_client
 import trove_ceph
 from trove_ceph.db.policy_record import Retention
 from trove_ceph.db.roles import Role
-from trove_ceph.osc import client, columns, policies
+from trove_ceph.osc import client, columns, connection, policies
 from trove_ceph.tests.unit.api import world
 
 GROUP = 'openstack.database.v1'
@@ -262,11 +262,12 @@ class WaitingTest(base.BaseTestCase):
         self.now = 0
         self.later = []
         clock = types.SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
-        self.useFixture(fixtures.MonkeyPatch('trove_ceph.osc.client.time', clock))
+        self.useFixture(fixtures.MonkeyPatch('trove_ceph.osc.connection.time', clock))
         http = requests.Session()
         http.mount('http://', Adapter(self.world, 'member'))
         keystone = session.Session(Token(self.world.project), session=http)
-        self.api = client.Api(trove_client.Client(session=keystone))
+        database = trove_client.Client(session=keystone)
+        self.api = client.Api(connection.Connection(database))
 
     def sleep(self, seconds):
         self.now += seconds

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands have in common: help, options and output."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from osc_lib.command import command
+
+from trove_ceph.osc import columns, connection
+
+_WAIT_SEC = 3600
+
+Shown = tuple[Sequence[str], Iterable[Any]]
+
+
+class DocstringHelp(command.Command):
+    """A command whose help keeps the lines of its docstring."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        return parser
+
+
+def connection_of(command: Any) -> connection.Connection:
+    """Return the connection of a command to Trove's API."""
+    return connection.Connection(command.app.client_manager.database)
+
+
+def one(resource: dict[str, Any]) -> Shown:
+    """Return one resource in the form that cliff shows."""
+    return tuple(resource), tuple(columns.of(name, value) for name, value in resource.items())
+
+
+def listed(resources: Iterable[dict[str, Any]], keys: dict[str, str]) -> Shown:
+    """Return several resources in the form that cliff lists.
+
+    :param keys: of the resources, by the titles of the columns
+    """
+    rows = (tuple(columns.of(key, each[key]) for key in keys.values()) for each in resources)
+    return tuple(keys), rows
+
+
+def add_instance_filter(parser: Any, what: str) -> None:
+    """Add the option ``--instance`` of a list.
+
+    :param parser: or a group of options that exclude each other
+    :param what: is listed
+    """
+    parser.add_argument(
+        '--instance', metavar='<instance>', help=f'List only {what} of this instance (name or ID)'
+    )
+
+
+def add_all_projects(parser: Any, what: str) -> None:
+    """Add the option ``--all-projects`` of a list, as :func:`add_instance_filter`."""
+    parser.add_argument(
+        '--all-projects',
+        action='store_true',
+        help=f'List {what} of all projects (administrators)',
+    )
+
+
+def add_limit(parser: Any) -> None:
+    """Add the option ``--limit`` of a list whose latest entries come first."""
+    parser.add_argument(
+        '--limit', type=int, metavar='<number>', help='List at most this number, the latest first'
+    )
+
+
+def add_wait(parser: Any, timeout_sec: int = _WAIT_SEC) -> None:
+    """Add the options ``--wait`` and ``--timeout``.
+
+    :param timeout_sec: the default of the latter
+    """
+    parser.add_argument(
+        '--wait',
+        action='store_true',
+        help='Wait until it is done; fail if it fails, even if the service retries it later',
+    )
+    parser.add_argument(
+        '--timeout',
+        type=int,
+        default=timeout_sec,
+        metavar='<seconds>',
+        help='Longest wait in seconds, with --wait (default: %(default)s). The operation continues '
+        'afterwards',
+    )

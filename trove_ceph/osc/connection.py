@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to Trove's API, on top of python-troveclient."""
+
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from osc_lib import utils
+from oslo_utils import uuidutils
+
+_POLL_SEC = 5.0
+
+
+class Connection:
+    """Requests to Trove's API, with bodies as plain dictionaries.
+
+    :param database: python-troveclient's client
+    """
+
+    def __init__(self, database: Any):
+        self._database = database
+        self._http = database.client
+
+    def instance_id(self, name_or_id: str) -> str:
+        """Return the id of an instance."""
+        return _id_of(self._database.instances, name_or_id)
+
+    def backup_id(self, name_or_id: str) -> str:
+        """Return the id of a backup."""
+        return _id_of(self._database.backups, name_or_id)
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        """Return what is at a path; parameters that are None or False are left out."""
+        parameters = {name: value for name, value in query.items() if value not in (None, False)}
+        suffix = f'?{urllib.parse.urlencode(parameters)}' if parameters else ''
+        _response, body = self._http.get(path + suffix)
+        return body
+
+    def get_pages(self, key: str, limit: int | None = None, **query: Any) -> list[dict[str, Any]]:
+        """Return the resources at the path of their name, from all pages up to the limit.
+
+        :param key: the name of the resources, in the path and in the body
+        """
+        found: list[dict[str, Any]] = []
+        marker = None
+        while limit is None or len(found) < limit:
+            rest = None if limit is None else limit - len(found)
+            body = self.get(f'/{key}', **query, limit=rest, marker=marker)
+            found += body[key]
+            if not body.get('links'):
+                break
+            marker = found[-1]['id']
+        return found
+
+    def post(self, path: str, content: Any = None) -> dict[str, Any]:
+        """Post a body, an empty one by default, and return the answer."""
+        _response, body = self._http.post(path, body={} if content is None else content)
+        return body
+
+    def patch(self, path: str, content: Any) -> dict[str, Any]:
+        """Patch what is at a path, and return the answer."""
+        _response, body = self._http.patch(path, body=content)
+        return body
+
+    def delete(self, path: str) -> None:
+        """Delete what is at a path."""
+        self._http.delete(path)
+
+
+def wait(
+    show: Callable[[], dict[str, Any]],
+    is_done: Callable[[Mapping[str, Any]], bool],
+    failure: Callable[[Mapping[str, Any], str], Exception],
+    timeout_sec: float,
+) -> dict[str, Any]:
+    """Show a resource again and again until it is done; return it then.
+
+    :param is_done: raises an error if it will never be done
+    :param failure: returns the error for a resource and its problem
+    """
+    deadline = time.monotonic() + timeout_sec
+    while not is_done(shown := show()):
+        if time.monotonic() >= deadline:
+            raise failure(shown, f'is still {shown["state"]} after {timeout_sec:g} s')
+        time.sleep(_POLL_SEC)
+    return shown
+
+
+def _id_of(manager: Any, name_or_id: str) -> str:
+    if uuidutils.is_uuid_like(name_or_id):
+        return name_or_id
+    return utils.find_resource(manager, name_or_id).id

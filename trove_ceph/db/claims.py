@@ -31,6 +31,7 @@ _ROW_OF_ROLE: Mapping[Role, Any] = {
     Role.CREATE_INSTANCE: tables.InstanceOperationRow,
     Role.DELETE_INSTANCE: tables.InstanceOperationRow,
     Role.KEEP_GUESTS: tables.GuestPoolRow,
+    Role.REPLACE_SERVER: tables.ReplacementRow,
 }
 _ROWS = dict.fromkeys((tables.BackupRow, *_ROW_OF_ROLE.values()))
 _NO_CLAIM = {'claim_role': None, 'claimed_by': None, 'claim_token': None}
@@ -38,7 +39,7 @@ _NO_CLAIM = {'claim_role': None, 'claimed_by': None, 'claim_token': None}
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """The right of one worker to work on one backup, policy run, instance or pool in one role."""
+    """The right of one worker to work on one resource, such as a backup or a pool, in one role."""
 
     role: Role
     resource_id: str
@@ -87,7 +88,7 @@ class Claims:
 
     @transactions.retry_on_deadlock
     def claim(self, role: Role, resource_id: str, claimant: Claimant) -> Claim | None:
-        """Claim a backup, policy run, instance or pool; one of concurrent workers succeeds.
+        """Claim a resource, such as a backup or a pool; one of concurrent workers succeeds.
 
         :returns: None: another live worker has a claim, or the state does not allow the role
         """
@@ -102,7 +103,7 @@ class Claims:
         claimant: Claimant,
         *conditions: Any,
     ) -> Claim | None:
-        """Claim a backup, policy run, instance or pool within a transaction, as :meth:`claim`."""
+        """Claim a resource within a transaction, as :meth:`claim`."""
         row, key = _row_of(role)
         columns = (row.claimed_by, row.claim_token, row.heartbeat_at)
         found = session.execute(sa.select(*columns).where(key == resource_id)).one_or_none()

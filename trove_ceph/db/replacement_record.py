@@ -81,6 +81,7 @@ class ReplacementRecord:
     :param new_management_port_id: of the server that Nova boots
     :param fenced_at: when Ceph had proved that the old server cannot write
     :param moved_at: when the new server became that of the instance
+    :param given_up_because: why an operator does not wait for MySQL on the new server any longer
     """
 
     replacement_id: str
@@ -112,6 +113,7 @@ class ReplacementRecord:
     fenced_at: datetime.datetime | None = None
     moved_at: datetime.datetime | None = None
     ended_at: datetime.datetime | None = None
+    given_up_because: str | None = None
     claimed_by: str | None = None
     heartbeat_at: datetime.datetime | None = None
 

@@ -24,6 +24,8 @@ class Role(enum.StrEnum):
     DELETE_INSTANCE = 'delete-instance'
     #: Keeps a pool of warm guests; the claim is on the pool.
     KEEP_GUESTS = 'keep-guests'
+    #: Replaces the server of an instance; the claim is on the replacement.
+    REPLACE_SERVER = 'replace-server'
 
 
 _INSPECTABLE = frozenset(state for state in RecordState if state.can_be_verified)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from trove_ceph.db import heartbeat
 from trove_ceph.db.guest_record import GuestRecord
 from trove_ceph.db.replacement_record import ReplacementRecord
 from trove_ceph.db.replacements import ReplacementStore
@@ -161,6 +162,9 @@ class Network(Protocol):
     def create_management_port(self, record: ReplacementRecord) -> str:
         """Return the management port of the server that is booted for a replacement; idempotent."""
 
+    def find_created(self, record: ReplacementRecord) -> Sequence[str]:
+        """Return the ports that :meth:`create_management_port` has created for a replacement."""
+
     def delete(self, port_ids: Collection[str]) -> None:
         """Delete ports; idempotent."""
 
@@ -197,9 +201,12 @@ class Guests(Protocol):
         :param not_on: the host whose guests are left out
         """
 
-    def bind(self, guest: GuestRecord, request: BindRequest) -> None:
+    def bind(self, guest: GuestRecord, request: BindRequest, check: Callable[[], None]) -> None:
         """Bind a claimed guest; on failure it is retired and cannot write to the volume.
 
+        :param check: raises ClaimLostError once another worker may have taken over. To be called
+            before each request, above all before a fence, which would cut off the server that the
+            other worker has chosen
         :raises NotFencedError: it failed, and the guest may still write to the volume
         :raises TroveCephError: it failed; the volume and the ports are free for another server
         """
@@ -209,6 +216,9 @@ class Guests(Protocol):
 
     def retire(self, guest_id: str, reason: str) -> None:
         """Have a guest deleted; idempotent."""
+
+    def retire_old(self, record: ReplacementRecord) -> None:
+        """Retire the guest that the deleted old server was, if it was one; idempotent."""
 
 
 class Agents(Protocol):
@@ -245,11 +255,13 @@ class Agents(Protocol):
 class ReplacementDependencies:
     """The dependencies of replacements.
 
+    :param heartbeat: renews the claims of this process
     :param clock: seconds on a monotonic clock
     :param sleep: waits for seconds
     """
 
     store: ReplacementStore
+    heartbeat: heartbeat.Heartbeat
     instances: Instances
     servers: Servers
     network: Network

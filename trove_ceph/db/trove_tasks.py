@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The task of an instance in Trove's table, which is in the same database as ours.
+
+Trove's API refuses an operation on an instance that has another task. So a task that is set in the
+transaction of our own row excludes the operations of Trove as long as that row is open.
+"""
+
+import datetime
+import enum
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+_INSTANCES = sa.table(
+    'instances',
+    sa.column('id', sa.String),
+    sa.column('task_id', sa.Integer),
+    sa.column('task_description', sa.String),
+    sa.column('updated', sa.DateTime),
+    sa.column('deleted', sa.Boolean),
+)
+
+
+class Task(enum.Enum):
+    """Trove's tasks that this package changes, with the code and the text of each."""
+
+    NONE = (0x01, 'No tasks for the instance.')
+    RESIZING = (0x04, 'Resizing the instance.')
+    MIGRATING = (0x06, 'Migrating the instance.')
+    RESTART_REQUIRED = (0x07, 'Instance requires a restart.')
+
+
+def replace(
+    session: orm.Session, instance_id: str, before: Task, after: Task, now: datetime.datetime
+) -> bool:
+    """Set the task of an instance within a transaction.
+
+    :returns: False: the instance is deleted or has another task than ``before``; nothing is changed
+    """
+    code, text = after.value
+    row = _INSTANCES.c
+    done = session.connection().execute(
+        sa.update(_INSTANCES)
+        .where(row.id == instance_id, row.task_id == before.value[0], row.deleted == sa.false())
+        .values(task_id=code, task_description=text, updated=now)
+    )
+    return bool(done.rowcount)
+
+
+def describe(session: orm.Session, instance_id: str) -> str | None:
+    """Return the text of an instance's task; None: the instance is deleted."""
+    row = _INSTANCES.c
+    found: Any = session.scalar(
+        sa.select(row.task_description).where(row.id == instance_id, row.deleted == sa.false())
+    )
+    return None if found is None else str(found)

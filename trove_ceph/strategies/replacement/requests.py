@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests for the replacement of a server, as records for the store."""
+
+import datetime
+import uuid
+
+from trove_ceph import exceptions
+from trove_ceph.db.replacement_record import (
+    ReplacementKind,
+    ReplacementRecord,
+    ReplacementState,
+    RequestedBy,
+)
+from trove_ceph.strategies.replacement import rules
+from trove_ceph.strategies.replacement.dependencies import InstanceFacts
+
+#: The task that Trove's API sets before it requests a resize.
+RESIZE_TASK = 'RESIZING'
+
+
+def new_failover(
+    facts: InstanceFacts,
+    requested_by: RequestedBy,
+    reason: str,
+    is_forced: bool,
+    now: datetime.datetime,
+) -> ReplacementRecord:
+    """Return the record of a failover, to be requested with ``facts.task`` as expected task.
+
+    :param reason: what the requester wrote, or the signs of an automatic failover
+    :param now: the time by the clock of the database
+    :raises ReplacementRefusedError: the server cannot be replaced
+    """
+    _check(rules.why_not(facts, is_forced, now))
+    return _new(facts, ReplacementKind.FAILOVER, requested_by, reason, is_forced, now)
+
+
+def new_resize(facts: InstanceFacts, flavor_id: str, now: datetime.datetime) -> ReplacementRecord:
+    """Return the record of a resize, to be requested with RESIZE_TASK as expected task.
+
+    :param flavor_id: of the new server
+    :param now: the time by the clock of the database
+    :raises ReplacementRefusedError: the server cannot be replaced
+    """
+    _check(rules.why_not(facts, True, now, own_task=RESIZE_TASK))
+    reason = f'resize to flavor {flavor_id}'
+    return _new(
+        facts, ReplacementKind.RESIZE, RequestedBy.TENANT, reason, True, now, flavor_id=flavor_id
+    )
+
+
+def _check(reason: str | None) -> None:
+    if reason is not None:
+        raise exceptions.ReplacementRefusedError(reason)
+
+
+def _new(
+    facts: InstanceFacts,
+    kind: ReplacementKind,
+    requested_by: RequestedBy,
+    reason: str,
+    is_forced: bool,
+    now: datetime.datetime,
+    flavor_id: str | None = None,
+) -> ReplacementRecord:
+    return ReplacementRecord(
+        replacement_id=str(uuid.uuid4()),
+        instance_id=facts.instance_id,
+        project_id=facts.project_id,
+        kind=kind,
+        state=ReplacementState.REQUESTED,
+        requested_by=requested_by,
+        created_at=now,
+        updated_at=now,
+        reason=reason,
+        is_forced=is_forced,
+        flavor_id=flavor_id or facts.flavor_id,
+        version_id=facts.version_id,
+        volume_id=facts.volume_id,
+        old_server_id=facts.server_id,
+    )

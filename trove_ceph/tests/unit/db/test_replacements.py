@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store of replacements: one open one for each instance, with the task of the instance."""
+
+import dataclasses
+
+from trove_ceph import exceptions
+from trove_ceph.db import claims, replacements
+from trove_ceph.db.replacement_record import ReplacementKind, ReplacementState, RequestedBy
+from trove_ceph.db.replacement_states import Event
+from trove_ceph.db.transactions import Transactions
+from trove_ceph.tests.unit.db import database, replacement_helpers
+from trove_ceph.tests.unit.db.replacement_helpers import (
+    CLAIMANT,
+    DELETING,
+    MIGRATING,
+    NONE,
+    RESIZING,
+    RESTART_REQUIRED,
+    SECOND,
+    record,
+)
+
+REFUSED = exceptions.ReplacementRefusedError
+
+
+class RequestTest(replacement_helpers.ReplacementStoreTestCase):
+    def test_request_sets_the_task(self):
+        requested = record('r', self.now - SECOND, reason='broken', port_ids=('one', 'two'))
+        self.trove.add('i-r')
+        made = self.store.request(requested)
+        self.assertEqual(
+            dataclasses.replace(requested, created_at=self.now, updated_at=self.now), made
+        )
+        self.assertEqual(made, self.store.find('r'))
+        self.assertEqual(made, self.store.find_open('i-r'))
+        row = self.trove.find('i-r')
+        self.assertEqual(
+            (MIGRATING, 'Migrating the instance.', self.now),
+            (row.task_id, row.task_description, row.updated),
+        )
+
+    def test_instance_with_another_task_is_refused(self):
+        for task in (RESIZING, MIGRATING, RESTART_REQUIRED, DELETING):
+            self.trove.add(f'i-{task}', task)
+            error = self.assertRaises(REFUSED, self.store.request, record(f'{task}', self.now))
+            self.assertIn(f'instance i-{task}', str(error))
+            self.assertIn(f'Task {task}.', str(error))
+            self.assertEqual(task, self.trove.task(f'i-{task}'))
+            self.assertIsNone(self.store.find(f'{task}'))
+
+    def test_deleted_instance_is_refused(self):
+        self.trove.add('i-r')
+        self.trove.set('i-r', deleted=True)
+        for name in ('r', 'unknown'):
+            error = self.assertRaises(REFUSED, self.store.request, record(name, self.now))
+            self.assertIn('it is deleted', str(error))
+        self.assertEqual(NONE, self.trove.task('i-r'))
+
+    def test_second_request_is_refused(self):
+        self.request('r')
+        second = record('s', self.now, instance_id='i-r')
+        error = self.assertRaises(REFUSED, self.store.request, second)
+        self.assertIn('being replaced already', str(error))
+
+    def test_interleaved_requests(self):
+        """The second one is made after the first one has begun, and before it writes."""
+        self.trove.add('i')
+        made = []
+
+        def clock():
+            if not made:
+                made.append('second')
+                self.connect().request(record('second', self.now, instance_id='i'))
+            return self.now
+
+        first = record('first', self.now, instance_id='i')
+        self.assertRaises(REFUSED, self.connect(clock).request, first)
+        self.assertEqual(['second'], [one.replacement_id for one in self.store.list()])
+
+    def test_open_replacement_excludes_another_one_whatever_the_task_is(self):
+        """As after an operator has reset the task of the instance."""
+        self.request('r')
+        self.trove.set('i-r', task_id=NONE)
+        self.assertRaises(REFUSED, self.store.request, record('s', self.now, instance_id='i-r'))
+        self.assertEqual(NONE, self.trove.task('i-r'))
+
+    def test_resize_has_its_task_already(self):
+        self.trove.add('i-r', RESIZING)
+        resize = record('r', self.now, ReplacementKind.RESIZE)
+        self.assertRaises(REFUSED, self.store.request, resize)
+        self.store.request(resize, 'RESIZING')
+        self.assertEqual(RESIZING, self.trove.task('i-r'))
+        self.store.fail(self.store.claim('r', CLAIMANT), 'no guest')
+        self.assertEqual(NONE, self.trove.task('i-r'))
+
+    def test_only_a_requested_one_is_added(self):
+        moving = record('r', self.now, state=ReplacementState.MOVING)
+        self.assertRaises(exceptions.InvalidTransitionError, self.store.request, moving)
+
+
+class EndTest(replacement_helpers.ReplacementStoreTestCase):
+    def test_completed(self):
+        before, claim = self.make('r', ReplacementState.STARTING)
+        self.store.note(claim, error='it took long', step='starting MySQL')
+        self.now += SECOND
+        done = self.store.complete(claim)
+        self.assertEqual(
+            (ReplacementState.COMPLETED, self.now, None, None, None),
+            (done.state, done.ended_at, done.error, done.step, done.claimed_by),
+        )
+        self.assertEqual(NONE, self.trove.task(before.instance_id))
+        self.assertIsNone(self.store.find_open(before.instance_id))
+        self.assertRaises(exceptions.ClaimLostError, self.store.note, claim, step='another')
+        # The instance can have another one.
+        self.store.request(record('s', self.now, instance_id=before.instance_id))
+        self.assertEqual('s', self.store.find_open(before.instance_id).replacement_id)
+
+    def test_task_before_returns_if_nothing_was_changed(self):
+        for name, events, expected in (
+            ('early', (), RESTART_REQUIRED),
+            ('late', (Event.FENCE, Event.MOVE, Event.SHOW), NONE),
+        ):
+            self.trove.add(f'i-{name}', RESTART_REQUIRED)
+            self.store.request(record(name, self.now), 'RESTART_REQUIRED')
+            claim = self.store.claim(name, CLAIMANT)
+            for event in events:
+                self.store.advance(claim, event)
+            failed = self.store.fail(claim, 'it cannot')
+            self.assertEqual('it cannot', failed.error)
+            self.assertEqual(expected, self.trove.task(f'i-{name}'))
+
+    def test_canceled_one_leaves_the_task(self):
+        for state in (ReplacementState.REQUESTED, ReplacementState.STARTING):
+            found, claim = self.make(f'{state}', state)
+            self.trove.set(found.instance_id, task_id=DELETING)
+            self.assertIs(ReplacementState.CANCELED, self.store.cancel(claim).state)
+            self.assertEqual(DELETING, self.trove.task(found.instance_id))
+
+    def test_task_of_another_operation_stays(self):
+        found, claim = self.make('r', ReplacementState.STARTING)
+        self.trove.set(found.instance_id, task_id=DELETING)
+        self.store.complete(claim)
+        self.assertEqual(DELETING, self.trove.task(found.instance_id))
+
+    def test_given_up_by_an_operator(self):
+        found, _claim = self.make('r', ReplacementState.STARTING)
+        self.store.give_up('r', 'it never starts')
+        given_up = self.store.find('r')
+        self.assertEqual(
+            (ReplacementState.STARTING, 'it never starts', found.claimed_by),
+            (given_up.state, given_up.given_up_because, given_up.claimed_by),
+        )
+
+    def test_only_a_starting_one_can_be_given_up(self):
+        for state in set(ReplacementState) - {ReplacementState.STARTING}:
+            before, _claim = self.make(f'{state}', state)
+            error = self.assertRaises(
+                exceptions.InvalidTransitionError, self.store.give_up, f'{state}', 'why'
+            )
+            self.assertIn(f'not in "{state}"', str(error))
+            self.assertEqual(before, self.store.find(f'{state}'))
+        unknown = exceptions.RecordNotFoundError
+        self.assertRaises(unknown, self.store.give_up, 'unknown', 'why')
+
+
+class ClaimTest(replacement_helpers.ReplacementStoreTestCase):
+    def test_one_worker_continues_it(self):
+        self.request('r')
+        claim = self.store.claim('r', CLAIMANT)
+        self.assertEqual([], self.store.list_claimable(claims.Claimant('two')))
+        self.assertIsNone(self.store.claim('r', claims.Claimant('two')))
+        self.assertEqual({claim}, self.store.claims.heartbeat_all([claim]))
+        self.now += claims.DEFAULT_EXPIRY + SECOND
+        found = self.store.list_claimable(claims.Claimant('two'))
+        self.assertEqual(['r'], [one.replacement_id for one in found])
+        self.assertIsNotNone(self.store.claim('r', claims.Claimant('two')))
+        for verb in (
+            lambda: self.store.note(claim, step='late'),
+            lambda: self.store.advance(claim, Event.FENCE),
+            lambda: self.store.fail(claim, 'late'),
+            lambda: self.store.cancel(claim),
+        ):
+            error = self.assertRaises(exceptions.ClaimLostError, verb)
+            self.assertIn('replacement r', str(error))
+        self.assertIs(ReplacementState.REQUESTED, self.store.find('r').state)
+        self.assertEqual(MIGRATING, self.trove.task('i-r'))
+
+    def test_released_one_can_be_claimed_at_once(self):
+        self.request('r')
+        self.store.claims.release(self.store.claim('r', CLAIMANT))
+        self.assertEqual(1, len(self.store.list_claimable(claims.Claimant('two'))))
+
+    def test_ended_one_cannot_be_claimed(self):
+        for state in (one for one in ReplacementState if not one.is_open):
+            self.make(f'{state}', state)
+            self.assertIsNone(self.store.claim(f'{state}', CLAIMANT))
+        self.assertEqual([], self.store.list_claimable(CLAIMANT))
+        self.assertIsNone(self.store.claim('unknown', CLAIMANT))
+
+    def test_notes(self):
+        self.request('r')
+        claim = self.store.claim('r', CLAIMANT)
+        self.now += SECOND
+        noted = self.store.note(
+            claim, port_ids=('one', 'two'), old_management_port_ids=('three',), attempts=2
+        )
+        self.assertEqual(noted, self.store.find('r'))
+        self.assertEqual(
+            (('one', 'two'), ('three',), 2, self.now),
+            (noted.port_ids, noted.old_management_port_ids, noted.attempts, noted.updated_at),
+        )
+
+
+class ListTest(replacement_helpers.ReplacementStoreTestCase):
+    def names(self, *arguments, **named):
+        return [one.replacement_id for one in self.store.list(*arguments, **named)]
+
+    def test_filters(self):
+        self.make('a', ReplacementState.COMPLETED)
+        self.now += SECOND
+        self.request('b', project_id='other')
+        self.now += SECOND
+        self.request('c')
+        self.assertEqual(['c', 'b', 'a'], self.names())
+        self.assertEqual(['c', 'b'], self.names(limit=2))
+        self.assertEqual(['c', 'a'], self.names(project_id='p'))
+        self.assertEqual(['a'], self.names(instance_id='i-a'))
+        self.assertEqual(['c', 'b'], self.names(is_open=True))
+        self.assertEqual(['a'], self.names(is_open=False))
+        found = self.store.list_claimable(claims.Claimant('two'))
+        self.assertEqual(['b', 'c'], [one.replacement_id for one in found])
+
+    def test_ended_since(self):
+        begun = self.now
+        self.make('a', ReplacementState.COMPLETED)
+        self.now += SECOND
+        self.request('b', requested_by=RequestedBy.AUTOMATIC)
+        self.store.fail(self.store.claim('b', CLAIMANT), 'why')
+        self.request('open')
+
+        def names(*arguments):
+            return [one.replacement_id for one in self.store.ended_since(*arguments)]
+
+        self.assertEqual(['b', 'a'], names(begun))
+        self.assertEqual(['b'], names(self.now))
+        self.assertEqual(['b'], names(begun, RequestedBy.AUTOMATIC))
+        self.assertEqual([], names(begun, RequestedBy.OPERATOR))
+
+    def test_database_without_the_tables(self):
+        store = replacements.ReplacementStore(Transactions(database.facade(':memory:')))
+        for verb in (store.list, lambda: store.find('r'), lambda: store.claim('r', CLAIMANT)):
+            error = self.assertRaises(exceptions.ServiceUnavailableError, verb)
+            self.assertIn('db sync', str(error))

@@ -107,6 +107,14 @@ class Cinder:
         with _translated(f'deleting volume {volume_id}'), contextlib.suppress(*_NOT_FOUND):
             self._client.volumes.delete(volume_id)
 
+    def delete_attachment(self, attachment_id: str) -> None:
+        """Detach a volume from a server; do nothing if the attachment does not exist.
+
+        Cinder refuses this as long as Nova has the attachment.
+        """
+        with _translated(f'deleting attachment {attachment_id}'), contextlib.suppress(*_NOT_FOUND):
+            self._client.attachments.delete(attachment_id)
+
     def set_volume_status(self, volume_id: str, status: str) -> None:
         """Reset the status of a volume in Cinder's database."""
         with _translated(f'setting volume {volume_id} to {status}'):
@@ -254,6 +262,9 @@ def _volume(found: Any) -> resources.Volume:
         name_id=facts.get('os-vol-mig-status-attr:name_id'),
         migration_status=facts.get('os-vol-mig-status-attr:migstat'),
         created_at=_time(facts['created_at']),
+        attachments={
+            one['server_id']: one['attachment_id'] for one in facts.get('attachments') or ()
+        },
     )
 
 

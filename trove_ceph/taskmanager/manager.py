@@ -13,7 +13,6 @@ from typing import Any
 from oslo_log import log as logging
 from oslo_service import periodic_task
 from trove.common import cfg, notification
-from trove.common import context as trove_context
 from trove.taskmanager import manager
 
 from trove_ceph import exceptions, steps
@@ -36,7 +35,7 @@ from trove_ceph.strategies.backup import (
 from trove_ceph.strategies.policies import scheduler
 from trove_ceph.strategies.restore import clone_volume, flatten, planning, restore_types
 from trove_ceph.taskmanager import background, factory, guest_factory, warm_guests
-from trove_ceph.trove_adapter import backup_api, instance_creation, trove_db
+from trove_ceph.trove_adapter import backup_api, instance_creation, service_context, trove_db
 from trove_ceph.trove_adapter import instance_deletion as trove_adapter_instance_deletion
 
 LOG = logging.getLogger(__name__)
@@ -266,12 +265,7 @@ class Manager(manager.Manager):
         instance = trove_db.TroveDatabase().find_instance(instance_id)
         if instance is None or instance.is_deleted or not instance.is_deleting:
             return
-        # Trove's own context of its administrator may not load instances of tenants.
-        context = trove_context.TroveContext(
-            user_id=CONF.service_credentials.username,
-            project_id=instance.project_id,
-            is_admin=True,
-        )
+        context = service_context.of_project(instance.project_id)
         self._delete_instance(context, instance)
 
     def _start_due_jobs(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from trove.common import cfg
 from trove.instance import models
 
+from trove_ceph.trove_adapter import server_description
 from trove_ceph.trove_adapter.guest_keys import GuestKeys
 
 CONF = cfg.CONF
@@ -32,12 +33,7 @@ def user_data(guest_id: str, keys: GuestKeys, version: Any) -> str:
     :param version: a :class:`trove.datastore.models.DatastoreVersion`
     """
     contents = files(guest_id, keys, version)
-    # These methods use Trove's configuration, and nothing of an instance.
-    cloud_config = models.BaseInstance.prepare_cloud_config(None, contents)
-    own = models.BaseInstance.prepare_userdata(None, version.manager)
-    if not own:
-        return cloud_config
-    return models.BaseInstance.combine_cloudinit_userdata(cloud_config, own)
+    return server_description.user_data(version.manager, contents)
 
 
 def files(guest_id: str, keys: GuestKeys, version: Any) -> Mapping[str, str]:

@@ -22,7 +22,7 @@ from trove_ceph import exceptions
 from trove_ceph.db.guest_record import GuestRecord, PoolKey
 from trove_ceph.strategies.guests.dependencies import ServerFacts, guest_name
 from trove_ceph.strategies.guests.pool_spec import PoolSpec
-from trove_ceph.trove_adapter import guest_config, guest_keys
+from trove_ceph.trove_adapter import guest_config, guest_keys, nova
 
 CONF = cfg.CONF
 
@@ -118,7 +118,7 @@ class GuestServers:
                 search_opts={'name': f'^{guest_name("")}'}, limit=-1
             ):
                 if server.status not in _GONE:
-                    found.setdefault(server.name, []).append(_facts(server))
+                    found.setdefault(server.name, []).append(nova.facts(server))
         return found
 
     def find_server(self, server_id: str) -> ServerFacts | None:
@@ -128,7 +128,7 @@ class GuestServers:
                 server = self._nova.servers.get(server_id)
             except novaclient.exceptions.NotFound:
                 return None
-        return None if server.status in _GONE else _facts(server)
+        return None if server.status in _GONE else nova.facts(server)
 
     def create_server(self, spec: PoolSpec, guest: GuestRecord) -> str:
         """Boot the server of a guest with the port of its record; return the server's id."""
@@ -218,13 +218,6 @@ class GuestServers:
         raise exceptions.InvalidConfigurationError(
             f'pool {spec.name}: Nova has no flavor with the name or id {spec.flavor}'
         )
-
-
-def _facts(server: Any) -> ServerFacts:
-    # The host is shown to administrators only.
-    host = getattr(server, 'OS-EXT-SRV-ATTR:host', None)
-    fault = getattr(server, 'fault', None) or {}
-    return ServerFacts(server.id, server.name, server.status, host, fault.get('message', ''))
 
 
 def _version(spec: PoolSpec) -> Any:

@@ -10,6 +10,7 @@ import novaclient.client
 import novaclient.exceptions
 
 from trove_ceph import exceptions, waiting
+from trove_ceph.strategies.guests.dependencies import ServerFacts
 
 # Of Ussuri: the first version that can change delete_on_termination of an attached volume.
 API_VERSION = '2.85'
@@ -57,6 +58,35 @@ class Nova:
             self._client.volumes.update_server_volume(
                 server_id, volume_id, volume_id, delete_on_termination=False
             )
+
+    def find(self, server_id: str) -> ServerFacts | None:
+        """Return a server, even one that Nova keeps for a while before it deletes it; None: gone.
+
+        :raises ServiceUnavailableError: Nova refused, or does not answer
+        """
+        with _translated('showing it', server_id):
+            try:
+                server = self._client.servers.get(server_id)
+            except novaclient.exceptions.NotFound:
+                return None
+        return None if server.status == 'DELETED' else facts(server)
+
+    def request_deletion(self, server_id: str) -> None:
+        """Request the deletion of a server; idempotent.
+
+        If Nova keeps deleted servers for a while, a repetition has it deleted at once. Until then
+        it keeps its volumes and ports.
+
+        :raises ServiceUnavailableError: Nova refused, or does not answer
+        """
+        with (
+            _translated('deleting it', server_id),
+            contextlib.suppress(novaclient.exceptions.NotFound),
+        ):
+            if self._client.servers.get(server_id).status == 'SOFT_DELETED':
+                self._client.servers.force_delete(server_id)
+            else:
+                self._client.servers.delete(server_id)
 
     def attach_volume(self, server_id: str, volume_id: str) -> None:
         """Request to attach a volume, which then outlives the server.
@@ -106,6 +136,14 @@ class Nova:
                         f'server {server_id}: Nova did not delete it within {_DELETE_TIMEOUT_SEC} '
                         f's; its status is {found.status}'
                     )
+
+
+def facts(server: Any) -> ServerFacts:
+    """Return the facts of a server of novaclient."""
+    # The host is shown to administrators only.
+    host = getattr(server, 'OS-EXT-SRV-ATTR:host', None)
+    fault = getattr(server, 'fault', None) or {}
+    return ServerFacts(server.id, server.name, server.status, host, fault.get('message', ''))
 
 
 @contextlib.contextmanager

@@ -32,29 +32,29 @@ class TroveDatabase:
 
     def find_instance(self, instance_id: str) -> backup_types.Instance | None:
         """Return an instance, even a deleted one."""
-        row = _find(instance_models.DBInstance, instance_id)
+        row = find_row(instance_models.DBInstance, instance_id)
         if row is None:
             return None
-        return _instance(row, _version(row.datastore_version_id))
+        return _instance(row, version_of(row.datastore_version_id))
 
     def list_instances(self) -> list[backup_types.Instance]:
         """List the instances that are not deleted."""
         rows = list(instance_models.DBInstance.find_all(deleted=False))
         versions = {
-            version_id: _version(version_id)
+            version_id: version_of(version_id)
             for version_id in {row.datastore_version_id for row in rows}
         }
         return [_instance(row, versions[row.datastore_version_id]) for row in rows]
 
     def set_volume(self, instance_id: str, volume_id: str | None) -> None:
         """Set the volume of an instance; do nothing if the instance is deleted."""
-        row = _find(instance_models.DBInstance, instance_id)
+        row = find_row(instance_models.DBInstance, instance_id)
         if row is not None and not row.deleted:
             row.update(volume_id=volume_id)
 
     def fail_volume(self, instance_id: str) -> None:
         """Show that building an instance failed at its volume; do nothing if it is deleted."""
-        row = _find(instance_models.DBInstance, instance_id)
+        row = find_row(instance_models.DBInstance, instance_id)
         if row is not None and not row.deleted:
             row.update(task_status=InstanceTasks.BUILDING_ERROR_VOLUME)
 
@@ -64,7 +64,7 @@ class TroveDatabase:
         :param fault: what the tenant reads
         :returns: False when the instance is gone or no longer in BUILD
         """
-        row = _find(instance_models.DBInstance, instance_id)
+        row = find_row(instance_models.DBInstance, instance_id)
         if row is None or row.deleted or row.task_status != InstanceTasks.BUILDING:
             return False
         row.update(task_status=InstanceTasks.BUILDING_ERROR_SERVER)
@@ -73,7 +73,7 @@ class TroveDatabase:
 
     def find_backup(self, backup_id: str) -> backup_types.TroveBackup | None:
         """Return a backup, even a deleted one."""
-        row = _find(backup_models.DBBackup, backup_id)
+        row = find_row(backup_models.DBBackup, backup_id)
         return None if row is None else _backup(row)
 
     def list_new_backups(self, since: datetime.timedelta) -> list[backup_types.TroveBackup]:
@@ -133,25 +133,26 @@ class TroveDatabase:
         usage.save()
 
     def _update(self, backup_id: str, **values: Any) -> None:
-        row = _find(backup_models.DBBackup, backup_id)
+        row = find_row(backup_models.DBBackup, backup_id)
         if row is None or row.deleted:
             raise exceptions.RecordNotFoundError(f'backup {backup_id}: was deleted')
         row.update(**values)
 
     def _update_if_present(self, backup_id: str, **values: Any) -> None:
-        row = _find(backup_models.DBBackup, backup_id)
+        row = find_row(backup_models.DBBackup, backup_id)
         if row is not None and not row.deleted:
             row.update(**values)
 
 
-def _find(kind: Any, row_id: str) -> Any:
+def find_row(kind: Any, row_id: str) -> Any:
+    """Return a row of one of Trove's models, even a deleted one; None: there is none."""
     try:
         return kind.find_by(id=row_id)
     except trove_exceptions.ModelNotFoundError:
         return None
 
 
-def _instance(row: Any, version: '_Version') -> backup_types.Instance:
+def _instance(row: Any, version: 'Version') -> backup_types.Instance:
     return backup_types.Instance(
         row.id,
         row.tenant_id,
@@ -167,7 +168,7 @@ def _instance(row: Any, version: '_Version') -> backup_types.Instance:
 
 
 def _backup(row: Any) -> backup_types.TroveBackup:
-    version = _version(row.datastore_version_id)
+    version = version_of(row.datastore_version_id)
     return backup_types.TroveBackup(
         row.id,
         row.tenant_id,
@@ -189,7 +190,7 @@ def _snapshot_of(row: Any) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Version:
+class Version:
     """A datastore version; the defaults stand for that of a deleted instance, which is gone."""
 
     datastore: str = ''
@@ -197,10 +198,11 @@ class _Version:
     has_our_guest_agent: bool = True
 
 
-def _version(version_id: str | None) -> _Version:
+def version_of(version_id: str | None) -> Version:
+    """Return a datastore version by its id."""
     if version_id is None:
-        return _Version()
+        return Version()
     found = datastore_models.DatastoreVersion.load_by_uuid(version_id)
     datastore = datastore_models.Datastore.load(found.datastore_id).name
     is_ours = (found.registry_ext or '').startswith(_GUEST_MANAGERS)
-    return _Version(datastore, found.name, is_ours)
+    return Version(datastore, found.name, is_ours)

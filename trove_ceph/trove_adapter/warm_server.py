@@ -15,6 +15,7 @@ from trove.taskmanager import models
 from trove_ceph import exceptions
 from trove_ceph.db.guest_record import GuestRecord
 from trove_ceph.strategies.guests import bind
+from trove_ceph.trove_adapter import server_description
 
 LOG = logging.getLogger(__name__)
 CONF = cfg.CONF
@@ -125,7 +126,7 @@ class WarmServerTasks(models.FreshInstanceTasks):
         guest = self._claimed_guest
         if guest is not None:
             try:
-                self._bind(guest, datastore_manager, block_device_mapping_v2, nics, files)
+                self._bind(guest, block_device_mapping_v2, nics, files)
             except exceptions.NotFencedError:
                 # Another server must not write to the volume beside the guest.
                 self._claimed_guest = None
@@ -155,28 +156,21 @@ class WarmServerTasks(models.FreshInstanceTasks):
     def _bind(
         self,
         guest: GuestRecord,
-        datastore_manager: str,
         volumes: list[Mapping[str, Any]],
         nics: list[Mapping[str, Any]],
         files: Mapping[str, str] | None,
     ) -> None:
-        metadata = {
-            'trove_project_id': self.tenant_id,
-            'trove_user_id': self.context.user_id,
-            'trove_instance_id': self.id,
-        }
-        tags = ['trove_instance', f'trove_{datastore_manager}']
-        tags += [f'{key}_{value}' for key, value in metadata.items()]
+        description = server_description.describe(self)
         port_ids = [nic['port-id'] for nic in nics]
         (volume,) = volumes
         request = bind.BindRequest(
             instance_id=self.id,
-            name=self.name,
+            name=description.name,
             volume_id=volume['uuid'],
             port_ids=tuple(port_id for port_id in port_ids if port_id != guest.port_id),
             files=files or {},
-            metadata=metadata,
-            tags=tuple(tags),
+            metadata=description.metadata,
+            tags=description.tags,
         )
         assert self.guests is not None
         self.guests.bind(guest, request)

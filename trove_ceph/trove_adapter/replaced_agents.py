@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guest agents of an instance whose server is replaced."""
+
+from collections.abc import Callable
+from typing import Any
+
+from oslo_config import cfg
+from trove.configuration import models as configuration_models
+
+from trove_ceph import exceptions
+from trove_ceph.db.replacement_record import ReplacementRecord
+from trove_ceph.strategies.replacement.dependencies import StartProgress, StartState
+from trove_ceph.trove_adapter import agent_queues, guest_rpcapi, replaced_instance
+from trove_ceph.trove_adapter.replacement_servers import translated
+
+_MAX_ERROR = 1000
+
+
+class ReplacedAgents:
+    """The agents of replaced servers; see :class:`.replacement.dependencies.Agents`.
+
+    :param conf: Trove's, whose bus the agents use
+    :param guest: returns the agent of an instance
+    :param find_flavor: returns the facts of a flavor by its id
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        guest: Callable[[str], guest_rpcapi.GuestAPI],
+        find_flavor: Callable[[str], Any],
+    ):
+        self._conf = conf
+        self._guest = guest
+        self._find_flavor = find_flavor
+
+    def forget_old(self, instance_id: str) -> None:
+        """Delete the queues of an instance's agent, with the requests for the old server's one."""
+        agent_queues.delete(self._conf, instance_id)
+
+    def stop_server(self, instance_id: str) -> None:
+        """Stop MySQL on the old server.
+
+        :raises GuestUnavailableError: the agent did not stop it
+        """
+        self._guest(instance_id).stop_server()
+
+    def restart_server(self, instance_id: str) -> None:
+        """Start MySQL on the old server again.
+
+        :raises GuestUnavailableError: the agent did not start it
+        """
+        self._guest(instance_id).restart_server()
+
+    def start_moved_server(self, record: ReplacementRecord) -> StartProgress:
+        """Have the agent of the new server start MySQL, or tell how far it is.
+
+        :raises GuestUnavailableError: the agent does not answer yet
+        """
+        with translated(f'{record}: reading the configuration of the instance'):
+            instance = replaced_instance.load(record.instance_id)
+            flavor = self._find_flavor(instance.flavor_id)
+            contents = instance._render_config(flavor).config_contents
+            overrides = _overrides(instance)
+        answer = self._guest(record.instance_id).start_moved_server(
+            record.replacement_id, instance.datastore_version.version, contents, overrides
+        )
+        try:
+            state = StartState(answer['state'])
+        except (KeyError, TypeError, ValueError) as error:
+            raise exceptions.GuestUnavailableError(
+                f'guest agent of instance {record.instance_id}: start_moved_server: expected the '
+                'state starting, serving or failed'
+            ) from error
+        text = ' '.join(str(answer.get('error') or '').split())
+        return StartProgress(state, text[:_MAX_ERROR])
+
+
+def _overrides(instance: Any) -> dict[str, Any]:
+    """Return the values of the configuration group of an instance."""
+    group_id = instance.db_info.configuration_id
+    if group_id is None:
+        return {}
+    group = configuration_models.Configuration(instance.context, group_id)
+    return dict(group.get_configuration_overrides())

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An instance in Trove's tables whose server is replaced.
+
+This module writes single columns. Trove's models write whole rows, and would thereby undo what
+Trove's API writes at the same time, such as the task DELETING.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import keystoneauth1.exceptions
+import oslo_db.exception
+import sqlalchemy as sa
+from neutronclient.common import exceptions as neutron_exceptions
+from sqlalchemy import orm
+from trove.backup import models as backup_models
+from trove.common import exception as trove_exceptions
+from trove.instance import models as instance_models
+from trove.instance.service_status import ServiceStatus, ServiceStatuses
+from trove.instance.tasks import InstanceTasks
+from trove.taskmanager import models
+
+from trove_ceph import exceptions
+from trove_ceph.db.replacement_record import ReplacementRecord
+from trove_ceph.db.transactions import Transactions, retry_on_deadlock
+from trove_ceph.strategies.guests.bind import BindRequest
+from trove_ceph.strategies.replacement.dependencies import InstanceFacts
+from trove_ceph.trove_adapter import server_description, service_context, trove_db
+
+#: Trove shows no more of a fault.
+_MAX_FAULT = 255
+_INSTANCES = sa.table(
+    'instances',
+    *map(sa.column, ('id', 'deleted', 'task_id', 'compute_instance_id', 'flavor_id', 'updated')),
+)
+_STATUSES = sa.table(
+    'service_statuses',
+    *map(sa.column, ('instance_id', 'status_id', 'status_description', 'updated_at')),
+)
+#: The conductor's times of the last message of each agent, by the clocks of their guests.
+_LAST_SEEN = sa.table('conductor_lastseen', *map(sa.column, ('instance_id', 'method_name')))
+
+
+def find_facts(instance_id: str) -> InstanceFacts | None:
+    """Return an instance, even a deleted one.
+
+    :raises ServiceUnavailableError: the database does not answer
+    """
+    with _translated(f'instance {instance_id}: reading it'):
+        row = trove_db.find_row(instance_models.DBInstance, instance_id)
+        return None if row is None else _facts(row)
+
+
+class ReplacedInstances:
+    """The instances whose servers are replaced; see :class:`.dependencies.Instances`.
+
+    :param transactions: access to the database; by default the one of Trove's configuration
+    """
+
+    def __init__(self, transactions: Transactions | None = None):
+        self._transactions = transactions or Transactions()
+
+    def find(self, instance_id: str) -> InstanceFacts | None:
+        """Return an instance, even a deleted one."""
+        return find_facts(instance_id)
+
+    def bind_request(self, record: ReplacementRecord) -> BindRequest:
+        """Return what a warm guest becomes: the name, files, ports and tags of the instance.
+
+        :raises ServiceUnavailableError: a service that has a part of it does not answer
+        """
+        with _translated(f'instance {record.instance_id}: reading the configuration of its server'):
+            instance = load(record.instance_id)
+            description = server_description.describe(instance)
+            assert record.volume_id is not None
+            return BindRequest(
+                instance_id=record.instance_id,
+                name=description.name,
+                volume_id=record.volume_id,
+                port_ids=record.port_ids,
+                files=server_description.files(
+                    instance, (*record.port_ids, *record.old_management_port_ids)
+                ),
+                metadata=description.metadata,
+                tags=description.tags,
+            )
+
+    @retry_on_deadlock
+    def show_server(self, record: ReplacementRecord) -> None:
+        """Make the new server that of the instance, with its flavor; idempotent.
+
+        The service status becomes BUILDING, which only a report of the new agent replaces.
+
+        :raises ReplacementCanceledError: the instance is being deleted
+        """
+        values: dict[str, Any] = {'compute_instance_id': record.new_server_id}
+        if record.flavor_id is not None:
+            values['flavor_id'] = record.flavor_id
+        with self._transactions.writing() as session:
+            values['updated'] = self._transactions.clock()
+            if not _update_instance(session, record.instance_id, **values):
+                raise exceptions.ReplacementCanceledError(
+                    f'instance {record.instance_id}: it is being deleted, so its server is not '
+                    'replaced'
+                )
+            self._set_status(session, record.instance_id, ServiceStatuses.BUILDING)
+            # The conductor drops reports that are older than the last one. The clock of the new
+            # guest may be behind that of the old one.
+            session.execute(
+                sa.delete(_LAST_SEEN).where(_LAST_SEEN.c.instance_id == record.instance_id)
+            )
+
+    @retry_on_deadlock
+    def report_healthy(self, record: ReplacementRecord) -> None:
+        """Show that MySQL serves on the new server, without waiting for its agent's next report."""
+        with self._transactions.writing() as session:
+            self._set_status(session, record.instance_id, ServiceStatuses.HEALTHY)
+
+    @retry_on_deadlock
+    def report_failed(self, record: ReplacementRecord, error: str) -> None:
+        """Show that MySQL does not start on the new server, with the reason as a fault."""
+        with self._transactions.writing() as session:
+            # Trove lets tenants restart an instance in this status, or change its configuration.
+            self._set_status(session, record.instance_id, ServiceStatuses.SHUTDOWN)
+        with _translated(f'instance {record.instance_id}: recording its fault'):
+            instance_models.save_instance_fault(record.instance_id, error[:_MAX_FAULT], '')
+
+    def _set_status(self, session: orm.Session, instance_id: str, status: ServiceStatus) -> None:
+        session.execute(
+            sa.update(_STATUSES)
+            .where(_STATUSES.c.instance_id == instance_id)
+            .values(
+                status_id=status.code,
+                status_description=status.description,
+                updated_at=self._transactions.clock(),
+            )
+        )
+
+
+def load(instance_id: str) -> Any:
+    """Return an instance as Trove's taskmanager models it, without asking Nova or Neutron.
+
+    :raises ReplacementCanceledError: it is deleted
+    """
+    row = trove_db.find_row(instance_models.DBInstance, instance_id)
+    if row is None or row.deleted:
+        raise exceptions.ReplacementCanceledError(f'instance {instance_id}: is deleted')
+    status = instance_models.InstanceServiceStatus.find_by(instance_id=instance_id)
+    context = service_context.of_project(row.tenant_id)
+    return models.FreshInstanceTasks(context, row, None, status)
+
+
+def _facts(row: Any) -> InstanceFacts:
+    version = trove_db.version_of(row.datastore_version_id)
+    status = next(iter(instance_models.InstanceServiceStatus.find_all(instance_id=row.id)), None)
+    replicas = instance_models.DBInstance.find_all(slave_of_id=row.id, deleted=False)
+    return InstanceFacts(
+        instance_id=row.id,
+        project_id=row.tenant_id,
+        name=row.name,
+        volume_id=row.volume_id,
+        server_id=row.compute_instance_id,
+        flavor_id=str(row.flavor_id),
+        version_id=row.datastore_version_id,
+        task=row.task_status.action,
+        service_status=None if status is None else _name_of(status.status),
+        agent_seen_at=None if status is None else status.updated_at,
+        is_deleted=bool(row.deleted),
+        has_our_guest_agent=version.has_our_guest_agent,
+        is_replicating=row.slave_of_id is not None or any(True for _ in replicas),
+        is_in_cluster=row.cluster_id is not None,
+        is_being_backed_up=backup_models.Backup.running(row.id) is not None,
+    )
+
+
+def _name_of(status: ServiceStatus) -> str:
+    return str(status.description).upper().replace(' ', '_')
+
+
+def _update_instance(session: orm.Session, instance_id: str, **values: Any) -> bool:
+    """Update an instance that is not being deleted; return whether there is one."""
+    done = session.connection().execute(
+        sa.update(_INSTANCES)
+        .where(
+            _INSTANCES.c.id == instance_id,
+            _INSTANCES.c.deleted == sa.false(),
+            _INSTANCES.c.task_id != InstanceTasks.DELETING.code,
+        )
+        .values(**values)
+    )
+    return bool(done.rowcount)
+
+
+@contextlib.contextmanager
+def _translated(action: str) -> Iterator[None]:
+    """Raise the errors of the services as ServiceUnavailableError.
+
+    :param action: the instance and what is done with it
+    """
+    try:
+        yield
+    except (
+        trove_exceptions.TroveError,
+        neutron_exceptions.NeutronClientException,
+        keystoneauth1.exceptions.ClientException,
+        oslo_db.exception.DBError,
+    ) as error:
+        raise exceptions.ServiceUnavailableError(f'{action} failed: {error}') from error

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ports of an instance whose server is replaced, in Neutron."""
+
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import keystoneauth1.exceptions
+from neutronclient.common import exceptions as neutron_exceptions
+from trove.common import cfg
+
+from trove_ceph import exceptions
+from trove_ceph.db.replacement_record import ReplacementRecord
+from trove_ceph.strategies.replacement.dependencies import Ports
+
+CONF = cfg.CONF
+
+#: As Nova leaves a port that it did not create.
+_UNBOUND: Mapping[str, Any] = {'device_id': '', 'device_owner': '', 'binding:host_id': None}
+
+
+class ReplacementPorts:
+    """The ports of replacements; see :class:`.replacement.dependencies.Network`.
+
+    :param client: a client of Neutron that acts as the user of ``[service_credentials]``
+    """
+
+    def __init__(self, client: Any):
+        self._client = client
+
+    def find_ports(self, server_id: str) -> Ports:
+        """Return the ports of a server."""
+        with _translated(f'server {server_id}: listing its ports'):
+            found = self._client.list_ports(device_id=server_id)['ports']
+        # Trove attaches them in the order of their creation.
+        found.sort(key=lambda port: (port.get('created_at') or '', port['id']))
+        management = [port['id'] for port in found if _is_management(port)]
+        return Ports(
+            instance=tuple(port['id'] for port in found if port['id'] not in management),
+            management=tuple(management),
+        )
+
+    def cut_off(self, port_ids: Collection[str]) -> None:
+        """Set ports administratively down; do nothing for those that do not exist."""
+        for port_id in port_ids:
+            with (
+                _translated(f'port {port_id}: setting it down'),
+                contextlib.suppress(neutron_exceptions.NotFound),
+            ):
+                self._client.update_port(port_id, {'port': {'admin_state_up': False}})
+
+    def free(self, port_ids: Collection[str]) -> None:
+        """Unbind ports from servers that are deleted, so that another one can have them.
+
+        :raises PortGoneError: a port does not exist any more
+        """
+        for port_id in port_ids:
+            with _translated(f'port {port_id}: unbinding it'):
+                try:
+                    port = self._client.show_port(port_id)['port']
+                    if port.get('device_id') or port.get('binding:host_id'):
+                        self._client.update_port(port_id, {'port': dict(_UNBOUND)})
+                except neutron_exceptions.NotFound as error:
+                    raise exceptions.PortGoneError(
+                        f'port {port_id} does not exist any more'
+                    ) from error
+
+    def create_management_port(self, record: ReplacementRecord) -> str:
+        """Return the management port of the server that is booted for a replacement; idempotent."""
+        port: dict[str, Any] = _management_port(record.instance_id) | {
+            'description': f'Management port of replacement {record.replacement_id} for trove '
+            f'instance {record.instance_id}',
+            'network_id': str(CONF.management_networks[-1]),
+        }
+        with _translated(f'{record}: creating its management port'):
+            found = self._client.list_ports(name=port['name'], network_id=port['network_id'])
+            for one in found['ports']:
+                if one['description'] == port['description']:
+                    return str(one['id'])
+            groups = CONF.management_security_groups or self._groups(record.old_management_port_ids)
+            # Without groups of its own, a port gets the default one of the project.
+            if groups:
+                port['security_groups'] = groups
+            return str(self._client.create_port(body={'port': port})['port']['id'])
+
+    def take_guest_port(self, port_id: str, instance_id: str, groups_of: Collection[str]) -> None:
+        """Make the management port of a warm guest one of an instance, with its security groups.
+
+        :param groups_of: ports that have the groups, unless the configuration names them
+        """
+        changes = _management_port(instance_id)
+        with _translated(f'port {port_id}: renaming it for instance {instance_id}'):
+            groups = CONF.management_security_groups or self._groups(groups_of)
+            if groups:
+                changes['security_groups'] = groups
+            self._client.update_port(port_id, {'port': changes})
+
+    def delete(self, port_ids: Collection[str]) -> None:
+        """Delete ports; idempotent."""
+        for port_id in port_ids:
+            with (
+                _translated(f'port {port_id}: deleting it'),
+                contextlib.suppress(neutron_exceptions.NotFound),
+            ):
+                self._client.delete_port(port_id)
+
+    def _groups(self, port_ids: Collection[str]) -> list[str]:
+        """Return the security groups of the first of some ports that exists."""
+        for port_id in port_ids:
+            with contextlib.suppress(neutron_exceptions.NotFound):
+                return list(self._client.show_port(port_id)['port']['security_groups'])
+        return []
+
+
+def _is_management(port: Mapping[str, Any]) -> bool:
+    return port['network_id'] in CONF.management_networks
+
+
+def _management_port(instance_id: str) -> dict[str, Any]:
+    # Trove finds the ports of an instance by this name when it deletes the instance.
+    return {
+        'name': f'trove-{instance_id}',
+        'description': f'Management port for trove instance {instance_id}',
+    }
+
+
+@contextlib.contextmanager
+def _translated(action: str) -> Iterator[None]:
+    """Raise the errors of Neutron as ServiceUnavailableError.
+
+    :param action: the object and what is done with it
+    """
+    try:
+        yield
+    except (
+        neutron_exceptions.NeutronClientException,
+        keystoneauth1.exceptions.ClientException,
+    ) as error:
+        raise exceptions.ServiceUnavailableError(f'{action} failed: {error}') from error

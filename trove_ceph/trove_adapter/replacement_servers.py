@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers of an instance whose server is replaced, in Nova.
+
+A server is booted as Trove boots that of an instance, but with a volume that has data, and that
+outlives the server.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import glanceclient.exc
+import keystoneauth1.exceptions
+import novaclient.exceptions
+import oslo_db.exception
+from neutronclient.common import exceptions as neutron_exceptions
+from trove.common import cfg, glance
+from trove.common import exception as trove_exceptions
+from trove.datastore import models as datastore_models
+
+from trove_ceph import exceptions
+from trove_ceph.db.replacement_record import ReplacementRecord
+from trove_ceph.strategies.guests.dependencies import ServerFacts
+from trove_ceph.strategies.replacement.dependencies import ServerNeeds
+from trove_ceph.trove_adapter import nova, replaced_instance, server_description
+
+CONF = cfg.CONF
+
+#: Of 2024.2: the first version that shows in which zone a server was requested.
+ZONE_API_VERSION = '2.96'
+#: Metadata of a server that was booted for a replacement.
+REPLACEMENT_KEY = 'trove_ceph_replacement_id'
+#: The zone of Nova's hosts that are in none, unless its configuration names another.
+_NO_ZONE = 'nova'
+_NO_IMAGE = (trove_exceptions.ImageNotFound, trove_exceptions.ImageNotFoundByTags)
+
+
+class ReplacementServers:
+    """The servers of replacements; see :class:`.replacement.dependencies.Servers`.
+
+    :param client: a novaclient of nova.API_VERSION, which acts as the user of
+        ``[service_credentials]``, as do the others
+    :param zone_client: a novaclient of ZONE_API_VERSION
+    """
+
+    def __init__(self, client: Any, zone_client: Any, glance_client: Any):
+        self._client = client
+        self._zone_client = zone_client
+        self._glance = glance_client
+        self._nova = nova.Nova(client)
+        self.find = self._nova.find
+        self.keep_volume = self._nova.keep_volume
+        self.request_deletion = self._nova.request_deletion
+
+    def find_needs(self, record: ReplacementRecord) -> ServerNeeds:
+        """Return what the new server needs.
+
+        :raises ReplacementRefusedError: the flavor or the guest image does not exist
+        """
+        if CONF.volume_rootdisk_support:
+            raise exceptions.ReplacementRefusedError(
+                f'instance {record.instance_id}: this cloud boots guests from volumes '
+                '(volume_rootdisk_support), which cannot be replaced'
+            )
+        with translated(f'{record}: finding its flavor, image and zone'):
+            self._check_flavor(record)
+            return ServerNeeds(self._find_zone(record), self._find_image(record))
+
+    def find_booted(self, record: ReplacementRecord) -> Sequence[ServerFacts]:
+        """Return the servers that :meth:`boot` has created for a replacement."""
+        with translated(f'{record}: listing the servers of its instance'):
+            found = self._client.servers.list(
+                search_opts={'tags': f'trove_instance_id_{record.instance_id}'}, limit=-1
+            )
+        return [
+            nova.facts(server)
+            for server in found
+            if server.metadata.get(REPLACEMENT_KEY) == record.replacement_id
+            and server.status != 'DELETED'
+        ]
+
+    def boot(self, record: ReplacementRecord) -> str:
+        """Boot a server with the volume, the ports and the image of the record; return its id.
+
+        It is marked as of this replacement, and does not delete the volume when it is deleted.
+        """
+        with translated(f'{record}: booting a server'):
+            instance = replaced_instance.load(record.instance_id)
+            description = server_description.describe(instance)
+            ports = [*record.port_ids, record.new_management_port_id or '']
+            server = self._client.servers.create(
+                description.name,
+                record.image_id,
+                record.flavor_id,
+                nics=[{'port-id': port_id} for port_id in ports],
+                block_device_mapping_v2=[
+                    {
+                        'uuid': record.volume_id,
+                        'source_type': 'volume',
+                        'destination_type': 'volume',
+                        'device_name': CONF.block_device_mapping,
+                        'delete_on_termination': False,
+                    }
+                ],
+                userdata=server_description.user_data(
+                    instance.datastore_version.manager, server_description.files(instance, ports)
+                ),
+                availability_zone=record.availability_zone,
+                key_name=CONF.nova_keypair,
+                config_drive=CONF.use_nova_server_config_drive,
+                meta=dict(description.metadata) | {REPLACEMENT_KEY: record.replacement_id},
+                tags=list(description.tags),
+            )
+        return str(server.id)
+
+    def _check_flavor(self, record: ReplacementRecord) -> None:
+        try:
+            self._client.flavors.get(record.flavor_id)
+        except novaclient.exceptions.NotFound as error:
+            raise exceptions.ReplacementRefusedError(
+                f'instance {record.instance_id}: its flavor {record.flavor_id} does not exist any '
+                'more; an operator can create it again'
+            ) from error
+
+    def _find_image(self, record: ReplacementRecord) -> str:
+        version = datastore_models.DatastoreVersion.load_by_uuid(record.version_id)
+        try:
+            found = glance.get_image_id(self._glance, version.image_id, version.image_tags)
+        except _NO_IMAGE:
+            found = None
+        if not found:
+            raise exceptions.ReplacementRefusedError(
+                f'instance {record.instance_id}: there is no guest image of its datastore version '
+                f'{version.name}; an operator can register one'
+            )
+        return str(found)
+
+    def _find_zone(self, record: ReplacementRecord) -> str | None:
+        """Return the zone in which the old server was requested; None: in none, or it is gone."""
+        try:
+            return self._zone_client.servers.get(record.old_server_id).pinned_availability_zone
+        except novaclient.exceptions.NotFound:
+            return None
+        except novaclient.exceptions.NotAcceptable:
+            # An older Nova shows the zone of the host only.
+            server = self._client.servers.get(record.old_server_id)
+        zone = getattr(server, 'OS-EXT-AZ:availability_zone', None)
+        return None if zone in (None, '', _NO_ZONE) else str(zone)
+
+
+@contextlib.contextmanager
+def translated(action: str) -> Iterator[None]:
+    """Raise the errors of Trove and of the clients as ServiceUnavailableError.
+
+    :param action: the replacement and what is done for it
+    """
+    try:
+        yield
+    except (
+        trove_exceptions.TroveError,
+        novaclient.exceptions.ClientException,
+        neutron_exceptions.NeutronClientException,
+        glanceclient.exc.ClientException,
+        keystoneauth1.exceptions.ClientException,
+        oslo_db.exception.DBError,
+    ) as error:
+        raise exceptions.ServiceUnavailableError(f'{action} failed: {error}') from error

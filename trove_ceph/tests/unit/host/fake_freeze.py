@@ -2,7 +2,8 @@
 """Run freeze_process on a fake file system: a state file exists while it is frozen. Needs no root.
 
 Arguments: the state file, then those of freeze_process. A log beside the state file lists each
-action with its pid.
+action with its pid. A thaw has a file of its own with the pid instead: the file system is thawed
+and the thaw is noted in one step, since the process may be killed as soon as it is thawed.
 """
 
 import errno
@@ -15,6 +16,8 @@ from trove_ceph.host import freeze_process
 
 STATE = sys.argv[1]
 LOG = f'{STATE}.log'
+#: A thaw moves the state file here; the pid follows.
+THAWED = f'{STATE}.thawed-'
 #: While it exists, a freeze does not finish.
 SLOW = f'{STATE}.slow'
 #: While it exists, thawing fails.
@@ -36,10 +39,9 @@ def ioctl(_volume, request, _argument):
             note('broken')
             raise OSError(errno.EIO, 'broken')
         try:
-            os.unlink(STATE)
+            os.rename(STATE, f'{THAWED}{os.getpid()}')
         except FileNotFoundError:
             raise OSError(errno.EINVAL, 'not frozen') from None
-        note('thaw')
 
 
 def note(action):

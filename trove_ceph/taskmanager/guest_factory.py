@@ -11,7 +11,7 @@ from trove.common import clients_admin
 from trove_ceph.db import guests
 from trove_ceph.strategies.backup import dependencies as backup_dependencies
 from trove_ceph.strategies.guests import bind, dependencies, keeper, pool_spec
-from trove_ceph.taskmanager import factory, volume_fence, warm_guests
+from trove_ceph.taskmanager import factory, volume_fence, volume_location, warm_guests
 from trove_ceph.trove_adapter import (
     guest_servers,
     neutron,
@@ -84,6 +84,7 @@ def make_warm_guests(
     return warm_guests.WarmGuests(
         store,
         make_servers(conf).request_key,
+        volume_location.VolumeLocations(conf.trove_ceph_backup.tiers_file).has_type,
         bind.BindDependencies(
             agents=waiting_guest_rpcapi.WaitingGuestAPI(
                 context, conf.trove_ceph_guests.bind_timeout_sec

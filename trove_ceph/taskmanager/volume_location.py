@@ -36,6 +36,15 @@ class VolumeLocations:
         )
         return planning.image_of(tiers_file.load(self._path), listed)
 
+    def has_type(self, volume_type: str | None) -> bool:
+        """Return whether a volume type is that of a tier.
+
+        :param volume_type: its name; None: none was requested
+        :raises InvalidTiersError: the file cannot be used
+        """
+        tiers = tiers_file.load(self._path).tiers.values()
+        return any(one.volume_type and one.volume_type.name == volume_type for one in tiers)
+
     def vault(self) -> str:
         """Return the pool for copies of backups.
 

@@ -12,6 +12,7 @@ class WarmGuests:
     """Claims and binds warm guests.
 
     :param request_key: see :meth:`.guest_servers.GuestServers.request_key`
+    :param is_of_tier: returns whether the volume type with a name is that of a tier
     :param deps: of bindings
     """
 
@@ -19,11 +20,20 @@ class WarmGuests:
         self,
         store: guests.GuestStore,
         request_key: Callable[[str, str, str, str | None], PoolKey | None],
+        is_of_tier: Callable[[str | None], bool],
         deps: bind.BindDependencies,
     ):
         self._store = store
         self._request_key = request_key
+        self._is_of_tier = is_of_tier
         self._deps = deps
+
+    def can_fence(self, volume_type: str | None) -> bool:
+        """Return whether volumes of a type can be fenced: those of the tiers.
+
+        :raises InvalidTiersError: the tiers file cannot be used
+        """
+        return self._is_of_tier(volume_type)
 
     def claim(
         self,

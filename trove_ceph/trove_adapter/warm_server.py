@@ -24,6 +24,9 @@ CONF = cfg.CONF
 class WarmGuests(Protocol):
     """The warm guests of this cloud."""
 
+    def can_fence(self, volume_type: str | None) -> bool:
+        """Return whether volumes of a type can be fenced; a binding that fails needs that."""
+
     def claim(
         self, instance_id: str, version_id: str, flavor_id: str, image_id: str, zone: str | None
     ) -> GuestRecord | None:
@@ -77,7 +80,10 @@ class WarmServerTasks(models.FreshInstanceTasks):
         )
         if self.guests is None or needs_own_server:
             return None
+        volume_type = arguments.get('volume_type') or CONF.cinder_volume_type
         try:
+            if not self.guests.can_fence(volume_type):
+                return None
             return self.guests.claim(
                 self.id,
                 self.datastore_version.id,

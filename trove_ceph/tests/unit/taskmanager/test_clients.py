@@ -260,6 +260,11 @@ class VolumeLocationsTest(base.BaseTestCase):
         for backend in ('lab@lvm#lvm', 'lab@nvme', None):
             self.assertIsNone(self.find(backend))
 
+    def test_types(self):
+        locations = volume_location.VolumeLocations(self.path)
+        found = [one for one in ('fast', 'nvme', 'lvm', None) if locations.has_type(one)]
+        self.assertEqual(['fast'], found)
+
     def test_vault(self):
         self.assert_no_vault(None, 'vault_tier is not set', 'none')
         with open(self.path, 'a') as tiers:

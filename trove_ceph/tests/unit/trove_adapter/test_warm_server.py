@@ -33,6 +33,9 @@ class Guests:
         self.claims, self.requests, self.retired = [], [], []
         self.errors = {}
 
+    def can_fence(self, volume_type):
+        return volume_type == 'nvme'
+
     def claim(self, *wanted):
         self.claims.append(wanted)
         if 'claim' in self.errors:
@@ -252,6 +255,16 @@ class WarmServerTest(base.BaseTestCase):
             self.create(**facts)
             self.assert_booted()
         self.assertEqual([], self.guests.claims)
+
+    def test_volume_that_cannot_be_fenced(self):
+        self.create(volume_type='lvm')
+        self.assertEqual([], self.guests.claims)
+        self.assert_booted()
+
+    def test_default_volume_type(self):
+        self.set('cinder_volume_type', 'nvme')
+        self.create(volume_type=None)
+        self.assertEqual(1, len(self.guests.claims))
 
     def test_without_management_networks(self):
         self.set('management_networks', [])

@@ -16,8 +16,8 @@ OPTS = [
         help='The pools of warm guests, as DATASTORE/VERSION:FLAVOR or DATASTORE/VERSION:FLAVOR:'
         'ZONE, where FLAVOR is a name or an id. An instance can get a guest only if its datastore '
         'version, its flavor and its availability zone, or the absence of one, are those of the '
-        'pool. Servers of a pool that is no longer listed are deleted unless an instance has '
-        'them. Empty: there are no warm guests.',
+        'pool. Servers of a pool that no taskmanager has listed for ten minutes are deleted unless '
+        'an instance has them. Empty: there are no warm guests.',
     ),
     cfg.IntOpt(
         'least',

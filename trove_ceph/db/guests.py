@@ -224,7 +224,23 @@ class GuestStore:
             row = tables.GuestRequestRow
             session.execute(sa.delete(row).where(row.requested_at < before))
 
-    # Claims of pools.
+    # Pools.
+
+    @retry_on_deadlock
+    def note_configured(self, pools: Collection[str]) -> None:
+        """Record that a taskmanager has pools in its configuration now."""
+        row = tables.GuestPoolRow
+        with self._transactions.writing() as session:
+            for pool in pools:
+                _ensure_pool(session, pool)
+            now = self._transactions.database_time(session)
+            session.execute(sa.update(row).where(row.pool.in_(pools)).values(configured_at=now))
+
+    def configured_since(self, since: datetime.datetime) -> set[str]:
+        """Return the pools that a taskmanager had in its configuration at a time or later."""
+        row = tables.GuestPoolRow
+        with self._transactions.reading() as session:
+            return set(session.scalars(sa.select(row.pool).where(row.configured_at >= since)))
 
     @retry_on_deadlock
     def begin_keeping(self, pool: str, claimant: Claimant) -> Claim | None:
@@ -233,8 +249,7 @@ class GuestStore:
         :returns: None: another live worker keeps it
         """
         with self._transactions.writing() as session:
-            if session.get(tables.GuestPoolRow, pool) is None:
-                insert(session, tables.GuestPoolRow(pool=pool))
+            _ensure_pool(session, pool)
             return self.claims.claim_in(session, Role.KEEP_GUESTS, pool, claimant)
 
     # Internals.
@@ -267,6 +282,11 @@ class GuestStore:
             sa.update(row).where(row.guest_id == guest_id, *conditions).values(**values)
         )
         return bool(done.rowcount)
+
+
+def _ensure_pool(session: orm.Session, pool: str) -> None:
+    if session.get(tables.GuestPoolRow, pool) is None:
+        insert(session, tables.GuestPoolRow(pool=pool))
 
 
 def _candidates(key: PoolKey, not_on_host: str | None) -> sa.Select[Any]:

@@ -274,6 +274,7 @@ class GuestPoolRow(Claimable, Base):
     __tablename__ = 'trove_ceph_guest_pools'
 
     pool = orm.mapped_column(sa.String(191), primary_key=True)
+    configured_at = orm.mapped_column(sa.DateTime)
 
 
 class GuestRequestRow(Base):

@@ -2,14 +2,16 @@
 """Create what keeps and claims warm guests from Trove's configuration."""
 
 import datetime
+import functools
 from typing import Any
 
 import novaclient.client
 from oslo_config import cfg
 from trove.common import clients_admin
 
-from trove_ceph.db import guests
+from trove_ceph.db import guests, replacements
 from trove_ceph.strategies.backup import dependencies as backup_dependencies
+from trove_ceph.strategies.backup import queue_worker
 from trove_ceph.strategies.guests import bind, dependencies, keeper, pool_spec
 from trove_ceph.taskmanager import factory, volume_fence, volume_location, warm_guests
 from trove_ceph.trove_adapter import (
@@ -63,11 +65,13 @@ def make_keeper(
             servers=make_servers(conf),
             agents=waiting_guest_rpcapi.WaitingGuestAPI(context),
             trove=trove_db.TroveDatabase(),
+            is_replacing=functools.partial(_is_replacing, replacements.ReplacementStore()),
             worker=deps.worker,
             heartbeat=deps.heartbeat,
             pools=pools(conf),
             settings=settings(conf),
-        )
+        ),
+        functools.partial(queue_worker.WorkerThreads, 1),
     )
 
 
@@ -113,6 +117,10 @@ def settings(conf: cfg.ConfigOpts) -> dependencies.PoolSettings:
         max_age=_seconds(options.max_age_sec),
         bind_timeout=_seconds(options.bind_timeout_sec),
     )
+
+
+def _is_replacing(store: replacements.ReplacementStore, instance_id: str) -> bool:
+    return store.find_open(instance_id) is not None
 
 
 def _connect_to_nova(conf: cfg.ConfigOpts) -> Any:

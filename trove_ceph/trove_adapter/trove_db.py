@@ -7,6 +7,7 @@ guest agent's last one, and thereby compare two clocks.
 
 import dataclasses
 import datetime
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from trove.backup import models as backup_models
@@ -45,6 +46,18 @@ class TroveDatabase:
             for version_id in {row.datastore_version_id for row in rows}
         }
         return [_instance(row, versions[row.datastore_version_id]) for row in rows]
+
+    def list_servers(self, instance_ids: Collection[str]) -> Mapping[str, str | None]:
+        """Return the servers of instances, by the ids of those that are not deleted.
+
+        None: there is no server, or a task is under way that may change it.
+        """
+        model = instance_models.DBInstance
+        rows = model.find_by_filter(filters=[model.id.in_(instance_ids)], deleted=False)
+        return {
+            row.id: row.compute_instance_id if row.task_status == InstanceTasks.NONE else None
+            for row in rows
+        }
 
     def set_volume(self, instance_id: str, volume_id: str | None) -> None:
         """Set the volume of an instance; do nothing if the instance is deleted."""

@@ -101,6 +101,12 @@ class Instances(Protocol):
     def find_instance(self, instance_id: str) -> backup_types.Instance | None:
         """Return an instance, even a deleted one."""
 
+    def list_servers(self, instance_ids: Collection[str]) -> Mapping[str, str | None]:
+        """Return the servers of instances, by the ids of those that are not deleted.
+
+        None: there is no server, or an operation is under way that may change it.
+        """
+
 
 @dataclasses.dataclass(frozen=True)
 class PoolSettings:
@@ -123,6 +129,7 @@ class KeeperDependencies:
     """The dependencies of the keeper of the pools.
 
     :param pools: those of the configuration
+    :param is_replacing: returns whether the server of an instance is being replaced
     :param worker: the name and the rules under which this process claims pools
     :param heartbeat: renews the claims of this process
     :param clock: seconds on a monotonic clock
@@ -132,6 +139,7 @@ class KeeperDependencies:
     servers: GuestServers
     agents: WaitingGuests
     trove: Instances
+    is_replacing: Callable[[str], bool]
     worker: claims.Claimant
     heartbeat: heartbeat.Heartbeat
     pools: tuple[PoolSpec, ...] = ()

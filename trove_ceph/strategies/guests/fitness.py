@@ -2,6 +2,7 @@
 """Why a guest cannot serve an instance, or its instance does not need it; pure functions."""
 
 import datetime
+from collections.abc import Mapping
 
 from trove_ceph.db.guest_record import GuestRecord, GuestState, PoolKey
 from trove_ceph.strategies.backup import backup_types
@@ -86,6 +87,19 @@ def why_abandoned(guest: GuestRecord, instance: backup_types.Instance | None) ->
         return f'instance {guest.instance_id}, which claimed it, has server {instance.server_id}'
     if instance.server_id is None and not instance.is_building:
         return f'the creation of instance {guest.instance_id}, which claimed it, failed'
+    return None
+
+
+def why_outlived(guest: GuestRecord, servers: Mapping[str, str | None]) -> str | None:
+    """Return why the instance of a bound guest does not need it any more; None: it does.
+
+    :param servers: see :meth:`.dependencies.Instances.list_servers`
+    """
+    assert guest.instance_id is not None
+    if guest.instance_id not in servers:
+        return f'its instance {guest.instance_id} was deleted'
+    if servers[guest.instance_id] not in (None, guest.server_id):
+        return f'its instance {guest.instance_id} has server {servers[guest.instance_id]}'
     return None
 
 

@@ -3,24 +3,24 @@
 
 The taskmanager that has claimed a pool keeps it until it dies; see :mod:`trove_ceph.db.claims`. A
 round never fails: what went wrong is logged once, and retried by a later round.
+
+While an operator adds a pool to the configuration of one taskmanager after the other, the others do
+not know it yet. So each records which pools it has, and another one touches a pool that it does not
+have only when no taskmanager has had it for a while.
 """
 
-import dataclasses
-from typing import Any
-
-from oslo_log import log as logging
+import datetime
+from collections.abc import Callable
 
 from trove_ceph import exceptions
-from trove_ceph.db.claims import Claim
-from trove_ceph.strategies.backup import claimed
 from trove_ceph.strategies.guests.dependencies import KeeperDependencies
+from trove_ceph.strategies.guests.kept_pool import KeptPool, Thread
 from trove_ceph.strategies.guests.pool_memory import PoolMemory
-from trove_ceph.strategies.guests.pool_round import PoolRound
 from trove_ceph.strategies.guests.pool_spec import PoolSpec
 
-LOG = logging.getLogger(__name__)
-
-_CLAIMING = 'claiming the pool'
+#: Without a taskmanager that has a pool in its configuration, others delete its guests after this
+#: time: longer than the last one of them takes to restart.
+FORGET_AFTER = datetime.timedelta(minutes=10)
 _READING = 'reading the records of guests'
 
 
@@ -28,96 +28,50 @@ class Keeper:
     """Keeps the pools; one thread calls it.
 
     :param deps: of all pools
+    :param make_thread: returns the thread in which the rounds of one pool run
     """
 
-    def __init__(self, deps: KeeperDependencies):
+    def __init__(self, deps: KeeperDependencies, make_thread: Callable[[], Thread]):
         self._deps = deps
-        self._claims: dict[str, Claim] = {}
-        self._memories: dict[str, PoolMemory] = {}
-        self._own_memory = PoolMemory('Warm guests')
+        self._make_thread = make_thread
+        self._specs = {one.name: one for one in deps.pools}
+        self._kept: dict[str, KeptPool] = {}
+        self._memory = PoolMemory('Warm guests')
 
     def keep(self) -> None:
-        """Run one round of each pool that this taskmanager keeps or can claim.
+        """Start one round of each pool that this taskmanager keeps or can claim.
 
         Pools that are no longer configured are kept until their guests are gone. Without pools and
         guests, this is one query.
         """
-        specs = {one.name: one for one in self._deps.pools}
         try:
-            used = self._deps.store.pools()
-            if specs:
-                self._prune_requests()
+            kept = self._find_pools()
         except exceptions.TroveCephError as error:
-            self._own_memory.warn(_READING, error)
+            self._memory.warn(_READING, error)
             return
-        self._own_memory.succeed(_READING)
-        for pool in sorted(used | specs.keys()):
-            self._keep(pool, specs.get(pool))
-        for pool in self._claims.keys() - used - specs.keys():
-            self._release(pool)
+        self._memory.succeed(_READING)
+        for pool in sorted(kept):
+            self._pool(pool).keep(kept[pool])
+        for pool in self._kept.keys() - kept.keys():
+            self._kept[pool].release()
+
+    def _find_pools(self) -> dict[str, PoolSpec | None]:
+        """Return the pools to keep; without a spec, no taskmanager has them any more."""
+        store = self._deps.store
+        if self._specs:
+            store.note_configured(self._specs.keys())
+            self._prune_requests()
+        forgotten = store.pools() - self._specs.keys()
+        if forgotten:
+            forgotten -= store.configured_since(store.now() - FORGET_AFTER)
+        return {**self._specs, **dict.fromkeys(forgotten)}
 
     def _prune_requests(self) -> None:
         # Twice the window: nothing that is still counted is deleted.
         window = self._deps.settings.demand_window
         self._deps.store.prune_requests(self._deps.store.now() - 2 * window)
 
-    def _keep(self, pool: str, spec: PoolSpec | None) -> None:
-        try:
-            claim = self._claim(pool)
-            if claim is not None:
-                memory = self._memory(pool)
-                memory.succeed(_CLAIMING)
-                self._run(PoolRound(guarded(self._deps, claim), pool, spec, memory), memory)
-        except exceptions.ClaimLostError as error:
-            LOG.info('%s', error)
-            self._deps.heartbeat.drop(self._claims.pop(pool, None))
-        except exceptions.TroveCephError as error:
-            self._memory(pool).warn(_CLAIMING, error)
-
-    def _run(self, one: PoolRound, memory: PoolMemory) -> None:
-        """Run all steps of a round, also if some of them fail."""
-        for step in one.steps():
-            try:
-                step.do()
-            except exceptions.ClaimLostError:
-                raise
-            except Exception as error:
-                is_known = isinstance(error, exceptions.TroveCephError)
-                memory.warn(step.name, error if is_known else repr(error))
-            else:
-                memory.succeed(step.name)
-
-    def _claim(self, pool: str) -> Claim | None:
-        claim = self._claims.get(pool)
-        if claim is not None:
-            self._deps.heartbeat.check(claim)
-            return claim
-        store, worker = self._deps.store, self._deps.worker
-        claim = self._deps.heartbeat.acquire(lambda: store.begin_keeping(pool, worker))
-        if claim is not None:
-            LOG.info('Pool %s: this taskmanager keeps it', pool)
-            self._claims[pool] = claim
-            # What was known when the pool was last kept here is outdated.
-            self._memories.pop(pool, None)
-        return claim
-
-    def _release(self, pool: str) -> None:
-        claim = self._claims.pop(pool)
-        self._memories.pop(pool, None)
-        self._deps.heartbeat.drop(claim)
-        try:
-            self._deps.store.claims.release(claim)
-        except exceptions.TroveCephError as error:
-            LOG.debug('Pool %s: its claim was not released, and expires: %s', pool, error)
-
-    def _memory(self, pool: str) -> PoolMemory:
-        return self._memories.setdefault(pool, PoolMemory(f'Pool {pool}'))
-
-
-def guarded(deps: KeeperDependencies, claim: Claim) -> KeeperDependencies:
-    """Return dependencies that raise ClaimLostError instead of a request once a claim is lost."""
-    changes: dict[str, Any] = {
-        name: claimed.Guarded(getattr(deps, name), deps.heartbeat, claim)
-        for name in ('store', 'servers', 'agents', 'trove')
-    }
-    return dataclasses.replace(deps, **changes)
+    def _pool(self, pool: str) -> KeptPool:
+        if pool not in self._kept:
+            self._kept[pool] = KeptPool(self._deps, pool, self._make_thread())
+        return self._kept[pool]

@@ -197,6 +197,9 @@ class PoolRound:
 
     def _follow_overdue(self, guest: GuestRecord) -> None:
         assert guest.instance_id is not None
+        if self._deps.is_replacing(guest.instance_id):
+            # The replacement binds or retires the guests that it has claimed, and may take longer.
+            return
         instance = self._deps.trove.find_instance(guest.instance_id)
         if reason := fitness.why_abandoned(guest, instance):
             self._retire(guest, reason)
@@ -205,15 +208,15 @@ class PoolRound:
             self._deps.store.mark_bound(guest.guest_id, guest.instance_id)
 
     def _follow_bound(self) -> None:
-        self._each(self._list(GuestState.BOUND), self._follow_one_bound)
-
-    def _follow_one_bound(self, guest: GuestRecord) -> None:
-        assert guest.instance_id is not None
-        instance = self._deps.trove.find_instance(guest.instance_id)
-        if instance is not None and not instance.is_deleted:
+        bound = self._list(GuestState.BOUND)
+        if not bound:
             return
-        # Its server is gone with the instance, or is deleted now, with what else has its name.
-        self._retire(guest, f'its instance {guest.instance_id} was deleted')
+        ids = [one.instance_id for one in bound if one.instance_id is not None]
+        servers = self._deps.trove.list_servers(ids)
+        for guest in bound:
+            if reason := fitness.why_outlived(guest, servers):
+                # Its server is gone already, or is deleted now, with what else has its name.
+                self._retire(guest, reason)
 
     # Size.
 

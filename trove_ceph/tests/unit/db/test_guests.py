@@ -214,7 +214,7 @@ class ClaimGuestTest(guest_helpers.GuestStoreTestCase):
         self.assertEqual(1, self.store.requests_since(POOL, begun))
 
 
-class ClaimPoolTest(guest_helpers.GuestStoreTestCase):
+class PoolTest(guest_helpers.GuestStoreTestCase):
     def test_one_taskmanager_keeps_a_pool(self):
         one, two = claims.Claimant('one'), claims.Claimant('two')
         mine = self.store.begin_keeping(POOL, one)
@@ -225,6 +225,19 @@ class ClaimPoolTest(guest_helpers.GuestStoreTestCase):
         self.store.claims.release(mine)
         self.assertIsNotNone(self.store.begin_keeping(POOL, two))
         self.assertFalse(self.store.claims.heartbeat(mine))
+
+    def test_configured_pools(self):
+        begun = self.now
+        self.store.begin_keeping('drained', claims.Claimant('one'))
+        self.store.note_configured([POOL, 'other'])
+        self.now += SECOND
+        self.store.note_configured([POOL])
+        self.assertEqual({POOL, 'other'}, self.store.configured_since(begun))
+        self.assertEqual({POOL}, self.store.configured_since(self.now))
+        # The claim on a pool is not affected.
+        claim = self.store.begin_keeping(POOL, claims.Claimant('one'))
+        self.store.note_configured([POOL])
+        self.assertTrue(self.store.claims.heartbeat(claim))
 
     def test_pool_of_a_dead_taskmanager(self):
         self.store.begin_keeping(POOL, claims.Claimant('one'))

@@ -19,11 +19,20 @@ FRESH_SEC = 90
 _DATABASE = database.Shared()
 
 
+class Thread:
+    """Runs at once what a thread would run."""
+
+    def start(self, function):
+        function()
+        return True
+
+
 class World:
     """What outlives a taskmanager.
 
     :ivar servers: the servers in Nova by id
     :ivar ports: the names of the ports in Neutron by id
+    :ivar replaced: ids of instances whose server is being replaced
     :ivar silent: ids of guests whose agents do not answer
     :ivar refusals: what agents say that cannot be bound, by guest
     """
@@ -36,7 +45,7 @@ class World:
         self.specs = pool_spec.parse(pools)
         self.settings = PoolSettings(**settings)
         self.servers, self.ports, self.instances = {}, {}, {}
-        self.silent, self.refusals = set(), {}
+        self.silent, self.refusals, self.replaced = set(), {}, set()
         self.image, self.digest = 'image', 'digest'
         # The error of all requests to boot a server, or to all of Nova.
         self.boot_error = self.nova_error = self.agents_error = None
@@ -44,7 +53,7 @@ class World:
         self.boot_status = 'ACTIVE'
         # Nova deletes a server some time after the request.
         self.deletes_late = False
-        self.pings, self.requests = [], []
+        self.pings, self.requests, self.instance_lists = [], [], []
         self._ids = itertools.count()
         self._workers = itertools.count()
 
@@ -69,6 +78,7 @@ class World:
             servers=Struck(Servers(self), strike),
             agents=Struck(Agents(self), strike),
             trove=Struck(Instances(self), strike),
+            is_replacing=self.replaced.__contains__,
             worker=worker,
             heartbeat=self.heartbeat,
             pools=self.specs if pools is None else pools,
@@ -76,9 +86,9 @@ class World:
             clock=self.clock,
         )
 
-    def keeper(self, strike=None, pools=None):
+    def keeper(self, strike=None, pools=None, make_thread=Thread):
         """Return the keeper of a new taskmanager."""
-        return keeper.Keeper(self.deps(strike, pools))
+        return keeper.Keeper(self.deps(strike, pools), make_thread)
 
     def round(self, strike=None):
         """Return a round of the first pool by a new taskmanager."""
@@ -224,3 +234,11 @@ class Instances:
 
     def find_instance(self, instance_id):
         return self._world.instances.get(instance_id)
+
+    def list_servers(self, instance_ids):
+        self._world.instance_lists.append(set(instance_ids))
+        return {
+            one: None if found.is_building else found.server_id
+            for one, found in self._world.instances.items()
+            if one in instance_ids and not found.is_deleted
+        }

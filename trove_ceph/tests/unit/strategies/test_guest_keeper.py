@@ -4,54 +4,22 @@
 import datetime
 
 import fixtures
-from oslotest import base
 
 from trove_ceph import exceptions
 from trove_ceph.db import claims
-from trove_ceph.db.guest_record import GuestState, PoolKey
+from trove_ceph.db.guest_record import GuestState
 from trove_ceph.strategies.backup import backup_types
-from trove_ceph.strategies.guests import dependencies
+from trove_ceph.strategies.guests import dependencies, keeper
 from trove_ceph.strategies.guests.dependencies import ServerFacts
-from trove_ceph.tests.unit.strategies import guest_world
+from trove_ceph.tests.unit.strategies import guest_world, keeper_case
 from trove_ceph.tests.unit.strategies.guest_world import POOL
+from trove_ceph.tests.unit.strategies.keeper_case import KEY
 
-KEY = PoolKey('flavor', 'image', 'digest', None, POOL)
 MINUTE = 60
 DAY = datetime.timedelta(days=1)
 
 
-class KeeperTestCase(base.BaseTestCase):
-    def setUp(self):
-        super().setUp()
-        self.log = self.useFixture(fixtures.FakeLogger('trove_ceph', level=20))
-
-    def make(self, rounds=2, **settings):
-        """Return a world whose pool is filled, and its keeper."""
-        self.world = guest_world.World(**settings)
-        self.keeper = self.world.keeper()
-        self.run_rounds(rounds)
-
-    def run_rounds(self, rounds=1, seconds=10):
-        self.world.run(self.keeper, rounds, seconds)
-
-    def one(self, *states):
-        (found,) = self.world.guests(*states)
-        return found
-
-    def claim(self, instance_id='instance', **facts):
-        """Claim a guest for an instance."""
-        claimed = self.world.store.claim(KEY, instance_id)
-        facts = {'is_building': True} | facts
-        self.world.instances[instance_id] = backup_types.Instance(
-            instance_id, 'project', None, **facts
-        )
-        return claimed
-
-    def count_in_log(self, text):
-        return self.log.output.count(text)
-
-
-class PoolTest(KeeperTestCase):
+class PoolTest(keeper_case.KeeperTestCase):
     def test_fills_a_pool(self):
         self.make(rounds=1, least=2)
         booting = self.world.guests()
@@ -118,7 +86,7 @@ class PoolTest(KeeperTestCase):
         self.world.store.mark_bound(bound.guest_id, 'instance')
         self.run_rounds(2)
         self.keeper = self.world.keeper(pools=())
-        self.run_rounds(3)
+        self.run_rounds(3, keeper.FORGET_AFTER.total_seconds())
         # An instance keeps its server.
         self.assertEqual(['bound'], self.world.states())
         self.assertEqual([bound.server_id], list(self.world.servers))
@@ -126,7 +94,8 @@ class PoolTest(KeeperTestCase):
         del self.world.instances['instance'], self.world.servers[bound.server_id]
         self.run_rounds(2)
         self.assertEqual([], self.world.guests())
-        self.assertEqual({}, self.keeper._claims)
+        # Its claim is released.
+        self.assertIsNotNone(self.world.store.begin_keeping(POOL, claims.Claimant('another')))
 
     def test_pings(self):
         self.make()
@@ -136,7 +105,7 @@ class PoolTest(KeeperTestCase):
         self.assertEqual(2, len(self.world.pings))
 
 
-class UnfitTest(KeeperTestCase):
+class UnfitTest(keeper_case.KeeperTestCase):
     def assert_replaced(self, before, reason, rounds=3):
         self.run_rounds(rounds)
         after = self.one()
@@ -240,7 +209,7 @@ class UnfitTest(KeeperTestCase):
         self.assertIn('it is too old', self.log.output)
 
 
-class FollowTest(KeeperTestCase):
+class FollowTest(keeper_case.KeeperTestCase):
     def test_bound_guest_goes_with_its_instance(self):
         guest = self.bound()
         self.run_rounds(3)
@@ -256,6 +225,37 @@ class FollowTest(KeeperTestCase):
         guest = self.claim(is_building=False)
         self.world.store.mark_bound(guest.guest_id, 'instance')
         return guest
+
+    def test_bound_guest_goes_when_its_instance_has_another_server(self):
+        guest = self.bound()
+        # The other server is not shown before the operation ends.
+        for facts in ({'is_building': True, 'server_id': 'other'}, {'server_id': guest.server_id}):
+            self.world.instances['instance'] = backup_types.Instance('i', 'p', None, **facts)
+            self.run_rounds()
+            self.assertEqual(['bound'], self.world.states())
+        self.world.instances['instance'] = backup_types.Instance('i', 'p', None, server_id='other')
+        self.run_rounds(2)
+        self.assertEqual([], self.world.guests())
+        self.assertIn('has server other', self.log.output)
+
+    def test_instances_of_all_bound_guests_are_read_at_once(self):
+        self.make(least=3)
+        for name in 'abc':
+            guest = self.claim(name, is_building=False)
+            self.world.store.mark_bound(guest.guest_id, name)
+        self.run_rounds()
+        self.assertEqual([{'a', 'b', 'c'}], self.world.instance_lists)
+
+    def test_claimed_guest_of_a_replacement(self):
+        """It is claimed long before it is bound; until then the instance has its old server."""
+        self.make()
+        self.claim(is_building=False, server_id='old')
+        self.world.replaced.add('instance')
+        self.run_rounds(40)
+        self.assertEqual(['claimed', 'ready'], self.world.states())
+        self.world.replaced.clear()
+        self.run_rounds(2)
+        self.assertEqual(['ready'], self.world.states())
 
     def test_server_that_outlives_its_instance(self):
         guest = self.bound()
@@ -289,7 +289,7 @@ class FollowTest(KeeperTestCase):
             self.assertEqual(len(expected), len(self.world.servers))
 
 
-class FailureTest(KeeperTestCase):
+class FailureTest(keeper_case.KeeperTestCase):
     def test_quota(self):
         self.world = guest_world.World(least=3)
         self.keeper = self.world.keeper()
@@ -367,29 +367,7 @@ class FailureTest(KeeperTestCase):
         self.assertIn('reading the records of guests works again', self.log.output)
 
 
-class TwoTaskmanagersTest(KeeperTestCase):
-    def test_only_one_keeps_the_pool(self):
-        self.make()
-        rival = claims.Claimant('rival')
-        self.run_rounds(20)
-        self.assertIsNone(self.world.store.begin_keeping(POOL, rival))
-
-    def test_successor_takes_over(self):
-        self.make()
-        first = self.keeper
-        self.keeper = self.world.keeper()
-        self.run_rounds()
-        # The first one was only suspended.
-        requests = len(self.world.requests)
-        self.claim()
-        self.world.pass_time(100)
-        first.keep()
-        self.assertEqual(requests, len(self.world.requests))
-        first.keep()
-        self.assertIn('is lost; the worker stops', self.log.output)
-        self.run_rounds(2)
-        self.assertEqual(['claimed', 'ready'], self.world.states())
-
+class DrainTest(keeper_case.KeeperTestCase):
     def test_operator_drains_a_pool(self):
         self.make(least=2)
         before = {one.guest_id for one in self.world.guests()}

@@ -31,7 +31,7 @@ def make_world():
         # The server has the name of the instance, and so has its port.
         world.servers[guest.server_id] = ServerFacts(guest.server_id, instance_id, 'ACTIVE')
         world.ports[guest.port_id] = f'trove-{instance_id}'
-    world.instances['bound'] = backup_types.Instance('bound', 'p', None, server_id='any')
+    world.instances['bound'] = backup_types.Instance('bound', 'p', None)
     world.pass_time(600)
     broken, silent, retired, _healthy = (one.guest_id for one in world.guests(GuestState.READY))
     facts = world.servers[world.store.find(broken).server_id]

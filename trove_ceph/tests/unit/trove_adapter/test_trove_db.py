@@ -129,6 +129,15 @@ class TroveTablesTest(base.BaseTestCase):
         self.assertIsNone(self.tables.find_instance('none'))
         self.assertIsNone(self.tables.find_backup('none'))
 
+    def test_lists_servers_of_instances(self):
+        other = trove_database.add_instance(self.project, None, server_id=None)
+        expected = {self.instance.id: self.instance.compute_instance_id, other.id: None}
+        self.assertEqual(expected, self.tables.list_servers([*expected, 'none']))
+        # A task may change the server.
+        self.instance.update(task_status=InstanceTasks.MIGRATING)
+        other.update(deleted=True)
+        self.assertEqual({self.instance.id: None}, self.tables.list_servers(list(expected)))
+
     def test_counts_a_repeated_deletion_once(self):
         for backup in [trove_database.add_backup(self.instance) for _ in range(2)]:
             self.tables.count_backup(self.project)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from trove_ceph import exceptions, steps
 from trove_ceph.cinder import deletion
 from trove_ceph.gc import inventory, orphan_rules
+from trove_ceph.gc.guests import Guests
 from trove_ceph.gc.orphan import Kind, Orphan
 from trove_ceph.gc.references import References
 from trove_ceph.storage import image_types
@@ -18,6 +19,7 @@ from trove_ceph.strategies.backup.dependencies import BackupDependencies
 class Collector:
     """Finds and removes orphans.
 
+    :param guests: the warm guests
     :param pools: the pools whose images are examined
     :param min_age: younger objects are ignored
     :param now: the current time, with its time zone
@@ -26,24 +28,26 @@ class Collector:
     def __init__(
         self,
         deps: BackupDependencies,
+        guests: Guests,
         pools: Sequence[str],
         min_age: datetime.timedelta,
         now: datetime.datetime,
     ):
         self._deps = deps
+        self._guests = guests
         self._pools = pools
         self._before = now - min_age
         self._inventory: inventory.Inventory
 
     def find(self) -> list[Orphan]:
         """List the orphans."""
-        self._inventory = inventory.take_inventory(self._deps, self._pools)
+        self._inventory = inventory.take_inventory(self._deps, self._guests, self._pools)
         return list(self._judge().find())
 
     def remove(self, orphan: Orphan, include_unknown: bool = False) -> None:
         """Remove an orphan; harmless when repeated.
 
-        :param include_unknown: remove it even if this Trove never had its instance or backup
+        :param include_unknown: remove it even if this Trove does not know its owner
         :raises BusyError: it must stay, or is in use now
         """
         found = self._judge().judge(orphan.kind, orphan.target)
@@ -51,7 +55,7 @@ class Collector:
             raise exceptions.BusyError(f'{orphan} is in use now')
         if stays := found.stays_because(include_unknown):
             raise exceptions.BusyError(f'{orphan}: {stays}')
-        steps.run(f'removal of {orphan}', removal(self._deps, orphan))
+        steps.run(f'removal of {orphan}', removal(self._deps, self._guests, orphan))
 
     def finish(self) -> None:
         """Start to purge the trashed images that have no clones."""
@@ -59,20 +63,20 @@ class Collector:
 
     def _judge(self) -> orphan_rules.OrphanRules:
         return orphan_rules.OrphanRules(
-            self._deps, self._inventory, References(self._deps), self._before
+            self._deps, self._inventory, References(self._deps, self._guests), self._before
         )
 
 
-def removal(deps: BackupDependencies, orphan: Orphan) -> list[steps.Step]:
+def removal(deps: BackupDependencies, guests: Guests, orphan: Orphan) -> list[steps.Step]:
     """Return the steps that remove an orphan."""
     if orphan.kind is Kind.VOLUME:
         return deletion.VolumeDeletion(
             deps.storage, deps.cinder, orphan.target.id, deps.wait_limits
         ).steps()
-    return [steps.Step('remove the orphan', lambda: _remove(deps, orphan), commits=True)]
+    return [steps.Step('remove the orphan', lambda: _remove(deps, guests, orphan), commits=True)]
 
 
-def _remove(deps: BackupDependencies, orphan: Orphan) -> None:
+def _remove(deps: BackupDependencies, guests: Guests, orphan: Orphan) -> None:
     target, records = orphan.target, deps.records
     with contextlib.suppress(exceptions.NotFoundError):
         match orphan.kind:
@@ -85,6 +89,8 @@ def _remove(deps: BackupDependencies, orphan: Orphan) -> None:
             case Kind.VOLUME_SNAPSHOT:
                 deps.cinder.delete_snapshot(target.id)
                 deps.wait_limits.until_gone(deps.cinder.find_snapshot, target.id)
+            case Kind.GUEST:
+                guests.delete(target)
             case Kind.JOB:
                 deps.storage.cancel(target.operation_id)
             case Kind.BACKUP_RECORD:

@@ -4,8 +4,8 @@
 import datetime
 from collections.abc import Sequence
 
-from trove_ceph.gc import collector
-from trove_ceph.taskmanager import factory
+from trove_ceph.gc import collector, guests
+from trove_ceph.taskmanager import factory, guest_factory
 from trove_ceph.tiers import tier_types, tiers_file
 from trove_ceph.trove_adapter import configuration
 
@@ -21,4 +21,5 @@ def make_collector(config_files: Sequence[str], min_age: datetime.timedelta) -> 
     pools = [one.pool for one in tiers if one.purpose is not tier_types.Purpose.IMAGES]
     # No context, since the collector calls no guest agent.
     deps = factory.make_dependencies(conf, context=None)
-    return collector.Collector(deps, pools, min_age, datetime.datetime.now(datetime.UTC))
+    warm = guests.Guests(guest_factory.make_servers(conf), guest_factory.make_store(conf))
+    return collector.Collector(deps, warm, pools, min_age, datetime.datetime.now(datetime.UTC))

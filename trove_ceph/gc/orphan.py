@@ -17,6 +17,7 @@ class Kind(enum.StrEnum):
     TRASHED_IMAGE = 'trashed image'
     VOLUME = 'volume'
     VOLUME_SNAPSHOT = 'volume snapshot'
+    GUEST = 'warm guest'
     JOB = 'job'
     BACKUP_RECORD = 'backup record'
     VOLUME_RECORD = 'volume record'
@@ -43,8 +44,8 @@ class Orphan:
     :param since: when it was created or last changed; None if that is not recorded
     :param reason: why it is an orphan
     :param obstacles: why it cannot be removed now
-    :param unknown_id: an instance or backup that this Trove never had, so that the object may
-        belong to another Trove
+    :param unknown_id: an instance or backup that this Trove never had, or a warm guest that has no
+        record, so that the object may belong to another Trove
     """
 
     kind: Kind
@@ -61,9 +62,9 @@ class Orphan:
     def stays_because(self, include_unknown: bool = False) -> str | None:
         """Return why it must not be removed; None if it may be.
 
-        :param include_unknown: allow the removal even if this Trove never had its owner
+        :param include_unknown: allow the removal even if this Trove does not know its owner
         """
         reasons = list(self.obstacles)
         if self.unknown_id and not include_unknown:
-            reasons.append(f'this Trove has never had an instance or a backup {self.unknown_id}')
+            reasons.append(f'this Trove knows no instance, backup or guest {self.unknown_id}')
         return '; '.join(reasons) or None

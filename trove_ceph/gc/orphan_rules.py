@@ -3,7 +3,8 @@
 
 Only objects that trove_ceph named are considered: ``trove_ceph.<kind>.<id>`` in Ceph; in Cinder
 the names that Trove gives, if the metadata of the service project holds the operation's id; and
-copies in a vault image, which have the names of their source snapshots.
+copies in a vault image, which have the names of their source snapshots; in Nova and Neutron the
+names of warm guests that wait.
 """
 
 import datetime
@@ -19,6 +20,7 @@ from trove_ceph.gc.orphan import Kind, Orphan, PlacedSnapshot
 from trove_ceph.gc.references import References
 from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
+from trove_ceph.strategies.guests.dependencies import GuestResource
 
 #: The name that Cinder gives to a snapshot, and that its copy in the vault has too.
 _OF_CINDER = re.compile('snapshot-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
@@ -50,6 +52,7 @@ class OrphanRules:
             Kind.TRASHED_IMAGE: self._trashed,
             Kind.VOLUME: self._volume,
             Kind.VOLUME_SNAPSHOT: self._volume_snapshot,
+            Kind.GUEST: self._guest,
             Kind.JOB: self._job,
             Kind.BACKUP_RECORD: self._backup_record,
             Kind.VOLUME_RECORD: self._volume_record,
@@ -70,6 +73,7 @@ class OrphanRules:
             Kind.TRASHED_IMAGE: found.trashed,
             Kind.VOLUME: found.volumes,
             Kind.VOLUME_SNAPSHOT: found.volume_snapshots,
+            Kind.GUEST: found.of_guests,
             Kind.JOB: references.jobs,
             Kind.BACKUP_RECORD: references.backups.values(),
             Kind.VOLUME_RECORD: references.kept_volumes,
@@ -222,6 +226,17 @@ class OrphanRules:
             reason,
             obstacles,
             backup_id,
+        )
+
+    # In Nova and Neutron.
+
+    def _guest(self, found: GuestResource) -> Orphan | None:
+        if found.guest_id in self._references.guest_ids:
+            return None
+        name = f'{found.kind} {found.resource_id} ({found.name})'
+        reason = f'guest {found.guest_id} has no record'
+        return self._orphan(
+            Kind.GUEST, found, name, found.created_at, reason, owner_id=found.guest_id
         )
 
     # Jobs and records.

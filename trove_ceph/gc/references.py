@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from trove_ceph.db import backup_record
+from trove_ceph.gc.guests import Guests
 from trove_ceph.storage import image_types, tasks
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.backup.dependencies import BackupDependencies
@@ -19,12 +20,13 @@ class References:
     has its reference by now.
     """
 
-    def __init__(self, deps: BackupDependencies):
+    def __init__(self, deps: BackupDependencies, guests: Guests):
         self._trove = deps.trove
         self.jobs = deps.storage.list_jobs()
         self.backups = {one.backup_id: one for one in deps.records.all()}
         self.kept_volumes = deps.records.kept_volumes()
         self.trash_records = deps.records.trashed_images()
+        self.guest_ids = guests.list_ids()
         # Interrupted jobs count too: a worker may resume them at any time.
         active = [
             one.work

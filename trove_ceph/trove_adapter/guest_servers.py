@@ -6,6 +6,7 @@ belongs to the project of ``[service_credentials]``.
 """
 
 import contextlib
+import datetime
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,12 @@ from trove.datastore import models as datastore_models
 
 from trove_ceph import exceptions
 from trove_ceph.db.guest_record import GuestRecord, PoolKey
-from trove_ceph.strategies.guests.dependencies import ServerFacts, guest_name
+from trove_ceph.strategies.guests.dependencies import (
+    GuestResource,
+    ResourceKind,
+    ServerFacts,
+    guest_name,
+)
 from trove_ceph.strategies.guests.pool_spec import PoolSpec
 from trove_ceph.trove_adapter import guest_config, guest_keys, nova
 
@@ -112,13 +118,8 @@ class GuestServers:
     def list_servers(self) -> Mapping[str, Sequence[ServerFacts]]:
         """Return the servers whose names are those of guests, by name."""
         found: dict[str, list[ServerFacts]] = {}
-        with _translated('listing the servers of guests'):
-            # Nova takes the name as a regular expression.
-            for server in self._nova.servers.list(
-                search_opts={'name': f'^{guest_name("")}'}, limit=-1
-            ):
-                if server.status not in _GONE:
-                    found.setdefault(server.name, []).append(nova.facts(server))
+        for server in self._list_named():
+            found.setdefault(server.name, []).append(nova.facts(server))
         return found
 
     def find_server(self, server_id: str) -> ServerFacts | None:
@@ -189,7 +190,33 @@ class GuestServers:
             ):
                 self._neutron.delete_port(port_id)
 
+    # Both.
+
+    def list_resources(self) -> Sequence[GuestResource]:
+        """Return the servers and the ports that have the name of a guest."""
+        found = [
+            GuestResource(ResourceKind.SERVER, one.id, one.name, _time(one.created))
+            for one in self._list_named()
+        ]
+        if not CONF.management_networks:
+            return found
+        with _translated('listing the ports of guests'):
+            # A tenant can give a port such a name, but not in the management network.
+            ports = self._neutron.list_ports(network_id=_network())['ports']
+        return found + [
+            GuestResource(ResourceKind.PORT, one['id'], one['name'], _time(one['created_at']))
+            for one in ports
+            if one['name'].startswith(guest_name(''))
+        ]
+
     # Internals.
+
+    def _list_named(self) -> Sequence[Any]:
+        """Return the servers of novaclient whose names are those of guests."""
+        with _translated('listing the servers of guests'):
+            # Nova takes the name as a regular expression.
+            found = self._nova.servers.list(search_opts={'name': f'^{guest_name("")}'}, limit=-1)
+        return [one for one in found if one.status not in _GONE]
 
     def _key(self, spec: PoolSpec, version: Any, flavor_id: str, image_id: str) -> PoolKey:
         digest = guest_config.digest(
@@ -218,6 +245,11 @@ class GuestServers:
         raise exceptions.InvalidConfigurationError(
             f'pool {spec.name}: Nova has no flavor with the name or id {spec.flavor}'
         )
+
+
+def _time(text: str) -> datetime.datetime:
+    """Return the time in an answer of Nova or Neutron."""
+    return datetime.datetime.fromisoformat(text)
 
 
 def _version(spec: PoolSpec) -> Any:

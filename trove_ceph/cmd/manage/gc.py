@@ -23,7 +23,7 @@ exit status:
   0  there are no orphans, or all of them were removed
   1  there are orphans (list, and remove without --yes), or some could not be removed
   2  the command line or the tiers file is wrong
-  3  Trove's database, Cinder or the storage service did not answer; nothing was changed
+  3  Trove's database, OpenStack or the storage service did not answer; nothing was changed
 """
 _EXAMPLES = """\
 examples:
@@ -36,18 +36,19 @@ examples:
     trove-ceph-manage gc remove --yes
 
 An orphan whose instance or backup this Trove never had is listed and stays, because another Trove
-may share the pools, or the configuration may name another database. --include-unknown removes it.
+may share the pools, or the configuration may name another database. So does one of a warm guest,
+since the record of a guest does not outlive it. --include-unknown removes it.
 """
 
 
 class Group(base.Group):
     """List and remove orphans.
 
-    An orphan is an image, a snapshot, a volume, a job or a record that nothing refers to.
-    Operations of trove_ceph leave none, and these commands prove it: they compare what exists in
-    Ceph and Cinder with Trove's records, trove_ceph's own tables and the jobs of the storage
-    service. Only objects that trove_ceph named are considered. Run them where trove-taskmanager
-    runs, with its configuration.
+    An orphan is an image, a snapshot, a volume, a job, a record, or a server or port of a warm
+    guest, that nothing refers to. Operations of trove_ceph leave none, and these commands prove it:
+    they compare what exists in Ceph and in OpenStack with Trove's records, trove_ceph's own tables
+    and the jobs of the storage service. Only objects that trove_ceph named are considered. Run them
+    where trove-taskmanager runs, with its configuration.
     """
 
     examples = _EXAMPLES
@@ -62,7 +63,7 @@ class _OrphanCommand(base.Lister):
         parser.add_argument(
             '--include-unknown',
             action='store_true',
-            help='also remove orphans whose instance or backup this Trove never had',
+            help='also remove orphans whose instance, backup or warm guest is not known',
         )
         parser.add_argument(
             '--min-age-hours',

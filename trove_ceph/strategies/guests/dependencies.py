@@ -3,6 +3,7 @@
 
 import dataclasses
 import datetime
+import enum
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
@@ -12,10 +13,37 @@ from trove_ceph.db.guest_record import GuestRecord, PoolKey
 from trove_ceph.strategies.backup import backup_types
 from trove_ceph.strategies.guests.pool_spec import PoolSpec
 
+#: Before the id of a guest in the names of its server and its port.
+_NAME_PREFIX = 'trove-guest-'
+
 
 def guest_name(guest_id: str) -> str:
     """Return the name of a guest's server and port until an instance has them."""
-    return f'trove-guest-{guest_id}'
+    return f'{_NAME_PREFIX}{guest_id}'
+
+
+class ResourceKind(enum.StrEnum):
+    """What a guest has in OpenStack."""
+
+    SERVER = 'server'
+    PORT = 'port'
+
+
+@dataclasses.dataclass(frozen=True)
+class GuestResource:
+    """A server or a port with the name of a guest.
+
+    :param created_at: with its time zone
+    """
+
+    kind: ResourceKind
+    resource_id: str
+    name: str
+    created_at: datetime.datetime
+
+    @property
+    def guest_id(self) -> str:
+        return self.name.removeprefix(_NAME_PREFIX)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,6 +46,13 @@ class FactoryTest(base.BaseTestCase):
                 'trove_ceph.taskmanager.factory.make_dependencies', lambda conf, context: self.deps
             )
         )
+        # It connects the clients of this process.
+        self.servers = object()
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'trove_ceph.taskmanager.guest_factory.make_servers', lambda conf: self.servers
+            )
+        )
 
     def write(self, name, text):
         path = self.directory.join(name)
@@ -59,6 +66,7 @@ class FactoryTest(base.BaseTestCase):
         other = self.write('more.conf', f'[trove_ceph_backup]\ntiers_file = {tiers}\n')
         collector = factory.make_collector([one, other], datetime.timedelta(hours=1))
         self.assertEqual((['volumes', 'vault'], self.deps), (collector._pools, collector._deps))
+        self.assertIs(self.servers, collector._guests._cloud)
         age = datetime.datetime.now(datetime.UTC) - collector._before
         self.assertLess(abs(age - datetime.timedelta(hours=1)), datetime.timedelta(minutes=5))
 

@@ -12,6 +12,7 @@ from trove_ceph.gc import collector as gc_collector
 from trove_ceph.gc.orphan import Kind
 from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.strategies.backup import volume_cleanup
+from trove_ceph.strategies.guests.dependencies import ResourceKind
 from trove_ceph.tests.unit.cmd.manage import command
 from trove_ceph.tests.unit.gc import world as worlds
 from trove_ceph.tests.unit.strategies import vault_helpers
@@ -40,6 +41,7 @@ class FindTest(base.BaseTestCase):
             Kind.TRASHED_IMAGE: str(left[Kind.TRASHED_IMAGE]),
             Kind.VOLUME: f'volume {left[Kind.VOLUME]["id"]} (available)',
             Kind.VOLUME_SNAPSHOT: f'snapshot {left[Kind.VOLUME_SNAPSHOT]["id"]} (available)',
+            Kind.GUEST: f'server server-0 ({left[Kind.GUEST].name})',
             Kind.BACKUP_RECORD: left[Kind.BACKUP_RECORD],
             Kind.VOLUME_RECORD: left[Kind.VOLUME_RECORD],
             Kind.TRASH_RECORD: left[Kind.TRASH_RECORD],
@@ -79,9 +81,22 @@ class FindTest(base.BaseTestCase):
         self.world.make_image('restore', stranger)
         found = self.only()
         self.assertIn(
-            f'this Trove has never had an instance or a backup {stranger}', found.stays_because()
+            f'this Trove knows no instance, backup or guest {stranger}', found.stays_because()
         )
         self.assertIsNone(found.stays_because(include_unknown=True))
+
+    def test_finds_servers_and_ports_of_guests_without_a_record(self):
+        self.world.guests.leave(ResourceKind.SERVER, 'waiting')
+        self.world.guests.ids.add('waiting')
+        left = self.world.guests.leave(ResourceKind.PORT, 'lost')
+        collector = self.world.collector()
+        (found,) = collector.find()
+        self.assertEqual('guest lost has no record', found.reason)
+        # Another Trove may have it.
+        self.assertIn('knows no instance, backup or guest lost', found.stays_because())
+        collector.remove(found, include_unknown=True)
+        self.assertNotIn(left.resource_id, self.world.guests.resources)
+        self.assertEqual([], self.world.found())
 
     def test_finds_a_vault_image_without_backups(self):
         backup = self.world.take_backup()
@@ -234,7 +249,7 @@ class RemovalInterruptionTest(strategy_worlds.RequestInterruptionTests, base.Bas
     def make_operation(self, world, strike=None):
         deps = world.deps(strike)
         found = world.find()
-        removals = [step for one in found for step in gc_collector.removal(deps, one)]
+        removals = [step for one in found for step in gc_collector.removal(deps, world.guests, one)]
         purge = steps.Step('finish', lambda: volume_cleanup.purge_trashed(deps), commits=True)
         return [*removals, purge]
 
@@ -288,7 +303,8 @@ class CommandTest(base.BaseTestCase):
         self.assertEqual(1, status)
         self.assertIn('would be removed', text)
         self.assertEqual(before, self.world.found())
-        status, text = self.command('remove', '--yes', '--format', 'json')
+        arguments = ('--yes', '--include-unknown', '--format', 'json')
+        status, text = self.command('remove', *arguments)
         self.assertEqual(0, status, text)
         outcomes = {one['outcome'] for one in json.loads(text)}
         self.assertEqual({'removed'}, outcomes)

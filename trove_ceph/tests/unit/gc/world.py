@@ -2,15 +2,17 @@
 """A world with one orphan of each kind, and with objects that look like orphans."""
 
 import datetime
+import types
 import uuid
 
 from oslo_utils import units
 
 from trove_ceph.cinder import resources as cinder_resources
-from trove_ceph.gc import collector
+from trove_ceph.gc import collector, guests
 from trove_ceph.gc.orphan import Kind
 from trove_ceph.storage import image_types, names, tasks
 from trove_ceph.strategies.backup import create
+from trove_ceph.strategies.guests.dependencies import GuestResource, ResourceKind
 from trove_ceph.tests.unit.strategies import world as worlds
 from trove_ceph.tests.unit.taskmanager import trove_database
 
@@ -27,6 +29,7 @@ class World(worlds.World):
         gone = trove_database.add_instance(self.project, None)
         gone.update(deleted=True)
         self.gone_instance = gone.id
+        self.guests = Guests()
         #: Their orphans, by kind.
         self.left = {}
 
@@ -39,7 +42,7 @@ class World(worlds.World):
     def collector(self, strike=None, days=2):
         """Return the command's collector, as of a number of days later."""
         now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
-        return collector.Collector(self.deps(strike), POOLS, MIN_AGE, now)
+        return collector.Collector(self.deps(strike), self.guests, POOLS, MIN_AGE, now)
 
     def find(self, **options):
         return self.collector(**options).find()
@@ -63,6 +66,7 @@ class World(worlds.World):
             ),
             Kind.VOLUME: lambda: self.add_volume(self.gone_instance),
             Kind.VOLUME_SNAPSHOT: lambda: self.add_volume_snapshot(self.gone_backup),
+            Kind.GUEST: self.guests.leave_server,
             Kind.JOB: self.interrupt_job,
             Kind.BACKUP_RECORD: self.leave_record,
             Kind.VOLUME_RECORD: self.leave_volume_record,
@@ -110,3 +114,36 @@ class World(worlds.World):
         begun = dying.jobs.start('copy', work)
         self.expire_dead_clients()
         return begun.operation_id
+
+
+class Guests(guests.Guests):
+    """Warm guests; those with a record are in ``ids``."""
+
+    def __init__(self):
+        super().__init__(self, self)
+        self.ids, self.resources = set(), {}
+
+    def leave_server(self):
+        return self.leave(ResourceKind.SERVER, str(uuid.uuid4()))
+
+    def leave(self, kind, guest_id):
+        resource_id = f'{kind}-{len(self.resources)}'
+        now = datetime.datetime.now(datetime.UTC)
+        found = GuestResource(kind, resource_id, f'trove-guest-{guest_id}', now)
+        self.resources[resource_id] = found
+        return found
+
+    # Nova, Neutron and the store.
+
+    def list_resources(self):
+        return list(self.resources.values())
+
+    def list(self):
+        return [types.SimpleNamespace(guest_id=one) for one in self.ids]
+
+    def delete_server(self, server_id):
+        del self.resources[server_id]
+
+    def delete_ports(self, port_ids):
+        for port_id in port_ids:
+            del self.resources[port_id]

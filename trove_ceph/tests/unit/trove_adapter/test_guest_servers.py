@@ -2,6 +2,7 @@
 """The servers and ports of guests, with the real clients of Nova and Neutron."""
 
 import base64
+import datetime
 import io
 import json
 import types
@@ -16,6 +17,7 @@ from trove.common import cfg as trove_cfg
 
 from trove_ceph import exceptions
 from trove_ceph.strategies.guests import pool_spec
+from trove_ceph.strategies.guests.dependencies import GuestResource, ResourceKind
 from trove_ceph.tests.unit.cinder import cinder_http
 from trove_ceph.tests.unit.db import guest_helpers
 from trove_ceph.tests.unit.taskmanager import trove_database
@@ -264,6 +266,7 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
         for verb, arguments in (
             (self.servers.create_server, (self.specs[0], self.guest())),
             (self.servers.list_servers, ()),
+            (self.servers.list_resources, ()),
             (self.servers.find_server, ('1',)),
             (self.servers.delete_server, ('1',)),
             (self.servers.list_ports, ('guest-id',)),
@@ -287,6 +290,28 @@ class GuestServersTest(test_guest_config.ConfigTestCase):
         self.servers.delete_ports([port_id])
         self.servers.delete_ports([port_id])
         self.assertEqual(['x'], list(self.cloud.ports))
+
+    def test_lists_servers_and_ports_of_guests(self):
+        times = {'created': '2026-01-01T10:00:00Z'}
+        self.cloud.servers = {
+            '1': times | {'id': '1', 'name': 'trove-guest-a', 'status': 'ACTIVE'},
+            '2': times | {'id': '2', 'name': 'trove-guest-b', 'status': 'SOFT_DELETED'},
+        }
+        self.cloud.ports = {
+            one: {'id': one, 'name': name, 'network_id': network, 'created_at': times['created']}
+            for one, name, network in (
+                ('x', 'trove-guest-c', NETWORK),
+                ('y', 'trove-guest-d', 'of a tenant'),
+                ('z', 'trove-instance', NETWORK),
+            )
+        }
+        created_at = datetime.datetime(2026, 1, 1, 10, tzinfo=datetime.UTC)
+        server = GuestResource(ResourceKind.SERVER, '1', 'trove-guest-a', created_at)
+        port = GuestResource(ResourceKind.PORT, 'x', 'trove-guest-c', created_at)
+        self.assertEqual([server, port], self.servers.list_resources())
+        self.assertEqual(['a', 'c'], [server.guest_id, port.guest_id])
+        self.set('management_networks', [])
+        self.assertEqual([server], self.servers.list_resources())
 
     def test_port_without_security_groups(self):
         self.set('management_security_groups', [])

@@ -29,6 +29,10 @@ from trove_ceph.host import file_replacement
 
 #: Beside the file of the waiting guest.
 BOUND_FILE = 'bound-guest.conf'
+HOSTNAME_PATH = '/etc/hostname'
+#: A guest serves also under its former name. cloud-init sets another one at a later boot only if
+#: the metadata of the server have another one than at the first boot.
+SET_HOSTNAME = ('sh', '-c', f'hostname --file {HOSTNAME_PATH} || true')
 _GROUP = 'trove_ceph'
 
 
@@ -94,6 +98,9 @@ def plan(identity: WaitingIdentity, binding: Binding) -> file_replacement.Replac
         for index, interface in enumerate(configured)
     ]
     commands = (network_interface.RELOAD,) if configured else ()
+    if binding.hostname is not None:
+        files.append(file_replacement.File(HOSTNAME_PATH, f'{binding.hostname}\n'))
+        commands = (*commands, SET_HOSTNAME)
     marker = f'[{_GROUP}]\nbinding_instance_id = {binding.instance_id}\n'
     return file_replacement.Replacement(identity.waiting_path, marker, tuple(files), commands)
 

@@ -29,6 +29,7 @@ from trove_ceph import exceptions, message_auth
 VERSION = '1.0'
 
 _MAC = re.compile(r'[0-9a-f]{2}(:[0-9a-f]{2}){5}')
+_HOSTNAME = re.compile(r'[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?')
 _UUID = re.compile(r'[0-9a-f-]{36}')
 
 
@@ -110,17 +111,21 @@ class Binding:
 
     :param files: contents by absolute path, as cloud-init would write them; they have secrets
     :param volume_id: of the data volume, which is attached after the binding
+    :param hostname: one label; None: the guest keeps its own
     """
 
     instance_id: str
     files: Mapping[str, str] = dataclasses.field(repr=False)
     volume_id: str
     interfaces: tuple[Interface, ...]
+    hostname: str | None = None
 
     def __post_init__(self) -> None:
         for name in (self.instance_id, self.volume_id):
             if not _UUID.fullmatch(name):
                 raise ValueError('the id of the instance or of the volume is malformed')
+        if self.hostname is not None and not _HOSTNAME.fullmatch(self.hostname):
+            raise ValueError('the host name is malformed')
         for path, content in self.files.items():
             if not os.path.isabs(path) or os.path.normpath(path) != path:
                 raise ValueError(f'{path} is not the absolute path of a file')
@@ -139,6 +144,8 @@ def parse_binding(arguments: Mapping[str, Any]) -> Binding:
             files=dict(arguments['files']),
             volume_id=arguments['volume_id'],
             interfaces=tuple(_parse_interface(one) for one in arguments['interfaces']),
+            # A taskmanager of an earlier release sends none.
+            hostname=arguments.get('hostname'),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise exceptions.GuestNotBoundError(

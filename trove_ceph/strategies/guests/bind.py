@@ -8,6 +8,7 @@ and whose process still runs.
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ LOG = logging.getLogger(__name__)
 #: Nova attaches a volume in 1 to 2 s; an emulated processor takes up to 10 s.
 ATTACH_TIMEOUT_SEC = 120
 _POLL_SEC = 0.5
+_LONGEST_HOSTNAME = 63
 _ATTACHING = ('reserved', 'attaching')
 
 
@@ -106,6 +108,15 @@ class BindDependencies:
     start_wait: Callable[[float], waiting.Deadline] = waiting.Deadline
 
 
+def hostname_of(name: str) -> str | None:
+    """Return the host name of a server with a name; None: the name has no character for it.
+
+    As Nova does, but without dots, which would make it a domain name.
+    """
+    label = re.sub('[^a-z0-9]+', '-', name.lower())[:_LONGEST_HOSTNAME].strip('-')
+    return label or None
+
+
 class Binding:
     """One guest that becomes the server of one instance.
 
@@ -154,6 +165,7 @@ class Binding:
             files=dict(self._request.files),
             volume_id=self._request.volume_id,
             interfaces=tuple(map(self._deps.ports.find_interface, self._request.port_ids)),
+            hostname=hostname_of(self._request.name),
         )
         self._deps.agents.bind(self._guest, binding)
 

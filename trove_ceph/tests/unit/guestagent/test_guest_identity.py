@@ -3,6 +3,7 @@
 
 import os
 import stat
+import subprocess
 from unittest import mock
 
 from oslotest import base
@@ -13,6 +14,8 @@ from trove_ceph.host import file_replacement
 from trove_ceph.tests.unit.guestagent import waiting_world
 from trove_ceph.tests.unit.guestagent.waiting_world import GUEST, INSTANCE, VOLUME
 
+#: The machine of a test has another one.
+SET_HOSTNAME = guest_identity.SET_HOSTNAME
 _CALLS = ('open', 'fsync', 'rename', 'unlink')
 
 
@@ -56,6 +59,26 @@ class ReplaceTest(IdentityTestCase):
         for content in self.machine.files().values():
             self.assertNotIn(self.machine.rpc_key, content)
             self.assertNotIn(self.machine.signing_key, content)
+
+    def test_host_name(self):
+        replacement = self.plan(hostname='db1')
+        self.assertIn(guest_identity.SET_HOSTNAME, replacement.commands)
+
+        file_replacement.replace(replacement)
+
+        self.assertEqual('db1\n', self.machine.files()['hostname'])
+        for malformed in ('', 'a b', 'a\nb', '-a', 'x' * 64):
+            arguments = self.machine.arguments(hostname=malformed)
+            self.assertRaises(
+                exceptions.GuestNotBoundError, waiting_messages.parse_binding, arguments
+            )
+
+    def test_guest_whose_host_name_cannot_be_set_is_bound(self):
+        *shell, script = SET_HOSTNAME
+        # There is no such file.
+        script = script.replace('/etc', self.machine.root)
+        done = subprocess.run([*shell, script], check=False, capture_output=True)
+        self.assertEqual(0, done.returncode)
 
     def test_files_keep_their_mode(self):
         path = self.machine.path('guest_info.conf')

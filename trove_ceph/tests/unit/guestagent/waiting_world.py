@@ -46,6 +46,10 @@ class Machine(fixtures.Fixture):
         module = 'trove_ceph.guestagent.network_interface'
         self.useFixture(fixtures.MonkeyPatch(f'{module}.DIRECTORY', self.network))
         self.useFixture(fixtures.MonkeyPatch(f'{module}.RELOAD', ('true',)))
+        module = 'trove_ceph.guestagent.guest_identity'
+        hostname = os.path.join(self.root, 'hostname')
+        self.useFixture(fixtures.MonkeyPatch(f'{module}.HOSTNAME_PATH', hostname))
+        self.useFixture(fixtures.MonkeyPatch(f'{module}.SET_HOSTNAME', ('true',)))
 
     def write(self, name, content):
         with open(self.path(name), 'w') as file:

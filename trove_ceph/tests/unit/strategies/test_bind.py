@@ -166,6 +166,17 @@ class BindTest(base.BaseTestCase):
         self.assertEqual(self.cloud.volume_id, binding.volume_id)
         self.assertEqual({'/etc/trove/conf.d/guest_info.conf': '[DEFAULT]'}, binding.files)
         self.assertEqual(2, len(binding.interfaces))
+        self.assertEqual('db1', binding.hostname)
+
+    def test_host_names(self):
+        for name, expected in (
+            ('Orders DB_1', 'orders-db-1'),
+            ('-a.b-', 'a-b'),
+            ('x' * 200, 'x' * 63),
+            (f'{"x" * 62}-y', 'x' * 62),
+            ('база', None),
+        ):
+            self.assertEqual(expected, bind.hostname_of(name))
 
     def test_nothing_is_attached_before_the_guest_has_the_identity(self):
         self.cloud.binding().run()

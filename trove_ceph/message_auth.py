@@ -81,6 +81,10 @@ class RefusedError(Exception):
         self.reason = reason
 
 
+class UnansweredError(Exception):
+    """A request has no authentic answer; it may have been executed."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Key:
     """A secret with a public id."""
@@ -199,6 +203,31 @@ class Caller:
             raise RefusedError(Refusal.REPLAYED, 'it answers another request')
         return content
 
+    def call(
+        self,
+        send: Callable[[dict[str, str]], Any],
+        verb: str,
+        arguments: Mapping[str, Any],
+        lifetime_sec: float,
+        address: Address | None = None,
+    ) -> dict[str, Any]:
+        """Sign a request, send it, and return the content of the reply.
+
+        :param send: sends a message and returns the reply; its errors are raised
+        :raises UnansweredError: the reply is not the service's answer to this request
+        :raises KeyFileError: the key file is not usable
+        """
+        message, request = self.sign(verb, arguments, lifetime_sec, address)
+        reply = send(message)
+        if isinstance(reply, dict) and 'refused' in reply:
+            raise UnansweredError(
+                f'a reply without signature refuses the request: {_explain(reply["refused"])}'
+            )
+        try:
+            return self.open_reply(reply, request)
+        except RefusedError as error:
+            raise UnansweredError(f'the reply is not authentic: {error}') from error
+
 
 class Verifier:
     """Verifies the requests to one copy of the service and signs its replies.
@@ -298,6 +327,13 @@ class Nonces:
             found = self._known.get(nonce)
         if found:
             found[1].wait(timeout_sec)
+
+
+def _explain(code: object) -> str:
+    try:
+        return EXPLANATIONS[Refusal(str(code))]
+    except ValueError:
+        return 'for an unknown reason'
 
 
 def _sign(key: Key, purpose: Purpose, content: Mapping[str, Any]) -> dict[str, str]:

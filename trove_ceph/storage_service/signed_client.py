@@ -62,9 +62,18 @@ class SignedClient:
             options['server'] = address.server
             if self._timeout_sec > _SILENT_SEC:
                 options['call_monitor_timeout'] = _SILENT_SEC
-        message, request = self._caller.sign(verb, arguments, self._timeout_sec, address)
+
+        def send(message: dict[str, str]) -> Any:
+            return self._send(verb, message, options)
+
         try:
-            reply = self._bus.prepare(**options).call({}, METHOD, message=message)
+            return self._caller.call(send, verb, arguments, self._timeout_sec, address)
+        except message_auth.UnansweredError as error:
+            raise exceptions.UnauthenticatedReplyError(f'{verb}: {error}') from error
+
+    def _send(self, verb: str, message: dict[str, str], options: Mapping[str, Any]) -> Any:
+        try:
+            return self._bus.prepare(**options).call({}, METHOD, message=message)
         except messaging.RemoteError as error:
             # Only a service of another version answers so.
             raise exceptions.UnauthenticatedReplyError(
@@ -78,24 +87,3 @@ class SignedClient:
             raise exceptions.UnauthenticatedReplyError(
                 f'{verb}: the reply is an unsigned error, {type(error).__name__}'
             ) from error
-        return self._open(verb, reply, request)
-
-    def _open(self, verb: str, reply: Any, request: message_auth.Request) -> dict[str, Any]:
-        if isinstance(reply, dict) and 'refused' in reply:
-            explanation = _explain(reply['refused'])
-            raise exceptions.UnauthenticatedReplyError(
-                f'{verb}: a reply without signature refuses the request: {explanation}'
-            )
-        try:
-            return self._caller.open_reply(reply, request)
-        except message_auth.RefusedError as error:
-            raise exceptions.UnauthenticatedReplyError(
-                f'{verb}: the reply is not authentic: {error}'
-            ) from error
-
-
-def _explain(code: object) -> str:
-    try:
-        return message_auth.EXPLANATIONS[message_auth.Refusal(str(code))]
-    except ValueError:
-        return 'for an unknown reason'

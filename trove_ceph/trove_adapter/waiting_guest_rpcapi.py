@@ -73,17 +73,14 @@ class WaitingGuestAPI:
     ) -> dict[str, Any]:
         keys = guest_keys.decrypt(guest.encrypted_key)
         caller = message_auth.Caller(waiting_messages.signing_keys(guest.guest_id, keys.signing))
-        message, request = caller.sign(verb, arguments, timeout_sec, address)
-        reply = self._send(guest, verb, keys.rpc, message, timeout_sec)
-        if isinstance(reply, dict) and 'refused' in reply:
-            reason = str(reply['refused'])[:_MAX_TEXT]
-            raise exceptions.GuestUnavailableError(f'{guest}: {verb}: was refused: {reason}')
+
+        def send(message: dict[str, str]) -> Any:
+            return self._send(guest, verb, keys.rpc, message, timeout_sec)
+
         try:
-            answer = caller.open_reply(reply, request)
-        except message_auth.RefusedError as error:
-            raise exceptions.GuestUnavailableError(
-                f'{guest}: {verb}: the reply is not authentic: {error}'
-            ) from error
+            answer = caller.call(send, verb, arguments, timeout_sec, address)
+        except message_auth.UnansweredError as error:
+            raise exceptions.GuestUnavailableError(f'{guest}: {verb}: {error}') from error
         if 'error' in answer:
             reason = str(answer['error'])[:_MAX_TEXT]
             raise exceptions.GuestUnavailableError(f'{guest}: {verb}: {reason}')

@@ -113,8 +113,8 @@ class WaitingGuestTest(base.BaseTestCase):
 
     def test_guest_with_another_key(self):
         self.endpoint = self.make_endpoint(guest_keys.make().signing)
-        self.assert_unavailable('was refused: bad-signature', 'ping')
-        self.assert_unavailable('was refused', 'bind', self.binding())
+        self.assert_unavailable('refuses the request: its signature is wrong', 'ping')
+        self.assert_unavailable('refuses the request', 'bind', self.binding())
 
     def test_forged_replies(self):
         for forged in (

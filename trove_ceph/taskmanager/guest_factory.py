@@ -15,6 +15,7 @@ from trove_ceph.strategies.backup import queue_worker
 from trove_ceph.strategies.guests import bind, dependencies, keeper, pool_spec
 from trove_ceph.taskmanager import factory, volume_fence, volume_location, warm_guests
 from trove_ceph.trove_adapter import (
+    agent_queues,
     guest_servers,
     neutron,
     nova,
@@ -65,6 +66,7 @@ def make_keeper(
             servers=make_servers(conf),
             agents=waiting_guest_rpcapi.WaitingGuestAPI(context),
             trove=trove_db.TroveDatabase(),
+            forget_agent=functools.partial(agent_queues.delete, conf),
             is_replacing=functools.partial(_is_replacing, replacements.ReplacementStore()),
             worker=deps.worker,
             heartbeat=deps.heartbeat,
@@ -88,7 +90,6 @@ def make_warm_guests(
     return warm_guests.WarmGuests(
         store,
         make_servers(conf).request_key,
-        volume_location.VolumeLocations(conf.trove_ceph_backup.tiers_file).has_type,
         bind.BindDependencies(
             agents=waiting_guest_rpcapi.WaitingGuestAPI(
                 context, conf.trove_ceph_guests.bind_timeout_sec
@@ -99,6 +100,8 @@ def make_warm_guests(
             volumes=deps.cinder,
             fence=volume_fence.VolumeFence(deps.cinder, deps.storage, deps.find_image).fence,
         ),
+        volume_location.VolumeLocations(conf.trove_ceph_backup.tiers_file).has_type,
+        functools.partial(agent_queues.delete, conf),
     )
 
 

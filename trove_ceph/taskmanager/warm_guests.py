@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The warm guests as the creation of an instance sees them."""
 
+import functools
 from collections.abc import Callable
 
 from trove_ceph.db import guests
 from trove_ceph.db.guest_record import GuestRecord, PoolKey
+from trove_ceph.strategies.backup import background, dependencies
 from trove_ceph.strategies.guests import bind
 
 
@@ -12,21 +14,27 @@ class WarmGuests:
     """Claims and binds warm guests.
 
     :param request_key: see :meth:`.guest_servers.GuestServers.request_key`
-    :param is_of_tier: returns whether the volume type with a name is that of a tier
     :param deps: of bindings
+    :param is_of_tier: returns whether the volume type with a name is that of a tier
+    :param forget_agent: deletes the queues of a guest's agent on the message bus, best effort
+    :param begin: starts a request in the background, as :func:`.background.begin` does
     """
 
     def __init__(
         self,
         store: guests.GuestStore,
         request_key: Callable[[str, str, str, str | None], PoolKey | None],
-        is_of_tier: Callable[[str | None], bool],
         deps: bind.BindDependencies,
+        is_of_tier: Callable[[str | None], bool] = lambda _type: True,
+        forget_agent: Callable[[str], object] = lambda _guest_id: None,
+        begin: dependencies.Begin = background.begin,
     ):
         self._store = store
         self._request_key = request_key
         self._is_of_tier = is_of_tier
         self._deps = deps
+        self._forget_agent = forget_agent
+        self._begin = begin
 
     def can_fence(self, volume_type: str | None) -> bool:
         """Return whether volumes of a type can be fenced: those of the tiers.
@@ -58,6 +66,8 @@ class WarmGuests:
         :raises TroveCephError: it failed; the volume and the ports are free for another server
         """
         bind.Binding(self._deps, guest, request).run()
+        # The agent has left the topic of the guest. The instance does not wait for a slow bus.
+        self._begin(functools.partial(self._forget_agent, guest.guest_id))
 
     def retire(self, guest: GuestRecord, reason: str) -> None:
         """Have a claimed guest deleted."""

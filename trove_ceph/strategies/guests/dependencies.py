@@ -158,6 +158,7 @@ class KeeperDependencies:
 
     :param pools: those of the configuration
     :param is_replacing: returns whether the server of an instance is being replaced
+    :param forget_agent: deletes the queues of a guest's agent on the message bus, best effort
     :param worker: the name and the rules under which this process claims pools
     :param heartbeat: renews the claims of this process
     :param clock: seconds on a monotonic clock
@@ -168,6 +169,7 @@ class KeeperDependencies:
     agents: WaitingGuests
     trove: Instances
     is_replacing: Callable[[str], bool]
+    forget_agent: Callable[[str], object]
     worker: claims.Claimant
     heartbeat: heartbeat.Heartbeat
     pools: tuple[PoolSpec, ...] = ()

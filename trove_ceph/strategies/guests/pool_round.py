@@ -339,6 +339,8 @@ class PoolRound:
             return
         ports = {*self._deps.servers.list_ports(guest.guest_id), guest.port_id} - {None}
         self._deps.servers.delete_ports(sorted(filter(None, ports)))
+        # RabbitMQ keeps the queues of an agent that is gone.
+        self._deps.forget_agent(guest.guest_id)
         self._deps.store.delete(guest.guest_id)
         LOG.info('%s: its server and its port are deleted', guest)
 

@@ -45,6 +45,8 @@ class World:
         self.specs = pool_spec.parse(pools)
         self.settings = PoolSettings(**settings)
         self.servers, self.ports, self.instances = {}, {}, {}
+        # Guests whose queues on the message bus were deleted.
+        self.forgotten = []
         self.silent, self.refusals, self.replaced = set(), {}, set()
         self.image, self.digest = 'image', 'digest'
         # The error of all requests to boot a server, or to all of Nova.
@@ -78,6 +80,7 @@ class World:
             servers=Struck(Servers(self), strike),
             agents=Struck(Agents(self), strike),
             trove=Struck(Instances(self), strike),
+            forget_agent=self.forgotten.append,
             is_replacing=self.replaced.__contains__,
             worker=worker,
             heartbeat=self.heartbeat,

@@ -375,5 +375,6 @@ class DrainTest(keeper_case.KeeperTestCase):
             self.world.store.retire(guest_id, 'drained')
         self.run_rounds(4)
         self.assertEqual(['ready'] * 2, self.world.states())
+        self.assertEqual(before, set(self.world.forgotten))
         self.assertEqual(set(), before & {one.guest_id for one in self.world.guests()})
         self.assertEqual((2, 2), tuple(map(len, self.world.names())))

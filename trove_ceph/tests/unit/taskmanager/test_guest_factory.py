@@ -66,3 +66,4 @@ class GuestFactoryTest(base.BaseTestCase):
         log = self.useFixture(fixtures.FakeLogger('trove_ceph'))
         keeper.keep()
         self.assertEqual('', log.output)
+        self.assertFalse(keeper._deps.is_replacing('instance'))

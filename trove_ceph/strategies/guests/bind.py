@@ -22,9 +22,12 @@ LOG = logging.getLogger(__name__)
 
 #: Nova attaches a volume in 1 to 2 s; an emulated processor takes up to 10 s.
 ATTACH_TIMEOUT_SEC = 120
+#: Nova detaches the volume before it reports the server as deleted.
+DETACH_TIMEOUT_SEC = 60
 _POLL_SEC = 0.5
 _LONGEST_HOSTNAME = 63
 _ATTACHING = ('reserved', 'attaching')
+_ATTACHED = (*_ATTACHING, 'in-use', 'detaching')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,3 +212,11 @@ class Binding:
                 # Only now: until then Nova may still open the image.
                 self._deps.fence(self._request.volume_id)
                 self._may_write = False
+                self._await_free()
+
+    def _await_free(self) -> None:
+        """Wait until Cinder has detached the volume; until then Nova boots no server with it."""
+        deadline = self._deps.start_wait(DETACH_TIMEOUT_SEC)
+        while self._volume_status() in _ATTACHED:
+            if not deadline.pause(_POLL_SEC):
+                return

@@ -36,6 +36,8 @@ class Cloud:
         # The statuses of the volume after the request to attach it; the last one stays.
         self.attaching = ['reserved', 'attaching', 'in-use']
         self.statuses = ['available']
+        # The statuses after the deletion of the server; none: as it was before.
+        self.detaching = []
         self.record = GuestState.CLAIMED
         self.reason = None
         self.server = {'name': 'trove-guest-guest'}
@@ -115,6 +117,8 @@ class Cloud:
             raise exceptions.ServiceUnavailableError('Nova is down')
         self.server = None
         self.attached = []
+        if self.detaching:
+            self.statuses = list(self.detaching)
 
     # Cinder.
 
@@ -226,6 +230,21 @@ class BindTest(base.BaseTestCase):
         self.cloud.attaching = ['available']
         error = self.assertRaises(exceptions.ServiceUnavailableError, self.cloud.binding().run)
         self.assertNotIsInstance(error, exceptions.NotFencedError)
+        self.assert_discarded()
+
+    def test_next_server_gets_a_volume_that_is_free(self):
+        """Nova refuses to boot a server with a volume that Cinder still detaches."""
+        self.cloud.attach_port = lambda *_: self.refuse(None, None)
+        self.cloud.detaching = ['in-use', 'detaching', 'available', 'unread']
+        self.assertRaises(exceptions.GuestUnavailableError, self.cloud.binding().run)
+        self.assertEqual(['unread'], self.cloud.statuses)
+
+    def test_volume_that_is_not_free_in_time(self):
+        """Nova decides."""
+        self.cloud.attach_port = lambda *_: self.refuse(None, None)
+        self.cloud.detaching = ['detaching']
+        error = self.assertRaises(exceptions.GuestUnavailableError, self.cloud.binding().run)
+        self.assertEqual('no answer', str(error))
         self.assert_discarded()
 
     def test_volume_that_cannot_be_fenced(self):
